@@ -66,6 +66,7 @@ EXPORT = """Writes the policy of a run's newest checkpoint where other programs 
 
   hocket export RUN                        the adapter of a run with LoRA, else the whole model
   hocket export RUN --merge                a plain model folder; adapters are added to the weights
+  hocket export RUN --average RUN2         the mean of two models' weights
   hocket export RUN --gguf                 one file for llama.cpp (Llama with a byte-level tokenizer)
   hocket export RUN --merge --push ME/NAME also sends the folder to the Hugging Face hub"""
 

@@ -16,8 +16,16 @@ def export(options: argparse.Namespace, pairs: Pairs) -> int:
 
     run = find_run(options.run, options.runs)
     out = Path(options.out) if options.out else run / "export"
+    other = options.average
     found = export_run(
-        run, out, policy=options.policy, which=options.checkpoint, merge=options.merge, gguf=options.gguf
+        run,
+        out,
+        policy=options.policy,
+        which=options.checkpoint,
+        merge=options.merge,
+        gguf=options.gguf,
+        average=None if other is None else Path(other) if Path(other).is_dir() else find_run(other, options.runs),
+        share=options.share,
     )
     address = push(out, options.push, private=options.private) if options.push else None
     if options.json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal, get_args
@@ -67,7 +67,7 @@ class ReplayStore:
         kept: dict[str, list[State]] = dict(state["kept"])
         for one in trajectories:
             if one.failure is None and one.length:
-                held = [*kept.pop(one.scenario.id, []), {"step": step, "worth": worth(one), **_written(one)}]
+                held = [*kept.pop(one.scenario.id, []), {"step": step, "worth": worth(one), **written(one)}]
                 if len(held) > self.size:
                     last = 0 if self.keep == "newest" else min(range(len(held)), key=lambda n: held[n]["worth"])
                     del held[last]
@@ -87,7 +87,7 @@ class ReplayStore:
         held = [one for one in state["kept"].get(scenario.id, ()) if one["worth"] >= least]
         places = chosen([one["worth"] for one in held], count, take, key)
         age = int(state["step"]) + 1
-        return [_read(held[place], scenario, age - int(held[place]["step"]), place) for place in places]
+        return [_replayed(held[place], scenario, age - int(held[place]["step"]), place) for place in places]
 
 
 def chosen(worth: Sequence[float], count: int, take: Take, key: Key) -> list[int]:
@@ -127,8 +127,12 @@ _PLAIN = ("agent", "policy", "role", "state", "finish", "text")
 _DECODING = ("temperature", "top_k", "top_p", "min_p", "max_tokens", "stop", "banned")
 
 
-def _written(trajectory: Trajectory) -> State:
-    """A trajectory without its scenario; its turns and their contexts are numbered."""
+def written(trajectory: Trajectory) -> State:
+    """A trajectory without its scenario, as plain data; its turns and their contexts are numbered.
+
+    Raises:
+        HocketError: for a turn that was sampled under a mask of actions.
+    """
     turns: dict[int, Turn] = {}
     for own in trajectory.turns:
         for turn in own.context():
@@ -182,13 +186,28 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+        parts = [_plain(one) for one in value]
+        return tuple(parts) if isinstance(value, tuple) else parts
+    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
         return {name: _plain(one) for name, one in value.items()}
     raise HocketError(f"a {type(value).__name__} cannot be kept")
 
 
-def _read(kept: State, scenario: Scenario, age: int, place: int) -> Trajectory:
+def told_of(scenario: Scenario) -> State:
+    """A scenario as plain data, of which `Scenario(**told)` is the same again.
+
+    Raises:
+        HocketError: for metadata that hold other things than text, numbers, lists and mappings of them.
+    """
+    try:
+        found: State = _plain(vars(scenario))
+    except HocketError as error:
+        raise HocketError(f"scenario {scenario.id!r} cannot be asked again in a later step: {error}") from None
+    return found
+
+
+def restored(kept: State, scenario: Scenario) -> Trajectory:
+    """The trajectory that `written` made `kept` of, as sample 0 of the policies' own."""
     turns: list[Turn] = []
     for row in kept["turns"]:
         way = row["decoding"]
@@ -202,10 +221,9 @@ def _read(kept: State, scenario: Scenario, age: int, place: int) -> Trajectory:
                 extras=dict(row["extras"]),
             )
         )
-    made = Trajectory(
+    return Trajectory(
         scenario,
         [turns[number] for number in kept["own"]],
-        sample=-1 - place,
         scores={
             name: Score(score["value"], Level(score["level"]), score["feedback"])
             for name, score in kept["scores"].items()
@@ -213,9 +231,13 @@ def _read(kept: State, scenario: Scenario, age: int, place: int) -> Trajectory:
         terminated=kept["ended"][0],
         truncated=kept["ended"][1],
         final_state=kept["final"],
-        source="replay",
         info=dict(kept["info"]),
     )
+
+
+def _replayed(kept: State, scenario: Scenario, age: int, place: int) -> Trajectory:
+    made = restored(kept, scenario)
+    made.sample, made.source = -1 - place, "replay"
     AGE.write(made, age)
     return made
 

@@ -79,9 +79,9 @@ class WorkedSums(TextTask):
     """The problems of `sums`, for methods that read more of a scenario than its answer, or several scores.
 
     A scenario's metadata tell `demonstration` (a right answer after a thought), `teacher` (that thought), `key_steps`
-    (its running totals), `knowledge`, `plan` and `solution` (see `hints`), `task` (the wording) and `reward` (how it
-    may be graded: questions by equality, exercises by nearness). Scenarios of consecutive numbers ask the same problem
-    in all wordings and have one `origin`.
+    (its running totals), `difficulty` (how many), `knowledge`, `plan` and `solution` (see `hints`), `task` (the
+    wording) and `reward` (how it may be graded: questions by equality, exercises by nearness). Scenarios of consecutive
+    numbers ask the same problem in all wordings and have one `origin`.
 
     Args:
         wordings: 1 or 2. size: training scenarios, which come again in every pass; None for problems without end.
@@ -120,7 +120,8 @@ class WorkedSums(TextTask):
         expression, thought, answer = expression_of(terms), working(terms), str(sum(terms))
         told = {
             "demonstration": f"<think>{thought}</think><answer>{answer}</answer>",
-            "key_steps": tuple(_TOTAL.findall(thought)),
+            "key_steps": (totals := tuple(_TOTAL.findall(thought))),
+            "difficulty": len(totals),
             **hints(terms),
             "teacher": thought,
             "task": kind,

@@ -24,7 +24,15 @@ class Exported:
 
 
 def export_run(
-    run: Path, out: Path, *, policy: str | None = None, which: str = "last", merge: bool = False, gguf: bool = False
+    run: Path,
+    out: Path,
+    *,
+    policy: str | None = None,
+    which: str = "last",
+    merge: bool = False,
+    gguf: bool = False,
+    average: Path | None = None,
+    share: float = 0.5,
 ) -> Exported:
     """Copies a policy out of a run's checkpoint into the new folder `out`.
 
@@ -33,25 +41,21 @@ def export_run(
         policy: which one of a team. which: the `last` checkpoint or the `best`.
         merge: the whole model where the run trained an adapter, which without it is written alone.
         gguf: writes `model.gguf` too, of the whole model.
+        average: a run or a model folder; weights are the mean of both, of this one with weight `share` (Kimi k1.5's
+            merging of a long and a short model, arXiv 2501.12599, section 2.4).
 
     Raises:
-        ConfigurationError: when there is no such checkpoint or policy, `out` exists, or the policy is no language model
-            that the format knows.
+        ConfigurationError: when there is no such checkpoint or policy, `out` exists, the policy is no language model
+            that the format knows, or what is averaged is another model.
     """
+    if not 0 <= share <= 1:
+        raise ConfigurationError(f"export --share {share:g}: a share lies between 0 and 1")
     if out.exists():
         raise ConfigurationError(f"{out} exists already; choose another folder with --out, or remove it")
     checkpoint = checkpoint_of(run, which)
-    kept = Checkpoints.policies(checkpoint)
-    name = next(iter(kept)) if policy is None and len(kept) == 1 else policy
-    if name is None:
-        raise ConfigurationError(f"run {run} has the policies {', '.join(kept)}; choose one with --policy")
-    if name not in kept:
-        raise ConfigurationError(f"run {run} has no policy {name!r}{nearest(name, kept)}")
-    source = kept[name]
-    if not (source / "config.json").is_file():
-        raise ConfigurationError(f"policy {name!r} of run {run} is no language model, so there is no model to export")
+    source = _model_of(run, checkpoint, policy)
     adapted = (source / ADAPTER).is_dir()
-    alone = adapted and not (merge or gguf)
+    alone = adapted and not (merge or gguf or average)
     hidden = out.with_name(f".{out.name}.part")
     shutil.rmtree(hidden, ignore_errors=True)
     try:
@@ -59,6 +63,9 @@ def export_run(
             shutil.copytree(source / ADAPTER, hidden)
         else:
             shutil.copytree(source, hidden, ignore=shutil.ignore_patterns(ADAPTER))
+        if average is not None:
+            whole = average if (average / "config.json").is_file() else None
+            _average(hidden, whole or _model_of(average, checkpoint_of(average, which), policy), share)
         if gguf:
             from hocket.train.gguf_file import write_gguf
 
@@ -66,9 +73,42 @@ def export_run(
         hidden.rename(out)  # whole or not at all
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
-    kind = "adapter" if alone else "merged model" if adapted else "model"
+    kind = "adapter" if alone else "averaged model" if average else "merged model" if adapted else "model"
     files = sorted(file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file())
     return Exported(kind, Checkpoints.step(checkpoint), files)
+
+
+def _model_of(run: Path, checkpoint: Path, policy: str | None) -> Path:
+    """The folder of a language model in a checkpoint of a run."""
+    kept = Checkpoints.policies(checkpoint)
+    name = next(iter(kept)) if policy is None and len(kept) == 1 else policy
+    if name is None:
+        raise ConfigurationError(f"run {run} has the policies {', '.join(kept)}; choose one with --policy")
+    if name not in kept:
+        raise ConfigurationError(f"run {run} has no policy {name!r}{nearest(name, kept)}")
+    if not (kept[name] / "config.json").is_file():
+        raise ConfigurationError(f"policy {name!r} of run {run} is no language model, so there is no model to export")
+    return kept[name]
+
+
+def _average(folder: Path, other: Path, share: float) -> None:
+    """Makes every weight of the model in `folder` `(1 - share)` times itself and `share` times that of `other`."""
+    from safetensors.torch import load_file, save_file
+
+    theirs = {name: file for file in sorted(other.glob("*.safetensors")) for name in load_file(file)}
+    for file in sorted(folder.glob("*.safetensors")):
+        found = load_file(file)
+        loaded = {source: load_file(source) for source in {theirs[name] for name in found if name in theirs}}
+        for name, own in found.items():
+            value = loaded[theirs[name]][name] if name in theirs else None
+            if value is None or value.shape != own.shape:
+                has = "has none" if value is None else f"has {tuple(value.shape)}"
+                raise ConfigurationError(
+                    f"{other} is another model: weight {name} is {tuple(own.shape)} here and it {has}; average models "
+                    "of one architecture and vocabulary"
+                )
+            found[name] = ((1 - share) * own.double() + share * value.double()).to(own.dtype).contiguous()
+        save_file(found, file, metadata={"format": "pt"})
 
 
 def push(folder: Path, repository: str, *, private: bool = False) -> str:

@@ -68,6 +68,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "cures": (TINY, ["--recipe", "cures", "--curriculum.pool", "3"]),
     "lora": (TINY, ["--recipe", "grpo-kl", "--lora.rank", "2", "--update.lr", "1e-3"]),
     "replays": (TINY, ["--recipe", "repo-replay", "--curriculum.pool", "2", "--rollout.samples", "3"]),
+    "partial": (TINY, ["--recipe", "kimi-k1-5-long", "--task", "worked_sums?size=6", "--rollout.pieces", "2"]),
     "warmup": (TINY, ["--update.warmup", "3", "--update.schedule", "cosine"]),
     "cartpole": (CONTROL, ["--rollout.samples", "4", "--update.epochs", "2"]),
     "cartpole-ppo": (CONTROL, ["--recipe", "ppo", "--update.epochs", "2"]),
@@ -91,7 +92,8 @@ def test_a_run_stopped_between_checkpoints_ends_equal(name: str, tmp_path: Path,
     resume(tmp_path, "parts")
     assert_same(tmp_path / "whole", tmp_path / "parts")
     learnt = [row.get("agent_0/loss", row["loss"]) for row in rows(tmp_path / "whole")[1:]]
-    assert all(loss is not None for loss in learnt), "a run without gradients would prove nothing"
+    begun = 1 if name == "partial" else 0  # Its answers take two steps.
+    assert all(loss is not None for loss in learnt[begun:]), "a run without gradients would prove nothing"
 
 
 @pytest.mark.parametrize(

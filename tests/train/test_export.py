@@ -60,6 +60,38 @@ def test_merged_and_alone(run: Path, tmp_path: Path) -> None:
     torch.testing.assert_close(merged, adapted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.global_rng
+def test_averaged_with_another_model(run: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    from hocket.nano import BASE
+
+    said = call("export", run, "--average", BASE, "--share", "0.25", "--out", tmp_path / "mean", "--json")
+    assert said.code == 0, said.err
+    assert said.json["kind"] == "averaged model"
+    export_run(run, tmp_path / "own", merge=True)
+    found, own, base = (load_file(where / "model.safetensors") for where in (tmp_path / "mean", tmp_path / "own", BASE))
+    assert any(not torch.equal(own[name], found[name]) for name in found)
+    for name, mean in found.items():
+        expected = 0.75 * own[name].double() + 0.25 * base[name].double()
+        torch.testing.assert_close(mean, expected.to(mean.dtype), rtol=0, atol=0)
+    assert not torch.isnan(logits(tmp_path / "mean")).any()
+    export_run(run, tmp_path / "same", average=run)
+    same = load_file(tmp_path / "same" / "model.safetensors")
+    assert all(torch.equal(same[name], own[name]) for name in own)
+
+
+@pytest.mark.global_rng
+def test_another_architecture_is_not_averaged(run: Path, tmp_path: Path) -> None:
+    llama(tmp_path / "llama", torch.float32, tied=False)
+    said = call("export", run, "--average", tmp_path / "llama", "--out", tmp_path / "mean")
+    assert said.code == 2
+    assert "is another model: weight" in said.err
+    assert "average models of one architecture and vocabulary" in said.err
+    assert call("export", run, "--average", run, "--share", "2", "--out", tmp_path / "mean").code == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["llama"]
+
+
 def test_what_cannot_be_exported_is_refused_and_leaves_nothing(run: Path, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     for arguments, words in (

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar
 
 from hocket.core.columns import ACTIONS
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.requirements import Requirement
-from hocket.curriculum.weighted import Members
+from hocket.curriculum.staged import Staged
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.judging import JudgedBy
 from hocket.rewards.moves import PLAN, argument_match, attempts, made, parsed
-from hocket.stages import Curriculum, LedgerView, Reward, Task
+from hocket.stages import Reward
 from hocket.types import Scenario, Trajectory
 
 COSTS: Mapping[str, float] = {"click": 1.0, "type": 2.0, "say": 2.0}
@@ -33,94 +32,14 @@ def difficulty(plan: Sequence[str], costs: Mapping[str, float] = COSTS) -> float
     return sum(costs.get(move.partition(" ")[0], 1.0) for move in plan)
 
 
-def stages_of(difficulties: Sequence[float], count: int) -> list[int]:
-    """The stage of each task, 0 to `count - 1`: in order of difficulty, as many to each stage as can be.
-
-    Monotone: what is easier is in no later stage. Equals keep their order.
-    """
-    order = sorted(range(len(difficulties)), key=lambda place: (difficulties[place], place))
-    found = [0] * len(order)
-    for rank, place in enumerate(order):
-        found[place] = rank * count // len(order)
-    return found
-
-
 @dataclass(frozen=True)
-class DifficultyStages(Curriculum):
-    """A pool of tasks in stages by difficulty, trained in turn: CRAFT-GUI (arXiv 2508.11360).
-
-    Each stage but the last lasts `per_stage` scenarios, drawn in passes over its tasks; the last, for the rest of the
-    run, is followed by nothing, and asks all tasks of the pool.
-
-    Attributes:
-        prompts: scenarios per step. stages: how many, the last of all tasks not counted. per_stage: scenarios of each.
-        pool: how many tasks take part, those of `Shuffled`'s first pass; all of a smaller task.
-        order: `staged`, or `shuffled`: all tasks from the start, the comparison of the paper.
-    """
-
-    prompts: int = 16
-    stages: int = 3
-    per_stage: int = 160
-    pool: int = 256
-    order: Literal["staged", "shuffled"] = "staged"
-    _found: _Sorted = field(default_factory=lambda: _Sorted(), init=False, repr=False, compare=False)
+class DifficultyStages(Staged):
+    """A pool of tasks in stages by the difficulty of their recorded moves: CRAFT-GUI (arXiv 2508.11360)."""
 
     reads_metadata: ClassVar[frozenset[str]] = frozenset({PLAN})
 
-    def __post_init__(self) -> None:
-        if min(self.prompts, self.stages, self.per_stage, self.pool) < 1:
-            raise ValueError(
-                f"prompts, stages, per_stage and pool must be at least 1, not {self.prompts}, {self.stages}, "
-                f"{self.per_stage} and {self.pool}"
-            )
-        if self.order not in ("staged", "shuffled"):
-            raise ValueError(f"order must be staged or shuffled, not {self.order!r}")
-
-    def __call__(self, task: Task, asked: int, count: int, ledger: LedgerView, key: Key) -> list[Scenario]:
-        members = Members(task, self.pool, ledger, key)
-        stages = self._found.of(members, self.stages)
-        return [members[self._place(stages, asked + number, key)] for number in range(count)]
-
-    def stage_at(self, position: int) -> int | None:
-        """The stage of the scenario at `position` of the run; None where all tasks are asked."""
-        stage = position // self.per_stage
-        return stage if self.order == "staged" and stage < self.stages else None
-
-    def _place(self, stages: Sequence[int], position: int, key: Key) -> int:
-        stage = self.stage_at(position)
-        among = [place for place, own in enumerate(stages) if stage is None or own == stage]
-        begun = 0 if self.order == "shuffled" else min(position // self.per_stage, self.stages) * self.per_stage
-        turn, place = divmod(position - begun, len(among))
-        order = key.derive("stage", -1 if stage is None else stage, turn).numpy().permutation(len(among))
-        return among[int(order[place])]
-
-
-class _Sorted:
-    """The stages of a pool's tasks, which take long to make and never change; copies begin anew."""
-
-    def __init__(self) -> None:
-        self._members: Members | None = None
-        self._stages: list[int] = []
-
-    def __reduce__(self) -> tuple[type[_Sorted], tuple[()]]:
-        return _Sorted, ()
-
-    def of(self, members: Members, count: int) -> list[int]:
-        """Theirs, by place.
-
-        Raises:
-            ConfigurationError: for more stages than tasks.
-        """
-        old = self._members
-        if count > members.size:
-            raise ConfigurationError(
-                f"curriculum: {members.size} tasks make no {count} stages; set curriculum.stages to {members.size} or "
-                "less"
-            )
-        if old is None or old.task is not members.task or (old.size, old.key) != (members.size, members.key):
-            plans = [members[place].metadata[PLAN] for place in range(members.size)]
-            self._members, self._stages = members, stages_of([difficulty(plan) for plan in plans], count)
-        return self._stages
+    def difficulty(self, scenario: Scenario) -> float:
+        return difficulty(scenario.metadata[PLAN])
 
 
 @dataclass(frozen=True)

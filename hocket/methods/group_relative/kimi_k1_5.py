@@ -14,10 +14,12 @@ import numpy as np
 import torch
 
 from hocket.core.batch import Batch, GroupBy, Level
+from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.core.posterior import Outcomes
 from hocket.core.signals import RIGHT, counted_trajectories, right
 from hocket.credit.pairs import ShortestAgainstLonger
+from hocket.curriculum.staged import Staged
 from hocket.curriculum.weighted import Value, Weighted
 from hocket.methods.base.conventions import CENTRED
 from hocket.methods.base.dpo import ONLINE_DPO
@@ -25,8 +27,12 @@ from hocket.methods.base.grpo import GRPO
 from hocket.objectives.regression import AdvantageRegression
 from hocket.rewards.lengths import spread_length
 from hocket.rewards.shaping import added
-from hocket.stages import Curriculum, LedgerView, Shaping, Task
-from hocket.types import Scenario
+from hocket.rollout.branches import continued
+from hocket.rollout.groups import groups
+from hocket.rollout.remembering import RememberingRollout
+from hocket.rollout.replay_store import restored, told_of, written
+from hocket.stages import Curriculum, Grade, LedgerView, More, Play, Shaping, State, Task
+from hocket.types import Assignment, Decoding, Experience, Scenario, Trajectory
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,170 @@ class ByFailure(Curriculum):
     def __call__(self, task: Task, asked: int, count: int, ledger: LedgerView, key: Key) -> list[Scenario]:
         drawn = Weighted(FailureRate(self.floor, self.window), self.prompts, self.pool)
         return drawn(task, asked, count, ledger, key)
+
+
+@dataclass(frozen=True)
+class EasyToHard(Staged):
+    """Scenarios in stages by a difficulty that they tell, the easiest first, then `ByFailure` (Kimi k1.5, 2.3.4).
+
+    Attributes:
+        label: the metadata that tells it, a number; in a file, a column.
+
+    Raises:
+        ConfigurationError: on a call, for a scenario whose label is no number.
+    """
+
+    then: Curriculum | None = ByFailure()
+    label: str = "difficulty"
+
+    @property
+    def reads_metadata(self) -> frozenset[str]:
+        return super().reads_metadata | {self.label}
+
+    def difficulty(self, scenario: Scenario) -> float:
+        told = scenario.metadata.get(self.label)
+        if isinstance(told, bool) or not isinstance(told, (int, float)):
+            raise ConfigurationError(
+                f"curriculum: scenario {scenario.id!r} tells {self.label} = {told!r}; give a number, or name another "
+                "column with curriculum.label"
+            )
+        return float(told)
+
+
+@dataclass
+class _Answer:
+    """An answer so far, and whether it goes on."""
+
+    said: Trajectory
+    open: bool
+
+
+@dataclass(frozen=True)
+class PartialRollouts(RememberingRollout):
+    """`samples` of every scenario, each written over at most `pieces` steps (Kimi k1.5, section 2.6.2).
+
+    A step adds at most `decoding.max_tokens / pieces` tokens, rounded up, to an answer. One that is cut there is kept,
+    and goes on in the next step under the weights of then; what was written stays as it was, each token with the
+    log-prob and the version that it was written with. A group is scored and learnt from once all of its answers have
+    ended, be it at `decoding.max_tokens`; so a step learns from groups that earlier steps began, and the first ones
+    perhaps from none. What is open when the run ends is not learnt from.
+
+    Attributes:
+        pieces: how many; 1 writes every answer at once. The report bounds tokens, and does not tell the number.
+        metrics: `rollout/resumed` answers, `rollout/open` ones after the step, and as `tokens/generated` those that
+            this step wrote.
+
+    Raises:
+        HocketError: on a step, for an episode of several turns that is cut, for questions with a hint, a prefix or
+            options, and for scenarios that cannot be kept.
+    """
+
+    samples: int = 8
+    pieces: int = 8
+
+    def __post_init__(self) -> None:
+        if self.samples < 1 or self.pieces < 1:
+            raise ValueError(f"samples and pieces must be at least 1, not {self.samples} and {self.pieces}")
+
+    def init(self) -> State:
+        return {"groups": []}
+
+    async def collect_with(
+        self,
+        state: State,
+        asked: Sequence[Assignment],
+        *,
+        play: Play,
+        score: Grade,
+        ledger: LedgerView,
+        key: Key,
+        more: More | None = None,
+    ) -> tuple[Experience, State]:
+        """The groups whose last answer has ended, in the order in which they were begun."""
+        begun = [_restored(kept) for kept in state["groups"]]
+        going = [one for group in begun for one in group if one.open]
+        wanted = [self._further(Assignment(one.said.scenario, decoding=asked[0].decoding), one.said) for one in going]
+        wanted += [self._further(_plain(one)) for one in asked]
+        played = await groups(play, wanted)
+        for one, asking, (said,) in zip(going, wanted, played, strict=False):
+            one.said, one.open = joined(one.said, said), _cut(said, asking, asked[0].decoding)
+        for first, asking, samples in zip(asked, wanted[len(going) :], played[len(going) :], strict=True):
+            begun.append([_Answer(said, _cut(said, asking, first.decoding)) for said in samples])
+        left = [group for group in begun if any(one.open for one in group)]
+        ended = [one.said for group in begun if not any(one.open for one in group) for one in group]
+        if ended:
+            await score(ended)
+        metrics = {
+            "rollout/resumed": float(len(going)),
+            "rollout/open": float(sum(one.open for group in left for one in group)),
+            "tokens/generated": float(sum(one.length for group in played for one in group))
+            - sum(len(asking.prefix) for asking in wanted),
+        }
+        return Experience(ended, metrics=metrics), {"groups": [_kept(group) for group in left]}
+
+    def _further(self, asking: Assignment, said: Trajectory | None = None) -> Assignment:
+        """What goes on with an answer, or begins all of a group."""
+        begun = () if said is None else tuple(said.turns[0].action.tolist())
+        most = asking.decoding.max_tokens
+        room = min(-(-most // self.pieces), most - len(begun))
+        if said is None:
+            return continued(asking, begun, first=asking.first, samples=self.samples, more=room)
+        return continued(asking, begun, first=said.sample, more=room)
+
+
+def joined(before: Trajectory, after: Trajectory) -> Trajectory:
+    """`after`, which begins with the tokens of `before` as imposed ones: they are again as they were written.
+
+    Raises:
+        HocketError: when it begins with others.
+    """
+    old, new = before.turns[0], after.turns[0] if after.turns else None
+    if new is None or after.failure is not None:
+        return before if after.failure is None else after  # A full context leaves it as it is.
+    size = len(old)
+    if not np.array_equal(new.action[:size], old.action):
+        raise HocketError(
+            f"an answer to {after.scenario.id!r} does not go on as it began; its player imposes no prefix"
+        )
+    forced = np.zeros(size, np.bool_) if old.forced is None else old.forced
+    new.forced = None if new.forced is None else np.concatenate([forced, new.forced[size:]])
+    for name in ("logp", "version"):
+        was, now = getattr(old, name), getattr(new, name)
+        setattr(new, name, None if was is None or now is None else np.concatenate([was, now[size:]]))
+    return after
+
+
+def _plain(asking: Assignment) -> Assignment:
+    if asking.hint is not None or asking.prefix or asking.options or asking.replay is not None:
+        raise HocketError("a question with a hint, a prefix or options cannot be asked again in a later step as it was")
+    return asking
+
+
+def _cut(said: Trajectory, asking: Assignment, usual: Decoding) -> bool:
+    """Whether an answer ended at the budget of its step, before the length that the run allows."""
+    if said.failure is not None or not said.truncated or asking.decoding.max_tokens >= usual.max_tokens:
+        return False
+    if len(said.turns) > 1:
+        raise HocketError(
+            f"an episode of {len(said.turns)} turns was cut, and PartialRollouts goes on with single answers; take "
+            "another rollout"
+        )
+    return said.length == asking.decoding.max_tokens
+
+
+def _kept(group: Sequence[_Answer]) -> State:
+    answers = [{"open": one.open, "sample": one.said.sample, **written(one.said)} for one in group]
+    failures = [one.said.failure for one in group]
+    return {"scenario": told_of(group[0].said.scenario), "answers": answers, "failures": failures}
+
+
+def _restored(kept: State) -> list[_Answer]:
+    scenario, found = Scenario(**kept["scenario"]), list[_Answer]()
+    for told, failure in zip(kept["answers"], kept["failures"], strict=True):
+        said = restored(told, scenario)
+        said.sample, said.failure = told["sample"], failure
+        found.append(_Answer(said, told["open"]))
+    return found
 
 
 @dataclass(frozen=True)
@@ -118,13 +288,26 @@ KIMI_K1_5 = GRPO.but(
         "prompts": "a pool of 256, asked in proportion to 1 - success",
         "updates per batch": "2: in the first the policies are equal and tau plays no part",
     },
-    note="Difficulty labels for an easy-to-hard order are not read; answers cut short are not resumed in a later step "
-    "(rollouts carry no memory); of long2short there are its DPO (long2short-dpo) and length-rewarded training, not "
-    "model merging.",
     curriculum=ByFailure(),
     shaping=(SpreadLength(),),
     objective=AdvantageRegression(temperature=0.1),
     **{"credit.scale": None, "update.epochs": 2},
+)
+
+
+KIMI_K1_5_LONG = KIMI_K1_5.but(
+    name="kimi-k1-5-long",
+    title="Kimi k1.5 with answers written over several steps, easy problems first",
+    source="Kimi Team, arXiv:2501.12599, sections 2.3.4 and 2.6.2",
+    conventions={
+        **KIMI_K1_5.conventions,
+        "partial rollouts": "an eighth of decoding.max_tokens of an answer per step (rollout.pieces; the report gives "
+        "no number); all of an answer's tokens are learnt from once its group is whole",
+        "easy to hard": "thirds of the pool by `difficulty`, 160 scenarios each, then by failure; ours",
+    },
+    task="worked_sums?size=256",
+    curriculum=EasyToHard(),
+    rollout=PartialRollouts(),
 )
 
 

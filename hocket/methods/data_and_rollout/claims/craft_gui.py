@@ -13,6 +13,7 @@ from hocket.core.batch import Batch
 from hocket.core.columns import ACTIONS
 from hocket.core.keys import Key
 from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.staged import stages_of
 from hocket.lab.claims.harness import Claims, Finding, gap, say
 from hocket.lab.toys.rewarded import group_relative
 from hocket.lab.toys.screens import bench, chance, page
@@ -22,7 +23,6 @@ from hocket.methods.data_and_rollout.craft_gui import (
     GradedMoves,
     Understood,
     difficulty,
-    stages_of,
 )
 from hocket.recipe import Recipe
 from hocket.rewards.judging import Answer, Judge, JudgedBy, Question

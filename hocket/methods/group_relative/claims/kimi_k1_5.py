@@ -1,5 +1,7 @@
 """Kimi k1.5's claims."""
 
+import copy
+import dataclasses
 import itertools
 import math
 from collections import Counter
@@ -24,11 +26,18 @@ from hocket.lab.toys.enumerable_groups import REFERENCE, REWARDS, documents
 from hocket.lab.toys.quick_worlds import uneven
 from hocket.lab.toys.rewarded import answer, line
 from hocket.lab.world import World, answer_of
-from hocket.methods.group_relative.kimi_k1_5 import KIMI_K1_5, LONG2SHORT_DPO, ByFailure
+from hocket.methods.group_relative.kimi_k1_5 import (
+    KIMI_K1_5,
+    KIMI_K1_5_LONG,
+    LONG2SHORT_DPO,
+    ByFailure,
+    PartialRollouts,
+)
 from hocket.objectives.regression import squared_residual
 from hocket.train.aio import run_async
 from hocket.train.ledger import Ledger
-from hocket.types import Assignment
+from hocket.train.loop import Playing
+from hocket.types import Assignment, Decoding, Experience, Trajectory
 
 claim = Claims("kimi-k1-5", "arXiv 2501.12599, section 2.3.3")
 REWARD = torch.tensor(REWARDS, dtype=torch.float64)
@@ -97,36 +106,108 @@ def _() -> Finding:
     return Finding(holds, say(**lengths, equal_lengths=line(equal), in_the_warm_up=line(early)))
 
 
+UNSCORED = World(questions=4, tokens=3, horizon=3, end=2, reward=lambda question, answer: 0.0)
+
+
+def written_over(
+    steps: int, samples: int, *, learning: bool = False
+) -> tuple[list[Experience], list[Tabular], PartialRollouts]:
+    """What `PartialRollouts` brings back, and the policies it was written by; question n is asked in step n."""
+    policy, versions = Tabular(UNSCORED), list[Tabular]()
+    uneven(KEY.derive("resume"))(policy)
+    rolling, found = PartialRollouts(samples=samples, pieces=3), list[Experience]()
+    player, state = Player(UNSCORED, {"policy": policy}), rolling.init()
+
+    async def unscored(ended: Sequence[Trajectory]) -> None:
+        return None
+
+    for step in range(steps):
+        versions.append(copy.deepcopy(policy))
+        asked = [Assignment(UNSCORED.scenario("train", step % 4), decoding=Decoding(max_tokens=3))]
+        key = KEY.derive("partial", step)
+        playing = Playing(player, key)
+        experience, state = run_async(
+            rolling.collect_with(state, asked, play=playing, score=unscored, ledger=Ledger(), key=key)
+        )
+        found.append(experience)
+        if learning:
+            policy.logits.data += 0.5 * torch.randn(policy.logits.shape, generator=KEY.derive("move", step).torch())
+            policy.version += 1
+    return found, versions, rolling
+
+
 @claim(
     "with frozen weights resumed partial rollouts have the distribution of unbroken ones",
     "arXiv 2501.12599, section 2.6.2",
-    slow=True,
 )
 def _() -> Finding:
-    world = World(questions=1, tokens=3, horizon=3, end=2, reward=lambda question, answer: 0.0)
-    policy = Tabular(world)
-    uneven(KEY.derive("resume"))(policy)
-    player, scenario, samples = Player(world, {"policy": policy}), world.scenario("train", 0), 4_000
-    pending, finished, gaps = Counter[tuple[int, ...]]({(): samples}), Counter[tuple[int, ...]](), []
-    for budget in (1, 2, 3):
-        following = Counter[tuple[int, ...]]()
-        for prefix, number in pending.items():
-            asked = Assignment(scenario, number, prefix=prefix, budget=budget)
-            for one in run_async(player.play([asked], key=KEY.derive(f"round {budget} {prefix}"))):
-                tokens = answer_of(one)
-                if world.finished(tokens):
-                    finished[tokens] += 1
-                    logp = sum(float(turn.logp.sum()) for turn in one.turns if turn.logp is not None)
-                    gaps.append(abs(logp - float(policy.logp(0, [tokens]).detach())))
-                else:
-                    following[tokens] += 1
-        pending = following
-    exact, freedom = policy.logp(0).exp().detach().numpy(), len(list(world.answers())) - 1
-    expected, counts = samples * exact, np.array([finished[one] for one in world.answers()])
-    chi, most = float(((counts - expected) ** 2 / expected).sum()), max(gaps)
+    found, (policy, *_), _ = written_over(6, 2_000)
+    answers = list(UNSCORED.answers())
+    freedom, worst, gaps, whole = len(answers) - 1, 0.0, list[float](), 0
+    for question in range(4):
+        own = [one for part in found for one in part.trajectories if one.scenario.id == f"lab/{question}"]
+        counts = Counter(answer_of(one) for one in own)
+        expected = len(own) * policy.logp(question).exp().detach().numpy()
+        seen = np.array([counts[answer] for answer in answers])
+        worst, whole = max(worst, float(((seen - expected) ** 2 / expected).sum())), whole + len(own)
+        for one in own[:200]:
+            logp = sum(float(turn.logp.sum()) for turn in one.turns if turn.logp is not None)
+            gaps.append(abs(logp - float(policy.logp(question, [answer_of(one)]).detach())))
     # Chi-squared with K - 1 degrees of freedom: mean K - 1, deviation sqrt(2 (K - 1)).
-    holds = chi < freedom + 5 * math.sqrt(2 * freedom) and most < 1e-5 and finished.total() == samples
-    return Finding(holds, say(chi_squared=chi, degrees_of_freedom=freedom, answers=samples, logprobs_chain_to=most))
+    holds = worst < freedom + 5 * math.sqrt(2 * freedom) and max(gaps) < 1e-5 and whole == 8_000
+    figures = say(chi_squared=worst, degrees_of_freedom=freedom, answers=whole, logprobs_chain_to=max(gaps))
+    return Finding(holds, figures)
+
+
+@claim(
+    "every token of an answer written over steps keeps the log-prob and the version it was written with, and is the "
+    "policy's own; a step adds a third of the length, and a group comes back whole",
+    "arXiv 2501.12599, section 2.6.2",
+)
+def _() -> Finding:
+    found, versions, rolling = written_over(6, 40, learning=True)
+    everything = [one for part in found for one in part.trajectories]
+    parted, gaps, sound = 0, list[float](), True
+    for one in everything:
+        (turn,), question = one.turns, int(one.scenario.metadata["question"])
+        assert turn.logp is not None
+        assert turn.version is not None
+        assert turn.forced is not None
+        begun = int(turn.version[0])
+        sound &= turn.version.tolist() == [begun + place for place in range(len(turn))] and not turn.forced.any()
+        parted += len(turn) > 1
+        for place, token in enumerate(turn.action.tolist()):
+            by = versions[int(turn.version[place])]
+            row = by.row(question, tuple(turn.action[:place].tolist()))
+            gaps.append(abs(float(torch.log_softmax(by.logits.detach()[row], -1)[token]) - float(turn.logp[place])))
+    groups = Counter(one.scenario.id for part in found for one in part.trajectories)
+    sound &= all(count % 40 == 0 for count in groups.values()) and parted > 0
+    wrote = [part.metrics["tokens/generated"] for part in found]
+    sound &= wrote[0] == 40 and all(
+        wrote[n] == 40 + found[n].metrics["rollout/resumed"] == 40 + found[n - 1].metrics["rollout/open"]
+        for n in range(1, 6)
+    )
+    figures = say(written_by_several=parted, logprobs_off=max(gaps), tokens_of_steps=line(wrote))
+    return Finding(sound and max(gaps) < 1e-6 and rolling.init() == {"groups": []}, figures)
+
+
+@claim("problems are asked in thirds of the pool by their difficulty, easy ones first, then by failure")
+def _() -> Finding:
+    hard = (3, 1, 2, 2, 1, 3)
+    world = World(6, 2, 1, reward=lambda q, a: 0.0, metadata=lambda q: {"difficulty": hard[q], "effort": -hard[q]})
+    ledger = Ledger()
+
+    def difficulties(asking: Any) -> list[int]:
+        return [hard[int(one.metadata["question"])] for one in asking(world, 0, 12, ledger, KEY)]
+
+    asking: Any = KIMI_K1_5_LONG.but({"curriculum.per_stage": 4, "curriculum.pool": 6}).curriculum
+    eased, turned = difficulties(asking), difficulties(dataclasses.replace(asking, label="effort"))
+    then = [one.id for one in asking(world, 10, 8, ledger, KEY)]
+    after = [one.id for one in ByFailure()(world, 0, 6, ledger, KEY)]
+    split = then[2:] == after and [one.id for one in asking(world, 10, 2, ledger, KEY)] == then[:2]
+    settings = [value_at(KIMI_K1_5_LONG, f"curriculum.{name}") for name in ("stages", "per_stage", "pool")]
+    holds = eased == [1] * 4 + [2] * 4 + [3] * 4 and turned == eased[::-1] and split and settings == [3, 160, 256]
+    return Finding(holds, say(asked=str(eased), by_the_other_label=str(turned), then_by_failure=split))
 
 
 SPOKEN = World(2, 4, 5, lambda q, a: float(a[-2:] == (q + 1, 3)), end=3, context="last")
@@ -231,3 +312,10 @@ claim.shipped(KIMI_K1_5, "objective")
 claim.shipped(KIMI_K1_5, "shaping", steps=2, settings={"steps": 2})
 claim.shipped(LONG2SHORT_DPO, "credit")
 claim.shipped(KIMI_K1_5, "curriculum", task="worked_sums?size=32", steps=3)
+claim.shipped(
+    KIMI_K1_5_LONG,
+    "rollout",
+    steps=3,
+    sees=lambda run: {"resumed": run.mean("rollout/resumed"), "still open": run.mean("rollout/open")},
+)
+claim.shipped(KIMI_K1_5_LONG, "curriculum")

@@ -1,0 +1,113 @@
+"""A pool of scenarios in stages by how hard they are said to be, easy ones first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.curriculum.weighted import Members
+from hocket.stages import Curriculum, LedgerView, Task
+from hocket.types import Scenario
+
+
+def stages_of(difficulties: Sequence[float], count: int) -> list[int]:
+    """The stage of each scenario, 0 to `count - 1`: in order of difficulty, as many to each stage as can be.
+
+    Monotone: what is easier is in no later stage. Equals keep their order.
+    """
+    order = sorted(range(len(difficulties)), key=lambda place: (difficulties[place], place))
+    found = [0] * len(order)
+    for rank, place in enumerate(order):
+        found[place] = rank * count // len(order)
+    return found
+
+
+@dataclass(frozen=True)
+class Staged(Curriculum):
+    """A pool of scenarios in stages by `difficulty`, asked in turn.
+
+    Each stage lasts `per_stage` scenarios, drawn in passes over its own. What follows them, for the rest of the run,
+    is `then`, which is asked from its first position on; without one, passes over the whole pool.
+
+    Attributes:
+        prompts: scenarios per step. stages: how many. per_stage: scenarios of each.
+        pool: how many scenarios take part, those of `Shuffled`'s first pass; all of a smaller task.
+        order: `staged`, or `shuffled`: what follows the stages, from the start.
+
+    Raises:
+        ConfigurationError: on a call, for more stages than scenarios.
+    """
+
+    prompts: int = 16
+    stages: int = 3
+    per_stage: int = 160
+    pool: int = 256
+    order: Literal["staged", "shuffled"] = "staged"
+    then: Curriculum | None = None
+    _found: _Sorted = field(default_factory=lambda: _Sorted(), init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if min(self.prompts, self.stages, self.per_stage, self.pool) < 1:
+            raise ValueError(
+                f"prompts, stages, per_stage and pool must be at least 1, not {self.prompts}, {self.stages}, "
+                f"{self.per_stage} and {self.pool}"
+            )
+        if self.order not in ("staged", "shuffled"):
+            raise ValueError(f"order must be staged or shuffled, not {self.order!r}")
+
+    def difficulty(self, scenario: Scenario) -> float:
+        """How hard a scenario is said to be, in any unit."""
+        raise NotImplementedError
+
+    def __call__(self, task: Task, asked: int, count: int, ledger: LedgerView, key: Key) -> list[Scenario]:
+        members = Members(task, self.pool, ledger, key)
+        stages = self._found.of(members, self)
+        own = count if self.then is None else min(max(self._begun - asked, 0), count)
+        found = [members[self._place(stages, asked + number, key)] for number in range(own)]
+        if self.then is not None and own < count:
+            found += self.then(task, asked + own - self._begun, count - own, ledger, key)
+        return found
+
+    @property
+    def _begun(self) -> int:
+        """The position from which on all scenarios are asked."""
+        return self.stages * self.per_stage if self.order == "staged" else 0
+
+    def stage_at(self, position: int) -> int | None:
+        """The stage of the scenario at `position` of the run; None where all scenarios are asked."""
+        return position // self.per_stage if position < self._begun else None
+
+    def _place(self, stages: Sequence[int], position: int, key: Key) -> int:
+        stage = self.stage_at(position)
+        among = [place for place, own in enumerate(stages) if stage is None or own == stage]
+        begun = self._begun if stage is None else stage * self.per_stage
+        turn, place = divmod(position - begun, len(among))
+        order = key.derive("stage", -1 if stage is None else stage, turn).numpy().permutation(len(among))
+        return among[int(order[place])]
+
+
+class _Sorted:
+    """The stages of a pool's scenarios, which take long to make and never change; copies begin anew."""
+
+    def __init__(self) -> None:
+        self._members: Members | None = None
+        self._stages: list[int] = []
+
+    def __reduce__(self) -> tuple[type[_Sorted], tuple[()]]:
+        return _Sorted, ()
+
+    def of(self, members: Members, by: Staged) -> list[int]:
+        """Theirs, by place."""
+        old = self._members
+        if by.stages > members.size:
+            raise ConfigurationError(
+                f"curriculum: {members.size} tasks make no {by.stages} stages; set curriculum.stages to "
+                f"{members.size} or less"
+            )
+        if old is None or old.task is not members.task or (old.size, old.key) != (members.size, members.key):
+            hard = [by.difficulty(members[place]) for place in range(members.size)]
+            self._members, self._stages = members, stages_of(hard, by.stages)
+        return self._stages
