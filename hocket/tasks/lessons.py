@@ -162,11 +162,11 @@ def talked(workflow: SimulatedUser, scenario: Scenario, speaker: Speaker) -> lis
 
     def played(heard: Sequence[Message]) -> str:
         opened = sum(one["role"] == "assistant" for one in heard)
-        said = _now(script.reply(str(heard[-1]["content"])) if opened else script.open())
+        said = at_once(script.reply(str(heard[-1]["content"])) if opened else script.open())
         return workflow.closing if said is None else said
 
     agent, user = _Speaking(speaker), _Speaking(played)
-    _now(workflow.play(scenario, cast(Team, SimpleNamespace(key=key, agent=agent, user=user))))
+    at_once(workflow.play(scenario, cast(Team, SimpleNamespace(key=key, agent=agent, user=user))))
     agent.told = workflow.prompts["agent"]
     lesson = agent.lesson(tuple(workflow.tools["agent"]))
     return [lesson, user.lesson()] if workflow.played else [lesson]
@@ -182,7 +182,7 @@ def called(tools: Sequence[Tool], scenario: Scenario, speaker: Speaker, turns: i
         calls = read_calls(said)
         if not calls:
             break
-        heard += [{"role": "tool", "content": _now(carried_out(call, tools))} for call in calls]
+        heard += [{"role": "tool", "content": at_once(carried_out(call, tools))} for call in calls]
     while heard[-1]["role"] == "tool":
         heard.pop()
     return [Lesson(tuple(heard[:asked]), tuple(heard[asked:]), tuple(tool.schema for tool in tools))]
@@ -214,7 +214,7 @@ class _Speaking:
         return Lesson(({"role": "system", "content": self.told}, self.heard[0]), tuple(self.heard[1:]), tools)
 
 
-def _now(work: Coroutine[Any, Any, Result]) -> Result:
+def at_once(work: Coroutine[Any, Any, Result]) -> Result:
     """What comes of `work` that waits for nobody, without an event loop of its own.
 
     Raises:

@@ -8,19 +8,29 @@ episode before episodes are.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
 
 from hocket.core.casting import Leading
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.core.markup import ANSWER
+from hocket.core.options import checked
 from hocket.core.requirements import Requirement
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.divergence import KLToReference
+from hocket.tasks.form import TaskForm
+from hocket.tasks.lessons import Lesson, Lessons, at_once, call_of
+from hocket.tasks.reckoning import Expressions, Reckoning
 from hocket.tools import find_all
 from hocket.tools.protocol import Tool, carried_out, read_calls
-from hocket.types import Scenario
+from hocket.types import Assignment, Scenario, Trajectory
 from hocket.workflows.team import Agent, Team
 from hocket.workflows.workflow import Outcome, Workflow, asked
 
@@ -47,7 +57,7 @@ class InTheFlow(Workflow):
     Attributes:
         turns: of the planner at most. kept: lines of memory that are shown, the latest. longest: characters of a
             line's action, and of its result. tools_of: the executor's tools, names of tools with commas
-            between them, or what makes those of one episode.
+            between them, or what makes those of one episode. listed: whether the executor is shown them.
     """
 
     name = "agentflow"
@@ -57,6 +67,7 @@ class InTheFlow(Workflow):
     kept: int = 8
     longest: int = 200
     tools_of: Sequence[Tool] | Callable[[Scenario, Key], Sequence[Tool]] | str = ""
+    listed: bool = True
 
     roles = ("planner", "executor", "verifier", "generator")
 
@@ -76,7 +87,8 @@ class InTheFlow(Workflow):
         given = self.tools_of
         assert not isinstance(given, str)  # names became tools at construction
         tools = given(scenario, team.key) if callable(given) else given
-        executor = team.executor.fresh(tools=[tool.schema for tool in tools]) if tools else team.executor
+        shown = tools if self.listed else ()
+        executor = team.executor.fresh(tools=[tool.schema for tool in shown]) if shown else team.executor
         question = str(asked(team.assignment)[-1]["content"])
         memory: list[str] = []
         for number in range(1, self.turns + 1):
@@ -103,11 +115,135 @@ async def _done(executor: Agent, step: str, tools: Sequence[Tool]) -> str:
     """What came of a step: what its tools said, else what stands in the executor's answer tags, else all it said."""
     reply = str(await executor(step))
     calls = read_calls(reply) if tools else []
+    if len(calls) == 1:
+        return await carried_out(calls[0], tools)
     if calls:
         return "; ".join(await asyncio.gather(*(carried_out(call, tools) for call in calls)))
     tagged = ANSWER.search(reply)
     return reply.strip() if tagged is None else tagged[1].strip()
 
+
+# ---------------------------------------------------------------- a task of its kind
+
+
+class SteeredReckoning(Reckoning):
+    """`reckoning` by the team: a planner says what to search and what to add, the others do it.
+
+    A question is right by what the generator says. Settings are those of `reckoning`; `turns` are the planner's.
+    """
+
+    def __init__(self, kinds: str = "both,search,neither", most: int = 2, turns: int = 3, seed: int = 0) -> None:
+        super().__init__(kinds, most, turns, seed)
+        self.name = f"steered-{self.name}"
+
+    @cached_property
+    def workflow(self) -> InTheFlow:  # type: ignore[override]
+        """The team, whose executor may search and work expressions out; it is not shown how."""
+        return InTheFlow(self.turns, tools_of=(self._search, Expressions()), listed=False)
+
+    @property
+    def lessons(self) -> Lessons:
+        """What each of the four says; the planner's first step is right now and then, the others know no better."""
+        return Lessons(
+            "the words of four roles: an executor who searches and adds, a verifier who is content with any sum, a "
+            "generator who reads the memory off, and a planner who often adds before it knows what",
+            150,
+            self._team_lesson,
+            talks=4,
+            then=lambda recipe: {"curriculum.prompts": 12, "steps": 20, "update.lr": 1e-3, "evaluation.n": 90},
+        )
+
+    def _team_lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
+        found: list[Lesson] = []
+        scripts = {"executor": _executed, "verifier": _verified, "generator": _answered}
+        seats: dict[str, Any] = {role: _Seat(role, script, found) for role, script in scripts.items()}
+        seats["planner"] = _Seat("planner", lambda told: self._planned(told, scenario, rng), found)
+        team = SimpleNamespace(key=Key.of(scenario.seed), assignment=Assignment(scenario), **seats)
+        at_once(self.workflow.play(scenario, cast(Team, team)))
+        return found
+
+    def _planned(self, told: str, scenario: Scenario, rng: np.random.Generator) -> str:
+        """The step of a beginner."""
+        kind, added, right = scenario.metadata["kind"], scenario.metadata["added"], int(scenario.answer)
+        if kind == "neither":
+            first, second = re.findall(r"\d+", told)[:2]
+            return f"add {first} and {second}"
+        if _known(told) is not None:
+            return f"add {right - added} and {added}"
+        if rng.random() < SEARCHES:
+            return f"search the {scenario.metadata['gold'][0]}"
+        return f"add {int(rng.integers(10, 100))} and {added}"
+
+    def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
+        """Success by the kind of question, and the planner's turns."""
+        kind, turns = str(trajectory.scenario.metadata["kind"]), float(TURNS.get(trajectory, 0))
+        return {
+            "format": float(ANSWER.search(trajectory.answer) is not None),
+            kind: self.success(trajectory),
+            "turns": turns,
+        }
+
+
+SEARCHES = 0.35
+"""How often a beginner plans a search where one is needed."""
+
+_FOUND, _SUM = re.compile(r"number (\d+)", re.ASCII), re.compile(r"-> (-?\d+)$", re.ASCII)
+
+
+def _known(told: str) -> str | None:
+    """The number that a search found, by the memory."""
+    found = _FOUND.search(told.partition("Memory:")[2])
+    return None if found is None else found[1]
+
+
+def _executed(told: str) -> str:
+    step = told.rpartition("Step: ")[2]
+    if step.startswith("search the "):
+        return call_of("search", query=step.removeprefix("search the "))
+    return call_of("python", code="+".join(re.findall(r"\d+", step)))
+
+
+def _verified(told: str) -> str:
+    """Content with any sum, and with a number that alone was asked for."""
+    alone = told.startswith("What is the number of") and _known(told) is not None
+    return STOP if alone or _SUM.search(told) is not None else "continue"
+
+
+def _answered(told: str) -> str:
+    """What the memory's last line came to."""
+    summed = _SUM.search(told)
+    return f"<answer>{_known(told) if summed is None else summed[1]}</answer>"
+
+
+class _Seat:
+    """A role that a script plays; what it is asked and says becomes a lesson."""
+
+    def __init__(self, role: str, script: Callable[[str], str], lessons: list[Lesson]) -> None:
+        self._system, self._script, self._lessons = InTheFlow().prompts[role], script, lessons
+
+    def fresh(self) -> _Seat:
+        return self
+
+    async def __call__(self, told: str) -> str:
+        said = self._script(told)
+        prompt = ({"role": "system", "content": self._system}, {"role": "user", "content": told})
+        self._lessons.append(Lesson(prompt, ({"role": "assistant", "content": said},)))
+        return said
+
+
+def from_settings(name: str, settings: Mapping[str, str]) -> SteeredReckoning:
+    """The task with these settings."""
+    return SteeredReckoning(**checked(name, settings, {"kinds": str, "most": int, "turns": int, "seed": int}))
+
+
+STEERED_RECKONING = TaskForm(
+    name="steered-reckoning",
+    description="reckoning by a planner who steers an executor with a search and a calculator (AgentFlow)",
+    make=from_settings,
+)
+
+
+# ---------------------------------------------------------------- how it is learnt
 
 AGENTFLOW = GRPO.but(
     name="agentflow",
@@ -130,10 +266,8 @@ AGENTFLOW = GRPO.but(
         "bias": "dividing by T_i makes turns of short episodes count more than the policy gradient would; with "
         "objective.aggregate = sequence-sum and credit.scale = null it is (G - 1)/G of it",
     },
-    note="on the shipped tasks the base model earns nothing yet in this team, so it is not seen at work",
-    task="sums",
+    task="steered-reckoning",
     requires=(Requirement.AGENTS,),
-    workflow="agentflow",
     cast=Leading(leader="planner"),
     regularisers=(KLToReference("k3", coefficient=0.001, aggregate="sequence-turn-mean"),),
     **{"objective.aggregate": "sequence-turn-mean", "objective.high": 0.3},
