@@ -32,7 +32,7 @@ AGENTS = {
     "salt": "--recipe salt --steps 30",
     "mt-grpo": "--recipe mt-grpo --steps 30",
     "dmpo": "--recipe dmpo --steps 30",
-    "agentflow": "--recipe agentflow --steps 10",
+    "agentflow": "--recipe agentflow --lessons 150 --steps 20",
     "sdpo": "--recipe sdpo --steps 20",
     "igpo": "--recipe igpo --steps 30",
     "tool-star": "--recipe tool-star-rl --task reckoning --steps 20",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from hocket import tasks
 from hocket.core.errors import ConfigurationError
-from hocket.methods.agents.agentflow import InTheFlow
+from hocket.methods.agents.agentflow import InTheFlow, SteeredReckoning
 from hocket.testing import rehearse
 from hocket.types import Scenario
 from hocket.workflows.library import find
@@ -75,3 +77,35 @@ def test_tools_may_be_named() -> None:
     assert InTheFlow().tools_of == ()
     with pytest.raises(ConfigurationError, match="no tool 'calculater'; did you mean 'calculator'"):
         find("agentflow?tools_of=calculater")
+
+
+def test_a_tool_list_is_shown_unless_it_is_not_to_be():
+    call = '<tool_call>{"name": "legs", "arguments": {"animal": "spider"}}</tool_call>'
+    shown = played(InTheFlow(tools_of=(Legs(),)), ["ask"], [call], ["stop"])
+    hidden = played(InTheFlow(tools_of=(Legs(),), listed=False), ["ask"], [call], ["stop"])
+    assert hidden.info["memory"] == ["1. ask -> 8"]
+    assert len(hidden.turns[1].observation) < len(shown.turns[1].observation)
+
+
+@pytest.mark.parametrize("number", range(9))
+def test_a_beginner_who_searches_is_right_and_one_who_adds_first_guesses(number):
+    """Lessons are said in the team itself, and what the generator is taught to say follows from its memory."""
+    task = SteeredReckoning()
+    scenario = task.scenario("train", number)
+    seen = set()
+    for seed in range(12):
+        said = task.lessons.play(scenario, np.random.default_rng(seed))
+        first, last = said[0].said[0]["content"], said[-1].said[0]["content"]
+        knows = scenario.metadata["kind"] == "neither" or first.startswith("search the ")
+        added = sum(int(word) for word in first.split() if word.isdigit())
+        assert task.verify(last, scenario) if knows else last == f"<answer>{added}</answer>"
+        assert said[-1].prompt[0]["content"].startswith("You answer")
+        seen.add(float(knows))
+    assert seen == ({1.0} if scenario.metadata["kind"] == "neither" else {0.0, 1.0})
+
+
+def test_settings_of_the_task():
+    assert tasks.find("steered-reckoning?kinds=both&turns=2").workflow.turns == 2
+    assert tasks.find("steered-reckoning?kinds=both").name == "steered-reckoning?kinds=both&most=2"
+    with pytest.raises(ConfigurationError, match="kinds are both, search, neither, with commas, not 'all'"):
+        tasks.find("steered-reckoning?kinds=all")

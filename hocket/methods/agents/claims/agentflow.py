@@ -13,17 +13,21 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.credit.reinforce import Uniform
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
+from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.taught import after_lessons
 from hocket.lab.talk import TalkBench, everything
 from hocket.lab.toys.episodes import by_turn, episode
 from hocket.lab.toys.instances import Judged
 from hocket.lab.toys.rewarded import group_relative, line
-from hocket.methods.agents.agentflow import AGENTFLOW, MEMORY, TURNS, InTheFlow
+from hocket.methods.agents.agentflow import AGENTFLOW, MEMORY, TURNS, InTheFlow, SteeredReckoning
 from hocket.methods.base.grpo import GRPO_KL
 from hocket.objectives.likelihood import NegativeLogLikelihood
 from hocket.testing import Part, rehearse, tool_call
-from hocket.types import Message, Scenario, Trajectory
+from hocket.train.aio import run_async
+from hocket.types import Assignment, Message, Scenario, Trajectory
 
 claim = Claims("agentflow", "arXiv:2510.05592")
+TASK = SteeredReckoning()
 ALONE = AGENTFLOW.but(regularisers=())
 # The authors' code: mean and deviation over all turn samples of a question.
 PER_TURN = ALONE.but({"credit.by": GroupBy("scenario", "policy")})
@@ -127,7 +131,7 @@ def _() -> Finding:
     holds = asked == [told[:3], steps, told[1:], told[3:]] and TURNS.get(played) == 3 and MEMORY.get(played) == memory
     (played,) = rehearse(InTheFlow(), Scenario("s", "How many?"), {name: Part(otherwise="no") for name in parts})
     saw = say(asked=str(asked[0]), memory=str(memory), turns_without_stop=TURNS.get(played))
-    return Finding(holds and TURNS.get(played) == 4 and AGENTFLOW.workflow == InTheFlow.name, saw)
+    return Finding(holds and TURNS.get(played) == 4 and isinstance(TASK.workflow, InTheFlow), saw)
 
 
 claim.spares("agentflow: regularisers.0.horizon = 5120", "no length divides this aggregate")
@@ -196,3 +200,52 @@ def _() -> Finding:
     before = {name: policy.module.logits.detach().clone() for name, policy in made.policies.items()}
     moved = {name: gap(policy.module.logits, before[name]) for name, policy in made.run(1).policies.items()}
     return Finding(moved["planner"] > 0 and moved["others"] == 0.0, say(largest_change_of_logits=moved))
+
+
+# ---------------------------------------------------------------- the shipped model
+
+TASK_NAME = "steered-reckoning"
+TAUGHT = f"lessons:{TASK_NAME}"
+
+
+def imitating(steps: int) -> float:
+    """Of a planner that learnt the likelihood of the successes among as many episodes of the untrained one."""
+    recipe = AGENTFLOW.but(regularisers=(), credit=Uniform(), objective=NegativeLogLikelihood())
+    pupil = after_lessons(recipe, TASK_NAME, TAUGHT, steps=150)
+    asked = [TASK.scenario("train", number) for number in range(12 * steps)]
+    played = pupil.parts.player.play([Assignment(one, 8, pupil.parts.decoding) for one in asked], key=Key.of(2))
+    good = [one for one in run_async(played) if TASK.success(one) == 1.0]
+    learner = pupil.parts.learners["planner"]
+    for step in range(steps):
+        some = [good[place] for place in Key.of(3).derive(step).numpy().permutation(len(good))[:96].tolist()]
+        learner.learn(learner.compute_credit(pack(some), {}, step + 1), Key.of(4).derive(step), step + 1)
+    return pupil.success()
+
+
+@claim(
+    "After lessons and 14 steps the shipped model's planner answers more unseen questions with two tools than before, "
+    "and than one that learnt the likelihood of successful traces of the untrained.",
+    slow=True,
+)
+def _() -> Finding:
+    pupil = after_lessons(AGENTFLOW, TASK_NAME, TAUGHT, {"curriculum.prompts": 12, "update.lr": 1e-3}, steps=150)
+    before = pupil.success()
+    others = [one.clone() for one in pupil.parts.learners["others"].policy.module.parameters()]
+    trained, copied = pupil.run(14).success(), imitating(14)
+    same = zip(others, pupil.parts.learners["others"].policy.module.parameters(), strict=True)
+    saw = say(untrained=before, likelihood_on_its_successes=copied, trained_in_the_flow=trained)
+    return Finding(trained > max(before, copied) + 0.1 and all(torch.equal(old, new) for old, new in same), saw)
+
+
+FIRST = {"recipe": "sft", "steps": 60, "update.lr": 0.003, "task": TAUGHT}
+SIZE = {"curriculum.prompts": 4}
+
+
+def figures(run: ShippedRun) -> dict[str, float]:
+    """Of a run's episodes."""
+    rows = [one for result in run.results for one in result.trajectories]
+    return {"reward": run.mean("reward/mean"), "turns": fmean(TURNS.get(one) for one in rows)}
+
+
+claim.shipped(AGENTFLOW, "objective", trains=("planner",), first=FIRST, settings=SIZE, steps=2, sees=figures)
+claim.shipped(AGENTFLOW, "regularisers", trains=("planner",), first=FIRST, settings=SIZE, steps=2)
