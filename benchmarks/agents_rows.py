@@ -26,6 +26,9 @@ KEPT = Path(__file__).with_name("agents_rows.json")
 FEW = 5
 """Steps whose samples are the first, and the last."""
 
+THEN = " && hocket train "
+"""Between two commands, of which the second is the row's."""
+
 AGENTS = {
     "gigpo": "--recipe gigpo --steps 30",
     "mpo-meta-plan": "--recipe mpo-meta-plan --steps 20",
@@ -54,15 +57,16 @@ AGENTS = {
     "r1-router": "--recipe r1-router --lessons 60 --steps 25",
     "hi-agent": "--recipe hi-agent --steps 15",
     "vista-tools": "--recipe vista-tools --lessons 100 --steps 40",
-    "dgpo-distillation": "--recipe dgpo-distillation --task lookup --lessons 20 --teacher smollm2 --steps 10",
+    "dgpo-distillation": f"--task lookup --run teacher --steps 30{THEN}"
+    "--recipe dgpo-distillation --lessons 15 --teacher teacher --steps 15",
     "mobile-r1": "--recipe mobile-r1 --lessons 60 --steps 30",
     "doctoragent-rl": "--recipe doctoragent-rl --lessons 120 --steps 10",
     "search-r2": "--recipe search-r2 --lessons 160 --steps 15",
     "knowledge-injection-text-games": "--recipe knowledge-injection-text-games --lessons 60 --steps 25",
-    "rrhf-code-optimization": "--recipe rrhf-code-optimization --steps 20",
+    "rrhf-code-optimization": "--recipe rrhf-code-optimization --steps 150",
     "cuda-l1": '--plan \'[{recipe: sft, steps: 60, update.lr: 0.003, task: "faster-loops?shown=0.5"}, '
     "{recipe: cuda-l1, steps: 20, task: faster-loops}]'",
-    "mrag": "--recipe mrag --lessons 160 --steps 8",
+    "mrag": "--recipe mrag --lessons 160 --steps 24",
     "verireason": "--recipe verireason --lessons 60 --steps 12",
     "veriprefer": "--recipe veriprefer --lessons 60 --steps 12",
 }
@@ -136,7 +140,11 @@ look at with `hocket report`.
 def measured(command: str, limit: float) -> dict[str, Any]:
     """What a run came to: success before and after, mean rewards of its first and last steps, seconds."""
     with tempfile.TemporaryDirectory() as folder:
-        said = shlex.split(command)
+        *before, own = command.split(THEN)
+        for one in before:
+            asked = [sys.executable, "-m", "hocket", "train", *shlex.split(one), "--quiet", "--runs", folder]
+            subprocess.run(asked, check=True, env={**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})
+        said = shlex.split(own)
         flags = [] if said[0].endswith(".yaml") else ["--evaluation.n", "100", "--evaluation.every", "0"]
         asked = [sys.executable, "-m", "hocket", "train", *said, *flags, "--quiet", "--json", "--runs", folder]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
