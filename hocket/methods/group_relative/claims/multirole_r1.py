@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
+from typing import Any
 
+import numpy as np
 import torch
 
+from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, inspect_rows, runs, say
 from hocket.lab.toys.instances import TREES, four_right
 from hocket.lab.toys.rewarded import lines, said, shaped
 from hocket.lab.world import Answer, World
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.group_relative.multirole_r1 import MULTIROLE_R1, distinct_n, roles_of
+from hocket.methods.group_relative.multirole_r1 import (
+    MULTIROLE_R1,
+    MULTIROLE_R1_SFT,
+    MergedRoles,
+    distinct_n,
+    roles_of,
+)
+from hocket.train.aio import run_async
+from hocket.train.ledger import Ledger
+from hocket.types import Assignment, Scenario, Trajectory, Turn
 
 claim = Claims("multirole-r1", "arXiv:2507.20187; terms chosen here")
 VIEWS = ("As a teacher:", "As a parent:", "As a mayor:", "As a nurse:")
@@ -71,4 +84,88 @@ def _() -> Finding:
     return Finding(holds, lines(**{"roles": roles, "distinct-2": variety, "right": right}))
 
 
-claim.shipped(MULTIROLE_R1, "shaping", task="reasoning-gym:letter_counting")
+# ---------------------------------------------------------------- the first stage
+
+
+def replies(*texts: str) -> list[Trajectory]:
+    """Replies to one question."""
+    return [Trajectory(Scenario("q"), [Turn("a", "p", np.zeros(1), np.zeros(1), text=text)]) for text in texts]
+
+
+PLAIN = replies("so <answer>yes</answer>", "<answer>yes</answer>", "<answer>no</answer>", "thus <answer>yes</answer>")
+AGREED = replies(
+    "costs <answer>no</answer>", "fees <answer>no</answer>", "fun <answer>yes</answer>", "<answer>no</answer>"
+)
+HEADED = replies(*["As a parent: time is short\n<answer>yes</answer>"] * 4)
+DIVIDED = replies(*["<answer>yes</answer>", "<answer>no</answer>"] * 2)
+
+
+@claim(
+    "a chain has a part for every role most of whose answers are the same, in an order that is drawn, and ends with "
+    "the plain question's answer; where that is none, or a role is alone, there is no chain",
+    "derived; the abstract tells no more than that agreeing roles are merged",
+)
+def _() -> Finding:
+    stage, views = MergedRoles(), {"teacher": AGREED, "parent": HEADED, "mayor": DIVIDED}
+    lines = {"As a teacher: costs", "As a parent: time is short"}
+    chains = {str(stage.merged(PLAIN, views, Key.of(n))) for n in range(20)}
+    holds = len(chains) == 2 and all(set(chain.splitlines()[:2]) == lines for chain in chains)
+    holds &= {chain.splitlines()[2] for chain in chains} == {"<answer>yes</answer>"}
+    alone, no_answer = {"teacher": AGREED, "mayor": DIVIDED}, replies("yes", "", "no", "yes <answer>yes</answer>")
+    none = [
+        stage.merged(*one, Key.of(0)) for one in ((PLAIN, alone), (DIVIDED, views), (no_answer, views), ([], views))
+    ]
+    single = replace(stage, least=1).merged(PLAIN, alone, Key.of(0)) == "As a teacher: costs\n<answer>yes</answer>"
+    failed = [replace(one, failure="broke") for one in PLAIN]
+    holds &= single and none == [None] * 4 and stage.merged(failed, views, Key.of(0)) is None
+    return Finding(holds, say(chains=str(sorted(chains)), without_agreement=str(none)))
+
+
+@claim("as many answers are asked of the question and of every role, of the policy as it was; no verdict is read")
+def _() -> Finding:
+    asked, scored = list[Assignment](), list[Trajectory]()
+
+    async def play(assignments: Sequence[Assignment]) -> list[Trajectory]:
+        asked.extend(assignments)
+        found = list[Trajectory]()
+        for one in assignments:
+            text = str(one.scenario.metadata.get("demonstration", f"{one.hint}: so\n<answer>yes</answer>"))
+            found += [replace(said, scenario=one.scenario) for said in replies(*[text] * one.samples)]
+        return found
+
+    async def score(trajectories: Sequence[Trajectory]) -> None:
+        scored.extend(trajectories)
+
+    questions = [Scenario("one", "?"), Scenario("two", "?", metadata={"roles": ("cook", "guest")})]
+    stage: Any = MULTIROLE_R1_SFT.rollout
+    made = run_async(
+        stage.collect([Assignment(one) for one in questions], play=play, score=score, ledger=Ledger(), key=Key.of(0))
+    )
+    lines = [one.hint for one in asked[:7]]
+    names = [None, "teacher", "parent", "mayor", None, "cook", "guest"]
+    holds = lines == [None if name is None else f"Answer as a {name}." for name in names]
+    holds &= all(one.samples == 4 and (one.actor, one.source) == ("reference", "baseline") for one in asked[:7])
+    given = [one.scenario.metadata["demonstration"] for one in asked[7:]]
+    holds &= [one.source for one in asked[7:]] == ["expert", "expert"] and len(made.discarded) == 28
+    holds &= [sorted(roles_of(chain)) for chain in given] == [["mayor", "parent", "teacher"], ["cook", "guest"]]
+    holds &= scored == made.trajectories and made.metrics == {"rollout/merged": 1.0, "rollout/roles": 2.5}
+    return Finding(holds, say(lines=str(lines), chains=str(given)))
+
+
+# ---------------------------------------------------------------- the shipped model
+
+TAUGHT = "lessons:perspectives"
+LESSONS: dict[str, Any] = {"recipe": "sft", "steps": 60, "update.lr": 0.003, "task": TAUGHT}
+
+claim.shipped(
+    MULTIROLE_R1_SFT,
+    first=LESSONS,
+    settings={"curriculum.prompts": 12},
+    sees=lambda run: {"chains": run.mean("rollout/merged"), "roles": run.mean("rollout/roles")},
+)
+claim.shipped(
+    MULTIROLE_R1,
+    "shaping",
+    first={"recipe": MULTIROLE_R1_SFT.name, "steps": 2, "update.lr": 0.001},
+    settings={"curriculum.prompts": 4},
+)
