@@ -122,6 +122,10 @@ WHY = {
     "cpmobius": FLAT,
     "mars-self-play": "what one seat earns the other loses: look at exploitability, which falls in tables",
     "rema": "without system prompts, which the shipped model has never seen",
+    "masprm": "the value alone is learnt, in weights that are not to speak; what it is for is seen with `hocket eval "
+    "NAME --search` ([search](search.md#answers-that-a-value-chose)): .32 to .62 of sums",
+    "doctoragent-rl": "samples earn more; greedy answers do not tell",
+    "mrag": "it imitates its best episodes, of which all earn 1",
     "lca": "a state is worth what the episode earned until a judge is named (`--judge`); nothing is seen to rise",
 }
 """What is to be known of a row's figures, and why nothing rises where nothing does."""
