@@ -48,6 +48,9 @@ REMARK = "Not {question}\n"
 CRITICISE = "{step}\n{question}\nVerdict:"
 STUDY = "{prompt}\n{question}\nPrompt:"
 
+EXTRACT = "{session}\nMemories:"
+JOIN = "{near}\nNew: {memory}\nEdit:"
+
 
 class Conventions(TextTask):
     """Questions without end about the signs of one convention, each sign in its turn.
@@ -287,6 +290,42 @@ def _study(rng: np.random.Generator) -> Lesson:
     return _talk(talk)
 
 
+def _cited(rng: np.random.Generator) -> Lesson:
+    """An answer that cites the lesson it goes by, of the few that are shown; a guess cites none."""
+    library = dict(list(_library(rng).items())[:3])
+    lines, talk = tuple(_lines(library)), []
+    for _ in range(TURNS):
+        known = bool(library) and rng.random() < 0.8
+        sign = list(library)[int(rng.integers(len(library)))] if known else _sign(rng)
+        one, other = _numbers(rng, sign, "train")
+        answer = said(sign, library.get(sign, _steady(rng, one)), one, other)
+        place = f"[{list(library).index(sign) + 1}] " if sign in library else ""
+        talk.append((asked(sign, one, other), place + answer))
+    return _talk(talk, Texts(library=lines).system("policy"))
+
+
+def _memory(rng: np.random.Generator) -> Lesson:
+    talk = []
+    for _ in range(TURNS):
+        sign, truth = _sign(rng), _any(rng)
+        one, other = _numbers(rng, sign, "train")
+        right = MEANINGS[truth](one, other)
+        session = f"User: {asked(sign, one, other)}\nAssistant: {said(sign, _any(rng), one, other)}\nUser: {right}"
+        talk.append((EXTRACT.format(session=session), means(sign, truth)))
+    return _talk(talk)
+
+
+def _joined(rng: np.random.Generator) -> Lesson:
+    talk = []
+    for _ in range(TURNS):
+        sign, truth = _sign(rng), _any(rng)
+        near = [line for line in _lines(_library(rng)) if line != means(sign, truth)][:3]
+        about = next((number for number, line in enumerate(near, 1) if line.startswith(sign)), None)
+        new = means(sign, truth)
+        talk.append((JOIN.format(near=_numbered(near), memory=new), f"MERGE {about}: {new}" if about else "ADD"))
+    return _talk(talk)
+
+
 @dataclass(frozen=True)
 class Course:
     """What lessons are of.
@@ -315,6 +354,12 @@ COURSES: Mapping[str, Course] = {
         ((3, _steady_answer), (2, _plan), (4, _question), (3, _verdict), (4, _study)),
         ", and to plan, to ask, to judge and to rewrite by what was right",
         {"examples": 4, "plan": PLAN, "teach": TEACH, "remark": REMARK, "criticise": CRITICISE, "study": STUDY},
+    ),
+    "rmm": Course(
+        600,
+        ((4, _cited), (2, _memory), (2, _joined)),
+        ", to cite it, and to write down and merge what a session showed",
+        {"extract": EXTRACT, "merge": JOIN},
     ),
 }
 """By the searcher whose reflecting roles are taught; under no name to answer alone."""

@@ -109,6 +109,32 @@ def test_what_a_socratic_loop_is_taught_follows_from_what_it_is_shown() -> None:
     assert max(asks.values()) < 1.3 * min(asks.values())
 
 
+def test_what_a_memory_is_taught_follows_from_the_session_and_answers_cite_what_they_go_by() -> None:
+    kinds: Counter[str] = Counter()
+    for lesson in lessons(0, 600, searcher="rmm"):
+        shown = str(lesson.prompt[0]["content"]) if lesson.prompt[0]["role"] == "system" else ""
+        said = [one for one in (*lesson.prompt, *lesson.said) if one["role"] != "system"]
+        for question, answer in zip(said[::2], said[1::2], strict=True):
+            asked, told = str(question["content"]), str(answer["content"])
+            if asked.endswith("Memories:"):
+                sign, one, other = asked.split("\n")[0].removeprefix("User: ").split()
+                meaning = told.removeprefix(f"{sign}=")
+                assert str(MEANINGS[meaning](int(one), int(other))) == asked.split("\n")[2].removeprefix("User: ")
+                kinds["memory"] += 1
+            elif asked.endswith("Edit:"):
+                near, new = asked.removesuffix("\nEdit:").split("\nNew: ")
+                about = [line.split(". ") for line in near.split("\n") if line[3:4] == new[0]]
+                assert told == (f"MERGE {about[0][0]}: {new}" if about else "ADD")
+                kinds[told.split()[0]] += 1
+            else:
+                place = re.match(r"\[(\d)\] ", told)
+                named = re.sub(r"^\[\d\] ", "", told).split()[0]
+                assert (f"{asked[0]}=" in shown) == (place is not None)
+                assert place is None or f"[{place[1]}] {named}" in shown
+                kinds["cited" if place else "guessed"] += 1
+    assert set(kinds) == {"memory", "MERGE", "ADD", "cited", "guessed"}
+
+
 def test_settings() -> None:
     assert tasks.find("conventions?seed=2").name == "conventions?seed=2"
     with pytest.raises(

@@ -26,7 +26,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.markup import tagged
 from hocket.core.texts import Recall, Texts
-from hocket.search.searcher import Bench, Played, Searcher, SearchMethod, Trial
+from hocket.search.searcher import Bench, Played, Searcher, SearchMethod, Trial, check_wording
 from hocket.tools.recall import candidates, scores, vectors
 from hocket.tools.search import words
 
@@ -112,16 +112,18 @@ def reward(cites: frozenset[int], shown: int) -> float:
 # ---------------------------------------------------------------- the two reflections
 
 
-def prospect(bench: Bench, bank: Sequence[str], session: str, near: int = 3) -> tuple[str, ...]:
-    """The bank of memories after a session."""
+def prospect(
+    bench: Bench, bank: Sequence[str], session: str, near: int = 3, *, extract: str = EXTRACT, merge: str = MERGE
+) -> tuple[str, ...]:
+    """The bank of memories after a session; `extract` and `merge` are what the reflecting model is asked."""
     kept = list(bank)
-    for line in bench.ask(EXTRACT.format(session=session)).splitlines():
+    for line in bench.ask(extract.format(session=session)).splitlines():
         memory = line.strip(" -*\t")
         if not memory or memory in kept:
             continue
         places = _nearest(memory, kept, near)
         listed = "\n".join(f"{number}. {kept[place]}" for number, place in enumerate(places, 1))
-        merged = _MERGE.search(bench.ask(MERGE.format(memory=memory, near=listed))) if places else None
+        merged = _MERGE.search(bench.ask(merge.format(memory=memory, near=listed))) if places else None
         if merged is not None and 0 < int(merged[1]) <= len(places):
             kept[places[int(merged[1]) - 1]] = merged[2].strip()
         else:
@@ -153,6 +155,8 @@ class ReflectiveMemory(Searcher):
     rate: float = 0.01
     buckets: int = 64
     temperature: float = 0.1
+    extract: str = EXTRACT
+    merge: str = MERGE
 
     def __post_init__(self) -> None:
         for name in ("shown", "rounds", "buckets"):
@@ -164,13 +168,16 @@ class ReflectiveMemory(Searcher):
             raise ConfigurationError(f"searcher.shown = {self.shown}: show at most {subsets.LARGEST} memories")
         if min(self.rate, self.temperature) <= 0:
             raise ConfigurationError(f"searcher.rate = {self.rate} and temperature = {self.temperature}: set both > 0")
+        check_wording("extract", self.extract, EXTRACT)
+        check_wording("merge", self.merge, MERGE)
 
     def search(self, bench: Bench) -> None:
         sessions = bench.practise(bench.start, range(bench.practice))
         bank = bench.start.library
         for one in sessions:
             right = f"\nUser: {one.expected}" if one.expected else ""
-            bank = prospect(bench, bank, f"User: {one.question}\nAssistant: {one.answer}{right}")
+            session = f"User: {one.question}\nAssistant: {one.answer}{right}"
+            bank = prospect(bench, bank, session, extract=self.extract, merge=self.merge)
         if not bank:
             return
         start = replace(bench.start, library=bank, recall=Recall(self.shown, among=self.among))

@@ -16,10 +16,12 @@ import numpy as np
 from hocket.core import subsets
 from hocket.core.keys import Key
 from hocket.core.texts import Recall, Texts, problem
+from hocket.lab.claims import steered
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, say
 from hocket.lab.texts_worlds import searched
 from hocket.methods.agents.rmm import RMM, Learning, ReflectiveMemory, Reranker, cited, prospect, reward
 from hocket.search.searcher import Bench, Played
+from hocket.tasks.conventions import Conventions
 from hocket.tools.recall import called_up, reranked, vectors
 
 claim = Claims("rmm", "arXiv:2503.08026, the formula as recalled in the catalogue")
@@ -364,6 +366,30 @@ def summing(question: str) -> str:
         return "ADD"
     told = re.search(r"User: (.*)\nAssistant: .*(?:\n.*)*\nUser: (.*)", question)
     return f"{told[1]} It is {told[2]}." if told else "It adds."
+
+
+# ---------------------------------------------------------------- a small language model in all seats
+
+
+@claim(
+    "A small language model in all seats, taught to go by memories and to cite them, to write down and to merge what "
+    "sessions show, but never this convention: the bank states what its signs mean, wholly for two conventions in "
+    "three or more; unseen questions rise by more than .2 in each, and no weight changes.",
+    slow=True,
+)
+def _() -> Finding:
+    found = [steered.sought("rmm", seed=seed, budget=500, evaluation=48) for seed in range(12)]
+    due = [set(steered.told(Conventions(seed)).library) for seed in range(12)]
+    stated = [set(one.trials[-1].texts.library) == right for one, right in zip(found, due, strict=True)]
+    gains = [one.evaluation[1] - one.evaluation[0] for one in found]
+    by_bank = [one.trials[1].score for one in found]
+    figures = say(
+        start=[one.start for one in found], memories=by_bank, best=[one.best for one in found],
+        unseen_start=[one.evaluation[0] for one in found], unseen=[one.evaluation[1] for one in found],
+        all_told=[one.ceiling for one in found], stated=sum(stated), calls=[one.trials[-1].spent for one in found],
+    )  # fmt: skip
+    holds = fmean(stated) >= 2 / 3 and min(gains) > 0.2 and all(one.same for one in found)
+    return Finding(holds, figures)
 
 
 claim.searched(RMM, summing)
