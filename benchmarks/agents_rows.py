@@ -125,6 +125,8 @@ WHY = {
     "masprm": "the value alone is learnt, in weights that are not to speak; what it is for is seen with `hocket eval "
     "NAME --search` ([search](search.md#answers-that-a-value-chose)): .32 to .62 of sums",
     "doctoragent-rl": "samples earn more; greedy answers do not tell",
+    "samalm": "of grades that part what comes too near actors make nothing better yet",
+    "cuda-l1": "samples try more as they learn; greedy programs are all faster",
     "mrag": "it imitates its best episodes, of which all earn 1",
     "lca": "a state is worth what the episode earned until a judge is named (`--judge`); nothing is seen to rise",
 }

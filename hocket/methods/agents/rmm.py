@@ -235,6 +235,4 @@ RMM = SearchMethod(
     description="memories of earlier sessions, and a reranker of them that learns from what is cited",
     searcher=ReflectiveMemory(),
     source="arXiv:2503.08026",
-    note="with the shipped models nothing was gained yet on a real task; what the reranker learns is shown with a "
-    "scripted model that cites what it used",
 )

@@ -374,7 +374,7 @@ def summing(question: str) -> str:
 @claim(
     "A small language model in all seats, taught to go by memories and to cite them, to write down and to merge what "
     "sessions show, but never this convention: the bank states what its signs mean, wholly for two conventions in "
-    "three or more; unseen questions rise by more than .2 in each, and no weight changes.",
+    "three or more; unseen questions rise by more than .5 in each, and no weight changes.",
     slow=True,
 )
 def _() -> Finding:
@@ -388,7 +388,7 @@ def _() -> Finding:
         unseen_start=[one.evaluation[0] for one in found], unseen=[one.evaluation[1] for one in found],
         all_told=[one.ceiling for one in found], stated=sum(stated), calls=[one.trials[-1].spent for one in found],
     )  # fmt: skip
-    holds = fmean(stated) >= 2 / 3 and min(gains) > 0.2 and all(one.same for one in found)
+    holds = fmean(stated) >= 2 / 3 and min(gains) > 0.5 and all(one.same for one in found)
     return Finding(holds, figures)
 
 
