@@ -67,8 +67,9 @@ AGENTS = {
     "cuda-l1": '--plan \'[{recipe: sft, steps: 60, update.lr: 0.003, task: "faster-loops?shown=0.5"}, '
     "{recipe: cuda-l1, steps: 20, task: faster-loops}]'",
     "mrag": "--recipe mrag --lessons 160 --steps 24",
-    "verireason": "--recipe verireason --lessons 60 --steps 12",
-    "veriprefer": "--recipe veriprefer --lessons 60 --steps 12",
+    "verireason": "--plan '[{recipe: verireason-sft, steps: 60, update.lr: 0.003}, {recipe: verireason, steps: 12}]'",
+    "veriprefer": "--plan '[{recipe: sft, steps: 60, update.lr: 0.003, task: circuits}, "
+    "{recipe: veriprefer, steps: 12}]'",
 }
 TEAMS = {
     "rema": "--recipe rema --workflow 'meta-reasoner?system=false' --steps 60",

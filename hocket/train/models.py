@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.train.checkpoint import Checkpoints, weights_in
+from hocket.train.runfolder import run_named
 from hocket.train.settings import Config
 
 if TYPE_CHECKING:
@@ -33,13 +33,13 @@ def model_path(model: str) -> str:
 
 def model_folder(model: str, runs: str) -> str:
     """The folder or name to read a model from; of a run, by its path or its name in `runs`, the newest checkpoint."""
-    for folder in (Path(model), Path(runs) / model):
-        if (folder / "config.yaml").is_file():
-            found = weights_in(Checkpoints(folder / "checkpoints").latest())
-            if not found:
-                raise ConfigurationError(f"the run {folder} has no finished checkpoint yet")
-            return str(next(iter(found.values())))
-    return model_path(model)
+    folder = run_named(model, runs)
+    if folder is None:
+        return model_path(model)
+    found = weights_in(Checkpoints(folder / "checkpoints").latest())
+    if not found:
+        raise ConfigurationError(f"the run {folder} has no finished checkpoint yet")
+    return str(next(iter(found.values())))
 
 
 def configured_models(config: Config) -> list[Any]:

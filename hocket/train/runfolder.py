@@ -322,17 +322,28 @@ def _started(pid: int) -> str | None:
     return "dead" if fields[0] in ("Z", "X") else fields[19]
 
 
-def find_run(name: str, runs: str) -> Path:
-    """A run folder by path, or by name under `runs`; of a plan of runs, the one that began last.
-
-    Raises:
-        ConfigurationError: when there is none.
-    """
-    for folder in (Path(name), Path(runs) / name):
+def run_named(name: str, runs: str) -> Path | None:
+    """A run folder by path, or by name under `runs`, None where there is none; of a plan of runs the one that began
+    last. Where `runs` is itself a plan's, names are also those beside the plan."""
+    places = [Path(name), Path(runs) / name]
+    if (Path(runs) / PLAN).is_file():
+        places.append(Path(runs).parent / name)
+    for folder in places:
         if (folder / "config.yaml").is_file():
             return folder
         if (folder / PLAN).is_file() and (begun := [path.parent for path in folder.glob("*/config.yaml")]):
             return max(begun, key=lambda path: int(path.name.partition("-")[0]))
+    return None
+
+
+def find_run(name: str, runs: str) -> Path:
+    """As `run_named`.
+
+    Raises:
+        ConfigurationError: when there is none.
+    """
+    if (found := run_named(name, runs)) is not None:
+        return found
     there = [f.name for f in Path(runs).glob("*") if (f / "config.yaml").is_file()] if Path(runs).is_dir() else []
     hint = nearest(name, there) if there else f"; there are no runs in {runs}/ yet"
     if "choose from" in hint and len(there) > 3:
