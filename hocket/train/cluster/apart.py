@@ -98,8 +98,6 @@ def _check_together(config: Config) -> None:
         ConfigurationError: with the mend.
     """
     roles = ", ".join(f"roles.{role}.learners" for role, one in config.roles.items() if one.learners is not None)
-    if config.shard:
-        raise ConfigurationError(f"shard = true divides the weights of one group; drop it, or {roles}")
     recipes = [recipe for recipe, _ in config.phases]
     recipes += [find(role.recipe) for role in config.roles.values() if role.recipe]
     for recipe in recipes:
@@ -127,7 +125,7 @@ class Groups:
         self.here: LearnerGroup | None = None
         self.apart: list[GroupApart] = []
         self._first, number = first.policies, first.size
-        named = bool(others)
+        self._named = named = any(role.learners is not None for role in config.roles.values())
         if first.size > 1:
             names = [_name(rank, first, named) for rank in range(1, first.size)]
             self.here = LearnerGroup(config, precision, place, names)
@@ -171,8 +169,8 @@ class Groups:
             self.here.close()
 
     def status(self) -> dict[str, Any]:
-        """Which process learns what, as JSON data; nothing where there is one group."""
-        if not self.apart:
+        """Which process learns what, as JSON data; nothing where no policy has a number of learners of its own."""
+        if not self._named:
             return {}
         rows = [_row("learner 0", f"process {os.getpid()} on {socket.gethostname()}", self._first)]
         groups = [(self.here, self._first), *((group, group.policies) for group in self.apart)]

@@ -247,10 +247,12 @@ def check_learners(config: Config) -> None:
     Raises:
         ConfigurationError: with the mend.
     """
-    check_shards(config)
     learners_by_policy(config)
-    numbers = {"learners": config.learners} if config.learners > 1 else {}
-    numbers |= {f"roles.{role}.learners": one.learners for role, one in config.roles.items() if one.learners}
+    own = {f"roles.{role}.learners": one.learners for role, one in config.roles.items() if one.learners}
+    if config.shard and own:
+        raise ConfigurationError(f"shard = true divides what one group of learners holds; drop it, or {', '.join(own)}")
+    check_shards(config)
+    numbers = own | ({"learners": config.learners} if config.learners > 1 else {})
     for name, number in numbers.items():
         if config.cluster is None:
             raise ConfigurationError(f"{name} = {number} run as processes of this machine: add --cluster local")
