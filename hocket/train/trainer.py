@@ -163,7 +163,8 @@ class Trainer:
         self.groups.stand(self.progress.phase, self.parts.learners)
         self.recorder.begin(config.track, done, kept=newest is not None, resume=resume)
         self.evaluations = Evaluations(config, self.progress, self.say)
-        for remark in () if resume else kind_of(self.task).remarks(config, self.task, workflow):
+        remarks = kind_of(self.task).remarks(config, self.task, workflow)
+        for remark in () if resume else (*remarks, *self.groups.remarks):
             self.say(remark)
         self._clock = time.monotonic()
         if self.overlap is not None and done < self.total_steps:

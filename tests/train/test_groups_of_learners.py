@@ -72,6 +72,7 @@ def test_adapters_on_one_base_share_a_group(tmp_path: Path) -> None:
     equal(tmp_path / "one", tmp_path / "groups")
     told = json.loads((tmp_path / "groups" / "cluster.json").read_text())["learners"]
     assert [one["learns"] for one in told] == [["planner", "worker"]] * 2
+    assert "planner and worker are adapters on one base" in (tmp_path / "groups" / "messages.txt").read_text()
     assert "planner, worker" in " ".join(call("status", tmp_path / "groups").out.split())
 
 

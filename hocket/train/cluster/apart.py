@@ -35,10 +35,11 @@ if TYPE_CHECKING:
 
 
 class Part(NamedTuple):
-    """The policies that one group of so many processes learns."""
+    """The policies that one group of so many processes learns; `bound` are those that it must learn together."""
 
     policies: tuple[str, ...]
     size: int
+    bound: tuple[str, ...] = ()
 
 
 def parts_of(config: Config, learners: Mapping[str, Learner]) -> tuple[Part, ...]:
@@ -65,7 +66,8 @@ def parts_of(config: Config, learners: Mapping[str, Learner]) -> tuple[Part, ...
                 "the same number"
             )
         if told:
-            parts.append(Part(tuple(together), next(iter(told.values()))))
+            bound = tuple(together if len(together) > 1 else ())
+            parts.append(Part(tuple(together), next(iter(told.values())), bound))
         else:
             here += together
     frozen = [name for name, learner in learners.items() if learner.frozen]
@@ -75,7 +77,8 @@ def parts_of(config: Config, learners: Mapping[str, Learner]) -> tuple[Part, ...
         )
     first = Part((*here, *frozen), config.learners)
     if not here and parts:
-        first = Part((*parts[0].policies, *frozen), parts.pop(0).size)
+        own = parts.pop(0)
+        first = own._replace(policies=(*own.policies, *frozen))
     if parts:
         _check_together(config)
     return first, *parts
@@ -118,10 +121,17 @@ class Groups:
 
     Attributes:
         here: the group of this process; None where it is alone in it. apart: the others.
+        remarks: what a person should know of them.
     """
 
     def __init__(self, config: Config, parts: Sequence[Part], precision: Precision, place: Place) -> None:
         first, *others = parts
+        self.remarks = [
+            f"{' and '.join(one.bound)} are adapters on one base, so the same group of learners learns them, one after "
+            "the other"
+            for one in parts
+            if one.bound
+        ]
         self.here: LearnerGroup | None = None
         self.apart: list[GroupApart] = []
         self._first, number = first.policies, first.size
