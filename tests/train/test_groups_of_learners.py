@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tiny_runs import REWARDS, TEAM, TINY, TWICE, call, resume, rows, train, wei
 
 from hocket.core.errors import HocketError
 from hocket.methods.teams.cpmobius import LearningProgress
+from hocket.nano import BASE
 from hocket.train.cluster.line import Child
 from hocket.train.trainer import Trainer
 
@@ -77,6 +79,26 @@ def test_adapters_on_one_base_share_a_group(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_adapters_learn_in_their_group_while_another_base_does_in_its_own(tmp_path: Path) -> None:
+    shutil.copytree(BASE, tmp_path / "base")
+    more = ["--workflow", "debate?debaters=3", "--cast", "separate", *paid(tmp_path), "--lora.rank", "2"]
+    more += ["--update.lr", "1e-3", "--roles.debater_1.model", str(tmp_path / "base"), "--recipe", "grpo-kl"]
+    train(tmp_path, "one", *more, "--leaves", "4", steps=3)
+    train(tmp_path, "groups", *more, *TOGETHER, "--roles.debater_3.learners", "2", steps=3)
+    equal(tmp_path / "one", tmp_path / "groups")
+    told = json.loads((tmp_path / "groups" / "cluster.json").read_text())["learners"]
+    assert [one["learns"] for one in told] == [["debater_1"], *[["debater_2", "debater_3"]] * 2]
+
+
+@pytest.mark.slow
+def test_what_is_sampled_beside_is_learnt_from_by_groups(tmp_path: Path) -> None:
+    more = [*TEAM, *paid(tmp_path), "--recipe", "grpo-tis", "--overlap", "1"]
+    train(tmp_path, "one", *more, "--leaves", "4")
+    train(tmp_path, "groups", *more, *groups(1, 1))
+    equal(tmp_path / "one", tmp_path / "groups")
+
+
+@pytest.mark.slow
 def test_what_samplers_draw_ahead_is_learnt_from_by_groups(tmp_path: Path) -> None:
     more = [*TEAM, *paid(tmp_path), "--recipe", "grpo-tis", "--overlap", "1"]
     train(tmp_path, "one", *more, "--leaves", "4")
@@ -131,6 +153,20 @@ def test_weights_that_something_else_changes_are_told_to_their_group(tmp_path: P
 
 
 # ---------------------------------------------------------------- faults
+
+
+def test_memory_that_ran_out_in_another_process_is_recorded(tmp_path: Path) -> None:
+    trainer = made(tmp_path, "groups", *TEAM, *paid(tmp_path), *groups(1, 1))
+    trainer.step()
+    group = trainer.groups.apart[0]
+    learnt = group.learnt
+    group.learnt = lambda learner: learnt(learner)._replace(shrunk=(256, False))  # type: ignore[method-assign]
+    trainer.step()
+    assert (
+        "memory ran out; from step 1 on with parts of 256 tokens" in (tmp_path / "groups" / "messages.txt").read_text()
+    )
+    assert (tmp_path / "groups" / "checkpoints" / "step-000001").is_dir()
+    trainer.finish("interrupted")
 
 
 @pytest.mark.slow
