@@ -141,7 +141,7 @@ def report(options: argparse.Namespace, pairs: Pairs) -> int:
 
 def status(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket status`."""
-    from hocket.report.status import lag_words, sampler_table, status_of
+    from hocket.report.status import lag_words, learner_table, sampler_table, status_of
 
     found = status_of(find_run(options.run, options.runs))
     if options.json:
@@ -152,6 +152,8 @@ def status(options: argparse.Namespace, pairs: Pairs) -> int:
     age = "" if found["age"] is None or found["finished"] else f", the last one {found['age']:.0f} s ago"
     done = ", finished" if found["finished"] else ""
     console.print(f"[bold]{found['run']}[/]  step {found['step']}{steps}{done}{age}")
+    if found.get("learners"):
+        console.print(learner_table(found))
     if found.get("samplers"):
         console.print(sampler_table(found))
     if lags := lag_words(found):

@@ -19,7 +19,7 @@ from hocket.report.diagnosis import diagnose, kl_coefficient
 from hocket.report.reading import Recorded, read_run
 from hocket.report.roles import table
 from hocket.report.rollouts import rollouts
-from hocket.report.status import cluster_of, lag_words, sampler_rows
+from hocket.report.status import cluster_of, lag_words, learner_rows, sampler_rows
 from hocket.train.disk import write_atomic
 from hocket.train.kinds import ACCURACY, MEASURES, is_share
 from hocket.train.kinds.words import WORDS, interval_of, is_recorded, recorded_rows
@@ -64,6 +64,7 @@ def page(run: Recorded) -> str:
         messages=run.messages[-200:],
         config=run.config_text,
         samplers=sampler_rows(cluster_of(run.path)),
+        learners=learner_rows(cluster_of(run.path)),
         lags=lag_words(cluster_of(run.path)),
         machine=json.dumps(run.machine, indent=2) if run.machine else "",
         footer=f"hocket {__version__} · {run.path.name}",

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from hocket.report.reading import read_run
 
-_FAULT = re.compile(r"(sampler|learner) \d+ (ended|has given|no longer|holds|failed|drew)")
+_FAULT = re.compile(r"(sampler|learner) \d+( \(.+?\))? (ended|has given|no longer|holds|failed|drew)")
 
 RECENT = 5
 """How many faults are told."""
@@ -23,8 +23,9 @@ def status_of(path: Path) -> dict[str, Any]:
     """The state of a run as JSON data.
 
     `step` of `steps`; `age` seconds since the last step; `reward` of it; where a run has
-    samplers, `seconds` since they began and `samplers`, as `hocket.train.cluster.samplers.Account` has them; the last
-    `faults` in words.
+    samplers, `seconds` since they began and `samplers`, as `hocket.train.cluster.samplers.Account` has them; where
+    policies are learnt by groups of their own, `learners` with the policies that each `learns`; the last `faults` in
+    words.
 
     Raises:
         ConfigurationError: when `path` is no run.
@@ -47,7 +48,7 @@ def status_of(path: Path) -> dict[str, Any]:
 
 
 def cluster_of(path: Path) -> dict[str, Any]:
-    """`seconds` and `samplers` of a run; empty where it had none."""
+    """`seconds` and `samplers` of a run, and `learners` that learn other policies; empty where it had none."""
     file = path / "cluster.json"
     found: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
     return found
@@ -94,4 +95,20 @@ def sampler_table(found: Mapping[str, Any]) -> Table:
         )
     for row in sampler_rows(found):
         table.add_row(*(row[heading] for heading in HEADINGS))
+    return table
+
+
+def learner_rows(found: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Which policies each process learns, in words."""
+    return [
+        {"name": one["name"].partition(" (")[0], "where": one["where"], "learns": ", ".join(one["learns"])}
+        for one in found.get("learners", ())
+    ]
+
+
+def learner_table(found: Mapping[str, Any]) -> Table:
+    """A row per process that learns."""
+    table = Table("learner", "where", "learns", box=None, header_style="dim")
+    for row in learner_rows(found):
+        table.add_row(*row.values())
     return table

@@ -94,9 +94,9 @@ def build_parts(
 
 
 def build_learners(
-    config: Config, policies: Mapping[str, Policy], recipe: Recipe, judge: Judge | None = None
+    config: Config, policies: Mapping[str, Policy], recipe: Recipe, judge: Judge | None = None, *, some: bool = False
 ) -> dict[str, Learner]:
-    """One learner per policy; a role may name a recipe of its own."""
+    """One learner per policy, which may be `some` of the run's; a role may name a recipe of its own."""
     own = settings_by_policy(config)
     learners = {}
     for name, policy in policies.items():
@@ -114,22 +114,22 @@ def build_learners(
             frozen=settings.frozen,
             leaves=config.leaves,
         )
-    _seat_teacher(config, learners)
-    if all(learner.frozen for learner in learners.values()):
+    _seat_teacher(config, learners, some=some)
+    if not some and all(learner.frozen for learner in learners.values()):
         raise ConfigurationError("every policy is frozen, so nothing would be learnt; leave one role unfrozen")
     return learners
 
 
-def _seat_teacher(config: Config, learners: Mapping[str, Learner]) -> None:
+def _seat_teacher(config: Config, learners: Mapping[str, Learner], *, some: bool) -> None:
     """Makes the configured teacher the reference of whoever is held against one.
 
     Raises:
-        ConfigurationError: when nobody is, or the policy is no language model.
+        ConfigurationError: when nobody is of all learners, or the policy is no language model.
     """
     if config.teacher is None:
         return
     held = [one for one in learners.values() if one.reference is not None and not one.frozen]
-    if not held:
+    if not held and not some:
         names = ", ".join(dict.fromkeys(one.recipe.name for one in learners.values()))
         raise ConfigurationError(
             f"teacher = {config.teacher!r}: {names} is held against no reference; use dgpo-distillation or grpo-kl"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from torch import Tensor
 from hocket.core.batch import Batch
 from hocket.core.columns import Column
 from hocket.core.errors import ConfigurationError
-from hocket.core.evaluating import evaluate_detached, policy_decisions
+from hocket.core.evaluating import evaluate_detached, evaluation, policy_decisions
 from hocket.core.keys import Key
 from hocket.recipe import Recipe
 from hocket.recipes import parent_of
@@ -24,6 +24,7 @@ from hocket.train.annotate import annotate, with_behaviour
 from hocket.train.cluster.leaves import Alone, LeafProblem, Ranks
 from hocket.train.cluster.sharded import Moments, ShardedProblem, whole_state
 from hocket.train.cluster.shards import Meeting
+from hocket.train.cluster.weights import Packed, packed, put, taken
 from hocket.train.idle import idle_stages
 from hocket.train.oom_retry import OutOfMemoryRetry
 from hocket.train.reference_cache import ReferenceCache
@@ -94,6 +95,39 @@ class Group(Protocol):
         ...
 
 
+class Learnt(NamedTuple):
+    """What an update leaves behind, for whoever keeps the policy's books in another process.
+
+    Attributes:
+        metrics: of the update. weights: that change in training. update: what the update remembers, None for nothing.
+        first: decisions `[K]` and log-probs `[T]` of its first evaluation. agreement: of sampler and learner then.
+        shrunk: what budgets were brought down to, see `OutOfMemoryRetry.taken`.
+    """
+
+    metrics: Metrics
+    weights: Packed
+    update: State | None
+    first: tuple[Tensor, Tensor] | None
+    agreement: Agreement | None
+    shrunk: tuple[int, bool] | None
+
+
+class Elsewhere(Protocol):
+    """Processes that learn a policy without this one, which has its weights after every update."""
+
+    def begin(self, learner: Learner, batch: Batch, key: Key, step: int) -> None:
+        """Has them begin an update; nobody waits for it."""
+        ...
+
+    def learnt(self, learner: Learner) -> Learnt:
+        """What came of the update that began first."""
+        ...
+
+    def moments(self, learner: Learner) -> State:
+        """The state of the optimiser as it is there."""
+        ...
+
+
 class Learner:
     """Learns one policy from its part of the experience.
 
@@ -104,6 +138,7 @@ class Learner:
         retry: what happens when the machine's memory runs out.
         leaves: into how many parts a gradient is split, see `hocket.train.cluster.leaves`. ranks: the processes that
             share it; group: leads the others. meeting: where they meet if each holds its shares of the weights alone.
+        elsewhere: who learns the policy where this process does not.
     """
 
     def __init__(
@@ -128,6 +163,8 @@ class Learner:
         self.ranks: Ranks = Alone()
         self.group: Group | None = None
         self.meeting: Meeting | None = None
+        self.elsewhere: Elsewhere | None = None
+        self._begun = False
         self.memory: State = recipe.init()
         # A frozen policy is its own reference.
         copied = policy if frozen or not recipe.wants_reference else policy.frozen_copy()
@@ -147,7 +184,7 @@ class Learner:
 
     def begin_activation_cache(self) -> None:
         """Lets the sampler keep what it computes for this learner, where the policy can."""
-        if not self.frozen and isinstance(self.policy, CachesActivations):
+        if not self.frozen and self.elsewhere is None and isinstance(self.policy, CachesActivations):
             self.policy.begin_activation_cache()
 
     def end_activation_cache(self) -> None:
@@ -185,9 +222,20 @@ class Learner:
         self.memory = memory
         return steps[-1][1]
 
+    def begin(self, batch: Batch, key: Key, step: int) -> None:
+        """Has the update begin that `learn` makes of the same batch, where the policy is learnt elsewhere."""
+        assert self.elsewhere is not None
+        self.elsewhere.begin(self, batch.of_policy(self.policy.name), key, step)
+        self._begun = True
+
     def learn(self, batch: Batch, key: Key, step: int) -> Metrics:
         """One update from the decisions of this policy in a credited batch; see `completed` for what it lacks."""
         mine = batch.of_policy(self.policy.name)
+        if self.elsewhere is not None:
+            if not self._begun:
+                self.begin(batch, key, step)
+            self._begun = False
+            return self._heard(mine, self.elsewhere.learnt(self))
         problem = self._problem(mine, self.recipe.update.lr_factor(step, self.total_steps))
         if len(problem.live(mine)):
             with nullcontext() if self.group is None else self.group.updating(self, mine, key, step):
@@ -202,6 +250,29 @@ class Learner:
             self.policy.observe(mine)  # Only now: the batch is learnt from with what it was sampled with.
         self.policy.version += 1
         return metrics
+
+    def told(self, metrics: Metrics) -> Learnt:
+        """What another process is to know of the latest `learn`, which gave these metrics."""
+        first = None if self._first is None else (self._first[0], self._first[1].logp.detach())
+        weights = packed(taken(self.policy, whole=False))
+        return Learnt(metrics, weights, self.memory.get("update"), first, self.agreement, self.retry.taken())
+
+    def _heard(self, mine: Batch, learnt: Learnt) -> Metrics:
+        """Stands where `learn` leaves the process that made the update."""
+        if isinstance(self.policy, Observes):
+            self.policy.observe(mine)  # What it counts comes with the weights; what it keeps of older ones goes.
+        put(self.policy.module, learnt.weights)
+        if learnt.update is not None:
+            self.memory = {**self.memory, "update": learnt.update}
+        self._first = None
+        if learnt.first is not None:
+            decisions, logp = learnt.first
+            self._first = decisions, evaluation({Quantity.LOGP: logp})
+        self.agreement = learnt.agreement
+        if learnt.shrunk is not None:
+            self.retry.budget, self.retry.checkpointing = learnt.shrunk
+        self.policy.version += 1
+        return learnt.metrics
 
     def completed(self, batch: Batch) -> Batch:
         """The batch of the latest `learn` with the behaviour log-probs that `annotate` left to it."""
@@ -257,6 +328,8 @@ class Learner:
         }
 
     def _optimiser_state(self) -> State:
+        if self.elsewhere is not None:
+            return self.elsewhere.moments(self)
         if self.meeting is None:
             return self.optimiser.state_dict()
         return whole_state(self.optimiser, self.meeting, self.meeting.asked(Moments(self.policy.name)))

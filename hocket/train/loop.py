@@ -216,10 +216,14 @@ def learn(
         batch = parts.embedder.fill(batch, trajectories, [learner.policy for learner in parts.learners.values()])
     metrics: Metrics = {}
     credited = batch
+    away = {name: one for name, one in parts.learners.items() if name in learning and one.elsewhere is not None}
+    begun = {name: learner.compute_credit(batch, parts.weights, step) for name, learner in away.items()}
+    for name, learner in away.items():
+        learner.begin(begun[name], key.derive("update", name), step)  # They learn while others do.
     moving = [column for column in reads if isinstance(column, Annotator) and column.moving]
     for name in _order(list(parts.learners), key.derive("order")) if moving else parts.learners:
         learner = parts.learners[name]
-        assessed = learner.compute_credit(batch, parts.weights, step)
+        assessed = begun[name] if name in begun else learner.compute_credit(batch, parts.weights, step)
         idle = {f"idle/{stage}": 1.0 for stage in learner.idle}
         learnt: Metrics = {}
         if name in learning:

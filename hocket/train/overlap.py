@@ -36,6 +36,7 @@ from hocket.train.cores import available_cores
 from hocket.train.ledger import Ledger, Told
 from hocket.train.loop import RunContext, collect, learn_from, outcomes
 from hocket.train.machine import Machine, told_threads
+from hocket.train.roles import learning
 from hocket.train.sampler import SamplerEngine, SamplerProcess
 from hocket.train.settings import Config, RoleSettings
 from hocket.types import Experience
@@ -292,11 +293,11 @@ def _models(config: Config, local: Mapping[str, LocalEngine], player: TextPlayer
 
 def divided(machine: Machine, config: Config) -> Machine:
     """The cores divided among the run's processes, unless somebody said how many threads each of them takes."""
-    processes = config.learners + (max(1, config.samplers) if config.behind else 0)
+    processes = learning(config) + (max(1, config.samplers) if config.behind else 0)
     most = max(1, available_cores() // processes)
     if processes == 1 or config.threads is not None or told_threads() is not None or machine.threads <= most:
         return machine
-    others = "the process that samples" if config.learners == 1 else "the run's other processes"
+    others = "the process that samples" if learning(config) == 1 else "the run's other processes"
     why = f"{most} of {available_cores()} cores; the others are for {others}"
     return replace(machine, threads=most, why={**machine.why, "threads": why})
 

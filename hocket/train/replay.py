@@ -139,6 +139,7 @@ def _begun(folder: RunFolder, config: Config, place: Path) -> Config:
         "overlap": 0,
         "order": "start",
     }
+    alone["roles"] = {name: dataclasses.replace(role, learners=None) for name, role in config.roles.items()}
     alone |= {"verify": 0.0, "interrupt": False, "differences": False, "track": ()}
     rarely = CheckpointSettings(seconds=1e9, steps=10**9)
     again = dataclasses.replace(config, runs=str(place), run=folder.name, checkpoint=rarely, **alone)

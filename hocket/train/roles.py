@@ -25,6 +25,38 @@ def settings_by_policy(config: Config) -> dict[str, RoleSettings]:
     return {policy_of(role, settings, cast): settings for role, settings in config.roles.items()}
 
 
+def learners_by_policy(config: Config) -> dict[str, int]:
+    """How many processes learn each policy that has a number of its own.
+
+    Raises:
+        ConfigurationError: when roles of one policy name two, or nothing of a policy is learnt.
+    """
+    cast, of_policy, found = config.phases[0][0].cast, settings_by_policy(config), dict[str, int]()
+    for role, settings in config.roles.items():
+        if settings.learners is None:
+            continue
+        name = policy_of(role, settings, cast)
+        if settings.endpoint is not None or of_policy[name].frozen:
+            why = "an endpoint plays it" if settings.endpoint is not None else f"policy {name!r} is frozen"
+            raise ConfigurationError(f"roles.{role}.learners = {settings.learners}: {why} and learns nothing; drop it")
+        if found.setdefault(name, settings.learners) != settings.learners:
+            raise ConfigurationError(
+                f"roles.{role}.learners = {settings.learners}, and {found[name]} for another role of policy {name!r}, "
+                "which one group learns; set one of them"
+            )
+    return found
+
+
+def learning(config: Config) -> int:
+    """About how many processes learn, as far as settings tell: who shares weights or is unnamed they do not."""
+    numbers = learners_by_policy(config)
+    if not numbers:
+        return config.learners
+    trained = [name for name, one in settings_by_policy(config).items() if not one.frozen and one.endpoint is None]
+    rest = 0 if len(trained) > 1 and numbers.keys() >= set(trained) else config.learners
+    return max(numbers.values()) if config.lora is not None else sum(numbers.values()) + rest
+
+
 def refuse_strays(role: str, settings: RoleSettings) -> None:
     """Settings of an endpoint without one would be ignored.
 

@@ -81,6 +81,8 @@ class RoleSettings:
         tokenizer: asks the endpoint by exact token ids, as this model folder's tokenizer and template give them; by
             messages when None.
         key_variable: the environment variable that holds the endpoint's API key.
+        learners: how many processes learn its policy, a group of its own beside the others' that learns at the same
+            time; None leaves it to the run's `learners`.
     """
 
     policy: str | None = None
@@ -90,6 +92,11 @@ class RoleSettings:
     endpoint: str | None = None
     tokenizer: str | None = None
     key_variable: str | None = None
+    learners: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.learners is not None and self.learners < 1:
+            raise ValueError(f"learners must be at least 1, not {self.learners}")
 
 
 ENGINES = ("local", "vllm", "vllm-server")
@@ -174,7 +181,8 @@ class Config:
             with the same leaves any number of learners gives the same bits.
         cluster: `local` for processes of this machine, `auto` for the Ray cluster that it is a node of, `ray://HOST:PORT`
             for one elsewhere, None for this process alone.
-        learners: how many processes learn together, a divisor of `leaves`.
+        learners: how many processes learn together, a divisor of `leaves`; with `roles.NAME.learners` those policies
+            that have no number of their own.
         shard: each of them holds its shares of weights, gradients, optimiser and reference, and has a layer's weights
             come when it needs them; the bits are the same.
         samplers: how many processes sample what is learnt from and measured; 0 samples in this one.

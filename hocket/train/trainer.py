@@ -19,9 +19,10 @@ from hocket.train.aio import run_async
 from hocket.train.assemble import build_learners, build_parts, seat_references
 from hocket.train.checkpoint import REFERENCE, Checkpoints, weights_in
 from hocket.train.cluster.ahead import Ahead
+from hocket.train.cluster.apart import Groups, parts_of
 from hocket.train.cluster.arrival import Arrival, check_order
 from hocket.train.cluster.divided import check_shared, gathered
-from hocket.train.cluster.learner_group import LearnerGroup, check_learners
+from hocket.train.cluster.learner_group import check_learners
 from hocket.train.cluster.line import Gone, Place
 from hocket.train.cluster.place import place_of
 from hocket.train.cluster.samplers import Samplers, check_samplers, spread
@@ -145,8 +146,9 @@ class Trainer:
         if any(replayed(recipe) is not None for recipe, _ in config.phases):
             check_lengths(self.task, self.parts.player)
         self.resources.plan_memory(self.task, self.parts.player, self.parts.learners.values())
-        place = place_of(config)
-        self.group = LearnerGroup(config, precision, place) if config.learners > 1 else None
+        parts = parts_of(config, self.parts.learners)
+        place = place_of(config, sum(part.size for part in parts))
+        self.groups = Groups(config, parts, precision, place)
         if config.shard:
             self._gathering()
         self.samplers = self._spread(precision, place) if config.samplers else None
@@ -158,11 +160,11 @@ class Trainer:
             raise ConfigurationError(f"steps = {self.total_steps}: run {self.folder.name} has done {done}; set more")
         if resume:
             self.recorder.config(config)
-        if self.group is not None:
-            self.group.stand(self.progress.phase, self.parts.learners)
+        self.groups.stand(self.progress.phase, self.parts.learners)
         self.recorder.begin(config.track, done, kept=newest is not None, resume=resume)
         self.evaluations = Evaluations(config, self.progress, self.say)
-        for remark in () if resume else kind_of(self.task).remarks(config, self.task, workflow):
+        remarks = kind_of(self.task).remarks(config, self.task, workflow)
+        for remark in () if resume else (*remarks, *self.groups.remarks):
             self.say(remark)
         self._clock = time.monotonic()
         if self.overlap is not None and done < self.total_steps:
@@ -271,9 +273,10 @@ class Trainer:
         due = self.evaluations.due(step)
         metrics = result.metrics | (self._evaluate(step) if due else {})
         row = self._log(step, metrics | self.machine.peak())
-        if self.samplers is not None:
-            arrived = self.overlap.status() if isinstance(self.overlap, Arrival) else {}
-            self.folder.write_json(self.folder.cluster, self.samplers.status() | arrived)
+        told = self.groups.status() | ({} if self.samplers is None else self.samplers.status())
+        if told:
+            told |= self.overlap.status() if isinstance(self.overlap, Arrival) else {}
+            self.folder.write_json(self.folder.cluster, told)
         for message in result.messages:
             self.say(f"step {step}: {message}")
         if due or step == 1:
@@ -316,12 +319,10 @@ class Trainer:
         phase = self.config.phase_of(step)
         if phase != self.progress.phase:
             self.progress.phase = phase
-            if self.group is not None:
-                self.group.gather(self.parts.learners)
+            self.groups.gather(self.parts.learners)
             self.parts.begin_phase(phase, self._learners(phase))
             seat_references(self.config, self.parts)
-            if self.group is not None:
-                self.group.stand(phase, self.parts.learners)
+            self.groups.stand(phase, self.parts.learners)
 
     def _learners(self, phase: int) -> dict[str, Learner]:
         policies = {name: learner.policy for name, learner in self.parts.learners.items()}
@@ -360,9 +361,8 @@ class Trainer:
 
     def finish(self, reason: str) -> None:
         """Writes `summary.json` and the report, and lets go of the run folder."""
-        if self.group is not None:
-            with contextlib.suppress(Gone):
-                self.group.gather(self.parts.learners)
+        with contextlib.suppress(Gone):
+            self.groups.gather(self.parts.learners)
         self._close()
         self.recorder.finish(self.summary(reason))
         if self._report is not None:
@@ -373,8 +373,7 @@ class Trainer:
         """Ends the processes beside this one."""
         if self.overlap is not None:
             self.overlap.close()
-        if self.group is not None:
-            self.group.close()
+        self.groups.close()
         if self.samplers is not None:
             self.samplers.close()
 

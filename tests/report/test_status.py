@@ -60,6 +60,20 @@ def test_the_page_shows_who_sampled(tmp_path: Path) -> None:
     assert "2 versions 75%" in shown
 
 
+def test_who_learns_which_policy_is_told(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    told = [{"name": "learner 0", "where": "process 7 on here", "learns": ["planner", "judge"]}]
+    told += [{"name": "learner 1 (worker)", "where": "process 8 on here", "learns": ["worker"]}]
+    (run / "cluster.json").write_text(json.dumps({"learners": told}))
+    (run / "messages.txt").write_text("learner 1 (worker) ended by SIGKILL; the run goes on from step 3\n")
+    said = " ".join(call("status", run).out.split())
+    assert "learner 0 process 7 on here planner, judge learner 1 process 8 on here worker" in said
+    assert "learner 1 (worker) ended by SIGKILL" in said
+    shown = page(read_run(run))
+    assert "Processes that learnt (2)" in shown
+    assert "<td>learner 0</td><td>process 7 on here</td><td>planner, judge</td>" in shown
+
+
 def test_what_is_no_run_is_said(tmp_path: Path) -> None:
     said = call("status", tmp_path / "nothing")
     assert said.code == 2

@@ -81,8 +81,8 @@ def made(runs: Path, name: str, *more: str, plan: Path | None = None) -> Trainer
 
 def struck(trainer: Trainer) -> None:
     """Kills the last learner."""
-    assert trainer.group is not None
-    line = trainer.group.lines[-1]
+    assert trainer.groups.here is not None
+    line = trainer.groups.here.lines[-1]
     assert isinstance(line, Child)
     line.process.kill()
     line.process.wait()
@@ -121,7 +121,7 @@ def test_a_run_whose_learners_end_again_and_again_stops_and_can_be_resumed(tmp_p
     struck(trainer)
     with pytest.raises(HocketError, match=r"learner 1 ended by SIGKILL.*--resume"):
         trainer.step()
-    assert not trainer.group.lines  # type: ignore[union-attr]
+    assert not trainer.groups.here.lines  # type: ignore[union-attr]
     trainer.folder.release()
     resume(tmp_path, "parts")
     train(tmp_path, "one", *more, "--leaves", "4", steps=3)
@@ -132,12 +132,12 @@ def test_a_learner_that_fails_is_named_with_its_reason(tmp_path: Path) -> None:
     _, more = flags("grpo", tmp_path / "mine.py")
     trainer = made(tmp_path, "parts", *more, *TOGETHER, "--learners", "2")
     trainer.step()
-    assert trainer.group is not None
-    tell = trainer.group._tell
-    trainer.group._tell = lambda message: tell(replace(message, batch=None))  # type: ignore
+    assert trainer.groups.here is not None
+    tell = trainer.groups.here._tell
+    trainer.groups.here._tell = lambda message: tell(replace(message, batch=None))  # type: ignore
     with pytest.raises(HocketError, match=r"learner 1 failed: AttributeError"):
         trainer.step()
-    assert not trainer.group.lines
+    assert not trainer.groups.here.lines
 
 
 def test_a_task_that_only_this_process_knows_is_refused_by_the_others(tmp_path: Path) -> None:

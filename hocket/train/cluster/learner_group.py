@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +19,15 @@ from hocket.train.cluster.line import Gone, Line, Place
 from hocket.train.cluster.setup import Setup
 from hocket.train.cluster.shards import Meeting
 from hocket.train.learner import Learner
+from hocket.train.roles import learners_by_policy
 from hocket.train.settings import Config
 
 if TYPE_CHECKING:
+    from torch._C._distributed_c10d import TCPStore
+
     from hocket.policies.family import Precision
     from hocket.train.cluster.ranks import Joined
+    from hocket.train.cluster.weights import Packed
 
 _WORKER = "hocket.train.cluster.learner_worker"
 
@@ -33,8 +37,76 @@ _LAST_WORDS = 5.0
 """Seconds in which a rank that failed is heard, once the others have noticed."""
 
 
-class LearnerGroup:
-    """The processes that learn a run's policies together, of which this one is rank 0.
+class Members:
+    """Processes that learn together, beside this one, and the lines to them.
+
+    Args:
+        config: of the run. precision: of its matrix products. place: where the processes are. names: of them.
+    """
+
+    def __init__(self, config: Config, precision: Precision, place: Place, names: Sequence[str]) -> None:
+        self._config, self._precision, self._place, self._names = config, precision, place, names
+        self.lines: list[Line] = []
+        self.where: list[str] = []
+
+    def start(self) -> None:
+        """Starts the processes and does not wait for them."""
+        self.lines = [self._place.line(name, _WORKER) for name in self._names]
+        self._tell(Setup(configuration.plain(self._config), self._precision, torch.get_num_threads()))
+
+    def close(self) -> None:
+        """Ends the processes."""
+        for line in self.lines:
+            line.close()
+        self.lines = []
+
+    def _meet(self, store: TCPStore, first: int, size: int) -> None:
+        """Has the members find each other, of `size` ranks those from `first` on."""
+        for rank, line in enumerate(self.lines, first):
+            send(line, pickle.dumps(Meet(rank, size, self._place.host, store.port)))
+
+    def _repeat(self, phase: int, learners: Mapping[str, Learner]) -> None:
+        """All members hold what this process does."""
+        weights = {name: _plain(learner.policy.module.state_dict()) for name, learner in learners.items()}
+        references = {
+            name: _plain(learner.reference.module.state_dict())
+            for name, learner in learners.items()
+            if learner.reference is not None and not learner.frozen
+        }
+        states = {name: learner.state() for name, learner in learners.items()}
+        self._tell(Stand(phase, weights, references, states))
+        self._answers()
+
+    def _tell(self, message: Setup | Stand | Question | Learn) -> None:
+        data = pickle.dumps(message)
+        for line in self.lines:
+            send(line, data)
+
+    def _answers(self, lines: Sequence[Line] | None = None, *, waiting: bool = True) -> list[Any]:
+        """What all members answer, or those at some `lines`, in order; without `waiting`, those that have.
+
+        Raises:
+            Gone: when one is. HocketError: when one failed.
+        """
+        found, failed = [], []
+        for line in self.lines if lines is None else lines:
+            if not (waiting or line.ready(_LAST_WORDS)):
+                continue
+            try:
+                answer = pickle.loads(line.receive())
+            except Gone as error:
+                raise Gone(f"{error}; {_RESUME}") from error  # What others say of it they merely noticed.
+            if isinstance(answer, BaseException):
+                failed.append((line.name, answer))
+            found.append(answer)
+        for name, problem in sorted(failed, key=lambda one: _noticed(one[1])):
+            kind = ConfigurationError if isinstance(problem, ConfigurationError) else HocketError
+            raise kind(f"{name} failed: {problem}") from problem
+        return found
+
+
+class LearnerGroup(Members):
+    """The processes that learn policies together, of which this one is rank 0.
 
     Every rank makes the same step from the same numbers; a gradient's leaves are divided among them
     (`hocket.train.cluster.leaves`), and with `shard` what they hold too (`hocket.train.cluster.divided`). The others
@@ -42,13 +114,12 @@ class LearnerGroup:
     whenever a phase begins.
 
     Args:
-        config: of the run. precision: of its matrix products. place: where the others are.
+        config: of the run. precision: of its matrix products. place: where the others are. names: of the others.
     """
 
-    def __init__(self, config: Config, precision: Precision, place: Place) -> None:
-        self.size, self._place = config.learners, place
-        self._config, self._precision = config, precision
-        self.lines: list[Line] = []
+    def __init__(self, config: Config, precision: Precision, place: Place, names: Sequence[str]) -> None:
+        super().__init__(config, precision, place, names)
+        self.size = 1 + len(names)
         self._ranks: Joined | None = None
         self._meeting: Meeting | None = None
 
@@ -66,24 +137,12 @@ class LearnerGroup:
         for learner in learners.values():
             learner.ranks, learner.group = ranks, self
 
-    def _repeat(self, phase: int, learners: Mapping[str, Learner]) -> None:
-        """All ranks hold what this one does."""
-        weights = {name: _plain(learner.policy.module.state_dict()) for name, learner in learners.items()}
-        references = {
-            name: _plain(learner.reference.module.state_dict())
-            for name, learner in learners.items()
-            if learner.reference is not None and not learner.frozen
-        }
-        states = {name: learner.state() for name, learner in learners.items()}
-        self._tell(Stand(phase, weights, references, states))
-        self._answers()
-
     def _divide(self, phase: int, learners: Mapping[str, Learner], ranks: Joined) -> None:
         """Every rank holds its shares, this one too."""
         check_shared(learners)
         for rank, line in enumerate(self.lines, 1):
             shares = {name: share_of(learner, rank, self.size) for name, learner in learners.items()}
-            _send(line, pickle.dumps(Divide(phase, shares)))
+            send(line, pickle.dumps(Divide(phase, shares)))
         self._meeting = Meeting(ranks, self._asked)
         divide(learners, self._meeting)
         self._answers()
@@ -109,10 +168,9 @@ class LearnerGroup:
         Raises:
             HocketError: naming the rank that failed, is gone, or has other weights.
         """
-        budget, again = (getattr(learner.policy, name, None) for name in ("token_budget", "checkpointing"))
         meeting = learner.meeting
         with nullcontext() if meeting is None else meeting.lock:  # Nobody else may ask meanwhile.
-            self._tell(Learn(learner.policy.name, batch, key, step, budget, again))
+            self._tell(update(learner, batch, key, step))
             try:
                 with nullcontext() if meeting is None else meeting.jointly():
                     yield
@@ -129,13 +187,10 @@ class LearnerGroup:
                 )
 
     def close(self) -> None:
-        """Ends the other processes."""
         if self._ranks is not None:
             self._ranks.leave()
             self._ranks = None
-        for line in self.lines:
-            line.close()
-        self.lines = []
+        super().close()
 
     # ------------------------------------------------------------ processes
 
@@ -151,46 +206,35 @@ class LearnerGroup:
     def _start(self) -> Joined:
         from hocket.train.cluster.ranks import joined, opened
 
-        place = self._place
-        self.lines = [place.line(f"learner {rank}", _WORKER) for rank in range(1, self.size)]
-        self._tell(Setup(configuration.plain(self._config), self._precision, torch.get_num_threads()))
-        self._answers()
-        store = opened(self.size, place.host)
-        for rank, line in enumerate(self.lines, 1):
-            line.send(pickle.dumps(Meet(rank, self.size, place.host, store.port)))
-        ranks = joined(0, self.size, place.host, store.port, store)
+        host = self._place.host
+        self.start()
+        self.where = self._answers()
+        store = opened(self.size, host)
+        self._meet(store, 1, self.size)
+        ranks = joined(0, self.size, host, store.port, store)
         self._answers()
         return ranks
 
-    def _tell(self, message: Setup | Stand | Question | Learn) -> None:
-        data = pickle.dumps(message)
-        for line in self.lines:
-            _send(line, data)
 
-    def _answers(self, *, waiting: bool = True) -> list[Any]:
-        """What the others answer, rank 1 first; without `waiting`, of those that have.
-
-        Raises:
-            Gone: when one is. HocketError: when one failed.
-        """
-        found, failed = [], []
-        for line in self.lines:
-            if not (waiting or line.ready(_LAST_WORDS)):
-                continue
-            try:
-                answer = pickle.loads(line.receive())
-            except Gone as error:
-                raise Gone(f"{error}; {_RESUME}") from error  # What others say of it they merely noticed.
-            if isinstance(answer, BaseException):
-                failed.append((line.name, answer))
-            found.append(answer)
-        for name, problem in failed:
-            kind = ConfigurationError if isinstance(problem, ConfigurationError) else HocketError
-            raise kind(f"{name} failed: {problem}") from problem
-        return found
+def update(learner: Learner, batch: Batch, key: Key, step: int, changed: Packed | None = None) -> Learn:
+    """What has others make an update as this process would."""
+    budget, again = (getattr(learner.policy, name, None) for name in ("token_budget", "checkpointing"))
+    return Learn(learner.policy.name, batch, key, step, budget, again, changed)
 
 
-def _send(line: Line, data: bytes) -> None:
+def _noticed(problem: BaseException) -> bool:
+    """Whether it is another's end, and no reason."""
+    from hocket.train.cluster.ranks import Parted
+
+    return isinstance(problem, Parted)
+
+
+def send(line: Line, data: bytes) -> None:
+    """Sends a message.
+
+    Raises:
+        Gone: when nobody listens, with the mend.
+    """
     try:
         line.send(data)
     except Gone as error:
@@ -203,21 +247,25 @@ def check_learners(config: Config) -> None:
     Raises:
         ConfigurationError: with the mend.
     """
+    learners_by_policy(config)
+    own = {f"roles.{role}.learners": one.learners for role, one in config.roles.items() if one.learners}
+    if config.shard and own:
+        raise ConfigurationError(f"shard = true divides what one group of learners holds; drop it, or {', '.join(own)}")
     check_shards(config)
-    if config.learners == 1:
-        return
-    if config.cluster is None:
-        raise ConfigurationError(f"learners = {config.learners} run as processes of this machine: add --cluster local")
-    if config.cluster.startswith("ray://"):
-        raise ConfigurationError(
-            f"learners = {config.learners} exchange gradients with this process, which must be on a node of the "
-            "cluster: start it there with --cluster auto"
-        )
-    if config.leaves % config.learners:
-        raise ConfigurationError(
-            f"leaves = {config.leaves} are divided among learners = {config.learners}, a power of two of at most that "
-            f"many: add --leaves {max(4, config.learners)}"
-        )
+    numbers = own | ({"learners": config.learners} if config.learners > 1 else {})
+    for name, number in numbers.items():
+        if config.cluster is None:
+            raise ConfigurationError(f"{name} = {number} run as processes of this machine: add --cluster local")
+        if config.cluster.startswith("ray://"):
+            raise ConfigurationError(
+                f"{name} = {number} exchange gradients with this process, which must be on a node of the cluster: "
+                "start it there with --cluster auto"
+            )
+        if config.leaves % number:
+            raise ConfigurationError(
+                f"leaves = {config.leaves} are divided among {name} = {number}, a power of two of at most that many: "
+                f"add --leaves {max(4, number)}"
+            )
 
 
 def _plain(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,15 @@
 """A process that learns together with the first one: it holds the same policies and computes some of the leaves.
 
-It is told batches that have their credit already, and makes the same step as all others. It collects nothing and reads
-neither rewards nor data, and ends as soon as the first process is gone.
+It is told batches that have their credit already, and makes the same step as all others of its group. It collects
+nothing and reads neither rewards nor data, and ends as soon as the first process is gone.
 """
 
 from __future__ import annotations
 
+import os
 import pickle
-from collections.abc import Mapping
+import socket
+from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,15 +17,19 @@ from typing import TYPE_CHECKING, Any
 from hocket.core.keys import Key
 from hocket.stages import State
 from hocket.train.cluster.divided import Share, divide, restore, take
+from hocket.train.cluster.leaves import Alone
 from hocket.train.cluster.line import serve
 from hocket.train.cluster.setup import Setup, built
 from hocket.train.cluster.sharded import Moments
 from hocket.train.cluster.shards import Lend, Meeting
-from hocket.train.cluster.weights import digest, packed, taken
+from hocket.train.cluster.weights import Packed, digest, packed, put, taken
 
 if TYPE_CHECKING:
     from hocket.core.batch import Batch
+    from hocket.stages import Metrics, Policy
+    from hocket.train.cluster.ranks import Joined
     from hocket.train.learner import Learner
+    from hocket.train.settings import Config
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,10 @@ class Meet:
 
 @dataclass(frozen=True)
 class Stand:
-    """Stand in a phase with these weights, and what each learner keeps beside them. Answered by None."""
+    """Stand in a phase with these weights, and what each learner keeps beside them. Answered by None.
+
+    The policies that are named are those that the process learns.
+    """
 
     phase: int
     weights: Mapping[str, State]
@@ -54,13 +63,24 @@ class Divide:
     shares: Mapping[str, Share]
 
 
-Question = Lend | Moments
-"""What the first rank may ask of the others' shares."""
+@dataclass(frozen=True)
+class Outcome:
+    """What came of the latest update of a policy. Answered by `hocket.train.learner.Learnt`."""
+
+    policy: str
+
+
+Question = Lend | Moments | Outcome
+"""What the first process may ask of what others hold."""
 
 
 @dataclass(frozen=True)
 class Learn:
-    """One update of a policy. Answered by a digest of the weights after it."""
+    """One update of a policy. Answered by a digest of the weights after it.
+
+    Attributes:
+        changed: the weights to begin with, where something else has changed them since the update before.
+    """
 
     policy: str
     batch: Batch
@@ -68,6 +88,7 @@ class Learn:
     step: int
     token_budget: int | None
     checkpointing: bool | None
+    changed: Packed | None = None
 
 
 def main(handle: int) -> None:
@@ -81,6 +102,8 @@ class Worker:
 
     def __init__(self) -> None:
         self._learners: dict[str, Learner] = {}
+        self._metrics: dict[str, Metrics] = {}
+        self._ranks: Alone | Joined = Alone()
         self._phase = -1
         self.failed = False
 
@@ -106,29 +129,37 @@ class Worker:
                 return self._meeting.lent(message)
             if isinstance(message, Moments):
                 return self._learners[message.policy].optimiser.state_dict()
+            if isinstance(message, Outcome):
+                return self._learners[message.policy].told(self._metrics[message.policy])
             return self._learn(message)
         except Exception as error:
             return portable(error)
 
-    def _set_up(self, message: Setup) -> None:
-        self._built = built(message)
+    def _set_up(self, message: Setup) -> str:
+        """Builds what the run has; where this process is."""
+        self._config: Config
+        self._policies: Mapping[str, Policy]
+        self._config, _, self._policies, _ = built(message)
+        return f"process {os.getpid()} on {socket.gethostname()}"
 
     def _meet(self, message: Meet) -> None:
         from hocket.train.cluster.ranks import joined
 
         self._ranks = joined(message.rank, message.size, message.host, message.port)
 
-    def _build(self, phase: int) -> None:
+    def _build(self, phase: int, own: Collection[str]) -> None:
+        """Learners of a process's own policies; it lets go of the others."""
         from hocket.train.assemble import build_learners
 
-        self._phase, config = phase, self._built.config
-        self._learners = build_learners(config, self._built.policies, config.phases[phase][0])
+        self._phase, config = phase, self._config
+        self._policies = {name: policy for name, policy in self._policies.items() if name in own}
+        self._learners = build_learners(config, self._policies, config.phases[phase][0], some=True)
         for learner in self._learners.values():
             learner.ranks = self._ranks
 
     def _stand(self, message: Stand) -> None:
         if message.phase != self._phase:
-            self._build(message.phase)
+            self._build(message.phase, message.weights)
         for name, learner in self._learners.items():
             learner.policy.module.load_state_dict(message.weights[name])
             if learner.reference is not None and name in message.references:
@@ -138,7 +169,8 @@ class Worker:
     def _divide(self, message: Divide) -> None:
         if message.phase != self._phase:
             restore(self._learners, filled=False)
-            self._build(message.phase)
+            self._build(message.phase, message.shares)
+        assert not isinstance(self._ranks, Alone)
         self._meeting = Meeting(self._ranks)
         divide(self._learners, self._meeting)
         for name, learner in self._learners.items():
@@ -147,8 +179,10 @@ class Worker:
     def _learn(self, message: Learn) -> str:
         learner = self._learners[message.policy]
         fit(learner, message.token_budget, message.checkpointing)
+        if message.changed is not None:
+            put(learner.policy.module, message.changed)
         with nullcontext() if learner.meeting is None else learner.meeting.jointly():
-            learner.learn(message.batch, message.key, message.step)
+            self._metrics[message.policy] = learner.learn(message.batch, message.key, message.step)
         return held(learner)
 
 

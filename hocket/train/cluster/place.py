@@ -10,13 +10,13 @@ from hocket.train.cluster.samplers import threads
 from hocket.train.settings import PLACES, Config
 
 
-def place_of(config: Config) -> Place:
-    """The place that `cluster` names.
+def place_of(config: Config, learners: int) -> Place:
+    """The place that `cluster` names, for so many `learners`, this process among them.
 
     Raises:
         ConfigurationError: when it is a Ray cluster that cannot be used.
     """
-    processes = config.samplers + config.learners - 1
+    processes = config.samplers + learners - 1
     if config.cluster is None or not processes:
         return ThisMachine()
     return place_at(config.cluster, processes=processes, cores=threads(config))

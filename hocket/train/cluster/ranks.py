@@ -21,6 +21,10 @@ PATIENCE = datetime.timedelta(seconds=600)
 LOCAL = "127.0.0.1"
 
 
+class Parted(HocketError):
+    """Another rank ended, for a reason that whoever started it knows."""
+
+
 @dataclass(frozen=True)
 class Joined:
     """This process among those that learn together; see `hocket.train.cluster.leaves.Ranks`. One group per process."""
@@ -94,6 +98,6 @@ def opened(size: int, host: str) -> TCPStore:
     return TCPStore(host, 0, size, is_master=True, wait_for_workers=False, timeout=PATIENCE)
 
 
-def _gone(rank: int | None) -> HocketError:
+def _gone(rank: int | None) -> Parted:
     who = "a learner" if rank is None else f"learner {rank}"
-    return HocketError(f"{who} ended while others waited for it; go on from the last checkpoint with --resume")
+    return Parted(f"{who} ended while others waited for it; go on from the last checkpoint with --resume")

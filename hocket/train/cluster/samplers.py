@@ -29,6 +29,7 @@ from hocket.train.cluster.setup import Setup
 from hocket.train.cluster.verify import picked, unlike
 from hocket.train.cores import available_cores
 from hocket.train.machine import told_threads
+from hocket.train.roles import learning
 from hocket.train.settings import Config
 from hocket.types import Assignment, Trajectory
 from hocket.workflows.player import TextPlayer
@@ -274,7 +275,7 @@ def dealt(assignments: Sequence[Assignment], count: int) -> list[list[int]]:
 
 def threads(config: Config) -> int:
     """Of each sampler: as many as the run was told, else the cores divided among all that work at the same time."""
-    busy = max(1, config.samplers + (config.learners if config.behind else 0))
+    busy = max(1, config.samplers + (learning(config) if config.behind else 0))
     return config.threads or told_threads() or max(1, available_cores() // busy)
 
 
