@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -14,6 +16,7 @@ import torch
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, inspect_rows, runs, say
+from hocket.lab.claims.taught import Pupil, after_lessons, begin
 from hocket.lab.toys.instances import TREES, four_right
 from hocket.lab.toys.rewarded import lines, said, shaped
 from hocket.lab.world import Answer, World
@@ -155,6 +158,41 @@ def _() -> Finding:
 # ---------------------------------------------------------------- the shipped model
 
 TAUGHT = "lessons:perspectives"
+
+
+def examined(pupil: Pupil) -> tuple[float, float, float]:
+    """Of samples of unseen questions: how many are right, how many roles they name, and their distinct-2."""
+    parts = pupil.parts
+    asked = [Assignment(parts.task.scenario("eval", number), 4, parts.decoding) for number in range(60)]
+    given = run_async(parts.player.play(asked, key=Key.of(1)))
+    texts = [one.answer for one in given]
+    right = fmean(map(parts.task.success, given))
+    return right, fmean(len(roles_of(text)) for text in texts), fmean(map(distinct_n, texts))
+
+
+@claim(
+    "Of the shipped model after lessons and the first stage, 60 steps keep nearly three roles in a chain and more "
+    "distinct bigrams than GRPO from the same start, which falls to one role, and not fewer answers are right.",
+    slow=True,
+)
+def _() -> Finding:
+    size = {"update.lr": 1e-3, "curriculum.prompts": 24}
+    first = after_lessons(MULTIROLE_R1_SFT, "perspectives", TAUGHT, size, steps=150)
+    figures = {"lessons": [examined(first)], "first stage": [examined(first.run(60))]}
+    with tempfile.TemporaryDirectory() as folder:
+        first.parts.lead.policy.save(Path(folder))
+        for recipe in (GRPO, MULTIROLE_R1):
+            asked = ({"update.lr": 5e-4, "model": folder, "seed": seed} for seed in range(2))
+            figures[recipe.name] = [examined(begin(recipe, "perspectives", one).run(60)) for one in asked]
+    (right, roles, variety), (own_right, own_roles, own_variety) = (
+        [list(column) for column in zip(*figures[recipe.name], strict=True)] for recipe in (GRPO, MULTIROLE_R1)
+    )
+    holds = min(own_roles) > 2.5 > 1.5 > max(roles) and fmean(own_variety) > fmean(variety)
+    holds &= fmean(own_right) > fmean(right) - 0.02
+    saw = {name: lines(**{str(n): one for n, one in enumerate(found)}) for name, found in figures.items()}
+    return Finding(holds, f"right, roles, distinct-2: {say(**saw)}")
+
+
 LESSONS: dict[str, Any] = {"recipe": "sft", "steps": 60, "update.lr": 0.003, "task": TAUGHT}
 
 claim.shipped(
