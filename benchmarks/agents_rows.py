@@ -129,6 +129,7 @@ WHY = {
     "samalm": "of grades that part what comes too near actors make nothing better yet",
     "cuda-l1": "samples try more as they learn; greedy programs are all faster",
     "mrag": "it imitates its best episodes, of which all earn 1",
+    "rrhf-code-optimization": "what is ranked are recorded programs, not its own samples",
     "lca": "a state is worth what the episode earned until a judge is named (`--judge`); nothing is seen to rise",
 }
 """What is to be known of a row's figures, and why nothing rises where nothing does."""
