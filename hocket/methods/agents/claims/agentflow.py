@@ -224,7 +224,7 @@ def imitating(steps: int) -> float:
 
 @claim(
     "After lessons and 14 steps the shipped model's planner answers more unseen questions with two tools than before, "
-    "and than one that learnt the likelihood of successful traces of the untrained.",
+    "as does one that learnt the likelihood of successful traces of the untrained; one run does not part the two.",
     slow=True,
 )
 def _() -> Finding:
@@ -234,7 +234,9 @@ def _() -> Finding:
     trained, copied = pupil.run(14).success(), imitating(14)
     same = zip(others, pupil.parts.learners["others"].policy.module.parameters(), strict=True)
     saw = say(untrained=before, likelihood_on_its_successes=copied, trained_in_the_flow=trained)
-    return Finding(trained > max(before, copied) + 0.1 and all(torch.equal(old, new) for old, new in same), saw)
+    return Finding(
+        trained > before + 0.15 and copied > before + 0.1 and all(torch.equal(old, new) for old, new in same), saw
+    )
 
 
 FIRST = {"recipe": "sft", "steps": 60, "update.lr": 0.003, "task": TAUGHT}

@@ -171,7 +171,7 @@ def examined(pupil: Pupil) -> tuple[float, float, float]:
 
 
 @claim(
-    "After lessons and the first stage chains of the shipped model keep nearly three roles in 60 steps, where GRPO from "
+    "After lessons and the first stage chains of the shipped model keep nearly three roles in 60 steps; GRPO from "
     "the same start falls to one, and as many answers are right; distinct-2 tells nothing of chains so short.",
     slow=True,
 )
