@@ -42,7 +42,9 @@ class LevelBandit(RememberingCurriculum):
     Attributes:
         level: the metadata that tell a scenario's level; of a list, its length does.
         prompts: scenarios per step. pool: how many take part, those of `Shuffled`'s first pass; all of a smaller task.
-        rate: of learning. The paper's 0.001 is for some hundred thousand steps.
+        rate: of learning. The paper's 0.001 is for some hundred thousand steps; ours is for hundreds. Of five levels,
+            each learnable once the one before is half known, the last was learnt in 203 to 327 steps with 1, in 231 to
+            353 with 0.5, and in 493 to 523 where levels were drawn evenly (4 seeds, 8 scenarios of 4 samples a step).
         even: the share of scenarios whose level is drawn evenly, in [0, 1]. gains: how many are remembered.
 
     Raises:
@@ -52,7 +54,7 @@ class LevelBandit(RememberingCurriculum):
     level: str = "level"
     prompts: int = 16
     pool: int = 256
-    rate: float = 0.1
+    rate: float = 1.0
     even: float = 0.05
     gains: int = 256
 

@@ -217,7 +217,9 @@ def load_reward(reference: str) -> Reward:
     """
     match = _REFERENCE.fullmatch(reference.strip())
     if match is None:
-        raise ConfigurationError(f"reward = {reference!r}: write FILE.py:FUNCTION or FILE.py:FUNCTION=WEIGHT")
+        raise ConfigurationError(
+            f"reward = {reference!r}: write FILE.py:FUNCTION or FILE.py:FUNCTION=WEIGHT, or hocket.rewards.NAME"
+        )
     weight = None if match["weight"] is None else _weight(match["weight"], reference)
     found = load_named(match["object"], "reward")
     if inspect.isclass(found):
