@@ -98,9 +98,9 @@ class LevelBandit(RememberingCurriculum):
     def after(self, state: State, trajectories: Sequence[Trajectory], weights: Mapping[str, float]) -> State:
         earned: dict[str, list[float]] = {level: [] for level in state["places"]}
         for one in trajectories:
-            reward = total_reward(one, weights)
-            if math.isfinite(reward):
-                earned[level_of(one.scenario, self.level)].append(reward)
+            level, reward = level_of(one.scenario, self.level), total_reward(one, weights)
+            if level in earned and math.isfinite(reward):  # A rollout may ask something of its own making.
+                earned[level].append(reward)
         means = {level: math.fsum(found) / len(found) for level, found in earned.items() if found}
         if not means:
             return state

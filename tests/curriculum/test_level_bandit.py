@@ -134,6 +134,7 @@ def test_a_step_without_rewards_teaches_nothing() -> None:
     bandit = LevelBandit()
     found, state = asked(bandit, bandit.init(), 0, 2)
     assert bandit.after(state, earned(found[0], None), {}) == state
+    assert bandit.after(state, earned(Scenario("of its own making"), 1.0), {}) == state
 
 
 def test_the_length_of_a_list_is_its_level() -> None:
