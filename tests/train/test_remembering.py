@@ -36,8 +36,9 @@ from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts
 from hocket.train.checkpoint import Checkpoints
 from hocket.train.config import configure
+from hocket.train.loop import remember
 from hocket.train.trainer import resumed
-from hocket.types import Experience, Scenario, Trajectory
+from hocket.types import Experience, Scenario, Score, Trajectory
 from hocket.workflows.team import Team
 from hocket.workflows.workflow import Outcome, Workflow
 
@@ -155,6 +156,18 @@ def test_a_reward_scores_a_step_from_the_state_before_it_and_remembers_once_in_o
     assert memories(again.parts.rewards) == memories(found.parts.rewards)
     last = run_last(found)
     assert recalled.state == {"count": 12, "last": last}
+
+
+def test_a_reward_remembers_what_it_was_shown_of_the_samples_of_the_step() -> None:
+    found, scores = bench(Sooner(), curriculum=Counting()), {"sooner": Score(0.0)}
+
+    def one(name: str, **more: Any) -> Trajectory:
+        return Trajectory(Scenario(name), [], **{"scores": dict(scores), **more})
+
+    kept = [one("own"), one("replay", source="replay"), one("failed", failure="it broke")]
+    remember(found.parts, Experience([*kept, one("helped", source="helped")], [one("unseen", scores={})]))
+    assert memories(found.parts.rewards)["sooner"] == {"told": 1, "state": {"count": 2, "last": "helped"}}
+    assert list(map(len, found.parts.lead.memory["curriculum"]["earned"])) == [3], "of its own: own, failed, unseen"
 
 
 def run_last(found: TalkBench) -> str:
