@@ -14,9 +14,12 @@ from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.joint import apart, together
 from hocket.core.requirements import Requirement
 from hocket.core.rooms import public
+from hocket.curriculum.remembering import RememberingCurriculum
 from hocket.curriculum.shuffled import Shuffled
 from hocket.rewards.combine import WeightedSum
+from hocket.rewards.remembering import RememberingReward
 from hocket.rollout.independent import Independent
+from hocket.rollout.remembering import RememberingRollout
 from hocket.stages import (
     Combine,
     Correction,
@@ -182,8 +185,11 @@ class Recipe:
     # ------------------------------------------------------------ what it computes
 
     def stateful(self) -> Iterator[tuple[str, Stateful]]:
-        """The stages with memory, by slot. Losses have none: they are evaluated several times per step."""
-        for slot in ("rollout", "combine", "credit", "correction", "update"):
+        """The stages with memory, by slot, rewards aside, whose memory is the run's.
+
+        Losses have none: they are evaluated several times per step.
+        """
+        for slot in ("curriculum", "rollout", "combine", "credit", "correction", "update"):
             stage = getattr(self, slot)
             if isinstance(stage, Stateful):
                 yield slot, stage
@@ -264,23 +270,60 @@ def _unbuilt(recipe: Recipe) -> str | None:
     return None
 
 
+_BY_CLASS: Mapping[str, type[Stage]] = {
+    "curriculum": RememberingCurriculum,
+    "rollout": RememberingRollout,
+    "rewards": RememberingReward,
+}
+"""The slots whose stages remember by a class of their own, since they are called several times per step."""
+
+REMEMBERING = (*_BY_CLASS, "combine", "shaping", "credit", "correction", "update")
+"""The slots whose stages may remember."""
+
+
+def lost_memory(slot: str, stage: object) -> str | None:
+    """Which part of a stage would remember and be forgotten, as a sentence with the mend; None where none would."""
+    for one in walk(stage) if isinstance(stage, Stage) else (stage,):
+        if not isinstance(one, Stateful):
+            continue
+        if one is not stage:
+            return (
+                f"{_kind(one)} remembers from step to step, so it cannot stand inside {_kind(stage)}; memory may live "
+                f"in a stage that itself stands in {', '.join(REMEMBERING)}"
+            )
+        if isinstance(one, Hook):
+            return f"{_kind(one)} has init(), but a hook remembers what begin() makes; rename it"
+        if slot not in REMEMBERING:
+            return (
+                f"{_kind(one)} has init(), but what it remembers is not threaded in {slot}; memory may live in "
+                f"{', '.join(REMEMBERING)}, or make it a hook"
+            )
+        wanted = _BY_CLASS.get(slot, object)
+        if not isinstance(one, wanted):
+            return (
+                f"{_kind(one)} has init(), but what it remembers is threaded in {slot} by "
+                f"{wanted.__name__} alone; derive it from hocket.{ROOMS[slot]}.{wanted.__name__}"
+            )
+    return None
+
+
+def _lost(recipe: Recipe) -> str | None:
+    """What a recipe's stages, or the columns they read, would remember and forget, as a sentence."""
+    for slot in ROOMS:
+        stage = getattr(recipe, slot)
+        for one in stage if isinstance(stage, tuple) else (stage,):
+            if (reason := lost_memory(slot, one)) is not None:
+                return reason
+    column = next((column for column in recipe.reads if isinstance(column, Stateful)), None)
+    return None if column is None else lost_memory("reads", column)
+
+
 def misfit(recipe: Recipe) -> str | None:
     """Why a recipe's stages do not fit together, as a sentence with the mend; None when they do."""
-    return _unbuilt(recipe) or misplaced(recipe) or _unmet(recipe)
+    return _unbuilt(recipe) or misplaced(recipe) or _lost(recipe) or _unmet(recipe)
 
 
 def _unmet(recipe: Recipe) -> str | None:
-    within = next(
-        (one for one in walk(recipe.rollout) if one is not recipe.rollout and isinstance(one, Stateful)), None
-    )
-    if within is not None:
-        return f"{_kind(within)} remembers from step to step, so it cannot stand inside {_kind(recipe.rollout)}"
-    forgotten = next((one for one in (recipe.curriculum, *recipe.rewards) if isinstance(one, Stateful)), None)
-    if forgotten is not None:
-        return (
-            f"{_kind(forgotten)} has init(), but what a curriculum or a reward remembers is not threaded; read the "
-            "ledger, or make it a hook"
-        )
     """Which need no other stage meets, as a sentence; None when all are met."""
     credit, objective, update = recipe.credit, recipe.objective, recipe.update
     comparing = [loss for loss in recipe.losses if loss.compares_pairs]

@@ -285,7 +285,8 @@ def _train(parser: _Parser) -> None:
         "--reward",
         metavar="FILE.py:FUNCTION[=WEIGHT]",
         action="append",
-        help="a reward function, or a scorer, model:RUN_OR_PATH[=WEIGHT]; several add up; `task` is the task's own",
+        help="a reward function, hocket.rewards.NAME, or a scorer, model:RUN_OR_PATH, all perhaps =WEIGHT; several add "
+        "up; `task` is the task's own",
     )
     parser.add_argument("--steps", type=int, metavar="N", help="training steps (the task's suggestion)")
     lessons = "supervised steps on a scripted beginner's play first (the task's suggestion with nano, else 0)"

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from hocket.core.components import load_named, load_object
+from hocket.core.components import load_named
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key
 from hocket.rewards.opinions import Opinions, RewardError, opinions_of
@@ -203,11 +203,11 @@ def _described(error: BaseException) -> str:
 
 # ---------------------------------------------------------------- from the command line
 
-_REFERENCE = re.compile(r"(?P<object>.+\.py:[^=:]+)(?:=(?P<weight>.*))?")
+_REFERENCE = re.compile(r"(?P<object>.+\.py:[^=:]+|hocket\.rewards\.\w+)(?:=(?P<weight>.*))?")
 
 
 def load_reward(reference: str) -> Reward:
-    """The reward `FILE.py:FUNCTION` or `FILE.py:FUNCTION=WEIGHT`.
+    """The reward `FILE.py:FUNCTION` or `hocket.rewards.NAME`, either with `=WEIGHT`.
 
     The name may also be that of a reward object (with `name`, `weight` and an async call over trajectories), or of a
     class that makes one without arguments.
@@ -217,9 +217,11 @@ def load_reward(reference: str) -> Reward:
     """
     match = _REFERENCE.fullmatch(reference.strip())
     if match is None:
-        raise ConfigurationError(f"reward = {reference!r}: write FILE.py:FUNCTION or FILE.py:FUNCTION=WEIGHT")
+        raise ConfigurationError(
+            f"reward = {reference!r}: write FILE.py:FUNCTION or FILE.py:FUNCTION=WEIGHT, or hocket.rewards.NAME"
+        )
     weight = None if match["weight"] is None else _weight(match["weight"], reference)
-    found = load_object(match["object"], "reward")
+    found = load_named(match["object"], "reward")
     if inspect.isclass(found):
         try:
             found = found()

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from hocket.core.keys import Key
 from hocket.rewards.functions import refuse_duplicates
 from hocket.rewards.opinions import Opinions, opinions_of
+from hocket.rewards.remembering import Recalled
 from hocket.stages import Reward
 from hocket.types import Score, Trajectory
 
@@ -59,7 +60,9 @@ async def _judged(reward: Reward, whole: Sequence[Trajectory], key: Key, journal
         return Opinions([])
     if journal is None or (isinstance(reward, Reward) and not reward.outside):
         return opinions_of(await reward(whole, key=key), len(whole), reward.name)
-    entry = f"reward/{reward.name}/{_digest(whole, key)}"
+    # Whoever remembers may judge the same answers otherwise later: evaluation has one key all along.
+    told = f"/{reward.told}" if isinstance(reward, Recalled) else ""
+    entry = f"reward/{reward.name}/{_digest(whole, key)}{told}"
     kept = journal.get(entry)
     if kept:
         return Opinions(kept["values"], kept["feedback"], kept["problems"])

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any, cast
 from hocket.core.aliases import present_state
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.recipe import Recipe
+from hocket.recipe import Recipe, lost_memory
 from hocket.recipes import find as find_recipe
 from hocket.rewards.functions import load_rewards
 from hocket.rewards.judging import Judge
+from hocket.rewards.remembering import RememberingReward, restored
 from hocket.stages import Hook, Policy, Reward, Task
 from hocket.train.checkpoint import REFERENCE, Checkpoints
 from hocket.train.embedders import Embedder
 from hocket.train.examples import replayed
+from hocket.train.in_order import refuse_ahead
 from hocket.train.journal import Journal
 from hocket.train.judges import asking, with_judge
 from hocket.train.kinds import kind_of
@@ -63,6 +65,7 @@ def build_parts(
     found = _rewards(config, task, rewards, workflow, scorers)
     words = policies.values() if kind_of(task).textual else ()
     by_phase = with_judge(tuple(tuple(with_words_of(one, words) for one in phase) for phase in found), judge)
+    check_rewards(config, [*itertools.chain(*by_phase)])
     stages = [*(stage for recipe, _ in config.phases for stage in recipe.stages), *itertools.chain(*by_phase)]
     if judge is not None and not any(asking(stages)):
         raise ConfigurationError(f"judge = {config.judge!r}: {config.method} asks no judge; drop it")
@@ -91,6 +94,19 @@ def build_parts(
     for name, folder in (weights or {}).items():
         policies[name].load(folder)
     return parts
+
+
+def check_rewards(config: Config, rewards: Sequence[Reward]) -> None:
+    """Refuses rewards whose memory would be lost.
+
+    Raises:
+        ConfigurationError: with the mend.
+    """
+    for reward in rewards:
+        if (reason := lost_memory("rewards", reward)) is not None:
+            raise ConfigurationError(f"reward {reward.name}: {reason}")
+        if isinstance(reward, RememberingReward):
+            refuse_ahead(config, reward, f"(reward {reward.name})")
 
 
 def build_learners(
@@ -154,6 +170,7 @@ def take_up(config: Config, parts: RunContext, checkpoint: Path) -> None:
         policies = {name: learner.policy for name, learner in parts.learners.items()}
         parts.enter_phase(phase, build_learners(config, policies, config.phases[phase][0], parts.judge))
         seat_references(config, parts)
+    parts.rewards = restored(parts.rewards, state.get("rewards", {}))
     for name, learner in parts.learners.items():
         learner.memory = state["learners"][name]["memory"]
         if learner.reference is not None and name + REFERENCE in kept:

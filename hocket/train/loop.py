@@ -3,7 +3,7 @@
     Curriculum -> [ Rollout <-> Reward ] -> Annotate -> Credit -> Objective -> Update -> weights
 
 `RunContext` is everything a step touches; what changes from step to step is the learners, the ledger, `asked` and what
-hooks remember, and a checkpoint holds exactly these.
+hooks and rewards remember, and a checkpoint holds exactly these.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from hocket.core.outcomes import StepResult, total_reward, usable
 from hocket.core.packing import pack
 from hocket.core.signals import counted_trajectories, returns
 from hocket.core.unlikeness import UNLIKENESS, note_unlikeness
+from hocket.curriculum.remembering import RememberingCurriculum
+from hocket.rewards import remembering
 from hocket.rewards.judging import Judge, counting
 from hocket.rewards.score import grade
 from hocket.rollout.remembering import RememberingRollout
@@ -51,7 +53,8 @@ class RunContext:
     """Everything a training step touches.
 
     Attributes:
-        task: where scenarios come from. player: acts them out. rewards: score what happened.
+        task: where scenarios come from. player: acts them out. rewards: score what happened, those with memory by
+            what they remember now.
         learners: the trained policies by name; the first one's recipe decides what is asked and how it is rolled out.
         decoding: how training samples are drawn. key: the run's root key.
         ledger: history per scenario. journal: outside results by key. asked: scenarios asked for so far.
@@ -77,6 +80,9 @@ class RunContext:
     judge: Judge | None = None
     embedder: Embedder | None = None
     needs_reward: bool = False
+
+    def __post_init__(self) -> None:
+        self.rewards = remembering.recalled(self.rewards)
 
     @property
     def lead(self) -> Learner:
@@ -140,7 +146,8 @@ class RunContext:
     def enter_phase(self, number: int, learners: Mapping[str, Learner]) -> None:
         """Stands in a phase, as after a resume."""
         self.learners = learners
-        self.rewards = self.rewards_by_phase[number] if self.rewards_by_phase else self.rewards
+        if self.rewards_by_phase:
+            self.rewards = remembering.recalled(self.rewards_by_phase[number], self.rewards)
 
 
 async def train_step(parts: RunContext, step: int) -> StepResult:
@@ -156,6 +163,7 @@ async def train_step(parts: RunContext, step: int) -> StepResult:
     result.metrics |= engine_metrics(before, counted())
     await parts.hooks.after(parts, step, result)
     parts.ledger.note(step, outcomes(parts, experience))
+    remember(parts, experience)
     result.metrics["time/step"] = time.perf_counter() - started
     return result
 
@@ -183,13 +191,28 @@ def learn_from(
 
 def outcomes(parts: RunContext, experience: Experience) -> list[Told]:
     """What the ledger is told of every sample of the policies' own, in order."""
-    own = [one for one in experience.trajectories + experience.discarded if one.source == "own"]
+    own = [one for one in everything(experience) if one.source == "own"]
     if UNLIKENESS in parts.lead.recipe.reads:
         note_unlikeness(own)
     return [
         Told(one.scenario.id, total_reward(one, parts.weights), GRADIENT_NORM.get(one), UNLIKENESS.get(one))
         for one in own
     ]
+
+
+def everything(experience: Experience) -> list[Trajectory]:
+    """What a step collected, kept and then discarded."""
+    return experience.trajectories + experience.discarded
+
+
+def remember(parts: RunContext, experience: Experience) -> None:
+    """Has curriculum and rewards remember, once, what a step brought."""
+    sampled = everything(experience)
+    lead, curriculum = parts.lead, parts.lead.recipe.curriculum
+    if isinstance(curriculum, RememberingCurriculum):
+        own = [one for one in sampled if one.source == "own"]
+        lead.memory = {**lead.memory, "curriculum": curriculum.after(lead.memory["curriculum"], own, parts.weights)}
+    parts.rewards = remembering.after(parts.rewards, [one for one in sampled if one.source in SAMPLED])
 
 
 def learn(
@@ -290,7 +313,12 @@ async def collect(parts: RunContext, key: Key, step: int = 1, group: int | None 
         learner.begin_activation_cache()
 
     def more(count: int) -> list[Assignment]:
-        asked = recipe.curriculum(parts.task, parts.asked, count, parts.ledger, parts.key.derive("curriculum"))
+        told = parts.task, parts.asked, count, parts.ledger, parts.key.derive("curriculum")
+        if isinstance(recipe.curriculum, RememberingCurriculum):
+            asked, after = recipe.curriculum.ask_with(parts.lead.memory["curriculum"], *told)
+            parts.lead.memory = {**parts.lead.memory, "curriculum": after}
+        else:
+            asked = recipe.curriculum(*told)
         parts.asked += count
         plain = [Assignment(scenario, decoding=parts.decoding) for scenario in asked]
         return [parts.hooks.assign(parts, assignment, step) for assignment in plain]
@@ -312,9 +340,8 @@ async def collect(parts: RunContext, key: Key, step: int = 1, group: int | None 
         }
         rollout = recipe.rollout.at(step)
         if isinstance(rollout, RememberingRollout):
-            memory = parts.lead.memory
-            experience, after = await rollout.collect_with(memory["rollout"], assignments, **told)
-            parts.lead.memory = {**memory, "rollout": after}
+            experience, after = await rollout.collect_with(parts.lead.memory["rollout"], assignments, **told)
+            parts.lead.memory = {**parts.lead.memory, "rollout": after}
         else:
             experience = await rollout.collect(assignments, **told)
     if parts.judge is not None:
@@ -328,8 +355,8 @@ SAMPLED = ("own", "helped", "baseline", "branch")
 
 def sampling_metrics(experience: Experience, weights: Mapping[str, float]) -> Metrics:
     """What was sampled: rewards before shaping, lengths, truncations, failures."""
-    everything = experience.trajectories + experience.discarded
-    own = [trajectory for trajectory in everything if trajectory.source == "own"] or everything
+    found = everything(experience)
+    own = [trajectory for trajectory in found if trajectory.source == "own"] or found
     kept = [
         trajectory
         for trajectory in experience.trajectories
@@ -338,8 +365,8 @@ def sampling_metrics(experience: Experience, weights: Mapping[str, float]) -> Me
     whole = [trajectory for trajectory in own if trajectory.failure is None]
     metrics = {
         "reward/mean": _mean([total_reward(trajectory, weights) for trajectory in kept]),
-        "groups/total": float(len({trajectory.scenario.id for trajectory in everything})),
-        "tokens/generated": float(generated(t for t in everything if t.source in SAMPLED)),
+        "groups/total": float(len({trajectory.scenario.id for trajectory in found})),
+        "tokens/generated": float(generated(t for t in found if t.source in SAMPLED)),
         "length/mean": _mean([float(trajectory.length) for trajectory in whole]),
         "truncated/share": _mean([float(trajectory.truncated) for trajectory in whole]),
         "episodes/failed": float(sum(trajectory.failure is not None for trajectory in own)),

@@ -13,6 +13,7 @@ from hocket import tasks
 from hocket.core.aliases import present_state
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.outcomes import StepResult
+from hocket.rewards import remembering
 from hocket.stages import Reward, State, Task
 from hocket.train import config as configuration
 from hocket.train.aio import run_async
@@ -383,6 +384,7 @@ class Trainer:
 
     def state(self) -> State:
         """Everything but weights, as one tree."""
+        remembered = remembering.memories(self.parts.rewards)
         return {
             "progress": dataclasses.asdict(self.progress),
             "asked": self.parts.asked,
@@ -390,6 +392,7 @@ class Trainer:
             "learners": {name: learner.state() for name, learner in self.parts.learners.items()},
             **({} if self.overlap is None else {"overlap": self.overlap.state()}),
             "hooks": self.parts.hooks.state(self.parts),
+            **({"rewards": remembered} if remembered else {}),
         }
 
     def _restore(self, checkpoint: Path) -> None:
@@ -400,6 +403,7 @@ class Trainer:
         if self.progress.phase:
             self.parts.enter_phase(self.progress.phase, self._learners(self.progress.phase))
             seat_references(self.config, self.parts)
+        self.parts.rewards = remembering.restored(self.parts.rewards, state.get("rewards", {}))
         self.parts.hooks.restore(state["hooks"], self.parts)
         kept = Checkpoints.policies(checkpoint)
         for name, learner in self.parts.learners.items():

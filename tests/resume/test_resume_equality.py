@@ -48,7 +48,8 @@ def stepped(runs: Path, name: str, *more: str, stop: int, steps: int, tiny: list
     words = [word for word in (*tiny, *more, *OFTEN) if not word.endswith(".yaml")]
     pairs = [pair for file in files for pair in read_pairs(file)]
     pairs += split_settings([*words, "--steps", str(steps), "--runs", str(runs), "--run", name], set())[1]
-    pairs = [(key, (value,) if key == "reward" else value) for key, value in pairs]
+    rewards = tuple(value for key, value in pairs if key == "reward")
+    pairs = [pair for pair in pairs if pair[0] != "reward"] + ([("reward", rewards)] if rewards else [])
     task = tasks.find(str(dict(pairs).get("task", "sums")))
     trainer = Trainer(configure(pairs, task), task=task)
     while trainer.progress.step < stop or not trainer.progress.before:
@@ -69,6 +70,13 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "lora": (TINY, ["--recipe", "grpo-kl", "--lora.rank", "2", "--update.lr", "1e-3"]),
     "replays": (TINY, ["--recipe", "repo-replay", "--curriculum.pool", "2", "--rollout.samples", "3"]),
     "partial": (TINY, ["--recipe", "kimi-k1-5-long", "--task", "worked_sums?size=6", "--rollout.pieces", "2"]),
+    "remembering": (
+        TINY,
+        [
+            *("--recipe", "repo-replay", "--task", "worked_sums", "--reward", "hocket.rewards.Novelty"),
+            *("--curriculum", "{type: hocket.curriculum.LevelBandit, level: key_steps, prompts: 2}"),
+        ],
+    ),
     "warmup": (TINY, ["--update.warmup", "3", "--update.schedule", "cosine"]),
     "cartpole": (CONTROL, ["--rollout.samples", "4", "--update.epochs", "2"]),
     "cartpole-ppo": (CONTROL, ["--recipe", "ppo", "--update.epochs", "2"]),

@@ -22,6 +22,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.rewards import functions as module
 from hocket.rewards.functions import FunctionReward, load_reward, load_rewards
+from hocket.rewards.novelty import Novelty
 from hocket.rewards.opinions import Opinions, RewardError, opinions_of
 from hocket.types import Scenario, Trajectory, Turn
 
@@ -435,6 +436,12 @@ def test_wrong_references_get_a_sentence(file: Path, end: str, sentence: str) ->
     with pytest.raises(ConfigurationError) as caught:
         load_reward(f"{file}{end}")
     assert sentence in str(caught.value)
+
+
+def test_rewards_of_the_library_go_by_their_room() -> None:
+    assert load_reward("hocket.rewards.Novelty=0.1") == Novelty(weight=0.1)
+    with pytest.raises(ConfigurationError, match=r"hocket\.rewards has no 'Novelti'; did you mean 'Novelty'"):
+        load_reward("hocket.rewards.Novelti")
 
 
 def test_files_that_cannot_be_used(tmp_path: Path) -> None:

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
-from hocket.rollout.remembering import RememberingRollout
-from hocket.stages import Player, Task
+from hocket.stages import Player, Stateful, Task
 from hocket.train import config as configuration
 from hocket.train.cluster.line import Gone, Place
 from hocket.train.cluster.sampler import Account, Goal, Sampler
@@ -28,6 +27,7 @@ from hocket.train.cluster.sampler_worker import GoOn, Play, Played, Plays, Under
 from hocket.train.cluster.setup import Setup
 from hocket.train.cluster.verify import picked, unlike
 from hocket.train.cores import available_cores
+from hocket.train.in_order import refuse_ahead
 from hocket.train.machine import told_threads
 from hocket.train.roles import learning
 from hocket.train.settings import Config
@@ -346,13 +346,10 @@ def check_samplers(config: Config, workflow: Any) -> None:
     Raises:
         ConfigurationError: with the mend.
     """
-    remembers = next((one for one, _ in config.phases if isinstance(one.rollout, RememberingRollout)), None)
-    if remembers is not None and (config.behind or config.order == "arrival"):
-        what = "order = arrival" if config.order == "arrival" else f"overlap = {config.overlap}"
-        raise ConfigurationError(
-            f"{what}: {type(remembers.rollout).__name__} of recipe {remembers.name} remembers what earlier steps "
-            "brought, so no step can be collected before the one in front of it; drop one of them"
-        )
+    for recipe, _ in config.phases:
+        for stage in (recipe.curriculum, recipe.rollout):
+            if isinstance(stage, Stateful):
+                refuse_ahead(config, stage, f"of recipe {recipe.name}")
     if not config.samplers:
         if config.interrupt:
             raise ConfigurationError(
