@@ -146,8 +146,9 @@ VERIREASON = GRPO.but(
         "tags": "0.1 for one <think> and one <answer>; the script wants fences within besides",
         "simulator": "Icarus Verilog; designs with system tasks or directives are rejected",
     },
-    note="after imitation the shipped base model neither gained nor lost more than noise in 12 steps, so that designs "
-    "are learnt is shown for the exact policy alone",
+    note="after imitation the shipped base gains little: in 40 steps its samples earn more (from some .45 to .7), "
+    "of 100 unseen designs greedy ones that are right went from 32, 32, 35 to 44, 36, 41 (three seeds); that designs "
+    "are learnt is shown for the exact policy",
     task="circuits",
     rewards=(SteppedReward(),),
     shaping=(TagFormat(weight=0.1),),
