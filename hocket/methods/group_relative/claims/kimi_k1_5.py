@@ -233,7 +233,8 @@ def _() -> Finding:
         told: dict[str, Any] = {"play": play, "score": unscored, "ledger": Ledger(), "key": KEY}
         return run_async(rolling.collect_with(state, questions, **told))
 
-    rolling, way, state = PartialRollouts(samples=2, pieces=3), Decoding(max_tokens=7), {"groups": []}
+    rolling, way = PartialRollouts(samples=2, pieces=3), Decoding(max_tokens=7)
+    state: dict[str, Any] = {"groups": []}
     for number in range(3):
         found, state = step(state, Assignment(Scenario(f"s{number}"), decoding=way), rolling=rolling)
     limits = [(len(one.prefix), one.decoding.max_tokens, one.samples) for one in asked]
@@ -243,7 +244,7 @@ def _() -> Finding:
     plain = Assignment(Scenario("s"), decoding=way)
     for changes in ({"hint": "think"}, {"prefix": (1,)}, {"options": ("a",)}, {"replay": Replay()}):
         try:
-            step({"groups": []}, dataclasses.replace(plain, **changes), rolling=rolling)  # type: ignore[arg-type]
+            step({"groups": []}, dataclasses.replace(plain, **changes), rolling=rolling)
         except HocketError:
             refused += 1
     for label in (True, "hard", None):
