@@ -185,7 +185,10 @@ def _() -> Finding:
     holds &= task.describe(two)["roles"] == 2 / 3 and task.lessons.steps == 150
     holds &= task.lessons.then(MULTIROLE_R1) == {"steps": 25, "update.lr": 1e-3, "evaluation.n": 100}
     share, skill = lines[1] / 400, fmean(right)
-    return Finding(holds and abs(share - 0.5) < 0.08 and abs(skill - 0.6) < 0.1, say(told=share, as_asked=skill))
+    return Finding(holds and abs(share - 0.5) < 0.08 and abs(skill - 0.6) < 0.06, say(told=share, as_asked=skill))
+
+
+claim.spares("rng.random() < TOLD -> rng.random() >= TOLD", "either way is as likely")
 
 
 # ---------------------------------------------------------------- the shipped model
