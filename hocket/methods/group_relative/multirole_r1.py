@@ -202,7 +202,8 @@ class Perspectives(TextTask):
     `role` for whom is asked. No two goods are equal to anybody, and they do not suit all alike.
     """
 
-    name = "perspectives"
+    def __init__(self) -> None:
+        self.name = "perspectives"
 
     def scenario(self, split: Split, number: int) -> Scenario:
         check_number(self.name, split, number)
