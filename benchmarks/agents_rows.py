@@ -138,9 +138,9 @@ INTRO = """# Agents and teams, row by row
 
 The rows of the [catalogue](catalogue.md) for agents and teams that `hocket train` runs, each with a command and, where
 it was measured, what one run of it came to: what its samples earned in the first and the last five steps, and the share
-of 100 unseen problems that greedy answers solve before and after. The shipped model, seed 0, one thread; most take two
-to six minutes. What a row claims stands with `hocket recipes --check ROW`, over several seeds; this is one curve, to
-look at with `hocket report`.
+of 100 unseen problems (or all there are) that greedy answers solve before and after. The shipped model, seed 0, one
+thread; most take two to six minutes. What a row claims stands with `hocket recipes --check ROW`, over several seeds;
+this is one curve, to look at with `hocket report`.
 `python benchmarks/agents_rows.py ROW` measures a row again.
 """
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from hocket.cli.output import Pairs, emit
+from hocket.core.errors import ConfigurationError
 from hocket.train.runfolder import find_run
 
 
@@ -17,6 +18,8 @@ def export(options: argparse.Namespace, pairs: Pairs) -> int:
     run = find_run(options.run, options.runs)
     out = Path(options.out) if options.out else run / "export"
     other = options.average
+    if other is None and options.share is not None:
+        raise ConfigurationError("--share is the share of another model: name that with --average, or drop it")
     found = export_run(
         run,
         out,
@@ -25,7 +28,7 @@ def export(options: argparse.Namespace, pairs: Pairs) -> int:
         merge=options.merge,
         gguf=options.gguf,
         average=None if other is None else Path(other) if Path(other).is_dir() else find_run(other, options.runs),
-        share=options.share,
+        share=0.5 if options.share is None else options.share,
     )
     address = push(out, options.push, private=options.private) if options.push else None
     if options.json:

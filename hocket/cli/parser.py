@@ -320,7 +320,7 @@ def _export(parser: _Parser) -> None:
     parser.add_argument("--merge", action="store_true", help="adapters are added to the weights")
     parser.add_argument("--gguf", action="store_true", help="also write model.gguf, merged")
     parser.add_argument("--average", metavar="RUN", help="a run or model folder; weights are the mean of both models")
-    parser.add_argument("--share", type=float, default=0.5, metavar="S", help="with --average: of the other (0.5)")
+    parser.add_argument("--share", type=float, metavar="S", help="with --average: of the other (0.5)")
     parser.add_argument("--push", metavar="OWNER/NAME", help="also send the folder to the Hugging Face hub")
     parser.add_argument("--private", action="store_true", help="with --push: a private repository where it is new")
     _json(parser)

@@ -12,6 +12,13 @@ from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Trajectory
 
 
+def asked_of_reference(asking: Assignment, samples: int, line: str | None = None) -> Assignment:
+    """A question for the policy as it was before training, with a `line` below it; its answers are not learnt from as
+    they stand. Whoever asks must say `plays_reference`."""
+    hint = "\n".join(one for one in (asking.hint, line) if one is not None) or None
+    return replace(asking, samples=samples, hint=hint, actor="reference", source="baseline")
+
+
 @dataclass(frozen=True)
 class WithReference(Rollout):
     """`samples` trajectories per scenario, and `references` that the reference plays, of source `baseline`.

@@ -25,6 +25,7 @@ from hocket.tools.python import PythonTool
 from hocket.tools.search import Search
 from hocket.types import Message, Scenario, Trajectory
 from hocket.workflows.tool_use import ToolUse
+from hocket.workflows.workflow import Workflow
 
 KINDS = ("both", "search", "neither")
 
@@ -69,7 +70,7 @@ class Reckoning(TextTask):
         return Search(index_of(DIGITS, self.seed), top=1)
 
     @cached_property
-    def workflow(self) -> ToolUse:
+    def workflow(self) -> Workflow:
         """A policy with both tools, which are not listed."""
         python: Tool = PythonTool() if self.sandbox else Expressions()
         return ToolUse((self._search, python), self.turns, listed=False)

@@ -118,9 +118,10 @@ class WorkedSums(TextTask):
         problem, wording = divmod(number, self.wordings)
         terms, kind = self._terms(split, problem), KINDS[wording]
         expression, thought, answer = expression_of(terms), working(terms), str(sum(terms))
+        totals = tuple(_TOTAL.findall(thought))
         told = {
             "demonstration": f"<think>{thought}</think><answer>{answer}</answer>",
-            "key_steps": (totals := tuple(_TOTAL.findall(thought))),
+            "key_steps": totals,
             "difficulty": len(totals),
             **hints(terms),
             "teacher": thought,

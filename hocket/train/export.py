@@ -95,12 +95,11 @@ def _average(folder: Path, other: Path, share: float) -> None:
     """Makes every weight of the model in `folder` `(1 - share)` times itself and `share` times that of `other`."""
     from safetensors.torch import load_file, save_file
 
-    theirs = {name: file for file in sorted(other.glob("*.safetensors")) for name in load_file(file)}
+    theirs = {name: value for file in sorted(other.glob("*.safetensors")) for name, value in load_file(file).items()}
     for file in sorted(folder.glob("*.safetensors")):
         found = load_file(file)
-        loaded = {source: load_file(source) for source in {theirs[name] for name in found if name in theirs}}
         for name, own in found.items():
-            value = loaded[theirs[name]][name] if name in theirs else None
+            value = theirs.get(name)
             if value is None or value.shape != own.shape:
                 has = "has none" if value is None else f"has {tuple(value.shape)}"
                 raise ConfigurationError(

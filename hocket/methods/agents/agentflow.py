@@ -7,7 +7,6 @@ episode before episodes are.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,10 +114,8 @@ async def _done(executor: Agent, step: str, tools: Sequence[Tool]) -> str:
     """What came of a step: what its tools said, else what stands in the executor's answer tags, else all it said."""
     reply = str(await executor(step))
     calls = read_calls(reply) if tools else []
-    if len(calls) == 1:
-        return await carried_out(calls[0], tools)
     if calls:
-        return "; ".join(await asyncio.gather(*(carried_out(call, tools) for call in calls)))
+        return "; ".join([await carried_out(call, tools) for call in calls])
     tagged = ANSWER.search(reply)
     return reply.strip() if tagged is None else tagged[1].strip()
 
@@ -137,7 +134,7 @@ class SteeredReckoning(Reckoning):
         self.name = f"steered-{self.name}"
 
     @cached_property
-    def workflow(self) -> InTheFlow:  # type: ignore[override]
+    def workflow(self) -> InTheFlow:
         """The team, whose executor may search and work expressions out; it is not shown how."""
         return InTheFlow(self.turns, tools_of=(self._search, Expressions()), listed=False)
 

@@ -29,6 +29,7 @@ from hocket.objectives.alternating import AlternatingObjective
 from hocket.rewards.tool_answer import ToolAnswer, well_tagged
 from hocket.rollout.dynamic import total
 from hocket.rollout.groups import groups
+from hocket.rollout.reference import asked_of_reference
 from hocket.stages import Grade, LedgerView, More, Play, Rollout, Stage, tokenizer_of
 from hocket.tools.protocol import Call, read_calls
 from hocket.types import Assignment, Experience, Message, Replay, Trajectory
@@ -86,12 +87,6 @@ def _different(traces: Sequence[Trace]) -> list[Trace]:
 # ---------------------------------------------------------------- what is solved without tools
 
 
-def _before(asking: Assignment, samples: int, line: str | None) -> Assignment:
-    """A question for the policy as it was before training; its answers are not learnt from as they stand."""
-    hint = "\n".join(one for one in (asking.hint, line) if one is not None) or None
-    return replace(asking, samples=samples, hint=hint, actor="reference", source="baseline")
-
-
 @dataclass(frozen=True)
 class DirectTrial(Stage):
     """Whether the policy as it was before training solves a question without tools.
@@ -121,7 +116,7 @@ class DirectTrial(Stage):
         """
         if tokenizer_of(play) is None:
             raise ConfigurationError("Tool-Star weighs words and calls of tools; choose a task of text like reckoning")
-        played = await groups(play, [replace(_before(one, self.tries, self.line), turns=1) for one in asked])
+        played = await groups(play, [replace(asked_of_reference(one, self.tries, self.line), turns=1) for one in asked])
         await score([one for group in played for one in group])
         return [[Trace(one) for one in group] for group in played]
 
@@ -174,7 +169,7 @@ class OwnTraces(Rollout):
     ) -> Experience:
         """What is kept, question by question; what was sampled is discarded."""
         direct = await self.direct.answers(asked, play, score)
-        played = await groups(play, [_before(one, self.samples, self.line) for one in asked])
+        played = await groups(play, [asked_of_reference(one, self.samples, self.line) for one in asked])
         await score([one for group in played for one in group])
         plain = [[Trace(one) for one in group] for group in played]
         hinted = await self._hinted(asked, plain, play, score)
@@ -212,7 +207,7 @@ class OwnTraces(Rollout):
                 continue  # It ended without an answer.
             assert words is not None, "the direct trial refuses"
             again = Replay(tuple(tried.turns[:-1]), sample=tried.sample)
-            one = replace(_before(asking, 1, self.line), replay=again, prefix=words.encode(reply + hint))
+            one = replace(asked_of_reference(asking, 1, self.line), replay=again, prefix=words.encode(reply + hint))
             wanted.append((place, replace(one, first=asking.first + self.samples + number)))
         played = await groups(play, [one for _, one in wanted])
         await score([one for group in played for one in group])

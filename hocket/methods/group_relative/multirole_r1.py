@@ -30,9 +30,11 @@ from hocket.rewards.members import with_return
 from hocket.rewards.similarity import words_of
 from hocket.rollout.demonstrations import demonstrated
 from hocket.rollout.groups import groups
+from hocket.rollout.reference import asked_of_reference
 from hocket.stages import Grade, LedgerView, More, Play, Rollout, Shaping, Split
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lesson, Lessons
+from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
 from hocket.types import Assignment, Experience, Scenario, Trajectory
 
@@ -135,13 +137,14 @@ class MergedRoles(Rollout):
         wanted, lines = list[Assignment](), list[list[str]]()
         for asking in asked:
             lines.append([str(role) for role in asking.scenario.metadata.get("roles", self.roles)])
-            wanted += [self._before(asking, None), *(self._before(asking, role) for role in lines[-1])]
+            views = [asked_of_reference(asking, self.samples, self.ask.format(role=role)) for role in lines[-1]]
+            wanted += [asked_of_reference(asking, self.samples), *views]
         played = iter(await groups(play, wanted))
         sampled, shown, parts = list[Trajectory](), list[Assignment](), list[int]()
         for asking, roles in zip(asked, lines, strict=True):
-            plain, views = next(played), {role: next(played) for role in roles}
-            sampled += [one for group in (plain, *views.values()) for one in group]
-            chain = self.merged(plain, views, key.derive("order", asking.scenario.id))
+            plain, seen = next(played), {role: next(played) for role in roles}
+            sampled += [one for group in (plain, *seen.values()) for one in group]
+            chain = self.merged(plain, seen, key.derive("order", asking.scenario.id))
             if chain is not None:
                 parts.append(len(roles_of(chain)))
                 told = {**asking.scenario.metadata, "demonstration": chain}
@@ -153,12 +156,6 @@ class MergedRoles(Rollout):
         count = max(1, len(parts))
         metrics = {"rollout/merged": len(parts) / max(1, len(asked)), "rollout/roles": sum(parts) / count}
         return Experience(kept, sampled, metrics)
-
-    def _before(self, asking: Assignment, role: str | None) -> Assignment:
-        """A question for the policy as it was; its answers are not learnt from as they stand."""
-        line = None if role is None else self.ask.format(role=role)
-        hint = "\n".join(one for one in (asking.hint, line) if one is not None) or None
-        return replace(asking, samples=self.samples, hint=hint, actor="reference", source="baseline")
 
     def merged(self, plain: Sequence[Trajectory], views: Mapping[str, Sequence[Trajectory]], key: Key) -> str | None:
         """The chain of a question, from its plain answers and those of each role; None where there is none."""
@@ -199,7 +196,8 @@ class Perspectives(TextTask):
     at their sum.
 
     The prompt says for whom, and the right answer depends on it. Metadata name the `roles` that there are and the
-    `role` for whom is asked. No two goods are equal to anybody, and they do not suit all alike.
+    `role` for whom is asked. No two goods are equal to anybody, and they do not suit all alike; what is in one split is
+    in no other, in either order.
     """
 
     def __init__(self) -> None:
@@ -212,10 +210,10 @@ class Perspectives(TextTask):
             goods = [GOODS[place] for place in rng.permutation(len(GOODS))[:2].tolist()]
             merits = rng.integers(1, 10, (2, 2)).tolist()
             picks = [pick(role, goods, merits)[0] for role in ROLES]
-            if None not in picks and len({*picks}) == 2:
+            listed = ", ".join(f"{good} {first} {second}" for good, (first, second) in zip(goods, merits, strict=True))
+            if None not in picks and len({*picks}) == 2 and split_of(str(sorted(listed.split(", ")))) == split:
                 break
         role = ROLES[int(rng.integers(len(ROLES)))]
-        listed = ", ".join(f"{good} {first} {second}" for good, (first, second) in zip(goods, merits, strict=True))
         told = {"roles": ROLES, "role": role, "goods": goods, "merits": merits}
         answer = picks[ROLES.index(role)]
         return Scenario(f"{self.name}/{split}/{number}", f"{listed}. For the {role}?", answer, told, seed=number)

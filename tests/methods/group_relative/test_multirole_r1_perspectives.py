@@ -9,8 +9,14 @@ from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.core.markup import tagged
 from hocket.methods.group_relative.multirole_r1 import ROLES, MergedRoles, Perspectives, headed, roles_of
+from hocket.stages import Split
+from hocket.tasks.split import split_of
 
 TASK = Perspectives()
+
+
+def _goods(split: Split, number: int) -> list[str]:
+    return str(TASK.scenario(split, number).prompt).split(". For")[0].split(", ")
 
 
 @pytest.mark.parametrize("number", range(30))
@@ -43,7 +49,9 @@ def test_beginners_think_rightly_as_the_role_they_name_and_as_the_one_they_are_t
 
 
 def test_train_and_eval_differ_and_settings_are_refused():
-    assert TASK.scenario("train", 0).prompt != TASK.scenario("eval", 0).prompt
+    seen = {split: {frozenset(_goods(split, number)) for number in range(200)} for split in ("train", "eval")}
+    assert not seen["train"] & seen["eval"]
+    assert {split_of(str(sorted(one))) for one in seen["eval"]} == {"eval"}
     with pytest.raises(ConfigurationError, match="perspectives"):
         tasks.find("perspectives?size=3")
 

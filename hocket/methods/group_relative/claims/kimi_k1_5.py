@@ -249,7 +249,7 @@ def _() -> Finding:
             refused += 1
     for label in (True, "hard", None):
         try:
-            KIMI_K1_5_LONG.curriculum.difficulty(Scenario("s", metadata={"difficulty": label}))  # type: ignore[attr-defined]
+            EasyToHard().difficulty(Scenario("s", metadata={"difficulty": label}))
         except ConfigurationError:
             refused += 1
     before = written(Assignment(Scenario("s"), decoding=Decoding(max_tokens=2)), 0)
