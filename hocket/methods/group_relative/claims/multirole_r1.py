@@ -158,6 +158,7 @@ def _() -> Finding:
 @claim("in `perspectives` the answer is what suits the role that is named; beginners often think as another")
 def _() -> Finding:
     from hocket.methods.group_relative.multirole_r1 import Perspectives
+    from hocket.tasks.split import split_of
 
     task, lines, right, holds = Perspectives(), [0, 0], list[float](), True
     views: dict[str, Any] = {"cook": lambda pair: pair[0], "buyer": lambda pair: pair[1], "guest": sum}
@@ -165,6 +166,7 @@ def _() -> Finding:
         scenario = task.scenario("train", number)
         offered, role = str(scenario.prompt).rstrip("?").split(". For the ")
         goods = {name: (int(one), int(two)) for name, one, two in (part.split() for part in offered.split(", "))}
+        holds &= split_of(str(sorted(offered.split(", ")))) == "train"
         picks = {view: max(goods, key=lambda name: worth(goods[name])) for view, worth in views.items()}
         equal = [len({worth(pair) for pair in goods.values()}) for worth in views.values()]
         holds &= scenario.answer == picks[role] and len({*picks.values()}) == 2 and equal == [2, 2, 2]
