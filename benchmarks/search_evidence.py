@@ -308,7 +308,7 @@ def ranged(values: Sequence[float]) -> str:
 
 def optimum() -> list[Row]:
     """Calls to the best texts, of every searcher and of random mutation in the same worlds."""
-    rows = []
+    rows: list[Row] = []
     for name, case in EVERY.items():
         found, blind = (
             [calls(case.run(seed, one), case.goal(seed)) for seed in range(case.seeds)]
@@ -323,7 +323,7 @@ def optimum() -> list[Row]:
 
 def coins() -> list[Row]:
     """Gains by scores that are coins, and calls with a critic or evaluators that are."""
-    rows = []
+    rows: list[Row] = []
     guessing = {"mars-prompt, its critic a coin too": replace(CRITICAL, reflects=schooled(0.5))}
     for name, case in {**EVERY, **guessing}.items():
         if case.world is not hidden:
@@ -380,7 +380,7 @@ def graphs() -> list[Row]:
     seeds = range(len(optagent.SEEDS), len(optagent.SEEDS) + 16)
     behind = [1 - optagent.accuracy(seed) / optagent.exhaustive(seed) for seed in seeds]
     share = [len(optagent.found(seed).trials) / 4096 for seed in seeds]
-    row = {"seeds": len(seeds), "behind": ranged(behind), "share of 4096 measured": ranged(share)}
+    row: Row = {"seeds": len(seeds), "behind": ranged(behind), "share of 4096 measured": ranged(share)}
     row["as predicted"] = max(behind) < 0.02 and max(share) <= 0.2
     told(row)
     return [row]
@@ -388,7 +388,8 @@ def graphs() -> list[Row]:
 
 def trees() -> list[Row]:
     """The tree's lead over the best of n of the best model, with few and with many calls, on other seeds."""
-    rows, seeds = [], range(6, 18)
+    rows: list[Row] = []
+    seeds = range(6, 18)
     for rival in ("best model, best of n", "all seats, best of n", "fixed pipeline", "beam"):
         leads = [[toa.outcomes(seed)["tree"][n] - toa.outcomes(seed)[rival][n] for seed in seeds] for n in (0, 1)]
         growth = [late - early for early, late in zip(*leads, strict=True)]
