@@ -26,6 +26,7 @@ from hocket.train.checkpoint import checkpoint_of, weights_in
 from hocket.train.config import configure, settled
 from hocket.train.evaluate import Evaluated, evaluate_samples
 from hocket.train.kinds import kind_of
+from hocket.train.loop import SAMPLED
 from hocket.train.trainer import Trainer
 from hocket.types import Assignment, Trajectory
 
@@ -37,7 +38,10 @@ LAST = 0.25
 
 
 class Meter:
-    """Counts the answers that a player samples for training, and their tokens; evaluations do not count."""
+    """Counts the answers that a player samples for training, and their tokens.
+
+    Evaluations do not count, nor what is given: demonstrations, references and recorded episodes.
+    """
 
     def __init__(self, player: Player) -> None:
         self.answers = 0
@@ -51,10 +55,11 @@ class Meter:
     async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
         played = await self._player.play(assignments, key=key)
         if self._running:
-            left = [branch for one in played for branch in one.branches]
+            said = [one for one in played if one.source in SAMPLED]
+            left = [branch for one in said for branch in one.branches]
             again = {id(turn) for one in assignments if one.replay is not None for turn in one.replay.turns}
-            turns = unique_turns([*played, *left])
-            self.answers += len(played) + len(left)
+            turns = unique_turns([*said, *left])
+            self.answers += len(said) + len(left)
             self.tokens += sum(_sampled(turn) for turn in turns if id(turn) not in again)
         return played
 

@@ -288,3 +288,17 @@ def test_candidates_count_and_what_is_replayed_does_not() -> None:
 
     meter = asyncio.run(played())
     assert (meter.answers, meter.tokens) == (2, 2 + 1)
+
+
+@pytest.mark.parametrize("source", ["expert", "imported"])
+def test_what_was_given_is_not_counted(source: Any) -> None:
+    scenario = Scenario("s", "question")
+    own, given = (Turn("a", "main", np.zeros(1, np.int64), np.zeros(size, np.int64)) for size in (3, 40))
+
+    class Playing:
+        async def play(self, assignments: Any, *, key: Any) -> list[Trajectory]:
+            return [Trajectory(scenario, [own]), Trajectory(scenario, [given], source=source)]
+
+    meter = Meter(Playing())  # type: ignore[arg-type]
+    asyncio.run(meter.play([Assignment(scenario), Assignment(scenario, source=source)], key=Key.of(0)))
+    assert (meter.answers, meter.tokens) == (1, 3)
