@@ -3,8 +3,8 @@
     python benchmarks/allocation_cost.py [--scenarios 10000] [--steps 6]
 
 Processor seconds of one thread. A step is GRPO's on `sums` with the shipped model, 16 prompts of 8 samples, updates
-included. Every scenario has a past of eight groups of eight. `choosing` draws 16 of all scenarios (`Weighted`), one of
-which 16 have changed since the last time, as in a run; `sharing` gives all scenarios at once their samples
+included. Every scenario has a past of eight groups of eight. `choosing` draws 16 of all scenarios (`Weighted`), 16
+of which have changed since the last time, as in a run; `sharing` gives all scenarios at once their samples
 (`Allocated`), and is set against as many steps as it takes to ask them all.
 """
 
@@ -15,6 +15,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -75,7 +76,7 @@ def main() -> None:
         stage: Curriculum = find(name).but({"curriculum.pool": size, "curriculum.prompts": PROMPTS}).curriculum
         assert isinstance(stage, Weighted)
         asked, key = size, Key.of(0)
-        first, took = 0.0, []
+        took = []
         for turn in range(given.steps):
             began = time.process_time()
             chosen = stage(task, asked, PROMPTS, ledger, key)
@@ -87,9 +88,9 @@ def main() -> None:
     for name in SHARE:
         rollout: Rollout = find(name).rollout
         assert isinstance(rollout, Allocated)
-        few = timed(lambda: rollout.counts(names[:PROMPTS], ledger))
+        few = timed(partial(rollout.counts, names[:PROMPTS], ledger))
         print(f"sharing among {PROMPTS}, {name}: {few:.4f} s, {100 * few / step:.2f} % of a step")
-        whole, steps = timed(lambda: rollout.counts(names, ledger)), size / PROMPTS
+        whole, steps = timed(partial(rollout.counts, names, ledger)), size / PROMPTS
         print(f"sharing among {size}, {name}: {whole:.2f} s, {100 * whole / step / steps:.2f} % of {steps:.0f} steps")
 
 
