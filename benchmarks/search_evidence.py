@@ -334,7 +334,6 @@ def coins() -> list[Row]:
         rows.append({"searcher": name, "gain from coins": f"{fmean(gains):+.3f}", "standard error": f"{error:.3f}"})
         rows[-1] |= {"gain from scores": f"{fmean(true):+.3f}", "as predicted": fmean(gains) < 2 * error}
         told(rows[-1])
-    silent: Callable[[int], Reflects] = lambda seed: lambda question: "KEEP"  # noqa: E731
     critics = {
         "mars-prompt, critic": (CRITICAL, replace(CRITICAL, reflects=schooled(0.5)), replace(LONG, critic=False)),
         "optagent, evaluators": (GRAPHS, replace(GRAPHS, reflects=tossing), GRAPHS.searcher),
@@ -360,6 +359,11 @@ def gain(case: Case, seed: int) -> tuple[float, float]:
         bench = case.run(seed, case.searcher, SHORT, coins=tossed)
         found.append(case.world(seed).accuracy(bench.best.texts) - case.world(seed).accuracy(Texts()))
     return found[0], found[1]
+
+
+def silent(seed: int) -> Reflects:
+    """OPTAGENT's evaluators that grade nothing."""
+    return lambda question: "KEEP"
 
 
 def tossing(seed: int) -> Reflects:
@@ -467,7 +471,7 @@ EXPERIMENTS: Mapping[str, Callable[[], list[Row]]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("experiments", nargs="*", choices=[*EXPERIMENTS, []], default=list(EXPERIMENTS))
+    parser.add_argument("experiments", nargs="+", choices=list(EXPERIMENTS))
     parser.add_argument("--out", type=Path, default=Path("runs/search_evidence"))
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)

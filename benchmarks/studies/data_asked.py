@@ -32,7 +32,6 @@ from hocket.train.trainer import Trainer
 
 FILE = Path(__file__).with_name("data.yaml")
 TARGET = 0.5
-STEPS = 24
 DRAWS = 5000
 
 
@@ -82,7 +81,7 @@ def again(label: str, seed: int) -> tuple[float, float, dict[str, float]]:
     study = read(FILE, [])
     entry = next(one for one in entries(study) if one.label == label)
     task = tasks_of(entry, study)[0]
-    pairs = {**dict(Planner(study).run(entry, task, seed).pairs), "steps": STEPS, "evaluation.n": 1}
+    pairs = {**dict(Planner(study).run(entry, task, seed).pairs), "steps": study.steps, "evaluation.n": 1}
     pairs |= {"evaluation.between": 1, "evaluation.every": 0}
     asked: list[tuple[int, int]] = []
     rows = []
@@ -101,7 +100,8 @@ def again(label: str, seed: int) -> tuple[float, float, dict[str, float]]:
         trainer.folder.release()
     first = math.ceil(size / study.prompts) + 1  # The first row is the measurement before training.
     shares = [
-        sum(one[0] for one in part) / sum(one[1] for one in part) for part in (asked[first:], asked[-STEPS // 2 :])
+        sum(one[0] for one in part) / sum(one[1] for one in part)
+        for part in (asked[first:], asked[-study.steps // 2 :])
     ]
     clips = ("replay/clipped", "replay/clipped/old", "replay/age", "replay/oldest")
     kept = {name: [float(row[name]) for row in rows if name in row and math.isfinite(row[name])] for name in clips}
