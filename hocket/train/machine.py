@@ -97,9 +97,7 @@ class Machine:
     def apply(self, policies: Iterable[Policy] = (), *, step: int = 0) -> None:
         """Makes the choices hold in this process and for `policies`, as they stand from `step` on."""
         now = self.at(step)
-        torch.set_num_threads(now.threads)
-        # On a CUDA device products of fp32 numbers may be as exact as the rest then is: the head's and attention's.
-        torch.backends.cuda.matmul.allow_tf32 = now.precision == "bf16"
+        compute_in(now.precision, now.threads)
         for policy in policies:
             if now.memory.token_budget is not None and hasattr(policy, "token_budget"):
                 policy.token_budget = now.memory.token_budget
@@ -174,6 +172,13 @@ class Probe:
     def to_json(self) -> dict[str, dict[str, float]]:
         """GFLOP/s by precision and threads."""
         return {f"{precision}, {threads}": rate.to_json() for (precision, threads), rate in self._rates.items()}
+
+
+def compute_in(precision: Precision, threads: int) -> None:
+    """Has torch in this process compute as a run that has chosen these; every process of a run must."""
+    torch.set_num_threads(threads)
+    # On a CUDA device products of fp32 numbers may be as exact as the rest then is: the head's and attention's.
+    torch.backends.cuda.matmul.allow_tf32 = precision == "bf16"
 
 
 def device_of(config: Config) -> torch.device:

@@ -18,8 +18,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from hocket.core.errors import HocketError
 from hocket.train.aio import run_async
 
@@ -97,6 +95,7 @@ class Worker:
         self._policies: dict[str, CausalLM] = {}
         self._engines: dict[str, Engine] = {}
         self._weights: SharedWeights | None = None
+        self._precision: Precision = "fp32"
 
     def answer(self, message: Setup | Load | Draw) -> Any:
         """Does what a message says; an error is an answer too."""
@@ -122,13 +121,16 @@ class Worker:
         for name, model in setup.models.items():
             policy = self._policies[name] = load_policy(setup.config, name, model, setup.precisions[name], base_cache)
             self._engines[name] = engines.of(policy)
+        self._precision = "bf16" if "bf16" in setup.precisions.values() else "fp32"
         self._weights = SharedWeights(self._policies, setup.memory)
         if self._weights.layout != setup.layout:
             raise HocketError("the model on disk is no longer the one this run was started from; restore it")
 
     def _load(self, message: Load) -> None:
+        from hocket.train.machine import compute_in
+
         assert self._weights is not None
-        torch.set_num_threads(message.threads)
+        compute_in(self._precision, message.threads)
         self._weights.take()
         for name, version in message.versions.items():
             self._policies[name].version = version

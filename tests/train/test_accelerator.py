@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load
 from tiny_runs import REWARDS, TINY, last_checkpoint, rows, train, weights
+
+from hocket.train.cluster import ranks
+from hocket.train.cluster.ranks import Joined
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 
@@ -108,3 +112,53 @@ def test_what_was_trained_there_is_read_where_there_is_none(tmp_path: Path, rewa
     train(tmp_path, "run", *ON, "--reward", f"{reward}:spread", steps=2)
     train(tmp_path, "next", "--model", last_checkpoint(tmp_path / "run") / "policy", "--device", "cpu", steps=1)
     assert last(tmp_path / "next")["step"] == 1
+
+
+TOGETHER = ["--leaves", "4", "--cluster", "local"]
+"""Several processes. What they exchange goes by way of the host where they have one device, which NCCL refuses."""
+
+GROUPS: dict[str, tuple[list[str], list[str]]] = {
+    "two": ([], ["--learners", "2"]),
+    "four": ([], ["--learners", "4"]),
+    "fp32": (FP32, ["--learners", "2"]),
+    "shares": ([], ["--learners", "2", "--shard", "true"]),
+    "lora": (["--lora.rank", "2"], ["--learners", "2"]),
+    "ppo": (CASES["ppo"], ["--learners", "2"]),
+    "team": (CASES["team"], ["--roles.planner.learners", "1", "--roles.worker.learners", "2"]),
+}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_several_learners_learn_what_one_learns(name: str, tmp_path: Path, reward: Path) -> None:
+    more, learners = GROUPS[name]
+    more = [*more, *ON, "--reward", f"{reward}:spread", "--update.lr", "1e-3"]
+    train(tmp_path, "one", *more, "--leaves", "4", steps=2)
+    train(tmp_path, "more", *more, *TOGETHER, *learners, steps=2)
+    assert weights(tmp_path / "one") == weights(tmp_path / "more")
+    assert rows(tmp_path / "one") == rows(tmp_path / "more")
+
+
+@pytest.mark.parametrize("shard", ["false", "true"])
+def test_learners_that_nccl_joins_learn_the_same(
+    shard: str, tmp_path: Path, reward: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # NCCL wants a device for each rank, and takes the same one for two if their hosts have other names.
+    (tmp_path / "sitecustomize.py").write_text("import os\nos.environ['NCCL_HOSTID'] = str(os.getpid())\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("NCCL_HOSTID", "first")
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "lo")
+    joins: list[Joined] = []
+    monkeypatch.setattr(ranks, "Joined", lambda *given, **named: joins.append(Joined(*given, **named)) or joins[-1])
+    more = [*ON, "--reward", f"{reward}:spread", "--update.lr", "1e-3"]
+    train(tmp_path, "one", *more, "--leaves", "4", steps=2)
+    train(tmp_path, "nccl", *more, *TOGETHER, "--learners", "2", "--shard", shard, steps=2)
+    assert joins[-1].direct
+    assert weights(tmp_path / "one") == weights(tmp_path / "nccl")
+    assert rows(tmp_path / "one") == rows(tmp_path / "nccl")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_samplers_agree_with_the_learner(precision: str, tmp_path: Path, reward: Path) -> None:
+    more = [*ON, "--precision", precision, "--reward", f"{reward}:spread", "--cluster", "local"]
+    train(tmp_path, "run", *more, "--samplers", "2", steps=3)
+    assert last(tmp_path / "run")["agreement/largest"] < {"fp32": 1e-4, "bf16": 0.2}[precision]

@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -91,26 +91,40 @@ class Place(Protocol):
 
 
 class ThisMachine:
-    """Processes of this machine."""
+    """Processes of this machine.
+
+    Args:
+        devices: what CUDA calls its devices. This process has the first, and the others are dealt them in turn; whoever
+            takes the place of a process takes its device.
+    """
 
     host = "127.0.0.1"
+
+    def __init__(self, devices: Sequence[str] = ()) -> None:
+        self._devices, self._dealt = devices, dict[str, str]()
 
     @property
     def cores(self) -> int:
         return available_cores()
 
     def line(self, name: str, module: str) -> Child:
-        return Child(name, module)
+        if not self._devices:
+            return Child(name, module)
+        device = self._dealt.setdefault(name, self._devices[(1 + len(self._dealt)) % len(self._devices)])
+        return Child(name, module, {"CUDA_VISIBLE_DEVICES": device})
 
 
 class Child:
     """A process of this machine: a fresh interpreter, so that it can be started from scripts and notebooks alike.
 
+    Args:
+        name: in messages. module: whose `main` it runs. environment: what differs from this process's.
+
     Attributes:
         process: it.
     """
 
-    def __init__(self, name: str, module: str) -> None:
+    def __init__(self, name: str, module: str, environment: Mapping[str, str] | None = None) -> None:
         self.name = name
         ours, theirs = Pipe()
         # A session of its own: Ctrl-C in a terminal goes to the whole foreground group.
@@ -120,6 +134,7 @@ class Child:
             stdout=subprocess.DEVNULL,
             pass_fds=(theirs.fileno(),),
             start_new_session=True,
+            env={**os.environ, **(environment or {})},
         )
         theirs.close()
         _limited(ours, SILENCE)

@@ -1,8 +1,12 @@
-"""Processes that learn together, joined by gloo: the exchanges of `hocket.train.cluster.leaves`."""
+"""Processes that learn together, joined by gloo: the exchanges of `hocket.train.cluster.leaves`.
+
+What is on devices goes from one to the other by NCCL where every rank has a device of its own, else by way of the host.
+"""
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,10 +31,15 @@ class Parted(HocketError):
 
 @dataclass(frozen=True)
 class Joined:
-    """This process among those that learn together; see `hocket.train.cluster.leaves.Ranks`. One group per process."""
+    """This process among those that learn together; see `hocket.train.cluster.leaves.Ranks`. One group per process.
+
+    Attributes:
+        direct: what is on devices goes by NCCL.
+    """
 
     rank: int
     size: int
+    direct: bool = False
 
     def exchanged(self, tensor: Tensor, other: int) -> Tensor:
         """What rank `other` gives for `tensor`, of its shape and type.
@@ -38,14 +47,15 @@ class Joined:
         Raises:
             HocketError: when it is gone.
         """
-        found = torch.empty_like(tensor)
-        both = [dist.P2POp(dist.isend, tensor.contiguous(), other), dist.P2POp(dist.irecv, found, other)]
+        given = self._sendable(tensor)
+        found = torch.empty_like(given)
+        both = [dist.P2POp(dist.isend, given, other), dist.P2POp(dist.irecv, found, other)]
         try:
             for work in dist.batch_isend_irecv(both):
                 work.wait()
         except RuntimeError as error:
             raise _gone(other) from error
-        return found
+        return found.to(tensor.device)
 
     def gathered(self, tensor: Tensor) -> list[Tensor]:
         """What every rank gives, in order.
@@ -53,13 +63,13 @@ class Joined:
         Raises:
             HocketError: when one is gone.
         """
-        plain = tensor.to(torch.uint8) if tensor.dtype == torch.bool else tensor.contiguous()
+        plain = self._sendable(tensor.to(torch.uint8) if tensor.dtype == torch.bool else tensor)
         found = [torch.empty_like(plain) for _ in range(self.size)]
         try:
             dist.all_gather(found, plain)
         except RuntimeError as error:
             raise _gone(None) from error
-        return [one.to(tensor.dtype) for one in found]
+        return [one.to(tensor.device, tensor.dtype) for one in found]
 
     def swapped(self, given: Sequence[Tensor], sizes: Sequence[int]) -> list[Tensor]:
         """What every rank gives this one, of these sizes; `given` are flat tensors of one type, one per rank.
@@ -67,17 +77,21 @@ class Joined:
         Raises:
             HocketError: when one is gone.
         """
-        found = [given[0].new_empty(size) for size in sizes]
-        found[self.rank] = given[self.rank]
+        sent = [self._sendable(one) for one in given]
+        found = [sent[0].new_empty(size) for size in sizes]
+        found[self.rank] = sent[self.rank]
         others = [other for other in range(self.size) if other != self.rank]
-        work = [dist.P2POp(dist.isend, given[other], other) for other in others if given[other].numel()]
+        work = [dist.P2POp(dist.isend, sent[other], other) for other in others if sent[other].numel()]
         work += [dist.P2POp(dist.irecv, found[other], other) for other in others if sizes[other]]
         try:
             for one in dist.batch_isend_irecv(work) if work else ():
                 one.wait()
         except RuntimeError as error:
             raise _gone(None) from error
-        return found
+        return [one.to(given[0].device) for one in found]
+
+    def _sendable(self, tensor: Tensor) -> Tensor:
+        return (tensor if self.direct else tensor.cpu()).contiguous()
 
     def leave(self) -> None:
         """Ends the group in this process."""
@@ -89,8 +103,25 @@ def joined(rank: int, size: int, host: str, port: int, store: Store | None = Non
     if host == LOCAL:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     store = store or TCPStore(host, port, size, is_master=False, timeout=PATIENCE)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE)
-    return Joined(rank, size)
+    able = torch.cuda.is_available() and dist.is_nccl_available()
+    backend = "cpu:gloo,cuda:nccl" if able else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
+    plain = Joined(rank, size)
+    devices = [bytes(one.tolist()) for one in plain.gathered(_device() if able else _NOWHERE)]
+    if bytes(_NOWHERE.tolist()) in devices or len(set(devices)) < size:
+        return plain
+    dist.all_reduce(torch.zeros(1, device="cuda"))  # All ranks open it together; later they speak in pairs.
+    return Joined(rank, size, direct=True)
+
+
+_NOWHERE = torch.zeros(16, dtype=torch.uint8)
+
+
+def _device() -> Tensor:
+    """Tells this process's device from others as NCCL does: by host, which the variable may say, and device."""
+    uuid = torch.cuda.get_device_properties(torch.cuda.current_device()).uuid
+    told = f"{os.environ.get('NCCL_HOSTID', '')} {uuid}"
+    return torch.frombuffer(bytearray(hashlib.blake2b(told.encode(), digest_size=16).digest()), dtype=torch.uint8)
 
 
 def opened(size: int, host: str) -> TCPStore:

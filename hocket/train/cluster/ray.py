@@ -12,6 +12,7 @@ import platform
 import socket
 import threading
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -58,22 +59,27 @@ class Server:
         """A sign of life."""
 
 
+class Reserved:
+    """Computes nothing."""
+
+
 class RayCluster:
     """A Ray cluster that is running.
 
     Args:
         address: `auto` for the one that this machine is a node of, or `ray://HOST:PORT` of its head.
-        processes: how many will be started. cores: of each.
+        processes: how many will be started. cores: of each. devices: whether they compute on accelerators.
 
     Attributes:
         host: the address by which its processes reach this one; None where they cannot.
         cores: of all its nodes.
 
     Raises:
-        ConfigurationError: when Ray is missing, no cluster answers, it has too few cores, or anybody might use it.
+        ConfigurationError: when Ray is missing, no cluster answers, it has too few cores or no accelerator, or anybody
+            might use it.
     """
 
-    def __init__(self, address: str, *, processes: int, cores: int) -> None:
+    def __init__(self, address: str, *, processes: int, cores: int, devices: bool = False) -> None:
         self._ray, self._each = _imported(), cores
         _join(self._ray, address)
         _check_guarded(self._ray, address)
@@ -84,18 +90,37 @@ class RayCluster:
                 "lower samplers, learners, workers or threads, or add nodes"
             )
         self.host = "" if address.startswith("ray://") else str(self._ray.util.get_node_ip_address())
+        self._device = self._share(address, processes + bool(self.host)) if devices else 0.0
+        self._own = self._reserved() if self._device and self.host else None
 
     def line(self, name: str, module: str) -> RayLine:
-        return RayLine(self._ray, name, module, self._each)
+        return RayLine(self._ray, name, module, {"num_cpus": self._each, "num_gpus": self._device})
+
+    def _share(self, address: str, processes: int) -> float:
+        """What part of a device each of so many processes has: a whole one where there are enough."""
+        count = int(self._ray.cluster_resources().get("GPU", 0))
+        if not count:
+            raise ConfigurationError(
+                f"cluster = {address}: this process computes on an accelerator and Ray knows of none; start the nodes "
+                "with --num-gpus, or take --device cpu"
+            )
+        return 1.0 if count >= processes else int(100 * count / processes) / 100
+
+    def _reserved(self) -> Any:
+        """Has Ray give this process's own device, its node's first, to nobody else; held as long as this."""
+        strategies = self._ray.util.scheduling_strategies
+        here = strategies.NodeAffinitySchedulingStrategy(self._ray.get_runtime_context().get_node_id(), soft=False)
+        kind = self._ray.remote(num_cpus=0, num_gpus=self._device, scheduling_strategy=here)(Reserved)
+        return kind.remote()
 
 
 class RayLine:
     """A process of a Ray cluster."""
 
-    def __init__(self, ray: Any, name: str, module: str, cores: int) -> None:
+    def __init__(self, ray: Any, name: str, module: str, needs: Mapping[str, float]) -> None:
         self.name, self._ray = name, ray
         # Messages and signs of life have a thread each, so that what computes is always the same one.
-        actor = ray.remote(num_cpus=cores, max_restarts=0, concurrency_groups={"work": 1, "life": 1})(Server)
+        actor = ray.remote(**needs, max_restarts=0, concurrency_groups={"work": 1, "life": 1})(Server)
         self.actor = actor.remote(module)
         self._answers: deque[Any] = deque()
         self._checked = False

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-
 if TYPE_CHECKING:
     from hocket.policies.family import Precision
     from hocket.stages import Player, Policy, Task
@@ -41,8 +39,9 @@ def built(setup: Setup) -> Built:
     from hocket import tasks
     from hocket.train.config import loaded
     from hocket.train.kinds import kind_of
+    from hocket.train.machine import compute_in
 
-    torch.set_num_threads(setup.threads)
+    compute_in(setup.precision, setup.threads)
     task = tasks.find(str(setup.config["task"]))
     config = loaded(setup.config, task)
     policies, player = kind_of(task).build(config, task, workflow=None, journal=None, precision=setup.precision)
