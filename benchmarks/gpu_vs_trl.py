@@ -7,7 +7,7 @@
 
 TRL runs in build/trl, or in the environment whose python HOCKET_TRL_PYTHON names. Ours is as `hocket train` would run
 it; TRL has fp32 weights and bf16 autocast (`trl`), or pure bf16 weights (`trl bf16 weights`), fused attention, no
-checkpointing. The three are on the device side by side, which at this size is too much for 80 GiB. What is
+checkpointing. One has the device after the other: what the allocators of several keep is what the others need. What is
 compared and how is said in `vs_trl.py`. Of each side: tokens/s of sampling, tokens/s of the
 learner (sampled tokens over the rest of the step), the share of the measured bf16 matrix rate that the least arithmetic
 (`cases.Work`, attention included) amounts to in each, and the peak of memory that tensors had.
@@ -55,7 +55,9 @@ def compare(case: Case, options: argparse.Namespace, device: str) -> dict[str, A
     wanted: dict[str, Settings] = {"ours": ours}
     if options.trl:
         wanted |= {"trl": trl, "trl bf16 weights": replace(trl, weights="bfloat16")}
-    sides = beside(case, wanted, rounds=options.rounds, seconds=3600.0, patience=0.0)
+    sides: dict[str, Side] = {}
+    for name, settings in wanted.items():
+        sides |= beside(case, {name: settings}, rounds=options.rounds, seconds=3600.0, patience=0.0)
     return {
         "name": case.name,
         "parameters": sides["ours"].about["parameters"],

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 from hocket.policies.activation_cache import Replay
 from hocket.policies.family import STEPS, Precision, angles, run_layers
 from hocket.policies.prefix_tree import PrefixTree
 from hocket.policies.residence import HERE, Residence
-from hocket.policies.tree_attention import TreeAttention
+from hocket.policies.tree_attention import Bags, TreeAttention
 
 
 def tree_states(
@@ -42,16 +46,36 @@ def tree_states(
         return attention(qkv, layer.turn, layer.turn_epsilon, layer.scale, known)
 
     # The last layer's output is needed at the asked places only.
-    wanted, back = torch.unique(torch.from_numpy(tree.place), return_inverse=True)
+    wanted, back = np.unique(tree.place, return_inverse=True)
     steps = STEPS if replay is None else replay
     states = run_layers(
         model,
         layers,
         x,
         attend,
-        wanted=wanted.to(device),
+        wanted=torch.from_numpy(wanted).to(device),
         gradient_checkpointing=gradient_checkpointing,
         steps=steps,
         visit=visit,
     )
-    return states.index_select(0, back.to(device))
+    if device.type == "cpu":
+        return states.index_select(0, torch.from_numpy(back))
+    repeated: Tensor = Repeated.apply(states, back)  # type: ignore[no-untyped-call]
+    return repeated
+
+
+class Repeated(Function):
+    """Rows `back` `[K]` of `[W, H]`, each at least once. Gradients are summed in the order of `back`.
+
+    On accelerators that of `index_select` adds them in whatever order they come, so that no run gives the same bits.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, back: NDArray[np.int64]) -> Tensor:
+        ctx.bags = Bags.of(back, np.ones(len(back), bool), len(states), states.device)
+        return states.index_select(0, torch.from_numpy(back).to(states.device))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return ctx.bags.sums(gradient.contiguous()), None

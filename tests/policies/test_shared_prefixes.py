@@ -19,6 +19,7 @@ from hocket.policies.causal_lm import CausalLM
 from hocket.policies.prefix_tree import attention_blocks, tree_of, tree_parts
 from hocket.policies.sequences import Row, rows_of
 from hocket.policies.settings import LoraSettings
+from hocket.policies.tree_forward import Repeated
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
 torch.set_num_threads(1)
@@ -260,3 +261,16 @@ def test_prepared_weights_pass_their_gradients_on():
     half = fused.prepared([weight.float() for weight in weights], None, torch.bfloat16)
     assert half.dtype == torch.bfloat16
     assert half.shape == (7, 5)
+
+
+@given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 9), more=st.integers(0, 20))
+def test_gradients_of_repeated_rows_are_summed_in_order(seed, count, more):
+    draw = Key.of(seed).numpy()
+    back = draw.permutation(np.concatenate([np.arange(count), draw.integers(count, size=more)]))
+    states, weight = torch.from_numpy(draw.normal(size=(count, 3))), torch.from_numpy(draw.normal(size=(len(back), 3)))
+    one, other = states.clone().requires_grad_(), states.clone().requires_grad_()
+    found = Repeated.apply(one, back)
+    assert torch.equal(found, states[torch.from_numpy(back)])
+    (found * weight).sum().backward()
+    (other.index_select(0, torch.from_numpy(back)) * weight).sum().backward()  # On a processor it sums in order.
+    assert torch.equal(one.grad, other.grad)

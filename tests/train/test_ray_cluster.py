@@ -36,7 +36,14 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     import ray
 
     folder = tmp_path_factory.mktemp("r")  # Sockets stand in it, whose paths must be short.
-    flags = ["--port=0", "--num-cpus=4", "--include-dashboard=false", "--disable-usage-stats", f"--temp-dir={folder}"]
+    flags = [
+        "--port=0",
+        "--num-cpus=4",
+        "--num-gpus=2",
+        "--include-dashboard=false",
+        "--disable-usage-stats",
+        f"--temp-dir={folder}",
+    ]
     ray_command("start", "--head", *flags)
     yield
     ray.shutdown()
@@ -119,3 +126,16 @@ def test_a_cluster_that_is_not_there_is_refused() -> None:
     ray.shutdown()
     with pytest.raises(ConfigurationError, match=r"no Ray cluster answers there.*--cluster local"):
         cluster.RayCluster("ray://127.0.0.1:1", processes=1, cores=1)
+
+
+@pytest.mark.usefixtures("head")
+def test_every_process_is_given_a_device_or_an_equal_part_of_one() -> None:
+    import ray
+
+    place = cluster.RayCluster("auto", processes=1, cores=1, devices=True)
+    other = place.line("learner 1", "hocket.train.cluster.learner_worker")
+    ray.get(other.actor.versions.options(concurrency_group="life").remote())
+    assert ray.available_resources().get("GPU", 0.0) == 0.0, "the first process has the other one"
+    other.close()
+    assert cluster.RayCluster("auto", processes=3, cores=1, devices=True)._device == 0.5
+    assert cluster.RayCluster("auto", processes=3, cores=1)._device == 0.0
