@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from disturbed import interrupted_often
-from tiny_runs import REWARDS, TINY, call, rows, train, weights
+from tiny_runs import REWARDS, TEAM, TINY, call, rows, train, weights
 
 from hocket.core.errors import ConfigurationError
 from hocket.train.cluster import ray as cluster
@@ -55,11 +55,17 @@ def flags(folder: Path) -> list[str]:
     return ["--recipe", "grpo-kl", "--update.lr", "1e-3", "--leaves", "2", "--reward", f"{folder}/mine.py:spread"]
 
 
+OWN = ["--roles.planner.learners", "1", "--roles.worker.learners", "2"]
+
+
+@pytest.mark.parametrize(
+    ("team", "spread"), [([], ["--samplers", "2", "--learners", "2"]), (TEAM, OWN)], ids=["one group", "a group each"]
+)
 @pytest.mark.usefixtures("head")
-def test_a_cluster_learns_what_one_process_learns(tmp_path: Path) -> None:
-    more = flags(tmp_path)
+def test_a_cluster_learns_what_one_process_learns(team: list[str], spread: list[str], tmp_path: Path) -> None:
+    more = [*flags(tmp_path), *team]
     train(tmp_path, "one", *more, steps=3)
-    train(tmp_path, "ray", *more, "--cluster", "auto", "--samplers", "2", "--learners", "2", steps=3)
+    train(tmp_path, "ray", *more, "--cluster", "auto", *spread, steps=3)
     assert weights(tmp_path / "one") == weights(tmp_path / "ray")
     assert rows(tmp_path / "one") == rows(tmp_path / "ray")
 
