@@ -2,6 +2,7 @@
 
     python benchmarks/gpu_vs_trl.py              random Qwen2.5-1.5B-shaped weights, 512-token prompts, 512 new tokens
     python benchmarks/gpu_vs_trl.py --no-trl     ours alone, where TRL is not installed
+    python benchmarks/gpu_vs_trl.py --profile    what a learner's step of ours spends its time on
     python benchmarks/gpu_vs_trl.py --tiny       a small model, on the processor where there is no device: checks that
                                                  everything runs, its figures mean nothing
 
@@ -27,7 +28,7 @@ from typing import Any
 import side_hocket
 import side_trl
 from bench import machine
-from cases import Case
+from cases import Case, build_model
 from sides import Settings, Side, beside, ratio
 
 LARGE = Case(
@@ -78,6 +79,22 @@ def compare(case: Case, options: argparse.Namespace, device: str) -> dict[str, A
     }
 
 
+def profile(case: Case, options: argparse.Namespace, device: str) -> None:
+    """Prints the operators of the second step's learner, by the device's time and by the processor's."""
+    from torch import profiler
+
+    build_model(case)
+    steps = side_hocket.Steps(case, side_hocket.Settings(threads=options.threads, device=device))
+    steps.step()
+    trajectories = steps.sample()
+    with profiler.profile() as seen:
+        steps.learn(trajectories)
+    found, seconds = seen.key_averages(), steps.watch.take()["seconds"]["learner"]
+    print(f"learner {seconds:.2f} s, profiled")
+    for clock in ("self_cpu_time_total", *(["self_device_time_total"] if device == "cuda" else [])):
+        print(found.table(sort_by=clock, row_limit=30, max_name_column_width=60))
+
+
 def figures(side: Side, ours: Side) -> dict[str, float]:
     """Rates of one side. The least arithmetic and the matrix rate are those that `ours` counted and measured."""
     first = ours.steps[0]
@@ -123,6 +140,7 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tiny", action="store_true", help="a small model, on the processor if need be")
+    parser.add_argument("--profile", action="store_true", help="what ours spends its learner's time on")
     parser.add_argument("--no-trl", dest="trl", action="store_false", help="ours alone")
     parser.add_argument("--prompts", type=int, help="prompts in a step; 8")
     parser.add_argument("--micro", type=int, default=8, help="samples in a micro-batch of TRL; 0 for all")
@@ -138,6 +156,9 @@ def main() -> None:
         parser.error("there is no CUDA device here; --tiny tries everything on the processor, vs_trl.py measures there")
     case = TINY if options.tiny else LARGE
     case = replace(case, prompts=options.prompts or case.prompts)
+    if options.profile:
+        profile(case, options, "cuda" if cuda else "cpu")
+        return
     if options.trl and not side_trl.PYTHON.exists():
         parser.error(
             "TRL is not installed: set HOCKET_TRL_PYTHON to the python of an environment that has it and torch for the "

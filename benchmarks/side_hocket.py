@@ -135,18 +135,30 @@ class Steps:
 
     def step(self, *, sampling_only: bool = False) -> list[Trajectory]:
         """One step; returns its trajectories. Seconds of its parts are in `watch`."""
-        self.number += 1
-        key = self.parts.key.derive("step", self.number)
         with self.watch("step"):
-            with self.watch("sampling"):
-                experience, problems = asyncio.run(collect(self.parts, key))
+            trajectories = self.sample()
             if not sampling_only:
-                with self.watch("learner"):
-                    learn(self.parts, experience.trajectories, key, self.number)
+                self.learn(trajectories)
+        return trajectories
+
+    def sample(self) -> list[Trajectory]:
+        """The first half of the next step."""
+        self.number += 1
+        with self.watch("sampling"):
+            experience, problems = asyncio.run(collect(self.parts, self._key))
         failures = [one.failure for one in experience.trajectories if one.failure]
         if problems or failures:
             raise RuntimeError(f"{problems} {failures[:1]}")
         return experience.trajectories
+
+    def learn(self, trajectories: Sequence[Trajectory]) -> None:
+        """The second half."""
+        with self.watch("learner"):
+            learn(self.parts, trajectories, self._key, self.number)
+
+    @property
+    def _key(self) -> Key:
+        return self.parts.key.derive("step", self.number)
 
     def work(self, trajectories: Sequence[Trajectory]) -> Work:
         """The least arithmetic in a step that gave `trajectories`."""
