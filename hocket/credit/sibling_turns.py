@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from typing import Self
 
 from hocket.core.batch import Batch
+from hocket.core.nodes import Node
 from hocket.core.signals import turn_visits
 
 
-@dataclass
-class TurnNode:
+class TurnNode(Node[int]):
     """A history: a path of turns from the beginning of a scenario's episodes; `turn` is its last, -1 at the root.
 
     Attributes:
-        leaves: the trajectories that came by, in assignment order. children: what was said next.
+        leaves: the trajectories that came by, in assignment order.
     """
 
-    turn: int = -1
-    leaves: list[int] = field(default_factory=list)
-    children: dict[int, TurnNode] = field(default_factory=dict)
+    turn: int
+
+    def __init__(self, parent: Self | None = None, turn: int = -1) -> None:
+        super().__init__(parent, turn)
+        self.leaves: list[int] = []
 
     def value(self, of: list[float]) -> float:
         """The mean over its leaves."""
         return sum(of[leaf] for leaf in self.leaves) / len(self.leaves)
-
-    def below(self) -> Iterator[TurnNode]:
-        """This history and all that go on from it, shorter ones first."""
-        waiting = [self]
-        while waiting:
-            told = waiting.pop()
-            yield told
-            waiting += list(told.children.values())[::-1]
 
 
 def turns_of(batch: Batch) -> list[list[int]]:
@@ -52,6 +45,6 @@ def tree_of(members: list[int], turns: list[list[int]]) -> TurnNode:
         told = root
         told.leaves.append(trajectory)
         for turn in turns[trajectory]:
-            told = told.children.setdefault(turn, TurnNode(turn))
+            told = next((one for one in told.children if one.turn == turn), None) or told.add(turn)
             told.leaves.append(trajectory)
     return root

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
-from hocket.core.columns import LIMIT, InfoColumn
-from hocket.core.errors import HocketError
+from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.rollout.dynamic import total
-from hocket.rollout.message_tree import MessageNode, onward
+from hocket.rollout.groups import groups
+from hocket.rollout.message_tree import MessageNode, StepTree
 from hocket.stages import Play
-from hocket.types import PAUSED, Assignment, Trajectory
+from hocket.types import Trajectory
 
 Valued = Callable[[Sequence[Trajectory]], Awaitable[Sequence[float]]]
 """What episodes that were put aside are worth, in [-1, 1]."""
@@ -21,14 +21,11 @@ Valued = Callable[[Sequence[Trajectory]], Awaitable[Sequence[float]]]
 RETURN = InfoColumn("return", "What the episode is worth to a search, in [-1, 1].")
 
 
-@dataclass
-class Tree:
-    """The search for one scenario, for which `messages` were sampled so far."""
+@dataclass(eq=False)
+class Tree(StepTree):
+    """The search for one scenario; so many messages were sampled as were asked for."""
 
-    asking: Assignment
     key: Key
-    root: MessageNode = field(default_factory=MessageNode)
-    messages: int = 0
 
 
 @dataclass(frozen=True)
@@ -82,8 +79,11 @@ class UCT:
                 if node.episodes:
                     node.back_up(float(RETURN.get(node.episodes[0])))
             live = [(tree, node) for tree, node in live if not node.episodes]
-            played = iter(await play([self._asked(tree, node) for tree, node in live]) if live else [])
-            grown = [(tree, self._grown(tree, node, played)) for tree, node in live]
+            asked = [tree.onward(node, samples=self.candidates, more=1) for tree, node in live]
+            grown = [
+                (tree, [tree.step(one, node) for one in played])
+                for (tree, node), played in zip(live, await groups(play, asked), strict=True)
+            ]
             fresh = [episode for _, nodes in grown for node in nodes for episode in node.episodes]
             for episode, worth in zip(fresh, await judge(fresh) if fresh else [], strict=True):
                 RETURN.write(episode, float(worth))
@@ -102,32 +102,6 @@ class UCT:
             node = self.chosen(node)
         return node
 
-    def _asked(self, tree: Tree, node: MessageNode) -> Assignment:
-        first = tree.asking.first + tree.messages
-        tree.messages += self.candidates
-        return onward(tree.asking, node, first=first, samples=self.candidates, more=1)
-
-    def _grown(self, tree: Tree, node: MessageNode, played: Iterator[Trajectory]) -> list[MessageNode]:
-        """Children from the next messages."""
-        found, length = [], len(node.path)
-        for _ in range(self.candidates):
-            episode = next(played)
-            if episode.failure is not None:
-                raise HocketError(f"an episode failed in search: {episode.failure}")
-            new = episode.turns[length:]
-            if len(new) != 1:
-                raise HocketError(
-                    f"search goes message by message, but {len(new)} came at once; the workflow must await every call, "
-                    "and its player must know Assignment.replay"
-                )
-            child = node.add(new[0])
-            if LIMIT.get(episode) == PAUSED:
-                child.aside = episode
-            else:
-                child.episodes.append(episode)
-            found.append(child)
-        return found
-
     def _taken(self, tree: Tree, nodes: list[MessageNode]) -> MessageNode | None:
         """The message that the search goes on from; None where it ended."""
         ends = [node for node in nodes if node.episodes]
@@ -135,7 +109,7 @@ class UCT:
             node.back_up(float(RETURN.get(node.episodes[0])))
         if ends:
             return None
-        return nodes[int(tree.key.derive("taken", tree.messages).numpy().integers(len(nodes)))]
+        return nodes[int(tree.key.derive("taken", tree.calls).numpy().integers(len(nodes)))]
 
 
 def outcome(episode: Trajectory) -> float:

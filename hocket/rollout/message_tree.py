@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Self
 
 import numpy as np
 
-from hocket.types import Assignment, Replay, Trajectory, Turn
+from hocket.core.columns import LIMIT
+from hocket.core.errors import HocketError
+from hocket.core.nodes import Node
+from hocket.types import PAUSED, Assignment, Replay, Trajectory, Turn
 
 
-class MessageNode:
-    """What was said so far: a path of messages from the beginning, the last of which is `turn` (None at the root).
+class MessageNode(Node[Turn]):
+    """What was said so far: a path of messages from the beginning, the last of which is `turn`.
 
     Attributes:
-        children: messages that were said next. episodes: those that end here. aside: one that was put aside here.
+        episodes: those that end here. aside: one that was put aside here.
         visits: how often a return was backed up through it. total: the sum of these returns.
     """
 
-    def __init__(self, parent: MessageNode | None = None, turn: Turn | None = None) -> None:
-        self.parent, self.turn = parent, turn
-        self.children: list[MessageNode] = []
+    def __init__(self, parent: Self | None = None, turn: Turn | None = None) -> None:
+        super().__init__(parent, turn)
         self.episodes: list[Trajectory] = []
         self.aside: Trajectory | None = None
         self.visits = 0
@@ -32,31 +34,14 @@ class MessageNode:
         return self.total / self.visits if self.visits else 0.0
 
     @property
-    def nodes(self) -> list[MessageNode]:
-        """From the root to this one, both included."""
-        found, node = [], self
-        while node.parent is not None:
-            found.append(node)
-            node = node.parent
-        return [node, *found[::-1]]
-
-    @property
     def path(self) -> tuple[Turn, ...]:
         """The messages from the root to this one."""
         return tuple(node.turn for node in self.nodes if node.turn is not None)
 
-    def add(self, turn: Turn) -> MessageNode:
-        """A new child."""
-        self.children.append(MessageNode(self, turn))
-        return self.children[-1]
-
-    def below(self) -> Iterator[MessageNode]:
-        """This node and all below it, parents first."""
-        waiting = [self]
-        while waiting:
-            node = waiting.pop()
-            yield node
-            waiting += node.children[::-1]
+    @property
+    def ends(self) -> list[MessageNode]:
+        """Where episodes ended, here and below."""
+        return [node for node in self.below() if node.episodes]
 
     def back_up(self, value: float) -> None:
         """Counts a return here and in every node above."""
@@ -93,3 +78,56 @@ def same(one: Turn, other: Turn) -> bool:
 def onward(asking: Assignment, node: MessageNode, *, first: int, samples: int, more: int | None = None) -> Assignment:
     """`samples` further episodes, numbered from `first`, that begin as `node` says."""
     return replace(asking, samples=samples, first=first, replay=Replay(node.path, sample=asking.first, more=more))
+
+
+@dataclass(eq=False)
+class StepTree:
+    """The episodes of one scenario that go on from one another, numbered in the order in which they are asked for.
+
+    Where it grows is its user's rule: at nodes drawn evenly (`StepTrees`), where a tool left the policy unsure
+    (`EntropyForks`), at what was worth most (`DialogueTree`, `UCT`, beams, trees over seats).
+
+    Attributes:
+        asking: what was asked; what a workflow draws itself is drawn as in its first sample. calls: samples so far.
+    """
+
+    asking: Assignment
+    _: KW_ONLY
+    root: MessageNode = field(default_factory=MessageNode)
+    calls: int = 0
+
+    def further(self, samples: int = 1) -> Assignment:
+        """So many further episodes from the beginning, each with draws of its own."""
+        first = self.asking.first + self.calls
+        self.calls += samples
+        return replace(self.asking, samples=samples, first=first)
+
+    def onward(self, node: MessageNode, *, samples: int = 1, more: int | None = None) -> Assignment:
+        """So many further episodes that begin as `node` says."""
+        return onward(self.asking, node, first=self.further(samples).first, samples=samples, more=more)
+
+    def add(self, episode: Trajectory, node: MessageNode) -> MessageNode:
+        """Where an episode ends that went on from `node`; its new turns are nodes, also where they say the same."""
+        for turn in episode.turns[len(node.path) :]:
+            node = node.add(turn)
+        if LIMIT.get(episode) == PAUSED:
+            node.aside = episode
+        else:
+            node.episodes.append(episode)
+        return node
+
+    def step(self, episode: Trajectory, node: MessageNode) -> MessageNode:
+        """The one message that an episode adds to `node`.
+
+        Raises:
+            HocketError: when it failed, or not one message came.
+        """
+        if episode.failure is not None:
+            raise HocketError(f"an episode failed in search: {episode.failure}")
+        new = len(episode.turns) - len(node.path)
+        if new != 1:
+            raise HocketError(
+                f"search goes message by message, but {new} came at once; the workflow must await every call, and its "
+                "player must know Assignment.replay"
+            )
+        return self.add(episode, node)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hocket.core.columns import LIMIT
 from hocket.core.errors import HocketError
+from hocket.rollout.groups import groups
+from hocket.rollout.message_tree import MessageNode, StepTree
 from hocket.search.found import Found, Opinion
 from hocket.stages import Play
-from hocket.types import PAUSED, Assignment, Replay, Trajectory
+from hocket.types import Assignment, Trajectory
 
 
 async def beam_search(
@@ -25,23 +26,25 @@ async def beam_search(
     """
     if width < 1 or candidates < 1:
         raise ValueError(f"width and candidates must be at least 1, not {width} and {candidates}")
-    beam: list[Trajectory] = []
-    sampled = 0
-    while not beam or any(_open(one) for one in beam):
-        starts = [one.turns for one in beam if _open(one)] if beam else [[]]
-        asked = []
-        for turns in starts:
-            replay = Replay(tuple(turns), sample=asking.first, more=1)
-            asked.append(replace(asking, samples=candidates, first=asking.first + sampled, replay=replay))
-            sampled += candidates
-        played = await play(asked)
-        _check(played, [len(turns) for turns in starts], candidates)
-        among = [*(one for one in beam if not _open(one)), *played]
-        worth = await value(among)
+    tree = StepTree(asking)
+    beam = [tree.root]
+    while going := [node for node in beam if not node.episodes]:
+        played = await groups(play, [tree.onward(node, samples=candidates, more=1) for node in going])
+        grown = [tree.step(one, node) for node, group in zip(going, played, strict=True) for one in group]
+        among = [*(node for node in beam if node.episodes), *grown]
+        worth = await value([_transcript(node) for node in among])
         ranked = sorted(range(len(among)), key=lambda place: -worth[place])
         beam = [among[place] for place in ranked[:width]]
-    final = [float(number) for number in await judge(beam)] if judge is not None else [1.0, *([0.0] * (len(beam) - 1))]
-    return Found(beam[final.index(max(final))], sampled)
+    kept = [_transcript(node) for node in beam]
+    final = [float(number) for number in await judge(kept)] if judge is not None else [1.0, *([0.0] * (len(kept) - 1))]
+    return Found(kept[final.index(max(final))], tree.calls)
+
+
+def _transcript(node: MessageNode) -> Trajectory:
+    """The episode that stands at a node, ended or put aside."""
+    found = node.episodes[0] if node.episodes else node.aside
+    assert found is not None
+    return found
 
 
 async def best_of(play: Play, asking: Assignment, judge: Opinion, *, samples: int) -> Found:
@@ -52,18 +55,3 @@ async def best_of(play: Play, asking: Assignment, judge: Opinion, *, samples: in
         raise HocketError(f"all {samples} episodes of {asking.scenario.id!r} failed: {every[0].failure}")
     worth = list(await judge(played))
     return Found(played[worth.index(max(worth))], sum(len(one.turns) for one in played))
-
-
-def _open(episode: Trajectory) -> bool:
-    return bool(LIMIT.get(episode) == PAUSED)
-
-
-def _check(played: list[Trajectory], lengths: list[int], candidates: int) -> None:
-    for number, one in enumerate(played):
-        if one.failure is not None:
-            raise HocketError(f"an episode failed in search: {one.failure}")
-        if _open(one) and len(one.turns) != lengths[number // candidates] + 1:
-            raise HocketError(
-                "search goes message by message, but not one came; the workflow must await every call, and its player "
-                "must know Assignment.replay"
-            )

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hocket.rollout.message_search import RETURN
+from hocket.rollout.message_search import RETURN, UCT
 from hocket.rollout.message_tree import MessageNode
 
 
@@ -52,15 +52,11 @@ class WideningTree(Growth):
     def place(self, root: MessageNode, seats: Sequence[str]) -> tuple[MessageNode, str]:
         node, depth = root, 0
         while depth + 1 < self.depth and len(node.children) >= self._width(node):
-            node, depth = self._best(node), depth + 1
+            node, depth = UCT(self.c).chosen(node), depth + 1
         return node, self._seat(root, node, seats)
 
     def _width(self, node: MessageNode) -> int:
         return max(1, math.ceil(self.widen * math.pow(node.visits, self.power)))
-
-    def _best(self, node: MessageNode) -> MessageNode:
-        explored = math.log(max(node.visits, 1))
-        return max(node.children, key=lambda child: child.mean + self.c * math.sqrt(explored / child.visits))
 
     def _seat(self, root: MessageNode, node: MessageNode, seats: Sequence[str]) -> str:
         here = {seat: [child for child in node.children if seat_of(child) == seat] for seat in seats}
@@ -123,4 +119,4 @@ def seat_of(node: MessageNode) -> str | None:
 
 def best_answer(root: MessageNode) -> MessageNode | None:
     """The node of the best answer, the earliest of equals in its tree; None where there is none."""
-    return max((node for node in root.below() if node.episodes), key=worth, default=None)
+    return max(root.ends, key=worth, default=None)

@@ -31,12 +31,7 @@ async def search_traces(
 
 def right_traces(tree: Tree) -> list[Steps]:
     """The different answers of a tree that are right, in its own order: those that begin alike stand together."""
-    return list(dict.fromkeys(steps_of(node.path) for node in ends_of(tree) if is_right(node)))
-
-
-def ends_of(tree: Tree) -> list[MessageNode]:
-    """Where a tree's answers end, one for each."""
-    return [node for node in tree.root.below() if node.episodes]
+    return list(dict.fromkeys(steps_of(node.path) for node in tree.root.ends if is_right(node)))
 
 
 def is_right(end: MessageNode) -> bool:

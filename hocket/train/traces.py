@@ -15,7 +15,7 @@ from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.rewards.verifiers import ExactMatch, Extraction
 from hocket.rollout.message_search import UCT, Tree
-from hocket.search.traces import Steps, ends_of, is_right, right_traces, search_traces
+from hocket.search.traces import Steps, is_right, right_traces, search_traces
 from hocket.stages import Task
 from hocket.train.aio import run_async
 from hocket.train.disk import JsonLines, json_ready
@@ -130,8 +130,8 @@ class TraceSearch:
             rows=len(found),
             traces=len(every),
             steps=fmean(map(len, every)),
-            sampled=sum(tree.messages for tree in trees),
-            right=fmean(is_right(end) for tree in trees for end in ends_of(tree)),
+            sampled=sum(tree.calls for tree in trees),
+            right=fmean(is_right(end) for tree in trees for end in tree.root.ends),
         )
 
     async def _grown(self, scenarios: Sequence[Scenario]) -> list[Tree]:

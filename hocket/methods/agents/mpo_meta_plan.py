@@ -97,7 +97,7 @@ class PlanPairs(Pairing):
         value, turns = returns(batch).tolist(), turns_of(batch)
         found = []
         for members in members_by_group(batch, self.by):
-            plans = list(tree_of(members, turns).children.values())
+            plans = tree_of(members, turns).children
             quality = [fsum(value[one] for one in plan.leaves) / len(plan.leaves) for plan in plans]
             best, worst = quality.index(max(quality)), quality.index(min(quality))
             if quality[best] - quality[worst] > self.margin + ROUNDING * max(map(abs, quality)):

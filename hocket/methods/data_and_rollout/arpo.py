@@ -25,6 +25,7 @@ from hocket.credit.refined import Refined
 from hocket.methods.base.conventions import TURNS
 from hocket.methods.base.grpo import GRPO
 from hocket.rollout.groups import groups
+from hocket.rollout.message_tree import StepTree
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Replay, Trajectory, Turn
 
@@ -45,11 +46,13 @@ def uncertainty(turn: Turn) -> float:
     return fmean(ENTROPIES.get(turn) or [0.0])
 
 
-@dataclass
-class Forked:
-    """The episodes of one scenario."""
+@dataclass(eq=False)
+class Forked(StepTree):
+    """The episodes of one scenario in the order in which they were begun; a place in the tree is how one of them began.
 
-    asking: Assignment
+    A fork of a fork draws for the workflow what the first of them drew.
+    """
+
     key: Key
     episodes: list[Trajectory] = field(default_factory=list)
 
@@ -57,15 +60,10 @@ class Forked:
         """Whether some episode has more than `depth` turns."""
         return any(len(one.turns) > depth for one in self.episodes)
 
-    def begun(self, count: int) -> Assignment:
-        """So many further episodes from the beginning."""
-        return replace(self.asking, samples=count, first=self.asking.first + len(self.episodes))
-
-    def continued(self, number: int, depth: int, place: int) -> Assignment:
-        """One more that goes as episode `number` did for its first `depth` turns; `place` keeps its draws apart."""
-        known = self.episodes[number]
-        replay = Replay(tuple(known.turns[:depth]), sample=known.sample)
-        return replace(self.asking, samples=1, first=self.asking.first + len(self.episodes) + place, replay=replay)
+    def continued(self, known: Trajectory, depth: int) -> Assignment:
+        """One more that goes as `known` did for its first `depth` turns."""
+        begun = next(one for one in self.episodes if one.turns[:1] == known.turns[:1])
+        return replace(self.further(), replay=Replay(tuple(known.turns[:depth]), sample=begun.sample))
 
 
 @dataclass(frozen=True)
@@ -122,14 +120,14 @@ class EntropyForks(Rollout):
         """Per scenario its episodes in the order in which they were begun."""
         asked = [replace(one, decoding=replace(one.decoding, entropies=self.words)) for one in asked]
         trees = [Forked(one, key.derive(one.scenario.id)) for one in asked]
-        await self._play(play, [(tree, [tree.begun(self.roots)]) for tree in trees])
+        await self._play(play, [(tree, [tree.further(self.roots)]) for tree in trees])
         depth = 1
         while any(tree.reaches(depth) and len(tree.episodes) < self.samples for tree in trees):
             await self._play(play, [(tree, self._forks(tree, depth)) for tree in trees])
             depth += 1
         forks = sum(len(tree.episodes) - self.roots for tree in trees)
         short = [(tree, self.samples - len(tree.episodes)) for tree in trees]
-        await self._play(play, [(tree, [tree.begun(left)] if left else []) for tree, left in short])
+        await self._play(play, [(tree, [tree.further(left)] if left else []) for tree, left in short])
         found = [one for tree in trees for one in tree.episodes]
         await score(found)
         return Experience(found, metrics={"rollout/forks": float(forks)})
@@ -144,7 +142,7 @@ class EntropyForks(Rollout):
             draws = tree.key.derive("fork", depth, number).numpy().random(self.beam - 1)
             for drawn in draws.tolist():
                 if drawn < chance and len(tree.episodes) + len(found) < self.samples:
-                    found.append(tree.continued(number, depth, len(found)))
+                    found.append(tree.continued(one, depth))
         return found
 
     async def _play(self, play: Play, asked: Sequence[tuple[Forked, Sequence[Assignment]]]) -> None:

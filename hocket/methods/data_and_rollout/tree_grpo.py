@@ -18,42 +18,32 @@ from hocket.core.keys import Key
 from hocket.credit.group import GroupRelative
 from hocket.methods.agents.search_r1 import SEARCH_R1
 from hocket.rollout.groups import groups
-from hocket.rollout.message_tree import MessageNode, onward
+from hocket.rollout.message_tree import MessageNode, StepTree
 from hocket.stages import Credit, Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Trajectory
 
 TREE = InfoColumn("tree", "The number of the tree that the episode is an end of, among the scenario's.")
 
 
-@dataclass
-class Growing:
-    """One tree: its first chain is sample `asking.first`, whose draws of the workflow's own hold in all of it."""
+@dataclass(eq=False)
+class Growing(StepTree):
+    """One tree, whose first chain is sample `asking.first`."""
 
-    asking: Assignment
     number: int
     key: Key
-    root: MessageNode = field(default_factory=MessageNode)
     ends: list[Trajectory] = field(default_factory=list)
-    asked: int = 0
 
-    def onward(self, node: MessageNode) -> Assignment:
-        """One further episode that begins as `node` says."""
-        self.asked += 1
-        return onward(self.asking, node, first=self.asking.first + self.asked - 1, samples=1)
-
-    def add(self, episode: Trajectory, node: MessageNode) -> None:
-        """An end that went on from `node`; its new steps are nodes of their own, also where they say the same."""
+    def end(self, episode: Trajectory, node: MessageNode) -> None:
+        """Takes in an end that went on from `node`."""
         TREE.write(episode, self.number)
         self.ends.append(episode)
         if episode.failure is None:
-            for turn in episode.turns[len(node.path) :]:
-                node = node.add(turn)
-            node.episodes.append(episode)
+            self.add(episode, node)
 
     def drawn(self, count: int) -> list[MessageNode]:
         """So many of its nodes after which something was said, the beginning among them; one may come twice."""
         open_nodes = [node for node in self.root.below() if node.children or node is self.root]
-        places = self.key.derive("drawn", self.asked).numpy().integers(len(open_nodes), size=count)
+        places = self.key.derive("drawn", self.calls).numpy().integers(len(open_nodes), size=count)
         return [open_nodes[place] for place in places.tolist()]
 
     def kept(self, count: int) -> list[Trajectory]:
@@ -117,7 +107,7 @@ class StepTrees(Rollout):
             chosen = [(tree, node) for tree in trees for node in (tree.drawn(self.expand) if turn else [tree.root])]
             played = await groups(play, [tree.onward(node) for tree, node in chosen])
             for (tree, node), (episode,) in zip(chosen, played, strict=True):
-                tree.add(episode, node)
+                tree.end(episode, node)
         found = [one for tree in trees for one in tree.kept(self.keep)]
         await score(found)
         nodes = sum(1 for tree in trees for _ in tree.root.below()) - len(trees)

@@ -26,25 +26,18 @@ from hocket.objectives.likelihood import NegativeLogLikelihood
 from hocket.recipe import Recipe
 from hocket.rollout.dynamic import total
 from hocket.rollout.message_search import RETURN
-from hocket.rollout.message_tree import MessageNode
+from hocket.rollout.message_tree import MessageNode, StepTree
 from hocket.search.seats import Growth, WideningTree, best_answer, seat_of, worth
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
-from hocket.types import Assignment, Experience, Replay, Score, Trajectory
+from hocket.types import Assignment, Experience, Score, Trajectory
 from hocket.workflows.relay import Speakers
 
 
-@dataclass
-class SeatTree:
-    """The tree of one scenario.
+@dataclass(eq=False)
+class SeatTree(StepTree):
+    """The tree of one scenario, for which so many `tokens` were sampled so far."""
 
-    Attributes:
-        tokens: what was sampled for it so far. calls: how often somebody was asked.
-    """
-
-    asking: Assignment
-    root: MessageNode
     tokens: int = 0
-    calls: int = 0
 
 
 @dataclass(frozen=True)
@@ -77,7 +70,7 @@ class SeatSearch:
         Raises:
             HocketError: when all answers of a round failed.
         """
-        trees = [SeatTree(one, MessageNode()) for one in asked]
+        trees = [SeatTree(one) for one in asked]
         for _ in range(self.calls):
             live = [tree for tree in trees if self.tokens is None or tree.tokens < self.tokens]
             placed = [(tree, *self.growth.place(tree.root, self.seats)) for tree in live]
@@ -93,14 +86,11 @@ class SeatSearch:
 
 def _asked(tree: SeatTree, node: MessageNode, seat: str) -> Assignment:
     speakers = Speakers((*(turn.role for turn in node.path), seat))
-    first, options = tree.asking.first + tree.calls, (*tree.asking.options, speakers)
-    replay = Replay(node.path, sample=tree.asking.first)
-    return replace(tree.asking, samples=1, first=first, options=options, replay=replay)
+    return replace(tree.onward(node), options=(*tree.asking.options, speakers))
 
 
 def _grow(tree: SeatTree, node: MessageNode, episode: Trajectory) -> None:
     """Puts in an answer, if it came."""
-    tree.calls += 1
     if episode.failure is not None:
         return
     new = episode.turns[len(node.path) :]
@@ -110,9 +100,8 @@ def _grow(tree: SeatTree, node: MessageNode, episode: Trajectory) -> None:
             "task that is answered in text"
         )
     tree.tokens += len(new[0].action)
-    child = node.add(new[0])
     RETURN.write(episode, total_of(episode))
-    child.episodes.append(episode)
+    child = tree.add(episode, node)
     child.back_up(worth(child))
 
 
@@ -192,7 +181,7 @@ def _told(asking: Assignment, tree: SeatTree, least: float) -> Assignment | None
 
 
 def _compared(asking: Assignment, tree: SeatTree) -> Assignment | None:
-    answers = [node for node in tree.root.below() if node.episodes]
+    answers = tree.root.ends
     if not answers:
         return None
     best, worst = max(answers, key=worth), min(answers, key=worth)
@@ -217,7 +206,7 @@ def _metrics(trees: Sequence[SeatTree], kept: int) -> dict[str, float]:
         "rollout/best": fmean(map(worth, best)) if best else 0.0,
         "rollout/first": fmean(first) if first else 0.0,
         "rollout/refined": fmean(len(node.path) > 1 for node in best) if best else 0.0,
-        "rollout/depth": fmean(len(node.path) for tree in trees for node in tree.root.below() if node.episodes),
+        "rollout/depth": fmean(len(node.path) for tree in trees for node in tree.root.ends),
         "rollout/seats": float(len({seat_of(node) for node in best})),
     }
 

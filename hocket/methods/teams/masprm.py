@@ -75,7 +75,7 @@ class MessageSearch(Rollout):
             found += await self.rule.search(trees, play=play, judge=judge)
         for tree in trees:
             settle(tree.root)
-        return Experience(found, metrics={"rollout/messages": float(sum(tree.messages for tree in trees))})
+        return Experience(found, metrics={"rollout/messages": float(sum(tree.calls for tree in trees))})
 
 
 def settle(root: MessageNode) -> None:

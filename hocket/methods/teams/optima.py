@@ -37,7 +37,7 @@ from hocket.rollout.alternating import AlternatingRollout
 from hocket.rollout.dynamic import total
 from hocket.rollout.groups import groups
 from hocket.rollout.independent import Independent
-from hocket.rollout.message_tree import MessageNode, grafted, onward
+from hocket.rollout.message_tree import MessageNode, StepTree, grafted
 from hocket.stages import Credit, Grade, LedgerView, More, Play, Rollout, Shaping
 from hocket.types import Assignment, Experience, Scenario, Trajectory
 from hocket.workflows.reply import Reply
@@ -83,28 +83,21 @@ class DialogueTree(Rollout):
         more: More | None = None,
     ) -> Experience:
         """Per scenario all its episodes, in the order in which they were played."""
-        roots = [MessageNode() for _ in asked]
+        trees = [StepTree(one) for one in asked]
         expanded: list[list[MessageNode]] = [[] for _ in asked]
         found: list[list[Trajectory]] = [[] for _ in asked]
         for number in range(self.expansions):
-            chosen = []
-            for root, before, asking in zip(roots, expanded, asked, strict=True):
-                chosen.append(self._chosen(root, before, key.derive(asking.scenario.id, number)))
-                before.append(chosen[-1])
-            played = await groups(
-                play,
-                [
-                    onward(asking, node, first=asking.first + number * self.children, samples=self.children)
-                    for asking, node in zip(asked, chosen, strict=True)
-                ],
-            )
+            for tree, before in zip(trees, expanded, strict=True):
+                before.append(self._chosen(tree.root, before, key.derive(tree.asking.scenario.id, number)))
+            wanted = zip(trees, expanded, strict=True)
+            played = await groups(play, [tree.onward(nodes[-1], samples=self.children) for tree, nodes in wanted])
             await score([one for group in played for one in group])
-            for root, mine, group in zip(roots, found, played, strict=True):
+            for tree, mine, group in zip(trees, found, played, strict=True):
                 mine += group
                 for one in group:
                     if one.failure is None:
-                        grafted(root, one).back_up(math.fsum(map(total, one.scores.values())))
-        nodes = sum(1 for root in roots for _ in root.below()) - len(roots)
+                        grafted(tree.root, one).back_up(math.fsum(map(total, one.scores.values())))
+        nodes = sum(1 for tree in trees for _ in tree.root.below()) - len(trees)
         metrics = {"rollout/messages": float(nodes), "rollout/expanded": float(sum(map(len, expanded)))}
         return Experience([one for group in found for one in group], metrics=metrics)
 
@@ -336,7 +329,7 @@ class SiblingTurns(Pairing):
         )
 
     def _pair(self, told: TurnNode, value: list[float], earned: list[float]) -> tuple[TurnNode, TurnNode] | None:
-        answers = list(told.children.values())
+        answers = told.children
         if len(answers) < 2:
             return None
         better = max(answers, key=lambda one: one.value(value))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from statistics import fmean
 
@@ -27,7 +27,9 @@ from hocket.methods.data_and_rollout.arpo import ARPO, ARPO_HARD, FORKED, Entrop
 from hocket.recipe import Recipe
 from hocket.train.aio import run_async
 from hocket.train.loop import collect
-from hocket.types import Assignment, Message, Quantity, Trajectory, Turn
+from hocket.types import Assignment, Message, Quantity, Scenario, Trajectory, Turn
+from hocket.workflows.team import Team
+from hocket.workflows.workflow import Outcome
 
 claim = Claims("arpo", "arXiv:2507.19849")
 
@@ -109,6 +111,34 @@ def _() -> Finding:
         for depth, samples in ((1, 16), (2, 16), (1, 7))
     }
     return Finding(found == {(1, 16): [0, 5], (2, 16): [0, 3], (1, 7): [0]}, say(forked=str(found)))
+
+
+@dataclass(frozen=True)
+class Numbered(Hops):
+    """Asks each time for a number that the workflow draws itself."""
+
+    name = "numbered"
+
+    async def play(self, scenario: Scenario, team: Team) -> Outcome:
+        drawn = int(team.key.numpy().integers(1 << 30))
+        for number in range(4):
+            await team.policy(f"{scenario.id}, hop {number} of {drawn}")
+        return Outcome(rewards={"found": 0.0})
+
+
+@claim("Where the workflow draws something itself, forks and forks of forks have what was drawn at their beginning.")
+def _() -> Finding:
+    recipe, failed, forks, again = ARPO.but({"rollout.samples": 12, "rollout.begun": 3}), 0, 0, 0
+    for seed in range(4):
+        made = TalkBench(Numbered(), ASKED, WAYS, recipe, view=lambda messages: "", seed=seed)
+        episodes = run_async(collect(made.parts, Key.of(seed)))[0].trajectories
+        failed += sum(one.failure is not None for one in episodes)
+        owner = {(one.scenario.id, id(turn)): one for one in reversed(episodes) for turn in one.turns}
+        for one in episodes:
+            depth = FORKED.get(one)
+            above = owner[one.scenario.id, id(one.turns[depth - 1])] if depth else one
+            forks, again = forks + (depth > 0), again + (FORKED.get(above) > 0 and above is not one)
+    return Finding(failed == 0 < again, say(forks=forks, forks_of_forks=again, failed=failed))
 
 
 BEGUN = 120
