@@ -140,6 +140,15 @@ class LedgerView(Protocol):
         """How often the scenario was tried in the run, and how often it was solved."""
         ...
 
+    @property
+    def told(self) -> int:
+        """A count that grows with whatever it is told."""
+        ...
+
+    def changed(self, since: int) -> Iterable[str]:
+        """The scenarios that it was told of after `told` was `since`; of no other has anything changed."""
+        ...
+
 
 # ---------------------------------------------------------------- stages
 
