@@ -32,7 +32,7 @@ from hocket.train.ledger import Ledger
 from hocket.train.trainer import Trainer
 
 PROMPTS, SAMPLES, GROUPS = 16, 8, 8
-CHOOSE, SHARE = ("grpo", "repo-replay", "mmr1-vas", "cures", "kimi-k1-5"), ("knapsack-rl", "cures")
+CHOOSE, SHARE = ("grpo", "repo-replay", "mmr1-vas", "cures", "kimi-k1-5", "srpo"), ("knapsack-rl", "cures")
 
 
 def step_seconds(steps: int) -> float:

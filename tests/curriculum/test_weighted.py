@@ -1,4 +1,4 @@
-"""Draws by value: the same as when every scenario is valued and sorted at every draw, and no more valued than need be."""
+"""Draws by value: those of valuing and sorting all scenarios at every draw, and no more valued than need be."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from hocket.curriculum.pool import Kept, Members
 from hocket.curriculum.weighted import Even, Value, Weighted, lasting, least
 from hocket.methods.data_and_rollout.cures import SpreadValue
 from hocket.methods.data_and_rollout.mmr1_vas import OutcomeVariance, VariancePromotion
+from hocket.methods.data_and_rollout.srpo import Open, Unsolved
 from hocket.methods.group_relative.kimi_k1_5 import ByFailure, EasyToHard, FailureRate
 from hocket.train.ledger import Ledger
 from hocket.types import Scenario
@@ -106,7 +107,32 @@ def numbers(chosen: Sequence[Scenario]) -> list[int]:
     return [one.metadata["number"] for one in chosen]
 
 
-VALUES = [Even(), Solved(), FailureRate(window=2), OutcomeVariance(), VariancePromotion(), SpreadValue(), Listed([0.5])]
+def passed_anew(task: Any, pool: int, asked: int, count: int, ledger: Ledger, key: Key) -> list[int]:
+    """What `Unsolved` asks, by its definition."""
+    members, chosen = Members(task, pool, ledger, key), list[int]()
+    last = [ledger.history(members[place].id)[-1:] for place in range(members.size)]
+    open_ = [place for place, mean in enumerate(last) if not mean or mean[0] < 1]
+    for position in range(asked, asked + count):
+        turn, own = divmod(position, members.size)
+        if turn:
+            own = int(key.derive("again", turn).numpy().permutation(members.size)[own])
+        if own not in open_ or own in chosen:
+            left = [place for place in open_ if place not in chosen] or open_ or [own]
+            own = left[int(key.derive("instead", position).numpy().integers(len(left)))]
+        chosen.append(own)
+    return numbers([members[place] for place in chosen])
+
+
+VALUES = [
+    Even(),
+    Solved(),
+    FailureRate(window=2),
+    OutcomeVariance(),
+    VariancePromotion(),
+    SpreadValue(),
+    Open(0.5),
+    Listed([0.5]),
+]
 
 events = st.one_of(
     st.tuples(st.just("draw"), st.integers(0, 60), st.integers(1, 20)),
@@ -127,10 +153,13 @@ def test_draws_are_those_of_valuing_and_sorting_all(
     value: Value, even: float, pool: int, task: Growing, happens: list[Any]
 ) -> None:
     stage, ledger, key, kept = Weighted(value, 4, pool, even), Ledger(), Key.of(0), Ledger().state()
+    passing = Unsolved(4, pool)
     for step, (what, number, other) in enumerate([*happens, ("draw", 20, 6)], 1):
         if what == "draw":
             expected = drawn_anew(stage, task, number, other, ledger, key)
             assert numbers(stage(task, number, other, ledger, key)) == expected  # type: ignore[arg-type]
+            expected = passed_anew(task, pool, number, other, ledger, key)
+            assert numbers(passing(task, number, other, ledger, key)) == expected  # type: ignore[arg-type]
         elif what == "told":
             ledger.record(f"q{number}", step, other, unlikeness=number / 12)
         elif what == "keep":
