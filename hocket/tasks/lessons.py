@@ -76,7 +76,8 @@ class Lessons:
         play: the conversations of one episode of a scenario, drawn with a generator.
         talks: how many lessons in a row are of the same episode, where it has many.
         prompts: lessons in a step. schedule: of their learning rate, as `hocket.update.GradientStep` has it.
-        then: what suits a recipe afterwards, as dotted settings; what the recipe or the run states wins.
+        then: what suits a recipe afterwards, as dotted settings; what the recipe or the run states wins. A learning
+            rate is the shipped model's, and another model has its own.
         beginners: roles that go on as the lessons left them, unless the recipe is for several agents.
         searchers: by name, those of texts whose reflecting roles the task can teach too.
     """
