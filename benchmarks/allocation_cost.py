@@ -4,8 +4,9 @@
 
 Processor seconds of one thread. A step is GRPO's on `sums` with the shipped model, 16 prompts of 8 samples, updates
 included. Every scenario has a past of eight groups of eight. `choosing` draws 16 of all scenarios (`Weighted`), 16
-of which have changed since the last time, as in a run; `sharing` gives all scenarios at once their samples
-(`Allocated`), and is set against as many steps as it takes to ask them all.
+of which have changed since the last time, as in a run; of `grpo` they are the next ones (`Shuffled`), so what it takes
+is to make 16. `sharing` gives all scenarios at once their samples (`Allocated`), and is set against as many steps as it
+takes to ask them all.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ import torch
 
 from hocket import tasks
 from hocket.core.keys import Key
-from hocket.curriculum.weighted import Weighted
 from hocket.recipes import find
 from hocket.rollout.allocated import Allocated
 from hocket.stages import Curriculum, Rollout
@@ -32,7 +32,7 @@ from hocket.train.ledger import Ledger
 from hocket.train.trainer import Trainer
 
 PROMPTS, SAMPLES, GROUPS = 16, 8, 8
-CHOOSE, SHARE = ("repo-replay", "mmr1-vas", "cures"), ("knapsack-rl", "cures")
+CHOOSE, SHARE = ("grpo", "repo-replay", "mmr1-vas", "cures", "kimi-k1-5", "srpo"), ("knapsack-rl", "cures")
 
 
 def step_seconds(steps: int) -> float:
@@ -73,8 +73,8 @@ def main() -> None:
     for group in range(1, GROUPS + 1):
         noted(ledger, names, group, rng)
     for name in CHOOSE:
-        stage: Curriculum = find(name).but({"curriculum.pool": size, "curriculum.prompts": PROMPTS}).curriculum
-        assert isinstance(stage, Weighted)
+        pool = {} if name == "grpo" else {"curriculum.pool": size}
+        stage: Curriculum = find(name).but({"curriculum.prompts": PROMPTS, **pool}).curriculum
         asked, key = size, Key.of(0)
         took = []
         for turn in range(given.steps):

@@ -36,11 +36,9 @@ class Tokenizer(Protocol):
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Ids of a piece of text, without any special token around it."""
-        ...
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Token ids as text, special tokens included."""
-        ...
 
 
 def tokenizer_of(play: Play) -> Tokenizer | None:
@@ -55,7 +53,6 @@ class LogProbScorer(Protocol):
 
     async def likelihood(self, asked: Sequence[tuple[Turn, Sequence[int]]]) -> list[NDArray[np.float32] | None]:
         """Log-probs `[L]` of the imposed tokens in place of each turn's response; None where they cannot be told."""
-        ...
 
 
 def log_prob_scorer_of(play: Play) -> LogProbScorer | None:
@@ -84,7 +81,6 @@ class Stateful(Protocol):
 
     def init(self) -> State:
         """The state before the first step."""
-        ...
 
 
 class Task(Protocol):
@@ -100,32 +96,25 @@ class Task(Protocol):
     @property
     def kind(self) -> Any:
         """Who decides: `text`, `control`, `FILE.py:NAME`, `MODULE:NAME`, or a `hocket.train.kinds.Kind` itself."""
-        ...
 
     def size(self, split: Split) -> int | None:
         """How many scenarios there are; None when they are generated without end."""
-        ...
 
     def scenario(self, split: Split, number: int) -> Scenario:
         """Scenario `number` of a split."""
-        ...
 
     @property
     def rewards(self) -> Sequence[Reward]:
         """The task's own verifiers; empty when its player scores trajectories itself."""
-        ...
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         """Dotted settings of run and recipe that suit this task; applied where the recipe has the key, before flags."""
-        ...
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
         """Traits of an answer worth following besides its reward, such as `format` or `working`, each in [0, 1]."""
-        ...
 
     def success(self, trajectory: Trajectory) -> float:
         """What evaluation averages: 1 for a right answer and 0 for a wrong one, or an episode's return."""
-        ...
 
 
 @runtime_checkable
@@ -134,11 +123,16 @@ class LedgerView(Protocol):
 
     def history(self, scenario: str) -> Sequence[float]:
         """Mean rewards of the scenario's past groups, oldest first."""
-        ...
 
     def outcomes(self, scenario: str) -> Outcomes:
         """How often the scenario was tried in the run, and how often it was solved."""
-        ...
+
+    @property
+    def told(self) -> int:
+        """A count that grows with whatever it is told."""
+
+    def changed(self, since: int) -> Iterable[str]:
+        """The scenarios that it was told of after `told` was `since`; of no other has anything changed."""
 
 
 # ---------------------------------------------------------------- stages
@@ -433,7 +427,6 @@ class Player(Protocol):
         Sample i of an assignment draws from `key.derive(scenario.id, assignment.source, assignment.first + i)`, so a
         trajectory does not depend on what is played beside it. An attempt that fails is returned with its `failure`.
         """
-        ...
 
 
 class HookContext(Protocol):
@@ -442,7 +435,6 @@ class HookContext(Protocol):
     @property
     def method(self) -> str:
         """The name of the recipe that decides what is asked."""
-        ...
 
     @property
     def task(self) -> Task: ...
@@ -450,37 +442,30 @@ class HookContext(Protocol):
     @property
     def player(self) -> Player:
         """As the run is set up, before anybody is seated for a step."""
-        ...
 
     @property
     def trained(self) -> Mapping[str, Policy]:
         """The policies in training by name, frozen ones left out."""
-        ...
 
     @property
     def weights(self) -> Mapping[str, float]:
         """The weight of each named score."""
-        ...
 
     @property
     def key(self) -> Key:
         """The run's root key."""
-        ...
 
     @property
     def overlap(self) -> int:
         """How many updates old samples are."""
-        ...
 
     async def evaluate(self, n: int, *, key: Key, split: Split = "eval") -> float:
         """The success on the first `n` scenarios of a split of the task, greedily, once each."""
-        ...
 
     def learn(
         self, result: StepResult, trajectories: Sequence[Trajectory], policy: str, *, step: int, key: Key
     ) -> None:
         """One update of `policy` alone from trajectories, after the others' one; metrics and credit join `result`."""
-        ...
 
 
 class Hook(Stage):
@@ -549,25 +534,20 @@ class Policy(Protocol):
     @property
     def module(self) -> nn.Module:
         """All trainable and frozen weights, value head included."""
-        ...
 
     @property
     def granularity(self) -> Level:
         """The smallest part it evaluates at no extra cost: `DECISION` without context, else `TRAJECTORY`."""
-        ...
 
     @property
     def default_lr(self) -> float:
         """A learning rate that suits a network of this size, for recipes that leave it open."""
-        ...
 
     def require(self, needs: frozenset[Quantity]) -> None:
         """Adds what objectives need (a value head) before training starts."""
-        ...
 
     def chunks(self, batch: Batch, decisions: Tensor) -> list[Tensor]:
         """Splits decision indices into parts small enough for one forward and backward pass."""
-        ...
 
     def evaluate(
         self,
@@ -581,20 +561,15 @@ class Policy(Protocol):
 
         Log-probs are at each turn's sampling temperature. `reference` is needed for `KL_EXACT` only.
         """
-        ...
 
     def final_values(self, batch: Batch) -> Tensor:
         """Values of final states where truncated, `[N]`, 0 elsewhere; needs a value head."""
-        ...
 
     def frozen_copy(self) -> Policy:
         """An independent copy that is never trained: a reference."""
-        ...
 
     def save(self, folder: Path) -> None:
         """Writes the weights in their standard format (HF for language models)."""
-        ...
 
     def load(self, folder: Path) -> None:
         """Reads weights written by `save` into this policy."""
-        ...

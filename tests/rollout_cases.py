@@ -59,11 +59,16 @@ class Stage:
 
 
 class NoHistory:
+    told = 0
+
     def history(self, scenario):
         return ()
 
     def outcomes(self, scenario):
         return Outcomes()
+
+    def changed(self, since):
+        return ()
 
 
 def assignments(*names, **metadata):

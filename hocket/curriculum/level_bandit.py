@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.outcomes import total_reward
+from hocket.curriculum.pool import Members
 from hocket.curriculum.remembering import RememberingCurriculum
-from hocket.curriculum.weighted import Members
 from hocket.stages import LedgerView, State, Task
 from hocket.types import Scenario, Trajectory
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.curriculum.weighted import Members
+from hocket.curriculum.pool import Kept, Members
 from hocket.stages import Curriculum, LedgerView, Task
 from hocket.types import Scenario
 
@@ -47,7 +47,9 @@ class Staged(Curriculum):
     pool: int = 256
     order: Literal["staged", "shuffled"] = "staged"
     then: Curriculum | None = None
-    _found: _Sorted = field(default_factory=lambda: _Sorted(), init=False, repr=False, compare=False)
+    _kept: Kept[list[list[int]]] = field(
+        default_factory=lambda: Kept[list[list[int]]](), init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         if min(self.prompts, self.stages, self.per_stage, self.pool) < 1:
@@ -64,12 +66,22 @@ class Staged(Curriculum):
 
     def __call__(self, task: Task, asked: int, count: int, ledger: LedgerView, key: Key) -> list[Scenario]:
         members = Members(task, self.pool, ledger, key)
-        stages = self._found.of(members, self)
+        if self.stages > members.size:
+            raise ConfigurationError(
+                f"curriculum: {members.size} tasks make no {self.stages} stages; set curriculum.stages to "
+                f"{members.size} or less"
+            )
+        stages = self._kept.of(members, self._sorted)
         own = count if self.then is None else min(max(self._begun - asked, 0), count)
         found = [members[self._place(stages, asked + number, key)] for number in range(own)]
         if self.then is not None and own < count:
             found += self.then(task, asked + own - self._begun, count - own, ledger, key)
         return found
+
+    def _sorted(self, members: Members) -> list[list[int]]:
+        """The places of each stage."""
+        found = stages_of([self.difficulty(members[place]) for place in range(members.size)], self.stages)
+        return [[place for place, own in enumerate(found) if own == stage] for stage in range(self.stages)]
 
     @property
     def _begun(self) -> int:
@@ -80,34 +92,10 @@ class Staged(Curriculum):
         """The stage of the scenario at `position` of the run; None where all scenarios are asked."""
         return position // self.per_stage if position < self._begun else None
 
-    def _place(self, stages: Sequence[int], position: int, key: Key) -> int:
+    def _place(self, stages: Sequence[Sequence[int]], position: int, key: Key) -> int:
         stage = self.stage_at(position)
-        among = [place for place, own in enumerate(stages) if stage is None or own == stage]
+        among = range(sum(map(len, stages))) if stage is None else stages[stage]
         begun = self._begun if stage is None else stage * self.per_stage
         turn, place = divmod(position - begun, len(among))
         order = key.derive("stage", -1 if stage is None else stage, turn).numpy().permutation(len(among))
         return among[int(order[place])]
-
-
-class _Sorted:
-    """The stages of a pool's scenarios, which take long to make and never change; copies begin anew."""
-
-    def __init__(self) -> None:
-        self._members: Members | None = None
-        self._stages: list[int] = []
-
-    def __reduce__(self) -> tuple[type[_Sorted], tuple[()]]:
-        return _Sorted, ()
-
-    def of(self, members: Members, by: Staged) -> list[int]:
-        """Theirs, by place."""
-        old = self._members
-        if by.stages > members.size:
-            raise ConfigurationError(
-                f"curriculum: {members.size} tasks make no {by.stages} stages; set curriculum.stages to "
-                f"{members.size} or less"
-            )
-        if old is None or old.task is not members.task or (old.size, old.key) != (members.size, members.key):
-            hard = [by.difficulty(members[place]) for place in range(members.size)]
-            self._members, self._stages = members, stages_of(hard, by.stages)
-        return self._stages

@@ -6,17 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.posterior import Outcomes
-from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.pool import Kept, Members
 from hocket.stages import Curriculum, LedgerView, Stage, Task
 from hocket.types import Scenario
 
 
 class Value(Stage):
-    """What asking a scenario once more is worth by what the ledger holds of it: a number, at least 0."""
+    """What asking a scenario once more is worth by what the ledger holds of it: a number, at least 0.
+
+    A function of its arguments. `Weighted` asks one that is `lasting` again only once the ledger was told of the
+    scenario, and any other at every draw.
+    """
 
     room = "curriculum"
 
@@ -40,6 +45,9 @@ class Weighted(Curriculum):
     Every scenario of the pool is asked once in random order, then `count` different ones are drawn (Gumbel top-k, that
     is one after the other without replacement). What is worth 0 is drawn only where nothing else is left.
 
+    What a scenario is worth is kept until the ledger is told of it. All are valued anew at every draw where `value` may
+    change by itself (`lasting`), and where the ledger is another one than before, as under `--lag`.
+
     Attributes:
         value: of a scenario. prompts: scenarios per step.
         pool: how many scenarios take part, those of `Shuffled`'s first pass; all of a smaller task. Endless tasks come
@@ -54,7 +62,7 @@ class Weighted(Curriculum):
     prompts: int = 16
     pool: int = 256
     even: float = 0.0
-    _found: FoundIds = field(default_factory=lambda: FoundIds(), init=False, repr=False, compare=False)
+    _kept: Kept[Worths] = field(default_factory=lambda: Kept[Worths](), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.prompts < 1 or self.pool < 1:
@@ -68,71 +76,72 @@ class Weighted(Curriculum):
         if len(chosen) == count:
             return chosen
         with np.errstate(divide="ignore"):
-            worth = np.log(np.array([self._worth(one, ledger) for one in self._found.of(members)]))
+            worth = np.log(self._kept.of(members, Worths).by(self.value, ledger))
         while len(chosen) < count:
             rng = key.derive("failures", asked + len(chosen)).numpy()
-            noise = rng.gumbel(size=members.size)
-            order = np.argsort(-(worth + noise), kind="stable")
+            wanted = min(count - len(chosen), members.size)
+            order = least(-(worth + rng.gumbel(size=members.size)), wanted)
             if self.even:
-                order = mixed(order, np.argsort(-rng.gumbel(size=members.size), kind="stable"), self.even, rng)
-            chosen += [members[int(place)] for place in order[: count - len(chosen)]]
+                order = mixed(order, least(-rng.gumbel(size=members.size), wanted), self.even, rng)
+            chosen += [members[place] for place in order.tolist()]
         return chosen
 
-    def _worth(self, scenario: str, ledger: LedgerView) -> float:
-        found = self.value(ledger.outcomes(scenario), ledger.history(scenario))
-        if not 0 <= found < float("inf"):
-            raise ConfigurationError(
-                f"{type(self.value).__name__} says that scenario {scenario!r} is worth {found}; a value is finite "
-                "and at least 0"
-            )
-        return found
+
+class Worths:
+    """What the scenarios of a pool are worth, by place."""
+
+    def __init__(self, members: Members) -> None:
+        self._scenarios = [members[place].id for place in range(members.size)]
+        self._worths = np.zeros(members.size)
+        self._ledger: LedgerView | None = None
+        self._told = 0
+
+    def by(self, value: Value, ledger: LedgerView) -> NDArray[np.float64]:
+        """Theirs `[Q]`; valued are those that the ledger was told of since the last time."""
+        due = None if ledger is not self._ledger or not lasting(value) else set(ledger.changed(self._told))
+        for place, scenario in enumerate(self._scenarios):
+            if due is None or scenario in due:
+                self._worths[place] = worth_of(scenario, value, ledger)
+        self._ledger, self._told = ledger, ledger.told
+        return self._worths
+
+
+def lasting(value: Stage) -> bool:
+    """Whether a value is known to stay what it is: it and its parts are hashed by what they hold, as frozen ones are.
+
+    A class with attributes of its own, or a list in a field, may change unseen.
+    """
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return type(value).__hash__ is not object.__hash__ and all(map(lasting, value.parts()))
+
+
+def worth_of(scenario: str, value: Value, ledger: LedgerView) -> float:
+    """The value of one, which has to be finite and at least 0."""
+    found = value(ledger.outcomes(scenario), ledger.history(scenario))
+    if not 0 <= found < float("inf"):
+        raise ConfigurationError(
+            f"{type(value).__name__} says that scenario {scenario!r} is worth {found}; a value is finite and at least 0"
+        )
+    return found
+
+
+def least(numbers: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """The places of the `count` least numbers, in order, the earlier of equals first: a stable sort's first ones."""
+    among = np.flatnonzero(numbers <= np.partition(numbers, count - 1)[count - 1])
+    return among[np.argsort(numbers[among], kind="stable")[:count]]
 
 
 def mixed(
-    one: np.ndarray[tuple[int], np.dtype[np.int64]],
-    other: np.ndarray[tuple[int], np.dtype[np.int64]],
-    share: float,
-    rng: np.random.Generator,
-) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """An order in which each next member is the next of `other` with probability `share`, else that of `one`."""
+    one: NDArray[np.int64], other: NDArray[np.int64], share: float, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """An order in which each next member is the next of `other` with probability `share`, else that of `one`.
+
+    Both are the first of an order of the same members, equally many.
+    """
     ways, found = [iter(one.tolist()), iter(other.tolist())], dict[int, None]()
     for second in (rng.random(len(one)) < share).tolist():
         found[next(place for place in ways[second] if place not in found)] = None
     return np.fromiter(found, np.int64, len(found))
-
-
-@dataclass(frozen=True)
-class Members:
-    """The scenarios of a pool by place: those of the first `most` positions of `Shuffled`."""
-
-    task: Task
-    most: int
-    ledger: LedgerView
-    key: Key
-
-    @property
-    def size(self) -> int:
-        """How many there are."""
-        size = self.task.size("train")
-        return self.most if size is None else min(self.most, size)
-
-    def __getitem__(self, place: int) -> Scenario:
-        return Shuffled(prompts=1)(self.task, place, 1, self.ledger, self.key)[0]
-
-
-class FoundIds:
-    """The ids of a pool's scenarios, which take long to make and never change; copies begin anew."""
-
-    def __init__(self) -> None:
-        self._members: Members | None = None
-        self._ids: list[str] = []
-
-    def __reduce__(self) -> tuple[type[FoundIds], tuple[()]]:
-        return FoundIds, ()
-
-    def of(self, members: Members) -> list[str]:
-        """Theirs, by place."""
-        old = self._members
-        if old is None or old.task is not members.task or (old.size, old.key) != (members.size, members.key):
-            self._members, self._ids = members, [members[place].id for place in range(members.size)]
-        return self._ids

@@ -35,7 +35,13 @@ Result = TypeVar("Result")
 PREFIX = "lessons:"
 
 RATE = 3e-3
-"""The learning rate of lessons for a small model, at which some forty steps teach a form."""
+"""The learning rate of lessons for the shipped model, at which some forty steps teach a form."""
+
+ADAPTED, WHOLE = 5e-4, 5e-5
+"""Of lessons for another model: seen to suit an adapter of SmolLM2-135M, and the tenth of it for whole weights.
+
+Policies' own rates for their size (`LanguageModel.default_lr`) are as far apart.
+"""
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,8 @@ class Lessons:
         play: the conversations of one episode of a scenario, drawn with a generator.
         talks: how many lessons in a row are of the same episode, where it has many.
         prompts: lessons in a step. schedule: of their learning rate, as `hocket.update.GradientStep` has it.
-        then: what suits a recipe afterwards, as dotted settings; what the recipe or the run states wins.
+        then: what suits a recipe afterwards, as dotted settings; what the recipe or the run states wins. A learning
+            rate is the shipped model's, and another model has its own.
         beginners: roles that go on as the lessons left them, unless the recipe is for several agents.
         searchers: by name, those of texts whose reflecting roles the task can teach too.
     """
@@ -276,7 +283,7 @@ class LessonTask(TextTask):
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         length = self.task.suggest(recipe).get("decoding.max_tokens")
         found: dict[str, Any] = {"steps": self.lessons.steps, "curriculum.prompts": self.lessons.prompts}
-        found |= {"update.lr": RATE, "evaluation.n": 64, "evaluation.every": 0}
+        found |= {"evaluation.n": 64, "evaluation.every": 0}
         if self.lessons.schedule != "constant":
             found["update.schedule"] = self.lessons.schedule
         return found if length is None else {**found, "decoding.max_tokens": length}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
@@ -65,6 +66,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self._entries: dict[str, LedgerEntry] = {}
+        self._told: dict[str, int] = {}  # At which count of what it was told of each last; the latest stands last.
+        self.told = 0
 
     def note(self, step: int, told: Iterable[Told]) -> None:
         """Adds the samples of a step, in order."""
@@ -83,6 +86,7 @@ class Ledger:
 
         None and NaN are no reward: they count as asked only, and a group without any reward leaves no mean.
         """
+        self._mark(scenario)
         entry = self._entries.setdefault(scenario, LedgerEntry())
         if entry.step != step:
             entry.step, entry.total, entry.count = step, 0.0, 0
@@ -116,6 +120,15 @@ class Ledger:
             return Outcomes()
         unlikeness = entry.unlikeness[2] / entry.unlikeness[1] if entry.unlikeness else None
         return Outcomes(entry.samples, entry.successes, _means(entry.norms), unlikeness)
+
+    def changed(self, since: int) -> Iterable[str]:
+        """The scenarios that it was told of after `told` was `since`, the latest first; looks at no others."""
+        return itertools.takewhile(lambda scenario: self._told[scenario] > since, reversed(self._told))
+
+    def _mark(self, scenario: str) -> None:
+        self.told += 1
+        self._told.pop(scenario, None)
+        self._told[scenario] = self.told
 
     def entry(self, scenario: str) -> LedgerEntry:
         """Everything known of a scenario; to be read only."""
@@ -155,7 +168,7 @@ class Ledger:
             state = {**state, "successes": _estimated(state)}
         columns = [state[name].tolist() for name in _NUMBERS]
         measured = {name: state[name].tolist() for name in _MEASURED if name in state}
-        self._entries, start = {}, 0
+        known, self._entries, start = list(self._entries), {}, 0
         for place, (scenario, remembered, *numbers) in enumerate(
             zip(state["scenario"], state["remembered"].tolist(), *columns, strict=True)
         ):
@@ -165,6 +178,8 @@ class Ledger:
             for name, column in measured.items():
                 setattr(self._entries[scenario], name, tuple(column[place]) if any(column[place]) else ())
             start += remembered
+        for scenario in [*known, *self._entries]:
+            self._mark(scenario)
 
 
 def _means(told: tuple[float, ...]) -> Norms | None:

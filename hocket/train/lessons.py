@@ -14,9 +14,10 @@ from hocket.core.requirements import Requirement
 from hocket.credit.each_agent import EachAgent
 from hocket.recipe import Recipe
 from hocket.stages import Stateful, Task
-from hocket.tasks.lessons import PREFIX, Lessons, LessonTask, lessons_of
+from hocket.tasks.lessons import ADAPTED, PREFIX, Lessons, LessonTask, lessons_of
 from hocket.train.config import Pairs, configure, is_of_recipe, settled
 from hocket.train.examples import replayed
+from hocket.train.models import is_shipped
 from hocket.train.settings import Config, as_recipe
 from hocket.train.suggestions import is_open
 
@@ -95,7 +96,7 @@ def _planned(pairs: Pairs, name: str, found: Lessons, task: Task, steps: int) ->
     settings = dict(pairs)
     recipe = settings.get("recipe", "grpo")
     common = [(key, value) for key, value in pairs if key.split(".")[0] in OF_BOTH]
-    suited = _suited(found, as_recipe(recipe))
+    suited = _suited(found, as_recipe(recipe), settings)
     length_suited = suited.pop("steps", None)
     own = {key: value for key, value in suited.items() if not any(given.startswith(f"{key}.") for given in settings)}
     own |= {key: value for key, value in pairs if key.split(".")[0] not in (*OF_BOTH, "recipe", "steps")}
@@ -103,12 +104,26 @@ def _planned(pairs: Pairs, name: str, found: Lessons, task: Task, steps: int) ->
     if settings.get("steps") is None and length_suited is not None:
         length = length_suited
     first = {"name": SETTING, "recipe": "sft", "steps": steps, "task": PREFIX + name}
+    if "update.lr" in settings and not _is_shipped(settings):
+        first["update.lr"] = settings["update.lr"]
     return [*common, ("plan", [first, {"recipe": recipe, "steps": length, **own, "task": name}])]
 
 
-def _suited(found: Lessons, recipe: Recipe) -> dict[str, Any]:
-    """What suits a recipe after the lessons, of the settings that it has and leaves open."""
+def _is_shipped(settings: Mapping[str, Any]) -> bool:
+    return is_shipped(settings.get("model", Config.model), settings.get("runs", Config.runs))
+
+
+def _suited(found: Lessons, recipe: Recipe, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What suits a recipe after the lessons, of the settings that it has and leaves open.
+
+    Rates are the shipped model's. Adapters of another go on at that of their lessons, whole weights at their own for
+    their size.
+    """
     given = dict(found.then(recipe))
+    if not _is_shipped(settings):
+        given.pop("update.lr", None)
+        if any(key.split(".")[0] == "lora" and value is not None for key, value in settings.items()):
+            given["update.lr"] = ADAPTED
     if found.beginners and Requirement.AGENTS not in recipe.requires:
         given |= {f"roles.{role}.frozen": True for role in found.beginners}
         # What both sides of a game earn may sum to nothing.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hocket.core.errors import ConfigurationError
@@ -40,6 +42,22 @@ def model_folder(model: str, runs: str) -> str:
     if not found:
         raise ConfigurationError(f"the run {folder} has no finished checkpoint yet")
     return str(next(iter(found.values())))
+
+
+def is_shipped(model: str, runs: str) -> bool:
+    """Whether a model is the shipped nano, or of its shape, as what a run has made of it; a phase's is taken to be."""
+    from hocket.nano import BASE
+    from hocket.policies.gguf import is_gguf
+
+    if model == Config.model or model.startswith("phase:"):
+        return True
+    file = Path("" if is_gguf(model) else model_folder(model, runs)) / "config.json"
+    return file.is_file() and _shape(file) == _shape(BASE / "config.json")
+
+
+def _shape(file: Path) -> list[Any]:
+    found = json.loads(file.read_text(encoding="utf-8"))
+    return [found.get(name) for name in ("model_type", "hidden_size", "num_hidden_layers", "vocab_size")]
 
 
 def configured_models(config: Config) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.examples import Example
 from hocket.credit import EachAgent
 from hocket.lab.claims.shipped import configured
+from hocket.nano import BASE
 from hocket.recipes import find
 from hocket.tasks.lessons import LessonTask, lessons_of
 from hocket.testing import Part, rehearse
@@ -112,6 +114,50 @@ def test_a_saved_configuration_has_no_lessons_of_its_own() -> None:
 def test_a_model_of_ones_own_has_lessons_where_they_are_asked_for() -> None:
     first, second = phase_runs(planned(MAZE, ("model", "smollm2"), ("lessons", 2)))
     assert (first.config.model, second.config.model) == ("smollm2", "phase:1-lessons")
+
+
+@pytest.mark.parametrize(
+    ("more", "rates"),
+    [
+        ({}, (3e-3, 2.5e-4)),
+        ({"lora.rank": 16}, (3e-3, 2.5e-4)),
+        ({"update.lr": 1e-3}, (3e-3, 1e-3)),
+        ({"model": "smollm2"}, (5e-5, None)),
+        ({"model": "smollm2", "lora.rank": 16}, (5e-4, 5e-4)),
+        ({"model": "smollm2", "lora": None}, (5e-5, None)),
+        ({"model": "someone/big-model", "lora": True}, (5e-4, 5e-4)),
+        ({"model": "smollm2", "update.lr": 1e-4}, (1e-4, 1e-4)),
+    ],
+)
+def test_the_rates_are_of_the_model_that_learns(more: dict[str, object], rates: tuple[float, float | None]) -> None:
+    runs = phase_runs(planned(MAZE, ("lessons", 2), *more.items()))
+    assert tuple(run.config.recipe.update.lr for run in runs) == rates
+    phases = [{"recipe": "sft", "task": f"lessons:{MAZE}", "steps": 2}, {"recipe": "grpo", "task": MAZE, "steps": 2}]
+    if "update.lr" not in more:
+        assert phase_runs([*more.items(), ("plan", phases)])[0].config.recipe.update.lr == rates[0]
+
+
+def test_what_a_run_made_of_the_shipped_model_is_taught_as_it_is(tmp_path: Path) -> None:
+    shape = json.loads((BASE / "config.json").read_text())
+    for name, hidden in (("small", 128), ("large", 256)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(json.dumps({**shape, "hidden_size": hidden}))
+    rates = [
+        [
+            run.config.recipe.update.lr
+            for run in phase_runs(planned(MAZE, ("model", str(tmp_path / name)), ("lessons", 2)))
+        ]
+        for name in ("small", "large")
+    ]
+    assert rates == [[3e-3, 2.5e-4], [5e-5, None]]
+
+
+def test_a_recipe_with_a_rate_of_its_own_keeps_it_after_the_lessons() -> None:
+    mine = find("grpo").but({"update.lr": 7e-6}, name="grpo-slow")
+    for model in ("nano", "smollm2"):
+        first, second = phase_runs(planned(MAZE, ("recipe", mine), ("model", model), ("lora.rank", 8), ("lessons", 2)))
+        assert first.config.recipe.update.lr != 7e-6
+        assert second.config.recipe.update.lr == 7e-6
 
 
 def test_a_recipe_on_its_own_task_has_none() -> None:

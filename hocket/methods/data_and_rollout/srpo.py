@@ -7,13 +7,30 @@ GRPO's.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hocket.core.keys import Key
-from hocket.curriculum.weighted import FoundIds, Members
+from hocket.core.posterior import Outcomes
+from hocket.curriculum.pool import Kept, Members
+from hocket.curriculum.weighted import Value, Worths
 from hocket.methods.base.grpo import GRPO
 from hocket.stages import Curriculum, LedgerView, Task
 from hocket.types import Scenario
+
+
+@dataclass(frozen=True)
+class Open(Value):
+    """1 for a scenario whose last group has a mean reward below `solved`, and before the first; else 0."""
+
+    solved: float = 1.0
+
+    def __call__(self, outcomes: Outcomes, rewards: Sequence[float]) -> float:
+        return float(not rewards or rewards[-1] < self.solved)
 
 
 @dataclass(frozen=True)
@@ -32,7 +49,7 @@ class Unsolved(Curriculum):
     prompts: int = 16
     pool: int = 256
     solved: float = 1.0
-    _found: FoundIds = field(default_factory=FoundIds, init=False, repr=False, compare=False)
+    _kept: Kept[Worths] = field(default_factory=lambda: Kept[Worths](), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.prompts < 1 or self.pool < 1:
@@ -40,22 +57,25 @@ class Unsolved(Curriculum):
 
     def __call__(self, task: Task, asked: int, count: int, ledger: LedgerView, key: Key) -> list[Scenario]:
         members = Members(task, self.pool, ledger, key)
-        open_ = [place for place, name in enumerate(self._found.of(members)) if self._open(name, ledger)]
+        open_ = self._kept.of(members, Worths).by(Open(self.solved), ledger) > 0
         chosen: list[int] = []
         for position in range(asked, asked + count):
             turn, step = divmod(position, members.size)
-            # The first pass is that of the pool itself.
-            own = step if turn == 0 else int(key.derive("again", turn).numpy().permutation(members.size)[step])
-            chosen.append(own if own in open_ and own not in chosen else self._other(position, open_, chosen, own, key))
+            own = int(_order(key, turn, members.size)[step])
+            chosen.append(own if open_[own] and own not in chosen else self._other(position, open_, chosen, own, key))
         return [members[place] for place in chosen]
 
-    def _open(self, scenario: str, ledger: LedgerView) -> bool:
-        rewards = ledger.history(scenario)
-        return not rewards or rewards[-1] < self.solved
+    def _other(self, position: int, open_: NDArray[np.bool_], chosen: list[int], own: int, key: Key) -> int:
+        left = open_.copy()
+        left[chosen] = False
+        among = np.flatnonzero(left if left.any() else open_)
+        return int(among[key.derive("instead", position).numpy().integers(len(among))]) if len(among) else own
 
-    def _other(self, position: int, open_: list[int], chosen: list[int], own: int, key: Key) -> int:
-        left = [place for place in open_ if place not in chosen] or open_ or [own]
-        return left[int(key.derive("instead", position).numpy().integers(len(left)))]
+
+@functools.lru_cache(maxsize=2)
+def _order(key: Key, turn: int, size: int) -> NDArray[np.int64]:
+    """The places in the order of a pass; the first is that of the pool itself."""
+    return np.arange(size) if turn == 0 else key.derive("again", turn).numpy().permutation(size)
 
 
 SRPO = GRPO.but(

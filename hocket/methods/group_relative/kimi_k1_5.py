@@ -8,7 +8,7 @@ The log-ratio to the old policy is fitted to the centred return (`AdvantageRegre
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -62,16 +62,19 @@ class ByFailure(Curriculum):
     pool: int = 256
     floor: float = 0.05
     window: int = 4
+    _drawn: Weighted = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.prompts < 1 or self.pool < 1 or self.window < 1:
             raise ValueError("prompts, pool and window must be at least 1")
         if self.floor <= 0:
             raise ValueError(f"floor must be positive, not {self.floor}")
+        # One for all steps, as it keeps what it found.
+        drawn = Weighted(FailureRate(self.floor, self.window), self.prompts, self.pool)
+        object.__setattr__(self, "_drawn", drawn)
 
     def __call__(self, task: Task, asked: int, count: int, ledger: LedgerView, key: Key) -> list[Scenario]:
-        drawn = Weighted(FailureRate(self.floor, self.window), self.prompts, self.pool)
-        return drawn(task, asked, count, ledger, key)
+        return self._drawn(task, asked, count, ledger, key)
 
 
 @dataclass(frozen=True)

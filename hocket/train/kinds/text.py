@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from hocket.core.columns import ANSWER
+from hocket.core.components import has_path
 from hocket.core.errors import ConfigurationError
 from hocket.core.texts import Texts, problem
 from hocket.engine.barrier import Barrier
@@ -14,14 +15,14 @@ from hocket.engine.mute import MuteEngine
 from hocket.recipe import Recipe
 from hocket.recipes import find as find_recipe
 from hocket.stages import Player, Policy, Reward, Task
-from hocket.tasks.lessons import LessonTask
+from hocket.tasks.lessons import ADAPTED, PREFIX, RATE, WHOLE, LessonTask
 from hocket.train.journal import Journal
 from hocket.train.kinds.kind import ACCURACY, Kind
-from hocket.train.models import configured_models, load_policy, load_scorer, model_path
+from hocket.train.models import configured_models, is_shipped, load_policy, load_scorer, model_path
 from hocket.train.roles import policy_of, refuse_strays, settings_by_policy
 from hocket.train.searching import seat_searches
 from hocket.train.settings import Config, RoleSettings
-from hocket.train.suggestions import lengths_of
+from hocket.train.suggestions import is_open, lengths_of
 from hocket.types import Trajectory, before_training
 from hocket.workflows.chat import Chat
 from hocket.workflows.episode import Limits
@@ -60,8 +61,12 @@ class Text(Kind):
         return cast(dict[str, Policy], policies), player
 
     def suggest(self, config: Config, recipe: Recipe) -> Mapping[str, Any]:
-        """Settings that are lengths in tokens follow the longest response."""
-        return lengths_of(recipe, config.decoding.max_tokens)
+        """Settings that are lengths in tokens follow the longest response; the rate of lessons follows the model."""
+        found: dict[str, Any] = {**lengths_of(recipe, config.decoding.max_tokens)}
+        if config.task.startswith(PREFIX) and has_path(recipe, "update.lr") and is_open(recipe, "update.lr"):
+            other = WHOLE if config.lora is None else ADAPTED
+            found["update.lr"] = RATE if is_shipped(config.model, config.runs) else other
+        return found
 
     def models(self, config: Config) -> list[Any]:
         return configured_models(config)
