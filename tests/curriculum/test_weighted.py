@@ -6,7 +6,7 @@ import copy
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -150,16 +150,16 @@ events = st.one_of(
     happens=st.lists(events, max_size=40),
 )
 def test_draws_are_those_of_valuing_and_sorting_all(
-    value: Value, even: float, pool: int, task: Growing, happens: list[Any]
+    value: Value, even: float, pool: int, task: Any, happens: list[Any]
 ) -> None:
     stage, ledger, key, kept = Weighted(value, 4, pool, even), Ledger(), Key.of(0), Ledger().state()
     passing = Unsolved(4, pool)
     for step, (what, number, other) in enumerate([*happens, ("draw", 20, 6)], 1):
         if what == "draw":
             expected = drawn_anew(stage, task, number, other, ledger, key)
-            assert numbers(stage(task, number, other, ledger, key)) == expected  # type: ignore[arg-type]
+            assert numbers(stage(task, number, other, ledger, key)) == expected
             expected = passed_anew(task, pool, number, other, ledger, key)
-            assert numbers(passing(task, number, other, ledger, key)) == expected  # type: ignore[arg-type]
+            assert numbers(passing(task, number, other, ledger, key)) == expected
         elif what == "told":
             ledger.record(f"q{number}", step, other, unlikeness=number / 12)
         elif what == "keep":
@@ -214,20 +214,21 @@ def test_only_those_are_valued_of_which_the_ledger_was_told() -> None:
 
 @pytest.mark.parametrize("wrapped", [lambda value: value, Around])
 def test_what_may_change_unseen_is_valued_at_every_draw(wrapped: Callable[[Value], Value]) -> None:
-    task, ledger, counting, listed = Growing(5), Ledger(), Counting(), Listed()
+    task: Any = Growing(5)
+    ledger, counting, listed = Ledger(), Counting(), Listed()
     assert all(map(lasting, VALUES[:-1]))
     assert not lasting(wrapped(counting))
     assert not lasting(wrapped(listed))
     stage = Weighted(wrapped(counting), 1)
     for _ in range(3):
-        stage(task, 5, 1, ledger, Key.of(0))  # type: ignore[arg-type]
+        stage(task, 5, 1, ledger, Key.of(0))
     assert counting.asked == 15
     ledger.record("q2", 1, 1.0)
     stage = Weighted(wrapped(listed), 1)
     for addition in (0.0, 1e9):
         listed.settings.append(addition)
         expected = drawn_anew(stage, task, 5, 5, ledger, Key.of(0))
-        assert numbers(stage(task, 5, 5, ledger, Key.of(0))) == expected  # type: ignore[arg-type]
+        assert numbers(stage(task, 5, 5, ledger, Key.of(0))) == expected
 
 
 def test_by_failure_keeps_what_it_found_from_step_to_step() -> None:
@@ -250,7 +251,7 @@ def test_by_failure_keeps_what_it_found_from_step_to_step() -> None:
 
 
 def test_what_is_kept_of_a_pool_is_made_once() -> None:
-    kept, task = Kept[int](), Growing(3)
+    kept, task = Kept[int](), cast(Any, Growing(3))
     made: list[int] = []
 
     def make(members: Members) -> int:
@@ -258,7 +259,7 @@ def test_what_is_kept_of_a_pool_is_made_once() -> None:
         return members.size
 
     def size(most: int, key: int = 0) -> int:
-        return kept.of(Members(task, most, Ledger(), Key.of(key)), make)  # type: ignore[arg-type]
+        return kept.of(Members(task, most, Ledger(), Key.of(key)), make)
 
     assert [size(5), size(5), size(2), size(2, 1), size(2, 1)] == [3, 3, 2, 2, 2]
     task.scenarios = 9

@@ -68,7 +68,7 @@ def last(run: Path) -> dict[str, Any]:
     return found
 
 
-# What bm25s brings along where it is first imported draws from the global generator.
+# Seen on a device's machine: its search by words moves Python's global generator there, as it does not elsewhere.
 DRAWING = {"tree": [pytest.mark.global_rng]}
 
 

@@ -19,6 +19,7 @@ from hocket.train.cluster.line import Gone, Line, Place
 from hocket.train.cluster.setup import Setup
 from hocket.train.cluster.shards import Meeting
 from hocket.train.learner import Learner
+from hocket.train.machine import device_of
 from hocket.train.roles import learners_by_policy
 from hocket.train.settings import Config
 
@@ -211,7 +212,7 @@ class LearnerGroup(Members):
         self.where = self._answers()
         store = opened(self.size, host)
         self._meet(store, 1, self.size)
-        ranks = joined(0, self.size, host, store.port, store)
+        ranks = joined(0, self.size, host, store.port, store, device=device_of(self._config))
         self._answers()
         return ranks
 

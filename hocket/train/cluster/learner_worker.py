@@ -144,8 +144,10 @@ class Worker:
 
     def _meet(self, message: Meet) -> None:
         from hocket.train.cluster.ranks import joined
+        from hocket.train.machine import device_of
 
-        self._ranks = joined(message.rank, message.size, message.host, message.port)
+        device = device_of(self._config)
+        self._ranks = joined(message.rank, message.size, message.host, message.port, device=device)
 
     def _build(self, phase: int, own: Collection[str]) -> None:
         """Learners of a process's own policies; it lets go of the others."""

@@ -98,29 +98,28 @@ class Joined:
         dist.destroy_process_group()
 
 
-def joined(rank: int, size: int, host: str, port: int, store: Store | None = None) -> Joined:
-    """Joins the group whose first rank keeps a `store` at a port of its host."""
+def joined(rank: int, size: int, host: str, port: int, store: Store | None = None, *, device: torch.device) -> Joined:
+    """Joins the group whose first rank keeps a `store` at a port of its host; this one's policies are on `device`."""
     if host == LOCAL:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     store = store or TCPStore(host, port, size, is_master=False, timeout=PATIENCE)
-    able = torch.cuda.is_available() and dist.is_nccl_available()
+    able = device.type == "cuda" and dist.is_nccl_available()
     backend = "cpu:gloo,cuda:nccl" if able else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
     plain = Joined(rank, size)
-    devices = [bytes(one.tolist()) for one in plain.gathered(_device() if able else _NOWHERE)]
-    if bytes(_NOWHERE.tolist()) in devices or len(set(devices)) < size:
+    named = [bytes(one.tolist()) for one in plain.gathered(_named(device) if able else _NAMELESS)]
+    if bytes(_NAMELESS.tolist()) in named or len(set(named)) < size:
         return plain
-    dist.all_reduce(torch.zeros(1, device="cuda"))  # All ranks open it together; later they speak in pairs.
+    dist.all_reduce(torch.zeros(1, device=device))  # All ranks open it together; later they speak in pairs.
     return Joined(rank, size, direct=True)
 
 
-_NOWHERE = torch.zeros(16, dtype=torch.uint8)
+_NAMELESS = torch.zeros(16, dtype=torch.uint8)
 
 
-def _device() -> Tensor:
-    """Tells this process's device from others as NCCL does: by host, which the variable may say, and device."""
-    uuid = torch.cuda.get_device_properties(torch.cuda.current_device()).uuid
-    told = f"{os.environ.get('NCCL_HOSTID', '')} {uuid}"
+def _named(device: torch.device) -> Tensor:
+    """Tells a CUDA device from others as NCCL does: by host, which the variable may say, and device."""
+    told = f"{os.environ.get('NCCL_HOSTID', '')} {torch.cuda.get_device_properties(device).uuid}"
     return torch.frombuffer(bytearray(hashlib.blake2b(told.encode(), digest_size=16).digest()), dtype=torch.uint8)
 
 
