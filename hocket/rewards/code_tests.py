@@ -39,7 +39,8 @@ class CodeTests(Reward):
 
     Tests are statements with an `assert` on the solution's functions, or `{"input": .., "output": ..}` for programs
     that read and print; `metadata["setup"]` holds imports and helpers that both may use. Solution and verdict are in
-    separate sandboxed processes (see `hocket.tools.unit_tests`). An answer without a program passes nothing.
+    separate sandboxed processes (see `hocket.tools.unit_tests`). An answer without a program passes nothing; a program
+    that several answers to a scenario share is tried once.
 
     Attributes:
         grading: `share` of passed tests, or `all` or nothing.
@@ -56,8 +57,11 @@ class CodeTests(Reward):
             raise ConfigurationError(f"grading must be share or all, not {self.grading!r}")
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Opinions:
-        asked = [self.sandbox.apart(self.judge, one.answer, one.scenario) for one in trajectories]
-        verdicts = await asyncio.gather(*asked)
+        programs = [(id(one.scenario), code_of(one.answer)) for one in trajectories]
+        apart = dict(zip(programs, trajectories, strict=True))
+        asked = [self.sandbox.apart(self.judge, one.answer, one.scenario) for one in apart.values()]
+        known = dict(zip(apart, await asyncio.gather(*asked), strict=True))
+        verdicts = [known[program] for program in programs]
         return Opinions(
             [None if verdict is None else self.grade(verdict) for verdict in verdicts],
             [None if verdict is None else verdict.reason for verdict in verdicts],

@@ -25,9 +25,10 @@ Grading = Literal["all", "share"]
 
 @dataclass(frozen=True)
 class Step:
-    """Something done to a value: in words, and as an expression of `x`. `{k}` in both is a number from 2 to `most`."""
+    """Something done to a value: in words, in few, and as an expression of `x`. `{k}` is a number from 2 to `most`."""
 
     words: str
+    few: str
     code: str
     most: int = 9
 
@@ -62,70 +63,76 @@ CHAINS: Mapping[Kind, Chain] = {
     "numbers": Chain(
         "a list of integers",
         (
-            Step("keeps the even ones", "[n for n in x if n % 2 == 0]"),
-            Step("keeps the odd ones", "[n for n in x if n % 2 == 1]"),
-            Step("keeps those greater than {k}", "[n for n in x if n > {k}]"),
-            Step("keeps those smaller than {k}", "[n for n in x if n < {k}]"),
-            Step("multiplies each by {k}", "[n * {k} for n in x]"),
-            Step("adds {k} to each", "[n + {k} for n in x]"),
-            Step("squares each", "[n * n for n in x]"),
-            Step("replaces each by its absolute value", "[abs(n) for n in x]"),
-            Step("reverses their order", "x[::-1]"),
-            Step("sorts them in ascending order", "sorted(x)"),
-            Step("drops repeated ones, keeping the first of each", "list(dict.fromkeys(x))"),
-            Step("drops the first {k}", "x[{k}:]", 4),
-            Step("keeps the first {k}", "x[:{k}]", 5),
+            Step("keeps the even ones", "even", "[n for n in x if n % 2 == 0]"),
+            Step("keeps the odd ones", "odd", "[n for n in x if n % 2 == 1]"),
+            Step("keeps those greater than {k}", "over {k}", "[n for n in x if n > {k}]"),
+            Step("keeps those smaller than {k}", "under {k}", "[n for n in x if n < {k}]"),
+            Step("multiplies each by {k}", "times {k}", "[n * {k} for n in x]"),
+            Step("adds {k} to each", "plus {k}", "[n + {k} for n in x]"),
+            Step("squares each", "square", "[n * n for n in x]"),
+            Step("replaces each by its absolute value", "abs", "[abs(n) for n in x]"),
+            Step("reverses their order", "reverse", "x[::-1]"),
+            Step("sorts them in ascending order", "sort", "sorted(x)"),
+            Step("drops repeated ones, keeping the first of each", "unique", "list(dict.fromkeys(x))"),
+            Step("drops the first {k}", "drop {k}", "x[{k}:]", 4),
+            Step("keeps the first {k}", "keep {k}", "x[:{k}]", 5),
         ),
         (
-            Step("returns the list", "x"),
-            Step("returns their sum", "sum(x)"),
-            Step("returns how many there are", "len(x)"),
-            Step("returns the largest, or 0 if there is none", "max(x, default=0)"),
-            Step("returns the smallest, or 0 if there is none", "min(x, default=0)"),
+            Step("returns the list", "all", "x"),
+            Step("returns their sum", "sum", "sum(x)"),
+            Step("returns how many there are", "count", "len(x)"),
+            Step("returns the largest, or 0 if there is none", "max", "max(x, default=0)"),
+            Step("returns the smallest, or 0 if there is none", "min", "min(x, default=0)"),
         ),
         _numbers,
     ),
     "text": Chain(
         "a string",
         (
-            Step("reverses it", "x[::-1]"),
-            Step("writes it in capitals", "x.upper()"),
-            Step("writes it in small letters", "x.lower()"),
+            Step("reverses it", "reverse", "x[::-1]"),
+            Step("writes it in capitals", "upper", "x.upper()"),
+            Step("writes it in small letters", "lower", "x.lower()"),
             Step(
-                "removes the vowels (a, e, i, o, u, in either case)", "''.join(c for c in x if c not in 'aeiouAEIOU')"
+                "removes the vowels (a, e, i, o, u, in either case)",
+                "no vowels",
+                "''.join(c for c in x if c not in 'aeiouAEIOU')",
             ),
-            Step("removes everything but letters", "''.join(c for c in x if c.isalpha())"),
-            Step("replaces every space by a hyphen", "x.replace(' ', '-')"),
-            Step("writes every character twice", "''.join(c + c for c in x)"),
-            Step("drops the first {k} characters", "x[{k}:]", 4),
-            Step("keeps the first {k} characters", "x[:{k}]", 8),
+            Step("removes everything but letters", "letters", "''.join(c for c in x if c.isalpha())"),
+            Step("replaces every space by a hyphen", "hyphens", "x.replace(' ', '-')"),
+            Step("writes every character twice", "twice", "''.join(c + c for c in x)"),
+            Step("drops the first {k} characters", "drop {k}", "x[{k}:]", 4),
+            Step("keeps the first {k} characters", "keep {k}", "x[:{k}]", 8),
         ),
         (
-            Step("returns the result", "x"),
-            Step("returns its length", "len(x)"),
-            Step("returns how many digits it has", "sum(c.isdigit() for c in x)"),
-            Step("returns how many different characters it has", "len(set(x))"),
-            Step("returns the list of its words", "x.split()"),
+            Step("returns the result", "all", "x"),
+            Step("returns its length", "length", "len(x)"),
+            Step("returns how many digits it has", "digits", "sum(c.isdigit() for c in x)"),
+            Step("returns how many different characters it has", "distinct", "len(set(x))"),
+            Step("returns the list of its words", "words", "x.split()"),
         ),
         _text,
     ),
     "number": Chain(
         "an integer",
         (
-            Step("adds {k}", "x + {k}"),
-            Step("subtracts {k}", "x - {k}"),
-            Step("multiplies by {k}", "x * {k}"),
-            Step("squares it", "x * x"),
-            Step("takes the absolute value", "abs(x)"),
-            Step("changes the sign", "-x"),
-            Step("replaces a negative number by 0", "max(x, 0)"),
+            Step("adds {k}", "plus {k}", "x + {k}"),
+            Step("subtracts {k}", "minus {k}", "x - {k}"),
+            Step("multiplies by {k}", "times {k}", "x * {k}"),
+            Step("squares it", "square", "x * x"),
+            Step("takes the absolute value", "abs", "abs(x)"),
+            Step("changes the sign", "negate", "-x"),
+            Step("replaces a negative number by 0", "floor 0", "max(x, 0)"),
         ),
         (
-            Step("returns the result", "x"),
-            Step("returns the sum of its decimal digits, without the sign", "sum(int(c) for c in str(abs(x)))"),
-            Step("returns how many decimal digits it has, without the sign", "len(str(abs(x)))"),
-            Step("returns the remainder of division by {k} (never negative)", "x % {k}"),
-            Step("returns it as a string", "str(x)"),
+            Step("returns the result", "all", "x"),
+            Step(
+                "returns the sum of its decimal digits, without the sign",
+                "digit sum",
+                "sum(int(c) for c in str(abs(x)))",
+            ),
+            Step("returns how many decimal digits it has, without the sign", "digits", "len(str(abs(x)))"),
+            Step("returns the remainder of division by {k} (never negative)", "mod {k}", "x % {k}"),
+            Step("returns it as a string", "text", "str(x)"),
         ),
         lambda rng: int(rng.integers(-300, 301)),
     ),
@@ -137,15 +144,18 @@ _LEAST_RESULTS = 4
 
 @dataclass(frozen=True)
 class CodeProblem:
-    """A function to write: what it does in words, its source, and argument and result of each test as text."""
+    """A function to write: what it does in words and in few, its source, and each test's argument and result as text."""
 
+    kind: Kind
     words: str
+    few: str
     source: str
     cases: tuple[tuple[str, str], ...]
 
-    @property
-    def question(self) -> str:
-        """What is asked, with the first case as example."""
+    def question(self, brief: bool) -> str:
+        """What is asked; in words with the first case as example."""
+        if brief:
+            return f"f({self.kind}): {self.few}"
         argument, result = self.cases[0]
         return f"{self.words} For example, f({argument}) returns {result}. Write it between ```python and ```."
 
@@ -154,21 +164,23 @@ def draw_problem(rng: np.random.Generator, steps: int, tests: int) -> CodeProble
     """A problem of `steps` steps and an end, with `tests` different cases and at least four different results."""
     kinds = tuple(CHAINS)
     while True:
-        chain = CHAINS[kinds[int(rng.integers(len(kinds)))]]
+        kind = kinds[int(rng.integers(len(kinds)))]
+        chain = CHAINS[kind]
         places = rng.permutation(len(chain.steps))[:steps].tolist()
         end = chain.ends[int(rng.integers(len(chain.ends)))]
         filled = [_filled(step, rng) for step in (*(chain.steps[place] for place in places), end)]
         words = f"Write a Python function f that takes {chain.takes}, {', then '.join(step.words for step in filled)}."
         lines = [f"    x = {step.code}\n" for step in filled[:-1]]
+        few = ", ".join(step.few for step in filled)
         source = f"def f(x):\n{''.join(lines)}    return {filled[-1].code}\n"
         cases = _cases(source, chain, tests, rng)
         if len({result for _, result in cases}) >= min(_LEAST_RESULTS, tests):
-            return CodeProblem(words, source, cases)
+            return CodeProblem(kind, words, few, source, cases)
 
 
 def _filled(step: Step, rng: np.random.Generator) -> Step:
     k = str(int(rng.integers(2, step.most + 1)))
-    return Step(step.words.replace("{k}", k), step.code.replace("{k}", k))
+    return Step(*(text.replace("{k}", k) for text in (step.words, step.few, step.code)))
 
 
 def _cases(source: str, chain: Chain, tests: int, rng: np.random.Generator) -> tuple[tuple[str, str], ...]:
@@ -189,13 +201,14 @@ class Code(TextTask):
 
     Args:
         steps: in the chain, before its end. tests: per problem. grading: the reward, `all` tests or their `share`.
+        brief: a step is told in a word or two, which lessons teach (`f(numbers): odd, times 3, sum`).
     """
 
-    def __init__(self, steps: int = 2, tests: int = 8, grading: Grading = "all") -> None:
+    def __init__(self, steps: int = 2, tests: int = 8, grading: Grading = "all", brief: bool = True) -> None:
         if not 1 <= steps <= 5 or not 2 <= tests <= 50:
             raise ConfigurationError(f"task code: steps lie in 1 to 5 and tests in 2 to 50, not {steps} and {tests}")
         self.name = f"code?steps={steps}&tests={tests}&grading={grading}"
-        self.steps, self.tests = steps, tests
+        self.steps, self.tests, self.brief = steps, tests, brief
         self._reward = CodeTests(grading)
 
     def scenario(self, split: Split, number: int) -> Scenario:
@@ -206,29 +219,30 @@ class Code(TextTask):
         told = {
             "tests": tuple(f"assert f({argument}) == {result}" for argument, result in problem.cases),
             "demonstration": f"```python\n{problem.source}```",
+            "kind": problem.kind,
         }
-        return Scenario(f"code/{split}/{number}", problem.question, metadata=told, seed=number)
+        return Scenario(f"code/{split}/{number}", problem.question(self.brief), metadata=told, seed=number)
 
     @property
     def rewards(self) -> Sequence[Reward]:
         return (self._reward,)
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
-        return {**super().suggest(recipe), "decoding.max_tokens": 256}
+        return {**super().suggest(recipe), "decoding.max_tokens": 128 if self.brief else 256}
 
     @property
     def lessons(self) -> Lessons:
         """Functions of the right form, each line of which may be another step than was asked for."""
         return Lessons(
             "the form of a function and of its steps, with wrong steps among them",
-            0,
+            100 if self.brief else 0,
             self._lesson,
+            schedule="cosine",
             then=lambda recipe: THEN,
         )
 
     def _lesson(self, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
-        words, code = str(scenario.messages[0]["content"]), str(scenario.metadata["demonstration"])
-        chain = next(one for one in CHAINS.values() if f"takes {one.takes}," in words)
+        code, chain = str(scenario.metadata["demonstration"]), CHAINS[scenario.metadata["kind"]]
         *steps, end = code.splitlines()[2:-1]
 
         def told(line: str, head: str, known: Sequence[Step]) -> str:
@@ -267,7 +281,7 @@ THEN = {"steps": 20, "update.lr": 2.5e-4, "evaluation.n": 200}
 
 def from_settings(name: str, settings: Mapping[str, str]) -> Code:
     """The task with these settings."""
-    given = checked(name, settings, {"steps": int, "tests": int, "grading": str})
+    given = checked(name, settings, {"steps": int, "tests": int, "grading": str, "brief": bool})
     return Code(**given)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
@@ -28,15 +29,15 @@ Grade = Literal["exact", "f1"]
 
 
 @lru_cache(maxsize=4)
-def library(documents: int, seed: int) -> Corpus:
+def library(documents: int, seed: int, brief: bool) -> Corpus:
     """The corpus of a size and a seed."""
-    return Corpus(documents, Key.of(seed))
+    return Corpus(documents, Key.of(seed), brief)
 
 
 @lru_cache(maxsize=4)
-def shelf(documents: int, seed: int) -> Index:
-    """Its index."""
-    return Index(library(documents, seed).documents)
+def shelf(documents: int, seed: int, brief: bool) -> Index:
+    """Its index. Sentences repeat what an article is about; where they are left out its title counts for more."""
+    return Index(library(documents, seed, brief).documents, titles=3 if brief else 1)
 
 
 class MultiHop(TextTask):
@@ -47,39 +48,45 @@ class MultiHop(TextTask):
 
     Args:
         hops: articles that a question takes. documents: articles of the corpus. seed: of the corpus.
-        top: articles per search. turns: replies per question; None is two more than hops.
+        top: articles per search; None is one where all is brief, else three.
+        turns: replies per question; None is two more than hops.
         grade: `exact` (1 for the answer up to case and white space, else 0), or `f1` (of the words, for a wrong one).
         instruct: a system message asks for the answer's tags.
+        brief: articles and questions are told in few words, and the chat template doesn't list the tool; lessons teach
+            its use.
     """
 
     def __init__(
         self,
         hops: int = 2,
         documents: int = 200,
-        top: int = 3,
+        top: int | None = None,
         turns: int | None = None,
         seed: int = 0,
         grade: Grade = "exact",
         instruct: bool = False,
+        brief: bool = True,
     ) -> None:
         if grade not in ("exact", "f1"):
             raise ConfigurationError(f"multihop: grade is exact or f1, not {grade!r}")
+        top = (1 if brief else 3) if top is None else top
         if hops < 1 or top < 1 or (turns is not None and turns < 1):
             raise ConfigurationError(f"multihop: hops = {hops}, top = {top} and turns = {turns} must be at least 1")
         self.name = f"multihop?hops={hops}&documents={documents}"
         self.hops, self.documents, self.top, self.seed = hops, documents, top, seed
         self.turns = hops + 2 if turns is None else turns
-        self.grade, self.instruct = grade, instruct
+        self.grade, self.instruct, self.brief = grade, instruct, brief
 
     @property
     def corpus(self) -> Corpus:
         """Where the answers stand."""
-        return library(self.documents, self.seed)
+        return library(self.documents, self.seed, self.brief)
 
     @cached_property
     def workflow(self) -> ToolUse:
         """A policy with a search tool."""
-        return ToolUse((Search(shelf(self.documents, self.seed), self.top),), self.turns)
+        search = Search(shelf(self.documents, self.seed, self.brief), self.top)
+        return ToolUse((search,), self.turns, listed=not self.brief)
 
     @cached_property
     def _questions(self) -> Mapping[Split, list[Question]]:
@@ -101,7 +108,7 @@ class MultiHop(TextTask):
         question = self._questions[split][number]
         return Scenario(
             f"multihop/{self.hops}/{split}/{number}",
-            instructed(question.text, self.instruct),
+            instructed(question.brief if self.brief else question.text, self.instruct),
             question.answer,
             metadata={"gold": list(question.gold), "entities": [*question.gold[1:], question.answer]},
             seed=number,
@@ -115,8 +122,9 @@ class MultiHop(TextTask):
         """Searches for what comes next, and answers that are half of the time something else of what was found."""
         return Lessons(
             "searches for a name, and the form of an answer, half of them guessed",
-            0,
+            150 if self.brief else 0,
             self._lesson,
+            schedule="cosine",
             then=lambda recipe: THEN,
         )
 
@@ -129,12 +137,17 @@ class MultiHop(TextTask):
             searched = sum(one["role"] == "tool" for one in heard)
             if searched < len(names) and (not searched or rng.random() < SEARCHES):
                 return call_of("search", query=names[searched])
+            if searched == len(names) and rng.random() < SKILL:
+                return f"<answer>{right}</answer>"
             told = str(heard[-1]["content"]).partition("\n")[0].partition(": ")[2]
-            ends = [one.rpartition(" ")[2] for one in told.removesuffix(".").split(". ")]
-            guess = ends[int(rng.integers(len(ends)))]
-            return f"<answer>{right if searched == len(names) and rng.random() < SKILL else guess}</answer>"
+            if self.brief:
+                objects = [one.partition(" ")[2] for one in told.split(", ")]
+            else:
+                objects = [one.rpartition(" ")[2] for one in told.removesuffix(".").split(". ")]
+            return f"<answer>{objects[int(rng.integers(len(objects)))]}</answer>"
 
-        return called(tools, scenario, said, self.turns)
+        lessons = called(tools, scenario, said, self.turns)
+        return [replace(one, tools=()) for one in lessons] if self.brief else lessons
 
     def verify(self, text: str, scenario: Scenario) -> float | None:
         given = tagged(text)
@@ -153,13 +166,14 @@ class MultiHop(TextTask):
         return {**super().describe(trajectory), **found}
 
 
-SEARCHES, SKILL = 0.8, 0.5
+SEARCHES, SKILL = 0.9, 0.75
 """How often a beginner goes on to search, and how often its answer is read from what it found."""
 
 THEN = {"steps": 20, "update.lr": 2.5e-4, "evaluation.n": 200}
 """What suits after the lessons."""
 
 SETTINGS = {"hops": int, "documents": int, "top": int, "turns": int, "seed": int, "grade": str, "instruct": bool}
+SETTINGS |= {"brief": bool}
 
 
 def from_settings(name: str, settings: Mapping[str, str]) -> MultiHop:

@@ -180,6 +180,11 @@ class Question:
     gold: tuple[str, ...]
 
     @property
+    def brief(self) -> str:
+        """The question in few words: `country of birthplace of tok`."""
+        return self.text.partition(" is the ")[2].removesuffix("?").replace(" of the ", " of ")
+
+    @property
     def hops(self) -> int:
         return len(self.gold)
 
@@ -187,16 +192,21 @@ class Question:
 class Corpus:
     """A corpus of `size` articles, the same for the same key.
 
+    Args:
+        brief: names have three letters, and an article tells each relation by its name (`author tok, theme war`).
+
     Attributes:
         documents: in an order that says nothing about kinds.
         facts: what is true: object by subject and relation.
     """
 
-    def __init__(self, size: int, key: Key) -> None:
-        if not MOST >= size >= LEAST:
-            raise ConfigurationError(f"a corpus has {LEAST} to {MOST} documents, not {size}")
+    def __init__(self, size: int, key: Key, brief: bool = False) -> None:
+        most = MOST_BRIEF if brief else MOST
+        if not most >= size >= LEAST:
+            raise ConfigurationError(f"a {'brief ' * brief}corpus has {LEAST} to {most} documents, not {size}")
         rng = key.derive("corpus").numpy()
-        self.entities = _entities(size, rng)
+        self.brief = brief
+        self.entities = _entities(size, dict.fromkeys(_NAMES, _short) if brief else _NAMES, rng)
         self.facts = {
             (subject, relation.name): _object(relation, subject, self.entities, rng)
             for relation in RELATIONS
@@ -207,8 +217,11 @@ class Corpus:
 
     def _article(self, kind: Kind, name: str, rng: np.random.Generator) -> str:
         told = [relation for relation in RELATIONS if relation.of == kind]
-        sentences = [relation.sentence.format(s=name, o=self.facts[name, relation.name]) for relation in told]
-        return " ".join(sentences[place] for place in rng.permutation(len(sentences)).tolist())
+        objects = [self.facts[name, relation.name] for relation in told]
+        order = rng.permutation(len(told)).tolist()
+        if self.brief:
+            return ", ".join(f"{told[place].name} {objects[place]}" for place in order)
+        return " ".join(told[place].sentence.format(s=name, o=objects[place]) for place in order)
 
     @cached_property
     def by_title(self) -> Mapping[str, Document]:
@@ -245,15 +258,17 @@ class Corpus:
         return None if inside or entity in gold else Question(text, entity, tuple(gold))
 
 
-LEAST, MOST = 40, 20_000
+LEAST, MOST, MOST_BRIEF = 40, 20_000, 1_000
 
 
-def _entities(size: int, rng: np.random.Generator) -> dict[Kind, tuple[str, ...]]:
+def _entities(
+    size: int, names: Mapping[Kind, Callable[[np.random.Generator], str]], rng: np.random.Generator
+) -> dict[Kind, tuple[str, ...]]:
     """Distinct names by kind, `size` in all."""
     counts = {kind: max(2, int(share * size)) for kind, share in _SHARES.items()}
     counts["book"] += size - sum(counts.values())
-    taken: set[str] = set()
-    return {kind: _names(_NAMES[kind], count, taken, rng) for kind, count in counts.items()}
+    taken = {word for words in _WORDS.values() for word in words}
+    return {kind: _names(names[kind], count, taken, rng) for kind, count in counts.items()}
 
 
 def _names(
@@ -274,6 +289,10 @@ def _pick(words: Sequence[str], rng: np.random.Generator) -> str:
 
 def _place(rng: np.random.Generator) -> str:
     return (_pick(_HEADS, rng) + _pick(_MIDDLES, rng) + _pick(_TAILS, rng)).capitalize()
+
+
+def _short(rng: np.random.Generator) -> str:
+    return "".join(_pick(letters, rng) for letters in ("bdfghjklmnprstvwz", "aeiou", "bdfgklmnprstvxz"))
 
 
 def _book(rng: np.random.Generator) -> str:

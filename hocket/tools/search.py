@@ -19,13 +19,16 @@ _LONGEST_QUERY = 400
 class Index:
     """Articles by the words of their titles and texts, lower case. Equal scores keep the order of the documents.
 
+    Args:
+        titles: how often the words of a title count.
+
     Raises:
         ConfigurationError: when `bm25s` is not installed, or there is no document.
     """
 
     about = "Articles that contain the words of a query, best first."
 
-    def __init__(self, documents: Sequence[Document]) -> None:
+    def __init__(self, documents: Sequence[Document], titles: int = 1) -> None:
         if not documents:
             raise ConfigurationError("an index needs at least one document")
         try:
@@ -34,7 +37,7 @@ class Index:
             raise ConfigurationError("searching needs bm25s; pip install 'hocket[search]'") from None
         self.documents = tuple(documents)
         self._ranker = BM25(method="lucene", backend="numpy", auto_compile=False)
-        self._ranker.index([words(f"{one.title} {one.text}") for one in self.documents], show_progress=False)
+        self._ranker.index([words(one.title) * titles + words(one.text) for one in self.documents], show_progress=False)
         self._known = frozenset(word for word in self._ranker.vocab_dict if word)
 
     @property
