@@ -144,7 +144,7 @@ _LEAST_RESULTS = 4
 
 @dataclass(frozen=True)
 class CodeProblem:
-    """A function to write: what it does in words and in few, its source, and each test's argument and result as text."""
+    """A function to write: what it does, in words and in few; its source; argument and result of each test as text."""
 
     kind: Kind
     words: str
@@ -180,7 +180,8 @@ def draw_problem(rng: np.random.Generator, steps: int, tests: int) -> CodeProble
 
 def _filled(step: Step, rng: np.random.Generator) -> Step:
     k = str(int(rng.integers(2, step.most + 1)))
-    return Step(*(text.replace("{k}", k) for text in (step.words, step.few, step.code)))
+    words, few, code = (text.replace("{k}", k) for text in (step.words, step.few, step.code))
+    return Step(words, few, code)
 
 
 def _cases(source: str, chain: Chain, tests: int, rng: np.random.Generator) -> tuple[tuple[str, str], ...]:
@@ -200,14 +201,16 @@ class Code(TextTask):
     answer. Train and eval differ in what the functions do, not only in their tests.
 
     Args:
-        steps: in the chain, before its end. tests: per problem. grading: the reward, `all` tests or their `share`.
+        steps: in the chain, before its end; None is one where all is brief, else two. tests: per problem.
+        grading: the reward, `all` tests or their `share`.
         brief: a step is told in a word or two, which lessons teach (`f(numbers): odd, times 3, sum`).
     """
 
-    def __init__(self, steps: int = 2, tests: int = 8, grading: Grading = "all", brief: bool = True) -> None:
+    def __init__(self, steps: int | None = None, tests: int = 8, grading: Grading = "all", brief: bool = True) -> None:
+        steps = (1 if brief else 2) if steps is None else steps
         if not 1 <= steps <= 5 or not 2 <= tests <= 50:
             raise ConfigurationError(f"task code: steps lie in 1 to 5 and tests in 2 to 50, not {steps} and {tests}")
-        self.name = f"code?steps={steps}&tests={tests}&grading={grading}"
+        self.name = f"code?steps={steps}&tests={tests}&grading={grading}" + "&brief=false" * (not brief)
         self.steps, self.tests, self.brief = steps, tests, brief
         self._reward = CodeTests(grading)
 
@@ -235,7 +238,7 @@ class Code(TextTask):
         """Functions of the right form, each line of which may be another step than was asked for."""
         return Lessons(
             "the form of a function and of its steps, with wrong steps among them",
-            100 if self.brief else 0,
+            200 if self.brief else 0,
             self._lesson,
             schedule="cosine",
             then=lambda recipe: THEN,
@@ -275,7 +278,7 @@ class Code(TextTask):
 SKILL = 0.8
 """How often a beginner's line is the right one."""
 
-THEN = {"steps": 20, "update.lr": 2.5e-4, "evaluation.n": 200}
+THEN = {"steps": 30, "curriculum.prompts": 16, "rollout.samples": 16, "update.lr": 1e-4, "evaluation.n": 200}
 """What suits after the lessons."""
 
 

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
 from hocket.tasks import find
 from hocket.tasks.multihop import MultiHop
 from hocket.tasks.split import split_of
@@ -24,9 +25,10 @@ def played(task: MultiHop, scenario: Scenario, *replies: str) -> Trajectory:
     return found
 
 
+@pytest.mark.parametrize("brief", [False, True])
 @pytest.mark.parametrize("hops", [1, 2, 3])
-def test_searching_along_the_gold_articles_finds_the_answer(hops: int) -> None:
-    task = MultiHop(hops=hops, documents=300)
+def test_searching_along_the_gold_articles_finds_the_answer(hops: int, brief: bool) -> None:
+    task = MultiHop(hops=hops, documents=300, brief=brief)
     assert isinstance(task.workflow, ToolUse)
     solved = []
     for number in range(20):
@@ -44,8 +46,9 @@ def test_searching_along_the_gold_articles_finds_the_answer(hops: int) -> None:
     assert sum(solved) >= 19
 
 
-def test_splits_are_apart_and_scenarios_fixed() -> None:
-    task, again = find("multihop?hops=2&documents=150"), find("multihop?hops=2&documents=150")
+@pytest.mark.parametrize("brief", ["true", "false"])
+def test_splits_are_apart_and_scenarios_fixed(brief: str) -> None:
+    task, again = (find(f"multihop?hops=2&documents=150&brief={brief}") for _ in range(2))
     texts = {}
     for split in ("train", "eval"):
         size = task.size(split)
@@ -53,10 +56,38 @@ def test_splits_are_apart_and_scenarios_fixed() -> None:
         assert size > 50
         texts[split] = [task.scenario(split, number).prompt for number in range(size)]
         assert len(set(texts[split])) == size
-        assert {split_of(str(text)) for text in texts[split]} == {split}
+        if brief == "false":
+            assert {split_of(str(text)) for text in texts[split]} == {split}
         with pytest.raises(ConfigurationError, match="no"):
             task.scenario(split, size)
+    assert not set(texts["train"]) & set(texts["eval"])
     assert task.scenario("train", 5) == again.scenario("train", 5)
+
+
+def test_in_few_words_a_question_names_the_relations_in_the_order_of_the_searches() -> None:
+    whole, task = (find(f"multihop?hops=3&documents=200&brief={brief}") for brief in ("false", "true"))
+    assert isinstance(task, MultiHop)
+    told = {(name, *said.split(" ", 1)) for name, text in _articles(task) for said in text.split(", ")}
+    for number in range(50):
+        scenario = task.scenario("eval", number)
+        here, _, relations = str(scenario.messages[-1]["content"]).partition(": ")
+        for relation in relations.split(", "):
+            (here,) = (there for name, named, there in told if (name, named) == (here, relation))
+        assert here == scenario.answer
+    assert str(whole.scenario("eval", 0).messages[-1]["content"]).endswith("?")
+
+
+def _articles(task: MultiHop) -> list[tuple[str, str]]:
+    return [(one.title, one.text) for one in task.corpus.documents]
+
+
+def test_lessons_are_told_as_the_task_is() -> None:
+    for brief, listed in ((True, False), (False, True)):
+        task = MultiHop(documents=200, brief=brief)
+        scenario = task.scenario("train", 0)
+        (lesson,) = task.lessons.play(scenario, Key.of(0).numpy())
+        assert (lesson.prompt, bool(lesson.tools)) == (scenario.messages, listed)
+        assert bool(task.workflow.tools) == listed
 
 
 def test_grades() -> None:
@@ -86,4 +117,6 @@ def test_settings() -> None:
         with pytest.raises(ConfigurationError):
             find(f"multihop?{wrong}")
     with pytest.raises(ConfigurationError, match="40 to 20000"):
-        find("multihop?documents=5").scenario("train", 0)
+        find("multihop?documents=5&brief=false").scenario("train", 0)
+    with pytest.raises(ConfigurationError, match="brief corpus has 40 to 1000"):
+        find("multihop?documents=1001").scenario("train", 0)

@@ -32,8 +32,9 @@ def answered(task: Code, number: int, text: str) -> Trajectory:
 
 
 def test_every_number_is_a_problem_with_tests_of_its_own() -> None:
-    task, again = find("code"), find("code?steps=2&tests=8")
+    task, again, brief = find("code?brief=false"), find("code?steps=2&tests=8&brief=false"), find("code?steps=2")
     assert isinstance(task, Code)
+    few: dict[str, str] = {}
     words = {"train": set(), "eval": set()}
     for split, seen in words.items():
         for number in range(60):
@@ -46,6 +47,10 @@ def test_every_number_is_a_problem_with_tests_of_its_own() -> None:
             example = tests[0].removeprefix("assert ").replace(" == ", " returns ")
             assert f"For example, {example}." in scenario.prompt
             seen.add(scenario.prompt.partition(" For example")[0])
+            short = brief.scenario(split, number)
+            assert short.metadata == scenario.metadata
+            code = few.setdefault(str(short.prompt), scenario.metadata["demonstration"])
+            assert code == scenario.metadata["demonstration"]
     assert not words["train"] & words["eval"]
     assert {split_of(text) for text in words["eval"]} == {"eval"}
 
@@ -57,6 +62,7 @@ def test_every_step_and_end_is_drawn() -> None:
         for step in (*chain.steps, *chain.ends):
             fixed = [part for part in step.words.split("{k}") if part.strip()]
             assert any(all(part in problem.words for part in fixed) for problem in drawn), step
+        assert len({step.few for step in (*chain.steps, *chain.ends)}) == len(chain.steps) + len(chain.ends)
 
 
 @needs_sandbox

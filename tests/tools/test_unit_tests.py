@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -177,6 +178,7 @@ def f(x): return 1
 """,
     "patches json": """
 import json
+from dataclasses import replace
 json.dumps = lambda *a, **k: '[null, null, null]'
 json.loads = lambda *a: [None] * 3
 def f(x): return 1
@@ -323,6 +325,22 @@ def test_the_reward() -> None:
     assert every.feedback[2] == "the answer holds no program"
     share = asyncio.run(CodeTests("share", sandbox=BRIEF)(asked, key=Key.of(0)))
     assert list(share) == [1.0, pytest.approx(2 / 3), 0.0, None]
+
+
+def test_a_program_is_tried_once_for_all_answers_to_a_scenario_that_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def judged(reward: CodeTests, text: str, scenario: Scenario) -> Verdict:
+        tried.append(text)
+        return Verdict((text.endswith("2"), True))
+
+    monkeypatch.setattr(CodeTests, "judge", judged)
+    turn = answered("", tests=TESTS).turns[0]
+    one, other = Scenario("s", "?", metadata={"tests": TESTS}), Scenario("s", "?", metadata={"tests": TESTS})
+    said = [(one, "<code>1</code>"), (one, "<code>2</code> 2"), (one, "so <code>1</code>"), (other, "<code>1</code>")]
+    asked = [Trajectory(scenario, [replace(turn, text=text)]) for scenario, text in said]
+    assert list(asyncio.run(CodeTests("share")(asked, key=Key.of(0)))) == [0.5, 1.0, 0.5, 0.5]
+    assert len(tried) == 3
 
 
 def test_the_reward_is_a_setting_like_others() -> None:
