@@ -47,9 +47,7 @@ class MultiHop(TextTask):
     chain of searches comes by, the answer last.
 
     Args:
-        hops: articles that a question takes. seed: of the corpus.
-        documents: articles of the corpus; None is 1,000 where all is brief, so that they are read and not known by
-            heart, else 200.
+        hops: articles that a question takes. documents: articles of the corpus. seed: of the corpus.
         top: articles per search; None is one where all is brief, else three.
         turns: replies per question; None is two more than hops.
         grade: `exact` (1 for the answer up to case and white space, else 0), or `f1` (of the words, for a wrong one).
@@ -61,7 +59,7 @@ class MultiHop(TextTask):
     def __init__(
         self,
         hops: int = 2,
-        documents: int | None = None,
+        documents: int = 200,
         top: int | None = None,
         turns: int | None = None,
         seed: int = 0,
@@ -71,7 +69,6 @@ class MultiHop(TextTask):
     ) -> None:
         if grade not in ("exact", "f1"):
             raise ConfigurationError(f"multihop: grade is exact or f1, not {grade!r}")
-        documents = (1000 if brief else 200) if documents is None else documents
         top = (1 if brief else 3) if top is None else top
         if hops < 1 or top < 1 or (turns is not None and turns < 1):
             raise ConfigurationError(f"multihop: hops = {hops}, top = {top} and turns = {turns} must be at least 1")
@@ -125,7 +122,7 @@ class MultiHop(TextTask):
         """Searches for what comes next, and answers that are half of the time something else of what was found."""
         return Lessons(
             "searches for a name, and the form of an answer, half of them guessed",
-            200 if self.brief else 0,
+            220 if self.brief else 0,
             self._lesson,
             schedule="cosine",
             then=lambda recipe: THEN,
@@ -169,7 +166,7 @@ class MultiHop(TextTask):
         return {**super().describe(trajectory), **found}
 
 
-SEARCHES, SKILL = 0.9, 0.75
+SEARCHES, SKILL = 0.8, 0.5
 """How often a beginner goes on to search, and how often its answer is read from what it found."""
 
 THEN = {"steps": 40, "curriculum.prompts": 16, "rollout.samples": 16, "update.lr": 4e-4, "evaluation.n": 200}

@@ -181,11 +181,8 @@ class Question:
 
     @property
     def brief(self) -> str:
-        """The question in few words, relations in the order in which they are needed: `tok: birthplace, country`."""
-        *relations, start = (
-            self.text.partition(" is the ")[2].removesuffix("?").replace(" of the ", " of ").split(" of ", self.hops)
-        )
-        return f"{start}: {', '.join(reversed(relations))}"
+        """The question in few words: `country of birthplace of tok`."""
+        return self.text.partition(" is the ")[2].removesuffix("?").replace(" of the ", " of ")
 
     @property
     def hops(self) -> int:
