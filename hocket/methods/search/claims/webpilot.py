@@ -16,10 +16,10 @@ from typing import Any
 from hocket.core.keys import Key
 from hocket.engine.requests import Request
 from hocket.environments.miniwob import MiniWoB
-from hocket.environments.protocol import Observation, World
-from hocket.environments.solitary import Solitary
+from hocket.environments.protocol import World
+from hocket.environments.wizards import Wizards
 from hocket.lab.claims.harness import Claims, Finding, say
-from hocket.lab.toys.wizard import NAMES, PAGE, Wizards
+from hocket.lab.toys.pages import PAGE, Graded, Locks
 from hocket.methods.search.webpilot import (
     WEBPILOT,
     Asked,
@@ -29,7 +29,6 @@ from hocket.methods.search.webpilot import (
     PageSearch,
     Rules,
     Seen,
-    Step,
     acted_on,
     backed_up,
     listed,
@@ -40,6 +39,7 @@ from hocket.methods.search.webpilot import (
 )
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.rewards.judging import Answer, Judge, Question
+from hocket.rewards.page_moves import Step
 from hocket.rollout.dynamic import total
 from hocket.rollout.message_tree import MessageNode
 from hocket.testing import ScriptedEngine
@@ -152,28 +152,6 @@ def _() -> Finding:
     return Finding(found["webpilot"] > max(found["one tree"], found["greedy"]) + 0.1, say(**found))
 
 
-@dataclass
-class Graded:
-    """A tree of pages, deterministic: at each `width` moves, and a grade of each path, better below better ones."""
-
-    width: int
-    depth: int
-    seed: int
-    known: dict[tuple[int, ...], float] = field(default_factory=dict)
-
-    def grade(self, path: tuple[int, ...]) -> float:
-        if path not in self.known:
-            above = self.grade(path[:-1]) if len(path) > 1 else 0.5
-            noise = float(Key.of(self.seed).derive("grade", *path).numpy().random())
-            self.known[path] = 0.6 * above + 0.4 * noise
-        return self.known[path]
-
-    @property
-    def optimum(self) -> float:
-        paths = (path for n in range(1, self.depth + 1) for path in itertools.product(range(self.width), repeat=n))
-        return max(map(self.grade, paths))
-
-
 def grown(pages: Graded, rule: Branching) -> tuple[list[float], list[bool]]:
     """The root's best after every move, until nothing is left; whether each was where the formula has it, anew."""
     turn: Any = object()
@@ -279,54 +257,6 @@ def _() -> Finding:
     counts = sum(one.refinements for one in busy), sum(one.failed for one in busy)
     holds = not able.calls and solved(calm) == 1 and counts[0] == counts[1] == len(noisy.calls) > 0
     return Finding(holds, say(able=len(able.calls), refined=counts[0], failed=counts[1]))
-
-
-class Locked(Solitary):
-    """What is named first is listed only after what is named second was chosen."""
-
-    def __init__(self, limit: int, seed: int) -> None:
-        super().__init__(limit)
-        self.first, self.second = (NAMES[one] for one in Key.of(seed).derive("locked").numpy().permutation(12)[:2])
-        self._begin()
-
-    def _begin(self) -> None:
-        self.chosen: tuple[str, ...] = ()
-        self.sent = False
-
-    @property
-    def done(self) -> bool:
-        return self.sent
-
-    def _links(self) -> list[str]:
-        named = [self.second, *([self.first] if self.second in self.chosen else [])]
-        return [f"link {one}{' (chosen)' if one in self.chosen else ''}" for one in named] + ["button Submit"]
-
-    def _moves(self) -> tuple[str, ...]:
-        return tuple(f"click {number}" for number, _ in enumerate(self._links(), start=1))
-
-    def _seen(self) -> Observation:
-        lines = [f"{number} {link}" for number, link in enumerate(self._links(), start=1)]
-        return Observation("\n".join([f"Choose {self.first}, {self.second} and click Submit.", *lines]))
-
-    def _make(self, move: str) -> float:
-        link = self._links()[int(move.split()[1]) - 1]
-        if link == "button Submit":
-            self.sent = True
-            return float({self.first, self.second} <= set(self.chosen))
-        self.chosen = (*self.chosen, link.split()[1])
-        return 0.0
-
-
-@dataclass(frozen=True)
-class Locks:
-    """Pages with a link that waits for another."""
-
-    limit: int = 12
-    agents: tuple[str, ...] = ("player",)
-    name: str = "locked"
-
-    def make(self, scenario: Scenario) -> Locked:
-        return Locked(self.limit, scenario.seed)
 
 
 @claim("A refined plan solves what the first cannot: a subtask that is possible only after a later one.")
@@ -479,12 +409,12 @@ def _() -> Finding:
     found["nothing tried"] = "What was tried:\nnothing\n" in refining.asked[1]
     steps = [_step("ash", ["link oak", "link ash"], True), _step("ash", ["link fir"], False, "link ash")]
     rules = Rules().opinions(steps)
-    crew = Mute("no", None, None, "3", "10", None, "It  helped.\nSo far.", None)
+    crew = Mute("It  helped.\nSo far.", None, "no", None, None, "3", "10", None)
     first, second = Asked(crew).opinions(steps)
     found["first"] = first == Opinion(1.0, 1.0, False, "It helped. So far.")
     found["second"] = second == Opinion(0.3, rules[1].future, rules[1].done, rules[1].reflection)
     found["asked"] = (
-        "Acted on: link oak; link ash" in crew.asked[0] and "Next would be acted on: link ash" in crew.asked[5]
+        "Acted on: link oak; link ash" in crew.asked[0] and "Next would be acted on: link ash" in crew.asked[7]
     )
     return Finding(all(found.values()), say(**{name.replace(" ", "_"): one for name, one in found.items()}))
 
@@ -504,7 +434,7 @@ class Scripted(Judge):
         if prompt.startswith("A task"):
             task = prompt.split(": ", 1)[1].split("\n")[0]
             return "\n".join(f"{n}. {part}" for n, part in enumerate(split(task), 1))
-        part = prompt.split(": ", 1)[1].split("\n")[0]
+        part = prompt.partition("Subtask: ")[2].split("\n")[0]
         acted = prompt.partition("Acted on: ")[2].split("\n")[0].split("; ")[-1]
         hit = share(part, acted) == 1
         if "complete?" in prompt:
