@@ -24,7 +24,7 @@ class Wizard(Solitary):
     def __init__(self, world: Wizards, scenario: Scenario) -> None:
         super().__init__(world.limit)
         draw = Key.of(scenario.seed).derive("wizard").numpy()
-        self.names = [[NAMES[one] for one in draw.permutation(len(NAMES))[: world.links]] for _ in range(world.pages)]
+        self.names = [[NAMES[one] for one in draw.permutation(world.names)[: world.links]] for _ in range(world.pages)]
         self.right = [int(draw.integers(world.links)) for _ in range(world.pages)]
         self._begin()
 
@@ -69,10 +69,11 @@ class Wizard(Solitary):
 
 @dataclass(frozen=True)
 class Wizards:
-    """Wizards of so many pages with so many links each, 12 at most."""
+    """Wizards of so many pages with so many links each, of the first so many `NAMES`."""
 
     pages: int = 8
     links: int = 6
+    names: int = 12
     limit: int = 40
     agents: tuple[str, ...] = ("player",)
     name: str = "wizard"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 
 
@@ -25,8 +24,8 @@ class Step:
     @property
     def told(self) -> str:
         """What stands before each question about it, the page first, so that a model reads it once."""
-        acted, changed = "; ".join(self.acted), changes(self.before, self.after)
-        return STEP.format(before=self.before, part=self.part, acted=acted, changed=changed)
+        acted, new = "; ".join(self.acted), fresh(self.before, self.after)
+        return STEP.format(before=self.before, part=self.part, acted=acted, new=new)
 
     @property
     def reflect(self) -> str:
@@ -39,10 +38,10 @@ class Step:
         return f"{known}\n{DONE}", f"{known}\n{EFFECT}", f"{known}\n{FUTURE.format(coming=self.coming)}"
 
 
-def changes(before: str, after: str) -> str:
-    """The lines of a page that went (`-`) and came (`+`), or that there are none."""
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm="")
-    return "\n".join(line for line in lines if line[:3] not in ("---", "+++", "@@ ")) or "nothing"
+def fresh(before: str, after: str) -> str:
+    """The lines of a page that came with a move, or that there are none."""
+    known = before.splitlines()
+    return "\n".join(line for line in after.splitlines() if line not in known) or "nothing"
 
 
 PLAN = """A task on a web page: {task}
@@ -59,8 +58,8 @@ Write all that is still to be done, with something else in place of the first, o
 STEP = """A web page:
 {before}
 
-What a move changed on it:
-{changed}
+New after a move:
+{new}
 
 Subtask: {part}
 Acted on: {acted}
@@ -68,4 +67,4 @@ Acted on: {acted}
 DONE = "Is the subtask complete?"
 EFFECT = "How well did the last act serve the subtask?"
 FUTURE = "Next would be acted on: {coming}\nHow likely does that complete the subtask?"
-REFLECT = "Say in a short sentence what came of the last act, for somebody who tries something else."
+REFLECT = "What came of each act, in a few words?"

@@ -26,7 +26,7 @@ from hocket.tasks.solitary import played
 from hocket.types import Scenario
 
 SUBMIT = "click Submit"
-DEFAULT: Mapping[str, Any] = {"pages": 3, "links": 4, "limit": 12, "name": "page-crew"}
+DEFAULT: Mapping[str, Any] = {"pages": 3, "links": 4, "names": 6, "limit": 12, "name": "page-crew"}
 AGAIN = "Look again for "
 """How a subtask begins that takes the place of one that failed."""
 
@@ -53,10 +53,10 @@ class PageCrew(EnvironmentTask):
         return Lessons(
             "an explorer's moves, half of them at random, and the words of a crew: plans, refined plans, which moves "
             "complete a subtask, grades and reflections",
-            150,
+            300,
             partial(taught, self),
-            talks=4,
-            prompts=16,
+            talks=8,
+            prompts=32,
             schedule="cosine",
         )
 
@@ -78,7 +78,7 @@ def refined(parts: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is to be said of a step: whether its subtask is complete, two grades up to 10, what came of the last act."""
+    """What is to be said of a step: whether its subtask is complete, two grades up to 10, what came of each act."""
 
     done: bool
     effect: int
@@ -92,29 +92,31 @@ def verdict(step: Step) -> Verdict:
     hits = [acted.endswith(f" {name}") for acted in step.acted]
     good = hits[-1] and step.before != step.after
     done = all(hits) and good and step.part != step.task
-    last = step.acted[-1].rpartition(" ")[2]
+    came = [
+        f"{acted.rpartition(' ')[2]}, {'right' if hit else f'not {name}'}"
+        for acted, hit in zip(step.acted, hits, strict=True)
+    ]
     ahead = done or step.coming.endswith(f" {name}")
-    return Verdict(
-        done, 10 if done else 5 if good else 0, 10 if ahead else 0, f"{last}, right" if good else f"{last}, not {name}"
-    )
+    return Verdict(done, 10 if done else 5 if good else 0, 10 if ahead else 0, "; ".join(came))
 
 
 # ---------------------------------------------------------------- lessons
 
 
 def taught(task: PageCrew, scenario: Scenario, rng: np.random.Generator) -> list[Lesson]:
-    """Of one episode in which every subtask is begun where the one before was completed; of as many pages or fewer."""
+    """Of one episode in which every subtask is begun where the one before was completed; of up to a page more."""
     world = task.workflow.world
     assert isinstance(world, Wizards)
-    wizard = replace(world, pages=int(rng.integers(1, world.pages + 1))).make(scenario)
+    wizard = replace(world, pages=int(rng.integers(1, world.pages + 2))).make(scenario)
     wizard.reset(Key.of(scenario.seed).derive("environment"))
     parts = planned(wizard.wanted)
-    asked = [(PLAN.format(task=wizard.asked), "\n".join(parts)), _refined(wizard.asked, parts, rng)]
+    asked = [(PLAN.format(task=wizard.asked), "\n".join(parts)), *(_refined(wizard.asked, parts, rng) for _ in range(2))]
     for place, right in enumerate(wizard.right):
         asked.append(_explored(task, wizard, _part(wizard, place, rng), right, rng))
         for _ in range(STEPS):
             step = _step(wizard, _part(wizard, place, rng), wizard.wanted[place], rng)
-            asked += [(step.reflect, verdict(step).reflection), _graded(step, rng)]
+            asked.append((step.reflect, verdict(step).reflection))
+            asked += [_graded(step, rng)] if rng.random() < 0.5 else []
         wizard.act({PLAYER: f"click {right + 1}"})
     return [
         Lesson(({"role": "user", "content": question},), ({"role": "assistant", "content": answer},))
@@ -133,7 +135,7 @@ def _refined(request: str, parts: Sequence[str], rng: np.random.Generator) -> tu
     left = parts[int(rng.integers(len(parts) - 1)) :]
     left = refined(left) if rng.random() < 0.3 else left
     name = left[0].rpartition(" ")[2]
-    others = [one for one in NAMES if one != name]
+    others = [one for one in NAMES[:6] if one != name]
     tried = [f"link {one} ({one}, not {name})" for one in rng.permutation(others)[: int(rng.integers(4))].tolist()]
     return REFINE.format(task=request, parts="\n".join(left), tried="\n".join(tried) or "nothing"), "\n".join(
         refined(left)
@@ -157,7 +159,7 @@ def _explored(task: PageCrew, wizard: Wizard, part: str, right: int, rng: np.ran
 def _step(wizard: Wizard, part: str, name: str, rng: np.random.Generator) -> Step:
     """Some acts from a page on, every other one on what the subtask names where that is listed."""
     here, acted, before = wizard.clone(), list[str](), ""
-    for _ in range(int(rng.choice([1, 2, 3], p=[0.75, 0.15, 0.1]))):
+    for _ in range(int(rng.choice([1, 2, 3], p=[0.6, 0.25, 0.15]))):
         if here.page == len(here.names):
             break
         before, place = here.observe(PLAYER).text, _place(here, name, rng)
@@ -202,7 +204,7 @@ def _graded(step: Step, rng: np.random.Generator) -> tuple[str, str]:
 
 def from_settings(name: str, settings: Mapping[str, str]) -> PageCrew:
     """The task with settings of the world and of how it is played."""
-    return PageCrew(played(name, settings, partial(Wizards, **DEFAULT), {"pages": int, "links": int, "limit": int}))
+    return PageCrew(played(name, settings, partial(Wizards, **DEFAULT), {"pages": int, "links": int, "names": int, "limit": int}))
 
 
 PAGE_CREW = TaskForm(

@@ -149,7 +149,7 @@ class Asked(Crew):
 
     def opinions(self, steps: Sequence[Step]) -> list[Opinion]:
         rules = self.rules.opinions(steps)
-        words = said(self.judge, [step.reflect for step in steps], 48)
+        words = said(self.judge, [step.reflect for step in steps], 96)
         came = [" ".join((one or rule.reflection).split()) for one, rule in zip(words, rules, strict=True)]
         asked = [step.asked(one) for step, one in zip(steps, came, strict=True)]
         done = verdicts(self.judge, [one for one, _, _ in asked])

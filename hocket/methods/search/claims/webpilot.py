@@ -13,12 +13,15 @@ from statistics import fmean, stdev
 from types import SimpleNamespace
 from typing import Any
 
+from hocket import tasks
 from hocket.core.keys import Key
 from hocket.engine.requests import Request
 from hocket.environments.miniwob import MiniWoB
 from hocket.environments.protocol import World
 from hocket.environments.wizards import Wizards
-from hocket.lab.claims.harness import Claims, Finding, say
+from hocket.lab.claims.harness import Check, Claims, Finding, say
+from hocket.lab.claims.shipped import Shipment, configured
+from hocket.lab.claims.taught import lessons
 from hocket.lab.toys.pages import PAGE, Graded, Locks
 from hocket.methods.search.webpilot import (
     WEBPILOT,
@@ -44,6 +47,7 @@ from hocket.rollout.dynamic import total
 from hocket.rollout.message_tree import MessageNode
 from hocket.testing import ScriptedEngine
 from hocket.train.aio import run_async
+from hocket.train.judges import judge_of
 from hocket.train.loop import Playing
 from hocket.types import Assignment, Scenario, Trajectory
 from hocket.workflows.chat import Chat
@@ -86,8 +90,9 @@ async def unscored(played: Sequence[Trajectory]) -> None:
     """Environments pay by themselves."""
 
 
-def searched(search: PageSearch, world: World, says: Explorer, count: int = 24) -> list[Errand]:
-    asked = [Assignment(Scenario(f"s{number}", "", seed=number)) for number in range(count)]
+def searched(search: PageSearch, world: World, says: Explorer, count: int | range = 24) -> list[Errand]:
+    seeds = range(count) if isinstance(count, int) else count
+    asked = [Assignment(Scenario(f"s{number}", "", seed=number)) for number in seeds]
     return run_async(search.errands(asked, play=Playing(player(world, says), Key.of(0)), score=unscored))
 
 
@@ -469,6 +474,96 @@ def _() -> Finding:
     return Finding(holds, say(plans=kinds[0], refined=kinds[1], verdicts=kinds[2], solved=solved(found)))
 
 
+CREW, LESSONS = "page-crew", 300
+PAGES = Wizards(pages=3, links=4, names=6)
+
+
+def judging(name: str) -> Judge:
+    """A language model as `--judge` has it."""
+    found = judge_of(configured(WEBPILOT, CREW, tasks.find(CREW), {"judge": name}), None)
+    assert found is not None
+    return found
+
+
+def taught() -> str:
+    """The shipped model after the lessons, given once."""
+    return lessons(f"lessons:{CREW}", LESSONS)
+
+
+UNSEEN = range(1, 41, 2)
+"""Seeds of pages that no lesson is of: those have even ones."""
+
+
+def compare_with_pages(judge: Judge) -> dict[str, float]:
+    """How often a model's plan has all parts in order, and what it says of right and wrong moves, page by page."""
+    plans, right, wrong = list[bool](), list[Step](), list[Step]()
+    for seed in UNSEEN:
+        wizard = PAGES.make(Scenario("", "", seed=seed))
+        wizard.reset(Key.of(seed))
+        request, named = wizard.asked, re.findall(r"\w+", wizard.asked)[1:-3]
+        plans.append(Asked(judge).plan([request]) == [(*(f"Choose {name}" for name in named), "click Submit")])
+        for name in named:
+            page = wizard.observe("player").text
+            things = listed(page)
+            for number, thing in things.items():
+                after = wizard.clone()
+                after.act({"player": f"click {number}"})
+                step = Step(request, f"Choose {name}", (thing,), page, after.observe("player").text, "button Submit")
+                (right if after.good else wrong).append(step)
+            wizard.act(
+                {"player": next(f"click {number}" for number, one in things.items() if one.endswith(f" {name}"))}
+            )
+    done, refused = ([one.done for one in Asked(judge).opinions(steps)] for steps in (right, wrong))
+    return {"plans": fmean(plans), "accepted": fmean(done), "refused": 1 - fmean(refused)}
+
+
+@claim(
+    "After the lessons of `page-crew` the shipped model splits tasks of pages it has not seen, calls moves complete "
+    "that are, refuses the others, and as planner, controller and appraiser leads a search to the end; untaught not.",
+    slow=True,
+)
+def _() -> Finding:
+    found = dict[str, dict[str, float]]()
+    for name, folder in (("taught", taught()), ("untaught", "nano")):
+        judge = judging(folder)
+        errands = searched(PageSearch(judge=judge), PAGES, explorer(0.4), UNSEEN)
+        found[name] = {**compare_with_pages(judge), "solved": solved(errands)}
+        found[name]["refined"] = fmean(one.refinements for one in errands)
+    ours, other = found["taught"], found["untaught"]
+    holds = min(ours["plans"], ours["accepted"], ours["refused"]) > 0.8 and ours["refined"] > 0
+    holds &= ours["solved"] > other["solved"] + 0.3 and other["plans"] == 0
+    return Finding(holds, say(**found))
+
+
+def _crew_as_shipped() -> Finding:
+    """With a taught model as explorer and crew; without, the crew leaves the task whole."""
+    return Shipment(
+        WEBPILOT,
+        without={"rollout.crew": Rules(whole=True)},
+        task=CREW,
+        settings={"model": taught(), "judge": taught(), "curriculum.prompts": 12},
+        sees=lambda run: {
+            "solved": run.mean("rollout/solved"),
+            "subtasks complete": run.mean("rollout/subtasks_complete"),
+            "subtasks failed": run.mean("rollout/subtasks_failed"),
+            "plans refined": run.mean("rollout/refinements"),
+            "judge asked": run.mean("judge/questions"),
+        },
+    )()
+
+
+claim.append(
+    Check(
+        claim.row,
+        f"As shipped, `hocket train --recipe webpilot --task {CREW} --model TAUGHT --judge TAUGHT`, TAUGHT being the "
+        f"shipped model after `--recipe sft --task lessons:{CREW}`: one model explores, plans, refuses and refines "
+        "where a subtask failed, and pages are solved and learnt from; without the plan the gradient is another.",
+        _crew_as_shipped,
+        claim.source,
+        slow=True,
+        shipped=True,
+    )
+)
 claim.shipped(
     WEBPILOT,
     without={"rollout.crew": Rules(whole=True)},
