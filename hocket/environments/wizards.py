@@ -23,6 +23,7 @@ class Wizard(Solitary):
 
     def __init__(self, world: Wizards, scenario: Scenario) -> None:
         super().__init__(world.limit)
+        self.dead = world.dead
         draw = Key.of(scenario.seed).derive("wizard").numpy()
         self.names = [[NAMES[one] for one in draw.permutation(world.names)[: world.links]] for _ in range(world.pages)]
         self.right = [int(draw.integers(world.links)) for _ in range(world.pages)]
@@ -62,18 +63,25 @@ class Wizard(Solitary):
         if self.page == len(self.names):
             self.sent = True
             return float(self.good)
-        self.good &= place == self.right[self.page]
-        self.page += 1
+        right = place == self.right[self.page]
+        if right or not self.dead:
+            self.good &= right
+            self.page += 1
         return 0.0
 
 
 @dataclass(frozen=True)
 class Wizards:
-    """Wizards of so many pages with so many links each, of the first so many `NAMES`."""
+    """Wizards of so many pages with so many links each, of the first so many `NAMES`.
+
+    Attributes:
+        dead: whether wrong links lead nowhere, so that the page stays as it is.
+    """
 
     pages: int = 8
     links: int = 6
     names: int = 12
+    dead: bool = False
     limit: int = 40
     agents: tuple[str, ...] = ("player",)
     name: str = "wizard"

@@ -26,11 +26,11 @@ from hocket.tasks.solitary import played
 from hocket.types import Scenario
 
 SUBMIT = "click Submit"
-DEFAULT: Mapping[str, Any] = {"pages": 3, "links": 4, "names": 6, "limit": 12, "name": "page-crew"}
+DEFAULT: Mapping[str, Any] = {"pages": 3, "links": 4, "names": 6, "dead": True, "limit": 12, "name": "page-crew"}
 AGAIN = "Look again for "
 """How a subtask begins that takes the place of one that failed."""
 
-STEPS = 4
+STEPS = 2
 """Moves that are judged at each page of a lesson."""
 
 SKILL = 0.5
@@ -53,10 +53,10 @@ class PageCrew(EnvironmentTask):
         return Lessons(
             "an explorer's moves, half of them at random, and the words of a crew: plans, refined plans, which moves "
             "complete a subtask, grades and reflections",
-            300,
+            240,
             partial(taught, self),
-            talks=8,
-            prompts=32,
+            talks=4,
+            prompts=24,
             schedule="cosine",
         )
 
@@ -70,10 +70,8 @@ def planned(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def refined(parts: Sequence[str]) -> tuple[str, ...]:
-    """What is left of a plan whose first subtask failed: it is put in other words, and back again."""
-    name = parts[0].rpartition(" ")[2]
-    other = f"Choose {name}" if parts[0].startswith(AGAIN) else AGAIN + name
-    return (other, *parts[1:])
+    """What is left of a plan whose first subtask failed, which is put in other words."""
+    return (AGAIN + parts[0].rpartition(" ")[2], *parts[1:])
 
 
 @dataclass(frozen=True)
@@ -87,17 +85,11 @@ class Verdict:
 
 
 def verdict(step: Step) -> Verdict:
-    """A subtask that names one thing is complete where that alone was acted on and the page changed."""
-    name = step.part.rstrip(".").rpartition(" ")[2]
-    hits = [acted.endswith(f" {name}") for acted in step.acted]
-    good = hits[-1] and step.before != step.after
-    done = all(hits) and good and step.part != step.task
-    came = [
-        f"{acted.rpartition(' ')[2]}, {'right' if hit else f'not {name}'}"
-        for acted, hit in zip(step.acted, hits, strict=True)
-    ]
-    ahead = done or step.coming.endswith(f" {name}")
-    return Verdict(done, 10 if done else 5 if good else 0, 10 if ahead else 0, "; ".join(came))
+    """A subtask that names one thing is complete where the page went on; what changed nothing was wrong."""
+    went_on, things = step.before != step.after, [acted.rpartition(" ")[2] for acted in step.acted]
+    came = [f"{thing}, wrong" for thing in things[:-1]] + [f"{things[-1]}, {'right' if went_on else 'wrong'}"]
+    done = went_on and step.part != step.task
+    return Verdict(done, 10 if went_on else 0, 10 if done else 5, "; ".join(came))
 
 
 # ---------------------------------------------------------------- lessons
@@ -110,13 +102,16 @@ def taught(task: PageCrew, scenario: Scenario, rng: np.random.Generator) -> list
     wizard = replace(world, pages=int(rng.integers(1, world.pages + 2))).make(scenario)
     wizard.reset(Key.of(scenario.seed).derive("environment"))
     parts = planned(wizard.wanted)
-    asked = [(PLAN.format(task=wizard.asked), "\n".join(parts)), *(_refined(wizard.asked, parts, rng) for _ in range(2))]
+    asked = [
+        (PLAN.format(task=wizard.asked), "\n".join(parts)),
+        *(_refined(wizard.asked, parts, rng) for _ in range(2)),
+    ]
     for place, right in enumerate(wizard.right):
         asked.append(_explored(task, wizard, _part(wizard, place, rng), right, rng))
         for _ in range(STEPS):
             step = _step(wizard, _part(wizard, place, rng), wizard.wanted[place], rng)
             asked.append((step.reflect, verdict(step).reflection))
-            asked += [_graded(step, rng)] if rng.random() < 0.5 else []
+            asked += [_graded(step, rng)] if rng.random() < 0.7 else []
         wizard.act({PLAYER: f"click {right + 1}"})
     return [
         Lesson(({"role": "user", "content": question},), ({"role": "assistant", "content": answer},))
@@ -136,7 +131,7 @@ def _refined(request: str, parts: Sequence[str], rng: np.random.Generator) -> tu
     left = refined(left) if rng.random() < 0.3 else left
     name = left[0].rpartition(" ")[2]
     others = [one for one in NAMES[:6] if one != name]
-    tried = [f"link {one} ({one}, not {name})" for one in rng.permutation(others)[: int(rng.integers(4))].tolist()]
+    tried = [f"link {one} ({one}, wrong)" for one in rng.permutation(others)[: int(rng.integers(4))].tolist()]
     return REFINE.format(task=request, parts="\n".join(left), tried="\n".join(tried) or "nothing"), "\n".join(
         refined(left)
     )
@@ -144,14 +139,14 @@ def _refined(request: str, parts: Sequence[str], rng: np.random.Generator) -> tu
 
 def _explored(task: PageCrew, wizard: Wizard, part: str, right: int, rng: np.random.Generator) -> tuple[str, str]:
     """An explorer's move, where some others were tried before."""
-    names, name = wizard.names[wizard.page], wizard.wanted[wizard.page]
+    names = wizard.names[wizard.page]
     wrong = [place for place in range(len(names)) if place != right]
     tried = rng.permutation(wrong)[: int(rng.integers(3))].tolist()
     left = [place for place in range(len(names)) if place not in tried]
     place = right if rng.random() < SKILL else left[int(rng.integers(len(left)))]
     lines = [task.workflow.question(wizard.observe(PLAYER), True)]
     lines += [f"Now: {part}"] if part != wizard.asked else []
-    told = "; ".join(f"click {one + 1} ({names[one]}, not {name})" for one in tried)
+    told = "; ".join(f"click {one + 1} ({names[one]}, wrong)" for one in tried)
     lines += [f"Tried: {told}"] if told else []
     return "\n".join(lines), f"click {place + 1}"
 
@@ -160,7 +155,7 @@ def _step(wizard: Wizard, part: str, name: str, rng: np.random.Generator) -> Ste
     """Some acts from a page on, every other one on what the subtask names where that is listed."""
     here, acted, before = wizard.clone(), list[str](), ""
     for _ in range(int(rng.choice([1, 2, 3], p=[0.6, 0.25, 0.15]))):
-        if here.page == len(here.names):
+        if here.page != wizard.page:
             break
         before, place = here.observe(PLAYER).text, _place(here, name, rng)
         acted.append(f"link {here.names[here.page][place]}")
@@ -204,7 +199,9 @@ def _graded(step: Step, rng: np.random.Generator) -> tuple[str, str]:
 
 def from_settings(name: str, settings: Mapping[str, str]) -> PageCrew:
     """The task with settings of the world and of how it is played."""
-    return PageCrew(played(name, settings, partial(Wizards, **DEFAULT), {"pages": int, "links": int, "names": int, "limit": int}))
+    return PageCrew(
+        played(name, settings, partial(Wizards, **DEFAULT), {"pages": int, "links": int, "names": int, "limit": int})
+    )
 
 
 PAGE_CREW = TaskForm(

@@ -474,8 +474,8 @@ def _() -> Finding:
     return Finding(holds, say(plans=kinds[0], refined=kinds[1], verdicts=kinds[2], solved=solved(found)))
 
 
-CREW, LESSONS = "page-crew", 300
-PAGES = Wizards(pages=3, links=4, names=6)
+CREW, LESSONS = "page-crew", 240
+PAGES = Wizards(pages=3, links=4, names=6, dead=True)
 
 
 def judging(name: str) -> Judge:
@@ -509,7 +509,7 @@ def compare_with_pages(judge: Judge) -> dict[str, float]:
                 after = wizard.clone()
                 after.act({"player": f"click {number}"})
                 step = Step(request, f"Choose {name}", (thing,), page, after.observe("player").text, "button Submit")
-                (right if after.good else wrong).append(step)
+                (right if after.page > wizard.page else wrong).append(step)
             wizard.act(
                 {"player": next(f"click {number}" for number, one in things.items() if one.endswith(f" {name}"))}
             )
@@ -519,20 +519,17 @@ def compare_with_pages(judge: Judge) -> dict[str, float]:
 
 @claim(
     "After the lessons of `page-crew` the shipped model splits tasks of pages it has not seen, calls moves complete "
-    "that are, refuses the others, and as planner, controller and appraiser leads a search to the end; untaught not.",
+    "that are and refuses the others, and as planner, controller and appraiser leads a search to the end; untaught it "
+    "splits none and does not tell moves apart.",
     slow=True,
 )
 def _() -> Finding:
-    found = dict[str, dict[str, float]]()
-    for name, folder in (("taught", taught()), ("untaught", "nano")):
-        judge = judging(folder)
-        errands = searched(PageSearch(judge=judge), PAGES, explorer(0.4), UNSEEN)
-        found[name] = {**compare_with_pages(judge), "solved": solved(errands)}
-        found[name]["refined"] = fmean(one.refinements for one in errands)
-    ours, other = found["taught"], found["untaught"]
-    holds = min(ours["plans"], ours["accepted"], ours["refused"]) > 0.8 and ours["refined"] > 0
-    holds &= ours["solved"] > other["solved"] + 0.3 and other["plans"] == 0
-    return Finding(holds, say(**found))
+    judge = judging(taught())
+    ours, other = compare_with_pages(judge), compare_with_pages(judging("nano"))
+    good = solved(searched(PageSearch(judge=judge), PAGES, explorer(0.4), UNSEEN))
+    told_apart = other["accepted"] + other["refused"] - 1
+    holds = ours["plans"] > 0.6 and min(ours["accepted"], ours["refused"], good) > 0.8
+    return Finding(holds and other["plans"] == 0 and told_apart < 0.3, say(taught=ours, untaught=other, solved=good))
 
 
 def _crew_as_shipped() -> Finding:
@@ -541,7 +538,7 @@ def _crew_as_shipped() -> Finding:
         WEBPILOT,
         without={"rollout.crew": Rules(whole=True)},
         task=CREW,
-        settings={"model": taught(), "judge": taught(), "curriculum.prompts": 12},
+        settings={"model": taught(), "judge": taught(), "curriculum.prompts": 12, "rollout.searches": 3},
         sees=lambda run: {
             "solved": run.mean("rollout/solved"),
             "subtasks complete": run.mean("rollout/subtasks_complete"),
@@ -555,8 +552,8 @@ def _crew_as_shipped() -> Finding:
 claim.append(
     Check(
         claim.row,
-        f"As shipped, `hocket train --recipe webpilot --task {CREW} --model TAUGHT --judge TAUGHT`, TAUGHT being the "
-        f"shipped model after `--recipe sft --task lessons:{CREW}`: one model explores, plans, refuses and refines "
+        f"As shipped, `hocket train --recipe webpilot --task {CREW} --model TAUGHT --judge TAUGHT "
+        f"--rollout.searches 3`, TAUGHT being the shipped model after `--recipe sft --task lessons:{CREW}`: one model explores, plans, refuses and refines "
         "where a subtask failed, and pages are solved and learnt from; without the plan the gradient is another.",
         _crew_as_shipped,
         claim.source,
