@@ -37,7 +37,8 @@ def test_a_move_completes_a_subtask_where_the_page_counts_it_right() -> None:
             found, link = verdict(step), thing.split()[1]
             right = after.page == 1
             assert (found.done, found.effect == 10, found.future == 10) == (right,) * 3
-            assert right == (link == name) and found.reflection == f"{link}, {'right' if right else 'wrong'}"
+            assert right == (link == name)
+            assert found.reflection == f"{link}, {'right' if right else 'wrong'}"
 
 
 def test_all_right_is_paid_at_the_end() -> None:

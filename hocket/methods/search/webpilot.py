@@ -7,10 +7,11 @@ failed the plan is refined and the tree begun anew. No page can be copied: to go
 are made again in a new one, and they count.
 
 The crew goes by rules on the words of task and page; with `--judge` a language model is planner, controller, appraiser
-and writes the reflections. From the authors' code: grades .75 and .25, the largest grade backed up, the bound, three
-proposals at a page of which each later one is made in view of the others, one step of simulation. Ours are: the
-rules, the wording, one complete end instead of three (`ends`), that an episode that ended is worth what it earned, and
-that the explorer then imitates its moves on pages it solved. The paper trains nothing: `--update.lr 1e-12`.
+and writes the reflections (the lessons of `page-crew` teach a small one to). From the authors' code: grades .75 and
+.25, the largest grade backed up, the bound, three proposals at a page of which each later one is made in view of the
+others, one step of simulation. Ours are: the rules, the wording, one complete end instead of three (`ends`), that an
+episode that ended is worth what it earned, and that the explorer then imitates its moves on pages it solved. The paper
+trains nothing: `--update.lr 1e-12`.
 """
 
 from __future__ import annotations

@@ -552,9 +552,10 @@ def _crew_as_shipped() -> Finding:
 claim.append(
     Check(
         claim.row,
-        f"As shipped, `hocket train --recipe webpilot --task {CREW} --model TAUGHT --judge TAUGHT "
-        f"--rollout.searches 3`, TAUGHT being the shipped model after `--recipe sft --task lessons:{CREW}`: one model explores, plans, refuses and refines "
-        "where a subtask failed, and pages are solved and learnt from; without the plan the gradient is another.",
+        f"As shipped, `hocket train --recipe webpilot --task {CREW} --model TAUGHT --judge TAUGHT --rollout.searches "
+        f"3`, TAUGHT being the shipped model after `--recipe sft --task lessons:{CREW}`: one model explores, plans, "
+        "refuses and refines where a subtask failed, and pages are solved and learnt from; without the plan the "
+        "gradient is another.",
         _crew_as_shipped,
         claim.source,
         slow=True,
