@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hocket.core.keys import Key
@@ -10,6 +11,11 @@ from hocket.environments.solitary import Solitary
 from hocket.types import Scenario
 
 NAMES = ("ash", "birch", "cedar", "elm", "fir", "hazel", "larch", "maple", "oak", "pine", "rowan", "yew")
+
+
+def request(names: Sequence[str]) -> str:
+    """What pages ask for on which these are right."""
+    return f"Choose {', '.join(names)} and click Submit."
 
 
 class Wizard(Solitary):
@@ -40,7 +46,7 @@ class Wizard(Solitary):
     @property
     def asked(self) -> str:
         """What the pages ask for."""
-        return f"Choose {', '.join(self.wanted)} and click Submit."
+        return request(self.wanted)
 
     @property
     def done(self) -> bool:

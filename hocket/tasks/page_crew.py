@@ -16,7 +16,7 @@ import numpy as np
 
 from hocket.core.keys import Key
 from hocket.environments.solitary import PLAYER
-from hocket.environments.wizards import NAMES, Wizard, Wizards
+from hocket.environments.wizards import NAMES, Wizard, Wizards, request
 from hocket.rewards.judging import Answer, Judge, Question, grades, verdicts
 from hocket.rewards.page_moves import PLAN, REFINE, Step
 from hocket.tasks.environment import EnvironmentTask
@@ -119,20 +119,25 @@ def taught(task: PageCrew, scenario: Scenario, rng: np.random.Generator) -> list
     ]
 
 
+def _planned(names: Sequence[str]) -> tuple[str, str]:
+    """The plan for a request, of which the words alone count."""
+    return PLAN.format(task=request(names)), "\n".join(planned(names))
+
+
 def _part(wizard: Wizard, place: int, rng: np.random.Generator) -> str:
     """The subtask of a page, now and then in other words, or all that is asked."""
     name, draw = wizard.wanted[place], rng.random()
     return wizard.asked if draw < 0.1 else AGAIN + name if draw < 0.35 else f"Choose {name}"
 
 
-def _refined(request: str, parts: Sequence[str], rng: np.random.Generator) -> tuple[str, str]:
+def _refined(asked: str, parts: Sequence[str], rng: np.random.Generator) -> tuple[str, str]:
     """A plan is refined at some subtask that names a thing, which may have failed before."""
     left = parts[int(rng.integers(len(parts) - 1)) :]
     left = refined(left) if rng.random() < 0.3 else left
     name = left[0].rpartition(" ")[2]
     others = [one for one in NAMES[:6] if one != name]
     tried = [f"link {one} ({one}, wrong)" for one in rng.permutation(others)[: int(rng.integers(4))].tolist()]
-    return REFINE.format(task=request, parts="\n".join(left), tried="\n".join(tried) or "nothing"), "\n".join(
+    return REFINE.format(task=asked, parts="\n".join(left), tried="\n".join(tried) or "nothing"), "\n".join(
         refined(left)
     )
 

@@ -466,7 +466,7 @@ def _() -> Finding:
     found = run_async(PageSearch(judge=judge).errands(asked, play=play, score=unscored))
     kinds = [
         sum(word in one for one in judge.asked)
-        for word in ("Split it", "What was tried", "complete?", "How well", "How likely", "Say in")
+        for word in ("Split it", "What was tried", "complete?", "How well", "How likely", "came of each")
     ]
     graded_ = [errand.seen[node].worth for errand in found for node in errand.root.below() if node.aside is not None]
     told = any("It was the wrong one." in seen.aside for errand in found for seen in errand.seen.values())
