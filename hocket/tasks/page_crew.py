@@ -102,10 +102,8 @@ def taught(task: PageCrew, scenario: Scenario, rng: np.random.Generator) -> list
     wizard = replace(world, pages=int(rng.integers(1, world.pages + 2))).make(scenario)
     wizard.reset(Key.of(scenario.seed).derive("environment"))
     parts = planned(wizard.wanted)
-    asked = [
-        (PLAN.format(task=wizard.asked), "\n".join(parts)),
-        *(_refined(wizard.asked, parts, rng) for _ in range(2)),
-    ]
+    asked = [_planned(rng.choice(NAMES[: world.names], int(rng.integers(1, 5))).tolist()) for _ in range(3)]
+    asked += [_planned(wizard.wanted), *(_refined(wizard.asked, parts, rng) for _ in range(2))]
     for place, right in enumerate(wizard.right):
         asked.append(_explored(task, wizard, _part(wizard, place, rng), right, rng))
         for _ in range(STEPS):

@@ -528,7 +528,7 @@ def _() -> Finding:
     ours, other = compare_with_pages(judge), compare_with_pages(judging("nano"))
     good = solved(searched(PageSearch(judge=judge), PAGES, explorer(0.4), UNSEEN))
     told_apart = other["accepted"] + other["refused"] - 1
-    holds = ours["plans"] > 0.6 and min(ours["accepted"], ours["refused"], good) > 0.8
+    holds = ours["plans"] > 0.5 and min(ours["accepted"], ours["refused"], good) > 0.8
     return Finding(holds and other["plans"] == 0 and told_apart < 0.3, say(taught=ours, untaught=other, solved=good))
 
 
