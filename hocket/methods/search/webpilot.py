@@ -556,8 +556,6 @@ WEBPILOT = Recipe(
         "learning": "ours: the moves of solved pages, as they were asked for; the paper trains nothing",
         "aggregation": "mean over all decisions of the solved episodes",
     },
-    note="without --judge planner, controller and appraiser go by rules on the words of task and page; SmolLM2-135M in "
-    "their place repeats the task as its plan and calls every move complete, so nothing is split or refined",
     task="miniwob:click-checkboxes?limit=12",
     requires=(Requirement.TURNS,),
     rollout=PageSearch(),
