@@ -7,6 +7,7 @@ import re
 from hocket import tasks
 from hocket.core.keys import Key
 from hocket.environments.solitary import PLAYER
+from hocket.environments.wizards import Wizard, Wizards
 from hocket.rewards.page_moves import Step, fresh
 from hocket.tasks.page_crew import PageCrew, planned, refined, verdict
 from hocket.types import Scenario
@@ -18,6 +19,15 @@ def task() -> PageCrew:
     return found
 
 
+def wizard_of(scenario: Scenario) -> Wizard:
+    """The pages of a scenario, at their beginning."""
+    world = task().workflow.world
+    assert isinstance(world, Wizards)
+    wizard = world.make(scenario)
+    wizard.reset(Key.of(0))
+    return wizard
+
+
 def asked(number: int) -> list[tuple[str, str]]:
     """The questions and answers of an episode's lessons."""
     found = task().lessons.play(task().scenario("train", number), Key.of(number).numpy())
@@ -25,10 +35,8 @@ def asked(number: int) -> list[tuple[str, str]]:
 
 
 def test_a_move_completes_a_subtask_where_the_page_counts_it_right() -> None:
-    world = task().workflow.world
     for seed in range(30):
-        wizard = world.make(Scenario("", seed=seed))
-        wizard.reset(Key.of(0))
+        wizard = wizard_of(Scenario("", seed=seed))
         name, page = wizard.wanted[0], wizard.observe(PLAYER).text
         for number, thing in re.findall(r"^(\d+) (.+)$", page, re.MULTILINE):
             after = wizard.clone()
@@ -42,8 +50,7 @@ def test_a_move_completes_a_subtask_where_the_page_counts_it_right() -> None:
 
 
 def test_all_right_is_paid_at_the_end() -> None:
-    wizard = task().workflow.world.make(task().scenario("eval", 0))
-    wizard.reset(Key.of(0))
+    wizard = wizard_of(task().scenario("eval", 0))
     earned = [wizard.act({PLAYER: f"click {right + 1}"})[PLAYER] for right in wizard.right]
     assert [*earned, wizard.act({PLAYER: "click 1"})[PLAYER]] == [0.0, 0.0, 1.0]
 
