@@ -7,10 +7,11 @@ failed the plan is refined and the tree begun anew. No page can be copied: to go
 are made again in a new one, and they count.
 
 The crew goes by rules on the words of task and page; with `--judge` a language model is planner, controller, appraiser
-and writes the reflections. From the authors' code: grades .75 and .25, the largest grade backed up, the bound, three
-proposals at a page of which each later one is made in view of the others, one step of simulation. Ours are: the
-rules, the wording, one complete end instead of three (`ends`), that an episode that ended is worth what it earned, and
-that the explorer then imitates its moves on pages it solved. The paper trains nothing: `--update.lr 1e-12`.
+and writes the reflections (the lessons of `page-crew` teach a small one to). From the authors' code: grades .75 and
+.25, the largest grade backed up, the bound, three proposals at a page of which each later one is made in view of the
+others, one step of simulation. Ours are: the rules, the wording, one complete end instead of three (`ends`), that an
+episode that ended is worth what it earned, and that the explorer then imitates its moves on pages it solved. The paper
+trains nothing: `--update.lr 1e-12`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from hocket.methods.base.conventions import COMMON
 from hocket.objectives.likelihood import NegativeLogLikelihood
 from hocket.recipe import Recipe
 from hocket.rewards.judging import Judge, grades, said, verdicts
+from hocket.rewards.page_moves import PLAN, REFINE, Step
 from hocket.rollout.dynamic import total
 from hocket.rollout.message_tree import MessageNode, onward
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
@@ -40,23 +42,6 @@ from hocket.types import PAUSED, Assignment, Experience, Trajectory, Turn
 from hocket.workflows.environment import Asides
 
 # ---------------------------------------------------------------- who judges moves
-
-
-@dataclass(frozen=True)
-class Step:
-    """A move in a search.
-
-    Attributes:
-        task: what the page asks for. part: the subtask. acted: what was acted on since it began, in words, this move
-            last. before, after: the page as it was told. coming: what would be acted on next.
-    """
-
-    task: str
-    part: str
-    acted: tuple[str, ...]
-    before: str
-    after: str
-    coming: str
 
 
 @dataclass(frozen=True)
@@ -143,62 +128,42 @@ def split(task: str) -> tuple[str, ...]:
     return tuple(part for part in parts if wanted(part)) or (task,)
 
 
-PLAN = """A task on a web page: {task}
-
-Split it into subtasks, in their order, one a line, nothing else."""
-REFINE = """A task on a web page: {task}
-Still to do:
-{parts}
-
-The first of these failed. What was tried:
-{tried}
-
-Write all that is still to be done, with something else in place of the first, one subtask a line, nothing else."""
-STEP = """Subtask on a web page: {part}
-
-The page before:
-{before}
-
-Acted on: {acted}
-
-The page after:
-{after}
-"""
-DONE = "Is the subtask complete?"
-EFFECT = "How well did the last act serve the subtask?"
-FUTURE = "Next would be acted on: {coming}\nHow likely does that complete the subtask?"
-REFLECT = "Say in a short sentence what came of the last act, for somebody who tries something else."
-
-
 @dataclass(frozen=True)
 class Asked(Crew):
-    """A judge in all places; the rules where it says nothing."""
+    """A judge in all places; the rules where it says nothing, and for the plan where they leave a task whole.
+
+    What came of a move is asked first and told with the other questions.
+    """
 
     judge: Judge
+    rules: Rules = Rules()
 
     def plan(self, tasks: Sequence[str]) -> list[tuple[str, ...]]:
+        if self.rules.whole:
+            return self.rules.plan(tasks)
         answers = said(self.judge, [PLAN.format(task=task) for task in tasks])
         return [_lines(answer) or split(task) for answer, task in zip(answers, tasks, strict=True)]
 
     def refined(self, task: str, parts: tuple[str, ...], tried: Sequence[str], times: int) -> tuple[str, ...]:
         told = REFINE.format(task=task, parts="\n".join(parts), tried="\n".join(tried) or "nothing")
-        return _lines(said(self.judge, [told])[0]) or Rules().refined(task, parts, tried, times)
+        return _lines(said(self.judge, [told])[0]) or self.rules.refined(task, parts, tried, times)
 
     def opinions(self, steps: Sequence[Step]) -> list[Opinion]:
-        told = [STEP.format(**{**vars(step), "acted": "; ".join(step.acted)}) for step in steps]
-        done = verdicts(self.judge, [f"{one}\n{DONE}" for one in told])
-        effect = grades(self.judge, [f"{one}\n{EFFECT}" for one in told])
-        ahead = [f"{one}\n{FUTURE.format(coming=step.coming)}" for one, step in zip(told, steps, strict=True)]
-        future, words = grades(self.judge, ahead), said(self.judge, [f"{one}\n{REFLECT}" for one in told], 48)
+        rules = self.rules.opinions(steps)
+        words = said(self.judge, [step.reflect for step in steps], 96)
+        came = [" ".join((one or rule.reflection).split()) for one, rule in zip(words, rules, strict=True)]
+        asked = [step.asked(one) for step, one in zip(steps, came, strict=True)]
+        done = verdicts(self.judge, [one for one, _, _ in asked])
+        effect, future = (grades(self.judge, [one[place] for one in asked]) for place in (1, 2))
         found = []
-        for place, rule in enumerate(Rules().opinions(steps)):
+        for place, rule in enumerate(rules):
             graded = (effect[place], future[place])
             found.append(
                 Opinion(
                     rule.effect if graded[0] is None else graded[0],
                     rule.future if graded[1] is None else graded[1],
                     rule.done if done[place] is None else bool(done[place]),
-                    " ".join((words[place] or rule.reflection).split()),
+                    came[place],
                 )
             )
         return found
@@ -215,6 +180,11 @@ def _lines(text: str | None) -> tuple[str, ...]:
 def told(turn: Turn) -> str:
     """What a turn was asked."""
     return str(turn.prompt[-1]["content"])
+
+
+def shown(turn: Turn) -> str:
+    """The page that a turn was asked about, without what else it was told."""
+    return told(turn).partition("\nLegal moves:")[0]
 
 
 def listed(page: str) -> dict[str, str]:
@@ -391,7 +361,7 @@ class PageSearch(Rollout):
         Raises:
             ConfigurationError: where an episode is not played move by move.
         """
-        crew: Crew = self.crew if self.judge is None else Asked(self.judge)
+        crew: Crew = self.crew if self.judge is None else Asked(self.judge, self.crew)
         errands = [Errand(one) for one in asked]
         await self._planned(errands, crew, play)
         while live := [one for one in errands if not one.over]:
@@ -534,7 +504,7 @@ class PageSearch(Rollout):
             since = [one.turn for one in node.nodes if one.turn is not None][len(errand.here.path) :]
             acted = tuple(acted_on(turn) for turn in since)
             part = errand.parts[0]
-            steps.append(Step(errand.task, part, acted, told(node.turn), told(coming), acted_on(coming)))
+            steps.append(Step(errand.task, part, acted, shown(node.turn), shown(coming), acted_on(coming)))
         found = await asyncio.to_thread(crew.opinions, steps) if self.judge is not None else crew.opinions(steps)
         for (errand, node), opinion in zip(going, found, strict=True):
             seen = errand.seen[node]
@@ -586,8 +556,6 @@ WEBPILOT = Recipe(
         "learning": "ours: the moves of solved pages, as they were asked for; the paper trains nothing",
         "aggregation": "mean over all decisions of the solved episodes",
     },
-    note="without --judge planner, controller and appraiser go by rules on the words of task and page; SmolLM2-135M in "
-    "their place repeats the task as its plan and calls every move complete, so nothing is split or refined",
     task="miniwob:click-checkboxes?limit=12",
     requires=(Requirement.TURNS,),
     rollout=PageSearch(),

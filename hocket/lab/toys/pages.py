@@ -1,71 +1,85 @@
-"""Pages one after the other, in words and as a page for a browser: long tasks of which each part is easy."""
+"""Pages for claims about searches: one for a browser, links that wait for others, trees of pages with grades."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, field
 
 from hocket.core.keys import Key
 from hocket.environments.protocol import Observation
 from hocket.environments.solitary import Solitary
+from hocket.environments.wizards import NAMES
 from hocket.types import Scenario
 
-NAMES = ("ash", "birch", "cedar", "elm", "fir", "hazel", "larch", "maple", "oak", "pine", "rowan", "yew")
+
+@dataclass
+class Graded:
+    """A tree of pages, deterministic: at each `width` moves, and a grade of each path, better below better ones."""
+
+    width: int
+    depth: int
+    seed: int
+    known: dict[tuple[int, ...], float] = field(default_factory=dict)
+
+    def grade(self, path: tuple[int, ...]) -> float:
+        if path not in self.known:
+            above = self.grade(path[:-1]) if len(path) > 1 else 0.5
+            noise = float(Key.of(self.seed).derive("grade", *path).numpy().random())
+            self.known[path] = 0.6 * above + 0.4 * noise
+        return self.known[path]
+
+    @property
+    def optimum(self) -> float:
+        paths = (path for n in range(1, self.depth + 1) for path in itertools.product(range(self.width), repeat=n))
+        return max(map(self.grade, paths))
 
 
-class Wizard(Solitary):
-    """Pages one after the other: on each one of six links is right, which the request names, and each leads on.
+class Locked(Solitary):
+    """What is named first is listed only after what is named second was chosen."""
 
-    A submit button comes last and pays 1 where all were right.
-    """
-
-    def __init__(self, world: Wizards, scenario: Scenario) -> None:
-        super().__init__(world.limit)
-        draw = Key.of(scenario.seed).derive("wizard").numpy()
-        self.pages = [draw.permutation(len(NAMES))[:6] for _ in range(world.pages)]
-        self.right = [int(draw.integers(6)) for _ in range(world.pages)]
+    def __init__(self, limit: int, seed: int) -> None:
+        super().__init__(limit)
+        self.first, self.second = (NAMES[one] for one in Key.of(seed).derive("locked").numpy().permutation(12)[:2])
         self._begin()
 
     def _begin(self) -> None:
-        self.page, self.good, self.sent = 0, True, False
+        self.chosen: tuple[str, ...] = ()
+        self.sent = False
 
     @property
     def done(self) -> bool:
         return self.sent
 
-    def _links(self) -> tuple[str, ...]:
-        if self.page == len(self.pages):
-            return ("button Submit",)
-        return tuple(f"link {NAMES[one]}" for one in self.pages[self.page])
+    def _links(self) -> list[str]:
+        named = [self.second, *([self.first] if self.second in self.chosen else [])]
+        return [f"link {one}{' (chosen)' if one in self.chosen else ''}" for one in named] + ["button Submit"]
 
     def _moves(self) -> tuple[str, ...]:
         return tuple(f"click {number}" for number, _ in enumerate(self._links(), start=1))
 
     def _seen(self) -> Observation:
-        words = [NAMES[page[right]] for page, right in zip(self.pages, self.right, strict=True)]
         lines = [f"{number} {link}" for number, link in enumerate(self._links(), start=1)]
-        return Observation("\n".join([f"Choose {', '.join(words)} and click Submit.", *lines]))
+        return Observation("\n".join([f"Choose {self.first}, {self.second} and click Submit.", *lines]))
 
     def _make(self, move: str) -> float:
-        place = int(move.split()[1]) - 1
-        if self.page == len(self.pages):
+        link = self._links()[int(move.split()[1]) - 1]
+        if link == "button Submit":
             self.sent = True
-            return float(self.good)
-        self.good &= place == self.right[self.page]
-        self.page += 1
+            return float({self.first, self.second} <= set(self.chosen))
+        self.chosen = (*self.chosen, link.split()[1])
         return 0.0
 
 
 @dataclass(frozen=True)
-class Wizards:
-    """Wizards of so many pages."""
+class Locks:
+    """Pages with a link that waits for another."""
 
-    pages: int = 8
-    limit: int = 40
+    limit: int = 12
     agents: tuple[str, ...] = ("player",)
-    name: str = "wizard"
+    name: str = "locked"
 
-    def make(self, scenario: Scenario) -> Wizard:
-        return Wizard(self, scenario)
+    def make(self, scenario: Scenario) -> Locked:
+        return Locked(self.limit, scenario.seed)
 
 
 PAGE = """<!DOCTYPE html><html><body><div id="query"></div><div id="area"></div><script>
@@ -107,4 +121,4 @@ PAGE = """<!DOCTYPE html><html><body><div id="query"></div><div id="area"></div>
     getUtterance: () => by("query").textContent,
   };
 </script></body></html>"""
-"""The same in HTML, five pages long, as the pages of MiniWoB are written."""
+"""The wizard of `hocket.environments.wizards`, five pages long, as the pages of MiniWoB are written."""
