@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from hocket.core.keys import Key
 from hocket.environments.protocol import Observation
 from hocket.environments.solitary import Solitary
 from hocket.environments.wizards import NAMES
-from hocket.types import Scenario
+from hocket.rewards.judging import Answer, Judge, Question
+from hocket.rollout.dynamic import total
+from hocket.train.aio import run_async
+from hocket.types import Assignment, Scenario, Score, Trajectory, Turn
 
 
 @dataclass
@@ -122,3 +129,50 @@ PAGE = """<!DOCTYPE html><html><body><div id="query"></div><div id="area"></div>
   };
 </script></body></html>"""
 """The wizard of `hocket.environments.wizards`, five pages long, as the pages of MiniWoB are written."""
+
+
+async def unscored(played: Sequence[Trajectory]) -> None:
+    """Environments pay by themselves."""
+
+
+def greedy(
+    play: Callable[[list[Assignment]], Coroutine[Any, Any, list[Trajectory]]], moves: int, count: int = 24
+) -> float:
+    """The share of scenarios that whole episodes solve, one after the other until so many moves are spent."""
+    won = 0
+    left = dict.fromkeys(range(count), moves)
+    for again in itertools.count():
+        asked = [Assignment(Scenario(f"s{number}", "", seed=number), first=again) for number in left]
+        for number, one in zip(list(left), run_async(play(asked)), strict=True):
+            left[number] -= len(one.turns)
+            good = sum(map(total, one.scores.values())) >= 1
+            won += good
+            if good or left[number] <= 0:
+                del left[number]
+        if not left:
+            return won / count
+    raise AssertionError
+
+
+def turn(move: str) -> Turn:
+    """A move on a page with one link."""
+    prompt = [{"role": "user", "content": "Do it.\n1 link one"}]
+    return Turn("player", "policy", np.zeros(1, int), np.zeros(1, int), text=move, prompt=prompt)
+
+
+def ended(*, earned: float = 0.0, turns: int = 2, failure: str | None = None) -> Trajectory:
+    """An episode of such moves."""
+    made = [turn(f"click {place}") for place in range(turns)]
+    return Trajectory(Scenario("s", ""), made, scores={"earned": Score(earned)}, failure=failure)
+
+
+class Mute(Judge):
+    """Says these in turn, None being nothing."""
+
+    def __init__(self, *answers: str | None) -> None:
+        super().__init__("mute")
+        self.left, self.asked = list(answers), list[str]()
+
+    def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        self.asked += [one.prompt for one in questions]
+        return [Answer(self.left.pop(0)) for _ in questions]

@@ -14,6 +14,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from hocket import tasks
+from hocket.core.columns import LIMIT
+from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.engine.requests import Request
 from hocket.environments.miniwob import MiniWoB
@@ -22,7 +24,7 @@ from hocket.environments.wizards import Wizards
 from hocket.lab.claims.harness import Check, Claims, Finding, say
 from hocket.lab.claims.shipped import Shipment, configured
 from hocket.lab.claims.taught import lessons
-from hocket.lab.toys.pages import PAGE, Graded, Locks
+from hocket.lab.toys.pages import PAGE, Graded, Locks, Mute, ended, greedy, turn, unscored
 from hocket.methods.search.webpilot import (
     WEBPILOT,
     Asked,
@@ -43,29 +45,24 @@ from hocket.methods.search.webpilot import (
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.rewards.judging import Answer, Judge, Question
 from hocket.rewards.page_moves import Step
-from hocket.rollout.dynamic import total
 from hocket.rollout.message_tree import MessageNode
 from hocket.testing import ScriptedEngine
 from hocket.train.aio import run_async
 from hocket.train.judges import judge_of
 from hocket.train.loop import Playing
-from hocket.types import Assignment, Scenario, Trajectory
+from hocket.types import PAUSED, Assignment, Scenario, Trajectory
 from hocket.workflows.chat import Chat
 from hocket.workflows.environment import PlayEnvironment
 from hocket.workflows.player import TextPlayer
 from hocket.workflows.team import Actor
 
 claim = Claims("webpilot", "arXiv:2408.15978")
-
-
 Explorer = Callable[[Request], str]
 
 
 def explorer(able: float, *, heeds: bool = True) -> Explorer:
-    """Clicks what is named by the subtask, or by the request where it has none, with probability `able`, else anything.
-
-    One that heeds reflections draws among what was not tried at this page.
-    """
+    """Clicks what is named by the subtask, or by the request where it has none, with probability `able`, else anything
+    (one that heeds reflections, anything not tried at this page)."""
 
     def says(request: Request) -> str:
         page, draw = str(request.messages[-1]["content"]), request.key.numpy()
@@ -86,10 +83,6 @@ def player(world: World, says: Explorer) -> TextPlayer:
     return TextPlayer(PlayEnvironment(world, memory=False, turns=200), actors, references=actors)
 
 
-async def unscored(played: Sequence[Trajectory]) -> None:
-    """Environments pay by themselves."""
-
-
 def searched(search: PageSearch, world: World, says: Explorer, count: int | range = 24) -> list[Errand]:
     seeds = range(count) if isinstance(count, int) else count
     asked = [Assignment(Scenario(f"s{number}", "", seed=number)) for number in seeds]
@@ -98,23 +91,6 @@ def searched(search: PageSearch, world: World, says: Explorer, count: int | rang
 
 def solved(errands: Sequence[Errand]) -> float:
     return fmean(one.solved is not None for one in errands)
-
-
-def greedy(world: World, says: Explorer, moves: int, count: int = 24) -> float:
-    """The share of scenarios that whole episodes solve, one after the other until so many moves are spent."""
-    play, won = Playing(player(world, says), Key.of(0)), 0
-    left = dict.fromkeys(range(count), moves)
-    for again in itertools.count():
-        asked = [Assignment(Scenario(f"s{number}", "", seed=number), first=again) for number in left]
-        for number, one in zip(list(left), run_async(play(asked)), strict=True):
-            left[number] -= len(one.turns)
-            good = sum(map(total, one.scores.values())) >= 1
-            won += good
-            if good or left[number] <= 0:
-                del left[number]
-        if not left:
-            return won / count
-    raise AssertionError
 
 
 WHOLE = {"crew": Rules(whole=True), "searches": 10**6}
@@ -126,7 +102,7 @@ def compared(world: World, able: float, moves: int, count: int = 24) -> dict[str
     return {
         "webpilot": solved(searched(search, world, says, count)),
         "one tree": solved(searched(replace(search, **WHOLE), world, says, count)),  # type: ignore[arg-type]
-        "greedy": greedy(world, says, moves, count),
+        "greedy": greedy(Playing(player(world, says), Key.of(0)), moves, count),
     }
 
 
@@ -386,18 +362,6 @@ def _() -> Finding:
     return Finding(wrong == 0 and things, say(wrong=wrong))
 
 
-class Mute(Judge):
-    """Says these in turn, None being nothing."""
-
-    def __init__(self, *answers: str | None) -> None:
-        super().__init__("mute")
-        self.left, self.asked = list(answers), list[str]()
-
-    def ask(self, questions: Sequence[Question]) -> list[Answer]:
-        self.asked += [one.prompt for one in questions]
-        return [Answer(self.left.pop(0)) for _ in questions]
-
-
 @claim(
     "Where a judge says nothing the rules do, for each question apart; what it says is read line by line.", "derived"
 )
@@ -472,6 +436,66 @@ def _() -> Finding:
     told = any("It was the wrong one." in seen.aside for errand in found for seen in errand.seen.values())
     holds = min(kinds) > 0 and set(graded_) <= {0.0, 1.0} and told and solved(found) > 0.8
     return Finding(holds, say(plans=kinds[0], refined=kinds[1], verdicts=kinds[2], solved=solved(found)))
+
+
+def tried(parts: tuple[str, ...], *worths: float) -> tuple[Errand, list[MessageNode]]:
+    """A search that tried moves of these worths at its first page, each the end of a subtask."""
+    errand = Errand(Assignment(Scenario("s", ""), first=5), task="all", parts=parts)
+    nodes = [errand.root.add(turn(f"click {place}")) for place, _ in enumerate(worths)]
+    errand.seen |= {node: Seen(worth=one, done=True, reflection="so") for node, one in zip(nodes, worths, strict=True)}
+    return errand, nodes
+
+
+@claim(
+    "The best complete end is gone on from, and the best open page of a subtask that failed for good; only ended "
+    "episodes are scored, and count from 0 to 1; a failed one is a proposal spent.",
+    "derived",
+)
+def _() -> Finding:
+    search, found, kept = PageSearch(ends=2, refinements=0, moves=60), {"looked": False}, list[Trajectory]()
+    errand, nodes = tried(("one", "two"), 0.2, 0.9, 0.4)
+    found["end"] = search._place(errand, Rules()) is errand.here is nodes[1]
+    errand, nodes = tried(("one", "two"), 0.2, 0.9, 1.0)
+    nodes[2].episodes.append(ended())
+    found["left"] = search._failed(errand, Rules()) and errand.here is nodes[1] and errand.parts == ("two",)
+    errand, nodes = tried(("one",), 0.2)
+    found["last"] = not search._failed(errand, Rules())
+    found["numbers"] = [search._asked(errand, errand.root).first for _ in range(2)] == [6, 7]
+    errand.here, errand.parts, below = nodes[0], (), nodes[0].add(turn("click 9"))
+    errand.seen[below] = Seen()
+    asides = [search._aside(errand, node) for node in (errand.root, nodes[0], below)]
+    found["asides"] = asides == ["Tried: click 0 (so)", "Tried: click 9 ()", "Before: click 9 ()"]
+    wasted = [search._grown(errand, errand.root, one) for one in (ended(failure="gone"), ended(turns=0))]
+    found["wasted"] = wasted == [None, None] and errand.seen[errand.root].spent == 2
+    for earned, worth in ((2.5, 1.0), (-1.0, 0.0), (0.4, 0.4)):
+        search._over(errand, below, ended(earned=earned))
+        found[f"worth {worth}"] = errand.seen[below].worth == worth
+
+    async def score(played: Sequence[Trajectory]) -> None:
+        kept.extend(played)
+
+    async def broken(asked: Sequence[Assignment]) -> list[Trajectory]:
+        return [replace(one, failure="gone") for one in await play(asked)]
+
+    asked, play = [Assignment(Scenario("s", "", seed=1))], Playing(player(Wizards(2), explorer(0.5)), Key.of(0))
+    run_async(search.errands(asked, play=play, score=score))
+    found["scored"] = bool(kept) and all(LIMIT.get(one) != PAUSED for one in kept)
+    try:
+        run_async(search.errands(asked, play=broken, score=score))
+    except HocketError as error:
+        found["looked"] = str(error) == "a page cannot be looked at: gone"
+    return Finding(all(found.values()), f"otherwise: {[k for k, v in found.items() if not v]}")
+
+
+@claim("As shipped three moves are proposed at a page, trees are seven deep and explore by one half, tasks are split.")
+def _() -> Finding:
+    search = WEBPILOT.rollout
+    assert isinstance(search, PageSearch)
+    width, _ = grown(Graded(9, 1, 0), replace(search.branching, depth=1))
+    depth, _ = grown(Graded(9, 9, 0), replace(search.branching, width=1))
+    ours, due = (grown(Graded(3, 3, 1), one)[0] for one in (replace(search.branching, depth=3), Branching(3, 3, 0.5)))
+    parts = search.crew.plan(["Select Ab, cD and click Submit."])[0]
+    return Finding((len(width), len(depth), len(parts)) == (3, 7, 3) and ours == due, say(parts=len(parts)))
 
 
 CREW, LESSONS = "page-crew", 240
@@ -573,3 +597,4 @@ claim.shipped(
     },
     settings={"curriculum.prompts": 6},
 )
+claim.spares("webpilot: curriculum.prompts = 640", "what a run takes where neither recipe nor user says")
