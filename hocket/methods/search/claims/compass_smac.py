@@ -62,7 +62,7 @@ def ahead(better: Sequence[bool], worse: Sequence[bool]) -> float:
     return mean / spread if spread else 0.0
 
 
-def grown(reflect: object, start: dict[str, str], **settings: int) -> Bench:
+def grown(reflect: object, start: dict[str, str], **settings: Any) -> Bench:
     target = Squads(battles(skills=start))
     searcher = SkillSynthesis(proposals=settings.pop("proposals", 4), **settings)
     return searched(target, reflect, searcher, budget=400, practice=6, development=8)  # type: ignore[arg-type]

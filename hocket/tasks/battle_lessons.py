@@ -1,0 +1,203 @@
+"""What a squad is taught in few words: soldiers to choose a skill by what they know, an author to write one.
+
+Skills are drawn: of four kinds, under several names and in several versions, so that a soldier has to look what its
+library holds, and an author, who is shown a library and battles that were lost with it, what it lacks. The script's
+soldier goes for a foe that it knows of where some skill does, holds where none does, and while it knows of none falls
+back, joins an ally or holds; now and then it does anything. The script's author names the kind of skill that is
+lacking, one for foes that are known first, and writes any version of it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, cast
+
+import numpy as np
+
+from hocket.core.keys import Key
+from hocket.core.texts import Texts
+from hocket.environments.battle import Battle, Battles, View, carry_out
+from hocket.environments.battle_skills import GATHER, HOLD, HUNT, RETREAT
+from hocket.search.plain import shown
+from hocket.search.searcher import Played
+from hocket.tasks.lessons import Lesson
+from hocket.types import Message, Scenario
+
+PROPOSE = "{library}\n{episodes}\nSkill {number}:"
+"""A searcher's question to the author, short enough for a small model."""
+
+FOES, ALLIES, WEST, AWAY = "Go to a foe.", "Join an ally.", "Fall back.", "Look about."
+"""What would have helped, in the author's words: the kinds of skills."""
+
+NAMES: Mapping[str, Sequence[str]] = {
+    FOES: ("charge", "chase", "rush", "storm", "pursue"),
+    ALLIES: ("join", "rally", "close", "meet"),
+    WEST: ("leave", "escape", "withdraw", "shrink"),
+    AWAY: ("scout", "roam", "look", "search"),
+}
+
+GO = """def {name}(view):
+    "attack the {which} foe, or go there"
+    foes = view["foes"]
+    return (foes[{place}]["hit"] or foes[{place}]["go"]) if foes else "stay"
+"""
+JOIN = """def {name}(view):
+    "go to the {which} ally"
+    allies = view["allies"]
+    return allies[{place}]["go"] if allies else "stay"
+"""
+WALK = """def {name}(view):
+    "go to the {way}"
+    return "{way}" if "{way}" in view["legal"] else "stay"
+"""
+
+DOUBT = 0.15
+"""How often the script's soldier takes any skill, and its author names any kind."""
+
+LOST = 2
+"""Lost battles that an author is shown."""
+
+MOST = 3
+"""Skills besides `hold`; an author is shown one less, which leaves it room to write."""
+
+TALKS, AUTHORS = 8, 2
+"""Lessons of a round of battles with one library, and how many of them are an author's."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A skill of a known kind."""
+
+    kind: str
+    name: str
+    program: str
+
+
+OWN: Sequence[Drawn] = (
+    Drawn(FOES, "hunt", HUNT),
+    Drawn(ALLIES, "gather", GATHER),
+    Drawn(WEST, "retreat", RETREAT),
+)
+"""Those that a squad may begin with besides `hold`."""
+
+
+def drawn(kind: str, rng: np.random.Generator) -> Drawn:
+    """Any version of a kind of skill, under any of its names."""
+    name = NAMES[kind][int(rng.integers(len(NAMES[kind])))]
+    which, place = (("nearest", 0), ("farthest", -1))[int(rng.integers(2))]
+    way = "west" if kind == WEST else ("north", "south", "east")[int(rng.integers(3))]
+    form = {FOES: GO, ALLIES: JOIN}.get(kind, WALK)
+    return Drawn(kind, name, form.format(name=name, which=which, place=place, way=way))
+
+
+def library_of(rng: np.random.Generator) -> list[Drawn]:
+    """A library without `hold`: of up to three kinds a skill each, in any order, half of them a squad's own."""
+    kinds, found = list(NAMES), []
+    for place in rng.permutation(len(kinds)).tolist()[: int(rng.integers(MOST + 1))]:
+        own = [one for one in OWN if one.kind == kinds[place] and rng.random() < 0.5]
+        found.append(own[0] if own else drawn(kinds[place], rng))
+    return found
+
+
+def chosen(view: View, library: Sequence[Drawn]) -> str:
+    """What the script's soldier takes."""
+    by_kind = {one.kind: one.name for one in library}
+    kinds = (FOES,) if view["foes"] else (WEST, ALLIES)
+    return next((by_kind[kind] for kind in kinds if kind in by_kind), "hold")
+
+
+def lacking(library: Sequence[Drawn]) -> str:
+    """What the script's author says would have helped."""
+    kinds = {one.kind for one in library}
+    return next((kind for kind in (FOES, WEST, ALLIES) if kind not in kinds), AWAY)
+
+
+def lessons_of_squad(world: Battles, scenario: Scenario, rng: np.random.Generator, author: bool) -> list[Lesson]:
+    """Lessons of a few battles with one library: choices, each skill as often as another, and what an author writes."""
+    library = library_of(rng)
+    skills = {"hold": HOLD, **{one.name: one.program for one in library}}
+    battles = _begun(replace(world, programs=OURS, skills=skills), scenario)
+    seen: dict[str, list[str]] = defaultdict(list)
+    while left := [battle for battle in battles if battle.acting]:
+        moves = [_moves(battle, library, seen, rng) for battle in left]
+        carry_out(left, moves)
+    system = Texts(skills=skills).system("soldier")
+    authors = AUTHORS if author and len(library) < MOST else 0
+    found = []
+    for number in range(TALKS - authors):
+        skill = list(seen)[number % len(seen)]
+        told = seen[skill][int(rng.integers(len(seen[skill])))]
+        found.append(_asked(told, skill, system if rng.random() < 0.5 else None))
+    return found + [_written(skills, library, battles, rng) for _ in range(authors)]
+
+
+def _begun(world: Battles, scenario: Scenario) -> list[Battle]:
+    battles = []
+    for number in range(LOST + 1):
+        battle = world.make(scenario)
+        battle.reset(Key.of(scenario.seed).derive("environment", number))
+        battles.append(battle)
+    return battles
+
+
+def _moves(
+    battle: Battle, library: Sequence[Drawn], seen: dict[str, list[str]], rng: np.random.Generator
+) -> dict[str, str]:
+    """What everybody chooses; what it was told is put down under what the script takes where it is in no doubt."""
+    moves = {}
+    for agent in battle.acting:
+        moves[agent] = chosen(battle.view(agent), library)
+        seen[moves[agent]].append(battle.observe(agent).told())
+        if rng.random() < DOUBT:
+            moves[agent] = list(battle.skills)[int(rng.integers(len(battle.skills)))]
+    return moves
+
+
+def _asked(question: str, answer: str, system: str | None = None) -> Lesson:
+    told: list[Message] = [{"role": "system", "content": system}] if system else []
+    return Lesson((*told, {"role": "user", "content": question}), ({"role": "assistant", "content": answer},))
+
+
+def _written(
+    skills: Mapping[str, str], library: Sequence[Drawn], battles: Sequence[Battle], rng: np.random.Generator
+) -> Lesson:
+    """What an author says of lost battles; of won ones where too few were lost, told as lost."""
+    kind = lacking(library)
+    if rng.random() < DOUBT:
+        kind = list(NAMES)[int(rng.integers(len(NAMES)))]
+    lost = sorted(battles, key=lambda battle: battle.won)[:LOST]
+    told = shown([_played(battle.account.replace("won", "lost")) for battle in lost])
+    number = int(rng.integers(1, 21))
+    question = PROPOSE.format(library="\n".join(skills.values()), episodes=told, number=number)
+    return _asked(question, f"{kind}\n{drawn(kind, rng).program}".rstrip())
+
+
+def _played(account: str) -> Played:
+    return Played(0, 0, 0.0, 0, "", "", account)
+
+
+class Ours:
+    """Where the skills of this file run: here, as they are known."""
+
+    def act(self, calls: Sequence[tuple[str, View]]) -> list[str | None]:
+        """What each says."""
+        return [_made(program)(view) for program, view in calls]
+
+    def admitted(
+        self, library: Mapping[str, str], program: str, tests: Sequence[str]
+    ) -> tuple[dict[str, str], str | None]:
+        """Nothing enters."""
+        return dict(library), "no skill is written in a lesson"
+
+
+OURS = Ours()
+
+
+@cache
+def _made(program: str) -> Callable[[View], str]:
+    space: dict[str, Any] = {"__name__": "skill"}
+    exec(program, space)  # Made of the forms above, by nobody else.
+    return cast(Callable[[View], str], next(one for one in space.values() if getattr(one, "__module__", "") == "skill"))
