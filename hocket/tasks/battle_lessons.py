@@ -4,7 +4,7 @@ Skills are drawn: of four kinds, under several names and in several versions, so
 library holds, and an author, who is shown a library and battles that were lost with it, what it lacks. The script's
 soldier goes for a foe that it knows of where some skill does, holds where none does, and while it knows of none falls
 back, joins an ally or holds; now and then it does anything. The script's author names the kind of skill that is
-lacking, one for foes that are known first, and writes any version of it.
+lacking, one for foes that are known first, and writes a version of it, another with each number.
 """
 
 from __future__ import annotations
@@ -55,15 +55,21 @@ WALK = """def {name}(view):
 """
 
 DOUBT = 0.15
-"""How often the script's soldier takes any skill, and its author names any kind."""
+"""How often the script's soldier takes any skill."""
+
+PROPOSALS = 20
+"""Numbers of proposals, by which an author takes one version or another."""
 
 LOST = 2
 """Lost battles that an author is shown."""
 
-MOST = 3
-"""Skills besides `hold`; an author is shown one less, which leaves it room to write."""
+SIZES = (0, 1, 1, 2, 2, 3, 3)
+"""Skills besides `hold`, each as often as another."""
 
-TALKS, AUTHORS = 8, 2
+READ = 2
+"""The most of them that an author is shown, which leaves it room to write."""
+
+TALKS, AUTHORS = 8, 3
 """Lessons of a round of battles with one library, and how many of them are an author's."""
 
 
@@ -84,21 +90,21 @@ OWN: Sequence[Drawn] = (
 """Those that a squad may begin with besides `hold`."""
 
 
-def drawn(kind: str, rng: np.random.Generator) -> Drawn:
-    """Any version of a kind of skill, under any of its names."""
-    name = NAMES[kind][int(rng.integers(len(NAMES[kind])))]
-    which, place = (("nearest", 0), ("farthest", -1))[int(rng.integers(2))]
-    way = "west" if kind == WEST else ("north", "south", "east")[int(rng.integers(3))]
+def version(kind: str, number: int) -> Drawn:
+    """A version of a kind of skill by its number, under one of its names."""
+    name = NAMES[kind][number % len(NAMES[kind])]
+    which, place = (("nearest", 0), ("farthest", -1))[number % 2]
+    way = "west" if kind == WEST else ("north", "south", "east")[number % 3]
     form = {FOES: GO, ALLIES: JOIN}.get(kind, WALK)
     return Drawn(kind, name, form.format(name=name, which=which, place=place, way=way))
 
 
 def library_of(rng: np.random.Generator) -> list[Drawn]:
-    """A library without `hold`: of up to three kinds a skill each, in any order, half of them a squad's own."""
-    kinds, found = list(NAMES), []
-    for place in rng.permutation(len(kinds)).tolist()[: int(rng.integers(MOST + 1))]:
+    """A library without `hold`: of some kinds a skill each, in any order, half of them a squad's own."""
+    kinds, found, size = list(NAMES), [], SIZES[int(rng.integers(len(SIZES)))]
+    for place in rng.permutation(len(kinds)).tolist()[:size]:
         own = [one for one in OWN if one.kind == kinds[place] and rng.random() < 0.5]
-        found.append(own[0] if own else drawn(kinds[place], rng))
+        found.append(own[0] if own else version(kinds[place], int(rng.integers(PROPOSALS))))
     return found
 
 
@@ -125,7 +131,7 @@ def lessons_of_squad(world: Battles, scenario: Scenario, rng: np.random.Generato
         moves = [_moves(battle, library, seen, rng) for battle in left]
         carry_out(left, moves)
     system = Texts(skills=skills).system("soldier")
-    authors = AUTHORS if author and len(library) < MOST else 0
+    authors = AUTHORS if author and len(library) <= READ else 0
     found = []
     for number in range(TALKS - authors):
         skill = list(seen)[number % len(seen)]
@@ -165,14 +171,12 @@ def _written(
     skills: Mapping[str, str], library: Sequence[Drawn], battles: Sequence[Battle], rng: np.random.Generator
 ) -> Lesson:
     """What an author says of lost battles; of won ones where too few were lost, told as lost."""
-    kind = lacking(library)
-    if rng.random() < DOUBT:
-        kind = list(NAMES)[int(rng.integers(len(NAMES)))]
-    lost = sorted(battles, key=lambda battle: battle.won)[:LOST]
+    lost = sorted(battles, key=lambda battle: battle.won)[: int(rng.integers(1, LOST + 1))]
     told = shown([_played(battle.account.replace("won", "lost")) for battle in lost])
-    number = int(rng.integers(1, 21))
+    number = int(rng.integers(1, PROPOSALS + 1))
     question = PROPOSE.format(library="\n".join(skills.values()), episodes=told, number=number)
-    return _asked(question, f"{kind}\n{drawn(kind, rng).program}".rstrip())
+    kind = lacking(library)
+    return _asked(question, f"{kind}\n{version(kind, number).program}".rstrip())
 
 
 def _played(account: str) -> Played:
