@@ -21,13 +21,14 @@ from hocket.core.keys import Key
 from hocket.core.texts import Texts
 from hocket.environments.battle import Battle, Battles, View, carry_out
 from hocket.environments.battle_skills import GATHER, HOLD, HUNT, RETREAT
-from hocket.search.plain import shown
-from hocket.search.searcher import Played
 from hocket.tasks.lessons import Lesson
 from hocket.types import Message, Scenario
 
 PROPOSE = "{library}\n{episodes}\nSkill {number}:"
 """A searcher's question to the author, short enough for a small model."""
+
+EPISODE = "Question: \nAnswer: {account}"
+"""A battle as searchers show it."""
 
 FOES, ALLIES, WEST, AWAY = "Go to a foe.", "Join an ally.", "Fall back.", "Look about."
 """What would have helped, in the author's words: the kinds of skills."""
@@ -172,15 +173,11 @@ def _written(
 ) -> Lesson:
     """What an author says of lost battles; of won ones where too few were lost, told as lost."""
     lost = sorted(battles, key=lambda battle: battle.won)[: int(rng.integers(1, LOST + 1))]
-    told = shown([_played(battle.account.replace("won", "lost")) for battle in lost])
+    told = "\n\n".join(EPISODE.format(account=battle.account.replace("won", "lost")) for battle in lost)
     number = int(rng.integers(1, PROPOSALS + 1))
     question = PROPOSE.format(library="\n".join(skills.values()), episodes=told, number=number)
     kind = lacking(library)
     return _asked(question, f"{kind}\n{version(kind, number).program}".rstrip())
-
-
-def _played(account: str) -> Played:
-    return Played(0, 0, 0.0, 0, "", "", account)
 
 
 class Ours:
