@@ -9,7 +9,6 @@ lacking, one for foes that are known first, and writes a version of it, another 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -34,10 +33,10 @@ FOES, ALLIES, WEST, AWAY = "Go to a foe.", "Join an ally.", "Fall back.", "Look 
 """What would have helped, in the author's words: the kinds of skills."""
 
 NAMES: Mapping[str, Sequence[str]] = {
-    FOES: ("charge", "chase", "rush", "storm", "pursue"),
-    ALLIES: ("join", "rally", "close", "meet"),
-    WEST: ("leave", "escape", "withdraw", "shrink"),
-    AWAY: ("scout", "roam", "look", "search"),
+    FOES: ("charge", "chase", "rush"),
+    ALLIES: ("join", "rally", "meet"),
+    WEST: ("leave", "escape", "withdraw"),
+    AWAY: ("scout", "roam", "look"),
 }
 
 GO = """def {name}(view):
@@ -55,8 +54,8 @@ WALK = """def {name}(view):
     return "{way}" if "{way}" in view["legal"] else "stay"
 """
 
-DOUBT = 0.15
-"""How often the script's soldier takes any skill."""
+DOUBT = 0.4
+"""How often the script's soldier does anything, so that what it did tells little of what it is to do."""
 
 PROPOSALS = 20
 """Numbers of proposals, by which an author takes one version or another."""
@@ -70,7 +69,7 @@ SIZES = (0, 1, 1, 2, 2, 3, 3)
 READ = 2
 """The most of them that an author is shown, which leaves it room to write."""
 
-TALKS, AUTHORS = 8, 3
+TALKS, AUTHORS = 8, 2
 """Lessons of a round of battles with one library, and how many of them are an author's."""
 
 
@@ -109,10 +108,10 @@ def library_of(rng: np.random.Generator) -> list[Drawn]:
     return found
 
 
-def chosen(view: View, library: Sequence[Drawn]) -> str:
-    """What the script's soldier takes."""
+def chosen(knows: bool, library: Sequence[Drawn]) -> str:
+    """What the script's soldier takes, by whether it knows of a foe."""
     by_kind = {one.kind: one.name for one in library}
-    kinds = (FOES,) if view["foes"] else (WEST, ALLIES)
+    kinds = (FOES,) if knows else (WEST, ALLIES)
     return next((by_kind[kind] for kind in kinds if kind in by_kind), "hold")
 
 
@@ -123,21 +122,16 @@ def lacking(library: Sequence[Drawn]) -> str:
 
 
 def lessons_of_squad(world: Battles, scenario: Scenario, rng: np.random.Generator, author: bool) -> list[Lesson]:
-    """Lessons of a few battles with one library: choices, each skill as often as another, and what an author writes."""
+    """Lessons of a few battles with one library: choices where a foe is known and where none is, and an author's."""
     library = library_of(rng)
     skills = {"hold": HOLD, **{one.name: one.program for one in library}}
     battles = _begun(replace(world, programs=OURS, skills=skills), scenario)
-    seen: dict[str, list[str]] = defaultdict(list)
+    seen: dict[bool, list[str]] = {True: [], False: []}
     while left := [battle for battle in battles if battle.acting]:
-        moves = [_moves(battle, library, seen, rng) for battle in left]
-        carry_out(left, moves)
-    system = Texts(skills=skills).system("soldier")
+        carry_out(left, [_moves(battle, library, seen, rng) for battle in left])
     authors = AUTHORS if author and len(library) <= READ else 0
-    found = []
-    for number in range(TALKS - authors):
-        skill = list(seen)[number % len(seen)]
-        told = seen[skill][int(rng.integers(len(seen[skill])))]
-        found.append(_asked(told, skill, system if rng.random() < 0.5 else None))
+    system = Texts(skills=skills).system("soldier")
+    found = [_chose(library, seen, system if rng.random() < 0.5 else None, rng) for _ in range(TALKS - authors)]
     return found + [_written(skills, library, battles, rng) for _ in range(authors)]
 
 
@@ -151,21 +145,28 @@ def _begun(world: Battles, scenario: Scenario) -> list[Battle]:
 
 
 def _moves(
-    battle: Battle, library: Sequence[Drawn], seen: dict[str, list[str]], rng: np.random.Generator
+    battle: Battle, library: Sequence[Drawn], seen: dict[bool, list[str]], rng: np.random.Generator
 ) -> dict[str, str]:
-    """What everybody chooses; what it was told is put down under what the script takes where it is in no doubt."""
+    """What everybody chooses; what it was told is put down by whether it knows of a foe."""
     moves = {}
     for agent in battle.acting:
-        moves[agent] = chosen(battle.view(agent), library)
-        seen[moves[agent]].append(battle.observe(agent).told())
-        if rng.random() < DOUBT:
-            moves[agent] = list(battle.skills)[int(rng.integers(len(battle.skills)))]
+        knows = bool(battle.view(agent)["foes"])
+        seen[knows].append(battle.observe(agent).told())
+        doubts = rng.random() < DOUBT
+        moves[agent] = list(battle.skills)[int(rng.integers(len(battle.skills)))] if doubts else chosen(knows, library)
     return moves
 
 
-def _asked(question: str, answer: str, system: str | None = None) -> Lesson:
+def _chose(
+    library: Sequence[Drawn], seen: Mapping[bool, Sequence[str]], system: str | None, rng: np.random.Generator
+) -> Lesson:
+    """A choice of each kind, in any order; none hangs on the other."""
     told: list[Message] = [{"role": "system", "content": system}] if system else []
-    return Lesson((*told, {"role": "user", "content": question}), ({"role": "assistant", "content": answer},))
+    for knows in rng.permutation([knows for knows, some in seen.items() if some]).tolist():
+        question = seen[knows][int(rng.integers(len(seen[knows])))]
+        told += [{"role": "user", "content": question}, {"role": "assistant", "content": chosen(knows, library)}]
+    first = 2 if system else 1
+    return Lesson(tuple(told[:first]), tuple(told[first:]))
 
 
 def _written(
@@ -177,7 +178,8 @@ def _written(
     number = int(rng.integers(1, PROPOSALS + 1))
     question = PROPOSE.format(library="\n".join(skills.values()), episodes=told, number=number)
     kind = lacking(library)
-    return _asked(question, f"{kind}\n{version(kind, number).program}".rstrip())
+    said = f"{kind}\n{version(kind, number).program}".rstrip()
+    return Lesson(({"role": "user", "content": question},), ({"role": "assistant", "content": said},))
 
 
 class Ours:

@@ -9,6 +9,7 @@ from functools import cache
 from statistics import fmean
 from typing import Any
 
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.texts import Block, Recall, Texts
 from hocket.environments.battle import Battle, drills
@@ -358,7 +359,18 @@ def _() -> Finding:
     found["nobody asked"] = not silent
     full, _ = _asked(Bare(), [_skill(name) for name in "abcd"], proposals=4, most=3)
     found["full"] = len(full.best.texts.skills or ()) == 3
+    _, own = _asked(Bare(), [_skill("bad", 2)], proposals=1, propose="{number} of {library}", mend="{reason}? {number}")
+    found["own words"] = own[0] == f"1 of {_skill('idle')}" and "check failed" in own[1] and own[1].endswith("? 1")
+    found["strange words"] = all(_refuses(name) for name in ("propose", "mend"))
     return Finding(all(found.values()), say(**{name.replace(" ", "_"): value for name, value in found.items()}))
+
+
+def _refuses(name: str) -> bool:
+    try:
+        SkillSynthesis(**{name: "{nothing}"})  # type: ignore[arg-type]
+    except ConfigurationError as error:
+        return f"searcher.{name} has a placeholder {{nothing}}" in str(error)
+    return False
 
 
 claim.searched(
