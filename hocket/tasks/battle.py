@@ -95,7 +95,7 @@ class BattleTask(SkirmishTask):
         besides = ", and to write a skill that a lost squad lacks" if self.searcher else ""
         return Lessons(
             f"to go for a known foe where a skill does, and to fall back or join an ally while none is known{besides}",
-            500 if self.searcher else 300,
+            600 if self.searcher else 300,
             lambda scenario, rng: lessons_of_squad(self._world, scenario, rng, bool(self.searcher)),
             talks=TALKS,
             prompts=16,

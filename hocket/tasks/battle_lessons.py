@@ -32,27 +32,46 @@ EPISODE = "Question: \nAnswer: {account}"
 FOES, ALLIES, WEST, AWAY = "Go to a foe.", "Join an ally.", "Fall back.", "Look about."
 """What would have helped, in the author's words: the kinds of skills."""
 
-NAMES: Mapping[str, Sequence[str]] = {
-    FOES: ("charge", "chase", "rush"),
-    ALLIES: ("join", "rally", "meet"),
-    WEST: ("leave", "escape", "withdraw"),
-    AWAY: ("scout", "roam", "look"),
-}
-
 GO = """def {name}(view):
     "attack the {which} foe, or go there"
-    foes = view["foes"]
-    return (foes[{place}]["hit"] or foes[{place}]["go"]) if foes else "stay"
+    foes = {foes}
+    return (foes[0]["hit"] or foes[0]["go"]) if foes else "stay"
 """
 JOIN = """def {name}(view):
     "go to the {which} ally"
-    allies = view["allies"]
-    return allies[{place}]["go"] if allies else "stay"
+    allies = {allies}
+    return allies[0]["go"] if allies else "stay"
 """
 WALK = """def {name}(view):
     "go to the {way}"
     return "{way}" if "{way}" in view["legal"] else "stay"
 """
+
+ORDERS = {
+    "nearest": 'view["{units}"]',
+    "farthest": 'view["{units}"][::-1]',
+    "weakest": 'sorted(view["{units}"], key=lambda one: one["health"])',
+}
+"""Those that one may go to, in the order in which one does."""
+
+VERSIONS: Mapping[str, Mapping[str, str]] = {
+    FOES: {
+        name: GO.format(name=name, which=which, foes=ORDERS[which].format(units="foes"))
+        for name, which in zip(("chase", "rush", "charge"), ORDERS, strict=True)
+    },
+    ALLIES: {
+        name: JOIN.format(name=name, which=which, allies=ORDERS[which].format(units="allies"))
+        for name, which in zip(("join", "rally", "meet"), ORDERS, strict=True)
+    },
+    WEST: {
+        name: WALK.format(name=name, way=way)
+        for name, way in (("leave", "west"), ("escape", "north"), ("withdraw", "south"))
+    },
+    AWAY: {
+        name: WALK.format(name=name, way=way) for name, way in (("scout", "east"), ("roam", "north"), ("look", "south"))
+    },
+}
+"""Skills of each kind, by name. Nothing in the lessons says which of a kind is worth having."""
 
 DOUBT = 0.4
 """How often the script's soldier does anything, so that what it did tells little of what it is to do."""
@@ -69,7 +88,7 @@ SIZES = (0, 1, 1, 2, 2, 3, 3)
 READ = 2
 """The most of them that an author is shown, which leaves it room to write."""
 
-TALKS, AUTHORS = 8, 2
+TALKS, AUTHORS = 8, 3
 """Lessons of a round of battles with one library, and how many of them are an author's."""
 
 
@@ -91,17 +110,14 @@ OWN: Sequence[Drawn] = (
 
 
 def version(kind: str, number: int) -> Drawn:
-    """A version of a kind of skill by its number, under one of its names."""
-    name = NAMES[kind][number % len(NAMES[kind])]
-    which, place = (("nearest", 0), ("farthest", -1))[number % 2]
-    way = "west" if kind == WEST else ("north", "south", "east")[number % 3]
-    form = {FOES: GO, ALLIES: JOIN}.get(kind, WALK)
-    return Drawn(kind, name, form.format(name=name, which=which, place=place, way=way))
+    """The skill of a kind that a proposal of this number is for: one after the other."""
+    name, program = list(VERSIONS[kind].items())[number % 10 % len(VERSIONS[kind])]
+    return Drawn(kind, name, program)
 
 
 def library_of(rng: np.random.Generator) -> list[Drawn]:
     """A library without `hold`: of some kinds a skill each, in any order, half of them a squad's own."""
-    kinds, found, size = list(NAMES), [], SIZES[int(rng.integers(len(SIZES)))]
+    kinds, found, size = list(VERSIONS), [], SIZES[int(rng.integers(len(SIZES)))]
     for place in rng.permutation(len(kinds)).tolist()[:size]:
         own = [one for one in OWN if one.kind == kinds[place] and rng.random() < 0.5]
         found.append(own[0] if own else version(kinds[place], int(rng.integers(PROPOSALS))))
@@ -178,7 +194,7 @@ def _written(
     number = int(rng.integers(1, PROPOSALS + 1))
     question = PROPOSE.format(library="\n".join(skills.values()), episodes=told, number=number)
     kind = lacking(library)
-    said = f"{kind}\n{version(kind, number).program}".rstrip()
+    said = f"{number}. {kind}\n{version(kind, number).program}".rstrip()
     return Lesson(({"role": "user", "content": question},), ({"role": "assistant", "content": said},))
 
 

@@ -10,11 +10,11 @@ from hocket.environments.battle import drills, program_in
 from hocket.environments.battle_skills import SKILLS
 from hocket.search.plain import shown
 from hocket.search.searcher import Played
-from hocket.tasks.battle_lessons import AWAY, EPISODE, NAMES, PROPOSALS, lessons_of_squad, version
+from hocket.tasks.battle_lessons import AWAY, EPISODE, PROPOSALS, VERSIONS, lessons_of_squad, version
 from hocket.tools.skills import name_of, refusal
 from hocket.types import Scenario
 
-KIND = {name: kind for kind, names in NAMES.items() for name in names} | {
+KIND = {name: kind for kind, names in VERSIONS.items() for name in names} | {
     "hunt": "Go to a foe.",
     "gather": "Join an ally.",
     "retreat": "Fall back.",
@@ -48,8 +48,10 @@ def test_an_author_names_what_is_lacking_and_writes_it():
             continue
         kinds = {KIND.get(name) for name in re.findall(r"def (\w+)", told)}
         lacks = next((one for one in ("Go to a foe.", "Fall back.", "Join an ally.") if one not in kinds), AWAY)
-        kind, program = said.split("\n", 1)
+        head, program = said.split("\n", 1)
+        number, kind = head.split(". ", 1)
         assert kind == lacks
+        assert told.endswith(f"Skill {number}:")
         assert KIND[name_of(program)] == kind
         assert program_in(said).strip() == program
         assert "Answer: lost after" in told
@@ -60,7 +62,7 @@ def test_an_author_names_what_is_lacking_and_writes_it():
 
 def test_every_version_passes_its_check():
     tests = drills(tasks.find("battle:3v3").workflow.world.ground)
-    versions = {version(kind, number).program for kind in NAMES for number in range(PROPOSALS)}
+    versions = {version(kind, number).program for kind in VERSIONS for number in range(PROPOSALS)}
     assert [refusal(program, tests) for program in sorted(versions)] == [None] * len(versions)
     assert not {name_of(program) for program in versions} & set(SKILLS)
 
