@@ -266,8 +266,10 @@ def _() -> Finding:
     untaught = len(authored(COURSES[0], "+".join(WAITING), untaught=True).trials) - 1
     holds = min(gains) > 2 and rises > 0.2 and checked and untaught == 0 and all(one.same for one in found.values())
     figures = say(
-        development=[(one.trials[0].score, one.best.score) for one in found.values()],
-        unseen=[(fmean(early), fmean(late)) for early, late in zip(before, after, strict=True)],
+        development_before=[one.trials[0].score for one in found.values()],
+        development=[one.best.score for one in found.values()],
+        unseen_before=[fmean(won) for won in before],
+        unseen=[fmean(won) for won in after],
         standard_errors=gains,
         entered_by_an_untaught_author=untaught,
     )
