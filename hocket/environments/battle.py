@@ -7,6 +7,7 @@ says an action, step after step, until something new is known. Programs run wher
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -54,6 +55,8 @@ class Battles:
     Attributes:
         ground: where it is fought. programs: where skills run. skills: by name, the first for who chose nothing yet.
         writing: whether soldiers may write programs.
+        brief: told in few words, for small models. In `At 3,0 4. Foe 5,12 3 told. Did hold.` one stands in row 3 and
+            column 0 with health 4 and was told of a foe.
     """
 
     ground: Skirmish
@@ -61,6 +64,7 @@ class Battles:
     skills: Mapping[str, str] = field(default_factory=lambda: SKILLS)
     hold: int = 4
     writing: bool = True
+    brief: bool = False
 
     cooperative = True
 
@@ -72,7 +76,8 @@ class Battles:
 
     @property
     def name(self) -> str:
-        return f"battle:{self.ground.count}v{self.ground.foes}?hops={self.ground.hops}"
+        brief = "&brief=true" if self.brief else ""
+        return f"battle:{self.ground.count}v{self.ground.foes}?hops={self.ground.hops}{brief}"
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -88,7 +93,10 @@ class Battles:
 
 
 class Battle(Environment):
-    """One skirmish. `course` is it, one copy wide; `skills` the library as it is by now."""
+    """One skirmish. `course` is it, one copy wide; `skills` the library as it is by now.
+
+    `choices` counts what was chosen by those who knew of a foe (True) and by those who knew of none.
+    """
 
     blocking = True
 
@@ -103,6 +111,7 @@ class Battle(Environment):
         self.chosen = dict.fromkeys(self.agents, next(iter(self.skills)))
         self.told = dict.fromkeys(self.agents, "")
         self.wrong = dict.fromkeys(self.agents, 0)
+        self.choices: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
         self.steps, self._over, self._late = 0, False, False
         self._now: _Picture | None = None
 
@@ -161,9 +170,34 @@ class Battle(Environment):
             self._now = course.knows()[0], course.sees()[0], course.away()[0, :n], legal
         return self._now
 
+    @property
+    def account(self) -> str:
+        """How it came out, and what was chosen in it."""
+        won = "won" if self.won else "lost"
+        with_foes, without = (
+            ", ".join(f"{name} {times}" for name, times in self.choices[known].most_common()) or "nothing"
+            for known in (True, False)
+        )
+        return f"{won} after {self.steps} steps; foes known: {with_foes}; none known: {without}"
+
     def observe(self, agent: str) -> Observation:
         """In words; the legal moves are the names of the skills."""
         view = self.view(agent)
+        text = self._in_few_words(agent, view) if self.world.brief else self._in_sentences(agent, view)
+        return Observation(text, tuple(self.skills), state=text)
+
+    def _in_few_words(self, agent: str, view: View) -> str:
+        here = view["at"]
+
+        def told(name: str, one: View) -> str:
+            row, column = here[0] + one["gap"][0], here[1] + one["gap"][1]
+            return f"{name} {row},{column} {one['health']}{'' if one['seen'] else ' told'}."
+
+        parts = [f"At {here[0]},{here[1]} {view['health']}."]
+        parts += [told("Ally", one) for one in view["allies"]] + [told("Foe", one) for one in view["foes"]]
+        return " ".join((*parts, self.told[agent] or f"Did {self.chosen[agent]}."))
+
+    def _in_sentences(self, agent: str, view: View) -> str:
         lines = [f"You are {agent}, health {view['health']}, at {view['at'][0]},{view['at'][1]}."]
         lines += [f"Ally {_where(one['gap'])}, health {one['health']}." for one in view["allies"]]
         lines += [
@@ -171,8 +205,7 @@ class Battle(Environment):
             for one in view["foes"]
         ]
         lines.append(self.told[agent] or f"You did: {self.chosen[agent]}.")
-        text = "\n".join(lines)
-        return Observation(text, tuple(self.skills), state=text)
+        return "\n".join(lines)
 
     # ------------------------------------------------------------ what is done
 
@@ -182,6 +215,7 @@ class Battle(Environment):
     def choose(self, moves: Mapping[str, str]) -> None:
         """Hears what everybody who acts wants to do."""
         self.check_movers(moves)
+        foes = self._picture()[0][:, self.world.ground.count :]
         for agent, move in moves.items():
             self.told[agent] = ""
             known = same_move(move, tuple(self.skills))
@@ -199,6 +233,7 @@ class Battle(Environment):
                 self.told[agent] = "There is no such skill."
             self.wrong[agent] += known is None
             self.chosen[agent] = self.chosen[agent] if known is None else known
+            self.choices[bool(foes[self.agents.index(agent)].any())][self.chosen[agent]] += 1
 
     def step(self, said: Mapping[str, str | None]) -> tuple[float, bool]:
         """One step by the actions that skills said; what it paid, and whether something is new."""

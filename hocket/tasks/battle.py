@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,10 @@ from hocket.environments.battle import Battle, Battles
 from hocket.environments.battle_skills import CHARGE, SKILLS
 from hocket.environments.joint.skirmish import Skirmish
 from hocket.environments.protocol import Environment
+from hocket.tasks.battle_lessons import LOST, PROPOSE, TALKS, lessons_of_squad
 from hocket.tasks.environment import EnvironmentTask
 from hocket.tasks.form import TaskForm
-from hocket.tasks.lessons import Lessons, any_move, episode
+from hocket.tasks.lessons import Lessons, Reflecting, any_move, episode
 from hocket.tools.skills import Sandboxed
 from hocket.types import Trajectory
 from hocket.workflows.skilled import Skilled
@@ -27,6 +29,9 @@ SPREAD_OUT: Mapping[str, int] = {"size": 13, "spread": 5, "radio": 5, "health": 
 
 Who hunts what it was told of wins more often here than who waits for foes where it stands.
 """
+
+AUTHORS: Mapping[str, Mapping[str, Any]] = {"compass-smac": {"propose": PROPOSE, "batch": LOST, "retries": 0}}
+"""Searchers whose reflecting model can be taught, in few words, with the settings that suit it."""
 
 DOUBT = 0.1
 """How often a beginner takes any skill."""
@@ -39,29 +44,64 @@ class SkirmishTask(EnvironmentTask):
         return float(max(RETURNS.get(trajectory, {}).values(), default=0.0) > 1 - 1e-9)
 
 
+@dataclass(frozen=True)
 class BattleTask(SkirmishTask):
-    """Those of soldiers who choose skills."""
+    """Those of soldiers who choose skills. `searcher` says whose reflecting model is taught besides."""
 
-    def suggest(self, recipe: Any) -> Mapping[str, Any]:
-        return {**super().suggest(recipe), "decoding.max_tokens": 12 if "hunt" in self._skills else 160}
+    searcher: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.searcher and (self.searcher not in AUTHORS or not self._world.brief):
+            raise ConfigurationError(
+                f"task {super().name}: searcher = {self.searcher!r}: taught are, with brief=true, {', '.join(AUTHORS)}"
+            )
 
     @property
-    def _skills(self) -> Mapping[str, str]:
-        assert isinstance(self.workflow, Skilled)
-        return self.workflow.library
+    def name(self) -> str:
+        return f"{super().name}&searcher={self.searcher}" if self.searcher else super().name
+
+    def suggest(self, recipe: Any) -> Mapping[str, Any]:
+        return {
+            **super().suggest(recipe),
+            "decoding.max_tokens": 12 if "hunt" in self._world.skills or self._world.brief else 160,
+        }
+
+    @property
+    def _world(self) -> Battles:
+        assert isinstance(self.workflow.world, Battles)
+        return self.workflow.world
 
     @property
     def lessons(self) -> Lessons:
-        """A beginner who hunts when it knows of a foe and holds when it does not, and now and then does anything.
+        """In few words those of `hocket.tasks.battle_lessons`.
 
-        Where it has no `hunt` it writes a skill of its own, once.
+        Else a beginner who hunts when it knows of a foe and holds when it does not, and now and then does anything;
+        where it has no `hunt` it writes a skill of its own, once.
         """
+        if self._world.brief:
+            return self._brief_lessons
         return Lessons(
             "to hunt when a foe is known (by a skill it writes where there is none) and to hold else, with doubts",
             60,
             lambda scenario, rng: episode(self.workflow, scenario, beginner, rng),
             talks=8,
             then=lambda recipe: {"steps": 20, "curriculum.prompts": 8, "update.lr": 2.5e-4, "evaluation.n": 40},
+        )
+
+    @property
+    def _brief_lessons(self) -> Lessons:
+        named = super().name
+        besides = ", and to write a skill that a lost squad lacks" if self.searcher else ""
+        return Lessons(
+            f"to go for a known foe where a skill does, and to fall back or join an ally while none is known{besides}",
+            600 if self.searcher else 300,
+            lambda scenario, rng: lessons_of_squad(self._world, scenario, rng, bool(self.searcher)),
+            talks=TALKS,
+            prompts=16,
+            schedule="cosine",
+            then=lambda recipe: {"steps": 20, "curriculum.prompts": 8, "update.lr": 2.5e-4, "evaluation.n": 40},
+            searchers={name: Reflecting(f"{named}&searcher={name}", told) for name, told in AUTHORS.items()},
         )
 
 
@@ -96,8 +136,11 @@ def from_name(name: str, settings: Mapping[str, str]) -> BattleTask:
     if found is None:
         raise ConfigurationError(f"there is no task {name!r}; write battle:3v3, soldiers and foes")
     given: dict[str, Any] = checked(
-        name, settings, {**dict.fromkeys(GROUND, int), "hold": int, "writing": bool, "skills": str}
+        name,
+        settings,
+        {**dict.fromkeys(GROUND, int), "hold": int, "writing": bool, "brief": bool, "skills": str, "searcher": str},
     )
+    searcher = given.pop("searcher", "")
     named = given.pop("skills", "+".join(SKILLS)).split("+")
     strange = next((one for one in named if one not in SKILLS), None)
     if strange is not None:
@@ -106,7 +149,7 @@ def from_name(name: str, settings: Mapping[str, str]) -> BattleTask:
     world = Battles(
         ground_of(int(found[1]), int(found[2]), ground), Sandboxed(), {one: SKILLS[one] for one in named}, **given
     )
-    return BattleTask(Skilled(world, memory=False, instruct=False, turns=world.limit))
+    return BattleTask(Skilled(world, memory=False, instruct=False, turns=world.limit), searcher=searcher)
 
 
 BATTLE = TaskForm(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, cast
+from typing import cast
 
-from hocket.environments.battle import Battles, drills, program_in
+from hocket.environments.battle import Battle, Battles, drills, program_in
 from hocket.environments.joint.skirmish import Skirmish
 from hocket.environments.protocol import Observation
 from hocket.environments.reading import LastLine, MoveParser
@@ -31,7 +31,10 @@ class SkillOrProgram(LastLine):
 
 @dataclass(frozen=True)
 class Skilled(PlayEnvironment):
-    """An environment's episode as `PlayEnvironment`; `skills` stand in the place of the world's own, by name."""
+    """An environment's episode as `PlayEnvironment`; `skills` stand in the place of the world's own, by name.
+
+    Its answer in words is the battle's account.
+    """
 
     skills: Mapping[str, str] | None = None
 
@@ -55,14 +58,31 @@ class Skilled(PlayEnvironment):
         return self.reading or SkillOrProgram()
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome | None:
-        if self.skills is None:
-            return await super().play(scenario, team)
-        world: Any = replace(self._world, skills=self.skills)
-        return await replace(self, world=world, skills=None).play(scenario, team)
+        battle = replace(self._world, skills=self.library).make(scenario)
+        outcome = await PlayEnvironment.play(replace(self, world=_Begun(battle), skills=None), scenario, team)
+        return None if outcome is None else replace(outcome, answer=battle.account)
 
     @property
     def _world(self) -> Battles:
         return cast(Battles, self.world)
+
+
+@dataclass(frozen=True, eq=False)
+class _Begun:
+    """A world whose one environment is there already, so that it can be asked afterwards how it came out."""
+
+    battle: Battle
+
+    @property
+    def name(self) -> str:
+        return self.battle.world.name
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return self.battle.agents
+
+    def make(self, scenario: Scenario) -> Battle:
+        return self.battle
 
 
 @cache

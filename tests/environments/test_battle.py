@@ -100,3 +100,29 @@ def test_actions_and_programs_are_read():
 def test_wrong_names_are_refused_in_a_sentence(name, why):
     with pytest.raises(ConfigurationError, match=why):
         tasks.find(name)
+
+
+def test_few_words_tell_the_places_that_a_soldier_knows_of():
+    battle = tasks.find("battle:3v3?brief=true").workflow.world.make(Scenario("battle"))
+    battle.reset(Key.of(0))
+    battle.course.place[0, :, 1] = [0, 0, 1, 3, 9, 12]
+    battle.course.place[0, :, 0] = [1, 6, 11, 2, 12, 12]
+    text = battle.observe("soldier_1").text
+    assert text == "At 1,0 4. Ally 6,0 4 told. Ally 11,1 4 told. Foe 2,3 3. Did hold."
+    assert "Foe 2,3 3 told." in battle.observe("soldier_3").text
+
+
+def test_an_account_counts_what_was_chosen_with_and_without_foes():
+    battle = _opened(0)
+    battle.choose({"soldier_1": "hunt", "soldier_2": "hunt", "soldier_3": "nonsense"})
+    battle.course.place[0, 3] = battle.course.place[0, 0] + [0, 1]
+    battle._now = None
+    battle.choose(dict.fromkeys(battle.agents, "gather"))
+    assert battle.account == "lost after 0 steps; foes known: gather 3; none known: hunt 2, hold 1"
+
+
+def test_a_task_that_teaches_a_searcher_is_told_in_few_words():
+    lessons = tasks.find("battle:3v3?brief=true").lessons
+    assert lessons.searchers["compass-smac"].task == "battle:3v3?hops=2&brief=true&searcher=compass-smac"
+    with pytest.raises(ConfigurationError, match="taught are"):
+        tasks.find("battle:3v3?searcher=compass-smac")

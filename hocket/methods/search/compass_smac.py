@@ -22,7 +22,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.texts import Recall
 from hocket.environments.battle import program_in
 from hocket.search.plain import shown
-from hocket.search.searcher import Bench, Searcher, SearchMethod, Trial
+from hocket.search.searcher import Bench, Searcher, SearchMethod, Trial, check_wording
 from hocket.tools.skills import admitted, name_of
 
 PROPOSE = """Agents act by choosing one of these skills again and again, each a Python function of what it sees:
@@ -46,12 +46,15 @@ class SkillSynthesis(Searcher):
     """See the module.
 
     Attributes:
+        propose, mend: the questions to the reflecting model, see `PROPOSE` and `MEND` for what stands in them.
         proposals: skills that are asked for. batch: practice episodes before each; none is asked for where all were
             won. retries: how often a refused skill may be mended. most: skills of a library; a further one takes the
             place of none. shown: so many skills are listed under the prompt, those that the question calls up; None for
             all. patience: so many proposals in a row that came to nothing new end the search.
     """
 
+    propose: str = PROPOSE
+    mend: str = MEND
     proposals: int = 20
     batch: int = 4
     retries: int = 1
@@ -60,6 +63,8 @@ class SkillSynthesis(Searcher):
     patience: int = 6
 
     def __post_init__(self) -> None:
+        for name, usual in (("propose", PROPOSE), ("mend", MEND)):
+            check_wording(name, getattr(self, name), usual)
         for name, least in (("proposals", 1), ("batch", 1), ("retries", 0), ("most", 1), ("patience", 1)):
             if getattr(self, name) < least:
                 raise ConfigurationError(f"searcher.{name} = {getattr(self, name)}: it must be at least {least}")
@@ -87,7 +92,7 @@ class SkillSynthesis(Searcher):
         if not lost:
             return
         library = dict(best.texts.skills or bench.skills)
-        question = PROPOSE.format(library="\n".join(library.values()), episodes=shown(lost), number=number + 1)
+        question = self.propose.format(library="\n".join(library.values()), episodes=shown(lost), number=number + 1)
         grown, program = self._checked(bench, library, bench.ask(question))
         if grown is None or len(grown) > self.most:
             return
@@ -104,7 +109,7 @@ class SkillSynthesis(Searcher):
                 return grown, program
             bench.refused.append(f"a skill: {why}")
             if attempt < self.retries:
-                said = bench.ask(MEND.format(reason=why, program=program or said, number=attempt + 1))
+                said = bench.ask(self.mend.format(reason=why, program=program or said, number=attempt + 1))
         return None, ""
 
 
