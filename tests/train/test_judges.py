@@ -285,7 +285,7 @@ def test_the_page_names_the_recipes_that_ask() -> None:
     page = (Path(__file__).parents[2] / "docs" / "judges.md").read_text()
     asked = re.findall(r"^\| `([a-z][a-z0-9-]+)` \| (\(embedder)?", page, re.MULTILINE)
     named = {name: bool(vectors) for name, vectors in asked if name not in ("rule", "policy", "ngrams")}
-    assert len(named) == 10
+    assert len(named) == 11
     for name, vectors in named.items():
         assert any(asking(find(name).stages)) is not vectors, name
     for form in ("verdicts", "grades", "picked", "said", "compared", "JudgedBy"):
