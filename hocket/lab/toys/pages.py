@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from hocket.core.keys import Key
 from hocket.environments.protocol import Observation
 from hocket.environments.solitary import Solitary
-from hocket.environments.wizards import NAMES
+from hocket.environments.wizards import NAMES, Wizard
 from hocket.rewards.judging import Answer, Judge, Question
 from hocket.rollout.dynamic import total
 from hocket.train.aio import run_async
@@ -176,3 +177,15 @@ class Mute(Judge):
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
         self.asked += [one.prompt for one in questions]
         return [Answer(self.left.pop(0)) for _ in questions]
+
+
+def clicks(wizard: Wizard, name: str) -> list[tuple[str, str, str, bool]]:
+    """What a page lists, the page before and after a click on it, and whether that went on; then clicks `name`."""
+    page, found, place = wizard.observe("player").text, list[tuple[str, str, str, bool]](), ""
+    for number, thing in re.findall(r"^(\d+) (.+)$", page, re.MULTILINE):
+        after = wizard.clone()
+        after.act({"player": f"click {number}"})
+        found.append((thing, page, after.observe("player").text, after.page > wizard.page))
+        place = number if thing.endswith(f" {name}") else place
+    wizard.act({"player": f"click {place}"})
+    return found
