@@ -10,7 +10,8 @@ the development battles is taken, and no weight changes.
 
 Only the abstract was at hand (the paper plays StarCraft with vision-language models; the field here is a grid, told in
 words). Ours are: the drills of the check, that a library is measured before it is built on, how often a refused skill
-is mended, all wording. The skills that an expert shows are what a battle begins with.
+is mended, all wording, and the lessons by which a small model is planner and author (`battle:3v3?brief=true`). The
+skills that an expert shows are what a battle begins with.
 """
 
 from __future__ import annotations
@@ -118,6 +119,4 @@ COMPASS_SMAC = SearchMethod(
     description="a library of skills, programs that enter only after their check, grown after lost episodes",
     searcher=SkillSynthesis(),
     source="arXiv:2502.10148",
-    note="planners are language models on a task of its kind, but with the shipped model in their seats no battle was "
-    "won for what it chose; what hops and new skills are worth is shown with scripted planners",
 )
