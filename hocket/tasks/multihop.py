@@ -172,8 +172,11 @@ SEARCHES, SKILL = 0.8, 0.5
 THEN = {"steps": 40, "curriculum.prompts": 16, "rollout.samples": 16, "update.lr": 4e-4, "evaluation.n": 200}
 """What suits after the lessons."""
 
-SETTINGS = {"hops": int, "documents": int, "top": int, "turns": int, "seed": int, "grade": str, "instruct": bool}
-SETTINGS |= {"brief": bool}
+SETTINGS = {
+    **dict.fromkeys(("hops", "documents", "top", "turns", "seed"), int),
+    **dict.fromkeys(("instruct", "brief"), bool),
+    "grade": str,
+}
 
 
 def from_settings(name: str, settings: Mapping[str, str]) -> MultiHop:
