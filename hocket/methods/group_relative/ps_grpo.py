@@ -151,7 +151,6 @@ PS_GRPO = GRPO.but(
         "accuracy": "not rewarded; shaping.0.accuracy adds the verifiers' reward",
         "advantages": "within the samples of one paraphrase",
     },
-    note="shown end to end with a BM25 retriever; the generator alone, under fixed passages, is not measured apart",
     task="worked_sums?wordings=2",
     curriculum=Families(),
     shaping=(GroupSimilarity(),),
