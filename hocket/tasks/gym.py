@@ -186,7 +186,12 @@ def _made(name: str, settings: Mapping[str, Any]) -> Any:
         return gymnasium.make(name, disable_env_checker=True, **settings)
     except gymnasium.error.DependencyNotInstalled as error:
         raise ConfigurationError(f"task gym:{name}: {error}") from None
-    except (gymnasium.error.Error, ImportError):
+    except (gymnasium.error.Error, ImportError) as error:
+        if isinstance(error, ImportError) and name in gymnasium.registry:
+            raise ConfigurationError(
+                f"task gym:{name} needs what is not installed here ({error}); for MuJoCo's worlds "
+                "pip install 'gymnasium[mujoco]'"
+            ) from None
         close = difflib.get_close_matches(name, gymnasium.registry, n=3, cutoff=0.5)
         hint = f"; did you mean {' or '.join(close)}?" if close else "; write gym:NAME-vN or gym:MODULE:NAME-vN"
         raise ConfigurationError(f"task gym:{name}: gymnasium has no such environment{hint}") from None

@@ -121,6 +121,18 @@ def test_discrete_actions_start_where_the_space_does():
     assert recorder.given == 7
 
 
+def test_an_environment_that_lacks_a_library_says_which():
+    def made(**_: object) -> None:
+        raise ModuleNotFoundError("No module named 'imageio'")
+
+    gymnasium.register("Lacking-v0", entry_point=made)
+    try:
+        with pytest.raises(ConfigurationError, match="Lacking-v0 needs what is not installed here .*'imageio'"):
+            GymTask("Lacking-v0")
+    finally:
+        del gymnasium.registry["Lacking-v0"]
+
+
 @pytest.mark.parametrize(
     ("name", "hint"),
     [("Cartpole-v1", "CartPole-v1"), ("CartPole-v9", "CartPole-v1"), ("Xyzzy", "NAME"), ("nomodule:Foo-v0", "NAME")],
