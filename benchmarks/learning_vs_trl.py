@@ -210,7 +210,7 @@ def merge(base: str, folder: Path, tokenizer: Any) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def measure(model: str) -> dict[str, float]:
+def measure(model: str, problems: int = PROBLEMS) -> dict[str, float]:
     """Greedy accuracy on unseen problems, with its interval."""
     from hocket import tasks
     from hocket.train.assemble import build_parts
@@ -219,11 +219,11 @@ def measure(model: str) -> dict[str, float]:
 
     task = tasks.find(TASK)
     parts = build_parts(configure(settings(model, 0), task), task)
-    found = asyncio.run(measured(parts, parts.rewards, n=PROBLEMS, key=parts.key.derive("evaluation")))
+    found = asyncio.run(measured(parts, parts.rewards, n=problems, key=parts.key.derive("evaluation")))
     return {"accuracy": found.success, "low": found.low, "high": found.high}
 
 
-def compare(jobs: list[Job]) -> dict[str, list[dict[str, Any]]]:
+def compare(jobs: list[Job], problems: int) -> dict[str, list[dict[str, Any]]]:
     """Runs both at once, then measures what they wrote down."""
     workers = {job.side: job.start() for job in jobs}
     found: dict[str, list[dict[str, Any]]] = {}
@@ -236,8 +236,10 @@ def compare(jobs: list[Job]) -> dict[str, list[dict[str, Any]]]:
     finally:
         for worker in workers.values():
             worker.kill()
-    start = {"mark": 0, "seconds": 0.0, "step": 0, "folder": "smollm2", **measure("smollm2")}
-    return {name: [start, *({**one, **measure(one["folder"])} for one in marks)] for name, marks in found.items()}
+    start = {"mark": 0, "seconds": 0.0, "step": 0, "folder": "smollm2", **measure("smollm2", problems)}
+    return {
+        name: [start, *({**one, **measure(one["folder"], problems)} for one in marks)] for name, marks in found.items()
+    }
 
 
 def try_settings(job: Job) -> None:
@@ -264,6 +266,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=1800.0, help="of the processor, for each side")
     parser.add_argument("--marks", type=int, default=6, help="how often the models are written down")
+    parser.add_argument("--problems", type=int, default=PROBLEMS, help="unseen ones that they are measured on")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--attention", choices=("sdpa", "eager"), default="sdpa", help="TRL's")
     parser.add_argument("--micro", type=int, default=32, help="answers that TRL learns from at a time")
@@ -285,7 +288,7 @@ def main() -> None:
     if options.trial:
         try_settings(trl)
         return
-    about, found = machine(**side_trl.versions()), compare([ours, trl])
+    about, found = machine(**side_trl.versions()), compare([ours, trl], options.problems)
     if options.json:
         json.dump({"machine": about, "sides": found}, sys.stdout, indent=1)
         print()

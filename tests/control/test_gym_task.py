@@ -127,7 +127,7 @@ def test_an_environment_that_lacks_a_library_says_which():
 
     gymnasium.register("Lacking-v0", entry_point=made)
     try:
-        with pytest.raises(ConfigurationError, match="Lacking-v0 needs what is not installed here .*'imageio'"):
+        with pytest.raises(ConfigurationError, match=r"Lacking-v0 needs what is not installed here .*'imageio'"):
             GymTask("Lacking-v0")
     finally:
         del gymnasium.registry["Lacking-v0"]

@@ -133,9 +133,9 @@ CPPO = GRPO.but(
         "advantages": "not normalised again",
         "refilled slots": "rollout.rate: as many more scenarios as keep the number of samples that are learnt from",
     },
-    note="its saving is shown in decisions passed through the learner; in seconds there was none with the shipped model, "
-    "where sampling takes most of a step: half of its samples were right after 54 processor seconds with GRPO, after 77 "
-    "with it (one seed)",
+    note="its saving is shown in decisions passed through the learner; in seconds there was none with the shipped "
+    "model, where sampling takes most of a step: half of its samples were right after 54 processor seconds with GRPO, "
+    "after 77 with it (one seed)",
     rollout=Refilled(samples=16, rate=0.75),
     credit=Pruned(of=GRPO.credit, rate=0.75),
 )
