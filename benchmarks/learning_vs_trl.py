@@ -1,7 +1,6 @@
 """How far SmolLM2 gets on a real task within the same processor seconds: `hocket train` beside TRL's `GRPOTrainer`.
 
     python benchmarks/learning_vs_trl.py --seconds 1800            two cores, half an hour of each
-    python benchmarks/learning_vs_trl.py --try                     two steps of TRL in each of its settings
 
 `vs_trl.py --setup` makes TRL's environment; SmolLM2 as docs/tutorial.md has it. Both sides learn the same by the same:
 sums of two terms, judged by the last number of an answer of at most 20 tokens, 16 prompts of 8 answers a step, GRPO
@@ -40,7 +39,7 @@ class Job:
 
     Attributes:
         side: `ours` or `trl`. seconds: of the processor. marks: how often the model is written down.
-        most: steps at most. attention, micro, bf16: TRL's settings; `micro` answers are learnt from at a time.
+        attention, micro, bf16: TRL's settings; `micro` answers are learnt from at a time.
         packages: where TRL's process finds what its environment lacks of hocket's.
     """
 
@@ -48,7 +47,6 @@ class Job:
     seconds: float
     marks: int
     seed: int
-    most: int = 10**6
     attention: str = "sdpa"
     micro: int = 32
     bf16: bool = False
@@ -95,7 +93,7 @@ class Course:
             said = {"mark": self._marked, "seconds": self.spent, "step": self.step, "folder": str(folder)}
             print(json.dumps({**said, "reward": sum(self._rewards) / len(self._rewards)}), flush=True)
             self._rewards.clear()
-        return self._marked < self._job.marks and self.step < self._job.most
+        return self._marked < self._job.marks
 
 
 def settings(model: str, seed: int) -> list[tuple[str, Any]]:
@@ -137,7 +135,8 @@ def run_trl(job: Job) -> None:
     from hocket.train.models import model_path
 
     torch.set_num_threads(1)
-    task, base = tasks.find(TASK), model_path("smollm2")
+    task: Any = tasks.find(TASK)
+    base = model_path("smollm2")
     tokenizer = AutoTokenizer.from_pretrained(base)
     model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32, attn_implementation=job.attention)
     told: list[float] = []
@@ -179,7 +178,7 @@ def run_trl(job: Job) -> None:
             learning_rate=RATE,
             lr_scheduler_type="constant",
             max_grad_norm=1.0,
-            max_steps=job.most,
+            max_steps=10**6,
             logging_steps=10**6,
             save_strategy="no",
             report_to=[],
@@ -242,15 +241,6 @@ def compare(jobs: list[Job], problems: int) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def try_settings(job: Job) -> None:
-    """Prints what two steps of TRL take in each of its settings."""
-    for attention in ("sdpa", "eager"):
-        for micro in (32, 16):
-            worker = replace(job, most=2, attention=attention, micro=micro, marks=10**6, seconds=1.0).start()
-            said = [line for line in worker.communicate()[0].splitlines() if line.startswith('{"mark"')]
-            print(f"{attention}, {micro} answers at a time: {said}", flush=True)
-
-
 def show(found: dict[str, list[dict[str, Any]]]) -> None:
     """For people."""
     for name, marks in found.items():
@@ -270,7 +260,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--attention", choices=("sdpa", "eager"), default="sdpa", help="TRL's")
     parser.add_argument("--micro", type=int, default=32, help="answers that TRL learns from at a time")
-    parser.add_argument("--try", dest="trial", action="store_true", help="two steps of TRL in each of its settings")
+    parser.add_argument("--bf16", action="store_true", help="TRL with bf16 autocast, on machines that multiply it")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     parser.add_argument("--side", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -282,12 +272,8 @@ def main() -> None:
         parser.error("TRL is not installed; run python benchmarks/vs_trl.py --setup first")
     shutil.rmtree(WORK, ignore_errors=True)
     ours = Job("ours", options.seconds, options.marks, options.seed)
-    trl = replace(
-        ours, side="trl", attention=options.attention, micro=options.micro, packages=site.getsitepackages()[0]
-    )
-    if options.trial:
-        try_settings(trl)
-        return
+    own = {"attention": options.attention, "micro": options.micro, "bf16": options.bf16}
+    trl = replace(ours, side="trl", packages=site.getsitepackages()[0], **own)
     about, found = machine(**side_trl.versions()), compare([ours, trl], options.problems)
     if options.json:
         json.dump({"machine": about, "sides": found}, sys.stdout, indent=1)
