@@ -23,6 +23,9 @@ METHODS = Path(__file__).parents[2] / "methods"
 ROOMS = ("methods", "curriculum", "rollout", "rewards", "credit", "objectives", "update", "hooks", "exact", "lab.toys")
 """Where the pieces of a method are; the rest of the library is held by its own tests."""
 
+ENGINE = frozenset({"hocket.update.problem"})
+"""In a room of pieces, but none of a method: how any loss becomes a gradient, which is the same for all."""
+
 Status = Literal["works", "partial", "stale", "open"]
 
 # ---------------------------------------------------------------- what a verdict was made from
@@ -53,7 +56,7 @@ def _read(module: str) -> tuple[str, str, tuple[str, ...]]:
     if not file.is_file():
         return "", "", ()
     text = _code(_SPARES.sub("", _SHIPPED.sub("", file.read_text(encoding="utf-8"))))
-    return hashed(text), hashed(_WORDS.sub("", text)), tuple(sorted(set(_IMPORT.findall(text))))
+    return hashed(text), hashed(_WORDS.sub("", text)), tuple(sorted(set(_IMPORT.findall(text)) - ENGINE))
 
 
 def _code(text: str) -> str:
