@@ -118,18 +118,20 @@ class Problem:
         if len(chunks) > 1 and self.couples is Level.PAIR:
             whole = chunks_of_pairs(self.policy, batch, chunks)
             chunks, local = (chunks, False) if whole is None else (whole, True)
+        terms = list[Terms]()
         if len(chunks) <= 1 or local:
-            now = self._direct(batch, chunks)
+            now, terms = self._direct(batch, chunks)
         else:
             now = self._by_cotangent(batch, chunks, decisions)
         if self.first is None:
             self.first = (decisions, now)
         with torch.no_grad():
-            terms = self.loss_terms(self._filled(now, batch, decisions), batch)
-        return {"loss": float(_total(terms)), **_metrics(terms)}
+            terms = terms or self.loss_terms(self._filled(now, batch, decisions), batch)
+            return {"loss": float(_total(terms)), **_metrics(terms)}
 
-    def _direct(self, batch: Batch, chunks: list[Tensor]) -> Evaluation:
-        whole = self._blank(batch)
+    def _direct(self, batch: Batch, chunks: list[Tensor]) -> tuple[Evaluation, list[Terms]]:
+        """One pass, chunk by chunk: what was evaluated, and the terms where one chunk is the whole, else none."""
+        whole, terms = self._blank(batch), list[Terms]()
         for chunk in chunks:
             now = self.policy.evaluate(batch, self.needs, chunk, reference=self.reference)
             inside = None if len(chunks) == 1 else _mask(chunk, batch.decisions)
@@ -138,7 +140,7 @@ class Problem:
             if part.requires_grad:
                 part.backward()  # type: ignore[no-untyped-call]
             store(whole, now, chunk)
-        return evaluation(whole)
+        return evaluation(whole), terms if len(chunks) == 1 else []
 
     def _by_cotangent(self, batch: Batch, chunks: list[Tensor], decisions: Tensor) -> Evaluation:
         now = evaluate_detached(self.policy, batch, self.needs, decisions, reference=self.reference)
@@ -259,4 +261,5 @@ def _total(terms: list[Terms]) -> Tensor:
 
 
 def _metrics(terms: list[Terms]) -> Metrics:
-    return {name: float(value) for term in terms for name, value in term.metrics.items()}
+    found = {name: value for term in terms for name, value in term.metrics.items()}
+    return {name: float(value.detach() if isinstance(value, Tensor) else value) for name, value in found.items()}
