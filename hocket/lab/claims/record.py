@@ -56,7 +56,7 @@ def _read(module: str) -> tuple[str, str, tuple[str, ...]]:
     if not file.is_file():
         return "", "", ()
     text = _code(_SPARES.sub("", _SHIPPED.sub("", file.read_text(encoding="utf-8"))))
-    return hashed(text), hashed(_WORDS.sub("", text)), tuple(sorted(set(_IMPORT.findall(text)) - ENGINE))
+    return hashed(text), hashed(_WORDS.sub("", text)), tuple(sorted(set(_IMPORT.findall(text))))
 
 
 def _code(text: str) -> str:
@@ -74,7 +74,7 @@ def digest(*modules: str, words: bool = False) -> str:
     waiting, known = list(modules), dict[str, str]()
     while waiting:
         module = waiting.pop()
-        if module not in known:
+        if module not in known and module not in ENGINE:
             whole, code, used = _read(module)
             known[module] = whole if words else code
             waiting += used
