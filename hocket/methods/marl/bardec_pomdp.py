@@ -206,8 +206,8 @@ BARDEC_POMDP = MAPPO.but(
         "teacher forcing": "none; the code lets actors read the true types at first",
     },
     note="shown in a matrix game; in level-based foraging (4x4, three players, one food, one seed) a traitor that "
-    "learnt took nothing from the others, whether the team had beliefs (.33, .29 without a traitor) or none (.32, "
-    ".30), so that a lower loss under attack could not be seen",
+    "learnt took nothing from the others, who had beliefs (.33 each, .29 without a traitor) or had been trained "
+    "without traitors (.32, .30), so that a lower loss under attack could not be seen",
     task="dilemma:gathering?traitor=0.3",
     requires=(Requirement.AGENTS,),
     regularisers=(*MAPPO.regularisers, TypeLoss()),
