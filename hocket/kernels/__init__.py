@@ -76,7 +76,7 @@ class TreePaths(NamedTuple):
 
 
 def available(head: int = ANY_HEAD) -> bool:
-    """Whether the kernels can be had for heads of `head` numbers (compiled at first need, about six seconds)."""
+    """Whether the kernels can be had for heads of `head` numbers (compiled at first need, about ten seconds)."""
     return library(head) is not None
 
 

@@ -19,8 +19,8 @@ OFF = "HOCKET_KERNELS"
 """Environment variable; `off` computes with torch alone."""
 
 _FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fPIC")
-_PATIENCE = 600.0
-"""Seconds after which a compiler is given up. Without AVX-512 it has been seen to take minutes."""
+_PATIENCE = 300.0
+"""Seconds after which a compiler is given up."""
 
 
 def compiler() -> str | None:
@@ -36,7 +36,7 @@ def cache_folder() -> Path:
 
 @functools.cache
 def library(head: int) -> ctypes.CDLL | None:
-    """The kernels for heads of `head` numbers, compiled at first need (about six seconds); None where that fails."""
+    """The kernels for heads of `head` numbers, compiled at first need (about ten seconds); None where that fails."""
     return _attempt(head)[0]
 
 

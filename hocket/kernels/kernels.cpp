@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #ifdef __AVX512BF16__
@@ -22,29 +23,38 @@
 namespace {
 
 constexpr int LANES = 16;
-typedef float Vec __attribute__((vector_size(64)));
-typedef int32_t Ints __attribute__((vector_size(64)));
-typedef uint32_t Bits __attribute__((vector_size(64)));
-typedef uint16_t Halves __attribute__((vector_size(32)));
 typedef uint16_t bf16;
 
 // ---------------------------------------------------------------- numbers
 
-inline Vec splat(float x) { return Vec{} + x; }
-inline Vec load(const float* from) { Vec x; std::memcpy(&x, from, sizeof x); return x; }
-inline void store(float* to, Vec x) { std::memcpy(to, &x, sizeof x); }
-inline Vec load(const bf16* from) {
+// A register's worth of numbers: sixteen with AVX-512, eight with AVX, else four. Vectors wider than a register are kept in
+// memory by compilers, which then take minutes and make slow code.
+#if defined __AVX512F__
+constexpr int WIDE = 16;
+#elif defined __AVX__
+constexpr int WIDE = 8;
+#else
+constexpr int WIDE = 4;
+#endif
+typedef float Part __attribute__((vector_size(4 * WIDE)));
+typedef int32_t Ints __attribute__((vector_size(4 * WIDE)));
+typedef uint32_t Bits __attribute__((vector_size(4 * WIDE)));
+typedef uint16_t Halves __attribute__((vector_size(2 * WIDE)));
+
+inline void fetch(Part& x, const float* from) { std::memcpy(&x, from, sizeof x); }
+inline void fetch(Part& x, const bf16* from) {
     Halves h;
     std::memcpy(&h, from, sizeof h);
-    return (Vec)(__builtin_convertvector(h, Bits) << 16);
+    x = (Part)(__builtin_convertvector(h, Bits) << 16);
 }
+inline void store(float* to, Part x) { std::memcpy(to, &x, sizeof x); }
 #ifdef __AVX512BF16__
-inline void store(bf16* to, Vec x) {
+inline void store(bf16* to, Part x) {
     const auto h = _mm512_cvtneps_pbh((__m512)x);
     std::memcpy(to, &h, sizeof h);
 }
 #else
-inline void store(bf16* to, Vec x) {  // To the nearest, ties to even.
+inline void store(bf16* to, Part x) {  // To the nearest, ties to even.
     Bits b = (Bits)x;
     Bits rounded = (b + 0x7fffu + ((b >> 16) & 1u)) >> 16;
     Bits kept = (b >> 16) | 0x40u;  // Not a number stays not a number.
@@ -65,6 +75,66 @@ inline void put(bf16* to, float x) {
     *to = (b & 0x7fffffffu) > 0x7f800000u ? (b >> 16) | 0x40u : (b + 0x7fffu + ((b >> 16) & 1u)) >> 16;
 }
 
+inline Part maximum(Part a, Part b) { return a > b ? a : b; }
+inline Part if_positive(Part a, Part x) { return a > 0.0f ? x : Part{}; }
+
+// e^x, about one unit in the last place, for x <= 88; 0 below -87.3.
+inline Part expo(Part x) {
+    Ints under = x < -87.3f;
+    x = x < -87.3f ? Part{} - 87.3f : x;
+    x = x > 88.7f ? Part{} + 88.7f : x;
+    Part shifted = x * 1.44269504088896341f + 12582912.0f;  // Rounds to an integer.
+    Part n = shifted - 12582912.0f;
+    Part r = x - n * 0.693359375f;
+    r = r - n * -2.12194440e-4f;
+    Part p = Part{} + 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    Ints power = (__builtin_convertvector(n, Ints) + 127) << 23;
+    Part result = p * (Part)power;
+    return under ? Part{} : result;
+}
+
+alignas(64) constexpr int32_t COUNT[LANES] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+inline Ints places(int start) { Ints at; std::memcpy(&at, COUNT, sizeof at); return at + start; }
+inline Part hide_after(int at, int start, Part x) { return places(start) > at ? Part{} - INFINITY : x; }
+inline Part only_at(int at, int start, Part x) { return places(start) == at ? x : Part{}; }
+
+template <class Half> struct Two {
+    static constexpr int MID = sizeof(Half) / sizeof(float);
+    Half low, high;
+    Two() = default;
+    Two(float x) : low(Half{} + x), high(Half{} + x) {}
+    Two(Half low, Half high) : low(low), high(high) {}
+    float operator[](int i) const { return i < MID ? low[i] : high[i - MID]; }
+    Two operator-() const { return {-low, -high}; }
+    friend Two operator+(Two a, Two b) { return {a.low + b.low, a.high + b.high}; }
+    friend Two operator-(Two a, Two b) { return {a.low - b.low, a.high - b.high}; }
+    friend Two operator*(Two a, Two b) { return {a.low * b.low, a.high * b.high}; }
+    friend Two operator/(Two a, Two b) { return {a.low / b.low, a.high / b.high}; }
+    Two& operator+=(Two b) { return *this = *this + b; }
+    Two& operator-=(Two b) { return *this = *this - b; }
+    Two& operator*=(Two b) { return *this = *this * b; }
+};
+#define OF_TWO template <class H> inline Two<H>
+template <class T, class H> inline void fetch(Two<H>& x, const T* from) { fetch(x.low, from); fetch(x.high, from + x.MID); }
+template <class T, class H> inline void store(T* to, Two<H> x) { store(to, x.low); store(to + x.MID, x.high); }
+OF_TWO maximum(Two<H> a, Two<H> b) { return {maximum(a.low, b.low), maximum(a.high, b.high)}; }
+OF_TWO if_positive(Two<H> a, Two<H> x) { return {if_positive(a.low, x.low), if_positive(a.high, x.high)}; }
+OF_TWO expo(Two<H> x) { return {expo(x.low), expo(x.high)}; }
+OF_TWO hide_after(int at, int start, Two<H> x) { return {hide_after(at, start, x.low), hide_after(at, start + x.MID, x.high)}; }
+OF_TWO only_at(int at, int start, Two<H> x) { return {only_at(at, start, x.low), only_at(at, start + x.MID, x.high)}; }
+#undef OF_TWO
+
+// Sixteen numbers.
+typedef std::conditional_t<WIDE == 16, Part, std::conditional_t<WIDE == 8, Two<Part>, Two<Two<Part>>>> Vec;
+inline Vec splat(float x) { return Vec{} + x; }
+template <class T> inline Vec load(const T* from) { Vec x; fetch(x, from); return x; }
+
 inline float sum(Vec x) {
     float part[LANES];
     store(part, x);
@@ -77,31 +147,6 @@ inline float largest(Vec x) {
     for (int i = 1; i < LANES; i++) m = x[i] > m ? x[i] : m;
     return m;
 }
-inline Vec maximum(Vec a, Vec b) { return a > b ? a : b; }
-
-// e^x, about one unit in the last place, for x <= 88; 0 below -87.3.
-inline Vec expo(Vec x) {
-    Ints under = x < -87.3f;
-    x = x < -87.3f ? splat(-87.3f) : x;
-    x = x > 88.7f ? splat(88.7f) : x;
-    Vec shifted = x * 1.44269504088896341f + 12582912.0f;  // Rounds to an integer.
-    Vec n = shifted - 12582912.0f;
-    Vec r = x - n * 0.693359375f;
-    r = r - n * -2.12194440e-4f;
-    Vec p = splat(1.9875691500e-4f);
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
-    Ints power = (__builtin_convertvector(n, Ints) + 127) << 23;
-    Vec result = p * (Vec)power;
-    return under ? Vec{} : result;
-}
-
-const Ints COUNT = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-const Vec NOTHING = Vec{} - INFINITY;
 
 template <class T> inline Vec some(const T* from, int n, float rest) {  // The first n < 16 numbers.
     float part[LANES];
@@ -311,7 +356,7 @@ inline void score(const float* q, const K* const* keys, int first, const int* po
     for (int i = 0; i < Q; i++)
         for (int n = 0; n < N; n++) {
             const int start = (first + n) * LANES;
-            if (position[i] < start + LANES - 1) acc[i][n] = (COUNT + start) > position[i] ? NOTHING : acc[i][n];
+            if (position[i] < start + LANES - 1) acc[i][n] = hide_after(position[i], start, acc[i][n]);
             store(scores[i] + start, acc[i][n]);
             most[i] = maximum(most[i], acc[i][n]);
         }
@@ -417,7 +462,7 @@ template <class T, int D> struct Tile {
         Vec most[MOST];
         int last[MOST] = {};
         const int rows = queries / each;
-        for (int i = 0; i < queries; i++) most[i] = NOTHING;
+        for (int i = 0; i < queries; i++) most[i] = splat(-INFINITY);
         for (int row = 0; row < rows; row++) {
             last[row] = 0;
             for (int i = row * each; i < (row + 1) * each; i++) last[row] = position[i] > last[row] ? position[i] : last[row];
@@ -682,7 +727,7 @@ void tile_backward(Back<D>& room, int queries, int base, const float* q, const f
         p[i] = room.chances.data() + int64_t(i) * room.blocks * LANES;
         s[i] = room.slopes.data() + int64_t(i) * room.blocks * LANES;
         open[i] = 1 << 30;
-        most[i] = NOTHING;
+        most[i] = splat(-INFINITY);
     }
     score_all<float, D, Q>(q, room.key_block.data(), 0, blocks, position, p, most);
     score_all<float, D, Q>(g, room.value_block.data(), 0, blocks, open, s, most);
@@ -756,7 +801,7 @@ void tree_attention_backward(const T* turned, const T* qkv, const T* out, const 
 // Of one row of logits / temperature: the largest, and the sum of e^(z - largest).
 template <class T>
 __attribute__((noinline)) void spread_of(const T* row, int size, float temperature, float& peak, float& total) {
-    Vec most = NOTHING;
+    Vec most = splat(-INFINITY);
     const float cold = 1.0f / temperature;
     int j = 0;
     for (; j + LANES <= size; j += LANES) most = maximum(most, load(row + j));
@@ -786,7 +831,7 @@ void token_logprobs(const T* logits, const int64_t* action, const float* tempera
         for (int j = 0; j < size; j += LANES) {
             Vec z = ((size - j >= LANES ? load(row + j) : some(row + j, size - j, -INFINITY)) - peaks[r]) * cold;
             Vec p = expo(z);
-            sums += p > 0.0f ? p * z : Vec{};
+            sums += if_positive(p, p * z);
         }
         entropy[r] = base - sum(sums) / totals[r];
     }
@@ -806,9 +851,9 @@ void token_logprobs_backward(T* logits, const int64_t* action, const float* temp
             Vec z = ((whole ? load(row + j) : some(row + j, size - j, -INFINITY)) - peaks[r]) * cold;
             Vec p = expo(z) * share;
             Vec d = -by * p;
-            if (e) d -= spread * (p > 0.0f ? p * (z - base + level) : Vec{});
+            if (e) d -= spread * if_positive(p, p * (z - base + level));
             const int64_t at = action[r] - j;
-            if (at >= 0 && at < LANES) d += COUNT == int32_t(at) ? splat(by) : Vec{};
+            if (at >= 0 && at < LANES) d += only_at(int(at), 0, splat(by));
             if (whole) store(row + j, d);
             else for (int i = 0; i < size - j; i++) put(row + j + i, d[i]);
         }
