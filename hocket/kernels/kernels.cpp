@@ -27,8 +27,8 @@ typedef uint16_t bf16;
 
 // ---------------------------------------------------------------- numbers
 
-// A register's worth of numbers: sixteen with AVX-512, eight with AVX, else four. Vectors wider than a register are kept in
-// memory by compilers, which then take minutes and make slow code.
+// A register's worth of numbers: sixteen with AVX-512, eight with AVX, else four. g++ keeps vectors that are wider than
+// a register in memory: it then takes minutes, and attention is ten times slower.
 #if defined __AVX512F__
 constexpr int WIDE = 16;
 #elif defined __AVX__
@@ -100,6 +100,7 @@ inline Part expo(Part x) {
 }
 
 alignas(64) constexpr int32_t COUNT[LANES] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+// Of numbers at the places `start`, `start` + 1, ...: those after the place `at` become -inf, or only its own is kept.
 inline Ints places(int start) { Ints at; std::memcpy(&at, COUNT, sizeof at); return at + start; }
 inline Part hide_after(int at, int start, Part x) { return places(start) > at ? Part{} - INFINITY : x; }
 inline Part only_at(int at, int start, Part x) { return places(start) == at ? x : Part{}; }
@@ -121,13 +122,17 @@ template <class Half> struct Two {
     Two& operator*=(Two b) { return *this = *this * b; }
 };
 #define OF_TWO template <class H> inline Two<H>
-template <class T, class H> inline void fetch(Two<H>& x, const T* from) { fetch(x.low, from); fetch(x.high, from + x.MID); }
+template <class T, class H> inline void fetch(Two<H>& x, const T* at) { fetch(x.low, at); fetch(x.high, at + x.MID); }
 template <class T, class H> inline void store(T* to, Two<H> x) { store(to, x.low); store(to + x.MID, x.high); }
 OF_TWO maximum(Two<H> a, Two<H> b) { return {maximum(a.low, b.low), maximum(a.high, b.high)}; }
 OF_TWO if_positive(Two<H> a, Two<H> x) { return {if_positive(a.low, x.low), if_positive(a.high, x.high)}; }
 OF_TWO expo(Two<H> x) { return {expo(x.low), expo(x.high)}; }
-OF_TWO hide_after(int at, int start, Two<H> x) { return {hide_after(at, start, x.low), hide_after(at, start + x.MID, x.high)}; }
-OF_TWO only_at(int at, int start, Two<H> x) { return {only_at(at, start, x.low), only_at(at, start + x.MID, x.high)}; }
+OF_TWO hide_after(int at, int start, Two<H> x) {
+    return {hide_after(at, start, x.low), hide_after(at, start + x.MID, x.high)};
+}
+OF_TWO only_at(int at, int start, Two<H> x) {
+    return {only_at(at, start, x.low), only_at(at, start + x.MID, x.high)};
+}
 #undef OF_TWO
 
 // Sixteen numbers.
