@@ -537,7 +537,11 @@ class Policy(Protocol):
 
     @property
     def granularity(self) -> Level:
-        """The smallest part it evaluates at no extra cost: `DECISION` without context, else `TRAJECTORY`."""
+        """The smallest part it evaluates at no extra cost: `DECISION` without context, else `TRAJECTORY`.
+
+        Of a policy of the first kind mini-batches are made by `Batch.take`: `evaluate` reads turns where those were
+        taken from.
+        """
 
     @property
     def default_lr(self) -> float:

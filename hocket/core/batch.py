@@ -139,6 +139,14 @@ class Parts:
 
 
 @dataclass(frozen=True)
+class Taken:
+    """Where the decisions of a mini-batch come from: decision t of it is `decision[t]` of `whole`."""
+
+    whole: Batch
+    decision: Tensor
+
+
+@dataclass(frozen=True)
 class Batch:
     """Packed experience without padding. A decision is stored once, however many trajectories share it.
 
@@ -166,6 +174,7 @@ class Batch:
         scores: by name. combined: whether a score named `reward` is their sum already, as in recorded batches.
         info: per trajectory columns by name, lists of length N: what training provides and what rollouts and workflows
             add. Each is declared as a value that says what it holds (see `hocket.core.columns`).
+        taken: what the decisions were taken from, for a batch made by `take`; turns hold more rows then.
         step: of the run, from 1; 0 outside a run. progress: the share of the run that lies before it, in [0, 1].
     """
 
@@ -204,6 +213,7 @@ class Batch:
     parts: Parts | None = None
     final_joint: Sequence[NDArray[Any] | None] = ()
     info: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    taken: Taken | None = None
     step: int = 0
     progress: float = 0.0
 
@@ -240,7 +250,7 @@ class Batch:
         return torch.where(lengths > 0, torch.cumsum(lengths, 0) - 1, torch.full_like(lengths, -1))
 
     def restricted(self, keep: Tensor) -> Batch:
-        """Only the occurrences where `keep` `[E]` holds; trajectories, turns and decisions stay as they are."""
+        """Only the occurrences that `keep` names, `[E]` bool or rising indices; all else stays as it is."""
         seen = self.occurrences
         target = None if seen.target is None else seen.target[keep]
         kept = replace(
@@ -263,6 +273,23 @@ class Batch:
         names = self.names["policy"]
         code = names.index(name) if name in names else -1
         return self.restricted(self.policy[self.turn[self.occurrences.decision]] == code)
+
+    def take(self, chosen: Tensor) -> Batch:
+        """A mini-batch: only the occurrences `chosen` (rising) and their decisions, renumbered; all else stays.
+
+        Turns keep all their rows, so what reads them reads those of `taken`.
+        """
+        part = self.restricted(chosen)
+        kept, place = torch.unique(part.occurrences.decision, return_inverse=True)
+        columns = {name: one[kept] for name in _PER_DECISION if (one := getattr(self, name)) is not None}
+        return replace(
+            part,
+            **columns,
+            logp={name: Recorded(one.values[kept], one.present[kept]) for name, one in self.logp.items()},
+            annotations={name: one[kept] for name, one in self.annotations.items()},
+            occurrences=replace(part.occurrences, decision=place),
+            taken=Taken(self, kept) if self.taken is None else Taken(self.taken.whole, self.taken.decision[kept]),
+        )
 
     def select(self, chosen: Tensor) -> Batch:
         """A mini-batch: only the trajectories `chosen` (`[M]`, rising), renumbered; turns and decisions stay."""
@@ -291,6 +318,9 @@ class Batch:
             info={name: [column[row] for row in rows] for name, column in self.info.items()},
             scores=scores,
         )
+
+
+_PER_DECISION = ("action", "turn", "segment", "version", "forced", "value", "valued", "entropy", "time")
 
 
 # ---------------------------------------------------------------- groupings

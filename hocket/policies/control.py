@@ -344,13 +344,15 @@ class ControlPolicy:
         Raises:
             ValueError: for `VALUE` before `require`, and for `KL_EXACT` without a `ControlPolicy` as reference.
         """
-        wanted = frozenset(needs)
-        chosen = torch.arange(batch.decisions) if decisions is None else decisions
+        wanted, size = frozenset(needs), batch.decisions
+        places = chosen = torch.arange(size) if decisions is None else decisions
+        if batch.taken is not None:
+            batch, chosen = batch.taken.whole, batch.taken.decision[chosen]
         kept = self._allowed(batch, chosen)
         head = self._decided(batch, chosen, kept)
 
         def scattered(values: Tensor) -> Tensor:
-            return torch.zeros(batch.decisions, dtype=values.dtype).index_put((chosen,), values)
+            return torch.zeros(size, dtype=values.dtype).index_put((places,), values)
 
         value = scattered(self._values(batch, chosen)) if Quantity.VALUE in wanted else None
         kl = None

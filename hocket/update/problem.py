@@ -58,12 +58,12 @@ class Problem:
             owner, units = self._units()
             order = torch.from_numpy(key.derive("epoch", epoch).numpy().permutation(units))
             for part in torch.chunk(order, minibatches):
+                if self._unit() is Level.DECISION:
+                    yield self.batch.take(part.sort().values)
+                    continue
                 chosen = torch.zeros(units, dtype=torch.bool)
                 chosen[part] = True
-                if self._unit() is Level.DECISION:
-                    yield self.batch.restricted(chosen)
-                else:
-                    yield self.batch.select(torch.nonzero(chosen[owner]).flatten())
+                yield self.batch.select(torch.nonzero(chosen[owner]).flatten())
 
     def _unit(self) -> Level:
         order = list(Level)
@@ -124,7 +124,7 @@ class Problem:
         else:
             now = self._by_cotangent(batch, chunks, decisions)
         if self.first is None:
-            self.first = (decisions, now)
+            self.first = _in_whole(batch, decisions, now)
         with torch.no_grad():
             terms = terms or self.loss_terms(self._filled(now, batch, decisions), batch)
             return {"loss": float(_total(terms)), **_metrics(terms)}
@@ -139,8 +139,10 @@ class Problem:
             part = torch.stack([_restricted(term, batch, inside) for term in terms]).sum()
             if part.requires_grad:
                 part.backward()  # type: ignore[no-untyped-call]
+            if inside is None:
+                return evaluation({quantity: now.get(quantity).detach() for quantity in whole}), terms
             store(whole, now, chunk)
-        return evaluation(whole), terms if len(chunks) == 1 else []
+        return evaluation(whole), []
 
     def _by_cotangent(self, batch: Batch, chunks: list[Tensor], decisions: Tensor) -> Evaluation:
         now = evaluate_detached(self.policy, batch, self.needs, decisions, reference=self.reference)
@@ -235,6 +237,19 @@ def _mask(chosen: Tensor, size: int) -> Tensor:
     mask = torch.zeros(size, dtype=torch.bool)
     mask[chosen] = True
     return mask
+
+
+def _in_whole(batch: Batch, decisions: Tensor, now: Evaluation) -> tuple[Tensor, Evaluation]:
+    """Decisions and what was evaluated of them, numbered as in the batch that this one was taken from."""
+    if batch.taken is None:
+        return decisions, now
+    origin = batch.taken
+    parts = {quantity: one for quantity in Quantity if (one := getattr(now, quantity.value)) is not None}
+    put = {
+        quantity: one.new_zeros(origin.whole.decisions, *one.shape[1:]).index_put((origin.decision,), one)
+        for quantity, one in parts.items()
+    }
+    return origin.decision[decisions], evaluation(put)
 
 
 def store(whole: dict[Quantity, Tensor], now: Evaluation, chunk: Tensor) -> None:

@@ -73,6 +73,20 @@ def test_a_part_is_scattered_to_its_places_with_the_same_gradient(world):
 
 
 @both
+def test_decisions_taken_from_a_batch_are_evaluated_like_the_whole(world):
+    policy = controller(world)
+    policy.require(ALL)
+    batch = pack(play(world, [asked(s) for s in range(5)], policy))
+    chosen = torch.tensor([2, 3, 11, 30])
+    part = batch.take(chosen)
+    whole, own = policy.evaluate(batch, ALL, chosen), policy.evaluate(part, ALL)
+    one = policy.evaluate(part, ALL, torch.tensor([1]))
+    for quantity in ALL:
+        assert torch.equal(own.get(quantity), whole.get(quantity)[chosen])
+        assert one.get(quantity).detach().ne(0).tolist() == [False, True, False, False]
+
+
+@both
 def test_exact_kl_to_a_reference(world):
     policy = controller(world)
     reference = policy.frozen_copy()

@@ -164,6 +164,54 @@ def test_restricted_keeps_everything_but_occurrences():
     assert len(batch.occurrences) == 12, "the batch itself is left alone"
 
 
+@LAW
+@given(forests(), st.data())
+def test_taking_occurrences_keeps_their_decisions_alone(trajectories, data):
+    for path in trajectories:
+        path.scores["steps"] = Score([place / 8 for place in range(path.length)], Level.DECISION)
+    batch = pack(trajectories)
+    batch = batch.but(value=torch.arange(batch.decisions) / 3, annotations={"told": torch.arange(batch.decisions) * 2})
+    places = st.sets(st.sampled_from(range(len(batch.occurrences)))) if len(batch.occurrences) else st.just(set())
+    chosen = torch.tensor(sorted(data.draw(places)), dtype=torch.long)
+    part, seen = batch.take(chosen), batch.occurrences
+    assert part.taken.whole is batch
+    assert part.taken.decision.tolist() == sorted(set(seen.decision[chosen].tolist()))
+    assert (part.turns, part.trajectories) == (batch.turns, batch.trajectories)
+    assert part.occurrences.trajectory.tolist() == seen.trajectory[chosen].tolist()
+    assert part.scores["steps"].values.tolist() == batch.scores["steps"].values[chosen].tolist()
+
+    def at(one, column):
+        return column(one)[one.occurrences.decision].tolist()
+
+    columns = [
+        lambda one: one.action,
+        lambda one: one.turn,
+        lambda one: one.segment,
+        lambda one: one.version,
+        lambda one: one.forced,
+        lambda one: one.value,
+        lambda one: one.annotations["told"],
+        lambda one: one.logp["behaviour"].values,
+        lambda one: one.logp["behaviour"].present,
+    ]
+    for column in columns:
+        assert len(column(part)) == part.decisions == len(part.taken.decision)
+        assert at(part, column) == column(batch)[seen.decision[chosen]].tolist()
+    again = part.take(torch.arange(len(chosen))[::2])
+    assert again.taken.whole is batch, "what is taken twice was taken from the first"
+    assert at(again, lambda one: one.value) == at(part, lambda one: one.value)[::2]
+
+
+def test_every_number_per_decision_is_taken():
+    """A field of a batch that is as long as its decisions, whatever it is called, is as long as those taken."""
+    batch = pack([trajectory("s", [turn([1, 2, 3])]), trajectory("s", [turn([4, 5])])])
+    numbers = torch.arange(5.0)
+    batch = batch.but(value=numbers, valued=numbers > 1, entropy=numbers, time=torch.arange(5))
+    part = batch.take(torch.tensor([1, 2, 4]))
+    tensors = {name: one for name, one in vars(batch).items() if isinstance(one, torch.Tensor) and len(one) == 5}
+    assert {name: len(getattr(part, name)) for name in tensors} == dict.fromkeys(tensors, 3)
+
+
 # ---------------------------------------------------------------- weights, columns
 
 
