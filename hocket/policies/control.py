@@ -346,8 +346,8 @@ class ControlPolicy:
         """
         wanted, size = frozenset(needs), batch.decisions
         places = chosen = torch.arange(size) if decisions is None else decisions
-        if batch.taken is not None:
-            batch, chosen = batch.taken.whole, batch.taken.decision[chosen]
+        if (taken := batch.taken) is not None:
+            batch, chosen = taken.whole, taken.decision[chosen]
         kept = self._allowed(batch, chosen)
         head = self._decided(batch, chosen, kept)
 
