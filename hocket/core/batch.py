@@ -281,12 +281,14 @@ class Batch:
         """
         part = self.restricted(chosen)
         kept, place = torch.unique(part.occurrences.decision, return_inverse=True)
-        columns = {name: one[kept] for name in _PER_DECISION if (one := getattr(self, name)) is not None}
+        columns = {
+            name: one.index_select(0, kept) for name in _PER_DECISION if (one := getattr(self, name)) is not None
+        }
         return replace(
             part,
             **columns,
-            logp={name: Recorded(one.values[kept], one.present[kept]) for name, one in self.logp.items()},
-            annotations={name: one[kept] for name, one in self.annotations.items()},
+            logp={name: Recorded(*(half.index_select(0, kept) for half in one)) for name, one in self.logp.items()},
+            annotations={name: one.index_select(0, kept) for name, one in self.annotations.items()},
             occurrences=replace(part.occurrences, decision=place),
             taken=Taken(self, kept) if self.taken is None else Taken(self.taken.whole, self.taken.decision[kept]),
         )

@@ -31,12 +31,10 @@ class Perceptron(nn.Module):
             nn.init.orthogonal_(weight, gain, generator=key.derive("layer", layer).torch())
 
     def forward(self, x: Tensor) -> Tensor:
-        last = len(self.weights) - 1
-        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            x = functional.linear(x, weight, bias)
-            if layer < last:
-                x = torch.tanh(x)
-        return x
+        *inner, last = zip(self.weights, self.biases, strict=True)
+        for weight, bias in inner:
+            x = torch.tanh(functional.linear(x, weight, bias))
+        return functional.linear(x, *last)
 
 
 LARGEST = 10.0

@@ -99,9 +99,12 @@ class Problem:
         batch = self.batch if batch is None else batch
         decisions = self.live(batch)
         now = evaluate_detached(self.policy, batch, self.needs, decisions, reference=self.reference)
+        return self._told(now, batch, decisions)
+
+    def _told(self, now: Evaluation, batch: Batch, decisions: Tensor) -> Metrics:
         with torch.no_grad():
             terms = self.loss_terms(self._filled(now, batch, decisions), batch)
-        return {"loss": float(_total(terms)), **_metrics(terms)}
+            return _metrics(_total(terms), terms)
 
     def gradient(self, batch: Batch | None = None) -> Metrics:
         """Puts d loss / d weights into `.grad` (replacing what was there) and returns `loss` and the terms' metrics.
@@ -118,20 +121,18 @@ class Problem:
         if len(chunks) > 1 and self.couples is Level.PAIR:
             whole = chunks_of_pairs(self.policy, batch, chunks)
             chunks, local = (chunks, False) if whole is None else (whole, True)
-        terms = list[Terms]()
+        told: Metrics | None = None
         if len(chunks) <= 1 or local:
-            now, terms = self._direct(batch, chunks)
+            now, told = self._direct(batch, chunks)
         else:
             now = self._by_cotangent(batch, chunks, decisions)
         if self.first is None:
             self.first = _in_whole(batch, decisions, now)
-        with torch.no_grad():
-            terms = terms or self.loss_terms(self._filled(now, batch, decisions), batch)
-            return {"loss": float(_total(terms)), **_metrics(terms)}
+        return self._told(now, batch, decisions) if told is None else told
 
-    def _direct(self, batch: Batch, chunks: list[Tensor]) -> tuple[Evaluation, list[Terms]]:
-        """One pass, chunk by chunk: what was evaluated, and the terms where one chunk is the whole, else none."""
-        whole, terms = self._blank(batch), list[Terms]()
+    def _direct(self, batch: Batch, chunks: list[Tensor]) -> tuple[Evaluation, Metrics | None]:
+        """One pass, chunk by chunk: what was evaluated, and what is told where one chunk is the whole, else None."""
+        whole = self._blank(batch)
         for chunk in chunks:
             now = self.policy.evaluate(batch, self.needs, chunk, reference=self.reference)
             inside = None if len(chunks) == 1 else _mask(chunk, batch.decisions)
@@ -140,9 +141,9 @@ class Problem:
             if part.requires_grad:
                 part.backward()  # type: ignore[no-untyped-call]
             if inside is None:
-                return evaluation({quantity: now.get(quantity).detach() for quantity in whole}), terms
+                return evaluation({quantity: now.get(quantity).detach() for quantity in whole}), _metrics(part, terms)
             store(whole, now, chunk)
-        return evaluation(whole), []
+        return evaluation(whole), None
 
     def _by_cotangent(self, batch: Batch, chunks: list[Tensor], decisions: Tensor) -> Evaluation:
         now = evaluate_detached(self.policy, batch, self.needs, decisions, reference=self.reference)
@@ -275,6 +276,6 @@ def _total(terms: list[Terms]) -> Tensor:
     return torch.stack([term.total() for term in terms]).sum()
 
 
-def _metrics(terms: list[Terms]) -> Metrics:
-    found = {name: value for term in terms for name, value in term.metrics.items()}
+def _metrics(loss: Tensor, terms: list[Terms]) -> Metrics:
+    found = {"loss": loss, **{name: value for term in terms for name, value in term.metrics.items()}}
     return {name: float(value.detach() if isinstance(value, Tensor) else value) for name, value in found.items()}

@@ -21,7 +21,7 @@ from hocket.core.batch import Batch, GroupBy, Level
 from hocket.core.evaluating import evaluate_detached, evaluation
 from hocket.stages import Metrics
 from hocket.train.oom_retry import RetryingProblem
-from hocket.types import Evaluation, Quantity, Terms
+from hocket.types import Evaluation, Quantity
 from hocket.update.problem import Problem, store
 
 
@@ -159,18 +159,18 @@ class LeafProblem(RetryingProblem):
             return super().gradient(batch)
         return Problem.gradient(self, batch)  # Whoever began again alone would leave the others waiting.
 
-    def _direct(self, batch: Batch, chunks: list[Tensor]) -> tuple[Evaluation, list[Terms]]:
+    def _direct(self, batch: Batch, chunks: list[Tensor]) -> tuple[Evaluation, Metrics | None]:
         if self.leaves == 1:
             return super()._direct(batch, chunks)
         if self.couples is not Level.DECISION:
-            return self._by_cotangent(batch, chunks, self.live(batch)), []
+            return self._by_cotangent(batch, chunks, self.live(batch)), None
         leaves, total, found = self._split(batch), LeafGradients(self.optimiser), self._blank(batch)
         for leaf in self._mine(leaves):
             total.begin()
             store(found, super()._direct(batch, self._chunks(batch, leaf))[0], leaf)
             total.end()
         total.put(self.ranks)
-        return self._shared(found, leaves), []
+        return self._shared(found, leaves), None
 
     def _by_cotangent(self, batch: Batch, chunks: list[Tensor], decisions: Tensor) -> Evaluation:
         if self.leaves == 1:

@@ -20,7 +20,7 @@ from hocket.core.errors import HocketError
 from hocket.stages import Metrics, State
 from hocket.train.cluster.leaves import LeafProblem, TreeSum
 from hocket.train.cluster.shards import Held, Meeting, Unit, as_bytes, bounds
-from hocket.types import Evaluation, Terms
+from hocket.types import Evaluation
 from hocket.update.problem import Problem, store
 
 
@@ -140,9 +140,9 @@ class ShardedProblem(LeafProblem):
         torch.nn.utils.clip_grads_with_norm_(shares, torch.inf if limit is None else limit, total)
         return float(total)
 
-    def _direct(self, batch: Batch, chunks: list[Tensor]) -> tuple[Evaluation, list[Terms]]:
+    def _direct(self, batch: Batch, chunks: list[Tensor]) -> tuple[Evaluation, Metrics | None]:
         if self.couples is not Level.DECISION:
-            return self._by_cotangent(batch, chunks, self.live(batch)), []
+            return self._by_cotangent(batch, chunks, self.live(batch)), None
         found, pieces = self._blank(batch), self._pieces(batch)
 
         def learn(piece: Piece) -> None:
@@ -151,7 +151,7 @@ class ShardedProblem(LeafProblem):
             store(found, Problem._direct(self, batch, parts)[0], piece.chunk)
 
         self._sum(pieces, learn)
-        return self._shared(found, self._dealt(pieces)), []
+        return self._shared(found, self._dealt(pieces)), None
 
     def _by_cotangent(self, batch: Batch, chunks: list[Tensor], decisions: Tensor) -> Evaluation:
         found, pieces = self._blank(batch), self._pieces(batch)
