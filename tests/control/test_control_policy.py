@@ -12,8 +12,10 @@ from hocket.core.batch import Level
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
+from hocket.methods.base.ppo import PPO
 from hocket.policies.control import ControlPolicy
 from hocket.types import Decoding, Quantity, Turn
+from hocket.update.problem import Problem
 
 ALL = frozenset({Quantity.LOGP, Quantity.ENTROPY, Quantity.VALUE})
 WORLDS = [Line(), Line(actions=3, discrete=False)]
@@ -84,6 +86,27 @@ def test_decisions_taken_from_a_batch_are_evaluated_like_the_whole(world):
     for quantity in ALL:
         assert torch.equal(own.get(quantity), whole.get(quantity)[chosen])
         assert one.get(quantity).detach().ne(0).tolist() == [False, True, False, False]
+
+
+@both
+def test_what_was_first_evaluated_of_a_mini_batch_is_told_of_the_whole(world):
+    policy = controller(world)
+    policy.require(ALL)
+    batch = pack(play(world, [asked(s) for s in range(5)], policy))
+    batch = batch.credited(
+        advantage=torch.linspace(-1, 1, len(batch.occurrences)), target=torch.ones(len(batch.occurrences))
+    )
+    optimiser = torch.optim.SGD(policy.module.parameters(), lr=1.0)
+    problem = Problem(batch, policy, optimiser, PPO.loss, PPO.needs, PPO.couples, idle_without_advantage=False)
+    part = next(problem.batches(1, 3, Key.of(4)))
+    problem.gradient(part)
+    decisions, now = problem.first
+    assert decisions.tolist() == part.taken.decision.tolist()
+    whole = policy.evaluate(batch, PPO.needs)
+    for quantity in (Quantity.LOGP, Quantity.VALUE):
+        assert now.get(quantity).shape == (batch.decisions,)
+        torch.testing.assert_close(now.get(quantity)[decisions], whole.get(quantity)[decisions])
+    assert abs(problem.kl()) < 1e-6
 
 
 @both
