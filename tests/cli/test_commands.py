@@ -98,7 +98,7 @@ def test_a_run_that_is_refused_in_its_first_step_leaves_no_folder(tmp_path: Path
     assert refused.code == 2, refused.err
     assert "metadata 'budget'" in refused.err
     assert not (tmp_path / "mine").exists()
-    assert call("train", *TINY, *more).code == 0
+    assert call("train", *TINY, "--steps", "1", *more).code == 0
 
 
 def test_what_was_said_and_why_nothing_was_learnt_is_in_the_json(tmp_path: Path) -> None:

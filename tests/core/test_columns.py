@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,9 +30,10 @@ KINDS = {kind.__name__ for kind in (Column, InfoColumn, TurnColumn, Annotator)}
 HOLDERS = {"info", "extras"}
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(HOUSE.rglob("*.py")):
-        yield path.relative_to(HOUSE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+@functools.cache
+def modules() -> list[tuple[str, ast.Module]]:
+    files = sorted(HOUSE.rglob("*.py"))
+    return [(path.relative_to(HOUSE).as_posix(), ast.parse(path.read_text(encoding="utf-8"))) for path in files]
 
 
 def declarations(module: ast.Module) -> Iterator[list[Any]]:
