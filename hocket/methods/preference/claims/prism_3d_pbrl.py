@@ -33,6 +33,7 @@ from hocket.methods.preference.prism_3d_pbrl import (
     bradley_terry,
     rewards,
 )
+from hocket.objectives.entropy import EntropyBonus
 from hocket.recipe import Recipe
 from hocket.stages import Split
 from hocket.types import Scenario, Score, Trajectory, Turn
@@ -40,6 +41,7 @@ from hocket.types import Scenario, Score, Trajectory, Turn
 claim = Claims("prism-3d-pbrl", "arXiv:2503.10177 (abstract)")
 
 MYOPIC = PRISM.but({"shaping.0.labeller": SceneLabeller(ahead=0)})
+TRUE = PRISM.but(shaping=())
 
 
 def flown(count: int) -> list[Trajectory]:
@@ -253,6 +255,7 @@ def _() -> Finding:
     last = [one for one in small.net(SIZE, small.init()).parameters() if one.ndim == 2][-1]
     little = abs(float(last.detach().norm()) - 0.1) < 1e-5
     ships = PRISM.shaping == (LearntReward(SceneLabeller(20), 5, 256, 8192, 64, 50, 3e-3),)
+    ships &= PRISM.regularisers == (*PPO.regularisers, EntropyBonus(0.01))
     holds = drawn == runs and kept and "task in words" in said and little and ships
     return Finding(holds, say(runs=len(runs), drawn=len(drawn), kept=kept, says_little=little, as_shipped=ships))
 
@@ -273,14 +276,14 @@ def outcome(recipe: Recipe, seed: int, folder: str, **settings: Any) -> Mapping[
     return after
 
 
-@claim("A policy that learns from the look-ahead labeller's preferences reaches most of the return with the true "
-       "reward and seldom falls; with the myopic one about half of the flights end in the trap, for hardly any return.",
-       "what holds of nine tenths: met with one seed of two", slow=True)  # fmt: skip
+@claim("A policy that learns from the look-ahead labeller's preferences reaches nine tenths of the return with the "
+       "true reward and does not fall; with the myopic one half of the flights end in the trap, for hardly any return.",
+       slow=True)  # fmt: skip
 def _() -> Finding:
     found: dict[str, list[float]] = {"true": [], "ahead": [], "myopic": [], "falls": [], "falls_of_myopic": []}
     with tempfile.TemporaryDirectory() as folder:
-        for seed in range(2):
-            true, ahead = (outcome(one, seed, folder) for one in (PPO, PRISM))
+        for seed in range(3):
+            true, ahead = (outcome(one, seed, folder) for one in (TRUE, PRISM))
             myopic = outcome(MYOPIC, seed, folder, steps=30)
             found["true"].append(true["return"])
             found["ahead"].append(ahead["return"])
@@ -290,7 +293,7 @@ def _() -> Finding:
     reached = fmean(found["ahead"]) / fmean(found["true"])
     apart = min(found["ahead"]) - max(found["myopic"])
     return Finding(
-        reached > 0.65 and apart > 10 and max(found["falls"]) < 0.2 and min(found["falls_of_myopic"]) > 0.4,
+        reached > 0.9 and apart > 15 and max(found["falls"]) < 0.05 and min(found["falls_of_myopic"]) > 0.4,
         say(**found, share_reached=reached),
     )
 
