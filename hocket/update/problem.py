@@ -245,12 +245,12 @@ def _in_whole(batch: Batch, decisions: Tensor, now: Evaluation) -> tuple[Tensor,
     if batch.taken is None:
         return decisions, now
     origin = batch.taken
-    parts = {quantity: one for quantity in Quantity if (one := getattr(now, quantity.value)) is not None}
-    put = {
-        quantity: one.new_zeros(origin.whole.decisions, *one.shape[1:]).index_put((origin.decision,), one)
-        for quantity, one in parts.items()
+    parts = {
+        quantity: one.new_zeros(origin.whole.decisions, *one.shape[1:]).index_copy(0, origin.decision, one)
+        for quantity in Quantity
+        if (one := getattr(now, quantity.value)) is not None
     }
-    return origin.decision[decisions], evaluation(put)
+    return origin.decision[decisions], evaluation(parts)
 
 
 def store(whole: dict[Quantity, Tensor], now: Evaluation, chunk: Tensor) -> None:

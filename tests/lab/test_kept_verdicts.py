@@ -75,6 +75,16 @@ def test_a_changed_piece_of_a_room_makes_all_stale_that_use_it(copied: Path) -> 
     assert record.status_of(("gmpo",), "", ships=False) == "works"
 
 
+def test_the_engine_is_no_piece_of_a_method_and_an_update_is(copied: Path) -> None:
+    method = copied / "methods/group_relative/trpo.py"
+    assert "from hocket.update.problem import" in method.read_text()
+    before = record.digest("hocket.methods.group_relative.trpo")
+    changed(copied / "update/problem.py", "class Problem:", "CHANGED = 1\n\n\nclass Problem:")
+    assert record.digest("hocket.methods.group_relative.trpo") == before
+    changed(copied / "update/gradient.py", "class GradientStep", "CHANGED = 1\n\n\nclass GradientStep")
+    assert record.digest("hocket.methods.group_relative.trpo") != before
+
+
 def test_verdicts_of_changed_code_are_kept_whole_or_not_at_all(copied: Path) -> None:
     claims = {"gmpo": checks_of("gmpo")}
     changed(copied / "methods/group_relative/gmpo.py", "class GeometricMean", "CHANGED = 1\n\n\nclass GeometricMean")
