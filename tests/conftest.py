@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 from collections.abc import Iterator
@@ -20,6 +21,14 @@ torch.set_num_threads(1)
 settings.register_profile("hocket", deadline=None)  # Nothing is asserted of time: another program may have the cores.
 settings.load_profile("hocket")
 pytest.register_assert_rewrite("tiny_runs")  # So that its asserts tell what differs.
+
+
+@pytest.fixture(autouse=True, scope="module")
+def settled() -> Iterator[None]:
+    """What outlives a module is not looked through again by collections of garbage, which came to take seconds each."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -32,7 +32,7 @@ class Scripted:
         self.name, self.closed = name, False
         self._answer, self._job = answer, dict[str, Any]()
 
-    def send(self, message: bytes) -> None:
+    def send(self, message: bytes, beside: object = ()) -> None:
         self._job = json.loads(message)
 
     def receive(self) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from hocket.train.cluster.interrupted import Following, name_of, with_engines
 from hocket.train.cluster.sampler import Account, Goal, Sampler
 from hocket.train.cluster.sampler_worker import GoOn, Play, Played, Plays, Underway, Worker
 from hocket.train.cluster.setup import Setup
+from hocket.train.cluster.weights import Packed
 from hocket.train.config import configure, plain
 from hocket.train.replay import holding
 from hocket.train.trainer import Trainer
@@ -47,8 +49,8 @@ class Here:
     def __init__(self) -> None:
         self._worker, self._answers = Worker(), list[bytes]()
 
-    def send(self, message: bytes) -> None:
-        self._answers.append(self._worker.answered(message))
+    def send(self, message: bytes, beside: Sequence[Packed] = ()) -> None:
+        self._answers.append(self._worker.answered(message, *beside))
 
     def receive(self) -> bytes:
         return self._answers.pop(0)

@@ -333,7 +333,7 @@ def conversation(length: int) -> list[Turn]:
 def test_turns_and_scenarios_that_both_sides_know_stay_one_object() -> None:
     scenario, turns = Scenario("one"), conversation(2000)
     assignment = Assignment(scenario, replay=Replay(tuple(turns[:-1])))
-    data, kept = asked(Play([assignment], {}, Key.of(1)), [assignment])
+    data, _, kept = asked(Play([assignment], {}, Key.of(1)), [assignment])
     there, known = heard(data)
     [said] = there.assignments
     assert [int(turn.action[0]) for turn in said.replay.turns] == list(range(1999))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import queue
 import signal
 import socket
@@ -21,6 +22,7 @@ from multiprocessing.connection import Connection
 from typing import Protocol
 
 from hocket.core.errors import HocketError
+from hocket.train.cluster.weights import Packed
 from hocket.train.cores import available_cores
 
 BEAT = 1.0
@@ -31,6 +33,9 @@ SILENCE = 30.0
 
 BEGINNING = 180.0
 """Seconds in which a process must give its first."""
+
+_HANDED = b"+"
+"""Comes with a descriptor, which cannot come alone."""
 
 _COMMAND = "import sys; sys.path[:] = {path!r}; from {module} import main; main({handle})"
 
@@ -47,8 +52,11 @@ class Line(Protocol):
         """In messages, such as `sampler 2`."""
         ...
 
-    def send(self, message: bytes) -> None:
+    def send(self, message: bytes, beside: Sequence[Packed] = ()) -> None:
         """Sends a message and does not wait for its answer.
+
+        Args:
+            beside: weights that belong to it. What several lines are sent is written once.
 
         Raises:
             Gone: when nobody listens.
@@ -143,9 +151,14 @@ class Child:
         threading.Thread(target=self._ear.listen, name=f"hocket-{name}", daemon=True).start()
         weakref.finalize(self, _end, self.process, ours)  # Also when the run is dropped, or the interpreter ends.
 
-    def send(self, message: bytes) -> None:
+    def send(self, message: bytes, beside: Sequence[Packed] = ()) -> None:
+        told = [one if one.memory is None else one.layout for one in beside]
         try:
-            self._connection.send_bytes(message)
+            self._connection.send_bytes(pickle.dumps((message, told)))
+            with socket.socket(fileno=os.dup(self._connection.fileno())) as line:
+                for one in beside:
+                    if one.memory is not None:
+                        socket.send_fds(line, [_HANDED], [one.memory])
         except OSError as error:
             raise self._gone() from error
 
@@ -210,21 +223,22 @@ class _Ear:
         self.answers.put(None)
 
 
-def serve(handle: int, answered: Callable[[bytes], bytes], over: Callable[[], bool] = lambda: False) -> None:
-    """In the other process: answers what comes over the connection at a file descriptor.
+def serve(handle: int, answered: Callable[..., bytes], over: Callable[[], bool] = lambda: False) -> None:
+    """In the other process: answers what comes over the connection at a file descriptor, and the weights beside it.
 
     It ends as soon as the first process is gone, whatever it does, and after an answer with which all is `over`.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which ends this one.
     connection, lock = Connection(handle), threading.Lock()
-    inbox: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    inbox: queue.SimpleQueue[tuple[bytes, Sequence[Packed]]] = queue.SimpleQueue()
 
     def said(message: bytes) -> None:
         with lock:
             connection.send_bytes(message)
 
     def listen() -> None:
-        inbox.put(connection.recv_bytes())
+        message, told = pickle.loads(connection.recv_bytes())
+        inbox.put((message, [one if isinstance(one, Packed) else Packed.at(_handed(connection), one) for one in told]))
 
     def beat() -> None:
         time.sleep(BEAT)
@@ -233,7 +247,8 @@ def serve(handle: int, answered: Callable[[bytes], bytes], over: Callable[[], bo
     for act in (listen, beat):
         threading.Thread(target=_lasting, args=(act,), daemon=True).start()
     while True:
-        answer = answered(inbox.get())
+        message, beside = inbox.get()
+        answer = answered(message, *beside)
         _once(partial(said, answer))
         if over():
             os._exit(1)  # Not by way of anything that waits for others.
@@ -253,6 +268,15 @@ def _once(act: Callable[[], object]) -> None:
     except Exception:
         traceback.print_exc()
         os._exit(1)
+
+
+def _handed(connection: Connection) -> int:
+    """The descriptor that comes next."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as line:
+        _, handles, _, _ = socket.recv_fds(line, len(_HANDED), 1)
+    if not handles:
+        raise EOFError
+    return handles[0]
 
 
 def _limited(connection: Connection, seconds: float) -> None:

@@ -1,4 +1,7 @@
-"""What processes of a run tell each other, as bytes: a turn or a scenario that two sides know stays one object."""
+"""What processes of a run tell each other, as bytes: a turn or a scenario that two sides know stays one object.
+
+Weights go beside the bytes, by whatever way a line has for what many are sent.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,25 @@ from typing import Any
 
 from hocket.core.errors import HocketError
 from hocket.core.packing import unique_turns
+from hocket.train.cluster.weights import Packed
 from hocket.types import Assignment, Scenario, Trajectory, Turn
 
 
 class _Noting(pickle.Pickler):
-    """Notes the scenarios and turns that it writes."""
+    """Notes the scenarios and turns that it writes, and writes the number of weights in their place."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self.noted: dict[int, Scenario | Turn] = {}
+        self.beside: list[Packed] = []
 
-    def persistent_id(self, value: object) -> None:
+    def persistent_id(self, value: object) -> int | None:
         if isinstance(value, (Scenario, Turn)):
             self.noted.setdefault(id(value), value)
+        elif isinstance(value, Packed):
+            self.beside.append(value)
+            return len(self.beside) - 1
+        return None
 
 
 class _Pointing(pickle.Pickler):
@@ -50,8 +59,8 @@ Kept = Sequence[Scenario | Turn]
 """What a question holds, in one order on both sides."""
 
 
-def asked(message: Any, assignments: Sequence[Assignment]) -> tuple[bytes, Kept]:
-    """A question about assignments, and what its answer may point to.
+def asked(message: Any, assignments: Sequence[Assignment]) -> tuple[bytes, Sequence[Packed], Kept]:
+    """A question about assignments, the weights that go beside it, and what its answer may point to.
 
     Raises:
         HocketError: when something in it cannot be sent.
@@ -66,12 +75,12 @@ def asked(message: Any, assignments: Sequence[Assignment]) -> tuple[bytes, Kept]
         pickler.dump(kept)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         raise HocketError(f"what a sampler is asked cannot be sent to it: {error}") from error
-    return file.getvalue(), kept
+    return file.getvalue(), pickler.beside, kept
 
 
-def heard(data: bytes) -> tuple[Any, Kept]:
+def heard(data: bytes, beside: Sequence[Packed] = ()) -> tuple[Any, Kept]:
     """What `asked` made bytes of."""
-    reader = pickle.Unpickler(io.BytesIO(data))
+    reader = _Following(io.BytesIO(data), beside)
     _, message, kept = reader.load(), reader.load(), reader.load()
     return message, kept
 

@@ -11,8 +11,9 @@ import os
 import platform
 import socket
 import threading
+import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ import torch
 from hocket.core.errors import ConfigurationError
 from hocket.train.cluster import line
 from hocket.train.cluster.line import Gone
+from hocket.train.cluster.weights import Packed
 
 NEEDED = ("hocket", "torch", "python", "kernels")
 """What must be the same on all nodes, so that they compute the same."""
@@ -48,9 +50,9 @@ class Server:
     def versions(self) -> dict[str, str]:
         return versions()
 
-    def answer(self, message: bytes) -> bytes:
+    def answer(self, message: bytes, *beside: Packed) -> bytes:
         """Does what a message says. A worker that failed ends once its last answer is on its way."""
-        answer: bytes = self._worker.answered(message)
+        answer: bytes = self._worker.answered(message, *(one.writable() for one in beside))
         if getattr(self._worker, "failed", False):
             threading.Timer(1.0, os._exit, (1,)).start()
         return answer
@@ -81,6 +83,8 @@ class RayCluster:
 
     def __init__(self, address: str, *, processes: int, cores: int, devices: bool = False) -> None:
         self._ray, self._each = _imported(), cores
+        self._store: weakref.WeakKeyDictionary[Packed, Any] = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()  # A thread for each sampler.
         _join(self._ray, address)
         _check_guarded(self._ray, address)
         self.cores = int(self._ray.cluster_resources().get("CPU", 0))
@@ -94,7 +98,14 @@ class RayCluster:
         self._own = self._reserved() if self._device and self.host else None
 
     def line(self, name: str, module: str) -> RayLine:
-        return RayLine(self._ray, name, module, {"num_cpus": self._each, "num_gpus": self._device})
+        return RayLine(self._ray, name, module, {"num_cpus": self._each, "num_gpus": self._device}, self._stored)
+
+    def _stored(self, weights: Packed) -> Any:
+        """Weights in Ray's store, from which each node fetches them once, for as long as they are held here."""
+        with self._lock:
+            if weights not in self._store:
+                self._store[weights] = self._ray.put(weights)
+            return self._store[weights]
 
     def _share(self, address: str, processes: int) -> float:
         """What part of a device each of so many processes has: a whole one where there are enough."""
@@ -117,18 +128,21 @@ class RayCluster:
 class RayLine:
     """A process of a Ray cluster."""
 
-    def __init__(self, ray: Any, name: str, module: str, needs: Mapping[str, float]) -> None:
-        self.name, self._ray = name, ray
+    def __init__(
+        self, ray: Any, name: str, module: str, needs: Mapping[str, float], stored: Callable[[Packed], Any]
+    ) -> None:
+        self.name, self._ray, self._stored = name, ray, stored
         # Messages and signs of life have a thread each, so that what computes is always the same one.
         actor = ray.remote(**needs, max_restarts=0, concurrency_groups={"work": 1, "life": 1})(Server)
         self.actor = actor.remote(module)
         self._answers: deque[Any] = deque()
         self._checked = False
 
-    def send(self, message: bytes) -> None:
+    def send(self, message: bytes, beside: Sequence[Packed] = ()) -> None:
         if not self._checked:
             self._check()
-        self._answers.append(self.actor.answer.options(concurrency_group="work").remote(message))
+        stored = [self._stored(one) for one in beside]
+        self._answers.append(self.actor.answer.options(concurrency_group="work").remote(message, *stored))
 
     def receive(self) -> bytes:
         while not self.ready(line.BEAT):

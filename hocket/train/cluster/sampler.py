@@ -75,14 +75,14 @@ class Sampler:
             Gone: when there is none. HocketError: whatever else went wrong there.
         """
         assignments = message.assignments if isinstance(message, Plays) else ()
-        data, kept = asked(message, assignments)
+        data, beside, kept = asked(message, assignments)
         if isinstance(message, Plays):
             self.kept = kept
         started = time.monotonic()
-        self.line.send(data)
+        self.line.send(data, beside)
         answer = self.line.receive()
         self.account.busy += time.monotonic() - started
-        self.account.sent += len(data)
+        self.account.sent += len(data) + sum(one.data.nbytes for one in beside)
         self.account.received += len(answer)
         found = told(answer, self.kept) if isinstance(message, (Plays, GoOn)) else pickle.loads(answer)
         if isinstance(found, ConfigurationError):

@@ -121,12 +121,12 @@ class Worker:
         self._playing: _Playing | None = None
         self._kept: Kept = ()
 
-    def answered(self, message: bytes) -> bytes:
+    def answered(self, message: bytes, *beside: Packed) -> bytes:
         """Does what a message says; an error is an answer too."""
         from hocket.train.sampler_worker import portable
 
         try:
-            question, kept = heard(message)
+            question, kept = heard(message, beside)
         except Exception as error:
             return pickle.dumps(portable(error))
         if isinstance(question, Plays):

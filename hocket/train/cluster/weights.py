@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
+import os
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -22,7 +26,7 @@ Layout = Sequence[tuple[str, tuple[int, ...], torch.dtype]]
 """Name, shape and type of weights, one after the other."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Packed:
     """A policy's weights, one after the other, as they were when they were packed.
 
@@ -33,13 +37,43 @@ class Packed:
     layout: Layout
     data: NDArray[np.uint8]
 
+    @cached_property
+    def memory(self) -> int | None:
+        """A descriptor of memory without a name that holds the bytes, written once for all processes that are handed
+        it; None where the system gives none, or nothing would be in it."""
+        if not self.data.nbytes or not hasattr(os, "memfd_create"):
+            return None
+        handle = os.memfd_create("hocket-weights")
+        try:
+            with open(handle, "wb", closefd=False) as file:
+                file.write(self.data.data)
+        except OSError:  # Memory is short.
+            os.close(handle)
+            return None
+        weakref.finalize(self, os.close, handle)
+        return handle
+
+    @classmethod
+    def at(cls, handle: int, layout: Layout) -> Packed:
+        """Those in another process's memory, of which the descriptor is closed."""
+        size = sum(prod(shape) * kind.itemsize for _, shape, kind in layout)
+        try:
+            memory = mmap.mmap(handle, size, access=mmap.ACCESS_COPY)
+        finally:
+            os.close(handle)
+        return cls(layout, np.frombuffer(memory, np.uint8))
+
+    def writable(self) -> Packed:
+        """The same, in memory that torch may write to, as it wants to be able to."""
+        return self if self.data.flags.writeable else Packed(self.layout, self.data.copy())
+
     def tensors(self) -> dict[str, Tensor]:
-        """The weights by name."""
+        """The weights by name, not to be changed: most are the bytes themselves."""
         found, start, whole = {}, 0, torch.from_numpy(self.data)
         for name, shape, kind in self.layout:
-            end = start + prod(shape) * kind.itemsize
-            found[name] = whole[start:end].clone().view(kind).reshape(shape)
-            start = end
+            part = whole[start : start + prod(shape) * kind.itemsize]
+            found[name] = (part.clone() if start % kind.itemsize else part).view(kind).reshape(shape)
+            start += len(part)
         return found
 
 
@@ -76,7 +110,7 @@ def put(module: nn.Module, weights: Packed) -> Packed:
 
 def digest(weights: Mapping[str, Packed]) -> str:
     """Of weights by policy."""
-    found = hashlib.blake2b(digest_size=16)
+    found = hashlib.sha256()  # Many processors have instructions for it.
     for name, one in sorted(weights.items()):
         found.update(repr((name, one.layout)).encode())
         found.update(one.data.data)

@@ -1,0 +1,99 @@
+"""Weights that go beside a message: the same bytes at every process, written once, whatever the system allows."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hocket.train.cluster.line import Child, serve
+from hocket.train.cluster.messages import asked, heard
+from hocket.train.cluster.sampler_worker import Load
+from hocket.train.cluster.weights import Packed, digest, packed
+
+SMALL = packed({"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([1, 2], dtype=torch.int64)})
+LARGE = packed({"w": torch.arange(2.0**20)})
+NOTHING = packed({})
+
+
+def told(message: bytes, *beside: Packed) -> bytes:
+    """What came, and that it may be written to without anybody else's noticing."""
+    shown = [digest({"": one}) for one in beside]
+    for one in beside:
+        one.data[:] = 0
+    return pickle.dumps((message, shown, os.getpid()))
+
+
+def main(handle: int) -> None:
+    serve(handle, told)
+
+
+@pytest.fixture(scope="module")
+def children() -> Iterator[list[Child]]:
+    found = [Child(f"sampler {number}", __name__) for number in (1, 2)]
+    yield found
+    for child in found:
+        child.close()
+
+
+def exchanged(children: Sequence[Child], message: bytes, beside: Sequence[Packed]) -> None:
+    """Sends all children the same and sees that they tell it back."""
+    for child in children:
+        child.send(message, beside)
+    for child in children:
+        assert pickle.loads(child.receive()) == (message, [digest({"": one}) for one in beside], child.process.pid)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_every_process_has_what_was_sent(shared: bool, children: list[Child], monkeypatch: pytest.MonkeyPatch) -> None:
+    made, genuine = [], os.memfd_create
+
+    def memfd(name: str) -> int:
+        made.append(genuine(name))
+        return made[-1] if shared else os.open("/dev/full", os.O_WRONLY)
+
+    monkeypatch.setattr(os, "memfd_create", memfd)
+    small, large = (Packed(one.layout, one.data.copy()) for one in (SMALL, LARGE))
+    exchanged(children, b"alone", ())
+    exchanged(children, b"both", (large, small))
+    exchanged(children, b"nothing in it", (NOTHING,))
+    exchanged(children, b"again, after what they wrote over it", (small, large, small))
+    exchanged(children, b"alone", ())
+    assert len(made) == 2  # One each, for whatever is sent and to how many.
+
+
+def test_memory_is_given_back_with_the_weights() -> None:
+    one = Packed(SMALL.layout, SMALL.data.copy())
+    handle = one.memory
+    assert handle is not None
+    assert os.fstat(handle).st_size == one.data.nbytes
+    del one
+    gc.collect()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(handle)
+
+
+@given(st.lists(st.sampled_from([SMALL, LARGE, NOTHING]), max_size=4))
+def test_a_question_names_its_weights_by_place(sent: list[Packed]) -> None:
+    load = Load({f"policy {place}": one for place, one in enumerate(sent)}, {}, {}, {"base": SMALL})
+    data, beside, _ = asked(load, ())
+    assert len(data) < 5000
+    there, _ = heard(data, [Packed(one.layout, one.data.copy()) for one in beside])
+    assert digest(there.weights) == digest(load.weights)
+    assert digest(there.references) == digest(load.references)
+
+
+def test_what_may_only_be_read_is_copied_for_torch() -> None:
+    shown = SMALL.data.copy()
+    shown.flags.writeable = False
+    one = Packed(SMALL.layout, shown).writable()
+    assert one.data.flags.writeable
+    assert np.array_equal(one.data, SMALL.data)
+    assert one.writable() is one
