@@ -126,14 +126,6 @@ def test_a_study_is_spread_over_a_cluster(tmp_path: Path) -> None:
     assert "9 processes of 1 cores are more than its 4 cores" in " ".join(said.err.split())
 
 
-def test_a_cluster_that_is_not_there_is_refused() -> None:
-    import ray
-
-    ray.shutdown()
-    with pytest.raises(ConfigurationError, match=r"no Ray cluster answers there.*--cluster local"):
-        cluster.RayCluster("ray://127.0.0.1:1", processes=1, cores=1)
-
-
 @pytest.mark.usefixtures("head")
 def test_every_process_is_given_a_device_or_an_equal_part_of_one() -> None:
     import ray
@@ -145,3 +137,12 @@ def test_every_process_is_given_a_device_or_an_equal_part_of_one() -> None:
     other.close()
     assert cluster.RayCluster("auto", processes=3, cores=1, devices=True)._device == 0.5
     assert cluster.RayCluster("auto", processes=3, cores=1)._device == 0.0
+
+
+def test_a_cluster_that_is_not_there_is_refused() -> None:
+    """The last one: a client that found nobody leaves Ray in a state in which no other cluster is joined."""
+    import ray
+
+    ray.shutdown()
+    with pytest.raises(ConfigurationError, match=r"no Ray cluster answers there.*--cluster local"):
+        cluster.RayCluster("ray://127.0.0.1:1", processes=1, cores=1)

@@ -141,20 +141,27 @@ class Misfortune:
 
 
 @pytest.mark.parametrize(
-    ("kind", "sent", "words"),
+    ("kind", "sent", "times", "words"),
     [
-        pytest.param(Plays, signal.SIGKILL, r"sampler \d ended by SIGKILL, as when memory runs out", id="playing"),
-        pytest.param(Load, signal.SIGKILL, r"sampler \d ended by SIGKILL", id="loading", marks=pytest.mark.slow),
-        pytest.param(Plays, signal.SIGSTOP, r"no sign of life for 2 s", id="stopped", marks=pytest.mark.slow),
+        pytest.param(Plays, signal.SIGKILL, 1, r"sampler \d ended by SIGKILL, as when memory runs out", id="playing"),
+        pytest.param(Plays, signal.SIGKILL, 2, r"sampler \d ended by SIGKILL", id="twice", marks=pytest.mark.slow),
+        pytest.param(Load, signal.SIGKILL, 2, r"sampler \d ended by SIGKILL", id="loading", marks=pytest.mark.slow),
+        pytest.param(Plays, signal.SIGSTOP, 2, r"no sign of life for 2 s", id="stopped", marks=pytest.mark.slow),
     ],
 )
 def test_what_a_lost_sampler_was_asked_another_does(
-    kind: type[object], sent: int, words: str, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: type[object],
+    sent: int,
+    times: int,
+    words: str,
+    undisturbed: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(line, "SILENCE", 2.0)
     trainer = made(tmp_path, "run", *AWAY, "2")
     trainer.step()
-    misfortune = Misfortune(monkeypatch, kind, sent=sent, times=2)
+    misfortune = Misfortune(monkeypatch, kind, sent=sent, times=times)
     trainer.run()
     assert misfortune.left == 0
     assert weights(tmp_path / "run") == weights(undisturbed)
