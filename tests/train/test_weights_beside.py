@@ -69,6 +69,15 @@ def test_every_process_has_what_was_sent(shared: bool, children: list[Child], mo
     assert len(made) == 2  # One each, for whatever is sent and to how many.
 
 
+def test_descriptors_stay_where_they_are() -> None:
+    one = Packed(SMALL.layout, SMALL.data.copy())
+    assert one.memory is not None
+    again = pickle.loads(pickle.dumps(one))
+    assert "memory" in vars(one)
+    assert "memory" not in vars(again)
+    assert digest({"": again}) == digest({"": one})
+
+
 def test_memory_is_given_back_with_the_weights() -> None:
     one = Packed(SMALL.layout, SMALL.data.copy())
     handle = one.memory

@@ -37,20 +37,26 @@ class Packed:
     layout: Layout
     data: NDArray[np.uint8]
 
+    def __reduce__(self) -> tuple[type[Packed], tuple[Layout, NDArray[np.uint8]]]:
+        return Packed, (self.layout, self.data)  # A descriptor means nothing elsewhere.
+
     @cached_property
     def memory(self) -> int | None:
         """A descriptor of memory without a name that holds the bytes, written once for all processes that are handed
         it; None where the system gives none, or nothing would be in it."""
         if not self.data.nbytes or not hasattr(os, "memfd_create"):
             return None
-        handle = os.memfd_create("hocket-weights")
+        try:
+            handle = os.memfd_create("hocket-weights")
+        except OSError:
+            return None
+        release = weakref.finalize(self, os.close, handle)
         try:
             with open(handle, "wb", closefd=False) as file:
                 file.write(self.data.data)
         except OSError:  # Memory is short.
-            os.close(handle)
+            release()
             return None
-        weakref.finalize(self, os.close, handle)
         return handle
 
     @classmethod
