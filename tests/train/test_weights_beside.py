@@ -51,13 +51,15 @@ def exchanged(children: Sequence[Child], message: bytes, beside: Sequence[Packed
         assert pickle.loads(child.receive()) == (message, [digest({"": one}) for one in beside], child.process.pid)
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_every_process_has_what_was_sent(shared: bool, children: list[Child], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("memory", ["given", "short", "forbidden"])
+def test_every_process_has_what_was_sent(memory: str, children: list[Child], monkeypatch: pytest.MonkeyPatch) -> None:
     made, genuine = [], os.memfd_create
 
     def memfd(name: str) -> int:
-        made.append(genuine(name))
-        return made[-1] if shared else os.open("/dev/full", os.O_WRONLY)
+        made.append(name)
+        if memory == "forbidden":
+            raise PermissionError("not here")
+        return genuine(name) if memory == "given" else os.open("/dev/full", os.O_WRONLY)
 
     monkeypatch.setattr(os, "memfd_create", memfd)
     small, large = (Packed(one.layout, one.data.copy()) for one in (SMALL, LARGE))
@@ -91,12 +93,13 @@ def test_memory_is_given_back_with_the_weights() -> None:
 
 @given(st.lists(st.sampled_from([SMALL, LARGE, NOTHING]), max_size=4))
 def test_a_question_names_its_weights_by_place(sent: list[Packed]) -> None:
-    load = Load({f"policy {place}": one for place, one in enumerate(sent)}, {}, {}, {"base": SMALL})
+    trained = {f"policy {place}": one for place, one in enumerate(sent)}
+    load = Load(trained, {}, {}, {"base": SMALL})
     data, beside, _ = asked(load, ())
     assert len(data) < 5000
     there, _ = heard(data, [Packed(one.layout, one.data.copy()) for one in beside])
-    assert digest(there.weights) == digest(load.weights)
-    assert digest(there.references) == digest(load.references)
+    assert digest(there.weights) == digest(trained)
+    assert digest(there.references) == digest({"base": SMALL})
 
 
 def test_what_may_only_be_read_is_copied_for_torch() -> None:
