@@ -121,9 +121,15 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Misfortune:
-    """Sends a signal to the sampler that has just been asked something of a kind, so many times."""
+    """Sends a signal to the sampler that has just been asked something of a kind, so many times.
 
-    def __init__(self, patch: pytest.MonkeyPatch, kind: type[object], *, sent: int, times: int) -> None:
+    Args:
+        after: seconds; with 0 it is sent before the question, so that the answer cannot be sooner.
+    """
+
+    def __init__(
+        self, patch: pytest.MonkeyPatch, kind: type[object], *, sent: int, times: int, after: float = 0.05
+    ) -> None:
         self.left, self.lock = times, threading.Lock()
         ask = Sampler.ask
 
@@ -134,7 +140,10 @@ class Misfortune:
             if struck:
                 assert isinstance(sampler.line, Child)
                 process = sampler.line.process
-                threading.Timer(0.05, lambda: os.kill(process.pid, sent)).start()
+                if after:
+                    threading.Timer(after, lambda: os.kill(process.pid, sent)).start()
+                else:
+                    os.kill(process.pid, sent)
             return ask(sampler, message)
 
         patch.setattr(Sampler, "ask", asked)
@@ -178,7 +187,7 @@ def test_samplers_that_all_end_stop_the_run_which_goes_on_later(
     trainer.step()
     trainer.step()
     with monkeypatch.context() as patch:
-        Misfortune(patch, Plays, sent=signal.SIGKILL, times=99)
+        Misfortune(patch, Plays, sent=signal.SIGKILL, times=99, after=0.0)
         with pytest.raises(HocketError, match=r"sampler 1 ended by SIGKILL.*3th in a row.*--resume"):
             trainer.step()
     assert trainer.samplers is not None
