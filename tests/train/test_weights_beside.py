@@ -109,3 +109,9 @@ def test_what_may_only_be_read_is_copied_for_torch() -> None:
     assert one.data.flags.writeable
     assert np.array_equal(one.data, SMALL.data)
     assert one.writable() is one
+
+
+def test_weights_of_several_types_come_back_wherever_they_begin() -> None:
+    given = {"half": torch.tensor([1.5, -2.0, 3.0], dtype=torch.bfloat16), "full": torch.tensor([0.25, 7.0])}
+    found = packed(given).tensors()
+    assert all(torch.equal(found[name], given[name]) and found[name].dtype == given[name].dtype for name in given)
