@@ -6,7 +6,7 @@ The names are part of the vocabulary: import them from `hocket.types`, which say
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -251,22 +251,25 @@ class Batch:
 
     def restricted(self, keep: Tensor) -> Batch:
         """Only the occurrences that `keep` names, `[E]` bool or rising indices; all else stays as it is."""
+        return replace(self, **self._occurring(keep, self.occurrences.decision[keep]))
+
+    def _occurring(self, keep: Tensor | slice, decision: Tensor) -> dict[str, Any]:
+        """What changes with only the occurrences that `keep` names, which are of these decisions."""
         seen = self.occurrences
-        target = None if seen.target is None else seen.target[keep]
         kept = replace(
             seen,
-            decision=seen.decision[keep],
+            decision=decision,
             trajectory=seen.trajectory[keep],
             advantage=seen.advantage[keep],
             weight=seen.weight[keep],
-            target=target,
+            target=None if seen.target is None else seen.target[keep],
         )
         scores = {
             name: LevelScores(score.level, score.values[keep]) if score.level is Level.DECISION else score
             for name, score in self.scores.items()
         }
         parts = None if self.parts is None else replace(self.parts, of=self.parts.of[keep])
-        return replace(self, occurrences=kept, scores=scores, parts=parts)
+        return {"occurrences": kept, "scores": scores, "parts": parts}
 
     def of_policy(self, name: str) -> Batch:
         """Only the occurrences decided by one policy; contexts and trajectories stay whole."""
@@ -279,17 +282,30 @@ class Batch:
 
         Turns keep all their rows, so what reads them reads those of `taken`.
         """
-        part = self.restricted(chosen)
-        kept, place = torch.unique(part.occurrences.decision, return_inverse=True)
-        columns = {
-            name: one.index_select(0, kept) for name in _PER_DECISION if (one := getattr(self, name)) is not None
-        }
+        kept, place = torch.unique(self.occurrences.decision[chosen], return_inverse=True)
+        return self._with_rows(kept, self._occurring(chosen, place))
+
+    def deal(self, parts: Sequence[Tensor]) -> Iterator[Batch]:
+        """`take` of each of the parts, at the cost of one where every decision occurs once."""
+        order, own = torch.cat(list(parts)), torch.arange(len(self.occurrences))
+        if not torch.equal(self.occurrences.decision, own):
+            yield from map(self.take, parts)
+            return
+        mixed, start = self._with_rows(order, self._occurring(order, order)), 0
+        for part in parts:
+            here = slice(start, start + len(part))
+            yield mixed._with_rows(here, mixed._occurring(here, own[: len(part)]))
+            start = here.stop
+
+    def _with_rows(self, kept: Tensor | slice, occurring: Mapping[str, Any]) -> Batch:
+        """Only the decisions `kept`, and what occurs of them; views where they are a slice."""
+        columns = {name: one[kept] for name in _PER_DECISION if (one := getattr(self, name)) is not None}
         return replace(
-            part,
+            self,
             **columns,
-            logp={name: Recorded(*(half.index_select(0, kept) for half in one)) for name, one in self.logp.items()},
-            annotations={name: one.index_select(0, kept) for name, one in self.annotations.items()},
-            occurrences=replace(part.occurrences, decision=place),
+            **occurring,
+            logp={name: Recorded(*(half[kept] for half in one)) for name, one in self.logp.items()},
+            annotations={name: one[kept] for name, one in self.annotations.items()},
             taken=Taken(self, kept) if self.taken is None else Taken(self.taken.whole, self.taken.decision[kept]),
         )
 

@@ -279,15 +279,16 @@ class ControlPolicy:
         `carried` `[B, carries]`, 0 before an episode's first decision, is replaced by what is carried on. Row i depends
         on row i alone, for a given B.
         """
+        greedy = temperature == 0
         with torch.inference_mode():
-            temperatures = torch.from_numpy(temperature)
-            greedy = temperatures == 0
             kept = None if allowed is None else torch.from_numpy(allowed)
             outputs = self._acting(self._seen(torch.from_numpy(observations)), carried)
-            head = self._head(outputs, kept).tempered(torch.where(greedy, 1.0, temperatures))
+            head = self._head(outputs, kept)
+            if not (temperature == 1).all():
+                head = head.tempered(torch.from_numpy(np.where(greedy, np.float32(1), temperature)))
             action = head.draw(torch.from_numpy(uniforms))
-            if bool(greedy.any()):
-                chosen = greedy if action.dim() == 1 else greedy[:, None]
+            if greedy.any():
+                chosen = torch.from_numpy(greedy if action.dim() == 1 else greedy[:, None])
                 action = torch.where(chosen, head.mode(), action)
             logp = head.logp(action)
         return action.numpy(), logp.numpy()
@@ -346,13 +347,15 @@ class ControlPolicy:
         """
         wanted, size = frozenset(needs), batch.decisions
         places = chosen = torch.arange(size) if decisions is None else decisions
+        whole = len(places) == size  # they rise, so these are all, in order
+        action = batch.action if whole else batch.action[places]
         if (taken := batch.taken) is not None:
-            batch, chosen = taken.whole, taken.decision[chosen]
+            batch, chosen = taken.whole, taken.decision if whole else taken.decision[places]
         kept = self._allowed(batch, chosen)
         head = self._decided(batch, chosen, kept)
 
         def scattered(values: Tensor) -> Tensor:
-            return torch.zeros(size, dtype=values.dtype).index_put((places,), values)
+            return values if whole else torch.zeros(size, dtype=values.dtype).index_put((places,), values)
 
         value = scattered(self._values(batch, chosen)) if Quantity.VALUE in wanted else None
         kl = None
@@ -363,7 +366,7 @@ class ControlPolicy:
                 other: Any = reference._decided(batch, chosen, kept)
             kl = scattered(head.kl(other))
         return Evaluation(
-            logp=scattered(head.logp(batch.action[chosen])),
+            logp=scattered(head.logp(action)),
             entropy=scattered(head.entropy()) if Quantity.ENTROPY in wanted else None,
             value=value,
             kl_exact=kl,
@@ -394,8 +397,8 @@ class ControlPolicy:
     def _decided(self, batch: Batch, chosen: Tensor, allowed: Tensor | None) -> Categorical | DiagonalGaussian | Parts:
         """The distributions that the chosen decisions were drawn from, as they are now."""
         outputs = self._along(self._module.actor, batch, chosen, self._read)
-        head = self._head(outputs, allowed, batch.action[chosen])
-        if batch.temperature is None:
+        head = self._head(outputs, allowed, batch.action[chosen] if self.chained else None)
+        if batch.temperature is None or bool((batch.temperature == 1).all()):
             return head
         return head.tempered(batch.temperature[batch.turn[chosen]].to(outputs.dtype))
 

@@ -31,7 +31,8 @@ class Perceptron(nn.Module):
             nn.init.orthogonal_(weight, gain, generator=key.derive("layer", layer).torch())
 
     def forward(self, x: Tensor) -> Tensor:
-        *inner, last = zip(self.weights, self.biases, strict=True)
+        # A ParameterList looks up each of its own by name, at a third of what all the rest here takes.
+        *inner, last = zip(self.weights._parameters.values(), self.biases._parameters.values(), strict=True)
         for weight, bias in inner:
             x = torch.tanh(functional.linear(x, weight, bias))
         return functional.linear(x, *last)

@@ -159,7 +159,7 @@ class Gymnasium:
             given: Any = int(action) + self._first_action
         else:
             centre, half, low, high = self._range
-            given = np.clip(centre + half * action, low, high)
+            given = np.minimum(np.maximum(centre + half * action, low), high)  # np.clip takes twice as long
         observation, reward, terminated, truncated, _ = self._world.step(given)
         return self._seen(observation), float(reward), bool(terminated), bool(truncated)
 
