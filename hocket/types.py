@@ -373,7 +373,7 @@ class Terms:
     def total(self) -> Tensor:
         """The loss, a scalar. Terms of weight 0 contribute exactly 0, whatever their value."""
         used = self.weight != 0
-        if bool(used.all()):  # as it mostly is; picking costs more than all else here
+        if used.shape == self.value.shape and bool(used.all()):  # as it mostly is; picking costs more than all else
             return (self.value * self.weight).sum()
         return (self.value[used] * self.weight[used]).sum()
 

@@ -300,13 +300,14 @@ class Batch:
     def _with_rows(self, kept: Tensor | slice, occurring: Mapping[str, Any]) -> Batch:
         """Only the decisions `kept`, and what occurs of them; views where they are a slice."""
         columns = {name: one[kept] for name in _PER_DECISION if (one := getattr(self, name)) is not None}
+        origin = Taken(self, torch.arange(self.decisions)) if self.taken is None else self.taken
         return replace(
             self,
             **columns,
             **occurring,
             logp={name: Recorded(*(half[kept] for half in one)) for name, one in self.logp.items()},
             annotations={name: one[kept] for name, one in self.annotations.items()},
-            taken=Taken(self, kept) if self.taken is None else Taken(self.taken.whole, self.taken.decision[kept]),
+            taken=Taken(origin.whole, origin.decision[kept]),
         )
 
     def select(self, chosen: Tensor) -> Batch:

@@ -346,8 +346,9 @@ class ControlPolicy:
             ValueError: for `VALUE` before `require`, and for `KL_EXACT` without a `ControlPolicy` as reference.
         """
         wanted, size = frozenset(needs), batch.decisions
-        places = chosen = torch.arange(size) if decisions is None else decisions
-        whole = len(places) == size  # they rise, so these are all, in order
+        every = torch.arange(size)
+        places = chosen = every if decisions is None else decisions
+        whole = torch.equal(places, every)
         action = batch.action if whole else batch.action[places]
         if (taken := batch.taken) is not None:
             batch, chosen = taken.whole, taken.decision if whole else taken.decision[places]

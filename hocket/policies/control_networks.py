@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +33,8 @@ class Perceptron(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         # A ParameterList looks up each of its own by name, at a third of what all the rest here takes.
-        *inner, last = zip(self.weights._parameters.values(), self.biases._parameters.values(), strict=True)
+        weights, biases = (cast(dict[str, Tensor], held._parameters) for held in (self.weights, self.biases))
+        *inner, last = zip(weights.values(), biases.values(), strict=True)
         for weight, bias in inner:
             x = torch.tanh(functional.linear(x, weight, bias))
         return functional.linear(x, *last)

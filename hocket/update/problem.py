@@ -85,8 +85,8 @@ class Problem:
         used = seen.weight != 0
         if self.idle_without_advantage:
             used &= seen.advantage != 0
-        if batch.taken is not None and bool(used.all()):
-            return torch.arange(batch.decisions)  # a mini-batch has no decision that does not occur
+        if bool(used.all()) and torch.equal(seen.decision, whole := torch.arange(batch.decisions)):
+            return whole
         live: Tensor = torch.unique(seen.decision[used])
         return live
 
@@ -193,7 +193,7 @@ class Problem:
         if not weights:
             return 0.0
         gradients = [p.grad for p in weights]
-        if len({(one.dtype, one.device) for one in gradients}) > 1:
+        if len({(one.dtype, one.device) for one in gradients}) > 1 or type(gradients[0]) is not Tensor:
             return float(torch.nn.utils.clip_grad_norm_(weights, torch.inf if limit is None else limit))
         # What that does where all are alike, without looking for what is not: half the time for a small network.
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))

@@ -75,6 +75,17 @@ def test_a_part_is_scattered_to_its_places_with_the_same_gradient(world):
 
 
 @both
+def test_all_decisions_in_another_order_are_at_their_places(world):
+    policy = controller(world)
+    policy.require(ALL)
+    batch = pack(play(world, [asked(s) for s in range(5)], policy))
+    whole = policy.evaluate(batch, ALL)
+    turned = policy.evaluate(batch, ALL, torch.arange(batch.decisions).flip(0))
+    for quantity in ALL:
+        torch.testing.assert_close(turned.get(quantity), whole.get(quantity))
+
+
+@both
 def test_decisions_taken_from_a_batch_are_evaluated_like_the_whole(world):
     policy = controller(world)
     policy.require(ALL)

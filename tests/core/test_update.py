@@ -19,6 +19,7 @@ from hocket.stages import Objective
 from hocket.train.learner import Learner
 from hocket.types import Evaluation, Quantity, Terms
 from hocket.update.gradient import GradientStep
+from hocket.update.problem import Problem
 
 
 @given(warmup=st.integers(0, 50), total=st.integers(1, 200), step=st.integers(1, 200))
@@ -50,6 +51,31 @@ def test_the_gradient_is_scaled_to_its_norm_before_the_step() -> None:
     assert again == pytest.approx(norm)
     # Adam's first step does not depend on the scale of the gradient, its second moment does.
     assert not torch.equal(clipped.module["logits"], TablePolicy(5, 4, seed=1).module["logits"])
+
+
+@pytest.mark.parametrize(
+    "dtypes", [(torch.float32,), (torch.float64,), (torch.bfloat16,), (torch.float32, torch.float64)]
+)
+@pytest.mark.parametrize("limit", [None, 1e-3, 1e3])
+def test_gradients_are_clipped_as_by_torch_to_the_last_bit(
+    dtypes: tuple[torch.dtype, ...], limit: float | None
+) -> None:
+    shapes, draw = [(3, 5), (7,), (), (4, 1)], torch.Generator().manual_seed(2)
+    ours = [torch.zeros(shape, dtype=dtypes[n % len(dtypes)], requires_grad=True) for n, shape in enumerate(shapes)]
+    theirs = [torch.zeros_like(weight, requires_grad=True) for weight in ours]
+    idle = torch.zeros(2, requires_grad=True)
+    for weight, other in zip(ours, theirs, strict=True):
+        weight.grad = torch.randn(weight.shape, generator=draw).to(weight.dtype)
+        other.grad = weight.grad.clone()
+    policy = TablePolicy(5, 4, seed=1)
+    batch = pack(random_trajectories(0))
+    optimiser = torch.optim.SGD([*ours, idle], lr=1.0)
+    problem = Problem(
+        batch, policy, optimiser, lambda *_: [], frozenset(), Level.DECISION, idle_without_advantage=False
+    )
+    norm = torch.nn.utils.clip_grad_norm_(theirs, torch.inf if limit is None else limit)
+    assert problem.clip(limit) == float(norm)
+    assert all(torch.equal(weight.grad, other.grad) for weight, other in zip(ours, theirs, strict=True))
 
 
 def test_warmup_scales_the_first_step() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 import torch
@@ -200,6 +202,48 @@ def test_taking_occurrences_keeps_their_decisions_alone(trajectories, data):
     again = part.take(torch.arange(len(chosen))[::2])
     assert again.taken.whole is batch, "what is taken twice was taken from the first"
     assert at(again, lambda one: one.value) == at(part, lambda one: one.value)[::2]
+
+
+@LAW
+@given(forests(), st.booleans(), st.integers(1, 4), st.randoms(use_true_random=False))
+def test_parts_that_are_dealt_are_those_taken(trajectories, again, count, rng):
+    """Also where decisions occur several times, and of a batch that was itself taken from another."""
+    for path in trajectories:
+        path.scores["steps"] = Score([place / 8 for place in range(path.length)], Level.DECISION)
+    batch = pack(trajectories)
+    batch = batch.but(value=torch.arange(batch.decisions) / 3, annotations={"told": torch.arange(batch.decisions) * 2})
+    batch = batch.credited(advantage=torch.arange(len(batch.occurrences)) / 7)
+    if again:
+        batch = batch.take(torch.arange(len(batch.occurrences))[1::2])
+    order = list(range(len(batch.occurrences)))
+    rng.shuffle(order)
+    parts = [part.sort().values for part in torch.chunk(torch.tensor(order, dtype=torch.long), count)]
+    dealt = list(batch.deal(parts))
+    assert len(dealt) == len(parts)
+    for part, found in zip(parts, dealt, strict=True):
+        assert_same(found, batch.take(part))
+
+
+def assert_same(one, other):
+    """Equal in every tensor, and of the same whole."""
+    for name in (field.name for field in fields(one)):
+        mine, theirs = getattr(one, name), getattr(other, name)
+        if isinstance(mine, torch.Tensor):
+            assert torch.equal(mine, theirs), name
+        elif name in ("logp", "scores", "annotations"):
+            assert mine.keys() == theirs.keys()
+            for key in mine:
+                halves = [
+                    list(column) if isinstance(column, tuple) else [column] for column in (mine[key], theirs[key])
+                ]
+                assert all(torch.equal(a, b) for a, b in zip(*halves, strict=True) if isinstance(a, torch.Tensor)), key
+        elif name == "occurrences":
+            assert_same(mine, theirs)
+        elif name == "taken":
+            assert mine.whole is theirs.whole
+            assert torch.equal(mine.decision, theirs.decision)
+        else:
+            assert mine is theirs or mine == theirs, name
 
 
 def test_every_number_per_decision_is_taken():
