@@ -32,7 +32,7 @@ class Perceptron(nn.Module):
             nn.init.orthogonal_(weight, gain, generator=key.derive("layer", layer).torch())
 
     def forward(self, x: Tensor) -> Tensor:
-        # A ParameterList looks up each of its own by name, at a third of what all the rest here takes.
+        # A ParameterList looks up each of its own by name, which took a third of the whole.
         weights, biases = (cast(dict[str, Tensor], held._parameters) for held in (self.weights, self.biases))
         *inner, last = zip(weights.values(), biases.values(), strict=True)
         for weight, bias in inner:

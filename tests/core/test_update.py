@@ -53,6 +53,49 @@ def test_the_gradient_is_scaled_to_its_norm_before_the_step() -> None:
     assert not torch.equal(clipped.module["logits"], TablePolicy(5, 4, seed=1).module["logits"])
 
 
+def test_a_term_of_weight_0_is_worth_nothing_whatever_its_value() -> None:
+    value = torch.tensor([math.nan, 1.0, math.inf, 2.0], requires_grad=True)
+    total = Terms(value, torch.tensor([0.0, 3.0, 0.0, 0.5])).total()
+    total.backward()
+    assert total.item() == 4.0
+    assert value.grad is not None
+    assert value.grad.tolist() == [0.0, 3.0, 0.0, 0.5]
+    assert float(Terms(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 0.5])).total()) == 4.0
+    with pytest.raises(IndexError):
+        Terms(torch.tensor([1.0]), torch.tensor([3.0, 0.5])).total()
+
+
+@pytest.mark.parametrize("idle", [0, 2])
+def test_losses_see_recorded_log_probs_where_nothing_was_evaluated(idle: int) -> None:
+    policy, batch, seen = TablePolicy(5, 4, seed=1), pack(random_trajectories(0)), []
+    advantage = torch.ones(len(batch.occurrences))
+    still = torch.unique(batch.occurrences.decision)[:idle]
+    advantage[torch.isin(batch.occurrences.decision, still)] = 0.0
+    weight = torch.ones(len(batch.occurrences))
+
+    def loss_terms(now: Evaluation, of: Batch) -> list[Terms]:
+        seen.append(now.logp.detach())
+        return [Terms(now.logp[of.occurrences.decision], of.occurrences.weight * of.occurrences.advantage)]
+
+    problem = Problem(
+        batch.credited(advantage=advantage, weight=weight),
+        policy,
+        torch.optim.SGD(policy.module.parameters(), lr=1.0),
+        loss_terms,
+        frozenset({Quantity.LOGP}),
+        Level.DECISION,
+        idle_without_advantage=True,
+    )
+    problem.measured()
+    problem.gradient()
+    expected = policy.evaluate(batch, {Quantity.LOGP}).logp.detach()
+    recorded = batch.logp["behaviour"].values.to(expected.dtype)
+    assert not torch.isclose(expected, recorded).any()
+    expected[still] = recorded[still]
+    for logp in seen:
+        torch.testing.assert_close(logp, expected)
+
+
 @pytest.mark.parametrize(
     "dtypes", [(torch.float32,), (torch.float64,), (torch.bfloat16,), (torch.float32, torch.float64)]
 )
