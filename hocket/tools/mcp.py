@@ -171,14 +171,23 @@ class Server:
 
     def _trouble(self, error: BaseException) -> str:
         """What went wrong at its start, in words."""
-        if isinstance(error, FileNotFoundError):
-            return "is no program that can be found"
-        if isinstance(error, TimeoutError):
-            return f"did not say within {STARTING:g} s what tools it has"
-        if isinstance(error, ConfigurationError):
-            return str(error)
-        if isinstance(error, ValueError):
-            return f"lists its tools in the wrong form: {_line(error)}"
+        from mcp import MCPError
+        from mcp.types import CONNECTION_CLOSED
+        from pydantic import ValidationError
+
+        match error:
+            case FileNotFoundError():
+                return "is no program that can be found"
+            case TimeoutError():
+                return f"did not say within {STARTING:g} s what tools it has"
+            case ConfigurationError():
+                return str(error)
+            case ValidationError():
+                return f"lists its tools in the wrong form: {_line(error)}"
+            case MCPError() if error.error.code != CONNECTION_CLOSED:
+                return f"does not say what tools it has: {_line(error)}"
+            case OSError() | ValueError():
+                return f"cannot be started: {_line(error)}"
         self._errors.seek(0)
         said = [line for line in self._errors.read().splitlines() if line.strip()]
         last = f' and said last "{said[-1].strip()[:200]}"' if said else ""

@@ -231,6 +231,7 @@ LISTS = {
     "a name of two lines": ({"": listed("a\nb")}, "which an agent cannot call"),
     "no schema": ({"": {"tools": [{"name": "a", "inputSchema": None}]}}, "lists its tools in the wrong form"),
     "no list": ({"": {"tools": 7}}, "lists its tools in the wrong form"),
+    "refuses": ({"": {"code": -32601, "message": "no such method"}}, "does not say what tools it has: no such method"),
     "dies at the second page": ({"": listed("a", more="1"), "1": "die"}, "ended before it said what tools it has"),
 }
 
@@ -328,6 +329,8 @@ REFUSED = {
     "no program": ("mcp:nosuchprogram --now", "'nosuchprogram --now' is no program that can be found"),
     "garbage": ("mcp:echo hello", "'echo hello' ended before it said what tools it has"),
     "its reason": (f"mcp:{sys.executable} -c 'raise SystemExit(\"no key\")'", 'and said last "no key"; run it by hand'),
+    "an open quote": ("mcp:python 'a", "cannot be started: No closing quotation"),
+    "a folder": ("mcp:/", "cannot be started: "),
     "nothing": ("mcp:", "names no tool server; write mcp:COMMAND"),
 }
 
