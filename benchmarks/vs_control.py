@@ -29,10 +29,12 @@ THEIRS = {"cartpole": "sb3", "cheetah": "sb3", "spread": "benchmarl", "native": 
 
 
 def set_up() -> None:
-    """Makes the environment; torch first, so that no other build of it comes."""
+    """Makes the environment; torch first, so that no other build of it comes, MuJoCo in parts of one version."""
     folder = BUILD / "control"
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pinned = [line for line in lines if line.startswith("mujoco")]
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    for wanted in ([TORCH], [TORCH, *PEERS, "-e", f"{ROOT}[control]"]):
+    for wanted in ([TORCH], [TORCH, *PEERS, *pinned, "-e", f"{ROOT}[control]"]):
         subprocess.run([str(folder / "bin" / "python"), "-m", "pip", "install", "-q", *wanted], check=True)
 
 

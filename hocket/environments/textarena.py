@@ -16,6 +16,7 @@ import numpy as np
 from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.core.keys import Key
 from hocket.environments.protocol import Environment, Observation
+from hocket.environments.textarena_rewards import FAULTS, MOST, due
 from hocket.types import Scenario
 
 _WORDS, _JURY, _MASTER = "word lists of nltk", "a jury of models behind an endpoint", "a game master behind an endpoint"
@@ -37,13 +38,6 @@ NEEDS = {
 }
 """What some games fetch or call when they are made, by the game's name up to its version."""
 
-FAULTS = {
-    "CharacterConclave": "breaks on every message",
-    "MarketEntryGame": "never returns once all players are out",
-    "PublicGoodsGame": "never returns once all players are out",
-}
-"""Games of TextArena 0.7 that cannot be played; they are refused."""
-
 FEWEST = {"QuantumTicTacToe": 2, "SpiteAndMalice": 2}
 """How many must play where the game itself does not check it."""
 
@@ -53,7 +47,8 @@ class TextArena:
     """The TextArena game `game`, such as `KuhnPoker-v0`, as a world. A move is whatever text the player says.
 
     The game itself reads moves (most want `[word]` in brackets, which its rules explain), decides what an illegal move
-    costs (most forgive one and then end the game) and pays at the end.
+    costs (most forgive one and then end the game) and pays at the end. What it pays wrongly is put right, or the game
+    refused (`hocket.environments.textarena_rewards`).
 
     Attributes:
         game: its name with version, and variant if any. players: how many play; None is the fewest that can.
@@ -80,14 +75,21 @@ class TextArena:
         found: tuple[str, ...] = self.__dict__["_agents"]
         return found
 
+    @property
+    def base(self) -> str:
+        """The game's name up to its version."""
+        return self.game.partition("-v")[0]
+
     def make(self, scenario: Scenario) -> ArenaEnvironment:
         return ArenaEnvironment(self)
 
     def _seats(self) -> tuple[str, ...]:
         """The seats, found by starting the game once."""
-        base = self.game.partition("-v")[0]
+        base = self.base
         if base in FAULTS:
             raise ConfigurationError(f"{self.name} {FAULTS[base]}, a fault of the game; choose another")
+        if self.players is not None and self.players > MOST.get(base, self.players):
+            raise ConfigurationError(f"{self.name} breaks at its end with more than {MOST[base]} players; take fewer")
         counts = range(FEWEST.get(base, 1), 16) if self.players is None else (self.players,)
         reason = ""
         for count in counts:
@@ -113,7 +115,7 @@ class TextArena:
         try:
             return textarena.make(self.game, **self.settings)
         except Exception as error:
-            needs = NEEDS.get(self.game.partition("-v")[0])
+            needs = NEEDS.get(self.base)
             if needs is not None:
                 raise ConfigurationError(
                     f"{self.name} needs {needs}, not to be had here; choose another game"
@@ -221,9 +223,10 @@ class ArenaEnvironment(Environment):
 
     def _final(self, player: int, agent: str) -> dict[str, float]:
         rewards, infos = self._game.close()
-        if (infos or {}).get(player, {}).get("invalid_move"):
-            self._illegal[agent] += 1
-        return {self.agents[number]: _paid(reward) for number, reward in (rewards or {}).items()}
+        illegal = bool((infos or {}).get(player, {}).get("invalid_move"))
+        self._illegal[agent] += illegal
+        paid = {number: _paid(reward) for number, reward in (rewards or {}).items()}
+        return {self.agents[number]: one for number, one in due(self.world.base, self._game, paid, illegal).items()}
 
     def _look(self) -> None:
         """Fetches what the next player sees; the game hands out its news once only."""

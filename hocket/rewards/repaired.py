@@ -16,7 +16,7 @@ from hocket.types import Scenario, Trajectory
 
 @dataclass(frozen=True)
 class Repaired(Reward):
-    """1 if all tests pass, else 0.
+    """1 if all tests pass, those that no tool shows among them, else 0.
 
     The edits that worked (info `calls`) are made again on a fresh copy, so that an episode on record is judged as one
     that has just ended. What a test expects stays outside of the sandbox.

@@ -43,7 +43,10 @@ def bugs_by_split(longest: int) -> Mapping[Split, Sequence[Bug]]:
 
 
 class Repair(TextTask):
-    """One operator or constant of an installed function is changed; the policy looks, edits and runs the tests.
+    """One operator or constant of an installed function is changed; the policy looks, edits and runs tests.
+
+    Further tests, which its tools do not show, decide as well: what only answers the tests that it has seen is no
+    repair.
 
     Args:
         longest: characters of the functions that are broken, as they are shown.

@@ -30,7 +30,7 @@ INSTRUCTION = (
 
 
 class SqlQuestions(TextTask):
-    """A schema and a question in words; right is a query that brings the right rows in two databases.
+    """A schema and a question in words; right is a query that brings the right rows in all databases, four as a rule.
 
     Args:
         level: 1 conditions, 2 also numbers, orders and groups, 3 also two tables.

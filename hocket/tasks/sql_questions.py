@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -12,6 +13,7 @@ from hocket.core.keys import Key
 from hocket.tools.sql import Value, query
 
 Cell = str | int
+Rows = tuple[tuple[Value, ...], ...]
 Sort = Literal["key", "name", "category", "number", "link"]
 
 
@@ -321,7 +323,11 @@ LEVELS: Mapping[int, tuple[Form, ...]] = {
 }
 """Forms of questions by level: conditions; then numbers, orders and groups; then two tables."""
 
-DATABASES = 2
+DATABASES, HELD = 2, 2
+"""Databases of a problem, and further ones, so that neither the rows of the first nor their ids are an answer."""
+
+TRIES = 30
+"""Draws of the further ones."""
 
 
 @dataclass(frozen=True)
@@ -334,7 +340,7 @@ class SqlProblem:
 
 
 def draw_problem(level: int, key: Key) -> SqlProblem:
-    """A problem whose answer tells something: in every database some rows come, and another one than the others'."""
+    """A problem whose answer tells something: in every database some rows come, and others than in the others."""
     rng = key.numpy()
     while True:
         schema = draw_schema(rng)
@@ -342,7 +348,24 @@ def draw_problem(level: int, key: Key) -> SqlProblem:
         databases = tuple(draw_database(schema, rng) for _ in range(DATABASES))
         answers = [query(script, asked.sql).rows for script in databases]
         if len(set(answers)) == DATABASES and all(_tells(rows) for rows in answers):
-            return SqlProblem(schema, asked, databases)
+            return SqlProblem(schema, asked, (*databases, *_further(schema, asked, answers, rng)))
+
+
+def _further(schema: Schema, asked: Asked, answers: Sequence[Rows], rng: np.random.Generator) -> list[str]:
+    """Databases in which the answer has rows, and others than those known, in whatever order.
+
+    Fewer than `HELD` where the answer has hardly any others.
+    """
+    found, known = list[str](), [Counter(rows) for rows in answers]
+    for _ in range(TRIES):
+        script = draw_database(schema, rng)
+        rows = query(script, asked.sql).rows
+        if _tells(rows) and Counter(rows) not in known:
+            found.append(script)
+            known.append(Counter(rows))
+        if len(found) == HELD:
+            break
+    return found
 
 
 def _tells(rows: Sequence[Sequence[Value]]) -> bool:

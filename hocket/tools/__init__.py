@@ -11,7 +11,7 @@ from hocket.core.options import checked, parse_name
 from hocket.tools.protocol import Call, Tool, carried_out, read_calls
 from hocket.tools.sandbox import Finished, Sandbox
 
-__all__ = ["Call", "Finished", "Sandbox", "Tool", "carried_out", "find", "find_all", "read_calls"]
+__all__ = ["Call", "Finished", "Sandbox", "Tool", "carried_out", "check_names", "find", "find_all", "read_calls"]
 
 SERVED = "mcp:"
 """What stands before the command of a tool server."""
@@ -66,10 +66,16 @@ def find_all(names: str) -> tuple[Tool, ...]:
     found: list[Tool] = []
     for name in names.split(",") if names.strip() else ():
         found += _served(name.strip()) if name.strip().startswith(SERVED) else [find(name.strip())]
-    twice = next((one.name for place, one in enumerate(found) if one.name in {o.name for o in found[:place]}), None)
-    if twice is not None:
-        raise ConfigurationError(f"two tools are called {twice!r} in {names!r}; an agent could not tell them apart")
+    check_names(found, f" in {names!r}")
     return tuple(found)
+
+
+def check_names(tools: Sequence[Tool], where: str = "") -> None:
+    """Raises `ConfigurationError` where two tools have one name, saying `where`."""
+    names = [one.name for one in tools]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigurationError(f"two tools are called {twice!r}{where}; an agent could not tell them apart")
 
 
 def _served(name: str) -> Sequence[Tool]:

@@ -1,4 +1,4 @@
-"""Bugs made by changing one operator or constant of a function, as long as its tests notice."""
+"""Bugs made by changing one operator or constant of a function, as long as its tests notice, shown and held back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from hocket.core.errors import HocketError
@@ -53,7 +53,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Bug:
-    """A change to a routine that its tests notice: `call` gives `found` where it should give `wanted`."""
+    """A change to a routine that its tests notice: `call`, a shown one, gives `found` where it should give `wanted`."""
 
     original: Original
     change: Change
@@ -148,6 +148,8 @@ def _tried(
     lines: Sequence[str], calls: Sequence[str], changed: Sequence[tuple[int, str]], sandbox: Sandbox
 ) -> Finished:
     """A program's list of what the calls give, as text, for each line that is put in the place of another."""
+    room, cpu = 128 * len(calls) * len(changed), sandbox.cpu + 0.1 * len(changed)
+    sandbox = replace(sandbox, output=max(sandbox.output, room), cpu=cpu, seconds=sandbox.seconds + 2 * cpu)
     return sandbox.run_now(f"lines, calls, changed = {list(lines)!r}, {list(calls)!r}, {list(changed)!r}\n{_TRY}")
 
 
@@ -165,27 +167,31 @@ def gives(lines: tuple[str, ...], calls: tuple[str, ...], sandbox: Sandbox) -> t
 
 @lru_cache(maxsize=64)
 def bugs_of(original: Original, sandbox: Sandbox) -> tuple[Bug, ...]:
-    """The bugs of a routine, each with the first call that gives something else; tried out in the sandbox.
+    """The bugs of a routine, each with the shortest shown call that gives something else; tried out in the sandbox.
+
+    A test that is held back notices each of them too, so that none is taken away by a table of what is shown.
 
     Raises:
         HocketError: when the interpreter cannot run its own module there.
     """
     lines = original.lines
     several = changes(lines, original.routine.name)
-    calls = [call for call, _ in original.tests]
+    calls = [call for call, _ in original.all_tests]
     # The first is none: a module that does not give there what it gives here is no good.
     changed = [(1, lines[0]), *((one.line, one.made(lines[one.line - 1])) for one in several)]
     ran = _tried(lines, calls, changed, sandbox)
     if not ran.well:
         raise HocketError(f"{original.routine.file} cannot be run in the sandbox: {ran.output.strip()[-200:]}")
     same, *found = json.loads(ran.output)
-    if same != [wanted for _, wanted in original.tests]:
+    if same != [wanted for _, wanted in original.all_tests]:
         return ()
-    bugs = []
+    bugs, shown = [], {call for call, _ in original.tests}
     for change, gave in zip(several, found, strict=True):
-        wrong = [(call, wanted, got) for (call, wanted), got in zip(original.tests, gave, strict=True) if got != wanted]
-        if wrong:
-            bugs.append(Bug(original, change, *min(wrong, key=lambda one: len(one[0]))))
+        tried = zip(original.all_tests, gave, strict=True)
+        wrong = [(call, wanted, got) for (call, wanted), got in tried if got != wanted]
+        seen = [one for one in wrong if one[0] in shown]
+        if 0 < len(seen) < len(wrong):
+            bugs.append(Bug(original, change, *min(seen, key=lambda one: len(one[0]))))
     return tuple(bugs)
 
 

@@ -11,6 +11,7 @@ import asyncio
 import atexit
 import contextlib
 import functools
+import json
 import logging
 import shlex
 import tempfile
@@ -28,6 +29,9 @@ STARTING = 30.0
 
 ANSWERING = 30.0
 """Seconds that a call may take."""
+
+MOST = 1000
+"""Tools that a server may have; a list that goes on is refused."""
 
 RESTING = 60.0
 """Seconds for which a server that has ended and could not be started again is not tried anew."""
@@ -72,6 +76,7 @@ class Server:
         self._ready: Future[None] | None = None
         self._refused, self._again = "", 0.0
         self.listed: Sequence[Any] = ()
+        logging.getLogger("mcp").setLevel(logging.CRITICAL)  # What a server does wrong is reported in a sentence.
         try:
             self._begin().result(STARTING + 5)
         except Exception:
@@ -83,7 +88,7 @@ class Server:
             raise ConfigurationError(f"the tool server {command!r} has no tools; see what it is meant to serve")
 
     def tools(self) -> tuple[McpTool, ...]:
-        """What it has, in its order."""
+        """What it had when it was first asked, in its order."""
         return tuple(
             McpTool(
                 one.name,
@@ -92,7 +97,7 @@ class Server:
                     "function": {
                         "name": one.name,
                         "description": one.description or "",
-                        "parameters": one.input_schema,
+                        "parameters": _of_an_object(one.input_schema),
                     },
                 },
                 self,
@@ -135,23 +140,26 @@ class Server:
                 loop.call_soon_threadsafe(ending.set)
 
     async def _answer(self, session: Any, name: str, arguments: dict[str, Any]) -> str:
+        import anyio
         from mcp import MCPError
         from mcp.types import CONNECTION_CLOSED
 
         try:
-            found = await session.call_tool(name, arguments)
-        except (Exception, asyncio.CancelledError) as error:  # Cancelled where its thread ends, or nobody waits.
-            if isinstance(error, MCPError) and error.error.code != CONNECTION_CLOSED:
-                return f"error: {error}"
-            if isinstance(error, asyncio.CancelledError):
-                return _ended(name)
-            with self._lock:
-                if session is self._session:
-                    self._session = None
-                    self.close()
+            return in_words(name, await session.call_tool(name, arguments))
+        except asyncio.CancelledError:  # Where its thread ends, or nobody waits.
             return _ended(name)
-        text = "\n".join(part.text for part in found.content if part.type == "text")
-        return f"error: {text}" if found.is_error else text
+        except MCPError as error:
+            if error.error.code != CONNECTION_CLOSED:
+                return f"error: {error}"
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream):
+            pass
+        except Exception as error:  # An answer that the protocol, or the tool's own schema, does not have.
+            return f"error: {name} gave an answer of the wrong form: {_line(error)}"
+        with self._lock:
+            if session is self._session:
+                self._session = None
+                self.close()
+        return _ended(name)
 
     # ------------------------------------------------------------ its thread
 
@@ -163,10 +171,23 @@ class Server:
 
     def _trouble(self, error: BaseException) -> str:
         """What went wrong at its start, in words."""
-        if isinstance(error, FileNotFoundError):
-            return "is no program that can be found"
-        if isinstance(error, TimeoutError):
-            return f"did not say within {STARTING:g} s what tools it has"
+        from mcp import MCPError
+        from mcp.types import CONNECTION_CLOSED
+        from pydantic import ValidationError
+
+        match error:
+            case FileNotFoundError():
+                return "is no program that can be found"
+            case TimeoutError():
+                return f"did not say within {STARTING:g} s what tools it has"
+            case ConfigurationError():
+                return str(error)
+            case ValidationError():
+                return f"lists its tools in the wrong form: {_line(error)}"
+            case MCPError() if error.error.code != CONNECTION_CLOSED:
+                return f"does not say what tools it has: {_line(error)}"
+            case OSError() | ValueError():
+                return f"cannot be started: {_line(error)}"
         self._errors.seek(0)
         said = [line for line in self._errors.read().splitlines() if line.strip()]
         last = f' and said last "{said[-1].strip()[:200]}"' if said else ""
@@ -190,15 +211,97 @@ class Server:
         from mcp.client.stdio import stdio_client
 
         program, *arguments = shlex.split(self.command)
-        parameters = StdioServerParameters(command=program, args=arguments)
+        parameters = StdioServerParameters(command=program, args=arguments, encoding_error_handler="replace")
         self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
         async with stdio_client(parameters, errlog=self._errors) as streams, ClientSession(*streams) as session:
             async with asyncio.timeout(STARTING):
                 await session.initialize()
-                self.listed = (await session.list_tools()).tools
+                self.listed = await _all_tools(session)
             self._session = session
             ready.set_result(None)
             await self._ending.wait()
+
+
+async def _all_tools(session: Any) -> list[Any]:
+    """The tools of all pages of a server's list.
+
+    Raises:
+        ConfigurationError: for a list that does not end, and tools that an agent could not tell apart or call.
+    """
+    from mcp.types import PaginatedRequestParams
+
+    found: dict[str, Any] = {}
+    cursor, seen = None, set[str]()
+    while True:
+        page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+        for one in page.tools:
+            if found.setdefault(one.name, one) != one:
+                raise ConfigurationError(f"has two tools called {one.name!r}; an agent could not tell them apart")
+            if not one.name.strip() or not one.name.isprintable():
+                raise ConfigurationError(f"has a tool called {one.name!r}, which an agent cannot call; rename it")
+        cursor = page.next_cursor
+        if not cursor:
+            return list(found.values())
+        if cursor in seen or len(seen) >= MOST or len(found) > MOST:
+            raise ConfigurationError(f"gives a list of tools that does not end (after {len(found)} of them)")
+        seen.add(cursor)
+
+
+def _of_an_object(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema of arguments with the properties that chat templates read, which a server may leave out."""
+    return dict(schema) if schema.get("properties") is not None else {**schema, "properties": {}}
+
+
+def in_words(name: str, found: Any) -> str:
+    """The answer of a tool, a `CallToolResult`, as text.
+
+    Texts as they are, embedded ones too, and links as `NAME: URI`. Structured content is what the texts say again, so
+    it stands for them where there are none, as JSON. What is no text is named; where there is nothing else, the answer
+    is an error, as it is where the tool says so itself.
+    """
+    words, unread = list[str](), list[str]()
+    for part in found.content:
+        text = _text_of(part)
+        (words if text is not None else unread).append(_named(part) if text is None else text)
+    if not any(word.strip() for word in words) and found.structured_content is not None:
+        words = [json.dumps(found.structured_content, ensure_ascii=False)]
+    notes = [f"[{one}, which cannot be read here]" for one in unread]
+    if found.is_error:
+        return f"error: {chr(10).join([*words, *notes]) or f'{name} failed and gave no reason'}"
+    if not words and unread:
+        return f"error: {name} answered with {' and '.join(unread)}, which cannot be read here"
+    return "\n".join([*words, *notes]) or "(no output)"
+
+
+def _text_of(part: Any) -> str | None:
+    """What a part of an answer says; None where it is no text."""
+    if part.type == "text":
+        return str(part.text)
+    if part.type == "resource":
+        text = getattr(part.resource, "text", None)
+        return None if text is None else str(text)
+    if part.type == "resource_link":
+        about = f" ({part.description})" if part.description else ""
+        return f"{part.title or part.name}: {part.uri}{about}"
+    return None
+
+
+def _named(part: Any) -> str:
+    """What a part is that is no text."""
+    kind = {"image": "a picture", "audio": "a recording", "resource": "a file"}.get(part.type, f"a part {part.type!r}")
+    place = f" {part.resource.uri}" if part.type == "resource" else ""
+    sort = (part.resource if part.type == "resource" else part).mime_type
+    return f"{kind}{place}" + (f" ({sort})" if sort else "")
+
+
+def _line(error: BaseException) -> str:
+    """An error in one line; of a message that is not the protocol's, the first thing that is wrong in it."""
+    from pydantic import ValidationError
+
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:200]
+    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def _ended(name: str) -> str:
@@ -225,7 +328,6 @@ def server_of(command: str) -> Server:
         import mcp  # noqa: F401
     except ImportError:
         raise ConfigurationError("tool servers need the package mcp: pip install 'hocket[mcp]'") from None
-    logging.getLogger("mcp").setLevel(logging.CRITICAL)  # What a server says amiss is told in a sentence.
     server = Server(command)
     atexit.register(server.close)
     return server

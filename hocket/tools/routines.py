@@ -20,8 +20,8 @@ from hocket.core.keys import Key
 
 Draw = Callable[[np.random.Generator], tuple[Any, ...]]
 
-TESTS = 8
-"""Calls that a function is tested by."""
+TESTS, HELD = 8, 8
+"""Calls that a function is tested by where all may see it, and further ones that only the reward tries."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ class Original:
     Attributes:
         lines: of its module; what would put compiled functions in place of Python's is left blank.
         first, last: the lines of its definition, from 1. hidden: those of its docstring, which are not shown.
-        tests: calls and what they give, both as text.
+        tests: calls and what they give, both as text; whoever works on the routine may be shown them.
+        held: further ones, which nobody is shown, so that a table of the others is not the function.
     """
 
     routine: Routine
@@ -54,6 +55,12 @@ class Original:
     last: int
     hidden: range
     tests: tuple[tuple[str, str], ...]
+    held: tuple[tuple[str, str], ...]
+
+    @property
+    def all_tests(self) -> tuple[tuple[str, str], ...]:
+        """What decides: those that are shown and those that are held back."""
+        return self.tests + self.held
 
 
 def _number(low: int, high: int) -> Callable[[np.random.Generator], int]:
@@ -137,7 +144,9 @@ def installed(routine: Routine) -> Original | None:
     tests = _tests(routine, getattr(module, routine.name))
     if len(tests) < 2:
         return None
-    return Original(routine, tuple(lines), node.lineno, node.end_lineno or node.lineno, _docstring(node), tests)
+    # Where there are few different calls a third of them is held back.
+    shown, last = min(TESTS, len(tests) - (len(tests) + 2) // 3), node.end_lineno or node.lineno
+    return Original(routine, tuple(lines), node.lineno, last, _docstring(node), tests[:shown], tests[shown:])
 
 
 def _compiled(block: ast.Try) -> bool:
@@ -156,13 +165,13 @@ def _tests(routine: Routine, function: Callable[..., Any]) -> tuple[tuple[str, s
     """Different calls with what they give; those that raise are no tests."""
     found: dict[str, str] = {}
     rng = Key.of(0).derive("routine", routine.module, routine.name).numpy()
-    for _ in range(20 * TESTS):
+    for _ in range(20 * (TESTS + HELD)):
         arguments = routine.draw(rng)
         call = f"{routine.name}({', '.join(map(repr, arguments))})"
         try:
             found.setdefault(call, repr(function(*arguments)))
         except Exception:  # What is tested is what it gives.
             continue
-        if len(found) == TESTS:
+        if len(found) == TESTS + HELD:
             break
     return tuple(found.items())

@@ -1,9 +1,10 @@
 """Tests of a solution, judged where the solution is not.
 
 A test such as `assert sorted(f([3, 1])) == [1, 3]` is taken apart. The solution's process is given `f([3, 1])` alone
-and says what came of it, as plain data. Another process, which never holds a line of the solution, is given that data
-and the test, and says whether it passes. So what is expected never comes near the solution, and nothing that the
-solution changes (the harness, `assert`, `==` of what it returns, its exit) takes part in the verdict.
+and reports what came of it, as plain data: a value, or an error by its classes. Another process, which never holds a
+line of the solution, is given that data and the test, and decides whether it passes. So what is expected never comes
+near the solution, and nothing that the solution changes (the harness, `assert`, `==` of what it returns, its exit) has
+part in the verdict. A call that came to neither a value nor an error fails its test, whatever the test catches.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from functools import lru_cache
 
 from hocket.core.errors import ConfigurationError
 from hocket.tools.sandbox import Finished, Sandbox
+from hocket.tools.unit_test_programs import JUDGE, SOLUTION
 
 Test = str | Mapping[str, str]
 """Statements with an `assert`, or `{"input": .., "output": ..}` for a program that reads and prints."""
@@ -65,9 +67,15 @@ def examine(source: str, tests: Sequence[Test], setup: str, sandbox: Sandbox) ->
 
 @dataclass(frozen=True)
 class Taken:
-    """A test taken apart: the calls that the solution is to make, and the test with their results in their place."""
+    """A test taken apart.
+
+    Attributes:
+        calls: what the solution is to evaluate. roots: the name of the solution that each begins with.
+        judged: the test with the results of the calls in their place.
+    """
 
     calls: tuple[str, ...]
+    roots: tuple[str, ...]
     judged: str
 
 
@@ -75,35 +83,45 @@ class Taken:
 def take_apart(test: str, setup: str = "") -> Taken:
     """Replaces every outermost call of the solution by what will have come of it.
 
-    The solution's are the calls of plain names that neither Python nor `setup` knows, and of methods of an object made
-    on the spot (`Solver(3).run(4)`).
+    The solution's are the calls of plain names that neither Python nor `setup` knows, what is done with an object made
+    on the spot (`Solver(3).run(4)`, `Solver(3).size`), and calls of what such a call returns (`adder(2)(3)`). In a test
+    without any, calls of built-in names are the solution's, which has to define them: `assert sum(4) == 4`.
 
     Raises:
         ConfigurationError: when the test asserts nothing, calls no solution, or calls it with a variable.
     """
     try:
-        tree, known = ast.parse(test), frozenset(vars(builtins)) | _defined(ast.parse(setup))
+        tree, given = ast.parse(test), _defined(ast.parse(setup))
     except (SyntaxError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"test {_short(test)} cannot be read: {error}; correct it") from error
     if not any(isinstance(node, ast.Assert) for node in ast.walk(tree)):
         raise ConfigurationError(f"test {_short(test)} asserts nothing; write assert CALL == VALUE")
-    taking = _Taking(known, _defined(tree), test)
-    judged = ast.unparse(ast.fix_missing_locations(taking.visit(tree)))
-    if not taking.calls:
-        raise ConfigurationError(f"test {_short(test)} calls nothing of the solution; write assert CALL == VALUE")
-    return Taken(tuple(taking.calls), judged)
+    for known in (given | frozenset(vars(builtins)), given):
+        taking = _Taking(known, _defined(tree), test)
+        judged = ast.unparse(ast.fix_missing_locations(taking.visit(ast.parse(test))))
+        if taking.calls:
+            return Taken(tuple(taking.calls), tuple(taking.roots), judged)
+    raise ConfigurationError(f"test {_short(test)} calls nothing of the solution; write assert CALL == VALUE")
 
 
 class _Taking(ast.NodeTransformer):
-    """Takes calls out of a test. `known` stands for the same everywhere, `local` for something in the test only."""
+    """Takes calls out of a test. `known` are names that are not the solution's, `local` those of the test only."""
 
     def __init__(self, known: frozenset[str], local: frozenset[str], test: str) -> None:
         self.calls: list[str] = []
+        self.roots: list[str] = []
         self._known, self._local, self._test = known, local, test
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        if not self._of_solution(node.func):
-            return self.generic_visit(node)
+        root = self._root(node)
+        return self.generic_visit(node) if root is None else self._taken(node, root)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        root = self._root(node)
+        return self.generic_visit(node) if root is None else self._taken(node, root)
+
+    def _taken(self, node: ast.expr, root: str) -> ast.AST:
+        """A call of the solution, by its place."""
         free = self._free(node)
         if free:
             raise ConfigurationError(
@@ -111,23 +129,31 @@ class _Taking(ast.NodeTransformer):
                 "test; write its value"
             )
         self.calls.append(ast.unparse(node))
+        self.roots.append(root)
         place = ast.Constant(len(self.calls) - 1)
         return ast.copy_location(ast.Call(ast.Name(_SEEN, ast.Load()), [place], []), node)
 
-    def _of_solution(self, function: ast.expr) -> bool:
-        match function:
-            case ast.Name(id=name):
-                return name not in self._known | self._local
-            case ast.Attribute(value=ast.Call(func=ast.Name(id=name))):
-                return name not in self._known | self._local and name[:1].isupper()
-        return False
+    def _root(self, node: ast.expr) -> str | None:
+        """The solution's name that an expression begins with; None where it is none of the solution's."""
+        match node:
+            case ast.Call(func=ast.Name(id=name)):
+                return None if name in self._known | self._local else name
+            case ast.Call(func=ast.Call() as made):
+                return self._root(made)
+            case ast.Call(func=ast.Attribute(value=ast.Call() as made)) | ast.Attribute(value=ast.Call() as made):
+                root = self._root(made)
+                return root if root is not None and root[:1].isupper() else None
+        return None
 
-    def _free(self, call: ast.Call) -> str | None:
+    def _free(self, call: ast.expr) -> str | None:
         """A name in the call that only the test could know."""
         names = [node for node in ast.walk(call) if isinstance(node, ast.Name)]
         called = {node.func for node in ast.walk(call) if isinstance(node, ast.Call)}
         own = (
-            self._known | _defined(call) | {name.id for name in names if name in called and name.id not in self._local}
+            self._known
+            | frozenset(vars(builtins))
+            | _defined(call)
+            | {name.id for name in names if name in called and name.id not in self._local}
         )
         return next((name.id for name in names if name.id not in own), None)
 
@@ -153,20 +179,21 @@ def _short(test: str) -> str:
 def _asserted(source: str, tests: Sequence[str], setup: str, sandbox: Sandbox) -> Verdict:
     taken = [take_apart(test, setup) for test in tests]
     calls = [call for one in taken for call in one.calls]
-    seen = sandbox.run_now(_program(_SOLUTION, source=source, setup=setup, calls=calls))
+    roots = [root for one in taken for root in one.roots]
+    seen = sandbox.run_now(_program(SOLUTION, source=source, setup=setup, calls=calls, roots=roots))
     judged = [one.judged for one in taken]
     starts = [sum(len(one.calls) for one in taken[:place]) for place in range(len(taken))]
-    said = _program(_JUDGE, setup=setup, tests=judged, starts=starts, seen=seen.output.split("\n"))
-    verdict = sandbox.run_now(said)
+    judging = _program(JUDGE, setup=setup, tests=judged, starts=starts, seen=seen.output.split("\n"))
+    verdict = sandbox.run_now(judging)
     try:
-        told = json.loads(verdict.output.splitlines()[-1]) if verdict.well else None
+        reasons = json.loads(verdict.output.splitlines()[-1]) if verdict.well else None
     except (ValueError, IndexError):
-        told = None
-    if told is None:
+        reasons = None
+    if reasons is None:
         return Verdict((False,) * len(tests), f"the tests did not finish: {_last(verdict)}")
-    passed = tuple(reason is None for reason in told)
-    wrong = next((place for place, reason in enumerate(told) if reason is not None), None)
-    return Verdict(passed, None if wrong is None else f"{_short(tests[wrong])}: {_ended(seen) or told[wrong]}")
+    passed = tuple(reason is None for reason in reasons)
+    wrong = next((place for place, reason in enumerate(reasons) if reason is not None), None)
+    return Verdict(passed, None if wrong is None else f"{_short(tests[wrong])}: {_ended(seen) or reasons[wrong]}")
 
 
 def _program(template: str, **values: object) -> str:
@@ -183,113 +210,6 @@ def _last(finished: Finished) -> str:
     return finished.ending if finished.ending != "exit" or not lines else lines[-1][:200]
 
 
-# The solution's process: a line per call, `[number, what came of it]`. Whatever else it says goes nowhere; a solution
-# that writes such lines itself has to know the right values, and two different ones for a call count for nothing.
-_SOLUTION = """
-import json, os
-
-def plain(value):
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, int):
-        return ["int", hex(value)]
-    if isinstance(value, float):
-        return ["float", float.hex(value)]
-    if isinstance(value, str):
-        return ["str", str.__str__(value)]
-    if isinstance(value, bytes):
-        return ["bytes", bytes.hex(value)]
-    if isinstance(value, dict):
-        return ["dict", [[plain(key), plain(item)] for key, item in dict.items(value)]]
-    for kind in (list, tuple, set, frozenset):
-        if isinstance(value, kind):
-            return [kind.__name__, [plain(item) for item in kind.__iter__(value)]]
-    raise TypeError(type(value).__name__ + " is no plain data")
-
-report = os.fdopen(os.dup(1), "w")
-os.dup2(0, 1)
-os.dup2(0, 2)
-space = {"__name__": "solution"}
-failed = None
-try:
-    exec(compile(setup, "<setup>", "exec", dont_inherit=True), space)
-    exec(compile(source, "<solution>", "exec", dont_inherit=True), space)
-except BaseException as error:
-    failed = type(error).__name__
-for number, call in enumerate(calls):
-    came = ["error", failed]
-    try:
-        if failed is None:
-            value = eval(call, space)
-            came = ["odd", type(value).__name__]
-            came = ["value", plain(value)]
-    except BaseException as error:
-        if came[0] != "odd":
-            came = ["error", type(error).__name__]
-    report.write(json.dumps([number, came]) + "\\n")
-    report.flush()
-"""
-
-# The judge's process: what came of each call, as data, and then every test; a reason for each that fails.
-_JUDGE = """
-import builtins, json
-
-def data(told):
-    if told is None or isinstance(told, bool):
-        return told
-    kind, inside = told
-    if kind == "int":
-        return int(inside, 16)
-    if kind == "float":
-        return float.fromhex(inside)
-    if kind == "str" and isinstance(inside, str):
-        return inside
-    if kind == "bytes":
-        return bytes.fromhex(inside)
-    if kind == "dict":
-        return {data(key): data(item) for key, item in inside}
-    made = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}[kind]
-    return made([data(item) for item in inside])
-
-came = {}
-for line in seen:
-    try:
-        number, told = json.loads(line)
-        came.setdefault(number, []).append(told)
-    except Exception:
-        continue
-
-def asked(start):
-    def hocket_seen(place):
-        told = came.get(start + place, [])
-        if len(told) != 1:
-            raise RuntimeError("the solution gave no answer")
-        kind, inside = told[0]
-        if kind == "value":
-            return data(inside)
-        if kind == "odd":
-            raise RuntimeError("the solution gave a " + str(inside)[:40] + ", which is no plain data")
-        error = getattr(builtins, str(inside), None)
-        fits = isinstance(error, type) and issubclass(error, Exception) and not issubclass(error, AssertionError)
-        raise (error if fits else RuntimeError)("raised by the solution")
-    return hocket_seen
-
-reasons = []
-for test, start in zip(tests, starts):
-    space = {"hocket_seen": asked(start)}
-    try:
-        exec(compile(setup, "<setup>", "exec", dont_inherit=True), space)
-        exec(compile(test, "<test>", "exec", dont_inherit=True), space)
-        reasons.append(None)
-    except AssertionError:
-        reasons.append("not so")
-    except BaseException as error:
-        reasons.append((type(error).__name__ + ": " + str(error))[:100])
-print()
-print(json.dumps(reasons))
-"""
-
-
 # ---------------------------------------------------------------- tests that print
 
 
@@ -298,7 +218,7 @@ def _printed(source: str, tests: Sequence[Mapping[str, str]], setup: str, sandbo
     for place, test in enumerate(tests):
         if not isinstance(test.get("input"), str) or not isinstance(test.get("output"), str):
             raise ConfigurationError(f"test {place} of a solution must have text as input and output")
-        ran = sandbox.run_now(f"{setup}\n{source}" if setup else source, input=test["input"], errors=False)
+        ran = sandbox.run_now(_after(setup, source) if setup else source, input=test["input"], errors=False)
         passed.append(ran.well and _lines(ran.output) == _lines(test["output"]))
         if not passed[-1] and reason is None:
             why = _ended(ran) or ("it printed something else" if ran.well else f"it ended with code {ran.code}")
@@ -306,6 +226,17 @@ def _printed(source: str, tests: Sequence[Mapping[str, str]], setup: str, sandbo
     return Verdict(tuple(passed), reason)
 
 
+def _after(setup: str, source: str) -> str:
+    """A program that runs after its setup, each compiled by itself, since `from __future__` stands at a beginning."""
+    return "\n".join(
+        f"exec(compile({text!r}, {name!r}, 'exec', dont_inherit=True))"
+        for name, text in (("<setup>", setup), ("<solution>", source))
+    )
+
+
 def _lines(text: str) -> list[str]:
-    """Lines without the space at their ends, and without empty ones at the end."""
-    return "\n".join(line.rstrip() for line in text.splitlines()).rstrip().split("\n")
+    """Lines without blanks at their ends, and without empty ones at the end. A line ends by `\\n` or `\\r\\n` alone."""
+    lines = [line.rstrip(" \t") for line in text.replace("\r\n", "\n").split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from hocket.core.columns import CALLS, TOOL_CALLS
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.tools import find_all
+from hocket.tools import check_names, find_all
 from hocket.tools.protocol import Tool
 from hocket.types import Scenario
 from hocket.workflows.chat import Tools
@@ -53,6 +53,8 @@ class ToolUse(Workflow):
             raise ConfigurationError(f"workflow tool-use: turns must be at least 1, not {self.turns}")
         if isinstance(self.tools_of, str):
             object.__setattr__(self, "tools_of", find_all(self.tools_of))
+        elif self.tools_of is not None and not callable(self.tools_of):
+            check_names(self.tools_of)
 
     @property
     def prompts(self) -> Mapping[str, str]:
@@ -90,5 +92,11 @@ class ToolUse(Workflow):
 
 
 def tools_for(given: ToolsOf, scenario: Scenario, key: Key) -> Sequence[Tool]:
-    """The tools of one episode."""
-    return given(scenario, key) if callable(given) else given
+    """The tools of one episode.
+
+    Raises:
+        ConfigurationError: for two of one name.
+    """
+    tools = given(scenario, key) if callable(given) else given
+    check_names(tools)
+    return tools

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 import players
 import pytest
 
 pytest.importorskip("textarena")
+
+import textarena
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -136,8 +140,176 @@ def test_the_number_of_players_is_the_fewest_or_what_is_asked() -> None:
         ("TicTacTo-v0", "did you mean 'TicTacToe-v0'"),
         ("Debate-v0", "needs a jury of models behind an endpoint"),
         ("PublicGoodsGame-v0", "a fault of the game"),
+        ("Bandit-v0", "pays the regret of the last choice"),
+        ("Bandit-v0-hard", "pays the regret of the last choice"),
+        ("Cryptarithm-v0-train", "pays for letters that have a digit"),
+        ("FifteenPuzzle-v0", "breaks when it is solved"),
+        ("Set-v0", "pays for one card named three times"),
+        ("Tak-v0", "breaks when a road is complete"),
+        ("Checkers-v0", "breaks when a player has no move left"),
     ],
 )
 def test_games_that_cannot_be_played_are_refused_in_a_sentence(game: str, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         TextArena(game)
+
+
+@pytest.mark.parametrize("game", ["Briscola-v0", "Golf-v0"])
+def test_card_games_for_more_than_two_are_refused(game: str) -> None:
+    assert len(TextArena(game).agents) == 2
+    with pytest.raises(ConfigurationError, match="breaks at its end with more than 2 players"):
+        TextArena(game, players=3)
+
+
+# ---------------------------------------------------------------- what is paid
+
+
+def raw(name: str) -> Any:
+    """A game as TextArena itself has it."""
+    game = textarena.make(name)
+    game.reset(num_players=1 if name in ONE else 2, seed=1)
+    return game
+
+
+ONE = ("Bandit-v0", "Set-v0", "Cryptarithm-v0", "FifteenPuzzle-v0")
+
+
+def fault_of_bandit() -> bool:
+    paid = []
+    for which in (max, min):
+        game = raw("Bandit-v0")
+        chances = game.state.game_state["ground_truth"]
+        while not game.step(f"[{which(chances, key=chances.get)}]")[0]:
+            pass
+        paid.append(game.close()[0][0])
+    return paid[0] < paid[1]
+
+
+def fault_of_set() -> bool:
+    game = raw("Set-v0")
+    while not game.step("[1, 1, 1]")[0]:
+        pass
+    return bool(game.close()[0][0] > 0)
+
+
+def fault_of_cryptarithm() -> bool:
+    """SEND + MORE = MONEY has S = 9 and M = 1; these letters are all wrong."""
+    game = raw("Cryptarithm-v0")
+    for letter, digit in zip("SENDMOR", "1265874", strict=True):
+        game.step(f"[{letter} {digit}]")
+    while not game.step("[S 1]")[0]:
+        pass
+    return bool(game.close()[0][0] > 0.5)
+
+
+def fault_of_fifteen() -> bool:
+    game = raw("FifteenPuzzle-v0")
+    board = [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12], [13, 14, None, 15]]
+    base = game
+    while hasattr(base, "env"):
+        base = base.env
+    base.board = board
+    try:
+        game.step("[left]")
+    except AttributeError:
+        return True
+    return False
+
+
+def fault_of_tak() -> bool:
+    game = raw("Tak-v0")
+    base = game
+    while hasattr(base, "env"):
+        base = base.env
+    base._check_win = lambda player: True
+    try:
+        game.step("[place () {(0,0):[F0]}]")
+    except TypeError:
+        return True
+    return False
+
+
+@pytest.mark.global_rng
+@pytest.mark.parametrize("shows", [fault_of_bandit, fault_of_set, fault_of_cryptarithm, fault_of_fifteen, fault_of_tak])
+def test_what_is_refused_has_the_fault_that_it_is_refused_for(shows: Callable[[], bool]) -> None:
+    assert shows()
+
+
+def inside(environment: Environment) -> Any:
+    """The game itself."""
+    game = environment._game  # type: ignore[attr-defined]
+    while hasattr(game, "env"):
+        game = game.env
+    return game
+
+
+@pytest.mark.parametrize("more", [0, 50, -50])
+def test_equal_stacks_of_poker_are_paid_equally(more: int) -> None:
+    """Whoever is asked first folds, so that ten hands take as much from a stack whatever it was."""
+
+    def played(start: tuple[int, int]) -> tuple[list[int], dict[str, float]]:
+        environment = players.started(TextArena("Poker-v0"), 1)
+        chips = inside(environment).state.game_state["player_chips"]
+        chips[0], chips[1] = chips[0] + start[0], chips[1] + start[1]
+        _, returns = players.episode(environment, lambda world, agent, seen: "[fold]", 100)
+        assert environment.over
+        return [chips[0], chips[1]], returns
+
+    ends, _ = played((0, 0))
+    stacks, returns = played((1000 - ends[0] + more, 1000 - ends[1]))
+    assert stacks == [1000 + more, 1000]
+    assert returns == {"player_0": float(np.sign(more)), "player_1": -float(np.sign(more))}
+
+
+@pytest.mark.parametrize("more", [0, 7])
+def test_even_scores_of_briscola_and_golf_are_draws(more: int) -> None:
+    environment = players.started(TextArena("Briscola-v0"), 1)
+    game = inside(environment)
+    state = game.state.game_state
+    state["deck"].clear()
+    state["points_won"] = {0: 60 + more, 1: 60 - more}
+    low = {**state["players"][0]["hand"][0], "points": 0}
+    for one in state["players"].values():
+        one["hand"] = [dict(low)]
+    _, returns = players.episode(environment, lambda world, agent, seen: "[play 1]", 9)
+    assert returns == ({"player_0": 1.0, "player_1": -1.0} if more else {"player_0": 0.0, "player_1": 0.0})
+
+    environment = players.started(TextArena("Golf-v0"), 1)
+    game = inside(environment)
+    for number, one in game.state.game_state["players"].items():
+        for place, card in enumerate(one["cards"]):
+            card["card"] = {**card["card"], "value": place + 2 + more * number}
+    game._end_game()
+    paid = environment._final(0, "player_0")  # type: ignore[attr-defined]
+    assert paid == ({"player_0": 1.0, "player_1": -1.0} if more else {"player_0": 0.0, "player_1": 0.0})
+
+
+@pytest.mark.parametrize("game", ["UltimateTicTacToe-v0", "QuantumTicTacToe-v0"])
+@pytest.mark.parametrize("free", [False, True])
+def test_a_board_without_a_move_is_a_draw(game: str, free: bool) -> None:
+    environment = players.started(TextArena(game), 1)
+    state = inside(environment).state.game_state
+    drawn = [["X", "O", "X"], ["X", "O", "O"], ["O", "X", "X"]]
+    one = [list(row) for row in drawn]
+    if game.startswith("Ultimate"):
+        state["board"] = [[list(row) for row in drawn] for _ in range(9)]
+        state["board"][0][0][0] = " " if free else "X"
+    else:
+        one[0][:2] = ["", ""] if free else ["", "O"]
+        state["board"] = one
+    _, returns = players.episode(environment, lambda world, agent, seen: "nothing", 9)
+    assert sorted(returns.values()) == ([-1.0, 1.0] if free else [0.0, 0.0])
+
+
+def test_an_illegal_move_of_blackjack_pays_what_was_won() -> None:
+    found = set()
+    for seed in range(40):
+        environment = players.started(TextArena("Blackjack-v0"), seed)
+        for _ in range(4):
+            environment.act({"player_0": "[Stand]"})
+        results = dict(inside(environment).state.game_state["results_summary"])
+        environment.act({"player_0": "I leave"})
+        paid = environment.act({"player_0": "I leave"})
+        assert paid == {"player_0": pytest.approx(results["win"] / 5)}
+        found.add(results["draw"] > 0)
+    assert True in found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 
 import numpy as np
@@ -15,6 +16,7 @@ from hocket.tasks.repair import Repair, bugs_by_split, edit_of
 from hocket.testing import rehearse, tool_call
 from hocket.tools.bugs import Change, gives
 from hocket.tools.edits import refusal
+from hocket.tools.routines import ROUTINES, installed
 from hocket.tools.sandbox import available
 from hocket.types import Trajectory
 from hocket.workflows.chat import Chat
@@ -50,8 +52,9 @@ def test_the_tests_fail_and_every_bug_can_be_taken_back(task: Repair) -> None:
     for number in range(5):
         bench = task.bench(task.scenario("train", number))
         original, mending = bench.bug.original, bench.bug.mending
-        calls = tuple(call for call, _ in original.tests)
-        assert gives(bench.lines, calls, bench.sandbox) != tuple(wanted for _, wanted in original.tests)
+        for tests in (original.tests, original.held):
+            calls = tuple(call for call, _ in tests)
+            assert gives(bench.lines, calls, bench.sandbox) != tuple(wanted for _, wanted in tests)
         assert not bench.edited(edit_of(mending, bench.lines[mending.line - 1])).startswith("error")
         assert bench.lines == original.lines
         assert not bench.wrong()
@@ -67,6 +70,33 @@ def test_an_agent_that_reads_tests_and_edits_is_rewarded(task: Repair) -> None:
     assert last == "all tests pass"
     assert asyncio.run(task.rewards[0]([found], key=Key.of(0))) == [1.0]
     assert (task.success(found), task.describe(found)) == (1.0, {"edited": 1.0, "tested": 1.0})
+
+
+def test_a_table_of_the_tests_that_are_shown_is_no_repair(task: Repair) -> None:
+    """Of every function whose head has room for it: all that the tool tests is answered, nothing else."""
+    tried = 0
+    for number in range(task.size("train") or 0):
+        bench = task.bench(task.scenario("train", number))
+        original, lines = bench.bug.original, list(bench.bug.lines)
+        (function,) = ast.parse("\n".join(original.lines[original.first - 1 : original.last])).body
+        assert isinstance(function, ast.FunctionDef)
+        place = function.body[0].lineno + original.first - 2
+        pad = lines[place][: len(lines[place]) - len(lines[place].lstrip())]
+        names = ", ".join(one.arg for one in function.args.args)
+        for call, wanted in original.tests:
+            given = call.removeprefix(original.routine.name)[1:-1]
+            lines.insert(place, f"{pad}if ({names},) == ({given},): return {wanted}")
+        bench.lines = tuple(lines)
+        assert not bench.wrong(shown=True)
+        assert bench.wrong()
+        tried += 1
+    assert tried
+
+
+def test_every_routine_holds_tests_back() -> None:
+    for original in filter(None, map(installed, ROUTINES)):
+        assert len(original.held) >= len(original.all_tests) // 3
+        assert not {call for call, _ in original.tests} & {call for call, _ in original.held}
 
 
 def test_words_alone_earn_nothing(task: Repair) -> None:
@@ -97,7 +127,7 @@ def test_an_edit_that_cannot_be_made_is_answered(task: Repair, arguments: dict[s
 def test_a_module_that_breaks_passes_nothing(task: Repair) -> None:
     bench = task.bench(task.scenario("train", 0))
     assert not bench.edited({"line": bench.bug.original.first, "old": "def", "new": "deg"}).startswith("error")
-    assert len(bench.wrong()) == len(bench.bug.original.tests)
+    assert len(bench.wrong()) == len(bench.bug.original.all_tests)
 
 
 @pytest.mark.parametrize("new", ["import os; os._exit(0); def", "print('[[]]'); def", "@print\tdef"])

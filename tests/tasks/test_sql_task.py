@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.rewards.sql import brings_same
 from hocket.tasks import find
 from hocket.tasks.split import split_of
 from hocket.tasks.sql_questions import LEVELS, draw_problem
@@ -54,6 +56,27 @@ def test_a_shorter_answer_that_happens_to_fit_one_database_is_wrong() -> None:
     values = query(scenario.metadata["databases"][0], scenario.answer).rows
     constant = " UNION ALL ".join(f"SELECT {row[0]!r}" for row in values)
     assert task.verify(f"<answer>{constant}</answer>", scenario) == 0.0  # type: ignore[attr-defined]
+
+
+def test_neither_the_rows_of_the_shown_database_nor_their_ids_are_an_answer() -> None:
+    """The tool shows the first database: a table of its rows, and its ids for them, are put to all."""
+    tried = right = 0
+    for number in range(150):
+        problem = draw_problem(1 + number % 3, Key.of(number))
+        found = re.match(r"SELECT (?:MAX|MIN)?\(?([\w.]+)\)? FROM (\w+)(?: WHERE| ORDER|$)", problem.asked.sql)
+        if found is None:
+            continue
+        first, (column, table) = problem.databases[0], found.groups()
+        wanted = [row[0] for row in query(first, problem.asked.sql).rows]
+        ids = {value: key for key, value in query(first, f"SELECT id, {column} FROM {table}").rows}
+        for sql in (
+            " UNION ALL ".join(f"SELECT {value!r}" for value in wanted[:15]),
+            " UNION ALL ".join(f"SELECT {column} FROM {table} WHERE id = {ids[value]}" for value in wanted[:15]),
+        ):
+            tried += 1
+            right += brings_same(sql, problem.asked.sql, problem.databases)
+    assert tried > 100
+    assert right / tried < 0.01
 
 
 def test_it_is_the_same_every_time_and_played_in_one_turn() -> None:
