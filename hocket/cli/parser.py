@@ -27,6 +27,7 @@ from hocket.cli.details import (
     TRACES,
     TRAIN,
 )
+from hocket.cli.values import checked
 from hocket.core.ending import end_at_once
 from hocket.core.errors import INTERRUPTED, ConfigurationError, HocketError, nearest, refusal
 
@@ -136,6 +137,8 @@ class _Parser(argparse.ArgumentParser):
 
     def add_argument(self, *names: Any, **keywords: Any) -> Any:
         self.flags.update(name for name in names if name.startswith("-"))
+        if "type" in keywords:
+            keywords["type"] = checked(names[0], keywords["type"])
         return super().add_argument(*names, **keywords)
 
     def error(self, message: str) -> Any:

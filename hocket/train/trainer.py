@@ -28,10 +28,11 @@ from hocket.train.cluster.learner_group import check_learners
 from hocket.train.cluster.line import Gone, Place
 from hocket.train.cluster.place import place_of
 from hocket.train.cluster.samplers import Samplers, check_samplers, spread
+from hocket.train.cores import check_threads
 from hocket.train.embedders import embedder_of
 from hocket.train.evaluate import Evaluated
 from hocket.train.evaluations import Evaluations
-from hocket.train.examples import check_examples, check_lengths, replayed
+from hocket.train.examples import check_examples, check_lengths, replayed, unmet_sizes
 from hocket.train.held_out import measured
 from hocket.train.judges import asking, judge_of
 from hocket.train.kinds import Measure, kind_of
@@ -131,6 +132,8 @@ class Trainer:
     def _begin(self, rewards: Sequence[Reward], workflow: Any, *, resume: bool, start_over: bool = False) -> None:
         """Builds everything in the run folder, from the newest checkpoint where there is one."""
         config = self.config
+        if not resume:
+            check_threads(config.threads)
         check_learners(config)
         check_samplers(config, workflow)
         for recipe, _ in config.phases:
@@ -174,7 +177,8 @@ class Trainer:
         self.recorder.begin(config.track, done, kept=newest is not None, resume=resume)
         self.evaluations = Evaluations(config, self.progress, self.say)
         remarks = kind_of(self.task).remarks(config, self.task, workflow)
-        for remark in () if resume else (*remarks, *self.groups.remarks):
+        remarks = [*remarks, *self.groups.remarks, *unmet_sizes(config, self.parts.player)]
+        for remark in () if resume else remarks:
             self.say(remark)
         self._clock = time.monotonic()
         if self.overlap is not None and done < self.total_steps:
