@@ -12,9 +12,6 @@ from rich.console import Console
 Pairs = list[tuple[str, Any]]
 
 
-INTERRUPTED = 130
-
-
 def out() -> Console:
     """Where results go."""
     return Console(highlight=False, soft_wrap=not sys.stdout.isatty())

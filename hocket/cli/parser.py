@@ -27,7 +27,9 @@ from hocket.cli.details import (
     TRACES,
     TRAIN,
 )
-from hocket.core.errors import ConfigurationError, HocketError, nearest
+from hocket.cli.values import checked
+from hocket.core.ending import end_at_once
+from hocket.core.errors import INTERRUPTED, ConfigurationError, HocketError, nearest, refusal
 
 COMMANDS = {
     "train": "training",
@@ -61,7 +63,13 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit code: 0 success, 1 failed, 2 bad usage, 130 after Ctrl-C."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    code = _main(list(sys.argv[1:] if arguments is None else arguments))
+    if arguments is None and code == INTERRUPTED:
+        end_at_once(code)  # The process ends now: one more Ctrl-C would break into what Python does at its end.
+    return code
+
+
+def _main(arguments: list[str]) -> int:
     debug = "--debug" in arguments
     try:
         return _dispatch([argument for argument in arguments if argument != "--debug"])
@@ -71,11 +79,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"hocket: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         # The reader of a pipe left (`hocket tasks | head`); nothing is left to tell it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if debug:
+            traceback.print_exc()
+        print(f"hocket: {refusal(error)}", file=sys.stderr)
+        return 1
     except Exception as error:
         more = "" if debug else " (run again with --debug for the traceback)"
         if debug:
@@ -124,6 +137,8 @@ class _Parser(argparse.ArgumentParser):
 
     def add_argument(self, *names: Any, **keywords: Any) -> Any:
         self.flags.update(name for name in names if name.startswith("-"))
+        if "type" in keywords:
+            keywords["type"] = checked(names[0], keywords["type"])
         return super().add_argument(*names, **keywords)
 
     def error(self, message: str) -> Any:
@@ -292,6 +307,8 @@ def _train(parser: _Parser) -> None:
     lessons = "supervised steps on a scripted beginner's play first (the task's suggestion with nano, else 0)"
     parser.add_argument("--lessons", type=int, metavar="N", help=lessons)
     parser.add_argument("--seed", type=int, metavar="N", help="seed of everything random (0)")
+    over = "with --resume: set the checkpoints aside and begin again, where they are damaged or lost"
+    parser.add_argument("--start-over", action="store_true", help=over)
     parser.add_argument("--quiet", action="store_true", help="no live display")
     _json(parser)
 

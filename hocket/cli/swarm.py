@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from hocket.cli.output import INTERRUPTED, Pairs, emit, err
+from hocket.cli.output import Pairs, emit, err
 from hocket.cli.training import _stopping
-from hocket.core.errors import ConfigurationError
+from hocket.core.errors import INTERRUPTED, ConfigurationError
 
 if TYPE_CHECKING:
     from hocket.stages import Metrics

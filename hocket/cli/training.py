@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hocket.cli.output import INTERRUPTED, Pairs, emit, err
-from hocket.core.errors import ConfigurationError
+from hocket.cli.output import Pairs, emit, err
+from hocket.core.ending import asked_to_end
+from hocket.core.errors import INTERRUPTED, ConfigurationError
 from hocket.train.runfolder import find_run
 
 if TYPE_CHECKING:
@@ -47,7 +47,9 @@ def _run_phases(
     code, console = 0, err()
     summaries = [pipeline.summary(run) for run in pipeline.runs if pipeline.finished(run)]
     track = _words(dict(pairs).get("track", ())) if options.resume else ()
-    found_trainers = pipeline.trainers(steps=options.steps, track=track, observer=observer, report=write_report)
+    found_trainers = pipeline.trainers(
+        steps=options.steps, track=track, start_over=options.start_over, observer=observer, report=write_report
+    )
     with closing(found_trainers) as trainers:
         for trainer in trainers:
             if display:
@@ -72,6 +74,7 @@ def _run(
     from hocket.cli.display import program
     from hocket.report.page import diagnosis_of
     from hocket.report.reading import read_run
+    from hocket.train.trainer import UNSAVED
 
     with _stopping() as stop:
         if display:
@@ -87,17 +90,19 @@ def _run(
     interrupted = bool(stop) and not trainer.done
     if interrupted:
         trainer.save()
-    reason = "interrupted" if interrupted else "finished"
-    trainer.finish(reason)
-    summary = trainer.summary(reason)
+    summary = trainer.finish("interrupted" if interrupted else "finished")
     found = read_run(trainer.folder.path)
     told = {"diagnosis": diagnosis_of(found), "messages": list(found.messages)}
     if not options.quiet:
         last = plan is None or plan.runs[-1].name == trainer.folder.name
         resume = f"{program()} train --resume {trainer.folder.path if plan is None else plan.folder}"
-        more = f" --steps {trainer.total_steps * 2}" if last and not interrupted else ""
+        ended = not interrupted and trainer.saved
+        more = f" --steps {trainer.total_steps * 2}" if last and ended else ""
         err().print(closing_panel({**summary, **told}, trainer.folder.path, resume=resume + more))
-    return {**summary, **told, "path": str(trainer.folder.path)}, INTERRUPTED if interrupted else 0
+    code = 1 if not trainer.saved else INTERRUPTED if interrupted else 0
+    if not trainer.saved:
+        print(f"hocket: {UNSAVED}", file=sys.stderr)
+    return {**summary, **told, "path": str(trainer.folder.path)}, code
 
 
 def _begun(options: argparse.Namespace, pairs: Pairs, observer: Any) -> Pipeline | Trainer:
@@ -111,6 +116,8 @@ def _begun(options: argparse.Namespace, pairs: Pairs, observer: Any) -> Pipeline
     flags = _flag_pairs(options) + pairs
     if options.resume:
         return _resumed(options, pairs, flags, observer)
+    if options.start_over:
+        raise ConfigurationError("--start-over goes with --resume RUN; a new run begins at step 0 anyway")
     settings = (read_pairs(Path(options.config)) if options.config else []) + flags
     named = task_of(settings)
     task = tasks.find(named)
@@ -132,7 +139,14 @@ def _resumed(options: argparse.Namespace, pairs: Pairs, flags: Pairs, observer: 
     if plan is not None:
         return Pipeline.at(plan)
     run, track = find_run(options.resume, options.runs or "runs"), dict(pairs).get("track", ())
-    return resumed(run, steps=options.steps, track=_words(track), observer=observer, report=write_report)
+    return resumed(
+        run,
+        steps=options.steps,
+        track=_words(track),
+        start_over=options.start_over,
+        observer=observer,
+        report=write_report,
+    )
 
 
 def _refuse_changes(options: argparse.Namespace, flags: Pairs) -> None:
@@ -158,19 +172,15 @@ def _flag_pairs(options: argparse.Namespace) -> Pairs:
 
 
 @contextmanager
-def _stopping() -> Iterator[list[int]]:
-    """The first Ctrl-C lets the step end and a checkpoint be written; the second stops at once."""
-    stop: list[int] = []
+def _stopping() -> Iterator[list[bool]]:
+    """The first Ctrl-C, SIGTERM or SIGHUP lets the step end and a checkpoint be written; the second stops at once."""
+    stop: list[bool] = []
 
-    def handler(number: int, frame: object) -> None:
+    def handle() -> None:
         if stop:
             raise KeyboardInterrupt
-        stop.append(number)
+        stop.append(True)
         print("\nstopping after this step with a checkpoint; press Ctrl-C again to stop at once", file=sys.stderr)
 
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with asked_to_end(handle):
         yield stop
-    finally:
-        for number, old in before.items():
-            signal.signal(number, old)

@@ -13,6 +13,7 @@ import functools
 import hashlib
 import importlib
 import importlib.util
+import math
 import sys
 import types
 import typing
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import yaml
 
 from hocket.core.aliases import present_name
 from hocket.core.batch import GroupBy
@@ -121,7 +123,7 @@ def _called(name: str, kind: type[Stage], where: str) -> Any:
 
 def _takes_function(hint: Any) -> bool:
     """Whether a function is wanted, and no text is."""
-    members = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    members = _members_of(hint)
     return str not in members and any(typing.get_origin(member) is Callable for member in members)
 
 
@@ -154,16 +156,48 @@ def _build(cls: Any, data: Mapping[str, Any], where: str) -> Any:
 def leaf(data: Any, hint: Any, where: str) -> Any:
     """A plain value checked against its type; numbers written as text (`1e-4`) are accepted for floats."""
     simple = _simple(hint)
+    if isinstance(data, (str, int, float)) and _takes_list(simple):
+        # `64,64` and `64`, as they are typed on a command line.
+        data = [yaml.safe_load(part) for part in data.split(",")] if isinstance(data, str) else [data]
     if isinstance(data, str) and _accepts(simple, float) and not _accepts(simple, str):
         try:
             data = float(data)
         except ValueError:
             pass
+    if isinstance(data, float) and math.isnan(data):
+        raise ConfigurationError(f"{where} = nan: give a number")
     try:
         return msgspec.convert(data, simple, strict=True)
     except msgspec.ValidationError as error:
         reason = str(error).split(" - at")[0]
+        choices = _choices(simple)
+        if choices and not isinstance(data, (Mapping, list)):
+            raise ConfigurationError(f"{where} = {data!r}: choose from {', '.join(choices)}") from None
         raise ConfigurationError(f"{where} = {data!r}: {reason[0].lower()}{reason[1:]}") from None
+
+
+def _members_of(hint: Any) -> tuple[Any, ...]:
+    """The types of a union, or the one type."""
+    return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+
+
+def _takes_list(hint: Any) -> bool:
+    """Whether a list is wanted, and no single value is."""
+    members = [member for member in _members_of(hint) if member is not type(None)]
+    return bool(members) and all(typing.get_origin(member) in (tuple, list) for member in members)
+
+
+def _choices(hint: Any) -> list[str]:
+    """The values of a setting that has a fixed list of them; none for other types."""
+    found: list[str] = []
+    for member in _members_of(hint):
+        if typing.get_origin(member) is typing.Literal:
+            found += map(str, typing.get_args(member))
+        elif isinstance(member, type) and issubclass(member, enum.Enum):
+            found += [str(one.value) for one in member]
+        elif member is not type(None):
+            return []
+    return found
 
 
 def _simple(hint: Any) -> Any:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
 
 
 class HocketError(Exception):
@@ -16,6 +20,29 @@ class ConfigurationError(HocketError):
     """Bad usage or configuration. The command line exits with 2."""
 
     exit_code = 2
+
+
+_REMEDIES = {
+    errno.ENOSPC: "make room on the disk",
+    errno.EDQUOT: "make room within the quota",
+    errno.EROFS: "the file system is read-only, choose another place",
+    errno.EACCES: "check its permissions, or choose another place",
+    errno.EPERM: "check its permissions, or choose another place",
+    errno.ENOENT: "check the path, its folder must be there",
+    errno.ENOTDIR: "check the path, a part of it is no folder",
+    errno.EISDIR: "it is a folder, name a file",
+    errno.EEXIST: "it is there already, choose another name",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.EADDRINUSE: "choose another port",
+}
+
+
+def refusal(error: OSError) -> str:
+    """What the system refused, where, and what to do about it, in a sentence."""
+    names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    where = " to ".join(names) or type(error).__name__
+    remedy = _REMEDIES.get(error.errno or 0, "run again with --debug for where it happened")
+    return f"{where}: {error.strerror or str(error) or 'the system refused'}; {remedy}"
 
 
 def nearest(word: str, choices: Iterable[str]) -> str:

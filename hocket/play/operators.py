@@ -144,14 +144,14 @@ def _policy(place: Place, run: str, runs: str) -> tuple[Controller, NDArray[np.f
     from hocket.rollout.joint import JointPlayer
     from hocket.train import config as configuration
     from hocket.train.assemble import build_parts
-    from hocket.train.checkpoint import Checkpoints, weights_in
+    from hocket.train.checkpoint import checkpoint_of, weights_in
     from hocket.train.runfolder import find_run
 
     folder = find_run(run, runs)
     settings = configuration.read_pairs(folder / "config.yaml")
     task = tasks.find(configuration.task_of(settings))
     config = configuration.configure([pair for pair in settings if pair[0] != "task"] + [("task", task.name)], task)
-    player = build_parts(config, task, weights=weights_in(Checkpoints(folder).latest())).player
+    player = build_parts(config, task, weights=weights_in(checkpoint_of(folder, "last"))).player
     if not isinstance(player, JointPlayer):
         raise ConfigurationError(f"run:{run} plays {task.name}, which is no joint world; train one on {place.task}")
     world = player.world

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import yaml
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.intervals import wilson
+from hocket.train.disk import log_problem, read_json_lines
 from hocket.train.kinds import ACCURACY, MEASURES
 
 Row = Mapping[str, Any]
@@ -54,21 +55,25 @@ class Recorded:
 
     def episodes(self, step: int) -> list[dict[str, Any]]:
         """The rollouts saved of a step."""
-        return list(_json_lines(self.path / "rollouts" / f"step-{step:06d}.jsonl"))
+        return list(read_json_lines(self.path / "rollouts" / f"step-{step:06d}.jsonl", log_problem))
 
 
 def read_run(path: Path) -> Recorded:
-    """Reads the run in folder `path`.
+    """Reads the run in folder `path`. What is damaged is left out, logged, and named among its messages.
 
     Raises:
         ConfigurationError: when the folder holds neither metrics nor a configuration.
     """
     if not (path / "metrics.jsonl").is_file() and not (path / "config.yaml").is_file():
         raise ConfigurationError(f"{path} is not a run: it has neither config.yaml nor metrics.jsonl")
-    rows = _json_lines(path / "metrics.jsonl")
+    problems: list[str] = []
+    rows = list(read_json_lines(path / "metrics.jsonl", problems.append, ("step",)))
     text = _text(path / "config.yaml")
-    config = _yaml(text)
-    summary = {**_outline(rows, config), **_json(path / "summary.json")}
+    config = _mapping(path / "config.yaml", yaml.safe_load, problems)
+    summary = {**_outline(rows, config), **_mapping(path / "summary.json", json.loads, problems)}
+    machine = _mapping(path / "machine.json", json.loads, problems)
+    for problem in problems:
+        log_problem(problem)
     found = (re.fullmatch(r"step-(\d+)\.jsonl", file.name) for file in (path / "rollouts").glob("step-*.jsonl"))
     return Recorded(
         path=path,
@@ -76,8 +81,8 @@ def read_run(path: Path) -> Recorded:
         summary=summary,
         config=config,
         config_text=text,
-        machine=_json(path / "machine.json"),
-        messages=[line for line in _text(path / "messages.txt").splitlines() if line],
+        machine=machine,
+        messages=[*(line for line in _text(path / "messages.txt").splitlines() if line), *problems],
         steps=sorted(int(match[1]) for match in found if match),
     )
 
@@ -132,29 +137,15 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(_text(path))
-    except ValueError:
+def _mapping(path: Path, parse: Callable[[str], Any], problems: list[str]) -> dict[str, Any]:
+    """The mapping in a file; nothing where there is no file, and a sentence more where it holds something else."""
+    if not path.is_file():
         return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _yaml(text: str) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(text)
-    except yaml.YAMLError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _json_lines(path: Path) -> list[dict[str, Any]]:
-    rows = []
-    for line in _text(path).splitlines():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue  # torn by a crash
-        if isinstance(row, dict):
-            rows.append(row)
-    return rows
+        found = parse(_text(path))
+    except (ValueError, yaml.YAMLError, RecursionError):
+        found = None
+    if isinstance(found, dict):
+        return found
+    problems.append(f"{path} cannot be read and is left out; is it the run's own?")
+    return {}

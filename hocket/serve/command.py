@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hocket.core.ending import asked_to_end
 from hocket.core.errors import ConfigurationError
 from hocket.serve.bounds import Bounds
 from hocket.serve.host import Host, is_loopback, require
@@ -70,12 +70,7 @@ def _keys(options: argparse.Namespace) -> list[str]:
 
 @contextmanager
 def _asked_to_end() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set."""
+    """An event that Ctrl-C, SIGTERM and SIGHUP set."""
     end = threading.Event()
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda *_: end.set()) for number in numbers}
-    try:
+    with asked_to_end(end.set):
         yield end
-    finally:
-        for number, old in before.items():
-            signal.signal(number, old)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
-import logging
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.stages import State
-from hocket.train.disk import Chunk, DiskWriter, Writer
+from hocket.train.disk import Chunk, DiskWriter, Writer, log_problem
 from hocket.train.tree import TreeEncoder, load_tree, safetensors_chunks, structure_bytes
 
 STRUCTURE, TENSORS, COMPLETE = "state.json", "state.safetensors", "COMPLETE"
@@ -33,10 +33,6 @@ _STEP = re.compile(r"step-(\d{6,})")
 
 class CheckpointError(HocketError):
     """A checkpoint could not be written. Earlier ones are intact, so a run may go on and try again later."""
-
-
-def _log_problem(message: str) -> None:
-    logging.getLogger("hocket").warning(message)
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,7 @@ class Checkpoints:
     folder: Path
     writer: Writer = DiskWriter()
     keep: int = 1
-    on_problem: Callable[[str], None] = _log_problem
+    on_problem: Callable[[str], None] = log_problem
 
     # ------------------------------------------------------------ writing
 
@@ -84,7 +80,7 @@ class Checkpoints:
         except (OSError, RuntimeError, SafetensorError) as error:
             # RuntimeError and SafetensorError are how torch and safetensors report a full disk.
             raise CheckpointError(
-                f"{target}: the checkpoint could not be written ({_reason(error)}); make room or mend the disk, "
+                f"{target}: the checkpoint could not be written ({_reason(error)}); make room or check the disk, "
                 "earlier checkpoints are intact."
             ) from error
         finally:
@@ -168,19 +164,44 @@ class Checkpoints:
     # ------------------------------------------------------------ reading
 
     def latest(self) -> Path | None:
-        """The newest checkpoint that verifies; None when there is none. Damaged ones are reported and passed over."""
+        """The newest checkpoint that verifies; None where none was written. Damaged ones are reported and passed over.
+
+        Raises:
+            HocketError: when there are checkpoints and none of them verifies.
+        """
         damaged: list[str] = []
-        found = None
         for _, path in self._candidates():
             reason = problem(path)
             if reason is None:
-                found = path
-                break
+                for message in damaged:
+                    self.on_problem(f"{message}; {path} is used instead.")
+                return path
             damaged.append(f"{path} is damaged ({reason})")
-        instead = f"{found} is used instead" if found else "there is no earlier one to use instead"
-        for message in damaged:
-            self.on_problem(f"{message}; {instead}.")
-        return found
+        if damaged:
+            raise HocketError(
+                f"{', and '.join(damaged)}, and no earlier checkpoint can be used instead; put back a copy, or have "
+                f"the run begin again: hocket train --resume {self.folder.parent} --start-over"
+            )
+        return None
+
+    def set_aside(self, after: Path | None) -> list[Path]:
+        """Renames the checkpoints of later steps than `after`'s, all where it is None, so that none is used or dropped.
+
+        Returns their new places, `aside-step-000123/` beside the others.
+
+        Raises:
+            HocketError: when the disk refuses.
+        """
+        begun = -1 if after is None else self.step(after)
+        moved = []
+        for step, path in self._candidates():
+            if step > begun:
+                moved.append(_unused(self.folder / f"aside-step-{step:06d}"))
+                try:
+                    self.writer.rename(path, moved[-1])
+                except OSError as error:
+                    raise HocketError(f"{path} cannot be renamed: {_reason(error)}; check the folder.") from error
+        return moved
 
     def best(self) -> Path | None:
         """The checkpoint marked best, if there is one and it verifies; a damaged one is reported."""
@@ -285,6 +306,12 @@ def problem(path: Path) -> str | None:
     return None
 
 
+def _unused(path: Path) -> Path:
+    """`path`, or with the first number behind it under which there is nothing."""
+    names = itertools.chain([path], (path.with_name(f"{path.name}-{number}") for number in itertools.count(2)))
+    return next(name for name in names if not name.exists())
+
+
 def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
@@ -320,6 +347,7 @@ def checkpoint_of(run: Path, which: str) -> Path:
 
     Raises:
         ConfigurationError: when there is none yet.
+        HocketError: when there are some and all are damaged.
     """
     checkpoints = Checkpoints(run / "checkpoints")
     found = checkpoints.latest() if which == "last" else checkpoints.best()

@@ -7,6 +7,8 @@ import os
 import time
 from pathlib import Path
 
+from hocket.core.errors import ConfigurationError
+
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
 
@@ -19,6 +21,17 @@ def available_cores() -> int:
 def cores_of(count: int, quota: float | None) -> int:
     """Whole cores of `count` that a quota of cores' worth of time keeps busy; at least one."""
     return count if quota is None else max(1, min(count, math.floor(quota + 0.01)))
+
+
+def check_threads(asked: int | None) -> None:
+    """Refuses more threads than the machine has cores: they would only wait for each other.
+
+    Raises:
+        ConfigurationError: naming both numbers.
+    """
+    cores = os.cpu_count() or 1
+    if asked is not None and asked > cores:
+        raise ConfigurationError(f"threads = {asked}: this machine has {cores} cores; give as many or fewer")
 
 
 class Watch:

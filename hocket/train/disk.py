@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import logging
 import math
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -73,9 +74,11 @@ def write_atomic(path: Path, data: str | bytes, writer: Writer | None = None) ->
         if temporary.read_bytes() != raw:
             raise OSError("what was written did not reach the disk whole")
         writer.rename(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = str(path)  # The temporary file is nobody's concern.
         raise
     writer.sync(path.parent)
 
@@ -148,20 +151,38 @@ class JsonLines:
             self._handle = -1
 
 
-def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a JSON-lines file; a missing file has none, and unreadable lines are left out."""
+def log_problem(message: str) -> None:
+    """Warns in the library's log, which Python shows on stderr unless it is configured otherwise."""
+    logging.getLogger("hocket").warning(message)
+
+
+def read_json_lines(
+    path: Path, on_problem: Callable[[str], None] = lambda sentence: None, needs: Sequence[str] = ()
+) -> Iterator[dict[str, Any]]:
+    """The objects of a JSON-lines file; a missing file has none.
+
+    Lines that hold no object, or one without a key of `needs`, are left out, and `on_problem` is given one sentence
+    that names them. A last line without its newline was being written when it was read, and is no problem.
+    """
+    damaged = []
     if not path.is_file():
         return
     with path.open("rb") as file:
-        for line in file:
+        for number, line in enumerate(file, 1):
             row = _parsed(line)
-            if row is not None:
+            if row is not None and all(key in row for key in needs):
                 yield row
+            elif line.endswith(b"\n"):
+                damaged.append(number)
+    if damaged:
+        which = ", ".join(map(str, damaged[:3])) + (f" and {len(damaged) - 3} more" if len(damaged) > 3 else "")
+        lines = "line" if len(damaged) == 1 else "lines"
+        on_problem(f"{path}: {lines} {which} cannot be read and {'is' if len(damaged) == 1 else 'are'} left out")
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return row if isinstance(row, dict) else None

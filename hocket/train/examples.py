@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.examples import Example, held_by, responses_of
 from hocket.recipe import Recipe
 from hocket.stages import Rollout, Task, walk
+from hocket.train.settings import Config, responses_of_a_step
 from hocket.types import Scenario
 
 TOKENS_PER_MESSAGE = 64
@@ -91,6 +93,23 @@ def check_lengths(task: Task, player: Any) -> None:
                 check(scenario)
             except ConfigurationError as error:
                 raise ConfigurationError(f"{where}: {error}") from None
+
+
+def unmet_sizes(config: Config, player: Any) -> Iterator[str]:
+    """What was set that a step of this model and size cannot have, in a sentence each."""
+    context = getattr(player, "context_length", None)
+    if context is None:
+        return
+    for recipe, _ in config.phases:
+        parts = getattr(recipe.update, "minibatches", None) or 1
+        responses = responses_of_a_step(recipe)
+        if parts > responses and replayed(recipe) is None:
+            yield f"update.minibatches = {parts}, but a step has {responses} responses: there are no more mini-batches"
+    if config.decoding.max_tokens >= context:
+        yield (
+            f"decoding.max_tokens = {config.decoding.max_tokens:,}, but the model's context holds {context:,} tokens, the "
+            "prompt among them: answers end there, and count as cut off"
+        )
 
 
 def _most_tokens(scenario: Scenario) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import enum
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from hocket.core.errors import HocketError
-from hocket.train.disk import JsonLines, read_json_lines
+from hocket.train.disk import JsonLines, log_problem, read_json_lines
 
 
 class Missing(enum.Enum):
@@ -21,6 +22,9 @@ class Missing(enum.Enum):
         return False
 
 
+NEEDS = ("key", "value")
+
+
 MISSING: Final = Missing.MISSING
 """What `Journal.get` returns for a key without an entry; None is a result like any other."""
 
@@ -30,14 +34,17 @@ class Journal:
 
     An entry is with the operating system when `put` returns, so it survives `kill -9`; a line torn by a crash is cut
     off on opening. Values are JSON data; NaN and infinities are kept. Safe between threads.
+
+    Args:
+        path: the file; made if there is none.
+        on_problem: is given a sentence about lines that cannot be read, whose answers are asked for again.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, on_problem: Callable[[str], None] = log_problem) -> None:
         self._lock = threading.Lock()
         self._lines = JsonLines(path)
-        self._texts: dict[str, str] = {
-            row["key"]: json.dumps(row["value"]) for row in read_json_lines(path) if "key" in row and "value" in row
-        }
+        rows = read_json_lines(path, lambda found: on_problem(f"{found}; those answers are asked for again"), NEEDS)
+        self._texts: dict[str, str] = {str(row["key"]): json.dumps(row["value"]) for row in rows}
 
     @property
     def path(self) -> Path:

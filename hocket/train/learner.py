@@ -237,7 +237,10 @@ class Learner:
             self._begun = False
             return self._heard(mine, self.elsewhere.learnt(self))
         problem = self._problem(mine, self.recipe.update.lr_factor(step, self.total_steps))
+        agreed: Metrics | None = None
         if len(problem.live(mine)):
+            if not isinstance(self.recipe.update, GradientStep):
+                agreed = self._agree(problem, mine)  # Such a step may change weights before its first gradient.
             with nullcontext() if self.group is None else self.group.updating(self, mine, key, step):
                 metrics = self.recipe.update.step(problem, key)
             if "update" in self.memory:
@@ -245,7 +248,7 @@ class Learner:
         else:
             metrics = {"loss": math.nan}  # No signal: nothing to learn from in this step, and nothing changes.
         self._first = problem.first
-        metrics |= self._agree(problem, self.completed(mine))
+        metrics |= self._agree(problem, self.completed(mine)) if agreed is None else agreed
         if isinstance(self.policy, Observes):
             self.policy.observe(mine)  # Only now: the batch is learnt from with what it was sampled with.
         self.policy.version += 1

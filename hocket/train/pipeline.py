@@ -308,6 +308,7 @@ class Pipeline:
         steps: int | None = None,
         track: tuple[str, ...] = (),
         given: Mapping[str, Task] | None = None,
+        start_over: bool = False,
         **keywords: Any,
     ) -> Generator[Trainer, None, None]:
         """The trainer of each run that is not finished, in order, to be driven to its end before the next is asked for.
@@ -316,7 +317,8 @@ class Pipeline:
 
         Args:
             steps: of the last run, instead of what it was configured with. track: trackers instead of the configured.
-            given: tasks that are objects, by name. keywords: of every `Trainer`.
+            given: tasks that are objects, by name. start_over: the first run that has begun and is not finished
+                begins again. keywords: of every `Trainer`.
         """
         try:
             for run in self.runs:
@@ -326,7 +328,9 @@ class Pipeline:
                     continue
                 wanted = steps if run is self.runs[-1] else None
                 if not self.finished(run, wanted):
-                    yield self._trainer(run, wanted, track, given or {}, keywords)
+                    again = {"start_over": True} if start_over and self.begun(run) else {}
+                    start_over = False
+                    yield self._trainer(run, wanted, track, given or {}, {**keywords, **again})
                     if not self.finished(run, wanted):
                         return  # It was interrupted.
         finally:

@@ -25,6 +25,7 @@ class Recorder:
 
     Attributes:
         folder: of the run, locked. journal: answers from outside. checkpoints: as they are on disk.
+        saved: whether the last checkpoint that was to be written is on disk.
 
     Args:
         folder: see above.
@@ -33,20 +34,21 @@ class Recorder:
 
     def __init__(self, folder: RunFolder, on_message: Callable[[str], None]) -> None:
         self.folder = folder
-        self.journal = Journal(folder.journal)
-        self.checkpoints = Checkpoints(folder.checkpoints, on_problem=self.say)
         self._on_message = on_message
+        self.journal = Journal(folder.journal, self.say)
+        self.checkpoints = Checkpoints(folder.checkpoints, on_problem=self.say)
         self._metrics = MetricsLog(folder.metrics)
         self._schedule = MetricsLog(folder.schedule, keys=()) if folder.schedule.is_file() else None
         self._trackers: list[Tracker] = []
         self._saved_step, self._saved_at = 0, time.monotonic()
+        self.saved = True
 
     def begin(self, track: tuple[str, ...], step: int, *, kept: bool, resume: bool) -> None:
         """Ready for the step after `step`; rows of later steps are dropped, all where no checkpoint was `kept`."""
         after = step if kept else -1
-        self._metrics.truncate(after)
+        self._metrics.truncate(after, self.say)
         if self._schedule is not None:
-            self._schedule.truncate(after)
+            self._schedule.truncate(after, self.say)
         self._trackers = open_trackers(track, self.folder.path, after=after if resume else None)
         self._saved_step, self._saved_at = step, time.monotonic()
 
@@ -96,10 +98,12 @@ class Recorder:
         """Writes a checkpoint; a failed write is reported, and the one before stays."""
         self._saved_step, self._saved_at = step, time.monotonic()
         try:
-            return self.checkpoints.save(step, state, policies, best=best)
+            found = self.checkpoints.save(step, state, policies, best=best)
         except CheckpointError as error:
             self.say(str(error))
-            return None
+            found = None
+        self.saved = found is not None
+        return found
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Writes `summary.json` and closes the trackers."""

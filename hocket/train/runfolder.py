@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hocket.core.errors import ConfigurationError, HocketError, nearest
+from hocket.core.errors import ConfigurationError, HocketError, nearest, refusal
 from hocket.train.disk import json_ready, write_atomic
 
 PLAN = "plan.yaml"
@@ -113,13 +113,17 @@ class RunFolder:
         """The folder to train in, locked against other processes: a new one, or with `resume` an earlier one.
 
         Raises:
-            ConfigurationError: when a new run's name is taken, an earlier run is not there, or it is in use.
+            ConfigurationError: when a new run's name is taken, an earlier run is not there or in use, or the folder
+                cannot be written.
         """
-        if resume and name is not None:
-            folder = RunFolder.find(name, runs)
-        else:
-            folder = RunFolder.create(runs, name, stem=stem)
-        folder.lock()
+        try:
+            if resume and name is not None:
+                folder = RunFolder.find(name, runs)
+            else:
+                folder = RunFolder.create(runs, name, stem=stem)
+            folder.lock()
+        except OSError as error:
+            raise ConfigurationError(f"runs = {str(runs)!r}: {refusal(error)} (--runs DIR)") from error
         return folder
 
     @staticmethod

@@ -9,7 +9,6 @@ import asyncio
 import os
 import queue
 import resource
-import signal
 import threading
 import traceback
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hocket.core.ending import left_to_parent
 from hocket.core.errors import HocketError
 from hocket.train.aio import run_async
 
@@ -67,7 +67,7 @@ class Draw:
 
 def main(handle: int) -> None:
     """Serves the connection at a file descriptor until its other end is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which ends this one.
+    left_to_parent()
     connection = Connection(handle)
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(connection, inbox), daemon=True).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from collections.abc import Mapping
@@ -41,6 +42,8 @@ class EvaluationSettings:
     def __post_init__(self) -> None:
         if self.n < 1 or self.between < 1:
             raise ValueError("n and between must be at least 1")
+        if self.every < 0:
+            raise ValueError(f"every must be at least 0, not {self.every}")
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,12 @@ class CheckpointSettings:
 
     seconds: float = 60.0
     steps: int = 25
+
+    def __post_init__(self) -> None:
+        if self.seconds < 0:
+            raise ValueError(f"seconds must be at least 0, not {self.seconds}")
+        if self.steps < 1:
+            raise ValueError(f"steps must be at least 1, not {self.steps}")
 
 
 @dataclass(frozen=True)
@@ -256,10 +265,15 @@ class Config:
             raise ValueError(f"order = {self.order!r}{nearest(self.order, ORDERS)}")
         if not 0 <= self.verify <= 1:
             raise ValueError(f"verify must be a share from 0 to 1, not {self.verify}")
+        for recipe in (self.recipe, *(phase.recipe for phase in self.plan)):
+            if isinstance(recipe, Recipe):
+                _check_sizes(recipe)
         if self.decoding.max_tokens < 1:
             raise ValueError(f"decoding.max_tokens must be at least 1, not {self.decoding.max_tokens}")
-        if self.decoding.temperature < 0:
-            raise ValueError(f"decoding.temperature must be above 0, not {self.decoding.temperature}")
+        if not 0 <= self.decoding.temperature < math.inf:
+            raise ValueError(f"decoding.temperature must be above 0 and finite, not {self.decoding.temperature}")
+        if not (0 < self.decoding.top_p <= 1 and 0 <= self.decoding.min_p <= 1):
+            raise ValueError("decoding.top_p and decoding.min_p must be probabilities")
         if self.decoding.truncates:
             raise ValueError(
                 "learning needs the log-probs of what was sampled from: drop decoding.top_k, top_p, min_p and banned"
@@ -303,6 +317,33 @@ class Config:
         """The last step of the phase that `step` lies in; the last phase goes on for ever."""
         phase = self.phase_of(step)
         return sys.maxsize if phase == len(self.phases) - 1 else sum(n for _, n in self.phases[: phase + 1])
+
+
+MOST = 2**20
+"""Responses of one step."""
+
+_POSITIVE = ("clip_norm", "target_kl")
+_NOT_NEGATIVE = ("weight_decay",)
+
+
+def responses_of_a_step(recipe: Recipe) -> int:
+    """How many responses a recipe samples in a step, as far as its settings say."""
+    return (getattr(recipe.curriculum, "prompts", None) or 1) * (getattr(recipe.rollout, "samples", None) or 1)
+
+
+def _check_sizes(recipe: Recipe) -> None:
+    """Refuses a step that nobody lives to see the end of, and an update that would go uphill."""
+    asked = responses_of_a_step(recipe)
+    if asked > MOST:
+        raise ConfigurationError(
+            f"curriculum.prompts times rollout.samples are {asked:,} responses in one step; lower them to {MOST:,} or "
+            "fewer"
+        )
+    for name in (*_POSITIVE, *_NOT_NEGATIVE):
+        value = getattr(recipe.update, name, None)
+        if value is not None and not (value > 0 or (value == 0 and name in _NOT_NEGATIVE)):
+            bound = "above" if name in _POSITIVE else "at least"
+            raise ConfigurationError(f"update.{name} must be {bound} 0, not {value}")
 
 
 def as_recipe(value: Any) -> Recipe:

@@ -48,10 +48,11 @@ class MetricsLog:
         self._lines.append(json.dumps(written, allow_nan=False))
         return written
 
-    def truncate(self, step: int) -> None:
-        """Drops the rows after `step`, atomically: a resumed run writes them again."""
+    def truncate(self, step: int, on_problem: Callable[[str], None] = lambda sentence: None) -> None:
+        """Drops the rows after `step`, atomically: a resumed run writes them again. Damaged ones go to `on_problem`."""
         self._lines.close()
-        rows = [json.dumps(row) + "\n" for row in read_metrics(self.path) if row.get("step", 0) <= step]
+        kept = read_json_lines(self.path, on_problem, ("step",))
+        rows = [json.dumps(row) + "\n" for row in kept if row["step"] <= step]
         write_atomic(self.path, "".join(rows))
         self._lines = JsonLines(self.path)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -27,10 +28,11 @@ from hocket.train.cluster.learner_group import check_learners
 from hocket.train.cluster.line import Gone, Place
 from hocket.train.cluster.place import place_of
 from hocket.train.cluster.samplers import Samplers, check_samplers, spread
+from hocket.train.cores import check_threads
 from hocket.train.embedders import embedder_of
 from hocket.train.evaluate import Evaluated
 from hocket.train.evaluations import Evaluations
-from hocket.train.examples import check_examples, check_lengths, replayed
+from hocket.train.examples import check_examples, check_lengths, replayed, unmet_sizes
 from hocket.train.held_out import measured
 from hocket.train.judges import asking, judge_of
 from hocket.train.kinds import Measure, kind_of
@@ -48,6 +50,12 @@ from hocket.workflows.player import TextPlayer
 
 if TYPE_CHECKING:
     from hocket.policies.family import Precision
+
+
+UNSAVED = (
+    "the last checkpoint could not be written, so what was learnt since the one before is not on disk; make room, or "
+    "check the disk, and resume the run"
+)
 
 
 class Observer(Protocol):
@@ -91,6 +99,7 @@ class Trainer:
         observer: is told what happens.
         report: writes what people read of a finished run into its folder, given its path; None writes nothing.
         resume: continue the run that `config.runs`/`config.run` names from its newest valid checkpoint.
+        start_over: with `resume`, set its checkpoints aside and begin again at step 0.
 
     Attributes:
         parts: everything a step touches. progress: where the run stands. recorder: what writes into its `folder`.
@@ -106,6 +115,7 @@ class Trainer:
         observer: Observer | None = None,
         report: Callable[[Path], object] | None = None,
         resume: bool = False,
+        start_over: bool = False,
     ) -> None:
         self.observer: Observer = observer or NullObserver()
         self.task = task or tasks.find(config.task)
@@ -114,14 +124,16 @@ class Trainer:
         self.config = dataclasses.replace(configuration.settled(config, self.task), run=self.folder.path.name)
         self._given, self._revived = (rewards, workflow), 0
         try:
-            self._begin(rewards, workflow, resume=resume)
+            self._begin(rewards, workflow, resume=resume, start_over=start_over)
         except BaseException:
             self.folder.abandon(new=not resume)
             raise
 
-    def _begin(self, rewards: Sequence[Reward], workflow: Any, *, resume: bool) -> None:
+    def _begin(self, rewards: Sequence[Reward], workflow: Any, *, resume: bool, start_over: bool = False) -> None:
         """Builds everything in the run folder, from the newest checkpoint where there is one."""
         config = self.config
+        if not resume:
+            check_threads(config.threads)
         check_learners(config)
         check_samplers(config, workflow)
         for recipe, _ in config.phases:
@@ -130,7 +142,7 @@ class Trainer:
         if not resume:
             self.recorder.config(config)
         self.progress = Progress()
-        newest = self.recorder.checkpoints.latest() if resume else None
+        newest = self._newest(start_over=start_over) if resume else None
         self.resources = Resources(config, kind_of(self.task), self.recorder, resume=resume)
         journal, precision = self.recorder.journal, self.machine.precision
         self.parts = build_parts(
@@ -165,7 +177,8 @@ class Trainer:
         self.recorder.begin(config.track, done, kept=newest is not None, resume=resume)
         self.evaluations = Evaluations(config, self.progress, self.say)
         remarks = kind_of(self.task).remarks(config, self.task, workflow)
-        for remark in () if resume else (*remarks, *self.groups.remarks):
+        remarks = [*remarks, *self.groups.remarks, *unmet_sizes(config, self.parts.player)]
+        for remark in () if resume else remarks:
             self.say(remark)
         self._clock = time.monotonic()
         if self.overlap is not None and done < self.total_steps:
@@ -175,6 +188,25 @@ class Trainer:
             self.overlap.start()
         if self.samplers is not None and done < self.total_steps:
             self.samplers.start()
+
+    def _newest(self, *, start_over: bool) -> Path | None:
+        """The checkpoint to go on from, None where the run begins again. Those of later steps are set aside.
+
+        Raises:
+            HocketError: when there is none that can be used, and the run is not to start over.
+        """
+        checkpoints = self.recorder.checkpoints
+        newest = None if start_over else checkpoints.latest()
+        if newest is None and not start_over and self.folder.summary.is_file():
+            raise HocketError(
+                f"{checkpoints.folder} has no checkpoint, though the run has come to an end; put back a copy, or have "
+                f"it begin again: hocket train --resume {self.folder.path} --start-over"
+            )
+        for aside in checkpoints.set_aside(newest):
+            self.say(f"a checkpoint that is not used was renamed to {aside}; delete it when you do not need it")
+        if newest is None:
+            self.say("there is no checkpoint to go on from: the run begins again at step 0")
+        return newest
 
     def _gathering(self) -> None:
         """Has what is sampled here sampled from whole weights."""
@@ -296,6 +328,8 @@ class Trainer:
         while not self.done:
             self.observer.stepped(self, self.step())
         self.finish("finished")
+        if not self.saved:
+            warnings.warn(UNSAVED, RuntimeWarning, stacklevel=2)
 
     def _train(self, step: int) -> StepResult:
         try:
@@ -360,15 +394,23 @@ class Trainer:
             policies |= {name + REFERENCE: reference.save for name, reference in references.items()}
         return self.recorder.checkpoint(self.progress.step, self.state(), policies, best=best)
 
-    def finish(self, reason: str) -> None:
-        """Writes `summary.json` and the report, and lets go of the run folder."""
+    def finish(self, reason: str) -> dict[str, Any]:
+        """Writes `summary.json` and the report, and lets go of the run folder; returns what the summary holds.
+
+        A last checkpoint that could not be written is tried once more; `saved` is whether it was.
+        """
         with contextlib.suppress(Gone):
             self.groups.gather(self.parts.learners)
+        if not self.saved and self.save() is None:
+            reason = "unsaved"
+            self.say(UNSAVED)
         self._close()
-        self.recorder.finish(self.summary(reason))
+        found = self.summary(reason)
+        self.recorder.finish(found)
         if self._report is not None:
             self._report(self.folder.path)
         self.folder.release()
+        return found
 
     def _close(self) -> None:
         """Ends the processes beside this one."""
@@ -377,6 +419,11 @@ class Trainer:
         self.groups.close()
         if self.samplers is not None:
             self.samplers.close()
+
+    @property
+    def saved(self) -> bool:
+        """Whether a checkpoint has what was learnt so far: the last one that was due, or asked for, was written."""
+        return self.recorder.saved
 
     def summary(self, reason: str) -> dict[str, Any]:
         """What `summary.json` holds."""
@@ -423,6 +470,7 @@ def resumed(run: Path, *, steps: int | None = None, track: Sequence[str] = (), *
 
     Raises:
         ConfigurationError: when `run` is no run folder.
+        HocketError: when all its checkpoints are damaged or missing, unless it is to `start_over`.
     """
     file = run / "config.yaml"
     if not file.is_file():

@@ -29,7 +29,8 @@ class Problem:
         reference: the policy that exact KL is taken against.
         lr_factor: the schedule's multiplier of the learning rate at this step.
         memory: what the update remembers from step to step; it may replace it.
-        first: the first evaluation made (before any change of the weights) and its decisions, for agreement checks.
+        first: the first evaluation with a gradient (before any change of the weights) and its decisions, for agreement
+            checks; without decisions while there was no signal.
     """
 
     batch: Batch
@@ -128,7 +129,7 @@ class Problem:
             now, told = self._direct(batch, chunks)
         else:
             now = self._by_cotangent(batch, chunks, decisions)
-        if self.first is None:
+        if self.first is None or not len(self.first[0]):  # Nothing changes by a mini-batch without signal.
             self.first = _in_whole(batch, decisions, now)
         return self._told(now, batch, decisions) if told is None else told
 

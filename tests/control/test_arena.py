@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -12,8 +13,10 @@ from tiny_runs import call
 
 from hocket.core.errors import HocketError
 from hocket.play.arena import lineup_of
-from hocket.play.operators import Chance, Person, asked, drawn, places_of
+from hocket.play.operators import Chance, Person, Trained, asked, drawn, places_of
 from hocket.play.screen import Screen
+from hocket.stages import Policy
+from hocket.train.checkpoint import checkpoint_of
 
 DILEMMA = ["arena", "--task", "dilemma:prisoners?rounds=3", "--episodes", "3"]
 
@@ -46,6 +49,21 @@ def test_what_cannot_be_is_refused(case: str, tmp_path: Path) -> None:
     said = call(*DILEMMA, *more, "--runs", tmp_path)
     assert said.code == 2
     assert words in " ".join(said.err.split())
+
+
+def test_a_run_plays_with_the_weights_of_its_newest_checkpoint(tmp_path: Path) -> None:
+    words = ["--task", "dilemma:prisoners?rounds=3", "--recipe", "ippo", "--steps", "2", "--curriculum.prompts", "2"]
+    more = ["--threads", "1", "--evaluation.n", "2", "--update.lr", "0.1", "--runs", tmp_path, "--run", "pair"]
+    said = call("train", *words, *more, "--quiet")
+    assert said.code == 0, said.err
+    seated = Trained(places_of("dilemma:prisoners?rounds=3")["row"], "pair", str(tmp_path), 1.0)
+    (tmp_path / "seated").mkdir()
+    cast(Policy, seated.policy).save(tmp_path / "seated")
+    kept = checkpoint_of(tmp_path / "pair", "last") / "policy"
+    for file in (tmp_path / "seated").iterdir():
+        assert file.read_bytes() == (kept / file.name).read_bytes()
+    (tmp_path / "pair" / "checkpoints").rename(tmp_path / "elsewhere")
+    assert call(*DILEMMA, "--agents", "row=run:pair", "--runs", tmp_path).code == 2
 
 
 def test_a_person_is_asked_until_an_action_is_named_and_may_leave() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterable
@@ -14,8 +15,10 @@ from tiny_runs import REWARDS, TINY, assert_same, call, in_child, last_checkpoin
 
 from hocket import tasks
 from hocket.cli.parser import main, split_settings
+from hocket.core.errors import HocketError
 from hocket.train.config import configure, read_pairs
 from hocket.train.disk import Chunk, DiskWriter
+from hocket.train.tracking import read_metrics
 from hocket.train.trainer import Trainer, resumed
 
 OFTEN = ["--checkpoint.steps", "2"]
@@ -232,9 +235,12 @@ def test_a_killed_process_loses_nothing(moment: str, tmp_path: Path, reward: Pat
     assert_same(whole, run)
 
 
-def test_ctrl_c_ends_the_step_and_writes_a_checkpoint(tmp_path: Path, reward: Path, whole: Path) -> None:
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_step_and_has_a_checkpoint_written(
+    asked: signal.Signals, tmp_path: Path, reward: Path, whole: Path
+) -> None:
     run = tmp_path / "parts"
-    code = in_child(child(tmp_path, reward), until=lambda: lines(run) >= 4, send=signal.SIGINT)
+    code = in_child(child(tmp_path, reward), until=lambda: lines(run) >= 4, send=asked)
     assert code == 130
     done = lines(run) - 1
     assert done < 6
@@ -242,6 +248,15 @@ def test_ctrl_c_ends_the_step_and_writes_a_checkpoint(tmp_path: Path, reward: Pa
     assert "interrupted" in (run / "summary.json").read_text()
     resume(tmp_path, "parts")
     assert_same(whole, run)
+
+
+def test_a_hang_up_that_is_ignored_stays_ignored(tmp_path: Path, reward: Path, whole: Path) -> None:
+    def under_nohup() -> int:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        return child(tmp_path, reward)()
+
+    assert in_child(under_nohup, until=lambda: lines(tmp_path / "parts") >= 4, send=signal.SIGHUP) == 0
+    assert_same(whole, tmp_path / "parts")
 
 
 def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
@@ -297,17 +312,91 @@ def test_a_damaged_newest_checkpoint_is_passed_over_with_a_message(tmp_path: Pat
     for told in (said.err, (tmp_path / "parts" / "messages.txt").read_text()):
         assert "step-000004 is damaged (policy/model.safetensors has changed)" in told
         assert "step-000002 is used instead" in told
+    assert (newest.parent / "aside-step-000004").is_dir()
     assert_same(whole, tmp_path / "parts")
 
 
-def test_with_every_checkpoint_damaged_the_run_says_so_and_starts_again(
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_with_every_checkpoint_damaged_a_resume_changes_nothing_until_it_is_to_start_over(
     tmp_path: Path, reward: Path, whole: Path
 ) -> None:
     stepped(tmp_path, "parts", "--reward", f"{reward}:spread", stop=3, steps=6)
-    flipped(last_checkpoint(tmp_path / "parts") / "state.json")
+    run = tmp_path / "parts"
+    damaged = last_checkpoint(run)
+    flipped(damaged / "state.json")
+    before = {name: data for name, data in files_of(run).items() if name not in (".lock", "messages.txt")}
+    with pytest.raises(HocketError, match=rf"{damaged.name} is damaged .*--start-over"):
+        resumed(run)
+    assert {name: data for name, data in files_of(run).items() if name not in (".lock", "messages.txt")} == before
+    said = resume(tmp_path, "parts", "--start-over")
+    assert f"aside-{damaged.name}" in said.err
+    assert "begins again at step 0" in said.err
+    assert files_of(damaged.parent / f"aside-{damaged.name}") == {
+        name.removeprefix(f"checkpoints/{damaged.name}/"): data
+        for name, data in before.items()
+        if name.startswith(f"checkpoints/{damaged.name}/")
+    }
+    assert_same(whole, run)
+
+
+def test_a_run_that_ended_and_has_lost_its_checkpoints_is_not_begun_again_unasked(
+    tmp_path: Path, reward: Path, whole: Path
+) -> None:
+    shutil.copytree(whole, tmp_path / "parts")
+    shutil.rmtree(tmp_path / "parts" / "checkpoints")
+    with pytest.raises(HocketError, match="has no checkpoint, though the run has come to an end"):
+        resumed(tmp_path / "parts")
+    assert (tmp_path / "parts" / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
+
+
+def test_damaged_lines_of_metrics_are_counted(tmp_path: Path, reward: Path) -> None:
+    trainer = stepped(tmp_path, "parts", "--reward", f"{reward}:spread", stop=3, steps=4)
+    metrics = trainer.folder.metrics
+    rows = metrics.read_text().splitlines(keepends=True)
+    rows[1] = rows[1][:40] + "\n"
+    metrics.write_text("".join(rows))
     said = resume(tmp_path, "parts")
-    assert "no earlier one" in said.err
-    assert_same(whole, tmp_path / "parts")
+    assert "metrics.jsonl: line 2 cannot be read and is left out" in said.err
+    assert [row["step"] for row in read_metrics(metrics)] == [0, 2, 3, 4]
+
+
+@pytest.mark.parametrize("refusals", [1, 99])
+def test_a_last_checkpoint_that_the_disk_refuses_is_tried_again_and_else_a_failure(
+    refusals: int, tmp_path: Path, reward: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, left = DiskWriter.write, [refusals]
+
+    def refusing(self: DiskWriter, path: Path, chunks: Iterable[Chunk]) -> None:
+        if ".step-000006.tmp" in str(path) and left[0] > 0:
+            left[0] -= 1
+            raise OSError(28, "No space left on device")
+        write(self, path, chunks)
+
+    monkeypatch.setattr(DiskWriter, "write", refusing)
+    tiny = [*TINY, *OFTEN, "--steps", "6", "--reward", f"{reward}:spread"]
+    said = call("train", *tiny, "--runs", tmp_path, "--run", "parts")
+    run = tmp_path / "parts"
+    if refusals == 1:
+        assert (said.code, last_checkpoint(run).name) == (0, "step-000006")
+    else:
+        assert (said.code, last_checkpoint(run).name) == (1, "step-000004")
+        assert '"reason": "unsaved"' in (run / "summary.json").read_text()
+        assert said.err.count("No space left on device") == 2
+        assert said.err.rstrip().endswith("and resume the run")
+        monkeypatch.undo()
+        resume(tmp_path, "parts")
+    assert_same(whole, run)
+
+
+@pytest.mark.parametrize("place", ["/proc/runs", "/dev/null"])
+def test_a_place_that_takes_no_run_is_named(place: str) -> None:
+    said = call("train", *TINY, "--steps", "1", "--runs", place, "--run", "x")
+    assert said.code == 2
+    assert said.err.startswith(f"hocket: runs = '{place}': {place}: ")
+    assert "--runs DIR" in said.err
 
 
 def test_a_full_disk_costs_a_checkpoint_and_not_the_run(tmp_path: Path, reward: Path, whole: Path) -> None:

@@ -316,14 +316,30 @@ def test_a_damaged_checkpoint_is_passed_over_and_named(tmp_path, kind):
     assert checkpoints.load(good)["step"] == 1
 
 
-def test_when_all_are_damaged_it_says_so(tmp_path):
-    told = []
-    checkpoints = Checkpoints(tmp_path, on_problem=told.append)
-    bad = save(checkpoints, 1, best=True)
-    _flip(bad / "state.json")
-    assert checkpoints.latest() is None
-    assert "no earlier one" in told[0]
+def test_when_all_are_damaged_nothing_is_used_and_nothing_is_lost(tmp_path):
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    first, second = save(checkpoints, 1), save(checkpoints, 2, best=True)
+    for bad in (first, second):
+        _flip(bad / "state.json")
+    with pytest.raises(HocketError, match=r"step-000002 is damaged .*step-000001 is damaged .*--start-over"):
+        checkpoints.latest()
     assert checkpoints.best() is None
+    before = {file.name: file.read_bytes() for file in second.iterdir() if file.is_file()}
+    assert [path.name for path in checkpoints.set_aside(None)] == ["aside-step-000002", "aside-step-000001"]
+    assert checkpoints.latest() is None
+    for step in (1, 2, 3):  # Steps that are done again drop nothing that stands aside.
+        save(checkpoints, step)
+    aside = tmp_path / "aside-step-000002"
+    assert {file.name: file.read_bytes() for file in aside.iterdir() if file.is_file()} == before
+    assert [path.name for path in checkpoints.set_aside(None)] == ["aside-step-000003", "aside-step-000002-2"]
+
+
+def test_those_of_later_steps_are_set_aside(tmp_path):
+    checkpoints = Checkpoints(tmp_path, keep=3)
+    paths = [save(checkpoints, step) for step in (1, 2, 3)]
+    assert [path.name for path in checkpoints.set_aside(paths[1])] == ["aside-step-000003"]
+    assert checkpoints.latest() == paths[1]
+    assert checkpoints.set_aside(paths[1]) == []
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

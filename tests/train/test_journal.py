@@ -104,6 +104,22 @@ def test_a_full_disk_leaves_the_earlier_lines(tmp_path, monkeypatch):
     assert [again.get(key) for key in "abc"] == [1, MISSING, 3]
 
 
+def test_lines_that_cannot_be_read_are_counted_and_their_answers_missed(tmp_path):
+    journal, problems = Journal(tmp_path / "j"), []
+    for key in "abcd":
+        journal.put(key, key)
+    lines = (tmp_path / "j").read_bytes().splitlines(keepends=True)
+    lines[1] = lines[1].replace(b'"value"', b'"vale"')
+    lines[2] = b"\xff" + lines[2]
+    lines.append(b'{"key": "e", "val')  # Torn by a kill: the answer had not been used.
+    (tmp_path / "j").write_bytes(b"".join(lines))
+    again = Journal(tmp_path / "j", problems.append)
+    assert [again.get(key) for key in "abcde"] == ["a", MISSING, MISSING, "d", MISSING]
+    assert problems == [
+        f"{tmp_path / 'j'}: lines 2, 3 cannot be read and are left out; those answers are asked for again"
+    ]
+
+
 def _put_for_ever(path, ready):
     journal = Journal(path)
     for number in range(10**9):

@@ -21,6 +21,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Protocol
 
+from hocket.core.ending import left_to_parent
 from hocket.core.errors import HocketError
 from hocket.train.cluster.weights import Packed
 from hocket.train.cores import available_cores
@@ -228,7 +229,7 @@ def serve(handle: int, answered: Callable[..., bytes], over: Callable[[], bool] 
 
     It ends as soon as the first process is gone, whatever it does, and after an answer with which all is `over`.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which ends this one.
+    left_to_parent()
     connection, lock = Connection(handle), threading.Lock()
     inbox: queue.SimpleQueue[tuple[bytes, Sequence[Packed]]] = queue.SimpleQueue()
 
