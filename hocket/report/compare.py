@@ -184,7 +184,7 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
 def _charts(runs: Sequence[Recorded]) -> list[Chart]:
     charts = []
     for measure in dict.fromkeys(run.measure for run in runs):
-        lines = [success_line(run, run.name) for run in runs if run.measure == measure]
+        lines = [success_line(run, run.name) if run.measure == measure else Line(run.name, []) for run in runs]
         charts.append(Chart(f"Evaluated {measure}", lines, share=is_share(measure)))
     for title, key, unit, share in OVERLAID:
         charts.append(Chart(title, [Line(run.name, points(run.rows, key)) for run in runs], unit=unit, share=share))
