@@ -282,7 +282,7 @@ def test_a_line_keeps_its_colour_where_another_has_no_points():
 
 
 def test_compared_runs_of_other_measures_keep_their_colours(run, tmp_path, make_run):
-    returns = make_run(tmp_path, "returns", seed=2)
+    returns = make_run(tmp_path, name="returns")
     rows = [json.loads(line) for line in (returns / "metrics.jsonl").read_text().splitlines()]
     for row in rows:
         row["eval/return"] = row.pop("eval/accuracy", None)
