@@ -41,7 +41,7 @@ def compare_table(runs: Sequence[Path]) -> Table:
     """The comparison for a terminal: a column per run."""
     found = [read_run(path) for path in runs]
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    table.add_column("", style="dim")
+    table.add_column("", style="dim", overflow="fold")
     for run in found:
         table.add_column(run.name, header_style="bold", overflow="fold")
     for name, values in _lines(found):
