@@ -114,7 +114,7 @@ class LiveDisplay:
         self.last = row
         if row["step"] == 0:
             self.began = time.monotonic()
-        if "reward/mean" in row:
+        if "reward/mean" in row and _sampled(row):
             self.rewards.append(row["reward/mean"])
         if "reward/shaped" in row:
             self.shaped.append(row["reward/shaped"])
@@ -149,11 +149,12 @@ class LiveDisplay:
     def _line(self, row: Mapping[str, Any], measured: float) -> str:
         # Where nothing else is measured, what is told of recorded responses has it.
         words = _recorded(row) if not self.measure.answers else f"measured {measured:.3f}  {_recorded(row)}"
-        return (
-            f"step {row['step']:4d}/{self.steps}  {words}"
-            f"reward {number(row.get('reward/mean'))}  "
-            f"tokens/s {number(row.get('throughput/tokens'), ',.0f')}  {self._left(row['step'])}"
+        sampled = (
+            f"reward {number(row.get('reward/mean'))}  tokens/s {number(row.get('throughput/tokens'), ',.0f')}  "
+            if _sampled(row)
+            else ""
         )
+        return f"step {row['step']:4d}/{self.steps}  {words}{sampled}{self._left(row['step'])}"
 
     def _page(self) -> Group:
         row = self.last
@@ -162,7 +163,8 @@ class LiveDisplay:
         trend = Text(sparkline(self.rewards), style="green")
         if self.shaped:
             trend.append(f"  {number(recent_mean(self.shaped))} after shaping", style="dim")
-        table.add_row("reward", f"[bold green]{number(mean)}[/]", trend)
+        if _sampled(row):
+            table.add_row("reward", f"[bold green]{number(mean)}[/]", trend)
         shown = [value for _, value in self.evaluations]
         latest = f"{shown[-1]:.3f}" if shown else "–"
         first = f"from {shown[0]:.3f} before" if len(shown) > 1 else "before training"
@@ -266,6 +268,11 @@ def role_lines(row: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     if len(names) > ROLES_SHOWN:
         lines.append(("", "", f"[dim]and {len(names) - ROLES_SHOWN} more roles[/]"))
     return lines
+
+
+def _sampled(row: Mapping[str, Any]) -> bool:
+    """Whether a step sampled anything: where all responses were recorded no reward moves and no token is drawn."""
+    return row.get("tokens/generated") != 0
 
 
 # ---------------------------------------------------------------- the closing summary

@@ -105,6 +105,8 @@ def _mutate(options: argparse.Namespace) -> int:
     console = err()
     found: dict[str, list[Outcome]] = {}
     slow = not options.quick
+    if options.keep and (own := next((row for row in options.mutate if row.endswith(".py")), None)):
+        raise ConfigurationError(f"--keep is for the library's own rows; drop it for {own}")
     for row in options.mutate:
         known = survey.standing(row) if options.keep else None
         found[row] = []

@@ -31,7 +31,7 @@ from hocket.policies.control_graphs import check_networks
 from hocket.policies.control_heads import Categorical, DiagonalGaussian
 from hocket.policies.control_made import Sight, Wanted, made
 from hocket.policies.control_networks import ActorCritic, Normaliser, Perceptron
-from hocket.policies.settings import NetworkSettings
+from hocket.policies.settings import NetworkSettings, other_network
 from hocket.policies.spaces import Spaces
 from hocket.policies.turns import at_ends, before, of_whole_turns, sequences
 from hocket.stages import Policy
@@ -587,10 +587,7 @@ class ControlPolicy:
         except (OSError, ValueError, SafetensorError) as error:
             raise ConfigurationError(f"{folder} holds no readable controller: {error}") from error
         if found != self._config():
-            raise ConfigurationError(
-                f"{folder / CONFIG} describes another network, {found}, than this run's, {self._config()}; "
-                "use the task and hidden sizes it was trained with"
-            )
+            raise ConfigurationError(f"{folder / CONFIG} {other_network(found, self._config())}")
         if any(name.startswith("critic.") for name in tensors):
             self.require(frozenset({Quantity.VALUE}))
         absent = self._module.load_state_dict(tensors, strict=False).missing_keys

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -45,3 +46,12 @@ class NetworkSettings:
     def __post_init__(self) -> None:
         if any(units < 1 for units in self.hidden):
             raise ValueError(f"hidden must be numbers of units of at least 1, not {list(self.hidden)}")
+
+
+def other_network(found: Any, own: Mapping[str, Any]) -> str:
+    """What a saved configuration describes in the place of the network with the configuration `own`, in words."""
+    if not isinstance(found, Mapping) or "model_type" in found or not set(found) & set(own):
+        return "is no control network's but a model of another kind, as of words; use a task that it was trained for"
+    parts = [name for name in {**own, **found} if found.get(name) != own.get(name)]
+    differing = ", ".join(f"{name} = {found.get(name)!r} (here {own.get(name)!r})" for name in parts)
+    return f"describes another network: {differing}; use the task and the network settings that it was trained with"

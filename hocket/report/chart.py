@@ -29,7 +29,8 @@ class Chart:
     """A titled chart. `share` fixes the axis to 0 .. 1 and shows percent; `unit` stands beside the title.
 
     `zero` begins the axis at 0. The axis spans `least` at least, so that rounding errors do not look like events.
-    `across` names what the horizontal axis counts.
+    `across` names what the horizontal axis counts. A line's colour is its number's among `lines`, those without points
+    counted, so that it is one run's in all charts of a page.
     """
 
     title: str
@@ -43,12 +44,13 @@ class Chart:
 
     def svg(self) -> str:
         """The chart as an SVG element, sized by its container."""
-        shown = [_thinned(line) for line in self.lines if line.points]
+        numbered = {number: _thinned(line) for number, line in enumerate(self.lines) if line.points}
+        shown = list(numbered.values())
         if not shown:
             return ""
         frame = _Frame.around(shown, share=self.share, zero=self.zero, least=self.least)
         parts = [*frame.axes(self.share)]
-        for number, line in enumerate(shown):
+        for number, line in numbered.items():
             parts += _drawn(line, frame, number)
         data = {
             "left": frame.x0, "right": frame.x1, "share": self.share, "across": self.across,

@@ -41,7 +41,7 @@ def compare_table(runs: Sequence[Path]) -> Table:
     """The comparison for a terminal: a column per run."""
     found = [read_run(path) for path in runs]
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    table.add_column("", style="dim")
+    table.add_column("", style="dim", overflow="fold")
     for run in found:
         table.add_column(run.name, header_style="bold", overflow="fold")
     for name, values in _lines(found):
@@ -184,7 +184,7 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
 def _charts(runs: Sequence[Recorded]) -> list[Chart]:
     charts = []
     for measure in dict.fromkeys(run.measure for run in runs):
-        lines = [success_line(run, run.name) for run in runs if run.measure == measure]
+        lines = [success_line(run, run.name) if run.measure == measure else Line(run.name, []) for run in runs]
         charts.append(Chart(f"Evaluated {measure}", lines, share=is_share(measure)))
     for title, key, unit, share in OVERLAID:
         charts.append(Chart(title, [Line(run.name, points(run.rows, key)) for run in runs], unit=unit, share=share))

@@ -98,7 +98,8 @@ LINES = 6
 def curves(run: Recorded, steps: Sequence[Mapping[str, Any]] = ()) -> list[Chart]:
     """The charts of a run; what was never measured has none. `steps` are the recorded ones with what they come to."""
     rows = run.rows
-    charts = [_success(run), _drawn(CURVES[0], rows), _signal(rows), *_rewards(rows), *_agents(rows, steps)]
+    rewarded = [_drawn(CURVES[0], rows), *_rewards(rows)] if samples(rows) else []
+    charts = [_success(run), *rewarded[:1], _signal(rows), *rewarded[1:], *_agents(rows, steps)]
     charts += [_traits(rows), *(_drawn(curve, rows) for curve in CURVES[1:])]
     charts += _counts(rows, steps)
     found = [chart for chart in charts if any(line.points for line in chart.lines)]
@@ -113,6 +114,12 @@ def _parted(chart: Chart) -> list[Chart]:
     per = math.ceil(len(chart.lines) / count)
     parts = [chart.lines[start : start + per] for start in range(0, len(chart.lines), per)]
     return [replace(chart, title=f"{chart.title} ({n} of {count})", lines=part) for n, part in enumerate(parts, 1)]
+
+
+def samples(rows: Sequence[Row]) -> bool:
+    """Whether a run sampled anything; one that only learns from recorded responses has no reward that could move."""
+    counts = [row["tokens/generated"] for row in rows if is_number(row.get("tokens/generated"))]
+    return not counts or any(counts)
 
 
 def points(rows: Sequence[Row], key: str) -> list[Point]:

@@ -80,7 +80,9 @@ def advantage_of(episode: Episode) -> float | None:
 
 
 def _learns(episode: Episode) -> bool:
-    """Whether some decision has both weight and advantage."""
+    """Whether some decision has both weight and advantage; of a pair a weight is enough."""
+    if episode.get("paired"):
+        return bool(episode.get("kept"))
     for turn in episode.get("turns", ()):
         advantages = turn.get("advantage") or ()
         weights = turn.get("weight") or [1.0] * len(advantages)
@@ -90,8 +92,8 @@ def _learns(episode: Episode) -> bool:
 
 
 def _why(episodes: Sequence[Episode], rewards: Sequence[float], signal: bool) -> str:
-    if not rewards and all(episode.get("failure") is None for episode in episodes):
-        return "no reward: none had an opinion"
+    if not rewards and not signal and all(episode.get("failure") is None for episode in episodes):
+        return "no reward: nothing scored the samples"
     if all(episode.get("discarded") for episode in episodes):
         return "discarded by the rollout" + (" (all rewards equal)" if _equal(rewards) else "")
     left_out = [e for e in episodes if not e.get("kept", True) and e.get("source") != "baseline"]

@@ -173,7 +173,7 @@ def hero(run: Recorded) -> Hero | None:
         before=show(before),
         after=show(after),
         gain=change(before, after, share=share),
-        down=after < before,
+        down=after > before if what.falls else after < before,
         whiskers=whiskers([run.summary.get("before") or {}, run.summary.get("after") or {}], run.measure),
     )
 

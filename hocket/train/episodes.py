@@ -78,6 +78,8 @@ def episodes(
         )
         if learnt and batch is not None and LABEL.present(batch):
             row["label"] = LABEL.rows(batch)[number]
+        if learnt and batch is not None and batch.occurrences.pairs is not None:
+            row["paired"] = True  # Learnt from by comparison, whatever the advantage.
         found.append(row if learnt else row | {"discarded": True})
     return found
 

@@ -14,6 +14,7 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.methods.base.ppo import PPO
 from hocket.policies.control import ControlPolicy
+from hocket.policies.settings import other_network
 from hocket.types import Decoding, Quantity, Turn
 from hocket.update.problem import Problem
 
@@ -254,3 +255,14 @@ def test_chunks_cover_every_decision_once(monkeypatch):
     assert max(len(chunk) for chunk in chunks) == 7
     assert policy.chunks(batch, decisions[:0]) == []
     assert policy.granularity is Level.DECISION
+
+
+def test_a_model_of_another_kind_is_named_in_a_sentence(tmp_path):
+    own = {"observation": 4, "hidden": [8, 8], "actions": 2}
+    words = other_network({"model_type": "qwen3", "hidden_size": 128, "layer_types": ["full_attention"] * 6}, own)
+    assert words.startswith("is no control network's but a model of another kind")
+    assert len(words) < 120
+    assert other_network({**own, "hidden": [4]}, own) == (
+        "describes another network: hidden = [4] (here [8, 8]); use the task and the network settings that it was "
+        "trained with"
+    )

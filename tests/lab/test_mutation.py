@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from hocket.cli.parser import main
+from hocket.core.components import load_file
 from hocket.core.errors import ConfigurationError
 from hocket.lab.claims import record, survey
 from hocket.lab.claims.mutants import of_code, of_recipe
-from hocket.lab.claims.mutation import asked, mutate, surveyed, within
+from hocket.lab.claims.mutation import asked, mutants_of, mutate, surveyed, within
 from hocket.lab.claims.registry import checks_of
 from hocket.lab.claims.survey import Survey
 from hocket.recipes import find
@@ -77,6 +78,37 @@ def test_survivors_are_listed_by_the_command_line(capsys: pytest.CaptureFixture[
     unnoticed = [one for one in row["mutants"] if one["killed"] is None and one["reason"] is None]
     assert code == (1 if unnoticed else 0)
     assert len(unnoticed) < len(row["mutants"])
+
+
+OWN = """
+from hocket.lab.claims.harness import Claims, Finding
+from hocket.methods.base.grpo import GRPO
+
+MINE = GRPO.but(name="half-grpo", **{"objective.low": 0.1})
+
+def half(value):
+    return value / 2.0
+
+claim = Claims("half-grpo", "nowhere")
+
+@claim("Half of four is two.")
+def _() -> Finding:
+    return Finding(half(4.0) == 2.0, "")
+"""
+
+
+def test_a_file_of_ones_own_is_tried_and_its_claims_stay_as_they_are(tmp_path: Path, capsys) -> None:
+    file = tmp_path / "half.py"
+    file.write_text(OWN)
+    found = {mutant.name: mutant for mutant in mutants_of(load_file(file))}
+    assert "half-grpo: objective.low = 0.0" in found
+    assert {mutant.line for mutant in found.values()} == {0, 8}
+    outcomes = {one.mutant: one.killed for one in mutate(str(file))}
+    assert set(outcomes) == set(found)
+    assert outcomes["value / 2.0 -> value"] == "Half of four is two."
+    assert outcomes["half-grpo: objective.low = 0.0"] is None
+    assert main(["recipes", "--mutate", str(file), "--keep"]) == 2
+    assert "--keep is for the library's own rows" in capsys.readouterr().err
 
 
 def test_a_mutant_ends_although_it_takes_every_error_for_a_failed_episode() -> None:

@@ -11,9 +11,13 @@ from rich.console import Console
 from hocket.core.errors import ConfigurationError
 from hocket.report.chart import Chart, Line, running_mean, ticks
 from hocket.report.compare import compare_page, compare_rows, compare_table, differences
-from hocket.report.page import write_report
+from hocket.report.curves import curves
+from hocket.report.groups import group_episodes
+from hocket.report.page import drawn as drawn_charts
+from hocket.report.page import hero, template, write_report
 from hocket.report.reading import read_run
 from hocket.report.rollouts import chosen, rollouts
+from hocket.train.kinds.words import interval_of
 
 VOID = {"meta", "br", "link", "img", "input"}
 
@@ -261,6 +265,75 @@ def test_charts_of_one_point_and_of_many():
     assert "nan" not in single
     long = Chart("long", [Line("a", [(float(x), x % 7) for x in range(20_000)])]).svg()
     assert len(long) < 60_000
+
+
+def test_a_line_keeps_its_colour_where_another_has_no_points():
+    """The legend counts all lines, so the curves must too."""
+    empty, one, two = Line("a", []), Line("b", [(1, 1.0), (2, 2.0)]), Line("c", [(1, 3.0), (2, 1.0)])
+    drawn = Chart("x", [empty, one, two]).svg()
+    assert re.findall(r'class="line c(\d)', drawn) == ["1", "2"]
+    assert re.findall(r'class="line c(\d)', Chart("x", [one, empty, two]).svg()) == ["0", "2"]
+    legend = template("figure.html").environment.from_string(
+        "{% from 'figure.html' import figure %}{{ figure(chart) }}"
+    )
+    (chart,) = drawn_charts([Chart("x", [empty, one, two])])
+    shown = re.findall(r"var\(--c(\d)\)\"></i>(\w)", legend.render(chart=chart))
+    assert shown == [("1", "b"), ("2", "c")]
+
+
+def test_compared_runs_of_other_measures_keep_their_colours(run, tmp_path, make_run):
+    returns = make_run(tmp_path, name="returns")
+    rows = [json.loads(line) for line in (returns / "metrics.jsonl").read_text().splitlines()]
+    for row in rows:
+        row["eval/return"] = row.pop("eval/accuracy", None)
+    (returns / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (returns / "summary.json").write_text(json.dumps({"measure": "return", "before": {}, "after": {}}))
+    page = compare_page([run, returns])
+    (figure,) = re.findall(r"<figure.*?Evaluated return.*?</figure>", page.split("Evaluated accuracy")[1], re.DOTALL)
+    assert set(re.findall(r'class="line c(\d)', figure)) == {"1"}
+
+
+@pytest.mark.parametrize(
+    ("measure", "after", "down"), [("loss", 0.2, False), ("loss", 0.4, True), ("return", 0.2, True)]
+)
+def test_less_loss_is_no_loss(measure, after, down, tmp_path):
+    (tmp_path / "config.yaml").write_text("task: sums\n")
+    ends = {"before": {measure: 0.3, "n": 8}, "after": {measure: after, "n": 8}}
+    (tmp_path / "summary.json").write_text(json.dumps({"measure": measure, **ends}))
+    assert hero(read_run(tmp_path)).down is down
+
+
+def test_intervals_belong_to_accuracies_alone():
+    found = {
+        "pairs/accuracy": 0.5,
+        "pairs/low": 0.2,
+        "pairs/high": 0.8,
+        "pairs/length_chosen": 5.0,
+        "labels/accuracy": 1,
+    }
+    assert interval_of(found, "pairs/accuracy") == (0.2, 0.8)
+    for name in ("pairs/length_chosen", "pairs/margin", "labels/accuracy", "loss"):
+        assert interval_of(found, name) is None
+
+
+def test_recorded_responses_are_not_shown_as_samples(tmp_path):
+    """Pairs are learnt from whatever their advantages, and a reward that nobody earned has no curve."""
+    rows = [{"step": n, "reward/mean": 0.5, "tokens/generated": 0, "loss": 0.7 - n / 10} for n in range(4)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    titles = [chart.title for chart in curves(read_run(tmp_path))]
+    assert "Loss" in titles
+    assert not [title for title in titles if "Reward" in title or "reward" in title]
+    rows[2]["tokens/generated"] = 7
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "Reward" in [chart.title for chart in curves(read_run(tmp_path))]
+    turn = {"advantage": [0.0, 0.0]}
+    pair = {"turns": [turn], "kept": True, "paired": True, "group": 0, "scores": {}}
+    (group,) = group_episodes([pair, {**pair, "sample": 1}])
+    assert (group.signal, group.why) == (True, "learnt from")
+    (group,) = group_episodes([{**pair, "paired": False}])
+    assert (group.signal, group.why) == (False, "no reward: nothing scored the samples")
+    (group,) = group_episodes([{**pair, "turns": [{"advantage": [1.0, 1.0]}]}])
+    assert (group.signal, group.why) == (True, "learnt from")
 
 
 def test_steps_are_chosen_evenly():

@@ -6,7 +6,9 @@ killed by the first claim that does not hold; those that survive are what the cl
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
 import multiprocessing
 import signal
 import sys
@@ -14,16 +16,20 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import ModuleType
 
 import torch
 
+from hocket.core.components import load_file
 from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.names import RECIPES
 from hocket.lab.claims.claim import Check
-from hocket.lab.claims.mutants import Mutant, of_method
+from hocket.lab.claims.mutants import Mutant, of_code, of_method, of_recipe
 from hocket.lab.claims.record import verdicts_of
 from hocket.lab.claims.registry import checks_of, files
 from hocket.lab.claims.survey import UNSAID, Survey, digest_of, made_from, reasons
+from hocket.recipe import Recipe
 
 PATIENCE = 20.0
 """Seconds until a mutant counts as killed, beside five times those that the claims take of the method as it is."""
@@ -61,14 +67,14 @@ class _Task:
 
 
 def mutate(row: str, *, slow: bool = False, workers: int = 1, known: Survey | None = None) -> Iterator[Outcome]:
-    """What becomes of each mutant of a row's method, under its quick claims; with `slow` under all.
+    """What becomes of each mutant of a row's method, or of a user's `FILE.py`, under its quick claims; with `slow` all.
 
     With `known`, of those that it says nothing noticed, under the claims that it was not made with.
 
     Raises:
         ConfigurationError: for a row without claims, or whose claims do not hold for the method as it is.
     """
-    if row not in files():
+    if row not in files() and not (row.endswith(".py") and checks_of(row)):
         raise ConfigurationError(f"no check is known for {row!r}{nearest(row, files())}")
     checks = asked(row, slow=slow, known=known)
     claims = tuple(check.claim for check in checks)
@@ -108,9 +114,8 @@ def surveyed(row: str, outcomes: Sequence[Outcome], *, slow: bool, known: Survey
 def _tried(task: _Task) -> tuple[Outcome | None, int, str | None]:
     """The outcome of one mutant, how many there are, and what killed it."""
     torch.set_num_threads(1)
-    file = files()[task.row]
-    name = ".".join(("hocket.methods", file.parents[1].name, file.stem))
-    mutants = of_method(importlib.import_module(name))
+    module = _module_of(task.row)
+    name, mutants = module.__name__, mutants_of(module)
     if task.place < 0:
         return None, len(mutants), _killed(task)
     mutant = mutants[task.place]
@@ -122,6 +127,38 @@ def _tried(task: _Task) -> tuple[Outcome | None, int, str | None]:
     killed = within(task.limit, run)
     reason = None if killed is not None else reasons(task.row).get(mutant.name)
     return Outcome(mutant.name, mutant.line, killed, reason, task.place), len(mutants), killed
+
+
+def _module_of(row: str) -> ModuleType:
+    """The module of a row's method, or of a user's file."""
+    if row.endswith(".py"):
+        return load_file(Path(row), "--mutate")
+    file = files()[row]
+    return importlib.import_module(".".join(("hocket.methods", file.parents[1].name, file.stem)))
+
+
+def mutants_of(module: ModuleType) -> list[Mutant]:
+    """Those of a method. A user's file holds its recipes and its claims, and the claims stay as they are."""
+    if not hasattr(module, "__hocket_file__"):
+        return of_method(module)
+    source = inspect.getsource(module)
+    stated = [node for node in ast.parse(source).body if _states(node)]
+    lines = {line for node in stated for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+    own = [
+        (name, one)
+        for name, one in vars(module).items()
+        if isinstance(one, Recipe) and one.name not in RECIPES.declared
+    ]
+    code = [mutant for mutant in of_code(source) if mutant.line not in lines]
+    return [*code, *(mutant for name, one in own for mutant in of_recipe(name, one))]
+
+
+def _states(node: ast.stmt) -> bool:
+    """Whether a statement of a file makes claims, or is one."""
+    decorators = node.decorator_list if isinstance(node, ast.FunctionDef) else ()
+    calls = [*decorators, *([node.value] if isinstance(node, ast.Expr | ast.Assign) else ())]
+    named = [ast.unparse(call.func) for call in calls if isinstance(call, ast.Call)]
+    return any(name.split(".")[0] in ("claim", "Claims") for name in named)
 
 
 class _Expired(BaseException):
@@ -155,10 +192,13 @@ def _put_in_place(name: str, mutant: Mutant) -> None:
     original = sys.modules[name]
     changed = ModuleType(name)
     changed.__file__ = original.__file__
+    if hasattr(original, "__hocket_file__"):
+        changed.__hocket_file__ = original.__hocket_file__  # type: ignore[attr-defined]
     sys.modules[name] = changed
     exec(compile(mutant.code(), str(original.__file__), "exec"), vars(changed))
     package, _, last = name.rpartition(".")
-    setattr(sys.modules[package], last, changed)
+    if package:
+        setattr(sys.modules[package], last, changed)
 
 
 def _killed(task: _Task) -> str | None:

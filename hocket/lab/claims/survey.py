@@ -49,7 +49,9 @@ def is_of_now(row: str, survey: Survey) -> bool:
 
 
 def made_from(row: str) -> str:
-    """What a survey of the row as it is would be made from."""
+    """What a survey of the row as it is would be made from; nothing for a user's own file, of which none is kept."""
+    if claims_file(row) is None:
+        return ""
     return hashed(digest("hocket.lab.claims.mutants") + _sources(row).ground)
 
 
@@ -64,6 +66,8 @@ def standing(row: str) -> Survey | None:
 
 def digest_of(check: Check) -> str:
     """Of one claim of a row; what the row's claims share is in `made_from`."""
+    if claims_file(check.row) is None:
+        return hashed(check.claim)
     return hashed(_sources(check.row).of(check) + check.claim)
 
 

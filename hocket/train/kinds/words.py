@@ -41,7 +41,9 @@ def recorded_rows(before: Mapping[str, Any], after: Mapping[str, Any], apart: st
 
 
 def interval_of(evaluation: Mapping[str, Any], name: str) -> tuple[float, float] | None:
-    """The 95 % interval that an evaluation tells of a share; None where it tells none."""
-    stem = name.partition("/")[0]
+    """The 95 % interval of a metric, `STEM/low` to `STEM/high` of an accuracy; None for all others."""
+    stem, _, what = name.partition("/")
+    if what != "accuracy":
+        return None
     low, high = evaluation.get(f"{stem}/low"), evaluation.get(f"{stem}/high")
     return (float(low), float(high)) if low is not None and high is not None else None
