@@ -25,7 +25,7 @@ from hocket.core.errors import HocketError
 PATIENCE = datetime.timedelta(seconds=600)
 """How long a rank waits for another before it gives up; a rank that has ended is noticed at once."""
 
-_LOOPBACK = {name: "lo0" if sys.platform == "darwin" else "lo" for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")}
+_LOOPBACK = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), "lo0" if sys.platform == "darwin" else "lo")
 """By these variables gloo and NCCL are given the interface of their sockets, which have no secret."""
 
 

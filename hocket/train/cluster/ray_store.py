@@ -1,4 +1,4 @@
-"""What learners on a Ray cluster find each other by: an actor of it, which whoever has no part in the cluster cannot ask.
+"""What learners on a Ray cluster find each other by: an actor of it, which nobody outside the cluster can ask.
 
 torch's own `TCPStore` listens on every address of its host and has no secret.
 """
