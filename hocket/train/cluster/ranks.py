@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -66,12 +66,14 @@ class Joined:
     """This process among those that learn together; see `hocket.train.cluster.leaves.Ranks`. One group per process.
 
     Attributes:
-        direct: what is on devices goes by NCCL.
+        direct: what is on devices goes by NCCL. store: by which ranks have met; torch itself keeps none alive that is
+            written in Python.
     """
 
     rank: int
     size: int
     direct: bool = False
+    store: Store | None = field(default=None, repr=False, compare=False)
 
     def exchanged(self, tensor: Tensor, other: int) -> Tensor:
         """What rank `other` gives for `tensor`, of its shape and type.
@@ -143,12 +145,12 @@ def _joined(rank: int, size: int, store: Store, device: torch.device) -> Joined:
     able = device.type == "cuda" and dist.is_nccl_available()
     backend = "cpu:gloo,cuda:nccl" if able else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
-    plain = Joined(rank, size)
+    plain = Joined(rank, size, store=store)
     named = [bytes(one.tolist()) for one in plain.gathered(_named(device) if able else _NAMELESS)]
     if bytes(_NAMELESS.tolist()) in named or len(set(named)) < size:
         return plain
     dist.all_reduce(torch.zeros(1, device=device))  # All ranks open it together; later they speak in pairs.
-    return Joined(rank, size, direct=True)
+    return Joined(rank, size, direct=True, store=store)
 
 
 _NAMELESS = torch.zeros(16, dtype=torch.uint8)

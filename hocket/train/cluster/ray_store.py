@@ -86,7 +86,7 @@ class TableStore(Store):
         Raises:
             RuntimeError: when that takes too long.
         """
-        end = time.monotonic() + (timeout or self.timeout).total_seconds()
+        end = time.monotonic() + (timeout or PATIENCE).total_seconds()
         while not self.check(keys):
             if time.monotonic() > end:
                 raise RuntimeError(f"no learner wrote {', '.join(keys)} in time")

@@ -182,7 +182,7 @@ class Door:
         self._most = {"stranger": strangers, "member": members}
         self._lines: dict[str, dict[Line, threading.Thread]] = {"stranger": {}, "member": {}}
         self._lock, self.closed = threading.Lock(), False
-        self._socket = socket.create_server(address, family=socket.AF_INET, backlog=64)
+        self._socket = socket.create_server(address, family=socket.AF_INET, backlog=256)
         host, port = self._socket.getsockname()
         self.where = f"{host}:{port}"
         self._thread = threading.Thread(target=self._accept, name=f"listens at {self.where}", daemon=True)

@@ -67,10 +67,10 @@ TOGETHER = 16
 """Nodes that are asked at the same time."""
 
 HINTS = 32
-"""Nodes heard of by one node that are looked for at a time; half as many after each that was not there."""
+"""Nodes heard of by one node that are looked for at a time; half as many after each in a row that was not there."""
 
 AGAIN = 60.0
-"""Seconds before a place where nobody was found is looked at again."""
+"""Seconds before a place where nobody was found is looked at again, and before who told of many such is heeded."""
 
 FORMER = 128
 """Nodes that are no longer there whose words are kept."""
@@ -272,7 +272,7 @@ class Mesh:
         self._closed = True
         self._door.close()
         for line in list(self._out):
-            line.end()
+            self._drop(line)
 
     def _together(self, jobs: Sequence[Callable[[], object]]) -> None:
         """Does what asks others, several at a time; what has not begun within the time of an answer is left out."""
@@ -300,7 +300,7 @@ class Mesh:
     def _all(self) -> Told:
         """What is told to others, as much as a message holds: of other nodes what they have said themselves."""
         with self._lock:
-            here = {self.node, *(name for name, _ in self._peers.items())}
+            here = {self.node, *(name for name, peer in self._peers.items() if not peer.failures)}
             every = [one for one in self.registry.entries() if one.name != "where" or one.node in here]
         size, told = 1024, list[Said]()
         for one in sorted(every, key=lambda one: one.node != self.node)[:MOST]:  # Its own first.
@@ -402,49 +402,50 @@ class Mesh:
             f"name = {self.node}: a node of that name is there already, at {place}; choose another"
         )
 
-    def _look(self, place: str, node: str, by: str) -> None:
-        """Looks for a node that another has told of."""
+    def _look(self, place: str, by: str) -> None:
+        """Looks for a node at a place that another has told of; who is there says itself who it is."""
         try:
-            self._met(place, node)
-            wrong = 0
+            self._met(place)
+            found = True
         except (OSError, EOFError, AuthenticationError, HocketError):
-            wrong = 1
-            with self._lock:
-                self._nobody[place] = time.monotonic() + AGAIN
-                while len(self._nobody) > HELD:
-                    self._nobody.pop(next(iter(self._nobody)))
+            found = False
         with self._lock:
+            if not found:
+                self._nobody[place] = time.monotonic() + AGAIN
+            while len(self._nobody) > HELD:
+                self._nobody.pop(next(iter(self._nobody)))
             if (teller := self._peers.get(by)) is not None:
-                teller.wrong = (teller.wrong + 1) * wrong
+                teller.hinted(found, time.monotonic() + AGAIN)
 
-    def _hints(self) -> list[tuple[str, str, str]]:
-        """Places to look at, with the node that may be there and who has told of it; tellers take turns."""
+    def _hints(self) -> list[tuple[str, str]]:
+        """Places to look at, with who has told of them; tellers take turns."""
         now = time.monotonic()
 
-        def of(teller: str, peer: Peer) -> Iterator[tuple[str, str, str]]:
+        def of(teller: str) -> Iterator[tuple[str, str]]:
             for one in self._heard.get(teller, ()):
                 place = one.entry.value
-                new = one.name == "where" and place and place != self.where and one.node not in self._peers
-                if new and is_address(place) and self._nobody.get(place, now) <= now:
-                    yield place, one.node, teller
+                if one.name == "where" and one.node not in self._peers and place not in known:
+                    known.add(place)
+                    if is_address(place) and self._nobody.get(place, now) <= now:
+                        yield place, teller
 
         with self._lock:
-            rows = [list(islice(of(name, peer), max(1, HINTS >> peer.wrong))) for name, peer in self._peers.items()]
-        found = {one[0]: one for row in zip_longest(*rows) for one in row if one is not None}
-        return list(islice(found.values(), 2 * HINTS))
+            known = {self.where, *(peer.place for _, peer in self._peers.items())}
+            rows = [list(islice(of(name), peer.heeded(HINTS))) for name, peer in self._peers.items()]
+        return [one for row in zip_longest(*rows) for one in row if one is not None][: 2 * HINTS]
 
-    def _met(self, place: str, expected: str | None = None) -> Told:
+    def _met(self, place: str) -> Told:
         """What the node at a place tells, which is one of the others from then on.
 
         Raises:
-            HocketError: when it is not the expected one, or its name belongs to another.
+            HocketError: when its name belongs to another.
             OSError, EOFError, AuthenticationError: when it does not answer, or has another key.
         """
         line = self._dialled(place, self._wait)
         try:
             told = self._exchanged(line, self._all())
-            if not isinstance(told, Told) or not told.node or expected not in (None, told.node):
-                raise HocketError(f"{place}: another than {expected or 'a node'} answers")
+            if not isinstance(told, Told) or not told.node:
+                raise HocketError(f"{place}: no node answers")
             if told.node == self.node:
                 raise SameName(place)
             if not self._claimed(told.node, line.there):

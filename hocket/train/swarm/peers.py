@@ -28,15 +28,14 @@ class Peer:
 
     Attributes:
         place: where it listens. life: what tells it from an earlier one of its name. line: to it, where one is open.
-        lock: held by who asks. failures: questions without an answer since the last answer. wrong: hints in a row that
-            led nowhere.
+        lock: held by who asks. failures: questions without an answer since the last answer.
     """
 
     def __init__(self, place: str) -> None:
         self.place, self.life, self.lock = place, "", threading.Lock()
         self.line: Line | None = None
-        self.failures = self.wrong = 0
-        self._until, self.heard = 0.0, time.monotonic()
+        self.failures = self._wrong = 0
+        self._until, self._heed, self.heard = 0.0, 0.0, time.monotonic()
 
     @property
     def resting(self) -> bool:
@@ -57,6 +56,14 @@ class Peer:
         self.present()
         self.failures = 0
         self._until = self.heard + _REST * max(0.0, seconds - wait / 5)
+
+    def hinted(self, right: bool, until: float) -> None:
+        """Where it said that another is, it was, or was not; then less is heeded until some time."""
+        self._wrong, self._heed = (0, 0.0) if right else (self._wrong + 1, until)
+
+    def heeded(self, most: int) -> int:
+        """How many of its hints are followed: half of the `most` for each in a row that was wrong, or one in time."""
+        return max(most >> self._wrong, int(time.monotonic() >= self._heed))
 
     def failed(self, seconds: float) -> None:
         """It did not answer for so long."""
