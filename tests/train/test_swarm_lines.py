@@ -243,6 +243,11 @@ def test_a_frozen_node_keeps_its_name_and_one_that_is_gone_does_not() -> None:
         first.silent = True
         say(second.line(a), Told([where("b", second.where)], "b", "two"))
         assert a.registry.read("b", "where") == first.where
+        a.gossip()
+        twin = Mesh("b", key=KEY, wait=WAIT)
+        with pytest.raises(ConfigurationError, match=f"a node of that name is there already, at {first.where}"):
+            twin.join(a.where)
+        twin.vanish()
         first.close()
         until(lambda: not _taken(first.where))
         third.member(a)

@@ -297,10 +297,13 @@ class Mesh:
             with self._lock:
                 self._peers.remove(node)
 
-    def _all(self) -> Told:
-        """What is told to others, as much as a message holds: of other nodes what they have said themselves."""
+    def _all(self, asking: str = "") -> Told:
+        """What is told to others, as much as a message holds: of other nodes what they have said themselves.
+
+        Where those that answer are, and the node of the name of who is `asking`, which may be another than that.
+        """
         with self._lock:
-            here = {self.node, *(name for name, peer in self._peers.items() if not peer.failures)}
+            here = {self.node, asking, *(name for name, peer in self._peers.items() if not peer.failures)}
             every = [one for one in self.registry.entries() if one.name != "where" or one.node in here]
         size, told = 1024, list[Said]()
         for one in sorted(every, key=lambda one: one.node != self.node)[:MOST]:  # Its own first.
@@ -531,7 +534,7 @@ class Mesh:
         if isinstance(frame, Told):
             if known:
                 self._learn(speaker.node, frame)
-            return self._all()
+            return self._all(speaker.node)
         if known and isinstance(frame, Sent) and (gone := self.inbox.put(speaker.node, frame.data)):
             self.counts["crowded out"] += gone
         if known and isinstance(frame, Given) and frame.data is not None:
