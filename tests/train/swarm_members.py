@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Client, Connection, Listener
@@ -12,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from hocket.train.swarm.frames import Frame, Given, Hello, Mine, Told, Yours
+from hocket.train.swarm.frames import Asked, Frame, Given, Hello, Mine, Told, Yours
 from hocket.train.swarm.mesh import Mesh
 from hocket.train.swarm.registry import Entry, Said
 
@@ -34,7 +35,7 @@ class Liar:
 
     def __init__(self, name: str, *, silent: bool = False) -> None:
         self.name, self.silent, self.tells = name, silent, list[Said]()
-        self.greeted = list[Hello]()
+        self.greeted, self.pieces, self.delay = list[Hello](), dict[str, bytes](), 0.0
         self._listener = Listener(("127.0.0.1", 0), family="AF_INET", authkey=KEY, backlog=64)
         self.where = f"127.0.0.1:{self._listener.address[1]}"
         self._over = threading.Event()
@@ -81,6 +82,9 @@ class Liar:
             return Mine(self.name, True)
         if isinstance(frame, Told):
             return Told([where(self.name, self.where), *self.tells], self.name, "one")
+        if isinstance(frame, Asked):
+            time.sleep(self.delay)
+            return Given(self.pieces.get(frame.name))
         return Given(None)
 
 

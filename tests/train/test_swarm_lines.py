@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 import struct
 import threading
@@ -17,6 +18,7 @@ import pytest
 from swarm_members import KEY, LARGEST_COUNT, WAIT, Liar, frozen_places, liars, meshes, number, say, served, where
 
 from hocket.core.errors import ConfigurationError
+from hocket.train.swarm.blobs import Missing, address, taken_apart
 from hocket.train.swarm.frames import Given, Hello, Sent, Told
 from hocket.train.swarm.inbox import OF_ALL, OF_ONE, Inbox
 from hocket.train.swarm.lines import Line
@@ -400,6 +402,43 @@ def test_pieces_that_one_gives_in_heaps_are_not_kept_for_others(monkeypatch: pyt
         say(stranger, Given(b"of nobody"))
         assert b"of nobody" not in a.pieces.values()
         assert a.fetch(name) == bytes(range(250)) * 3000
+
+
+@pytest.mark.parametrize("announced", ["no name", "é" * 40, "g" * 40, "deep", "endless", "nowhere", "odd pieces"])
+def test_what_is_announced_and_cannot_be_had_is_missed(announced: str) -> None:
+    """A member announces what is no name, no manifest, larger than any thing, or made of pieces with no names."""
+    contents = {
+        "deep": b"\x81\xa1x" + b"\x91" * 100_000,
+        "endless": msgspec.msgpack.encode({"size": 5_000, "pieces": [address(b"0")] * 5_000}),
+        "odd pieces": msgspec.msgpack.encode({"size": 40, "pieces": ["x" * 40]}),
+    }
+    with meshes("a") as (a,), liars("m") as (m,):
+        line = m.member(a)
+        say(line, Given(b"0"))
+        name = announced
+        if announced in contents:
+            say(line, Given(contents[announced]))
+            name = address(contents[announced])
+        elif announced == "nowhere":
+            name = "0" * 40
+        say(line, Told([where("m", m.where), Said("m", "weights", Entry(9, name))], "m", "one"))
+        assert a.newest("weights") == [("m", name)]
+        with pytest.raises(Missing):
+            a.fetch(name)
+
+
+def test_who_is_always_late_is_not_fetched_from_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hocket.train.swarm.mesh.LATE", 3)
+    data = random.Random(0).randbytes(2**21)  # 8 pieces
+    manifest, pieces = taken_apart(data)
+    with meshes("a") as (a,), liars("m") as (m,):
+        m.member(a)
+        m.pieces = {**pieces, address(manifest.written()): manifest.written()}
+        m.delay = WAIT / 3
+        with pytest.raises(Missing):
+            a.fetch(address(manifest.written()))
+        m.delay = 0.0
+        assert a.fetch(address(manifest.written())) == data
 
 
 GARBAGE = {

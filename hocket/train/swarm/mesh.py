@@ -34,7 +34,7 @@ from itertools import chain, islice, zip_longest
 from multiprocessing import AuthenticationError
 
 from hocket.core.errors import ConfigurationError, HocketError
-from hocket.train.swarm.blobs import PIECE, Missing, address, manifest_of, nearest, taken_apart
+from hocket.train.swarm.blobs import PIECE, Missing, address, is_name, manifest_of, nearest, taken_apart
 from hocket.train.swarm.frames import (
     FRAME,
     Asked,
@@ -65,6 +65,9 @@ HELD = 2**12
 
 TOGETHER = 16
 """Nodes that are asked at the same time."""
+
+LATE = 10
+"""Late answers of one node, each over a fifth of what an answer may take, that fetching a thing waits for."""
 
 HINTS = 32
 """Nodes heard of by one node that are looked for at a time; half as many after each in a row that was not there."""
@@ -189,7 +192,7 @@ class Mesh:
             ConfigurationError: when it has more pieces than a node keeps.
         """
         manifest, pieces = taken_apart(data)
-        if len(pieces) >= HELD:
+        if len(manifest.pieces) >= HELD:
             most = HELD * PIECE // 2**20
             raise ConfigurationError(
                 f"publish: {name} of {len(data) // 2**20} MiB; nodes keep less than {most} MiB each"
@@ -211,11 +214,13 @@ class Mesh:
         """A thing by its address, from whoever has its pieces.
 
         Raises:
-            Missing: when a piece is nowhere.
+            Missing: when a piece is nowhere, or it has more of them than a node keeps.
         """
-        silent = set[str]()
-        manifest = manifest_of(self._piece(name, silent))
-        return manifest.joined({piece: self._piece(piece, silent) for piece in manifest.pieces})
+        spent = Counter[str]()
+        manifest = manifest_of(self._piece(name, spent))
+        if len(manifest.pieces) >= HELD:
+            raise Missing(f"{name} has {len(manifest.pieces)} pieces; nodes keep less than {HELD}")
+        return manifest.joined({piece: self._piece(piece, spent) for piece in manifest.pieces})
 
     def newest(self, name: str) -> list[tuple[str, str]]:
         """What others announce under a name: the node and the address, who announced most often first.
@@ -230,17 +235,21 @@ class Mesh:
         ordered = (sorted(part, key=lambda one: (-one.entry.count, one.node, one.entry.value)) for part in parts)
         return [(one.node, one.entry.value) for one in chain(*ordered)]
 
-    def _piece(self, name: str, silent: set[str]) -> bytes:
-        """A piece; nodes that do not answer are `silent` from then on."""
+    def _piece(self, name: str, spent: Counter[str]) -> bytes:
+        """A piece; what nodes have cost is `spent`, and who does not answer, or late too often, is left out."""
+        if not is_name(name):
+            raise Missing(f"{name[:40]!r} is no name of a piece")
         if name in self.pieces:
             return self.pieces[name]
         everybody = self.others()
-        for node in nearest(name, [one for one in everybody if one not in silent], len(everybody)):
+        for node in nearest(name, [one for one in everybody if spent[one] < LATE], len(everybody)):
+            begun = time.monotonic()
             try:
                 given = self._ask(node, Asked(name), patient=True)
             except HocketError:
-                silent.add(node)
+                spent[node] = LATE
                 continue
+            spent[node] += time.monotonic() - begun > self._wait / 5
             if isinstance(given, Given) and given.data is not None:
                 if address(given.data) == name:
                     self._keep(name, given.data, self.node)

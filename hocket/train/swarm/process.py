@@ -26,6 +26,9 @@ from hocket.train.swarm.mesh import Mesh
 from hocket.train.swarm.node import Line
 from hocket.train.swarm.pool import Pool
 
+TRIED = 32
+"""Announcements of weights that a node tries to take, the newest first."""
+
 WEIGHTS = "weights"
 """What nodes announce their weights as."""
 
@@ -158,7 +161,7 @@ class NodeProcess:
         return {name: one.policy for name, one in self.trainer.parts.learners.items() if not one.frozen}
 
     def _adopt(self) -> str | None:
-        for node, address in self.mesh.newest(WEIGHTS):
+        for node, address in self.mesh.newest(WEIGHTS)[:TRIED]:
             try:
                 set_weights(self._policies, self.mesh.fetch(address))
             except HocketError as error:
