@@ -194,14 +194,14 @@ WORDS = {
 
 
 @pytest.mark.parametrize("words", WORDS)
-@pytest.mark.parametrize("as_whom", ["a member", "nobody", "b"])
-def test_what_a_node_says_of_itself_nobody_else_can_say(as_whom: str, words: str) -> None:
+@pytest.mark.parametrize("speaker", ["a member", "nobody", "b"])
+def test_what_a_node_says_of_itself_nobody_else_can_say(speaker: str, words: str) -> None:
     with meshes("a", "b") as (a, b), liars("m") as (m,):
         b.registry.write("weights", "e" * 40)
         b.gossip()
         told = [WORDS[words](a, b)]
-        line = m.member(a) if as_whom == "a member" else m.line(a, "b" if as_whom == "b" else "m", token="")
-        say(line, Told(told, as_whom, "two"))
+        line = m.member(a) if speaker == "a member" else m.line(a, "b" if speaker == "b" else "m", token="")
+        say(line, Told(told, speaker, "two"))
         assert {"b"} <= set(a.others()) <= {"b", "m"}
         assert a.registry.read("a", "where") == a.where
         assert a.registry.read("b", "where") == b.where
@@ -213,7 +213,7 @@ def test_what_a_node_says_of_itself_nobody_else_can_say(as_whom: str, words: str
         assert b.drained() == [("a", b"hello")]
 
 
-def test_messages_are_from_whom_they_say() -> None:
+def test_messages_are_from_the_node_they_name() -> None:
     """In b's name from a place of one's own, from b's, without any, with a token that b gave another; in a's name."""
     with meshes("a", "b") as (a, b), liars("m", "b") as (m, twin):
         given = m.member(b)

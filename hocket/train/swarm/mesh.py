@@ -2,7 +2,7 @@
 
 Whoever knows one node finds the others: they tell each other their registries (`Registry`), in which each says where
 it listens and what it has published. What is published is taken apart; each piece is kept by the few nodes nearest to
-its name (`nearest`), and by whom it was fetched. A piece that is not what its name says is asked of the next.
+its name (`nearest`), and by those that fetched it. A piece that is not what its name says is asked of the next.
 
 Lines are those of `hocket.train.swarm.lines`: TCP, opened by a challenge on a key that all share. Messages are checked
 data (`hocket.train.swarm.frames`). There is no way through address translation: nodes must reach each other's
