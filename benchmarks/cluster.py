@@ -28,7 +28,8 @@ from bench import machine
 from hocket import tasks
 from hocket.core.keys import Key
 from hocket.train.aio import run_async
-from hocket.train.cluster.ranks import LOCAL, joined, opened
+from hocket.train.cluster.line import ThisMachine
+from hocket.train.cluster.ranks import Rendezvous, joined
 from hocket.train.cluster.sampler import Goal
 from hocket.train.config import configure
 from hocket.train.loop import collect, learn
@@ -95,22 +96,22 @@ def weights(folder: Path, rounds: int) -> list[float]:
     return found
 
 
-def _other(port: int, rounds: int) -> None:
-    ranks = joined(1, 2, LOCAL, port)
+def _other(where: Rendezvous, rounds: int) -> None:
+    ranks = joined(1, 2, where, device=torch.device("cpu"))
     for _ in range(rounds):
         ranks.exchanged(torch.zeros(FLOATS), 0)
 
 
 def exchange(rounds: int) -> list[float]:
     """Milliseconds of one exchange between two processes."""
-    store = opened(2, LOCAL)
-    other = multiprocessing.get_context("spawn").Process(target=_other, args=(store.port, rounds))
-    other.start()
-    ranks = joined(0, 2, LOCAL, store.port, store)
-    given = torch.zeros(FLOATS)
-    found = [timed(lambda: ranks.exchanged(given, 1)) for _ in range(rounds)]
-    other.join()
-    ranks.leave()
+    with ThisMachine().rendezvous() as where:
+        other = multiprocessing.get_context("spawn").Process(target=_other, args=(where, rounds))
+        other.start()
+        ranks = joined(0, 2, where, device=torch.device("cpu"))
+        given = torch.zeros(FLOATS)
+        found = [timed(lambda: ranks.exchanged(given, 1)) for _ in range(rounds)]
+        other.join()
+        ranks.leave()
     return found
 
 

@@ -20,7 +20,7 @@ def swarm(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket swarm`."""
     from hocket.run import write_report
     from hocket.train.swarm.command import SwarmRun, SwarmSettings
-    from hocket.train.swarm.mesh import places
+    from hocket.train.swarm.lines import places
     from hocket.train.swarm.process import NodeProcess
 
     if options.listen is None and (options.join or options.publish or options.adopt or options.number is not None):

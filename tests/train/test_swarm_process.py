@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import stat
 import time
 from contextlib import suppress
 from multiprocessing.connection import Client
@@ -17,8 +18,11 @@ from tiny_runs import call
 from torch import nn
 
 from hocket.core.errors import ConfigurationError
+from hocket.tasks.sums import Sums
 from hocket.train.swarm.blobs import Missing
-from hocket.train.swarm.mesh import Hello, Mesh
+from hocket.train.swarm.frames import Hello
+from hocket.train.swarm.mesh import Mesh
+from hocket.train.swarm.pool import Pool
 from hocket.train.swarm.process import key_of, set_weights, weights_of
 
 KEY = b"a key of this test"
@@ -120,5 +124,54 @@ def test_weights_travel_to_the_bit_and_those_of_another_model_are_refused() -> N
         set_weights(other, b"nothing of the kind")
 
 
-def test_the_key_of_a_machine_alone_is_known() -> None:
-    assert key_of("127.0.0.1", None) == key_of("localhost", None)
+def test_nodes_of_one_user_on_one_machine_share_a_key_that_nobody_else_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = []
+    for home in ("one", "other"):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / home))
+        keys.append(key_of("127.0.0.1", None))
+        assert key_of("localhost", None) == keys[-1]
+        assert stat.S_IMODE((tmp_path / home / "hocket" / "swarm" / "key").stat().st_mode) == 0o600
+    assert len({*keys}) == 2
+    assert min(map(len, keys)) >= 32
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(ConfigurationError, match="cannot be kept there"):
+        key_of("127.0.0.1", None)
+
+
+def message(step: int, **more: Any) -> bytes:
+    told = {"node": "b", "step": step, "id": "i", "prompt": "p", "answers": ["a"]}
+    return msgspec.msgpack.encode(told | more)
+
+
+def test_a_node_that_begins_again_counts_its_steps_anew() -> None:
+    pool = Pool(Sums(), recompute=False)
+    pool.receive("b", message(40))
+    pool.receive("b", message(1))
+    pool.forget("b")
+    pool.receive("b", message(1))
+    assert pool.counts == {"received": 2, "late": 1}
+    assert [group.step for group in pool.groups()] == [40, 1]
+
+
+@pytest.mark.parametrize("depth", [1, 30, 33, 900, 100_000])
+@pytest.mark.parametrize("brackets", [(b"\x91", b""), (b"\x81\xa1x", b"")], ids=["lists", "maps"])
+@pytest.mark.parametrize("field", ["answer", "metadata", "unheard of"])
+def test_what_is_nested_deeper_than_a_scenario_is_no_message(
+    field: str, brackets: tuple[bytes, bytes], depth: int
+) -> None:
+    """Elsewhere it would be met by code that goes down it."""
+    deep = brackets[0] * depth + b"\x01"
+    if field == "metadata":
+        deep = b"\x81\xa1x" + deep
+    data = bytearray(message(1))
+    data[0] += 1  # One more in the map.
+    pool = Pool(Sums(), recompute=False)
+    pool.receive("b", bytes(data) + msgspec.msgpack.encode(field) + deep)
+    [became] = pool.counts
+    if depth <= 30:
+        assert became == "received"
+    elif field != "unheard of":  # What nobody reads may be of any depth that the reader goes down.
+        assert became == "malformed"

@@ -29,8 +29,6 @@ from hocket.train.roles import learners_by_policy
 from hocket.train.settings import Config
 
 if TYPE_CHECKING:
-    from torch._C._distributed_c10d import TCPStore
-
     from hocket.policies.family import Precision
 
 
@@ -211,7 +209,6 @@ class GroupApart(Members):
         super().__init__(config, precision, place, names)
         self.policies = policies
         self._held: dict[str, str] = {}
-        self._store: TCPStore | None = None
 
     def stand(self, phase: int, learners: Mapping[str, Learner]) -> None:
         """Lets the members go on from the weights and optimisers as they are here, in a phase.
@@ -229,15 +226,12 @@ class GroupApart(Members):
     def _join(self) -> None:
         size = len(self.lines)
         if size > 1:
-            from hocket.train.cluster.ranks import opened
-
-            self._store = opened(size, self._place.host)
-            self._meet(self._store, 0, size)
+            self._meet(0, size)
             self._answers()
 
     def close(self) -> None:
         super().close()
-        self.where, self._store = [], None
+        self.where = []
 
     # ------------------------------------------------------------ what a learner asks of them
 

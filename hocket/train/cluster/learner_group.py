@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,10 +24,8 @@ from hocket.train.roles import learners_by_policy
 from hocket.train.settings import Config
 
 if TYPE_CHECKING:
-    from torch._C._distributed_c10d import TCPStore
-
     from hocket.policies.family import Precision
-    from hocket.train.cluster.ranks import Joined
+    from hocket.train.cluster.ranks import Joined, Rendezvous
     from hocket.train.cluster.weights import Packed
 
 _WORKER = "hocket.train.cluster.learner_worker"
@@ -49,6 +47,7 @@ class Members:
         self._config, self._precision, self._place, self._names = config, precision, place, names
         self.lines: list[Line] = []
         self.where: list[str] = []
+        self._held_open = ExitStack()
 
     def start(self) -> None:
         """Starts the processes and does not wait for them."""
@@ -60,11 +59,14 @@ class Members:
         for line in self.lines:
             line.close()
         self.lines = []
+        self._held_open.close()
 
-    def _meet(self, store: TCPStore, first: int, size: int) -> None:
-        """Has the members find each other, of `size` ranks those from `first` on."""
+    def _meet(self, first: int, size: int) -> Rendezvous:
+        """Has the members find each other, of `size` ranks those from `first` on; where they do."""
+        where = self._held_open.enter_context(self._place.rendezvous())
         for rank, line in enumerate(self.lines, first):
-            send(line, pickle.dumps(Meet(rank, size, self._place.host, store.port)))
+            send(line, pickle.dumps(Meet(rank, size, where)))
+        return where
 
     def _repeat(self, phase: int, learners: Mapping[str, Learner]) -> None:
         """All members hold what this process does."""
@@ -205,14 +207,11 @@ class LearnerGroup(Members):
         return self._ranks
 
     def _start(self) -> Joined:
-        from hocket.train.cluster.ranks import joined, opened
+        from hocket.train.cluster.ranks import joined
 
-        host = self._place.host
         self.start()
         self.where = self._answers()
-        store = opened(self.size, host)
-        self._meet(store, 1, self.size)
-        ranks = joined(0, self.size, host, store.port, store, device=device_of(self._config))
+        ranks = joined(0, self.size, self._meet(1, self.size), device=device_of(self._config))
         self._answers()
         return ranks
 

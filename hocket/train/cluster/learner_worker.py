@@ -27,19 +27,18 @@ from hocket.train.cluster.weights import Packed, digest, packed, put, taken
 if TYPE_CHECKING:
     from hocket.core.batch import Batch
     from hocket.stages import Metrics, Policy
-    from hocket.train.cluster.ranks import Joined
+    from hocket.train.cluster.ranks import Joined, Rendezvous
     from hocket.train.learner import Learner
     from hocket.train.settings import Config
 
 
 @dataclass(frozen=True)
 class Meet:
-    """Join the others as this rank, by the store at a port of the first one's host."""
+    """Join the others, who meet there, as this rank."""
 
     rank: int
     size: int
-    host: str
-    port: int
+    where: Rendezvous
 
 
 @dataclass(frozen=True)
@@ -147,7 +146,7 @@ class Worker:
         from hocket.train.machine import device_of
 
         device = device_of(self._config)
-        self._ranks = joined(message.rank, message.size, message.host, message.port, device=device)
+        self._ranks = joined(message.rank, message.size, message.where, device=device)
 
     def _build(self, phase: int, own: Collection[str]) -> None:
         """Learners of a process's own policies; it lets go of the others."""

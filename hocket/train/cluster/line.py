@@ -11,20 +11,24 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from hocket.core.ending import left_to_parent
 from hocket.core.errors import HocketError
 from hocket.train.cluster.weights import Packed
 from hocket.train.cores import available_cores
+
+if TYPE_CHECKING:
+    from hocket.train.cluster.ranks import Rendezvous
 
 BEAT = 1.0
 """Seconds between two signs of life."""
@@ -85,17 +89,16 @@ class Place(Protocol):
     """Where other processes are started."""
 
     @property
-    def host(self) -> str:
-        """The address by which they reach this process; empty where they cannot."""
-        ...
-
-    @property
     def cores(self) -> int:
         """How many there are for such processes, all together."""
         ...
 
     def line(self, name: str, module: str) -> Line:
         """Starts a process with the `Worker` of a module of hocket, and does not wait for it."""
+        ...
+
+    def rendezvous(self) -> contextlib.AbstractContextManager[Rendezvous]:
+        """What some of them, and this process, find each other by for as long as it is held."""
         ...
 
 
@@ -106,8 +109,6 @@ class ThisMachine:
         devices: what CUDA calls its devices. This process has the first, and the others are dealt them in turn; whoever
             takes the place of a process takes its device.
     """
-
-    host = "127.0.0.1"
 
     def __init__(self, devices: Sequence[str] = ()) -> None:
         self._devices, self._dealt = devices, dict[str, str]()
@@ -121,6 +122,13 @@ class ThisMachine:
             return Child(name, module)
         device = self._dealt.setdefault(name, self._devices[(1 + len(self._dealt)) % len(self._devices)])
         return Child(name, module, {"CUDA_VISIBLE_DEVICES": device})
+
+    @contextlib.contextmanager
+    def rendezvous(self) -> Iterator[Rendezvous]:
+        from hocket.train.cluster.ranks import InFolder
+
+        with tempfile.TemporaryDirectory(prefix="hocket-learners-", ignore_cleanup_errors=True) as folder:
+            yield InFolder(folder)  # This user's alone.
 
 
 class Child:

@@ -8,25 +8,57 @@ from __future__ import annotations
 import datetime
 import hashlib
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import Store, TCPStore
+from torch._C._distributed_c10d import FileStore, Store
 
 from hocket.core.errors import HocketError
 
 PATIENCE = datetime.timedelta(seconds=600)
 """How long a rank waits for another before it gives up; a rank that has ended is noticed at once."""
 
-
-LOCAL = "127.0.0.1"
+_LOOPBACK = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), "lo0" if sys.platform == "darwin" else "lo")
+"""By these variables gloo and NCCL are given the interface of their sockets, which have no secret."""
 
 
 class Parted(HocketError):
     """Another rank ended, for a reason that whoever started it knows."""
+
+
+class Rendezvous(Protocol):
+    """What ranks find each other by; it goes to each of them as part of a message.
+
+    Attributes:
+        alone: all of them are on this machine.
+    """
+
+    @property
+    def alone(self) -> bool: ...
+
+    def store(self) -> Store:
+        """This process's way to it."""
+        ...
+
+
+@dataclass(frozen=True)
+class InFolder:
+    """Ranks of this machine meet in a file. Nothing listens, and whoever may not enter the folder has no part in it."""
+
+    path: str
+    alone = True
+
+    def store(self) -> Store:
+        store = FileStore(str(Path(self.path) / "ranks"))
+        store.set_timeout(PATIENCE)
+        return store
 
 
 @dataclass(frozen=True)
@@ -34,12 +66,14 @@ class Joined:
     """This process among those that learn together; see `hocket.train.cluster.leaves.Ranks`. One group per process.
 
     Attributes:
-        direct: what is on devices goes by NCCL.
+        direct: what is on devices goes by NCCL. store: by which ranks have met; torch itself keeps none alive that is
+            written in Python.
     """
 
     rank: int
     size: int
     direct: bool = False
+    store: Store | None = field(default=None, repr=False, compare=False)
 
     def exchanged(self, tensor: Tensor, other: int) -> Tensor:
         """What rank `other` gives for `tensor`, of its shape and type.
@@ -98,20 +132,25 @@ class Joined:
         dist.destroy_process_group()
 
 
-def joined(rank: int, size: int, host: str, port: int, store: Store | None = None, *, device: torch.device) -> Joined:
-    """Joins the group whose first rank keeps a `store` at a port of its host; this one's policies are on `device`."""
-    if host == LOCAL:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    store = store or TCPStore(host, port, size, is_master=False, timeout=PATIENCE)
+def joined(rank: int, size: int, rendezvous: Rendezvous, *, device: torch.device) -> Joined:
+    """Joins the group that meets there; this rank's policies are on `device`.
+
+    Ranks of one machine exchange over its loopback, whatever the environment says.
+    """
+    with _environment(_LOOPBACK) if rendezvous.alone else nullcontext():
+        return _joined(rank, size, rendezvous.store(), device)
+
+
+def _joined(rank: int, size: int, store: Store, device: torch.device) -> Joined:
     able = device.type == "cuda" and dist.is_nccl_available()
     backend = "cpu:gloo,cuda:nccl" if able else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
-    plain = Joined(rank, size)
+    plain = Joined(rank, size, store=store)
     named = [bytes(one.tolist()) for one in plain.gathered(_named(device) if able else _NAMELESS)]
     if bytes(_NAMELESS.tolist()) in named or len(set(named)) < size:
         return plain
     dist.all_reduce(torch.zeros(1, device=device))  # All ranks open it together; later they speak in pairs.
-    return Joined(rank, size, direct=True)
+    return Joined(rank, size, direct=True, store=store)
 
 
 _NAMELESS = torch.zeros(16, dtype=torch.uint8)
@@ -123,9 +162,16 @@ def _named(device: torch.device) -> Tensor:
     return torch.frombuffer(bytearray(hashlib.blake2b(told.encode(), digest_size=16).digest()), dtype=torch.uint8)
 
 
-def opened(size: int, host: str) -> TCPStore:
-    """What ranks find each other by, at a free port of this machine, whose address is `host`."""
-    return TCPStore(host, 0, size, is_master=True, wait_for_workers=False, timeout=PATIENCE)
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """The environment variables have these values meanwhile."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
 def _gone(rank: int | None) -> Parted:

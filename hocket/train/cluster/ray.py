@@ -11,10 +11,11 @@ import os
 import platform
 import socket
 import threading
+import uuid
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import torch
@@ -23,6 +24,9 @@ from hocket.core.errors import ConfigurationError
 from hocket.train.cluster import line
 from hocket.train.cluster.line import Gone
 from hocket.train.cluster.weights import Packed
+
+if TYPE_CHECKING:
+    from hocket.train.cluster.ray_store import InCluster
 
 NEEDED = ("hocket", "torch", "python", "kernels")
 """What must be the same on all nodes, so that they compute the same."""
@@ -73,7 +77,7 @@ class RayCluster:
         processes: how many will be started. cores: of each. devices: whether they compute on accelerators.
 
     Attributes:
-        host: the address by which its processes reach this one; None where they cannot.
+        inside: this process is on one of its nodes, which the others can reach.
         cores: of all its nodes.
 
     Raises:
@@ -93,12 +97,24 @@ class RayCluster:
                 f"cluster = {address}: {processes} processes of {cores} cores are more than its {self.cores} cores; "
                 "lower samplers, learners, workers or threads, or add nodes"
             )
-        self.host = "" if address.startswith("ray://") else str(self._ray.util.get_node_ip_address())
-        self._device = self._share(address, processes + bool(self.host)) if devices else 0.0
-        self._own = self._reserved() if self._device and self.host else None
+        self.inside = not address.startswith("ray://")
+        self._device = self._share(address, processes + self.inside) if devices else 0.0
+        self._own = self._reserved() if self._device and self.inside else None
 
     def line(self, name: str, module: str) -> RayLine:
         return RayLine(self._ray, name, module, {"num_cpus": self._each, "num_gpus": self._device}, self._stored)
+
+    @contextlib.contextmanager
+    def rendezvous(self) -> Iterator[InCluster]:
+        from hocket.train.cluster.ray_store import InCluster, Table
+
+        name = f"hocket-{uuid.uuid4().hex}"
+        actor = self._ray.remote(num_cpus=0)(Table).options(name=name).remote()
+        try:
+            yield InCluster(name)
+        finally:
+            with contextlib.suppress(Exception):  # It is gone, or Ray is.
+                self._ray.kill(actor)
 
     def _stored(self, weights: Packed) -> Any:
         """Weights in Ray's store, from which each node fetches them once, for as long as they are held here."""

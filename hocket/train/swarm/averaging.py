@@ -228,7 +228,7 @@ class Averaging:
         try:
             told = _READER.decode(data)
             return told, self._values(told)
-        except (msgspec.MsgspecError, UnicodeDecodeError, Unreadable) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Unreadable) as error:
             raise Malformed(f"no change: {error}") from error
 
     def _values(self, told: Change) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
@@ -14,7 +15,8 @@ from hocket.core.errors import HocketError
 PIECE = 2**18
 """Bytes of a piece; the last of a thing may have fewer."""
 
-Address = Annotated[str, Meta(min_length=40, max_length=40)]
+_NAME = "^[0-9a-f]{40}$"
+Address = Annotated[str, Meta(pattern=_NAME)]
 
 
 class Missing(HocketError):
@@ -24,6 +26,11 @@ class Missing(HocketError):
 def address(data: bytes) -> str:
     """The name of a piece: 20 bytes of its BLAKE2b hash, in hexadecimals."""
     return hashlib.blake2b(data, digest_size=20).hexdigest()
+
+
+def is_name(text: str) -> bool:
+    """Whether a piece may have this name."""
+    return re.fullmatch(_NAME, text) is not None
 
 
 class Manifest(Struct, frozen=True):
@@ -69,7 +76,7 @@ def manifest_of(data: bytes) -> Manifest:
     """
     try:
         return msgspec.msgpack.decode(data, type=Manifest)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Missing(f"no manifest: {error}") from error
 
 

@@ -2,30 +2,57 @@
 
 Whoever knows one node finds the others: they tell each other their registries (`Registry`), in which each says where
 it listens and what it has published. What is published is taken apart; each piece is kept by the few nodes nearest to
-its name (`nearest`), and by whom it was fetched. A piece that is not what its name says is asked of the next.
+its name (`nearest`), and by those that fetched it. A piece that is not what its name says is asked of the next.
 
-Lines are those of `multiprocessing.connection`: TCP, length-framed, opened by a challenge on a key that all share.
-Messages are checked data. There is no way through address translation here: nodes must reach each other's addresses.
+Lines are those of `hocket.train.swarm.lines`: TCP, opened by a challenge on a key that all share. Messages are checked
+data (`hocket.train.swarm.frames`). There is no way through address translation: nodes must reach each other's
+addresses.
+
+A node with the key may still lie, flood or fall silent. So
+
+- a name belongs to a place, as long as a node answers there: who comes in a name is believed when the node at the place
+  that it names says, asked over another line, that it has opened this one;
+- what a node says of itself is taken from it alone. What it says of others is a hint where they may be, or what they
+  had published; such a node counts once it has answered itself, and is passed on to others only then;
+- nobody is waited for longer than an answer may take, several are asked at a time, and who was silent or slow is left
+  alone for some time;
+- what is held for a node is bounded, and beyond a bound what goes is that of whoever has the most.
 """
 
 from __future__ import annotations
 
-import os
-import socket
+import secrets
 import threading
-from collections import Counter, deque
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
+from ipaddress import IPv4Address
+from itertools import chain, islice, zip_longest
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
-from typing import Annotated
-
-import msgspec
-from msgspec import Meta, Struct
 
 from hocket.core.errors import ConfigurationError, HocketError
-from hocket.train.swarm.blobs import PIECE, Address, Missing, address, manifest_of, nearest, taken_apart
-from hocket.train.swarm.messages import LARGEST
-from hocket.train.swarm.registry import MOST, Registry, Said, Word
+from hocket.train.swarm.blobs import PIECE, Missing, address, is_name, manifest_of, nearest, taken_apart
+from hocket.train.swarm.frames import (
+    FRAME,
+    Asked,
+    Frame,
+    Given,
+    Hello,
+    Mine,
+    Sent,
+    Told,
+    Yours,
+    encoded,
+    greeting,
+    read,
+)
+from hocket.train.swarm.inbox import Inbox
+from hocket.train.swarm.lines import IDLE, MEMBERS, STRANGERS, Door, Line, dialled, is_address
+from hocket.train.swarm.peers import PEERS, Peer, Peers, Speaker
+from hocket.train.swarm.registry import MOST, NAMES, Registry, Said
 
 COPIES = 3
 """How many nodes keep a piece besides its publisher."""
@@ -33,47 +60,30 @@ COPIES = 3
 WAIT = 5.0
 """Seconds that an answer may take."""
 
-FRAME = 4 * LARGEST
-"""Bytes of a message on a line."""
-
 HELD = 2**12
-"""Messages that wait to be read, and pieces that are kept, at most."""
+"""Pieces that are kept, at most."""
+
+TOGETHER = 16
+"""Nodes that are asked at the same time."""
+
+LATE = 10
+"""Late answers of one node, each over a fifth of what an answer may take, that fetching a thing waits for."""
+
+HINTS = 32
+"""Nodes heard of by one node that are looked for at a time; half as many after each in a row that was not there."""
+
+AGAIN = 60.0
+"""Seconds before a place where nobody was found is looked at again, and before who told of many such is heeded."""
+
+FORMER = 128
+"""Nodes that are no longer there whose words are kept."""
+
+SILENT = "is silent"
+"""Of a place: whoever listens there says nothing."""
 
 
-class Told(Struct, frozen=True, tag="told"):
-    """Everything a node knows, by which the other answers with the same."""
-
-    entries: Annotated[list[Said], Meta(max_length=MOST)]
-
-
-class Sent(Struct, frozen=True, tag="sent"):
-    """Something for the node that hears it."""
-
-    data: bytes
-
-
-class Asked(Struct, frozen=True, tag="asked"):
-    """Asks for a piece; the answer is `Given`, with None where it is not there."""
-
-    name: Address
-
-
-class Given(Struct, frozen=True, tag="given"):
-    """A piece: as an answer, or to be kept."""
-
-    data: Annotated[bytes, Meta(max_length=PIECE)] | None
-
-
-Frame = Told | Sent | Asked | Given
-
-
-class Hello(Struct, frozen=True):
-    """The first thing on a line: who has opened it."""
-
-    node: Word
-
-
-_READER = msgspec.msgpack.Decoder(Frame)
+class SameName(HocketError):
+    """Another node answers by this node's name."""
 
 
 class Mesh:
@@ -81,10 +91,11 @@ class Mesh:
 
     Args:
         node: its name, which no other has. host, port: where it listens; port 0 takes a free one.
-        key: the secret that all nodes share.
+        key: the secret that all nodes share. wait: seconds that an answer may take.
+        strangers, members: lines at most that have not shown the key yet, and that have.
 
     Attributes:
-        registry: what is known of all. inbox: what was sent, oldest first, with who sent it. pieces: that it keeps.
+        registry: what is known of all. inbox: what was sent and not read. pieces: that it keeps.
         counts: what happened on the lines. where: `HOST:PORT`.
 
     Raises:
@@ -98,22 +109,37 @@ class Mesh:
         port: int = 0,
         *,
         key: bytes,
+        wait: float = WAIT,
+        strangers: int = STRANGERS,
+        members: int = MEMBERS,
     ) -> None:
-        self.node, self.registry = node, Registry(node)
-        self.inbox: deque[tuple[str, bytes]] = deque(maxlen=HELD)
+        self.node, self.registry, self.inbox = node, Registry(node), Inbox()
         self.pieces: dict[str, bytes] = {}
         self.counts: Counter[str] = Counter()
-        self._key, self._lock = key, threading.Lock()
-        self._lines: dict[str, Connection] = {}
-        self._open: set[Connection] = set()
+        self._key, self._wait, self._life = key, wait, secrets.token_hex(8)
+        self._lock = threading.RLock()
+        self._peers = Peers(self._drop)
+        self._givers: dict[str, str] = {}
+        self._heard: dict[str, list[Said]] = {}
+        self._nobody: dict[str, float] = {}
+        self._out: set[Line] = set()
         self._closed = False
         try:
-            self._listener = Listener((host, port), family="AF_INET", backlog=64)
-        except OSError as error:
-            raise ConfigurationError(f"listen = {host}:{port}: {error.strerror}; choose another port, or 0") from error
-        self.where = f"{host}:{self._listener.address[1]}"
+            self._door = Door(
+                (host, port), key, self._serve, seconds=wait, strangers=strangers, members=members, counts=self.counts
+            )
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigurationError(f"listen = {host}:{port}: {reason}; choose another port, or 0") from error
+        self.where = self._door.where
+        self._host = self.where.rpartition(":")[0]
+        if IPv4Address(self._host).is_unspecified:
+            self._door.close()
+            raise ConfigurationError(
+                f"listen = {host}: a node is found by one address; name the one by which the others reach this machine"
+            )
         self.registry.write("where", self.where)
-        threading.Thread(target=self._accept, name=f"{node} listens", daemon=True).start()
+        self._door.open()
 
     # ------------------------------------------------------------ others
 
@@ -129,29 +155,33 @@ class Mesh:
         self.gossip()
 
     def gossip(self) -> None:
-        """Tells all nodes what it knows, and learns what they know."""
-        for node in self.others():
-            with suppress(HocketError):
-                self._learn(self._ask(node, Told(self._entries())))
+        """Tells all nodes what it knows, and learns what they know; looks for nodes that it has only heard of."""
+        with self._lock:
+            known = [partial(self._tell, node) for node, _ in self._peers.items()]
+        self._together([*known, *(partial(self._look, *hint) for hint in self._hints())])
 
     def others(self) -> list[str]:
-        """The nodes heard of that have not said that they left."""
+        """The nodes that have answered and have not left."""
         with self._lock:
-            return [node for node, where in self.registry.nodes("where").items() if where and node != self.node]
+            return self._peers.names()
+
+    def lives(self) -> dict[str, str]:
+        """What tells a node from an earlier one of its name, by name."""
+        with self._lock:
+            return {name: peer.life for name, peer in self._peers.items()}
 
     def send(self, data: bytes) -> None:
         """Sends something to all others; who does not answer misses it."""
-        for node in self.others():
-            with suppress(HocketError):
-                self._ask(node, Sent(data))
-                self.counts["sent"] += 1
+
+        def sent(node: str) -> None:
+            self._ask(node, Sent(data))
+            self.counts["sent"] += 1
+
+        self._together([partial(sent, node) for node in self.others()])
 
     def drained(self) -> list[tuple[str, bytes]]:
         """What has arrived since, with who sent it."""
-        found = []
-        while self.inbox:
-            found.append(self.inbox.popleft())
-        return found
+        return self.inbox.drained()
 
     # ------------------------------------------------------------ what is published
 
@@ -162,7 +192,7 @@ class Mesh:
             ConfigurationError: when it has more pieces than a node keeps.
         """
         manifest, pieces = taken_apart(data)
-        if len(pieces) >= HELD:
+        if len(manifest.pieces) >= HELD:
             most = HELD * PIECE // 2**20
             raise ConfigurationError(
                 f"publish: {name} of {len(data) // 2**20} MiB; nodes keep less than {most} MiB each"
@@ -170,10 +200,12 @@ class Mesh:
         written = manifest.written()
         pieces[address(written)] = written
         for piece, part in pieces.items():
-            self._keep(piece, part)
-            for node in nearest(piece, self.others(), COPIES):
+            self._keep(piece, part, self.node)
+            with self._lock:
+                answering = [node for node, peer in self._peers.items() if not peer.failures]
+            for node in nearest(piece, answering, COPIES):
                 with suppress(HocketError):
-                    self._ask(node, Given(part))
+                    self._ask(node, Given(part), patient=True)
         with self._lock:
             self.registry.write(name, address(written))
         return address(written)
@@ -182,203 +214,359 @@ class Mesh:
         """A thing by its address, from whoever has its pieces.
 
         Raises:
-            Missing: when a piece is nowhere.
+            Missing: when a piece is nowhere, or it has more of them than a node keeps.
         """
-        manifest = manifest_of(self._piece(name))
-        return manifest.joined({piece: self._piece(piece) for piece in manifest.pieces})
+        spent = Counter[str]()
+        manifest = manifest_of(self._piece(name, spent))
+        if len(manifest.pieces) >= HELD:
+            raise Missing(f"{name} has {len(manifest.pieces)} pieces; nodes keep less than {HELD}")
+        return manifest.joined({piece: self._piece(piece, spent) for piece in manifest.pieces})
 
     def newest(self, name: str) -> list[tuple[str, str]]:
-        """What others announce under a name: the node and the address, who announced most often first."""
-        with self._lock:
-            every = [one for one in self.registry.entries() if one.name == name and one.node != self.node]
-        return [(one.node, one.entry.value) for one in sorted(every, key=lambda one: (-one.entry.count, one.node))]
+        """What others announce under a name: the node and the address, who announced most often first.
 
-    def _piece(self, name: str) -> bytes:
+        What is only heard of them comes last.
+        """
+        with self._lock:
+            own = [one for one in self.registry.entries() if one.name == name and one.node != self.node]
+            known = {one.node for one in own}
+            heard = {one for every in self._heard.values() for one in every if one.name == name}
+        parts = own, [one for one in heard if one.node not in known]
+        ordered = (sorted(part, key=lambda one: (-one.entry.count, one.node, one.entry.value)) for part in parts)
+        return [(one.node, one.entry.value) for one in chain(*ordered)]
+
+    def _piece(self, name: str, spent: Counter[str]) -> bytes:
+        """A piece; what nodes have cost is `spent`, and who does not answer, or late too often, is left out."""
+        if not is_name(name):
+            raise Missing(f"{name[:40]!r} is no name of a piece")
         if name in self.pieces:
             return self.pieces[name]
         everybody = self.others()
-        for node in nearest(name, everybody, len(everybody)):
+        for node in nearest(name, [one for one in everybody if spent[one] < LATE], len(everybody)):
+            begun = time.monotonic()
             try:
-                given = self._ask(node, Asked(name))
+                given = self._ask(node, Asked(name), patient=True)
             except HocketError:
+                spent[node] = LATE
                 continue
+            spent[node] += time.monotonic() - begun > self._wait / 5
             if isinstance(given, Given) and given.data is not None:
                 if address(given.data) == name:
-                    self._keep(name, given.data)
+                    self._keep(name, given.data, self.node)
                     return given.data
                 self.counts["damaged"] += 1
         raise Missing(f"piece {name} is with none of {len(everybody)} nodes")
 
-    def _keep(self, name: str, data: bytes) -> None:
-        self.pieces[name] = data
-        while len(self.pieces) > HELD:
-            self.pieces.pop(next(iter(self.pieces)))
+    def _keep(self, name: str, data: bytes, giver: str) -> None:
+        """Keeps a piece; where there are too many goes the oldest of whoever gave the most."""
+        with self._lock:
+            self.pieces[name], self._givers[name] = data, giver
+            while len(self.pieces) > HELD:
+                [(most, _)] = Counter(self._givers.values()).most_common(1)
+                oldest = next(one for one, by in self._givers.items() if by == most)
+                self.pieces.pop(oldest, None)
+                self._givers.pop(oldest)
 
-    # ------------------------------------------------------------ lines
+    # ------------------------------------------------------------ asking
 
     def close(self) -> None:
         """Says that it leaves, and ends all lines."""
         with self._lock:
             self.registry.write("where", "")
-        self.gossip()
+        self._together([partial(self._tell, node) for node in self.others()])
         self.vanish()
 
     def vanish(self) -> None:
         """Ends all lines without a word."""
         self._closed = True
-        # A blocked accept() does not notice that its socket was closed.
-        with suppress(OSError, HocketError):
-            host, _, port = self.where.rpartition(":")
-            socket.create_connection((host, int(port)), timeout=1).close()
-        self._listener.close()
-        for line in list(self._open):
-            # Whoever reads the line sees its end, and closes it.
-            with suppress(OSError, ValueError), socket.socket(fileno=os.dup(line.fileno())) as end:
-                end.shutdown(socket.SHUT_RDWR)
+        self._door.close()
+        for line in list(self._out):
+            self._drop(line)
 
-    def _entries(self) -> list[Said]:
-        with self._lock:
-            return self.registry.entries()
+    def _together(self, jobs: Sequence[Callable[[], object]]) -> None:
+        """Does what asks others, several at a time; what has not begun within the time of an answer is left out."""
+        end = time.monotonic() + self._wait
 
-    def _learn(self, answer: Frame) -> None:
-        if isinstance(answer, Told):
+        def done(job: Callable[[], object]) -> None:
+            if time.monotonic() < end:
+                with suppress(HocketError):
+                    job()
+
+        if len(jobs) == 1:
+            done(jobs[0])
+        elif jobs:
+            with ThreadPoolExecutor(min(TOGETHER, len(jobs))) as pool:
+                list(pool.map(done, jobs))
+
+    def _tell(self, node: str) -> None:
+        answer = self._ask(node, self._all())
+        if isinstance(answer, Told) and answer.node == node:
+            self._learn(node, answer)
+        else:  # Another listens there now.
             with self._lock:
-                self.registry.merge(answer.entries)
+                self._peers.remove(node)
 
-    def _greet(self, place: str) -> bool:
-        """Whether somebody answers at a place, from whom all is learnt."""
-        try:
-            line = self._opened(place)
-            answer = self._over(line, Told([]))
-            line.close()
-        except AuthenticationError as error:
-            raise ConfigurationError(f"join = {place}: that node has another key") from error
-        except (OSError, EOFError, HocketError):
-            return False
-        told = answer.entries if isinstance(answer, Told) else ()
-        where = next((one.entry.value for one in told if (one.node, one.name) == (self.node, "where")), "")
-        self._learn(answer)
-        if where and where != self.where and self._answers(where):
-            raise ConfigurationError(f"name = {self.node}: a node of that name is there already; choose another")
+    def _all(self, asking: str = "") -> Told:
+        """What is told to others, as much as a message holds: of other nodes what they have said themselves.
+
+        Where those that answer are, and the node of the name of who is `asking`, which may be another than that.
+        """
         with self._lock:
-            self.registry.write("where", self.where)  # After what this node may have said in an earlier life.
-        return True
+            here = {self.node, asking, *(name for name, peer in self._peers.items() if not peer.failures)}
+            every = [one for one in self.registry.entries() if one.name != "where" or one.node in here]
+        size, told = 1024, list[Said]()
+        for one in sorted(every, key=lambda one: one.node != self.node)[:MOST]:  # Its own first.
+            size += 4 * (len(one.node) + len(one.name) + len(one.entry.value)) + 64  # Bytes at most.
+            if size > FRAME:
+                break
+            told.append(one)
+        return Told(told, self.node, self._life)
 
-    def _answers(self, where: str) -> bool:
-        try:
-            self._opened(where).close()
-        except (OSError, EOFError, AuthenticationError, HocketError):
-            return False
-        return True
-
-    def _opened(self, place: str) -> Connection:
-        host, _, port = place.rpartition(":")
-        if not host or not port.isdigit():
-            raise HocketError(f"{place!r} is no place to reach a node")
-        # Fails at once where nobody listens, and within a limit where nothing answers.
-        socket.create_connection((host, int(port)), timeout=WAIT).close()
-        line = Client((host, int(port)), family="AF_INET", authkey=self._key)
-        line.send_bytes(msgspec.msgpack.encode(Hello(self.node)))
-        self._open.add(line)
-        return line
-
-    def _ask(self, node: str, frame: Frame) -> Frame:
-        """A node's answer.
+    def _ask(self, node: str, frame: Frame, *, patient: bool = False) -> Frame:
+        """A node's answer. One that was silent or slow is asked again after some time only, unless one is `patient`.
 
         Raises:
             HocketError: when it does not answer in time; its line is opened anew the next time.
         """
-        where = self.registry.read(node, "where")
-        if not where:
+        with self._lock:
+            peer = self._peers.get(node)
+        if peer is None:
             raise HocketError(f"{node} has left")
+        if not patient and peer.resting:
+            raise HocketError(f"{node} was silent or slow, and is left alone for a while")
+        if not peer.lock.acquire(timeout=self._wait):
+            raise HocketError(f"{node} has not answered another question yet")
+        begun = time.monotonic()
         try:
-            line = self._lines.get(node) or self._opened(where)
-            self._lines[node] = line
-            return self._over(line, frame)
+            answer = self._over(peer, frame)
         except (OSError, EOFError, AuthenticationError, HocketError) as error:
             self.counts["unanswered"] += 1
-            if (line_held := self._lines.pop(node, None)) is not None:
-                self._open.discard(line_held)
-                line_held.close()
+            self._hang_up(peer)
+            peer.failed(time.monotonic() - begun)
             raise HocketError(f"{node} does not answer: {error}") from error
-
-    def _over(self, line: Connection, frame: Frame) -> Frame:
-        line.send_bytes(msgspec.msgpack.encode(frame))
-        if not line.poll(WAIT):
-            raise HocketError(f"nothing was heard for {WAIT:g} s")
-        return _read(line)
-
-    def _accept(self) -> None:
-        while not self._closed:
-            try:
-                line = self._listener.accept()
-            except (OSError, EOFError):
-                continue
-            self._open.add(line)
-            threading.Thread(target=self._serve, args=(line,), daemon=True).start()
-
-    def _serve(self, line: Connection) -> None:
-        """Answers one line until it ends; what is no message, or another key, ends it."""
-        try:
-            deliver_challenge(line, self._key)
-            answer_challenge(line, self._key)
-            node = msgspec.msgpack.decode(line.recv_bytes(FRAME), type=Hello).node
-            while not self._closed:
-                line.send_bytes(msgspec.msgpack.encode(self._answer(node, _read(line))))
-        except (OSError, EOFError):
-            pass
-        except AuthenticationError:
-            self.counts["refused"] += 1
-        except (msgspec.MsgspecError, UnicodeDecodeError, HocketError):
-            self.counts["malformed"] += 1
         finally:
-            self._open.discard(line)
-            line.close()
+            peer.lock.release()
+        peer.answered(time.monotonic() - begun, self._wait)
+        return answer
 
-    def _answer(self, node: str, frame: Frame) -> Frame:
-        if isinstance(frame, Told):
-            self._learn(frame)
-            return Told(self._entries())
+    def _over(self, peer: Peer, frame: Frame) -> Frame:
+        if peer.line is not None:
+            try:
+                return self._exchanged(peer.line, frame)
+            except (EOFError, ConnectionError):  # It was closed meanwhile.
+                self._hang_up(peer)
+        peer.line = self._dialled(peer.place, self._wait)
+        return self._exchanged(peer.line, frame)
+
+    def _exchanged(self, line: Line, frame: Frame) -> Frame:
+        line.within(self._wait)
+        line.send_bytes(encoded(frame))
+        return read(line)
+
+    def _dialled(self, place: str, seconds: float) -> Line:
+        """A line on which so much time is left as opening it has spared."""
+        line = dialled(place, self._key, seconds, source=self._host, token=secrets.token_hex(16))
+        self._out.add(line)
+        try:
+            line.send_bytes(encoded(Hello(self.node, self.where, line.token)))
+        except BaseException:
+            self._drop(line)
+            raise
+        return line
+
+    def _quickly(self, place: str, question: Yours) -> Frame:
+        """What a place answers while another waits for what comes of it."""
+        line = self._dialled(place, self._wait / 4)
+        try:
+            line.send_bytes(encoded(question))
+            return read(line)
+        finally:
+            self._drop(line)
+
+    def _hang_up(self, peer: Peer) -> None:
+        if peer.line is not None:
+            self._drop(peer.line)
+            peer.line = None
+
+    def _drop(self, line: Line) -> None:
+        self._out.discard(line)
+        line.close()
+
+    # ------------------------------------------------------------ who is there
+
+    def _greet(self, place: str) -> bool:
+        """Whether somebody answers at a place, from whom all is learnt."""
+        try:
+            told = self._met(place)
+        except AuthenticationError as error:
+            raise ConfigurationError(f"join = {place}: that node has another key") from error
+        except SameName as error:
+            raise self._taken(place) from error
+        except (OSError, EOFError, HocketError):
+            return False
+        own = next((one.entry.value for one in told.entries if (one.node, one.name) == (self.node, "where")), "")
+        if own and own != self.where and self._at(own) in (self.node, SILENT):
+            raise self._taken(own)
+        return True
+
+    def _taken(self, place: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"name = {self.node}: a node of that name is there already, at {place}; choose another"
+        )
+
+    def _look(self, place: str, by: str) -> None:
+        """Looks for a node at a place that another has told of; who is there says itself who it is."""
+        try:
+            self._met(place)
+            found = True
+        except (OSError, EOFError, AuthenticationError, HocketError):
+            found = False
+        with self._lock:
+            if not found:
+                self._nobody[place] = time.monotonic() + AGAIN
+            while len(self._nobody) > HELD:
+                self._nobody.pop(next(iter(self._nobody)))
+            if (teller := self._peers.get(by)) is not None:
+                teller.hinted(found, time.monotonic() + AGAIN)
+
+    def _hints(self) -> list[tuple[str, str]]:
+        """Places to look at, with who has told of them; tellers take turns."""
+        now = time.monotonic()
+
+        def of(teller: str) -> Iterator[tuple[str, str]]:
+            for one in self._heard.get(teller, ()):
+                place = one.entry.value
+                if one.name == "where" and one.node not in self._peers and place not in known:
+                    known.add(place)
+                    if is_address(place) and self._nobody.get(place, now) <= now:
+                        yield place, teller
+
+        with self._lock:
+            known = {self.where, *(peer.place for _, peer in self._peers.items())}
+            rows = [list(islice(of(name), peer.heeded(HINTS))) for name, peer in self._peers.items()]
+        return [one for row in zip_longest(*rows) for one in row if one is not None][: 2 * HINTS]
+
+    def _met(self, place: str) -> Told:
+        """What the node at a place tells, which is one of the others from then on.
+
+        Raises:
+            HocketError: when its name belongs to another.
+            OSError, EOFError, AuthenticationError: when it does not answer, or has another key.
+        """
+        line = self._dialled(place, self._wait)
+        try:
+            told = self._exchanged(line, self._all())
+            if not isinstance(told, Told) or not told.node:
+                raise HocketError(f"{place}: no node answers")
+            if told.node == self.node:
+                raise SameName(place)
+            if not self._claimed(told.node, line.there):
+                raise HocketError(f"{told.node} is at another place")
+        finally:
+            self._drop(line)
+        self._learn(told.node, told)
+        return told
+
+    def _learn(self, node: str, told: Told) -> None:
+        """Takes from a node what it says of itself, and keeps apart what it says of others."""
+        with self._lock:
+            peer = self._peers.get(node)
+            if peer is None:
+                return
+            if peer.life != told.life:
+                peer.life = told.life
+                self.registry.forget(node)
+            own = [one for one in told.entries if one.node == node]
+            self.registry.merge(one for one in own if one.name != "where" or one.entry.value in ("", peer.place))
+            others = (one for one in told.entries if one.node not in (node, self.node))
+            self._heard[node] = list(islice(others, NAMES * PEERS))
+            if self.registry.read(node, "where") == "":
+                self._peers.remove(node)
+            for gone in [one for one in self._heard if one not in self._peers]:
+                del self._heard[gone]
+
+    def _claimed(self, node: str, place: str) -> bool:
+        """Whether a name belongs to a place, as it does where it is free or nobody answers by it at its old place."""
+        if node == self.node:
+            return False
+        with self._lock:
+            peer = self._peers.get(node)
+            if peer is not None and peer.place == place:
+                return True
+        if peer is not None and self._at(peer.place) in (node, SILENT) and not peer.forgotten:
+            self.counts["names refused"] += 1
+            return False
+        with self._lock:
+            if self._peers.get(node) is not peer:
+                return False
+            self._peers.add(node, place)
+            former = [one for one in self.registry.known() if one not in self._peers]
+            for one in (node, *former[:-FORMER]):
+                self.registry.forget(one)
+        return True
+
+    def _at(self, place: str) -> str:
+        """Who answers at a place: a name, "" where no node listens, or `SILENT`."""
+        try:
+            answer = self._quickly(place, Yours("", self.where))
+        except (TimeoutError, EOFError, ConnectionResetError, BrokenPipeError):
+            return SILENT
+        except (OSError, AuthenticationError, HocketError):
+            return ""
+        return answer.node if isinstance(answer, Mine) else ""
+
+    # ------------------------------------------------------------ answering
+
+    def _serve(self, line: Line) -> None:
+        """Answers one line until it ends; what is no message ends it."""
+        try:
+            speaker = Speaker(greeting(line), line)
+            while not self._closed:
+                line.wait(IDLE)
+                line.within(self._wait)
+                answer = self._answer(speaker, read(line))
+                line.within(self._wait)
+                line.send_bytes(encoded(answer))
+                self._door.heard(line)
+        except HocketError:
+            self.counts["malformed"] += 1
+
+    def _answer(self, speaker: Speaker, frame: Frame) -> Frame:
         if isinstance(frame, Asked):
-            held = self.pieces.get(frame.name)
-            return Given(held)
-        if isinstance(frame, Given):
-            if frame.data is not None:
-                self._keep(address(frame.data), frame.data)
-            return Given(None)
-        self.inbox.append((node, frame.data))
+            return Given(self.pieces.get(frame.name))
+        if isinstance(frame, Yours):
+            opened = any((one.token, one.there) == (frame.token, frame.place) for one in list(self._out))
+            return Mine(self.node, opened)
+        known = self._known(speaker)
+        if not known:
+            self.counts["unknown"] += 1
+        if isinstance(frame, Told):
+            if known:
+                self._learn(speaker.node, frame)
+            return self._all(speaker.node)
+        if known and isinstance(frame, Sent) and (gone := self.inbox.put(speaker.node, frame.data)):
+            self.counts["crowded out"] += gone
+        if known and isinstance(frame, Given) and frame.data is not None:
+            self._keep(address(frame.data), frame.data, speaker.node)
         return Given(None)
 
+    def _known(self, speaker: Speaker) -> bool:
+        """Whether who speaks is who it says, as the node at its place says too. It is one of the others then."""
+        with self._lock:
+            peer = self._peers.get(speaker.node)
+            if speaker.proven and peer is not None and peer.place == speaker.where:
+                peer.present()
+                return True
+        if speaker.early(self._wait):
+            return False
+        speaker.proven = self._vouched(speaker) and self._claimed(speaker.node, speaker.where)
+        return speaker.proven
 
-def _read(line: Connection) -> Frame:
-    try:
-        found: Frame = _READER.decode(line.recv_bytes(FRAME))
-        return found
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise HocketError(f"no message: {error}") from error
-
-
-def parse_place(text: str) -> tuple[str, int]:
-    """`HOST:PORT`, or `HOST` for a free port.
-
-    Raises:
-        ConfigurationError: for anything else.
-    """
-    host, _, port = text.partition(":")
-    if not host or (port and not port.isdigit()):
-        raise ConfigurationError(f"listen = {text}: write HOST:PORT, or HOST for a free port")
-    return host, int(port or 0)
-
-
-def places(text: str) -> list[str]:
-    """`A:1,B:2` as a list.
-
-    Raises:
-        ConfigurationError: for what is no `HOST:PORT`.
-    """
-    found = [one.strip() for one in text.split(",") if one.strip()]
-    for one in found:
-        host, _, port = one.rpartition(":")
-        if not host or not port.isdigit():
-            raise ConfigurationError(f"join = {one}: write HOST:PORT")
-    return found
+    def _vouched(self, speaker: Speaker) -> bool:
+        """Whether the node at a speaker's place has opened its line."""
+        if not speaker.token or not is_address(speaker.where) or speaker.host != speaker.where.rpartition(":")[0]:
+            return False
+        try:
+            return self._quickly(speaker.where, Yours(speaker.token, speaker.line.here)) == Mine(speaker.node, True)
+        except (OSError, EOFError, AuthenticationError, HocketError):
+            return False

@@ -18,6 +18,9 @@ from hocket.types import Scenario
 LARGEST = 2**20
 """Bytes of a message."""
 
+DEEPEST = 32
+"""How deep what a scenario holds may be nested."""
+
 _Name = Annotated[str, Meta(min_length=1, max_length=100)]
 _Text = Annotated[str, Meta(max_length=2**16)]
 _Count = Annotated[int, Meta(ge=0, lt=2**53)]
@@ -130,12 +133,12 @@ def _message(said: Said) -> dict[str, Any]:
     return {"role": said.role, "content": said.content}
 
 
-def _plain(value: Any) -> bool:
+def _plain(value: Any, depth: int = DEEPEST) -> bool:
     """Texts, finite numbers and collections of such; the reader also makes dates and bytes of what it finds."""
     if isinstance(value, dict):
-        return all(isinstance(name, str) and _plain(one) for name, one in value.items())
+        return depth > 0 and all(isinstance(name, str) and _plain(one, depth - 1) for name, one in value.items())
     if isinstance(value, list):
-        return all(map(_plain, value))
+        return depth > 0 and all(_plain(one, depth - 1) for one in value)
     if isinstance(value, float):
         return math.isfinite(value)
     return value is None or isinstance(value, (str, bool, int))

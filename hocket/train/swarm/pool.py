@@ -56,6 +56,11 @@ class Pool:
         """What is held, sender by sender in the order of their names, oldest first."""
         return [one.group for name in sorted(self._held) for one in self._held[name]]
 
+    def forget(self, sender: str) -> None:
+        """A node of a sender's name has begun anew, and counts its steps from the first."""
+        self._newest.pop(sender, None)
+        self._seen.pop(sender, None)
+
     def receive(self, sender: str, data: bytes) -> None:
         """Takes a message that came on `sender`'s line."""
         self.counts[self._taken(sender, data)] += 1

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Callable
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +15,26 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from hocket.core.cache import cache_folder
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.stages import Metrics, Policy
 from hocket.train.cluster.weights import taken
 from hocket.train.swarm.blobs import Missing
 from hocket.train.swarm.command import Pairs, SwarmSettings, node_run, told_of
-from hocket.train.swarm.mesh import Mesh, parse_place
+from hocket.train.swarm.lines import parse_place
+from hocket.train.swarm.mesh import Mesh
 from hocket.train.swarm.node import Line
 from hocket.train.swarm.pool import Pool
 
-OPEN = b"a swarm on one machine"
-"""The key of nodes that only this machine can reach."""
+TRIED = 32
+"""Announcements of weights that a node tries to take, the newest first."""
 
 WEIGHTS = "weights"
 """What nodes announce their weights as."""
 
 
 def key_of(host: str, variable: str | None) -> bytes:
-    """The secret that the nodes share, from an environment variable.
+    """The secret that the nodes share, from an environment variable; without one, this user's own on this machine.
 
     Raises:
         ConfigurationError: when it is empty, or missing where others than this machine can reach the node.
@@ -48,7 +53,25 @@ def key_of(host: str, variable: str | None) -> bytes:
             f"listen = {host}: others can reach this node; name an environment variable with a secret that all nodes "
             "share, --key-variable NAME"
         )
-    return OPEN
+    return _own_key(cache_folder("swarm") / "key")
+
+
+def _own_key(file: Path) -> bytes:
+    """What nodes of one user on one machine have in common: a secret in a file that only this user reads."""
+    try:
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=file.parent) as new:  # Nobody else may read it.
+                new.write(secrets.token_hex().encode())
+                new.flush()
+                with suppress(FileExistsError):  # Another node was first.
+                    os.link(new.name, file)
+        return file.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(
+            f"{file}: the secret of this user's nodes cannot be kept there ({error.strerror}); name an environment "
+            "variable with one, --key-variable NAME, or another place in XDG_CACHE_HOME"
+        ) from error
 
 
 def _trained(policies: dict[str, Policy]) -> dict[str, Tensor]:
@@ -127,7 +150,7 @@ class NodeProcess:
         except BaseException:
             self.mesh.vanish()
             raise
-        self.pool = Pool(self.trainer.task, recompute=not settings.trust)
+        self.pool, self._lives = Pool(self.trainer.task, recompute=not settings.trust), dict[str, str]()
         self.line = Line(self.name, self.pool, self.mesh.send)
         self.trainer.join(self.line)
         self.rows: list[Metrics] = []
@@ -138,7 +161,7 @@ class NodeProcess:
         return {name: one.policy for name, one in self.trainer.parts.learners.items() if not one.frozen}
 
     def _adopt(self) -> str | None:
-        for node, address in self.mesh.newest(WEIGHTS):
+        for node, address in self.mesh.newest(WEIGHTS)[:TRIED]:
             try:
                 set_weights(self._policies, self.mesh.fetch(address))
             except HocketError as error:
@@ -160,12 +183,30 @@ class NodeProcess:
 
     def begin(self) -> None:
         """Measures itself before training."""
-        self.trainer.step()
+        with self._among_others():
+            self.trainer.step()
 
     def round(self) -> Metrics:
         """Hears what has come, makes a step, and tells of it."""
+        with self._among_others():
+            return self._round()
+
+    @contextmanager
+    def _among_others(self) -> Iterator[None]:
+        """Whatever ends a node also ends its lines."""
+        try:
+            yield
+        except BaseException:
+            self.mesh.vanish()
+            raise
+
+    def _round(self) -> Metrics:
         self.mesh.gossip()
         self.line.begin()
+        lives = self.mesh.lives()
+        for sender in [one for one, life in self._lives.items() if lives.get(one, life) != life]:
+            self.pool.forget(sender)
+        self._lives |= lives
         for sender, data in self.mesh.drained():
             self.pool.receive(sender, data)
         self.rows.append(row := self.trainer.step())
