@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hocket.core.keys import Key
+from hocket.core.worlds import Ranges
 
 
 class Perceptron(nn.Module):
@@ -84,18 +85,38 @@ class Normaliser(nn.Module):
         self.scale.copy_(torch.where(variance > 1e-12, variance.clamp(min=1e-12).rsqrt(), torch.ones_like(variance)))
 
 
+class Scaler(nn.Module):
+    """Rows `[.., O]` with the ends of each number's range as 0 and 1; beyond what `ranges` are of, as they are."""
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, size: int, ranges: Ranges) -> None:
+        super().__init__()
+        shift, scale, place = torch.zeros(size), torch.ones(size), 0
+        for count, low, high in ranges:
+            shift[place : place + count], scale[place : place + count] = low, 1 / (high - low)
+            place += count
+        self.register_buffer("shift", shift)
+        self.register_buffer("scale", scale)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return (rows - self.shift) * self.scale
+
+
 class ActorCritic(nn.Module):
     """An actor, a state-independent log standard deviation for continuous actions, and a critic when required.
 
-    `seen` normalises what agents see, `whole` the joint state, where the policy is asked to. `after` is a critic of the
+    `seen` scales what agents see by its ranges, where it has any, or normalises it where the policy is asked to;
+    `whole` does so with the joint state. `after` is a critic of the
     state between decision and chance, `beliefs` what sums up all that was seen.
     """
 
     critic: nn.Module | None
     after: nn.Module | None
     log_std: nn.Parameter | None
-    seen: Normaliser | None
-    whole: Normaliser | None
+    seen: Normaliser | Scaler | None
+    whole: Normaliser | Scaler | None
     beliefs: nn.Module | None
 
     def __init__(self, actor: nn.Module, log_std: Tensor | None) -> None:
