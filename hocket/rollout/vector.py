@@ -290,7 +290,9 @@ class _Pool:
         self.observations[slot] = seen
         budget = episode.assignment.budget
         episode.terminated = bool(terminated)
-        episode.truncated = not terminated and (bool(truncated) or (budget is not None and len(episode.actions) >= budget))
+        episode.truncated = not terminated and (
+            bool(truncated) or (budget is not None and len(episode.actions) >= budget)
+        )
 
 
 def _episodes(assignments: Sequence[Assignment], key: Key) -> Iterator[_Episode]:
