@@ -170,7 +170,7 @@ class Purse:
         return other
 
     def turned(self, course: Any, *, moved: bool = False) -> tuple[dict[str, float], bool]:
-        """Turns to the next agent that moves, letting those leave that are out; who earned what, and whether a limit cut one.
+        """Turns to the next agent that moves; who earned what, and whether a limit cut one of those who left meanwhile.
 
         Args:
             course: the environment, before its first move or, `moved`, after one.

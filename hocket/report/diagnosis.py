@@ -223,7 +223,7 @@ def _kind_of_equal(alike: Sequence[Group], compared: Sequence[Group]) -> str:
         )
     if best <= 0 and min(means) < 0:
         return (
-            ". None is above 0, which by itself says nothing where costs are paid: ask scenarios whose outcomes differ, "
+            ". None is above 0, which by itself says nothing where costs are paid: ask scenarios whose outcomes differ "
             "or take more samples per scenario (rollout.samples)."
         )
     if right <= 0.1 * len(means) or best <= 0:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,9 @@ class GymTask:
         return "control"
 
     # ------------------------------------------------------------ scenarios
+
+    leads: ClassVar[str] = "greedy"
+    """The way of playing that figures are of; measured are both, see `hocket.train.kinds.ways`."""
 
     def size(self, split: Split) -> int | None:
         return None

@@ -71,6 +71,11 @@ class JointTask:
 
     # ------------------------------------------------------------ scenarios
 
+    @property
+    def leads(self) -> str:
+        """The way of playing that figures are of, the world's own; measured are both."""
+        return getattr(self.world, "leads", "greedy")
+
     def size(self, split: Split) -> int | None:
         return None
 

@@ -34,6 +34,7 @@ from hocket.train.examples import check_examples, check_lengths, replayed
 from hocket.train.held_out import measured
 from hocket.train.judges import asking, judge_of
 from hocket.train.kinds import Measure, kind_of
+from hocket.train.kinds.ways import GREEDY, SAMPLED, leads_of
 from hocket.train.learner import Learner
 from hocket.train.loop import train_step
 from hocket.train.machine import Machine
@@ -340,11 +341,18 @@ class Trainer:
     # ------------------------------------------------------------ evaluation
 
     def evaluate(self, n: int | None = None) -> Evaluated:
-        """What `hocket.train.held_out` measures on `n` unseen scenarios with the current weights. No judge is asked."""
+        """What `hocket.train.held_out` measures on `n` unseen scenarios with the current weights. No judge is asked.
+
+        Where the task names a way of playing (`leads`), play of as many scenarios as at the ends of a run is measured
+        both ways, and any where sampled play leads.
+        """
         self._pause()
         parts, whole = self.parts, self.config.evaluation.n
         cheap = [reward for reward in parts.rewards if parts.judge is None or not any(asking([reward]))]
-        return run_async(measured(parts, cheap, n=n or whole, among=whole, key=parts.key.derive("evaluation")))
+        leads, size = leads_of(self.task), n or whole
+        both = leads == SAMPLED or (leads is not None and size >= whole)
+        key = parts.key.derive("evaluation")
+        return run_async(measured(parts, cheap, n=size, among=whole, key=key, both=both))
 
     def _evaluate(self, step: int) -> dict[str, float]:
         return self.evaluations.record(step, self.evaluate(self.evaluations.size(step)))
@@ -380,7 +388,8 @@ class Trainer:
 
     def summary(self, reason: str) -> dict[str, Any]:
         """What `summary.json` holds."""
-        return summary(self.config, kind_of(self.task), self.progress, reason, self.measure)
+        leads = leads_of(self.task) or GREEDY
+        return summary(self.config, kind_of(self.task), self.progress, reason, self.measure, leads)
 
     def state(self) -> State:
         """Everything but weights, as one tree."""

@@ -1,10 +1,11 @@
-"""What an environment hands over stays what it was: arrays that it fills again, masks, rewards of any kind, pictures."""
+"""What an environment hands over stays what it was: arrays that it fills again, masks, rewards, pictures."""
 
 import asyncio
 import json
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from typing import ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -157,8 +158,9 @@ class Clinging:
 
 
 PAID = [
-    1.5, 2, True, np.float32(1.5), np.int64(3), np.bool_(True), np.array(1.5), np.array([1.5]), np.array([[2]], np.int8),
-    [1.5], (2,), Decimal("1.5"), Fraction(3, 2), np.array([True]), torch.tensor(1.5), torch.tensor([2.0]),
+    1.5, 2, True, np.float32(1.5), np.int64(3), np.bool_(True), np.array(1.5), np.array([1.5]),
+    np.array([[2]], np.int8), [1.5], (2,), Decimal("1.5"), Fraction(3, 2), np.array([True]),
+    torch.tensor(1.5), torch.tensor([2.0]),
 ]  # fmt: skip
 
 
@@ -202,7 +204,7 @@ class Door:
     """A parallel environment: the mask of `plan[time]` stands in the observation, in the info, or nowhere (None)."""
 
     possible_agents = ("only",)
-    metadata = {}
+    metadata: ClassVar = {}
 
     def __init__(self, plan, where):
         self.plan, self.where, self.mask = plan, where, np.ones(3, np.int8)

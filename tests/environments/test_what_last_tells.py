@@ -1,4 +1,4 @@
-"""What agents of PettingZoo's turn-by-turn environments earn is what `last()` tells them, however `rewards` are kept."""
+"""What agents of PettingZoo's turn-by-turn environments earn is what `last()` tells, however `rewards` are kept."""
 
 from __future__ import annotations
 

@@ -241,8 +241,8 @@ AT_GRPO = GRPO.but(
         "rewards": "of the turn alone where candidates were scored; alpha = 1 in rollout.alpha",
         "workflow": "solver-checker, chosen here; the authors have planners and tools for games, code and mathematics",
         "own reward": "0.1 for an answer in its tags, in solver-checker",
-        "metrics": "reward/mean is over all candidates; reward/NAME and reward/agent/ROLE are of the episodes, which go "
-        "on with the best by the scores, so that no policy earns them alone",
+        "metrics": "reward/mean is over all candidates; reward/NAME and reward/agent/ROLE are of the episodes, which "
+        "go on with the best by the scores, so that no policy earns them alone",
         "no candidates": "a workflow that asks for none is played 4 times, which with one turn is GRPO",
         "aggregation": PER_TURN,
         "who learns": "one policy for all roles; cast hocket.core.Separate gives each its own",
