@@ -10,6 +10,7 @@ from typing import Any
 
 from hocket.core.columns import LIMIT
 from hocket.report.groups import Group, group_episodes
+from hocket.train.watch import MEND
 
 Row = Mapping[str, Any]
 Episode = Mapping[str, Any]
@@ -70,7 +71,8 @@ class Evidence:
         return _mean(shares)
 
 
-_REWARD = re.compile(r"^(?!eval/)(.*/)?reward(/(?!shaped$).*)?$")
+_WATCH = re.compile(r"^watch/.+/since$")
+_REWARD = re.compile(r"^(?!eval/|watch/)(.*/)?reward(/(?!shaped$).*)?$")
 """Metrics of what was earned, before shaping."""
 
 Rule = Callable[[Evidence], Iterator[str]]
@@ -120,6 +122,14 @@ def not_finite(evidence: Evidence) -> Iterator[str]:
         if not lost:
             what = f"{skipped:.0f} gradients of the last {len(evidence.recent)} steps were not finite and were skipped"
         yield f"{what}; lower the learning rate (update.lr), and look for rewards that are infinite or not a number."
+
+
+def blown_up(evidence: Evidence) -> Iterator[str]:
+    """Numbers that grew without end, as the run itself noticed."""
+    since = {key[len("watch/") : -len("/since")]: row[key] for row in evidence.rows for key in row if _WATCH.search(key)}
+    if since:
+        told = ", ".join(f"{name} since step {step:.0f}" for name, step in since.items())
+        yield f"The run blew up ({told}): {MEND}."
 
 
 def cut_off(evidence: Evidence) -> Iterator[str]:
@@ -303,6 +313,7 @@ def no_gradient(evidence: Evidence) -> Iterator[str]:
 RULES: tuple[Rule, ...] = (
     failures,
     not_finite,
+    blown_up,
     cut_off,
     never_rewarded,
     groups_alike,

@@ -45,6 +45,8 @@ from hocket.train.recorder import Recorder
 from hocket.train.resources import Resources
 from hocket.train.runfolder import RunFolder
 from hocket.train.settings import Config
+from hocket.train.tracking import read_metrics
+from hocket.train.watch import Watch
 from hocket.workflows.player import TextPlayer
 
 if TYPE_CHECKING:
@@ -164,6 +166,7 @@ class Trainer:
             self.recorder.config(config)
         self.groups.stand(self.progress.phase, self.parts.learners)
         self.recorder.begin(config.track, done, kept=newest is not None, resume=resume)
+        self.watch = Watch.over(read_metrics(self.folder.metrics), config.phase_of)
         self.evaluations = Evaluations(config, self.progress, self.say)
         remarks = kind_of(self.task).remarks(config, self.task, workflow)
         for remark in () if resume else (*remarks, *self.groups.remarks):
@@ -335,7 +338,11 @@ class Trainer:
         self.progress.elapsed += now - self._clock
         self._clock = now
         row = {"step": step, **metrics, "time/total": self.progress.elapsed}
+        ruin = self.watch.see(row, self.progress.phase)
+        row |= self.watch.metrics()
         self.recorder.metrics(row)
+        if ruin is not None:
+            self.say(f"step {step}: {ruin}")
         return row
 
     # ------------------------------------------------------------ evaluation
@@ -389,7 +396,8 @@ class Trainer:
     def summary(self, reason: str) -> dict[str, Any]:
         """What `summary.json` holds."""
         leads = leads_of(self.task) or GREEDY
-        return summary(self.config, kind_of(self.task), self.progress, reason, self.measure, leads)
+        found = summary(self.config, kind_of(self.task), self.progress, reason, self.measure, leads)
+        return {**found, "watch": self.watch.since}
 
     def state(self) -> State:
         """Everything but weights, as one tree."""
