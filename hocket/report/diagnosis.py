@@ -71,7 +71,7 @@ class Evidence:
         return _mean(shares)
 
 
-_WATCH = re.compile(r"^watch/.+/since$")
+_WATCH = re.compile(r"watch/(.+)/since")
 _REWARD = re.compile(r"^(?!eval/|watch/)(.*/)?reward(/(?!shaped$).*)?$")
 """Metrics of what was earned, before shaping."""
 
@@ -126,7 +126,8 @@ def not_finite(evidence: Evidence) -> Iterator[str]:
 
 def blown_up(evidence: Evidence) -> Iterator[str]:
     """Numbers that grew without end, as the run itself noticed."""
-    since = {key[len("watch/") : -len("/since")]: row[key] for row in evidence.rows for key in row if _WATCH.search(key)}
+    rows = evidence.rows
+    since = {match[1]: row[key] for row in rows for key in row if (match := _WATCH.fullmatch(key))}
     if since:
         told = ", ".join(f"{name} since step {step:.0f}" for name, step in since.items())
         yield f"The run blew up ({told}): {MEND}."

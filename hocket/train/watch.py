@@ -39,13 +39,17 @@ _WITH_REWARDS = {"loss": 2, "gradient/norm": 2, "value/largest": 1, "reward/shap
 
 @dataclass
 class _Track:
-    """A metric so far: its first sizes, the latest record, and the largest mean reward when the first were taken."""
+    """A metric so far: its first sizes, each with the largest mean reward until then, and the latest record."""
 
-    first: list[float] = field(default_factory=list)
+    first: list[tuple[float, float]] = field(default_factory=list)
     record: float = LEAST
     climbs: int = 0
     beyond: int = 0
-    paid: float = LEAST
+
+    @property
+    def usual(self) -> tuple[float, float]:
+        """The middle one of the first."""
+        return median_low(self.first) if self.first else (0.0, LEAST)
 
     def grown(self, size: float, paid: float, power: int | None) -> bool:
         """Takes in the next size; whether it has blown up.
@@ -57,12 +61,12 @@ class _Track:
             self.record = max(LEAST, size)
         elif size >= STEP * self.record:
             self.record, self.climbs = size, self.climbs + 1
-        usual = max(LEAST, median_low(self.first)) if self.first else max(LEAST, size)
-        far = size > FAR * usual * (1.0 if power is None else max(1.0, paid / self.paid) ** power)
+        usual, then = self.usual
+        # The first of all says what is usual, not that it is far from it.
+        far = bool(self.first) and size > FAR * max(LEAST, usual) * (paid / then) ** (power or 0)
         self.beyond = self.beyond + 1 if far else 0
         if size and len(self.first) < FIRST:
-            self.first.append(size)
-            self.paid = max(self.paid, paid)
+            self.first.append((size, paid))
         return far and (self.climbs >= CLIMBS or (power is not None and self.beyond >= STAYS))
 
 
@@ -126,7 +130,7 @@ class Watch:
                 continue
             plain = what.startswith("reward") and what != "reward/shaped"
             track = self._tracks.setdefault(name, _Track())
-            usual = median_low(track.first) if track.first else 0.0
+            usual, _ = track.usual
             if track.grown(abs(value), self._paid, None if plain else _WITH_REWARDS.get(what, 0)):
                 yield name, f"has grown to {value:.2g} from {usual:.2g} in the first steps"
 

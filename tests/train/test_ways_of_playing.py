@@ -24,6 +24,8 @@ APART = {"return": 0.1, "low": 0.05, "high": 0.15, "sampled": 0.9, "sampled/low"
 CLOSE = {"return": 0.1, "low": 0.0, "high": 0.2, "sampled": 0.3, "sampled/low": 0.2, "sampled/high": 0.4, "n": 50}
 ALONE = {"return": 0.1, "low": 0.05, "high": 0.15, "n": 50}
 
+WAYS = ("sampled", "greedy")
+
 
 def test_both_are_shown_where_their_intervals_are_apart():
     assert ways_shown(APART, APART, "return", "greedy") == ("greedy", "sampled")
@@ -115,7 +117,7 @@ def told(leads, after):
 
 def test_the_closing_panel(tmp_path):
     both = panel(told("sampled", APART), tmp_path).splitlines()
-    first, second = (next(n for n, line in enumerate(both) if word in line) for word in ("return, samp", "return, gree"))
+    first, second = (next(n for n, line in enumerate(both) if f"return, {way}" in line) for way in WAYS)
     assert first < second
     assert "0.9" in both[first]
     assert "0.1" in both[second]

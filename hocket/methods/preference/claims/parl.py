@@ -173,8 +173,8 @@ def _() -> Finding:
 
 
 @claim(
-    "Where the policy lags behind its reward, uncut gradients make the reward more than a thousand times as large within "
-    "nine steps, and cut ones do not: after n of them its norm is at most n lr."
+    "Where the policy lags behind its reward, uncut gradients make the reward more than a thousand times as large "
+    "within nine steps, and cut ones do not: after n of them its norm is at most n lr."
 )
 def _() -> Finding:
     draw = Key.of(0).derive("lag").torch()
