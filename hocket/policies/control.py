@@ -30,7 +30,7 @@ from hocket.policies.control_factors import Chain, Parts
 from hocket.policies.control_graphs import check_networks
 from hocket.policies.control_heads import Categorical, DiagonalGaussian
 from hocket.policies.control_made import Sight, Wanted, made
-from hocket.policies.control_networks import ActorCritic, Normaliser, Perceptron, Scaler
+from hocket.policies.control_networks import ActorCritic, Normaliser, Perceptron, reader
 from hocket.policies.settings import NetworkSettings
 from hocket.policies.spaces import Spaces
 from hocket.policies.turns import at_ends, before, of_whole_turns, sequences
@@ -64,8 +64,8 @@ class ControlPolicy:
 
     With `network.normalise` the networks read what they see less its running mean over its running deviation. Both are
     of all decisions learnt from so far and change by `observe` alone, after an update: a batch is learnt from with the
-    numbers that it was sampled with. They are weights like others: saved, copied, and sent with them. Without it, what
-    has ranges, such as pictures, is read scaled by them; a policy that was saved before that was so, as it is.
+    numbers that it was sampled with. They are weights like others: saved, copied, and sent with them. Without it,
+    pictures are read scaled by their `ranges`, unless the policy was saved before that was so.
     """
 
     default_lr = 1e-3
@@ -101,7 +101,7 @@ class ControlPolicy:
         log_std = None if self.discrete else torch.full((self.actions,), _FIRST_LOG_STD)
         self._module = ActorCritic(self._actor(), log_std)
         self._joint_ranges: Ranges = getattr(spaces, "joint_ranges", ())
-        self._module.seen = self._reader(self.observations, getattr(spaces, "ranges", ()))
+        self._module.seen = reader(self.observations, getattr(spaces, "ranges", ()), normalise=self.network.normalise)
         self._gathered: tuple[Sequence[NDArray[Any]], Tensor] | None = None
         self._gathered_joint: tuple[Sequence[NDArray[Any] | None], Tensor] | None = None
         self._believed: tuple[Sequence[NDArray[Any]], Tensor] | None = None
@@ -116,16 +116,6 @@ class ControlPolicy:
         inputs = offset + self.observations + self._believes + more
         wanted = Wanted(inputs, outputs, offset, purpose == "actor", gain)
         return made(self.network, self.hidden, self.sight, wanted, self._key.derive(purpose))
-
-    def _reader(self, size: int, ranges: Ranges) -> Normaliser | Scaler | None:
-        """What stands between `size` numbers and the networks."""
-        if self.network.normalise:
-            return Normaliser(size)
-        return Scaler(size, ranges) if ranges else None
-
-    @property
-    def _scalers(self) -> list[Scaler]:
-        return [one for one in (self._module.seen, self._module.whole) if isinstance(one, Scaler)]
 
     def _actor(self) -> nn.Module:
         """A network with an output for every choice; of a chain one for each part, which reads the parts before."""
@@ -196,7 +186,7 @@ class ControlPolicy:
         if self._module.critic is not None and not self.central:
             raise ConfigurationError(f"policy {self.name!r} has a critic of its observations already; train it anew")
         self.central = True
-        self._module.whole = self._reader(self.joint, self._joint_ranges)
+        self._module.whole = reader(self.joint, self._joint_ranges, normalise=self.network.normalise)
 
     def foresee(self) -> None:
         """Has `require` add a critic of post-decision states: a decision's value is then the smaller of both critics'.
@@ -544,14 +534,12 @@ class ControlPolicy:
         """
         if self._beliefs is not None:
             self._beliefs.go_on()
-        self._believed = None
-        seen, whole = self._module.seen, self._module.whole
-        if not isinstance(seen, Normaliser):
-            return
-        mine = policy_decisions(batch, self.name)
-        seen.observe(self.observed(batch)[mine])
-        if isinstance(whole, Normaliser):
-            whole.observe(self._joint(batch)[mine])
+        self._believed, seen, whole = None, self._module.seen, self._module.whole
+        if isinstance(seen, Normaliser):
+            mine = policy_decisions(batch, self.name)
+            seen.observe(self.observed(batch)[mine])
+            if isinstance(whole, Normaliser):
+                whole.observe(self._joint(batch)[mine])
 
     # ------------------------------------------------------------ copies and files
 
@@ -573,7 +561,7 @@ class ControlPolicy:
             **({"factors": list(self.factors.sizes), "chained": self.chained} if self.factors is not None else {}),
             **({"belief": repr(self._form)} if self._form is not None else {}),
             **({"normalise": True} if self.network.normalise else {}),
-            **({"scaled": True} if any(bool((one.scale != 1).any()) for one in self._scalers) else {}),
+            **({"scaled": True} if self._module.scaled else {}),
             **({"body": self.network.body} if self.network.body != "perceptron" else {}),
             **({"layout": list(self.sight.layout.parts)} if self.sight.layout is not None else {}),
             **({"words": self.sight.commands.words} if self.sight.commands is not None else {}),
@@ -597,10 +585,7 @@ class ControlPolicy:
             tensors = load_file(folder / WEIGHTS)
         except (OSError, ValueError, SafetensorError) as error:
             raise ConfigurationError(f"{folder} holds no readable controller: {error}") from error
-        if isinstance(found, dict) and "scaled" not in found:  # Of before anything was scaled: it goes on so.
-            for scaler in self._scalers:
-                scaler.shift.zero_()
-                scaler.scale.fill_(1.0)
+        plain = isinstance(found, dict) and "scaled" not in found and self._module.read_plainly()
         if found != self._config():
             raise ConfigurationError(
                 f"{folder / CONFIG} describes another network, {found}, than this run's, {self._config()}; "
@@ -610,6 +595,6 @@ class ControlPolicy:
             self.require(frozenset({Quantity.VALUE}))
         absent = self._module.load_state_dict(tensors, strict=False).missing_keys
         self._believed = None
-        spared = ("critic.", "after.", *(("seen.", "whole.") if "scaled" not in found and self._scalers else ()))
+        spared = ("critic.", "after.", "seen.", "whole.")[: 4 if plain else 2]
         if any(not name.startswith(spared) for name in absent):
             raise ConfigurationError(f"{folder / WEIGHTS} lacks {absent[0]}; the file is not a whole controller")

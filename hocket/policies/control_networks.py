@@ -104,6 +104,13 @@ class Scaler(nn.Module):
         return (rows - self.shift) * self.scale
 
 
+def reader(size: int, ranges: Ranges, *, normalise: bool) -> Normaliser | Scaler | None:
+    """What stands between `size` numbers and the networks that read them; None where they are read as they are."""
+    if normalise:
+        return Normaliser(size)
+    return Scaler(size, ranges) if ranges else None
+
+
 class ActorCritic(nn.Module):
     """An actor, a state-independent log standard deviation for continuous actions, and a critic when required.
 
@@ -125,3 +132,19 @@ class ActorCritic(nn.Module):
         self.log_std = None if log_std is None else nn.Parameter(log_std)
         self.critic = self.after = None
         self.seen = self.whole = self.beliefs = None
+
+    @property
+    def _scalers(self) -> list[Scaler]:
+        return [one for one in (self.seen, self.whole) if isinstance(one, Scaler)]
+
+    @property
+    def scaled(self) -> bool:
+        """Whether anything is scaled by its range."""
+        return any(bool((one.scale != 1).any()) for one in self._scalers)
+
+    def read_plainly(self) -> bool:
+        """Reads all as it is from now on, as before anything was scaled; whether that is a change."""
+        for scaler in self._scalers:
+            scaler.shift.zero_()
+            scaler.scale.fill_(1.0)
+        return bool(self._scalers)

@@ -57,8 +57,8 @@ class Solo:
 
     @property
     def seats(self) -> tuple[Seat, ...]:
-        told = {name: getattr(self.task, name, ()) for name in ("shape", "ranges")}
-        return (Seat(self.task.observations, self.task.actions, self.task.discrete, **told),)
+        task, shape, ranges = self.task, getattr(self.task, "shape", ()), getattr(self.task, "ranges", ())
+        return (Seat(task.observations, task.actions, task.discrete, shape, ranges=ranges),)
 
     @property
     def joint(self) -> int:
