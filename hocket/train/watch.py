@@ -13,7 +13,7 @@ Row = Mapping[str, Any]
 
 WATCHED = re.compile(
     r"(?!eval/|watch/)(?P<role>(?:[^/]+/)*?)"
-    r"(?P<what>loss|gradient/norm|value/largest|ratio/furthest|kl/(?:reference|behaviour)|update/skipped|"
+    r"(?P<what>loss|gradient/norm|value/largest|ratio/(?:furthest|saturated)|kl/(?:reference|behaviour)|update/skipped|"
     r"reward|reward/.+)"
 )
 """What is watched: of everybody, or of each role."""
@@ -29,6 +29,9 @@ LEAST = 1.0
 
 CLIMBS, STEP = 3, 3.0
 """So many records, each so often as large as the one before, are growth; fewer are a jump to another scale."""
+
+CUT = 0.2
+"""The share of ratios beyond their bound that is no accident, in as many steps in a row as make a growth."""
 
 STAYS = 5
 """Steps in a row that are far, which is no spike."""
@@ -123,13 +126,18 @@ class Watch:
                 if value:
                     yield name, "counts gradients that were not finite"
                 continue
+            track = self._tracks.setdefault(name, _Track())
+            if what == "ratio/saturated":
+                track.beyond = track.beyond + 1 if value >= CUT else 0
+                if track.beyond >= CLIMBS:
+                    yield name, f"is {value:.0%}: so many ratios were so large that they had to be cut"
+                continue
             if not math.isfinite(value):
                 learnt = what in ("loss", "gradient/norm") and row.get(f"{match['role']}groups/with_signal")
                 if math.isinf(value) or learnt:
                     yield name, "is not a finite number"
                 continue
             plain = what.startswith("reward") and what != "reward/shaped"
-            track = self._tracks.setdefault(name, _Track())
             usual, _ = track.usual
             if track.grown(abs(value), self._paid, None if plain else _WITH_REWARDS.get(what, 0)):
                 yield name, f"has grown to {value:.2g} from {usual:.2g} in the first steps"

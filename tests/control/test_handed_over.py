@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import ClassVar
 
 import gymnasium as gym
@@ -27,6 +28,7 @@ from hocket.rollout.joint import JointPlayer
 from hocket.rollout.vector import VectorPlayer
 from hocket.tasks.gym import GymTask
 from hocket.tasks.joint import JointTask
+from hocket.train.kinds.control import CONTROL
 from hocket.types import Assignment, Quantity, Scenario
 
 Box, Discrete = gym.spaces.Box, gym.spaces.Discrete
@@ -381,6 +383,17 @@ def test_networks_read_pictures_by_their_bounds(worlds, tmp_path):
     other = ControlPolicy(task, key=Key.of(1), hidden=(3,))
     other.load(tmp_path)
     assert np.array_equal(other.sample(rows, np.full((2, 1), 0.5), np.zeros(2, np.float32))[1], logps)
+
+
+def test_a_run_says_that_it_scales(worlds):
+    def said(task, **network):
+        return CONTROL.remarks(SimpleNamespace(network=NetworkSettings(**network)), task, None)
+
+    task = worlds(observation_space=Box(0, 255, (2, 2), np.uint8))
+    (remark,) = said(task)
+    assert remark.startswith("what task gym:W shows in 0 to 255 is read as 0 to 1")
+    assert said(JointTask(Solo(task))) == (remark,)
+    assert said(task, normalise=True) == said(worlds()) == ()
 
 
 def test_a_policy_that_was_trained_on_plain_numbers_is_loaded_so(worlds, tmp_path):

@@ -54,6 +54,7 @@ GROWING = [0.3 * 4**n for n in range(14)]
         ("gradient__norm", [0.1, math.inf], 2),
         ("reward__mean", [0.1, -math.inf], 2),
         ("update__skipped", [0.0, 0.0, 2.0], 3),
+        ("a__ratio__saturated", [0.0, 0.3, 0.1, 0.2, 0.4, 0.9], 6),
     ],
 )
 def test_what_blows_up_is_said_once(metric, values, since):
@@ -78,10 +79,11 @@ RISING = [20.0, 30, 60, 100, 200, 300, 500, 500, 500, 500, 500]
         {"reward__mean": [1e6 * (1 + n % 3) for n in range(12)], "loss": [1e12 / (1 + n) for n in range(12)]},
         {"reward__mean": [-1e9 * 0.9**n for n in range(12)]},
         # Nothing for long, then the jackpot, now and then and ever more often; its values' errors go with the square.
-        {"reward__mean": [0.0] * 9 + [1e6] * 9, "loss": [0.1] * 9 + [1e12] * 9, "gradient__norm": [0.1] * 9 + [1e9] * 9},
+        {"reward__mean": [0] * 9 + [1e6] * 9, "loss": [0.1] * 9 + [1e12] * 9, "gradient__norm": [0.1] * 9 + [1e9] * 9},
         {"reward__mean": [0.0] * 4 + HITS, "loss": [0.1] * 4 + [one**2 for one in HITS]},
         {"reward__mean": RISING, "loss": [one**2 for one in RISING], "value__largest": RISING},
         {"gradient__norm": [1e-4, 1e-3, 1e-2, 0.1, 0.1, 0.3, 1.0, 10.0, 100.0]},  # Small numbers have room.
+        {"ratio__saturated": [0.0, 0.5, 0.5, 0.1, 0.5, 0.5]},
         {"gradient__norm": [0.3] * 5 + [1e6] + [0.3] * 5 + [1e7] + [0.3]},  # Spikes.
         {"loss": [math.nan] * 3, "a__groups__with_signal": [0.0] * 3, "groups__with_signal": [0.0] * 3},
         {"reward__mean": [math.nan, 0.5, math.nan], "entropy": [math.nan, math.nan, math.inf]},

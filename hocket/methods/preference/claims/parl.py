@@ -158,7 +158,7 @@ def _() -> Finding:
     for recipe, longest in itertools.product((PARL, PARL_ALTERNATING), (1.0, 1e9, None)):
         first = recipe.shaping[0]
         assert isinstance(first, BilevelReward)
-        stage = replace(first, decay=0.1, **({} if longest == 1.0 else {"longest": longest}))
+        stage = replace(first, decay=0.1, longest=first.longest if longest == 1.0 else longest)
         before = 0.1 * torch.arange(stage.buckets, dtype=torch.float64) / stage.buckets
         paid, state = stage(batch, {"weight": before})
         phi = stage.features(["ab", "b", "cc", "a"])
