@@ -119,8 +119,8 @@ async def evaluate_both(
 ) -> Evaluated:
     """What `evaluate` finds of greedy play, and of play at the temperature of `decoding` besides."""
     found = await evaluate(task, player, rewards, decoding=decoding, key=key, **common)
-    drawn = {"temperature": decoding.temperature, "key": key.derive("sampled")}
-    sampled = await evaluate(task, player, rewards, decoding=decoding, **drawn, **common)
+    common |= {"temperature": decoding.temperature, "key": key.derive("sampled")}
+    sampled = await evaluate(task, player, rewards, decoding=decoding, **common)
     seconds = found.seconds + sampled.seconds
     return replace(found, sampled=sampled, leads=leads_of(task) or GREEDY, seconds=seconds)
 

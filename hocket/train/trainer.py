@@ -166,7 +166,7 @@ class Trainer:
             self.recorder.config(config)
         self.groups.stand(self.progress.phase, self.parts.learners)
         self.recorder.begin(config.track, done, kept=newest is not None, resume=resume)
-        self.watch = Watch.over(read_metrics(self.folder.metrics), config.phase_of)
+        self.lookout = Watch.over(read_metrics(self.folder.metrics), config.phase_of)
         self.evaluations = Evaluations(config, self.progress, self.say)
         remarks = kind_of(self.task).remarks(config, self.task, workflow)
         for remark in () if resume else (*remarks, *self.groups.remarks):
@@ -338,8 +338,8 @@ class Trainer:
         self.progress.elapsed += now - self._clock
         self._clock = now
         row = {"step": step, **metrics, "time/total": self.progress.elapsed}
-        ruin = self.watch.see(row, self.progress.phase)
-        row |= self.watch.metrics()
+        ruin = self.lookout.see(row, self.progress.phase)
+        row |= self.lookout.metrics()
         self.recorder.metrics(row)
         if ruin is not None:
             self.say(f"step {step}: {ruin}")
@@ -397,7 +397,7 @@ class Trainer:
         """What `summary.json` holds."""
         leads = leads_of(self.task) or GREEDY
         found = summary(self.config, kind_of(self.task), self.progress, reason, self.measure, leads)
-        return {**found, "watch": self.watch.since}
+        return {**found, "watch": self.lookout.since}
 
     def state(self) -> State:
         """Everything but weights, as one tree."""
