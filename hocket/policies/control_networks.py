@@ -134,17 +134,18 @@ class ActorCritic(nn.Module):
         self.seen = self.whole = self.beliefs = None
 
     @property
-    def _scalers(self) -> list[Scaler]:
+    def scalers(self) -> list[Scaler]:
+        """Those of it that scale by ranges; a frozen copy shares them, for they are facts of what is seen."""
         return [one for one in (self.seen, self.whole) if isinstance(one, Scaler)]
 
     @property
     def scaled(self) -> bool:
         """Whether anything is scaled by its range."""
-        return any(bool((one.scale != 1).any()) for one in self._scalers)
+        return any(bool((one.scale != 1).any()) for one in self.scalers)
 
     def read_plainly(self) -> bool:
         """Reads all as it is from now on, as before anything was scaled; whether that is a change."""
-        for scaler in self._scalers:
+        for scaler in self.scalers:
             scaler.shift.zero_()
             scaler.scale.fill_(1.0)
-        return bool(self._scalers)
+        return bool(self.scalers)

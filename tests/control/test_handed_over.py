@@ -410,7 +410,9 @@ def test_a_policy_that_was_trained_on_plain_numbers_is_loaded_so(worlds, tmp_pat
     for number in range(2):  # And what is saved of it is loaded so, too.
         loaded = ControlPolicy(task, key=Key.of(1), hidden=(3,))
         assert not np.array_equal(loaded.sample(rows, draws, warm)[1], due)
+        reference = loaded.frozen_copy()  # As a run that goes on has of the policy before training.
         loaded.load(again)
+        assert reference._seen(torch.from_numpy(rows)).tolist() == rows.tolist()
         assert np.array_equal(loaded.sample(rows, draws, warm)[1], due)
         again = tmp_path / str(number)
         loaded.save(again)
