@@ -135,7 +135,7 @@ class ActorCritic(nn.Module):
 
     @property
     def scalers(self) -> list[Scaler]:
-        """Those of it that scale by ranges; a frozen copy shares them, for they are facts of what is seen."""
+        """What scales by ranges. A frozen copy shares it, for ranges are facts of what is seen."""
         return [one for one in (self.seen, self.whole) if isinstance(one, Scaler)]
 
     @property
