@@ -25,6 +25,7 @@ from hocket.core.examples import Example
 from hocket.recipe import Recipe
 from hocket.train.examples import replayed
 from hocket.train.kinds import ACCURACY, MEASURES, is_share, kind_of
+from hocket.train.kinds.ways import GREEDY, SAMPLED, TOLD_APART, as_told, leads_of, ways_shown
 from hocket.train.kinds.words import WORDS, interval_of, is_recorded, recorded_rows
 from hocket.train.settings import Config
 from hocket.train.suggestions import changed
@@ -119,6 +120,8 @@ class LiveDisplay:
         if "reward/shaped" in row:
             self.shaped.append(row["reward/shaped"])
         measured = row.get(f"eval/{trainer.measure.name}")
+        if leads_of(trainer.task) == SAMPLED:
+            measured = row.get(f"eval/{SAMPLED}", measured)
         if measured is not None:
             self.evaluations.append((row["step"], measured))
             self.measure, self.recorded = trainer.measure, _recorded(row)
@@ -286,15 +289,20 @@ def closing(summary: Mapping[str, Any], folder: Path, *, resume: str) -> Panel:
     table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2))
     for heading in ("", "before", "after", "change"):
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
-    table.add_row(
-        WORDS.get(measure, measure),
-        _value(before.get(measure), share=share, digits=digits),
-        f"[bold]{_value(after.get(measure), share=share, digits=digits)}[/]",
-        f"[bold green]{_change(before, after, measure, share=share, digits=digits)}[/]",
-    )
-    table.add_row("[dim]95 % interval", _interval(before, share=share), _interval(after, share=share), "")
+    ways = ways_shown(before, after, measure, summary.get("leads", GREEDY))
+    for place, way in enumerate(ways):
+        old, new = as_told(before, measure, way), as_told(after, measure, way)
+        bold = ("bold", "bold green") if not place else ("dim", "dim")
+        table.add_row(
+            WORDS.get(measure, measure) + (f", {way}" if ways != (GREEDY,) else ""),
+            _value(old.get(measure), share=share, digits=digits),
+            f"[{bold[0]}]{_value(new.get(measure), share=share, digits=digits)}[/]",
+            f"[{bold[1]}]{_change(old, new, measure, share=share, digits=digits)}[/]",
+        )
+        table.add_row("[dim]95 % interval", _interval(old, share=share), _interval(new, share=share), "")
     table.add_row(f"[dim]{what.each}", f"[dim]{before.get('n', 0)}", f"[dim]{after.get('n', 0)}", "")
-    told = [name for name in after if name not in (measure, "n", "low", "high", "step") and name in before]
+    apart = (measure, "n", "low", "high", "step", *TOLD_APART)
+    told = [name for name in after if name not in apart and name in before]
     for name in [name for name in told if not is_recorded(name)]:
         fraction = name != "length" and not name.startswith("reward/")
         label = f"with {name}" if fraction else f"mean {name.replace('/', ' of ')}"

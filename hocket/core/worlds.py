@@ -10,6 +10,34 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.core.errors import ConfigurationError
+
+Ranges = tuple[tuple[int, float, float], ...]
+"""Numbers in their order as runs of equal range, each how many and its lower and upper end, which a network reads as 0
+and 1; those that are read as they are have 0 and 1. Empty where all are."""
+
+
+def reward_of(reward: Any, world: str) -> float:
+    """What a world pays as a number, be it Python's, NumPy's or an array of one.
+
+    Raises:
+        ConfigurationError: for anything else.
+    """
+    if isinstance(reward, (int, float)):
+        return float(reward)
+    given = np.array(None)
+    try:
+        given = np.asarray(reward)
+        if given.size == 1 and given.dtype.kind in "biufO":
+            return float(given.reshape(()).item())
+    except (TypeError, ValueError, RuntimeError):  # What is no number, arrays of unequal rows, tensors with a gradient.
+        pass
+    what = f"an array of {given.size} numbers" if given.size != 1 else repr(reward)
+    raise ConfigurationError(
+        f"{world} pays {what} as a reward, which must be one number: wrap the environment so that it pays the sum, or "
+        "whatever of it is to be learnt"
+    )
+
 
 @dataclass(frozen=True)
 class Factors:
@@ -132,6 +160,7 @@ class Seat:
         observations: the size of the float32 vector that it sees. actions: its choices when `discrete`, else the
             dimensions of its action vector, in units where a range is [-1, 1].
         shape: of the grid with which what it sees begins, channels and all; empty where it sees none.
+        ranges: of what it sees, where a network must not read the numbers as they are, such as pictures.
         factors: the parts of an action, where it has any: actions are then `[B, parts]` whole numbers, `actions` is the
             sum of all sizes, and what is allowed of each part stands after what is allowed of the part before.
         layout: of what it sees, where agents decide along a network. slots: where it sees others row by row, which
@@ -146,6 +175,7 @@ class Seat:
     layout: Layout | None = None
     slots: Slots | None = None
     plane: Plane | None = None
+    ranges: Ranges = ()
 
 
 @dataclass(frozen=True)

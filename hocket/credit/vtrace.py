@@ -24,7 +24,9 @@ class VTrace(Credit):
     IMPALA (Espeholt et al., arXiv 1802.01561, equation 1 and section 4.2): rho_t = min(rho, pi/mu) and
     c_t = lam min(c, pi/mu), pi the proximal and mu the behaviour policy; delta as in `GAE`. The targets of the value
     function are v_t, values of a policy between mu and pi: of pi itself where no ratio reaches rho. On-policy, with
-    bounds of at least 1, v_t is the lam-return. Values nobody knows, and final states, are as in `GAE`.
+    bounds of at least 1, v_t is the lam-return. The advantage looks ahead to v_{t+1} whatever lam is, as the paper's
+    does, whose lam is 1; rlax looks ahead to lam v_{t+1} + (1 - lam) V_{t+1}, which is another below 1. Values nobody
+    knows, and final states, are as in `GAE`.
 
     Attributes:
         gamma: discount per decision. lam: of the traces. rho: the largest weight of a difference, which decides what is

@@ -10,9 +10,10 @@ from typing import Any, Self
 
 from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.core.keys import Key
+from hocket.core.worlds import reward_of
 from hocket.environments.legal import IllegalMoves, LegalMoves
 from hocket.environments.protocol import Environment, Observation
-from hocket.environments.spaces import actions_of, allowed, shown
+from hocket.environments.spaces import actions_of, allowed, kept, shown
 from hocket.types import Scenario
 
 SEAT = "agent"
@@ -149,16 +150,16 @@ class _Course:
         self.moved = self.over = self.truncated = False
 
     def reset(self, key: Key) -> None:
-        self.seen, info = self.course.reset(seed=key.word >> 33)  # some environments take 31 bits only
-        self.mask = info.get("action_mask")
+        seen, info = self.course.reset(seed=key.word >> 33)  # some environments take 31 bits only
+        self.seen, self.mask = kept(seen), kept(info.get("action_mask"))
         self.moved = self.over = self.truncated = False
 
     def step(self, action: Any) -> float:
-        self.seen, reward, terminated, truncated, info = self.course.step(action)
-        self.mask = info.get("action_mask")
+        seen, reward, terminated, truncated, info = self.course.step(kept(action))
+        self.seen, self.mask = kept(seen), kept(info.get("action_mask"))
         self.moved, self.over = True, bool(terminated or truncated)
         self.truncated = bool(truncated and not terminated)
-        return float(reward)
+        return reward_of(reward, self.world.name)
 
     def observation(self) -> Observation:
         words = self.world.wording

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
+from hocket.core.worlds import reward_of
 from hocket.environments.protocol import UNREADABLE, Environment, Observation, same_move
 from hocket.environments.spaces import shown
 from hocket.types import Scenario
@@ -271,7 +272,8 @@ class OpenEnvironment(Environment):
             return self._erred("That was not a valid action. Try again.")
         self._wrong, self._notice = 0, ""
         self._took(result)
-        return {SEAT: float(result.get("reward") or 0.0)}
+        paid = result.get("reward")
+        return {SEAT: 0.0 if paid is None else reward_of(paid, self.world.name)}
 
     def state(self) -> Mapping[str, Any]:
         """What the server says of its environment."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,9 +13,10 @@ from typing import Any, Self
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
+from hocket.core.worlds import reward_of
 from hocket.environments.legal import IllegalMoves, LegalMoves
 from hocket.environments.protocol import Observation
-from hocket.environments.spaces import actions_of, allowed, shown
+from hocket.environments.spaces import actions_of, allowed, kept, shown
 from hocket.types import Scenario
 
 
@@ -131,6 +133,81 @@ def turn_by_turn(environment: str) -> bool:
     return callable(getattr(module, "env", None)) and not callable(getattr(module, "parallel_env", None))
 
 
+def observed(sight: Any, info: Mapping[str, Any] | None) -> tuple[Any, Any]:
+    """What an agent sees, without its mask of actions, and the mask: the sight's own, else that of its info, or None.
+
+    A dictionary that has one thing beside its mask is that thing.
+    """
+    mask = (info or {}).get("action_mask")
+    if not isinstance(sight, Mapping) or "action_mask" not in sight:
+        return sight, mask
+    own, rest = sight["action_mask"], {name: part for name, part in sight.items() if name != "action_mask"}
+    return next(iter(rest.values())) if len(rest) == 1 else rest, mask if own is None else own
+
+
+class Purse:
+    """What the agents of an AEC environment earn: what `last()` tells each at its turn is since its last move.
+
+    `rewards`, what a move alone brought everybody, pays at once. In a world where it sums to something else than
+    `last()` tells, the rest is paid when `last()` tells it, and a warning says so, once.
+
+    Args:
+        world: its name, for errors and the warning.
+    """
+
+    def __init__(self, world: str) -> None:
+        self.world = world
+        self._paid: dict[Any, float] = {}
+
+    def empty(self) -> None:
+        """Another episode begins."""
+        self._paid.clear()
+
+    def copied(self) -> Purse:
+        """For a copy of its environment."""
+        other = Purse(self.world)
+        other._paid = dict(self._paid)
+        return other
+
+    def turned(self, course: Any, *, moved: bool = False) -> tuple[dict[str, float], bool]:
+        """Turns to the next agent that moves; who earned what, and whether a limit cut one of those who left meanwhile.
+
+        Args:
+            course: the environment, before its first move or, `moved`, after one.
+        """
+        earned, cut = dict[str, float](), False
+        for agent, reward in course.rewards.items() if moved else ():
+            earned[str(agent)] = paid = reward_of(reward, self.world)
+            self._paid[agent] = self._paid.get(agent, 0.0) + paid
+        while course.agents:
+            agent = course.agent_selection
+            earned[str(agent)] = earned.get(str(agent), 0.0) + self._rest(course, agent)
+            if not (course.terminations.get(agent) or course.truncations.get(agent)):
+                break
+            cut = cut or bool(course.truncations.get(agent))
+            course.step(None)
+        return earned, cut
+
+    def _rest(self, course: Any, agent: Any) -> float:
+        """What an agent whose turn it is has earned beyond what it was paid."""
+        due, paid = reward_of(course.last(observe=False)[1], self.world), self._paid.pop(agent, 0.0)
+        if abs(due - paid) <= 1e-6 * max(1.0, abs(due), abs(paid)):
+            return 0.0
+        if self.world not in _WARNED:
+            _WARNED.add(self.world)
+            warnings.warn(
+                f"{self.world}: its `rewards` gave {agent} {paid:g} where `last()` tells {due:g}; agents are paid what "
+                "`last()` tells",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return due - paid
+
+
+_WARNED = set[str]()
+"""Worlds of which it was said that their `rewards` are not what `last()` tells."""
+
+
 def _parallel(world: Any) -> bool:
     return not hasattr(world, "agent_iter")
 
@@ -139,8 +216,8 @@ class _Seated(LegalMoves):
     """What both kinds have in common: observations, masks, copies."""
 
     @abstractmethod
-    def _sight(self, agent: str) -> Any:
-        """The last observation of an agent; None when it has none."""
+    def _shown(self, agent: str) -> tuple[Any, Any]:
+        """The last observation of an agent, and the mask of its actions that is stated now; None when there is none."""
 
     def __init__(self, world: PettingZoo, course: Any) -> None:
         super().__init__(world.agents, world.rule)
@@ -150,19 +227,11 @@ class _Seated(LegalMoves):
         self._moved: set[str] = set()
         self._cut = False
 
-    def _info(self, agent: str) -> Mapping[str, Any]:
-        return (self._course.infos if hasattr(self._course, "infos") else {}).get(agent) or {}
-
     def _moves(self, agent: str) -> Mapping[str, Any]:
-        sight = self._sight(agent)
-        mask = sight.get("action_mask") if isinstance(sight, Mapping) else None
-        return allowed(self.world.moves[agent], self._info(agent).get("action_mask") if mask is None else mask)
+        return allowed(self.world.moves[agent], self._shown(agent)[1])
 
     def _seen(self, agent: str) -> Observation:
-        sight = self._sight(agent)
-        if isinstance(sight, Mapping) and "action_mask" in sight:
-            rest = {name: part for name, part in sight.items() if name != "action_mask"}
-            sight = next(iter(rest.values())) if len(rest) == 1 else rest
+        sight, _ = self._shown(agent)
         describe = self.world.describe
         said = (shown(sight) if describe is None else describe(agent, sight)) if sight is not None else "Nothing."
         text = f"{self.world.rules}\nYou are {agent}.\n{said}".strip()
@@ -189,34 +258,34 @@ class _Seated(LegalMoves):
 class _Turns(_Seated):
     """An AEC environment: one agent moves at a time."""
 
+    def __init__(self, world: PettingZoo, course: Any) -> None:
+        super().__init__(world, course)
+        self._purse = Purse(world.name)
+
     def _begin(self, key: Key) -> None:
-        self._moved, self._cut = set(), False
+        self._moved = set()
         self._course.reset(seed=key.derive("pettingzoo").word >> 33)
-        self._bury()
-
-    def _bury(self) -> None:
-        """Lets agents leave that are out of the game; their rewards were paid before."""
-        course = self._course
-        while course.agents and self._out(course.agent_selection):
-            self._cut = self._cut or bool(course.truncations.get(course.agent_selection))
-            course.step(None)
-
-    def _out(self, agent: str) -> bool:
-        return bool(self._course.terminations.get(agent) or self._course.truncations.get(agent))
+        self._purse.empty()
+        _, self._cut = self._purse.turned(self._course)
 
     def _movers(self) -> tuple[str, ...]:
         return (self._course.agent_selection,) if self._course.agents else ()
 
-    def _sight(self, agent: str) -> Any:
-        return self._course.observe(agent)
+    def _shown(self, agent: str) -> tuple[Any, Any]:
+        return observed(self._course.observe(agent), getattr(self._course, "infos", {}).get(agent))
 
     def _make(self, moves: Mapping[str, Any]) -> Mapping[str, float]:
         ((agent, action),) = moves.items()
         self._moved.add(agent)
-        self._course.step(action)
-        earned = {one: float(reward) for one, reward in self._course.rewards.items()}
-        self._bury()
+        self._course.step(kept(action))
+        earned, cut = self._purse.turned(self._course, moved=True)
+        self._cut = self._cut or cut
         return earned
+
+    def clone(self) -> Self:
+        other = super().clone()
+        other._purse = self._purse.copied()
+        return other
 
 
 class _Parallel(_Seated):
@@ -225,24 +294,27 @@ class _Parallel(_Seated):
     def __init__(self, world: PettingZoo, course: Any) -> None:
         super().__init__(world, course)
         self._sights: dict[str, Any] = {}
-        self._infos: dict[str, Any] = {}
+        self._masks: dict[str, Any] = {}
 
     def _begin(self, key: Key) -> None:
-        self._moved, self._cut = set(), False
-        self._sights, self._infos = self._course.reset(seed=key.derive("pettingzoo").word >> 33)
+        self._moved, self._cut, self._sights = set(), False, {}
+        self._note(*self._course.reset(seed=key.derive("pettingzoo").word >> 33))
+
+    def _note(self, sights: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
+        """Keeps what was seen last, also of those who left, and the masks that are stated now."""
+        now = {agent: observed(kept(sights.get(agent)), infos.get(agent)) for agent in self.agents}
+        self._sights = {**self._sights, **{agent: sight for agent, (sight, _) in now.items() if sight is not None}}
+        self._masks = {agent: kept(mask) for agent, (_, mask) in now.items()}
 
     def _movers(self) -> tuple[str, ...]:
         return tuple(agent for agent in self.agents if agent in self._course.agents)
 
-    def _sight(self, agent: str) -> Any:
-        return self._sights.get(agent)
-
-    def _info(self, agent: str) -> Mapping[str, Any]:
-        return self._infos.get(agent) or {}
+    def _shown(self, agent: str) -> tuple[Any, Any]:
+        return self._sights.get(agent), self._masks.get(agent)
 
     def _make(self, moves: Mapping[str, Any]) -> Mapping[str, float]:
         self._moved.update(moves)
-        sights, rewards, _, truncations, self._infos = self._course.step(dict(moves))
-        self._sights = {**self._sights, **sights}
+        sights, rewards, _, truncations, infos = self._course.step(kept(moves))
+        self._note(sights, infos)
         self._cut = any(truncations.values())
-        return {agent: float(reward) for agent, reward in rewards.items()}
+        return {agent: reward_of(reward, self.world.name) for agent, reward in rewards.items()}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hocket.core.errors import ConfigurationError
+from hocket.core.worlds import Ranges
 
 _MOST = 256
 
@@ -34,6 +35,41 @@ def _rows(array: np.ndarray) -> str:
             f"{value:.4g}" if np.issubdtype(array.dtype, np.floating) else str(int(value)) for value in array
         )
     return ("\n" if array.ndim == 2 else "\n\n").join(_rows(part) for part in array)
+
+
+def kept(value: Any) -> Any:
+    """What an environment handed over, with arrays of its own: many fill the same ones again and again."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, Mapping):
+        return {name: kept(part) for name, part in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [kept(part) for part in value] if isinstance(value, list) else tuple(kept(part) for part in value)
+    return value
+
+
+BRIGHTEST = 255
+"""The upper end of pictures, whatever type their numbers have."""
+
+
+def ranges_of(space: Any) -> Ranges:
+    """The ranges of a space's numbers, flat; they are read as they are but for unsigned integers and those up to 255.
+
+    Pictures have these, alone, stacked, or among other numbers in a flattened space.
+    """
+    if not hasattr(space, "low"):
+        return ()
+    low, high = (np.asarray(end, np.float64).ravel() for end in (space.low, space.high))
+    scaled = np.isfinite(low) & np.isfinite(high) & (low < high)
+    scaled &= (high == BRIGHTEST) | bool(np.issubdtype(space.dtype, np.unsignedinteger))
+    ends = np.stack([np.where(scaled, low, 0.0), np.where(scaled, high, 1.0)])
+    if not (ends != [[0.0], [1.0]]).any():
+        return ()
+    begin = np.flatnonzero(np.concatenate([[True], (ends[:, 1:] != ends[:, :-1]).any(0)]))
+    counts = np.diff([*begin.tolist(), len(low)])
+    return tuple(
+        (int(count), float(ends[0, place]), float(ends[1, place])) for place, count in zip(begin, counts, strict=True)
+    )
 
 
 def actions_of(where: str, space: Any, names: Sequence[str] | None = None) -> dict[str, Any] | None:

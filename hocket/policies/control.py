@@ -23,14 +23,14 @@ from hocket.core.batch import Batch, Level
 from hocket.core.errors import ConfigurationError
 from hocket.core.evaluating import policy_decisions
 from hocket.core.keys import Key
-from hocket.core.worlds import Factors
+from hocket.core.worlds import Factors, Ranges
 from hocket.policies.beliefs import BeliefForm, Beliefs, Paths
 from hocket.policies.control_bodies import Recurrent
 from hocket.policies.control_factors import Chain, Parts
 from hocket.policies.control_graphs import check_networks
 from hocket.policies.control_heads import Categorical, DiagonalGaussian
 from hocket.policies.control_made import Sight, Wanted, made
-from hocket.policies.control_networks import ActorCritic, Normaliser, Perceptron
+from hocket.policies.control_networks import ActorCritic, Normaliser, Perceptron, reader
 from hocket.policies.settings import NetworkSettings, other_network
 from hocket.policies.spaces import Spaces
 from hocket.policies.turns import at_ends, before, of_whole_turns, sequences
@@ -64,7 +64,8 @@ class ControlPolicy:
 
     With `network.normalise` the networks read what they see less its running mean over its running deviation. Both are
     of all decisions learnt from so far and change by `observe` alone, after an update: a batch is learnt from with the
-    numbers that it was sampled with. They are weights like others: saved, copied, and sent with them.
+    numbers that it was sampled with. They are weights like others: saved, copied, and sent with them. Without it,
+    pictures are read scaled by their `ranges`, unless the policy was saved before that was so.
     """
 
     default_lr = 1e-3
@@ -99,8 +100,8 @@ class ControlPolicy:
         self._believes = 0
         log_std = None if self.discrete else torch.full((self.actions,), _FIRST_LOG_STD)
         self._module = ActorCritic(self._actor(), log_std)
-        if self.network.normalise:
-            self._module.seen = Normaliser(self.observations)
+        self._joint_ranges: Ranges = getattr(spaces, "joint_ranges", ())
+        self._module.seen = reader(self.observations, getattr(spaces, "ranges", ()), normalise=self.network.normalise)
         self._gathered: tuple[Sequence[NDArray[Any]], Tensor] | None = None
         self._gathered_joint: tuple[Sequence[NDArray[Any] | None], Tensor] | None = None
         self._believed: tuple[Sequence[NDArray[Any]], Tensor] | None = None
@@ -185,8 +186,7 @@ class ControlPolicy:
         if self._module.critic is not None and not self.central:
             raise ConfigurationError(f"policy {self.name!r} has a critic of its observations already; train it anew")
         self.central = True
-        if self.network.normalise:
-            self._module.whole = Normaliser(self.joint)
+        self._module.whole = reader(self.joint, self._joint_ranges, normalise=self.network.normalise)
 
     def foresee(self) -> None:
         """Has `require` add a critic of post-decision states: a decision's value is then the smaller of both critics'.
@@ -534,20 +534,18 @@ class ControlPolicy:
         """
         if self._beliefs is not None:
             self._beliefs.go_on()
-        self._believed = None
-        seen, whole = self._module.seen, self._module.whole
-        if seen is None:
-            return
-        mine = policy_decisions(batch, self.name)
-        seen.observe(self.observed(batch)[mine])
-        if whole is not None:
-            whole.observe(self._joint(batch)[mine])
+        self._believed, seen, whole = None, self._module.seen, self._module.whole
+        if isinstance(seen, Normaliser):
+            mine = policy_decisions(batch, self.name)
+            seen.observe(self.observed(batch)[mine])
+            if isinstance(whole, Normaliser):
+                whole.observe(self._joint(batch)[mine])
 
     # ------------------------------------------------------------ copies and files
 
     def frozen_copy(self) -> ControlPolicy:
         clone = copy.copy(self)
-        clone._module = copy.deepcopy(self._module)
+        clone._module = copy.deepcopy(self._module, {id(one): one for one in self._module.scalers})
         clone._module.requires_grad_(False)
         clone._gathered = clone._gathered_joint = clone._believed = None
         return clone
@@ -563,6 +561,7 @@ class ControlPolicy:
             **({"factors": list(self.factors.sizes), "chained": self.chained} if self.factors is not None else {}),
             **({"belief": repr(self._form)} if self._form is not None else {}),
             **({"normalise": True} if self.network.normalise else {}),
+            **({"scaled": True} if self._module.scaled else {}),
             **({"body": self.network.body} if self.network.body != "perceptron" else {}),
             **({"layout": list(self.sight.layout.parts)} if self.sight.layout is not None else {}),
             **({"words": self.sight.commands.words} if self.sight.commands is not None else {}),
@@ -586,11 +585,13 @@ class ControlPolicy:
             tensors = load_file(folder / WEIGHTS)
         except (OSError, ValueError, SafetensorError) as error:
             raise ConfigurationError(f"{folder} holds no readable controller: {error}") from error
+        plain = isinstance(found, dict) and "scaled" not in found and self._module.read_plainly()
         if found != self._config():
             raise ConfigurationError(f"{folder / CONFIG} {other_network(found, self._config())}")
         if any(name.startswith("critic.") for name in tensors):
             self.require(frozenset({Quantity.VALUE}))
         absent = self._module.load_state_dict(tensors, strict=False).missing_keys
         self._believed = None
-        if any(not name.startswith(("critic.", "after.")) for name in absent):
+        spared = ("critic.", "after.", "seen.", "whole.")[: 4 if plain else 2]
+        if any(not name.startswith(spared) for name in absent):
             raise ConfigurationError(f"{folder / WEIGHTS} lacks {absent[0]}; the file is not a whole controller")

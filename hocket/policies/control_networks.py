@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hocket.core.keys import Key
+from hocket.core.worlds import Ranges
 
 
 class Perceptron(nn.Module):
@@ -84,18 +85,45 @@ class Normaliser(nn.Module):
         self.scale.copy_(torch.where(variance > 1e-12, variance.clamp(min=1e-12).rsqrt(), torch.ones_like(variance)))
 
 
+class Scaler(nn.Module):
+    """Rows `[.., O]` with the ends of each number's range as 0 and 1; beyond what `ranges` are of, as they are."""
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, size: int, ranges: Ranges) -> None:
+        super().__init__()
+        shift, scale, place = torch.zeros(size), torch.ones(size), 0
+        for count, low, high in ranges:
+            shift[place : place + count], scale[place : place + count] = low, 1 / (high - low)
+            place += count
+        self.register_buffer("shift", shift)
+        self.register_buffer("scale", scale)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return (rows - self.shift) * self.scale
+
+
+def reader(size: int, ranges: Ranges, *, normalise: bool) -> Normaliser | Scaler | None:
+    """What stands between `size` numbers and the networks that read them; None where they are read as they are."""
+    if normalise:
+        return Normaliser(size)
+    return Scaler(size, ranges) if ranges else None
+
+
 class ActorCritic(nn.Module):
     """An actor, a state-independent log standard deviation for continuous actions, and a critic when required.
 
-    `seen` normalises what agents see, `whole` the joint state, where the policy is asked to. `after` is a critic of the
+    `seen` scales what agents see by its ranges, where it has any, or normalises it where the policy is asked to;
+    `whole` does so with the joint state. `after` is a critic of the
     state between decision and chance, `beliefs` what sums up all that was seen.
     """
 
     critic: nn.Module | None
     after: nn.Module | None
     log_std: nn.Parameter | None
-    seen: Normaliser | None
-    whole: Normaliser | None
+    seen: Normaliser | Scaler | None
+    whole: Normaliser | Scaler | None
     beliefs: nn.Module | None
 
     def __init__(self, actor: nn.Module, log_std: Tensor | None) -> None:
@@ -104,3 +132,20 @@ class ActorCritic(nn.Module):
         self.log_std = None if log_std is None else nn.Parameter(log_std)
         self.critic = self.after = None
         self.seen = self.whole = self.beliefs = None
+
+    @property
+    def scalers(self) -> list[Scaler]:
+        """What scales by ranges. A frozen copy shares it, for ranges are facts of what is seen."""
+        return [one for one in (self.seen, self.whole) if isinstance(one, Scaler)]
+
+    @property
+    def scaled(self) -> bool:
+        """Whether anything is scaled by its range."""
+        return any(bool((one.scale != 1).any()) for one in self.scalers)
+
+    def read_plainly(self) -> bool:
+        """Reads all as it is from now on, as before anything was scaled; whether that is a change."""
+        for scaler in self.scalers:
+            scaler.shift.zero_()
+            scaler.scale.fill_(1.0)
+        return bool(self.scalers)

@@ -13,8 +13,9 @@ class Spaces(Protocol):
     shape in an attribute `shape`; one whose actions have parts, these in `factors`; one that knows the state between a
     decision and chance, its size in an attribute `post` and the function that gives it in `after`; one whose agents
     decide along a network, in `layout` how what they see is laid out; one whose agents see others row by row, in
-    `slots` which rows, and in `plane` what of it may be turned; one whose actions are commands in words, in `commands`
-    how words and commands are numbered.
+    `slots` which rows, and in `plane` what of it may be turned; one that shows pictures, or other numbers that networks
+    should not read as they are, their ranges in `ranges`, and those of the joint state in `joint_ranges`; one whose
+    actions are commands in words, in `commands` how words and commands are numbered.
     """
 
     @property

@@ -14,9 +14,10 @@ from hocket.report.reading import Recorded, Row, eval_interval
 from hocket.report.roles import MEASURES as SUMMED
 from hocket.report.roles import each_agent, series
 from hocket.train.kinds import ACCURACY, MEASURES, is_share
+from hocket.train.kinds.ways import SAMPLED, TOLD_APART
 from hocket.train.kinds.words import is_recorded
 
-EVALUATED_APART = {"n", "low", "high", "length", *MEASURES}
+EVALUATED_APART = {"n", "low", "high", "length", *MEASURES, *TOLD_APART}
 
 
 @dataclass(frozen=True)
@@ -148,8 +149,9 @@ def _success(run: Recorded) -> Chart:
     what = MEASURES.get(run.measure, ACCURACY)
     title = f"{what.title} on {what.each}"
     line = success_line(run, run.measure)
+    drawn = points(run.rows, f"eval/{SAMPLED}")
     note = ("Greedy, one attempt each." if what.answers else "") + (" Shaded: 95 % interval." if line.band else "")
-    return Chart(title, [line], share=share, note=note)
+    return Chart(title, [line, *([Line(SAMPLED, drawn, marks=True)] if drawn else [])], share=share, note=note)
 
 
 def _drawn(curve: Curve, rows: Sequence[Row]) -> Chart:

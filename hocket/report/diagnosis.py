@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hocket.core.columns import LIMIT
 from hocket.report.groups import Group, group_episodes
+from hocket.train.watch import MEND
 
 Row = Mapping[str, Any]
 Episode = Mapping[str, Any]
@@ -44,6 +46,14 @@ class Evidence:
         """Whether returns are measured, whose sign and scale say nothing by themselves."""
         return any("eval/return" in row for row in (*self.rows, self.first))
 
+    @property
+    def parts(self) -> list[float]:
+        """What was earned by role and by name, in the means of all steps and in the latest episodes."""
+        means = [row[key] for row in self.rows for key in row if _REWARD.search(key) and row[key] is not None]
+        scores = [score for episode in self.episodes for score in (episode.get("scores") or {}).values()]
+        single = [one for score in scores for one in (score if isinstance(score, list) else [score])]
+        return [float(one) for one in (*means, *single) if isinstance(one, (int, float))]
+
     def mean(self, key: str) -> float | None:
         """The recent mean of a metric; the worst over roles where it is kept per role. None when never measured."""
         means = [_mean([row.get(name) for row in self.recent]) for name in _names(self.recent, key)]
@@ -60,6 +70,10 @@ class Evidence:
         ]
         return _mean(shares)
 
+
+_WATCH = re.compile(r"watch/(.+)/since")
+_REWARD = re.compile(r"^(?!eval/|watch/)(.*/)?reward(/(?!shaped$).*)?$")
+"""Metrics of what was earned, before shaping."""
 
 Rule = Callable[[Evidence], Iterator[str]]
 
@@ -110,6 +124,15 @@ def not_finite(evidence: Evidence) -> Iterator[str]:
         yield f"{what}; lower the learning rate (update.lr), and look for rewards that are infinite or not a number."
 
 
+def blown_up(evidence: Evidence) -> Iterator[str]:
+    """Numbers that grew without end, as the run itself noticed."""
+    rows = evidence.rows
+    since = {match[1]: row[key] for row in rows for key in row if (match := _WATCH.fullmatch(key))}
+    if since:
+        told = ", ".join(f"{name} since step {step:.0f}" for name, step in since.items())
+        yield f"The run blew up ({told}): {MEND}."
+
+
 def cut_off(evidence: Evidence) -> Iterator[str]:
     """Answers that end at the length limit."""
     if evidence.control:
@@ -138,7 +161,9 @@ def _cut(episode: Episode) -> bool:
 def never_rewarded(evidence: Evidence) -> Iterator[str]:
     """Rewards that never rise above 0, and formats that are never met."""
     rewards = [row["reward/mean"] for row in evidence.rows if row.get("reward/mean") is not None]
-    if evidence.control or not rewards or max(rewards) > 0:
+    # What cancels in a sum, as in games of zero sum, does not in its parts.
+    parts = [*rewards, *evidence.parts]
+    if evidence.control or not rewards or max(parts) > 0:
         return
     formats = [
         episode["scores"]["format"] for episode in evidence.episodes if "format" in (episode.get("scores") or {})
@@ -150,7 +175,7 @@ def never_rewarded(evidence: Evidence) -> Iterator[str]:
             f"No reward has been above 0 in {len(rewards)} steps, and no answer has matched the expected format: show "
             "the format in the prompt, reward it by itself, or begin with a model that was taught it."
         )
-    elif max(rewards) == 0 or not evidence.signal:  # A reward model may well pay less than 0 for everything.
+    elif min(parts) == 0:  # Costs, distances and the scores of a reward model may well be less than 0 for everything.
         yield (
             f"No reward has been above 0 in {len(rewards)} steps, so no answer is better than another: begin with "
             "easier scenarios, a stronger model or a few supervised steps (--lessons, where the task has them), or "
@@ -207,6 +232,11 @@ def _kind_of_equal(alike: Sequence[Group], compared: Sequence[Group]) -> str:
             ". Nearly all samples earned the most there is: the scenarios are too easy by now, or the reward does not "
             "tell answers apart; ask harder ones, stop here, or check the reward."
         )
+    if best <= 0 and min(means) < 0:
+        return (
+            ". None is above 0, which by itself says nothing where costs are paid: ask scenarios whose outcomes differ "
+            "or take more samples per scenario (rollout.samples)."
+        )
     if right <= 0.1 * len(means) or best <= 0:
         return ". Nearly all are wrong: ask easier scenarios, or take more samples per scenario (rollout.samples)."
     return (
@@ -238,6 +268,8 @@ def pulled_back(evidence: Evidence) -> Iterator[str]:
     if kl is None or not weight or not spreads:
         return
     spread = math.fsum(spreads) / len(spreads)
+    if not spread and evidence.signal:
+        return  # Advantages come from elsewhere, as in games of zero sum, whose totals are all 0.
     if weight * kl > max(spread, 1e-6) and kl > 0.01:
         yield (
             f"The penalty for leaving the reference (coefficient {weight:g} times {kl:.3g} nats) is larger than the "
@@ -282,6 +314,7 @@ def no_gradient(evidence: Evidence) -> Iterator[str]:
 RULES: tuple[Rule, ...] = (
     failures,
     not_finite,
+    blown_up,
     cut_off,
     never_rewarded,
     groups_alike,

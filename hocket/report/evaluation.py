@@ -21,6 +21,7 @@ from hocket.train.evaluate import evaluate_samples
 from hocket.train.guided import sought, way_of
 from hocket.train.held_out import measured
 from hocket.train.kinds import kind_of
+from hocket.train.kinds.ways import SAMPLED, leads_of
 from hocket.train.kinds.words import WORDS, interval_of, recorded_rows
 from hocket.train.loop import RunContext
 from hocket.train.machine import Machine
@@ -81,6 +82,7 @@ def evaluate_run(
     """Success on `n` unseen scenarios, greedy, and pass@k of `samples` sampled answers when above 0.
 
     `source` is a run folder (its `last` or `best` checkpoint, its task unless `task` says otherwise) or a model's.
+    Where the task names a way of playing, sampled success stands beside, the one that it names first.
     Greedy answers are added to the file `answers`, see `hocket.core.answers`.
     """
     loaded = load(source, pairs, task=task, which=which)
@@ -89,11 +91,14 @@ def evaluate_run(
     rewards, measure = parts.rewards, parts.measure
     key = parts.key.derive("evaluation")
     common: dict[str, Any] = {"n": n, "decoding": config.decoding, "key": key}
-    greedy = run_async(measured(parts, rewards, n=n, key=key))
+    greedy = run_async(measured(parts, rewards, n=n, key=key, both=leads_of(found_task) is not None))
     if answers is not None:
         add_answers(answers, found_task, greedy.trajectories, greedy.each)
     title = f"greedy {measure.name}" if measure.answers else WORDS.get(measure.name, measure.name)
     rows: list[tuple[str, float, float, float]] = [(title, greedy.success, greedy.low, greedy.high)]
+    if (drawn := greedy.sampled) is not None:
+        rows.append((f"{SAMPLED} {measure.name}", drawn.success, drawn.low, drawn.high))
+        rows = rows[::-1] if greedy.leads == SAMPLED else rows
     told = recorded_rows(greedy.recorded, greedy.recorded, apart=measure.name)
     ends = {metric: interval_of(greedy.recorded, metric) for metric, _, share in told if share}
     rows += [(words, greedy.recorded[metric], *found) for metric, words, _ in told if (found := ends.get(metric))]

@@ -22,6 +22,7 @@ from hocket.report.rollouts import rollouts
 from hocket.report.status import cluster_of, lag_words, learner_rows, sampler_rows
 from hocket.train.disk import write_atomic
 from hocket.train.kinds import ACCURACY, MEASURES, is_share
+from hocket.train.kinds.ways import GREEDY, TOLD_APART, as_told, ways_shown
 from hocket.train.kinds.words import WORDS, interval_of, is_recorded, recorded_rows
 
 HERE = Path(__file__).parent
@@ -138,8 +139,10 @@ def change(before: float, after: float, *, share: bool) -> str:
 
 
 def measured(summary: Mapping[str, Any], when: str, measure: str) -> float | None:
-    """The evaluated success before or after."""
-    value = (summary.get(when) or {}).get(measure)
+    """The evaluated success before or after, by the way of playing that leads."""
+    before, after = summary.get("before") or {}, summary.get("after") or {}
+    first, *_ = ways_shown(before, after, measure, str(summary.get("leads")))
+    value = as_told(before if when == "before" else after, measure, first).get(measure)
     return float(value) if is_number(value) else None
 
 
@@ -148,7 +151,7 @@ def measured(summary: Mapping[str, Any], when: str, measure: str) -> float | Non
 
 @dataclass(frozen=True)
 class Hero:
-    """What was gained, as text."""
+    """What was gained, as text; `beside`, what was by the other way of playing, where it is another."""
 
     what: str
     before: str
@@ -156,25 +159,32 @@ class Hero:
     gain: str
     down: bool
     whiskers: Markup
+    beside: Sequence[str] = ()
 
 
 def hero(run: Recorded) -> Hero | None:
     """The gain with its intervals; None before the first evaluation."""
-    before, after = (measured(run.summary, when, run.measure) for when in ("before", "after"))
+    told = [run.summary.get(when) or {} for when in ("before", "after")]
+    first, *others = ways = ways_shown(told[0], told[1], run.measure, str(run.summary.get("leads")))
+    evaluations = [as_told(one, run.measure, first) for one in told]
+    before, after = (one.get(run.measure) for one in evaluations)
     if before is None or after is None:
         return None
     share = is_share(run.measure)
     show = percent if share else plain
-    n = (run.summary.get("after") or {}).get("n")
+    n = told[1].get("n")
     what = MEASURES.get(run.measure, ACCURACY)
     where = f"{what.title} on {n:,.0f} {what.each}" if is_number(n) else what.title
+    where += f", {first}" if ways != (GREEDY,) else ""
+    figures = [[as_told(one, run.measure, way).get(run.measure) for one in told] for way in others]
     return Hero(
         what=where,
         before=show(before),
         after=show(after),
         gain=change(before, after, share=share),
         down=after > before if what.falls else after < before,
-        whiskers=whiskers([run.summary.get("before") or {}, run.summary.get("after") or {}], run.measure),
+        whiskers=whiskers(evaluations, run.measure),
+        beside=[f"{way} {show(old)} → {show(new)}" for way, (old, new) in zip(others, figures, strict=True)],
     )
 
 
@@ -248,11 +258,13 @@ def _facts(run: Recorded) -> list[tuple[str, str]]:
 def before_and_after(run: Recorded) -> list[dict[str, str]]:
     """Rows of the table: the measure with its interval, the length, and every trait of the answers."""
     before, after = run.summary.get("before") or {}, run.summary.get("after") or {}
-    apart = {run.measure, "n", "low", "high", "length", "step", "success", "seconds"}
+    apart = {run.measure, "n", "low", "high", "length", "step", "success", "seconds", *TOLD_APART}
     traits = [name for name in {**before, **after} if name not in apart and not is_recorded(name)]
     rows = []
-    for name in (run.measure, "length", *traits):
-        old, new = before.get(name), after.get(name)
+    ways = ways_shown(before, after, run.measure, str(run.summary.get("leads")))
+    for name, way in (*((run.measure, way) for way in ways), *((name, "") for name in ("length", *traits))):
+        pair = [as_told(one, run.measure, way) if way else one for one in (before, after)]
+        old, new = (one.get(name) for one in pair)
         if not (is_number(old) and is_number(new)):
             continue
         share = (
@@ -265,10 +277,10 @@ def before_and_after(run: Recorded) -> list[dict[str, str]]:
         label = {"length": "mean length, decisions", **WORDS}.get(
             name, name.replace("reward/", "reward ").replace("_", " ")
         )
-        ends = [_interval(e, show) if name == run.measure else "" for e in (before, after)]
+        ends = [_interval(e, show) if name == run.measure else "" for e in pair]
         rows.append(
             {
-                "name": label,
+                "name": f"{label}, {way}" if way and ways != (GREEDY,) else label,
                 "before": show(old) + ends[0],
                 "after": show(new) + ends[1],
                 "change": change(old, new, share=share),

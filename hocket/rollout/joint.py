@@ -237,13 +237,14 @@ class _Pool:
         turn = self.world.acting()
         acted = self.alive if turn is None else self.alive & turn
         acted, state = acted.copy(), self.world.state()
-        masks = list(self.world.allowed()) or [None] * len(self.table.agents)
+        masks = [None if mask is None else np.array(mask, bool) for mask in self.world.allowed()]
+        masks = masks or [None] * len(self.table.agents)
         shown = [rows.copy() for rows in self.table.seen]
         actions, logps = self._decide(masks, acted)
         state = None if state is None else np.array(state, np.float32)
-        moved = self.world.step(actions, self.live)
-        kept = [None if mask is None else mask.copy() for mask in masks]
-        self.history.append(_Step(shown, kept, actions, logps, acted, state, moved.rewards.copy()))
+        # A world may write into what it is given, and into what it gave before.
+        moved = self.world.step([one.copy() for one in actions], self.live.copy())
+        self.history.append(_Step(shown, masks, actions, logps, acted, state, moved.rewards.copy()))
         self.now += 1
         for slot, reason in moved.failures.items():
             if (broken := self.slots[slot]) is not None:
@@ -294,10 +295,11 @@ class _Pool:
         joined: NDArray[np.bool_] = np.concatenate(parts)
         none = joined.sum(1) == 0
         if none.any():
-            place, slot = divmod(int(np.flatnonzero(none)[0]), self.player.width)
-            if self.live[slot] and self.alive[slot, members[place]]:
+            stuck = np.flatnonzero(none & (self.live[:, None] & self.alive)[:, members].T.ravel())
+            if len(stuck):
+                agent = self.table.agents[members[int(stuck[0]) // self.player.width]]
                 raise HocketError(
-                    f"{self.player.world.name} leaves agent {self.table.agents[members[place]]} no legal move; its "
+                    f"{self.player.world.name} leaves agent {agent} no legal move; its "
                     "mask must allow one, or the agent must have ended"
                 )
             joined = joined | none[:, None]
@@ -408,9 +410,10 @@ def _turn(
         joint=np.stack(state) if state else None,
         end=end,
     )
-    masks = [mask[slot] for step in mine if (mask := step.allowed[number]) is not None]
-    if masks:
-        ALLOWED.write(turn, np.stack(masks))
+    masks = [None if (mask := step.allowed[number]) is None else mask[slot] for step in mine]
+    some = next((mask for mask in masks if mask is not None), None)
+    if some is not None:  # Where a world names none, all are allowed.
+        ALLOWED.write(turn, np.stack([np.ones_like(some) if mask is None else mask for mask in masks]))
     return turn
 
 

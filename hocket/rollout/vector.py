@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hocket.core.batch import Level
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key, uniforms
+from hocket.core.worlds import reward_of
 from hocket.types import Assignment, Score, Trajectory, Turn, before_training
 
 
@@ -100,7 +101,8 @@ class VectorPlayer:
     and draws decision t with counter t of its own key. The controller always sees `width` rows, idle ones blank, so
     that its arithmetic, and hence an episode, does not depend on what is played beside it. `assignment.budget` limits
     the decisions of an episode; `decoding.temperature` 0 takes the most likely action; `decoding.max_tokens` does not
-    apply. An environment that raises ends its episode with a `failure` and is replaced.
+    apply. An environment that raises ends its episode with a `failure` and is replaced. What an environment hands over
+    is copied, and so is the action that it is given: either side may write into its own.
     """
 
     def __init__(self, world: World, policy: Controller, *, agent: str = "agent", width: int = 64) -> None:
@@ -110,6 +112,11 @@ class VectorPlayer:
         self.reference: Controller | None = None
         self._world = world
         self._open: list[Environment | None] = [None] * width
+
+    @property
+    def name(self) -> str:
+        """Of what is played, for errors."""
+        return f"task {named}" if (named := getattr(self._world, "name", None)) else "the environment"
 
     async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
         """Every sample of every assignment, in assignment order, then sample order.
@@ -226,7 +233,6 @@ class _Pool:
             except Exception as error:
                 self._fail(slot, episode, error)
                 continue
-            episode.final_state = first
             self.slots[slot] = episode
             self.observations[slot] = first
             self.words[slot] = episode.word
@@ -262,13 +268,18 @@ class _Pool:
             else:
                 self._blame(slot, episode)
             if episode.over:
+                episode.final_state = self.observations[slot].copy()
                 ended.append(episode)
                 self._refill(slot)
         return ended
 
     def _step(self, slot: int, episode: _Episode, action: Any, logp: float) -> None:
+        given = action.copy() if isinstance(action, np.ndarray) else action
         try:
-            seen, reward, terminated, truncated = self.player.environment(slot).step(action)
+            seen, reward, terminated, truncated = self.player.environment(slot).step(given)
+            reward = reward_of(reward, self.player.name)
+        except ConfigurationError:
+            raise
         except Exception as error:
             self._fail(slot, episode, error)
             return
@@ -276,10 +287,12 @@ class _Pool:
         episode.actions.append(action)
         episode.logps.append(logp)
         episode.rewards.append(reward)
-        self.observations[slot] = episode.final_state = seen
+        self.observations[slot] = seen
         budget = episode.assignment.budget
-        episode.terminated = terminated
-        episode.truncated = not terminated and (truncated or (budget is not None and len(episode.actions) >= budget))
+        episode.terminated = bool(terminated)
+        episode.truncated = not terminated and (
+            bool(truncated) or (budget is not None and len(episode.actions) >= budget)
+        )
 
 
 def _episodes(assignments: Sequence[Assignment], key: Key) -> Iterator[_Episode]:

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -58,6 +58,9 @@ class EnvironmentTask:
     @property
     def kind(self) -> Literal["text"]:
         return "text"
+
+    leads: ClassVar[str] = "greedy"
+    """The way of playing that figures are of; measured are both, for the likeliest moves may walk in circles."""
 
     def size(self, split: Split) -> int | None:
         return None

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from hocket.core.batch import Level
 from hocket.core.components import has_path
 from hocket.core.errors import ConfigurationError
+from hocket.core.worlds import Ranges, reward_of
+from hocket.environments.spaces import ranges_of
 from hocket.stages import Reward, Split
 from hocket.tasks.form import TaskForm
 from hocket.types import Scenario, Trajectory
@@ -25,7 +27,8 @@ class GymTask:
     """Episodes of the Gymnasium environment `environment`, made with keyword arguments `settings`.
 
     Scenario n resets with seed 2n in training and 2n + 1 in evaluation, without end. Box observations are flattened
-    and discrete ones become one-hot vectors; actions are discrete or a Box.
+    and discrete ones become one-hot vectors; actions are discrete or a Box. Networks read pictures scaled by their
+    space's bounds, see `ranges`.
 
     Raises:
         ConfigurationError: without gymnasium, for an unknown environment, or for spaces a small network cannot read.
@@ -46,6 +49,9 @@ class GymTask:
         return "control"
 
     # ------------------------------------------------------------ scenarios
+
+    leads: ClassVar[str] = "greedy"
+    """The way of playing that figures are of; measured are both, see `hocket.train.kinds.ways`."""
 
     def size(self, split: Split) -> int | None:
         return None
@@ -120,9 +126,14 @@ class GymTask:
         shape = tuple(int(side) for side in self._spaces[0].shape or ())
         return shape if len(shape) in (2, 3) else ()
 
+    @property
+    def ranges(self) -> Ranges:
+        """Of what is seen, where networks do not read the numbers as they are."""
+        return ranges_of(self._spaces[0])
+
     def make(self) -> Gymnasium:
         """Opens one environment."""
-        return Gymnasium(_made(self.environment, self.settings), *self._spaces)
+        return Gymnasium(_made(self.environment, self.settings), *self._spaces, name=f"task {self.name}")
 
 
 class Gymnasium:
@@ -132,8 +143,8 @@ class Gymnasium:
     actions beyond are clipped.
     """
 
-    def __init__(self, world: Any, observations: Any, actions: Any) -> None:
-        self._world = world
+    def __init__(self, world: Any, observations: Any, actions: Any, *, name: str = "the environment") -> None:
+        self._world, self._name = world, name
         self._one_hot = np.eye(int(observations.n), dtype=np.float32) if hasattr(observations, "n") else None
         self._start = int(getattr(observations, "start", 0))
         self._first_action = int(getattr(actions, "start", 0))
@@ -147,9 +158,10 @@ class Gymnasium:
 
     def _seen(self, observation: Any) -> NDArray[np.float32]:
         if self._one_hot is not None:
-            row: NDArray[np.float32] = self._one_hot[int(observation) - self._start]
+            row: NDArray[np.float32] = self._one_hot[int(observation) - self._start].copy()
             return row
-        return np.asarray(observation, np.float32).reshape(-1)
+        # Some worlds fill one array again and again.
+        return np.array(observation, np.float32).reshape(-1)
 
     def reset(self, seed: int) -> NDArray[np.float32]:
         return self._seen(self._world.reset(seed=seed)[0])
@@ -161,7 +173,7 @@ class Gymnasium:
             centre, half, low, high = self._range
             given = np.minimum(np.maximum(centre + half * action, low), high)  # np.clip takes twice as long
         observation, reward, terminated, truncated, _ = self._world.step(given)
-        return self._seen(observation), float(reward), bool(terminated), bool(truncated)
+        return self._seen(observation), reward_of(reward, self._name), bool(terminated), bool(truncated)
 
     def close(self) -> None:
         self._world.close()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hocket.core.batch import Level
 from hocket.core.components import has_path
 from hocket.core.errors import ConfigurationError
-from hocket.core.worlds import Factors, JointWorld, Layout, Plane, Slots
+from hocket.core.worlds import Factors, JointWorld, Layout, Plane, Ranges, Slots
 from hocket.stages import Reward, Split
 from hocket.tasks.gym import ACTOR_CRITIC, GROUPED
 from hocket.types import Scenario, Trajectory
@@ -41,6 +41,8 @@ class PolicySpaces:
     layout: Layout | None = None
     slots: Slots | None = None
     plane: Plane | None = None
+    ranges: Ranges = ()
+    joint_ranges: Ranges = ()
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,11 @@ class JointTask:
         return "control"
 
     # ------------------------------------------------------------ scenarios
+
+    @property
+    def leads(self) -> str:
+        """The way of playing that figures are of, the world's own; measured are both."""
+        return getattr(self.world, "leads", "greedy")
 
     def size(self, split: Split) -> int | None:
         return None
@@ -120,6 +127,8 @@ class JointTask:
             first.layout,
             first.slots,
             first.plane,
+            first.ranges,
+            getattr(self.world, "joint_ranges", ()),
         )
 
     # ------------------------------------------------------------ settings

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from hocket.rewards.score import Journal, grade
 from hocket.stages import Metrics, Player, Reward, Split, Task
 from hocket.train.kinds import kind_of
 from hocket.train.kinds.kind import Measure
+from hocket.train.kinds.ways import GREEDY, SAMPLED, TOLD_APART, leads_of
 from hocket.types import Assignment, Decoding, Trajectory
 
 
@@ -27,6 +29,8 @@ class Evaluated:
         length: mean decisions per trajectory. traits: shares of answers with each of the task's traits.
         each: the success of each trajectory; none where nothing tells right from wrong.
         recorded: what the recipe's loss tells of unseen recorded responses, by the names of its metrics.
+        sampled: the same scenarios played at the temperature of training, where that was measured besides.
+        leads: which of both ways the task names, see `hocket.train.kinds.ways`.
     """
 
     success: float
@@ -40,20 +44,32 @@ class Evaluated:
     trajectories: Sequence[Trajectory] = ()
     each: Sequence[float] = ()
     recorded: Metrics = field(default_factory=dict)
+    sampled: Evaluated | None = None
+    leads: str = GREEDY
+
+    @property
+    def leading(self) -> float:
+        """The success by the way of playing that leads, by which checkpoints are compared."""
+        return self.sampled.success if self.sampled is not None and self.leads == SAMPLED else self.success
+
+    @property
+    def _both(self) -> dict[str, float]:
+        found = self.sampled
+        return {} if found is None else dict(zip(TOLD_APART, (found.success, found.low, found.high), strict=True))
 
     def metrics(self) -> Metrics:
         """In the run's names."""
         name = self.measure.name
         traits = {f"eval/{trait}": share for trait, share in self.traits.items()}
         interval = {f"eval/{name}": self.success, "eval/low": self.low, "eval/high": self.high}
-        recorded = {f"eval/{metric}": value for metric, value in self.recorded.items()}
+        recorded = {f"eval/{metric}": value for metric, value in {**self.recorded, **self._both}.items()}
         return {**recorded, **interval, "eval/n": float(self.n), "eval/length": self.length, **traits}
 
     def summary(self) -> dict[str, object]:
         """For `summary.json`."""
         name = self.measure.name
         interval = {name: self.success, "n": self.n, "low": self.low, "high": self.high}
-        return {**interval, "length": self.length, **self.traits, **self.recorded, name: self.success}
+        return {**interval, **self._both, "length": self.length, **self.traits, **self.recorded, name: self.success}
 
 
 async def evaluate(
@@ -96,6 +112,17 @@ async def evaluate(
         trajectories=played,
         each=success,
     )
+
+
+async def evaluate_both(
+    task: Task, player: Player, rewards: Sequence[Reward], *, decoding: Decoding, key: Key, **common: Any
+) -> Evaluated:
+    """What `evaluate` finds of greedy play, and of play at the temperature of `decoding` besides."""
+    found = await evaluate(task, player, rewards, decoding=decoding, key=key, **common)
+    common |= {"temperature": decoding.temperature, "key": key.derive("sampled")}
+    sampled = await evaluate(task, player, rewards, decoding=decoding, **common)
+    seconds = found.seconds + sampled.seconds
+    return replace(found, sampled=sampled, leads=leads_of(task) or GREEDY, seconds=seconds)
 
 
 async def evaluate_samples(

@@ -15,7 +15,7 @@ from hocket.core.packing import pack
 from hocket.rewards.score import grade
 from hocket.stages import Metrics, Reward
 from hocket.train.describe import described
-from hocket.train.evaluate import Evaluated, evaluate, spread
+from hocket.train.evaluate import Evaluated, evaluate, evaluate_both, spread
 from hocket.train.kinds import held_out_of
 from hocket.train.kinds.words import is_recorded
 from hocket.train.loop import Playing, RunContext
@@ -26,22 +26,23 @@ ANSWERED = 32
 
 
 async def measured(
-    parts: RunContext, rewards: Sequence[Reward], *, n: int, key: Key, among: int | None = None
+    parts: RunContext, rewards: Sequence[Reward], *, n: int, key: Key, among: int | None = None, both: bool = False
 ) -> Evaluated:
     """The evaluation of the first learner on `n` scenarios of the split `eval`, see `hocket.train.evaluate.evaluate`.
 
     A recipe that learns from recorded responses is measured on those of the same scenarios too (`recorded_metrics`).
     Where nothing tells right answers from wrong ones, that is the success, and a few scenarios are answered to be
-    shown; a scorer answers none.
+    shown; a scorer answers none. With `both` play is measured greedily and as it is sampled.
     """
     started = time.perf_counter()
     common: dict[str, Any] = {"decoding": parts.decoding, "key": key, "among": among, "journal": parts.journal}
     named, measure, recipe = held_out_of(parts.lead.recipe), parts.measure, parts.lead.recipe
+    play = evaluate_both if both else evaluate
     if named is None:
-        return await evaluate(parts.task, parts.player, rewards, n=n, **common)
+        return await play(parts.task, parts.player, rewards, n=n, **common)
     responses, recorded = await recorded_metrics(parts, named, n=n, key=key, among=among)
     if measure.answers:
-        found = await evaluate(parts.task, parts.player, rewards, n=n, **common)
+        found = await play(parts.task, parts.player, rewards, n=n, **common)
         return replace(found, recorded=recorded, seconds=time.perf_counter() - started)
     played = responses
     if recipe.objective.held_out is None:

@@ -419,6 +419,8 @@ def credit_metrics(batch: Batch) -> Metrics:
         # The mean of -log-prob over what was sampled estimates the sampling entropy per decision.
         "entropy": float(-behaviour.mean()) if len(behaviour) else math.nan,
     }
+    if batch.value is not None and len(values := batch.value[seen.decision[seen.weight != 0]]):
+        metrics["value/largest"] = float(values.abs().max())
     if "reference" in batch.logp:
         known = batch.logp["reference"].present[seen.decision[counted]]
         gap = (batch.logp["reference"].values[seen.decision[counted]].double() - behaviour)[known]

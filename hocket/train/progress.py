@@ -10,6 +10,7 @@ from hocket.core.signals import RIGHT
 from hocket.stages import State
 from hocket.train.evaluate import Evaluated
 from hocket.train.kinds.kind import Kind, Measure
+from hocket.train.kinds.ways import GREEDY
 from hocket.train.settings import Config
 from hocket.types import Trajectory
 
@@ -47,12 +48,18 @@ class Progress:
             self.answers = in_words(found)
         # There is no checkpoint of step 0, so the best is one of those after it.
         sign = -1.0 if found.measure.falls else 1.0
-        if step and (not self.best or sign * found.success >= sign * self.best["success"]):
-            self.best = {"success": found.success, "step": step}
+        if step and (not self.best or sign * found.leading >= sign * self.best["success"]):
+            self.best = {"success": found.leading, "step": step}
 
 
-def summary(config: Config, kind: Kind, progress: Progress, reason: str, measured: Measure) -> dict[str, Any]:
-    """What `summary.json` holds; `measured` is what evaluation averages."""
+def summary(
+    config: Config, kind: Kind, progress: Progress, reason: str, measured: Measure, leads: str = GREEDY
+) -> dict[str, Any]:
+    """What `summary.json` holds; `measured` is what evaluation averages.
+
+    The measure itself, its interval and the gain are of greedy play; `sampled` in the evaluations is of sampled play,
+    and `leads` the way that the task names. The best is by that.
+    """
     measure = measured.name
     before, after = progress.before.get(measure), progress.after.get(measure)
     return {
@@ -64,6 +71,7 @@ def summary(config: Config, kind: Kind, progress: Progress, reason: str, measure
         "steps": progress.step,
         "seconds": progress.elapsed,
         "measure": measure,
+        "leads": leads,
         "before": progress.before,
         "after": progress.after,
         "gain": None if before is None or after is None else after - before,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -90,7 +91,7 @@ def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
 class TensorBoardTracker:
     """Writes every finite number as a TensorBoard scalar. Needs the extra `hocket[tracking]`.
 
-    `after` is the step a resumed run goes on from: what TensorBoard has of later steps is hidden.
+    `after` is the step a resumed run goes on from: what the files have of later steps is taken out of them.
 
     Raises:
         ConfigurationError: when TensorBoard is not installed.
@@ -103,8 +104,9 @@ class TensorBoardTracker:
             raise ConfigurationError(
                 "tracking with TensorBoard needs the tensorboard package; run: pip install 'hocket[tracking]'"
             ) from error
-        writer = folder / "tensorboard"
-        self._writer: Any = SummaryWriter(str(writer), purge_step=None if after is None else after + 1)
+        if after is not None:
+            _taken_back(folder / "tensorboard", after)
+        self._writer: Any = SummaryWriter(str(folder / "tensorboard"))
 
     def log(self, row: Mapping[str, Any]) -> None:
         for name, value in _numbers(row).items():
@@ -113,6 +115,22 @@ class TensorBoardTracker:
 
     def close(self) -> None:
         self._writer.close()
+
+
+def _taken_back(folder: Path, step: int) -> None:
+    """Drops what TensorBoard's files have of steps after `step`, which are done again; not every reader would."""
+    from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    for file in sorted(folder.glob("events.out.tfevents.*")):
+        events = [(Event.FromString(record), record) for record in RawEventFileLoader(str(file)).Load()]
+        kept = [record for event, record in events if event.step <= step]
+        if len(kept) < len(events):
+            written = io.BytesIO()
+            for record in kept:
+                RecordWriter(written).write(record)
+            write_atomic(file, written.getvalue())
 
 
 class WandbTracker:
@@ -154,7 +172,8 @@ class MlflowTracker:
     """Sends every finite number to MLflow, with `config.yaml` as an artifact. Needs the extra `hocket[mlflow]`.
 
     Server and experiment are MLflow's own settings (`MLFLOW_TRACKING_URI`, `MLFLOW_EXPERIMENT_NAME`); the experiment is
-    `hocket` unless set. A resumed run goes on under the id that its folder keeps.
+    `hocket` unless set. A resumed run goes on under the id that its folder keeps; of steps that are done again, what
+    MLflow heard first stays, as it would show both.
 
     Raises:
         ConfigurationError: when mlflow is not installed, or refuses to begin.
@@ -169,10 +188,14 @@ class MlflowTracker:
             ) from error
         known = _known(folder, "mlflow") if after is not None else None
         self._mlflow: Any = mlflow
+        self._heard = -1
         try:
             if "MLFLOW_EXPERIMENT_NAME" not in os.environ:
                 mlflow.set_experiment("hocket")
             run = mlflow.start_run(run_id=known) if known is not None else mlflow.start_run(run_name=folder.name)
+            if known is not None:
+                heard = mlflow.MlflowClient().get_metric_history(known, "time/total")  # Every row has it.
+                self._heard = max((int(one.step) for one in heard), default=-1)
             if (folder / "config.yaml").is_file():
                 mlflow.log_artifact(str(folder / "config.yaml"))
         except Exception as error:
@@ -182,7 +205,8 @@ class MlflowTracker:
         _remember(folder, "mlflow", str(run.info.run_id))
 
     def log(self, row: Mapping[str, Any]) -> None:
-        self._mlflow.log_metrics(_numbers(row), step=int(row["step"]))
+        if row["step"] > self._heard:
+            self._mlflow.log_metrics(_numbers(row), step=int(row["step"]))
 
     def close(self) -> None:
         self._mlflow.end_run()

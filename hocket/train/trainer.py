@@ -36,6 +36,7 @@ from hocket.train.examples import check_examples, check_lengths, replayed, unmet
 from hocket.train.held_out import measured
 from hocket.train.judges import asking, judge_of
 from hocket.train.kinds import Measure, kind_of
+from hocket.train.kinds.ways import GREEDY, SAMPLED, leads_of
 from hocket.train.learner import Learner
 from hocket.train.loop import train_step
 from hocket.train.machine import Machine
@@ -46,6 +47,8 @@ from hocket.train.recorder import Recorder
 from hocket.train.resources import Resources
 from hocket.train.runfolder import RunFolder
 from hocket.train.settings import Config
+from hocket.train.tracking import read_metrics
+from hocket.train.watch import Watch
 from hocket.workflows.player import TextPlayer
 
 if TYPE_CHECKING:
@@ -175,6 +178,7 @@ class Trainer:
             self.recorder.config(config)
         self.groups.stand(self.progress.phase, self.parts.learners)
         self.recorder.begin(config.track, done, kept=newest is not None, resume=resume)
+        self.lookout = Watch.over(read_metrics(self.folder.metrics), config.phase_of)
         self.evaluations = Evaluations(config, self.progress, self.say)
         remarks = kind_of(self.task).remarks(config, self.task, workflow)
         remarks = [*remarks, *self.groups.remarks, *unmet_sizes(config, self.parts.player)]
@@ -368,17 +372,28 @@ class Trainer:
         self.progress.elapsed += now - self._clock
         self._clock = now
         row = {"step": step, **metrics, "time/total": self.progress.elapsed}
+        ruin = self.lookout.see(row, self.progress.phase)
+        row |= self.lookout.metrics()
         self.recorder.metrics(row)
+        if ruin is not None:
+            self.say(f"step {step}: {ruin}")
         return row
 
     # ------------------------------------------------------------ evaluation
 
     def evaluate(self, n: int | None = None) -> Evaluated:
-        """What `hocket.train.held_out` measures on `n` unseen scenarios with the current weights. No judge is asked."""
+        """What `hocket.train.held_out` measures on `n` unseen scenarios with the current weights. No judge is asked.
+
+        Where the task names a way of playing (`leads`), play of as many scenarios as at the ends of a run is measured
+        both ways, and any where sampled play leads.
+        """
         self._pause()
         parts, whole = self.parts, self.config.evaluation.n
         cheap = [reward for reward in parts.rewards if parts.judge is None or not any(asking([reward]))]
-        return run_async(measured(parts, cheap, n=n or whole, among=whole, key=parts.key.derive("evaluation")))
+        leads, size = leads_of(self.task), n or whole
+        both = leads == SAMPLED or (leads is not None and size >= whole)
+        key = parts.key.derive("evaluation")
+        return run_async(measured(parts, cheap, n=size, among=whole, key=key, both=both))
 
     def _evaluate(self, step: int) -> dict[str, float]:
         return self.evaluations.record(step, self.evaluate(self.evaluations.size(step)))
@@ -427,7 +442,9 @@ class Trainer:
 
     def summary(self, reason: str) -> dict[str, Any]:
         """What `summary.json` holds."""
-        return summary(self.config, kind_of(self.task), self.progress, reason, self.measure)
+        leads = leads_of(self.task) or GREEDY
+        found = summary(self.config, kind_of(self.task), self.progress, reason, self.measure, leads)
+        return {**found, "watch": self.lookout.since}
 
     def state(self) -> State:
         """Everything but weights, as one tree."""

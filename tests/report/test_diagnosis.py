@@ -86,6 +86,33 @@ def test_never_rewarded_and_format_never_met():
     assert diagnose(late) == []
 
 
+ZERO_SUM = [
+    episode(number, 0.0, advantage=1.0, scores={"reward": [won, -won]}) for number in range(4) for won in (1.0, -1.0)
+]
+
+
+def test_what_is_0_or_less_by_nature_is_no_lack_of_rewards():
+    # A game of zero sum, by its metrics per player or by its episodes alone.
+    assert diagnose(rows(**{"reward/mean": 0.0, "reward/agent/attacker": 0.24, "reward/agent/guard": -0.24})) == []
+    assert diagnose(rows(**{"reward/mean": 0.0}), ZERO_SUM, penalty=0.04) == []
+    assert diagnose(rows(**{"reward/mean": 0.0, "a/reward": -0.1, "b/reward": 0.1})) == []
+    # Costs and distances, whose best is 0 or less still.
+    assert diagnose(rows(**{"reward/mean": -3.0})) == []
+    late = rows(**{"reward/mean": -3.0})
+    late[-1]["reward/mean"] = 0.0
+    assert diagnose(late) == []
+    assert diagnose(rows(**{"reward/mean": 0.0, "reward/cost": -2.0, "reward/right": 2.0})) == []
+    # What shaping made of rewards, and what evaluation earned, are not what training was paid.
+    still = rows(**{"reward/mean": 0.0, "reward/shaped": 0.7, "eval/reward/agent": 0.7})
+    assert "No reward has been above 0" in only(diagnose(still))
+
+
+def test_equal_costs_are_not_called_wrong_answers():
+    sentence = only(diagnose(rows(**{"reward/mean": -2.0, "groups/with_signal": 0}), groups([-2, -2], [-1, -1])))
+    assert "None is above 0, which by itself says nothing where costs are paid" in sentence
+    assert "wrong" not in sentence
+
+
 @pytest.mark.parametrize(
     ("rewards", "words"),
     [

@@ -85,6 +85,32 @@ def test_tensorboard(tmp_path):
     assert [(event.step, event.value) for event in events.Scalars("loss")] == [(3, 0.5)]
 
 
+def test_a_resumed_run_takes_back_the_later_steps_of_tensorboard(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    def log(steps, value, after=None):
+        (tracker,) = open_trackers(["tensorboard"], tmp_path, after=after)
+        for step in steps:
+            tracker.log({"step": step, "loss": value})
+        tracker.close()
+
+    def stands():
+        files = sorted((tmp_path / "tensorboard").iterdir())
+        events = [event for file in files for event in EventFileLoader(str(file)).Load() if event.summary.value]
+        return [(event.step, event.summary.value[0].tensor.float_val[0]) for event in events], files
+
+    log(range(5), 1.0)
+    log((3, 4, 5), 2.0, after=2)
+    assert stands()[0] == [(0, 1.0), (1, 1.0), (2, 1.0), (3, 2.0), (4, 2.0), (5, 2.0)]
+    with stands()[1][-1].open("ab") as torn:  # As a kill in the middle of a write leaves it.
+        torn.write(b"half a rec")
+    log((4,), 3.0, after=3)
+    assert stands()[0] == [(0, 1.0), (1, 1.0), (2, 1.0), (3, 2.0), (4, 3.0)]
+    log((0,), 4.0, after=-1)  # No checkpoint was kept: all begins anew.
+    assert stands()[0] == [(0, 4.0)]
+
+
 def test_trackers_that_are_missing_or_unknown(tmp_path, monkeypatch):
     with pytest.raises(ConfigurationError, match="'tensorbord' is not a tracker; did you mean 'tensorboard'"):
         open_trackers(["tensorbord"], tmp_path)
@@ -146,6 +172,11 @@ def test_mlflow(tmp_path, monkeypatch):
         log_artifact=lambda path: said.append(path),
         log_metrics=lambda numbers, step: said.append((step, numbers)),
         end_run=lambda: said.append("ended"),
+        MlflowClient=lambda: types.SimpleNamespace(
+            get_metric_history=lambda run, name: [
+                types.SimpleNamespace(step=step) for step in (2, 3) if (run, name) == ("r1", "time/total")
+            ]
+        ),
     )
     monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME", raising=False)
     (tmp_path / "config.yaml").write_text("steps: 3\n")
@@ -154,8 +185,11 @@ def test_mlflow(tmp_path, monkeypatch):
     tracker.close()
     artifact = str(tmp_path / "config.yaml")
     assert said == ["hocket", {"run_name": tmp_path.name}, artifact, (3, {"loss": 0.5, "n": 2}), "ended"]
-    open_trackers(["mlflow"], tmp_path, after=3)
+    (again,) = open_trackers(["mlflow"], tmp_path, after=2)
     assert said[-2] == {"run_id": "r1"}
+    for step in (3, 4):  # Step 3 was heard before, and would stand there twice.
+        again.log({"step": step, "loss": 0.25})
+    assert [one for one in said if isinstance(one, tuple)] == [(3, {"loss": 0.5, "n": 2}), (4, {"loss": 0.25})]
 
 
 @pytest.mark.parametrize("name", ["wandb", "mlflow"])

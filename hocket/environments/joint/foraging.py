@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,8 @@ class Foraging:
         size: rows and columns. players, foods: how many. coop: every food takes all players (up to three) at once.
         sight: how far agents see, in cells; None is everything. penalty: what a load that fails costs.
     """
+
+    leads: ClassVar[str] = "sampled"  # The likeliest moves of all can be a standstill that no memory breaks.
 
     size: int = 8
     players: int = 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,8 @@ class LifelongPaths:
             a corridor of one cell's width. sight: cells seen to each side.
         guide: whether the steps of a shortest path are shown.
     """
+
+    leads: ClassVar[str] = "sampled"  # Those who must give way to each other stand still by their likeliest moves.
 
     size: int = 8
     count: int = 4

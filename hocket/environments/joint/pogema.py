@@ -7,7 +7,7 @@ native `mapf:` worlds need no package, and are many times faster.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.environments.joint.zoo import ZooTeam
@@ -24,6 +24,8 @@ class Pogema(ZooTeam):
         module: `lifelong`, `once`, where those who arrive leave, or `together`, where all must stand on their goals.
         settings: of upstream's `GridConfig`.
     """
+
+    leads: ClassVar[str] = "sampled"
 
     def __post_init__(self) -> None:
         if self.module not in ON_TARGET:

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket.core.worlds import JointEnvironment, Moved, Seat
+from hocket.core.errors import ConfigurationError
+from hocket.core.worlds import JointEnvironment, Moved, Ranges, Seat, reward_of
 
 
 class Single(Protocol):
@@ -56,11 +57,16 @@ class Solo:
 
     @property
     def seats(self) -> tuple[Seat, ...]:
-        return (Seat(self.task.observations, self.task.actions, self.task.discrete, getattr(self.task, "shape", ())),)
+        task, shape, ranges = self.task, getattr(self.task, "shape", ()), getattr(self.task, "ranges", ())
+        return (Seat(task.observations, task.actions, task.discrete, shape, ranges=ranges),)
 
     @property
     def joint(self) -> int:
         return self.task.observations
+
+    @property
+    def joint_ranges(self) -> Ranges:
+        return self.seats[0].ranges
 
     def open(self, width: int) -> JointEnvironment:
         return _Alone(self.task, width)
@@ -89,11 +95,14 @@ class _Alone(JointEnvironment):
         for slot in np.flatnonzero(live).tolist():
             try:
                 seen, reward, terminated, truncated = self._environment(slot).step(chosen[slot])
+                paid = reward_of(reward, f"task {self._task.name}")
+            except ConfigurationError:
+                raise
             except Exception as error:
                 failed[slot] = self._broken(slot, error)
                 continue
             self._seen[slot] = seen
-            rewards[slot], ends[0, slot], ends[1, slot] = reward, terminated, truncated
+            rewards[slot], ends[0, slot], ends[1, slot] = paid, bool(terminated), bool(truncated)
         return Moved(rewards, ends[0], ends[1], failed)
 
     def seen(self) -> Sequence[NDArray[np.float32]]:

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.worlds import JointEnvironment, Moved, Seat
+from hocket.core.worlds import JointEnvironment, Moved, Ranges, Seat
 from hocket.environments.openspiel import OpenSpiel, dealt
-from hocket.environments.pettingzoo import maker
+from hocket.environments.pettingzoo import Purse, maker, observed
+from hocket.environments.spaces import ranges_of
 
 Sight = NDArray[np.float32]
 CHANCE, SEARCH = "random", "mcts"
@@ -118,6 +119,11 @@ class Table(ABC):
     def sizes(self) -> tuple[int, int, tuple[int, ...]]:
         """How many numbers the game shows, how many moves it has, and the shape of the grid, if any, that is shown."""
 
+    @property
+    def ranges(self) -> Ranges:
+        """Of what the game shows."""
+        return ()
+
     @abstractmethod
     def deal(self) -> Game:
         """A game of its own."""
@@ -144,7 +150,7 @@ class Table(ABC):
     def seats(self) -> tuple[Seat, ...]:
         shown, moves, shape = self.sizes
         told = len(self.everybody) * (len(self.everybody) > 1) + len(self.numbers) * (len(self.numbers) > 1)
-        return (Seat(shown + told, moves, shape=shape),) * len(self.agents)
+        return (Seat(shown + told, moves, shape=shape, ranges=self.ranges),) * len(self.agents)
 
     @property
     def joint(self) -> int:
@@ -210,6 +216,8 @@ class _Room(JointEnvironment):
                 self._move(slot, game, [int(one[slot]) for one in actions])
                 after, over = game.returns(), not game.movers()
                 self._note(slot, game)
+            except ConfigurationError:
+                raise
             except Exception as error:
                 failed[slot] = self._broken(slot, error)
                 continue
@@ -460,10 +468,14 @@ class ZooTable(Table):
 
     @property
     def sizes(self) -> tuple[int, int, tuple[int, ...]]:
-        return self._layout[1]
+        return self._layout[1][:3]
+
+    @property
+    def ranges(self) -> Ranges:
+        return self._layout[1][3]
 
     @cached_property
-    def _layout(self) -> tuple[tuple[str, ...], tuple[int, int, tuple[int, ...]]]:
+    def _layout(self) -> tuple[tuple[str, ...], tuple[int, int, tuple[int, ...], Ranges]]:
         course = self.new()
         try:
             agents = tuple(str(agent) for agent in course.possible_agents)
@@ -474,7 +486,7 @@ class ZooTable(Table):
             raise ConfigurationError(f"task {self.name}: its agents see or do different things; choose another module")
         return agents, next(iter(found.values()))
 
-    def _sizes(self, course: Any, agent: Any) -> tuple[int, int, tuple[int, ...]]:
+    def _sizes(self, course: Any, agent: Any) -> tuple[int, int, tuple[int, ...], Ranges]:
         seen, acts = course.observation_space(agent), course.action_space(agent)
         seen = seen["observation"] if hasattr(seen, "spaces") and "action_mask" in seen.spaces else seen
         if not hasattr(seen, "low") or not hasattr(acts, "n"):
@@ -483,7 +495,7 @@ class ZooTable(Table):
                 "and Discrete actions, so wrap it"
             )
         shape = tuple(int(side) for side in seen.shape)
-        return int(np.prod(shape)), int(acts.n), shape if len(shape) in (2, 3) else ()
+        return int(np.prod(shape)), int(acts.n), shape if len(shape) in (2, 3) else (), ranges_of(seen)
 
     def new(self) -> Any:
         """Opens one environment."""
@@ -499,22 +511,14 @@ class ZooTable(Table):
 class _Zoo(Game):
     def __init__(self, table: ZooTable) -> None:
         self._agents, self.count = table.everybody, len(table.everybody)
-        self._course = table.new()
+        self._course, self._purse = table.new(), Purse(f"task {table.name}")
         self._earned = dict.fromkeys(self._agents, 0.0)
 
     def begin(self, seed: int) -> None:
         self._course.reset(seed=seed)
-        self._earned, self.cut = dict.fromkeys(self._agents, 0.0), False
-        self._settle()
-
-    def _settle(self) -> None:
-        """Agents that have ended take their leave, until one moves that has not."""
-        course = self._course
-        while course.agents and (
-            course.terminations[course.agent_selection] or course.truncations[course.agent_selection]
-        ):
-            self.cut = self.cut or bool(course.truncations[course.agent_selection])
-            course.step(None)
+        self._earned = dict.fromkeys(self._agents, 0.0)
+        self._purse.empty()
+        _, self.cut = self._purse.turned(self._course)
 
     def movers(self) -> tuple[int, ...]:
         return (self._agents.index(self._course.agent_selection),) if self._course.agents else ()
@@ -522,9 +526,8 @@ class _Zoo(Game):
     def _told(self, player: int) -> tuple[Any, Any]:
         """What a player observes, and its mask."""
         agent = self._agents[player]
-        sight = self._course.observe(agent)
-        mask = (self._course.infos.get(agent) or {}).get("action_mask")
-        return (sight["observation"], sight.get("action_mask", mask)) if isinstance(sight, Mapping) else (sight, mask)
+        sight, mask = observed(self._course.observe(agent), self._course.infos.get(agent))
+        return sight["observation"] if isinstance(sight, Mapping) else sight, mask
 
     def legal(self, player: int) -> Sequence[int]:
         space, (_, mask) = self._course.action_space(self._agents[player]), self._told(player)
@@ -537,9 +540,10 @@ class _Zoo(Game):
         ((player, action),) = moves.items()
         space = self._course.action_space(self._agents[player])
         self._course.step(action + int(getattr(space, "start", 0)))
-        for agent, paid in self._course.rewards.items():
-            self._earned[str(agent)] += float(paid)
-        self._settle()
+        paid, cut = self._purse.turned(self._course, moved=True)
+        self.cut = self.cut or cut
+        for agent, earned in paid.items():
+            self._earned[agent] += earned
 
     def returns(self) -> Sequence[float]:
         return [self._earned[agent] for agent in self._agents]

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError
-from hocket.core.worlds import JointEnvironment, Moved, Seat
-from hocket.environments.pettingzoo import maker
+from hocket.core.worlds import JointEnvironment, Moved, Ranges, Seat, reward_of
+from hocket.environments.pettingzoo import maker, observed
+from hocket.environments.spaces import ranges_of
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,19 @@ class ZooTeam:
     def joint(self) -> int:
         return self.layout[1]
 
+    @property
+    def joint_ranges(self) -> Ranges:
+        return self.layout[2]
+
     @cached_property
-    def layout(self) -> tuple[Mapping[str, Seat], int]:
-        """Each agent's seat, and the size of the joint state."""
+    def layout(self) -> tuple[Mapping[str, Seat], int, Ranges]:
+        """Each agent's seat, and the size and ranges of the joint state."""
         course = self.new()
         try:
             seats = {str(agent): self._seat(course, agent) for agent in course.possible_agents}
             space = getattr(course, "state_space", None)
-            return seats, 0 if space is None or space.shape is None else int(np.prod(space.shape))
+            size = 0 if space is None or space.shape is None else int(np.prod(space.shape))
+            return seats, size, ranges_of(space)
         finally:
             course.close()
 
@@ -69,13 +75,14 @@ class ZooTeam:
             )
         grid = tuple(int(side) for side in seen.shape) if len(seen.shape) in (2, 3) else ()
         if hasattr(acts, "n"):
-            return Seat(int(np.prod(seen.shape)), int(acts.n), shape=grid)
+            return Seat(int(np.prod(seen.shape)), int(acts.n), shape=grid, ranges=ranges_of(seen))
         if not hasattr(acts, "low") or len(acts.shape) != 1:
             raise ConfigurationError(
                 f"task {self.name}: agent {agent} takes actions from {acts}; control networks choose Discrete actions "
                 "or one-dimensional Box vectors, so wrap it"
             )
-        return Seat(int(np.prod(seen.shape)), int(acts.shape[0]), discrete=False, shape=grid)
+        size = int(np.prod(seen.shape))
+        return Seat(size, int(acts.shape[0]), discrete=False, shape=grid, ranges=ranges_of(seen))
 
     def new(self) -> Any:
         """Opens one environment."""
@@ -95,6 +102,7 @@ class _Side(JointEnvironment):
         self.world = world
         self._courses: list[Any] = [None] * width
         self._seen = [np.zeros((width, seat.observations), np.float32) for seat in world.seats]
+        # Of the agents that ever had one.
         self._masks: dict[int, NDArray[np.bool_]] = {}
         self._state = np.zeros((width, world.joint), np.float32)
 
@@ -104,6 +112,8 @@ class _Side(JointEnvironment):
             try:
                 if self._courses[slot] is None:
                     self._courses[slot] = self.world.new()
+                for rows in self._seen:
+                    rows[slot] = 0.0
                 self._note(slot, *self._courses[slot].reset(seed=seed))
             except Exception as error:
                 failed[slot] = self._broken(slot, error)
@@ -123,14 +133,17 @@ class _Side(JointEnvironment):
                 }
                 seen, paid, terminated, truncated, told = course.step(moves)
                 self._note(slot, seen, told)
+                earned = [reward_of(paid.get(agent, 0.0), f"task {self.world.name}") for agent in agents]
+            except ConfigurationError:
+                raise
             except Exception as error:
                 failed[slot] = self._broken(slot, error)
                 continue
+            rewards[slot] = earned
             for number, agent in enumerate(agents):
-                rewards[slot, number] = paid.get(agent, 0.0)
                 # Who is told of no more has left.
-                ends[0, slot, number] = terminated.get(agent, agent not in course.agents)
-                ends[1, slot, number] = truncated.get(agent, False)
+                ends[0, slot, number] = bool(terminated.get(agent, agent not in course.agents))
+                ends[1, slot, number] = bool(truncated.get(agent, False))
         return Moved(rewards, ends[0], ends[1], failed)
 
     def _move(self, course: Any, agent: str, action: Any) -> Any:
@@ -143,16 +156,14 @@ class _Side(JointEnvironment):
 
     def _note(self, slot: int, seen: Mapping[str, Any], told: Mapping[str, Any]) -> None:
         for number, agent in enumerate(self.world.agents):
-            if agent not in seen:
-                continue
-            sight = seen[agent]
-            mask = (told.get(agent) or {}).get("action_mask")
-            if isinstance(sight, Mapping):
-                mask, sight = sight.get("action_mask", mask), sight["observation"]
-            self._seen[number][slot] = np.asarray(sight, np.float32).reshape(-1)
-            if mask is not None:
-                every = np.ones((len(self._courses), self.world.seats[number].actions), bool)
-                self._masks.setdefault(number, every)[slot] = np.asarray(mask, bool)
+            sight, mask = observed(seen.get(agent), told.get(agent))
+            if sight is not None:
+                shown = sight["observation"] if isinstance(sight, Mapping) else sight
+                self._seen[number][slot] = np.asarray(shown, np.float32).reshape(-1)
+            if mask is not None and number not in self._masks:
+                self._masks[number] = np.ones((len(self._courses), self.world.seats[number].actions), bool)
+            if number in self._masks:  # What is not forbidden anew is free again.
+                self._masks[number][slot] = True if mask is None else np.asarray(mask, bool)
         if self.world.joint:
             self._state[slot] = np.asarray(self._courses[slot].state(), np.float32).reshape(-1)
 

@@ -124,7 +124,10 @@ def trinity_sequence(batch: Padded) -> Tensor:
 
 
 def areal_m2po(batch: Padded, threshold: float = 0.04) -> Tensor:
-    """AReaL, `m2_threshold=0.04`, `use_decoupled_loss`, in the first update after log-probs were computed anew."""
+    """AReaL, `m2_threshold=0.04`, `use_decoupled_loss`, in the first update after log-probs were computed anew.
+
+    With `rejection_sampling`, without which its newer versions leave `weight` out.
+    """
     where = batch.mask > 0
     squares = (batch.logp - batch.old).detach()[where].square()
     order = squares.argsort(descending=True)
@@ -241,11 +244,12 @@ ENTRIES: Sequence[PeerComparison] = (
     ),
     PeerComparison(f"{SKYRL}, maxrl", skyrl_maxrl, "maxrl", TOKENS, "mean over tokens"),
     PeerComparison(
-        f"{AREAL}, m2_threshold 0.04, first update",
+        f"{AREAL}, m2_threshold 0.04 and rejection_sampling, first update",
         areal_m2po,
         "m2po",
         {"objective.counted": False},
-        "masked tokens leave the denominator; later updates keep the first one's mask",
+        "masked tokens leave the denominator; later updates keep the first one's mask; without rejection_sampling "
+        "nothing is multiplied by the ratio to the policy that sampled, and the loss is another",
     ),
     PeerComparison(
         f"{PRIME}, its default",

@@ -28,6 +28,8 @@ IMPALA = PPO.but(
         "whitening": "none",
         "bounds": "rho and c at most 1, credit.rho and credit.c",
         "discount": "0.99 per decision",
+        "traces": "credit.lam = 1, the paper's; below it the advantage still looks ahead to v_{t+1}, where rlax takes "
+        "lam v_{t+1} + (1 - lam) V_{t+1}",
         "entropy": "bonus 0.01; the paper's is found by search, from 5e-5 to 0.01",
         "truncated samples": PPO.conventions["truncated samples"],
     },

@@ -93,6 +93,8 @@ M2PO = GRPO.but(
         "old policy": "the one that sampled",
         "aggregation": "mean over all decisions of the batch, masked ones counted; AReaL leaves them out "
         "(objective.counted = False), and masks once, before the first update",
+        "ratio": "to the policy that sampled; AReaL multiplies by the ratio of the proximal policy to it only with "
+        "rejection_sampling, and otherwise weighs by the ratio to the proximal policy alone",
         "updates per batch": "4, chosen here; a loss that couples the batch takes all of it at once. How "
         "much is masked depends on the learning rate: at update.lr = 0.01 a quarter, at the default one nothing",
     },

@@ -267,6 +267,8 @@ RANK_GRPO = GRPO.but(
         "shorter lists": "0 at the ranks they lack",
         "length": "credit.length, 20 in the released code, off unless the task suggests it: surplus tokens -0.1, and "
         "the end +0.1 if right and -0.1 if not",
+        "surplus items": "a ratio each, as all items have; in the released code those beyond the length share one, the "
+        "geometric mean over all their tokens",
         "break before the end": "ends the last item; in the released code it begins a further one, so that a complete "
         "list with a last line break counts as overlong",
         "clipping side": "0.06 below and 0.08 above, whole items, as in the released code",

@@ -61,7 +61,10 @@ class BilevelReward(Shaping):
 
     Attributes:
         beta: of the KL that the policy is charged; the recipe's `KLInReward` has the same.
-        lr: of plain gradient descent on nu. decay: the share of nu that a step takes away.
+        lr: of plain gradient descent on nu. longest: a gradient's norm at most; it is cut to that, None for never. The
+            closed form is of the policy that a reward leads to, behind which the real one lags, and without a bound
+            the error of a large reward makes it larger still: nu grows tenfold at every step.
+        decay: the share of nu that a step takes away.
         implicit: whether the part through the policy enters; without it reward and policy merely alternate.
         wins: who beats whom. buckets, orders: of the n-grams.
 
@@ -71,6 +74,7 @@ class BilevelReward(Shaping):
 
     beta: float = 0.1
     lr: float = 0.05
+    longest: float | None = 1.0
     decay: float = 0.0
     implicit: bool = True
     wins: Wins = Wins()
@@ -82,6 +86,8 @@ class BilevelReward(Shaping):
     def __post_init__(self) -> None:
         if self.beta <= 0 or self.lr <= 0:
             raise ValueError(f"beta and lr must be positive, not {self.beta} and {self.lr}")
+        if self.longest is not None and self.longest <= 0:
+            raise ValueError(f"longest must be positive, not {self.longest}")
         if not 0 <= self.decay < 1:
             raise ValueError(f"decay must be in [0, 1), not {self.decay}")
 
@@ -101,7 +107,11 @@ class BilevelReward(Shaping):
                 direct, through = hypergradient(phi[members], self.wins.among(batch, members), weight, self.beta)
                 parts.append(direct + through if self.implicit else direct)
         if parts:
-            weight = (1 - self.decay) * weight - self.lr * torch.stack(parts).mean(0)
+            step = torch.stack(parts).mean(0)
+            size = float(step.norm())
+            if self.longest is not None and size > self.longest:
+                step = step * (self.longest / size)
+            weight = (1 - self.decay) * weight - self.lr * step
         return with_return(batch, phi @ weight), {"weight": weight}
 
     def features(self, texts: Sequence[str]) -> Tensor:
@@ -127,7 +137,8 @@ PARL = RLOO.but(
         "reward": "linear in counts of n-grams of the answer's text, nu = 0 at first; the task's own rewards are what "
         "preferences go by and are paid to nobody",
         "inverse Hessian": "none is estimated: at the optimum charged with KL the term is a covariance of the policy",
-        "upper step": "one of plain gradient descent per batch, on all pairs of each group, before answers are paid",
+        "upper step": "one of gradient descent per batch, on all pairs of each group, before answers are paid; a "
+        "gradient longer than 1 is cut to that (shaping.0.longest), without which nu and returns grow tenfold a step",
         "lower steps": "one per batch: the policy lags behind the optimum that the closed form takes it for",
         **PREFERENCES,
     },

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from statistics import fmean
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from hocket.core.batch import Batch, Level, LevelScores, Occurrences
-from hocket.core.candidates import Branching
+from hocket.core.candidates import TURN_REWARD, Branching
 from hocket.core.keys import Key
 from hocket.core.markup import ANSWER
 from hocket.core.requirements import Requirement
@@ -82,6 +83,9 @@ class AgentTurnTree(Rollout):
     An episode that asks for no candidates has nothing to compare, so its scenario is played further times, `candidates`
     in all: samples of a single answer are a group with one prompt too, the ordinary one.
 
+    Where the best is executed, episodes earn what a choice by the scores earns and not what the policies do; then the
+    metric `reward/mean` is the mean over all candidates of what each earned.
+
     Attributes:
         candidates: answers to each question. trunks: episodes of each scenario.
         take: which is executed, the `best` or the `first`. alpha: weight of the reward called `team`.
@@ -123,7 +127,13 @@ class AgentTurnTree(Rollout):
             played[number] += further
         await score([trunk for trunks in played for trunk in trunks])
         found = [one for trunks in played for trunk in trunks for one in (trunk, *trunk.branches)]
-        return Experience(found, metrics={"branches": float(sum(one.source == "branch" for one in found))})
+        metrics = {"branches": float(sum(one.source == "branch" for one in found))}
+        if self.take == "best" and metrics["branches"]:
+            # What the episodes earn is not what the policies do.
+            rows: list[Any] = [one.scores[TURN_REWARD].value for one in found if TURN_REWARD in one.scores]
+            earned = [float(value) for row in rows for value in row if value is not None]
+            metrics |= {"reward/mean": fmean(earned)} if earned else {}
+        return Experience(found, metrics=metrics)
 
 
 @dataclass(frozen=True)
@@ -231,6 +241,8 @@ AT_GRPO = GRPO.but(
         "rewards": "of the turn alone where candidates were scored; alpha = 1 in rollout.alpha",
         "workflow": "solver-checker, chosen here; the authors have planners and tools for games, code and mathematics",
         "own reward": "0.1 for an answer in its tags, in solver-checker",
+        "metrics": "reward/mean is over all candidates; reward/NAME and reward/agent/ROLE are of the episodes, which "
+        "go on with the best by the scores, so that no policy earns them alone",
         "no candidates": "a workflow that asks for none is played 4 times, which with one turn is GRPO",
         "aggregation": PER_TURN,
         "who learns": "one policy for all roles; cast hocket.core.Separate gives each its own",

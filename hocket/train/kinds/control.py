@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from hocket.core.casting import Shared
@@ -35,6 +35,15 @@ class Control(Network):
         from hocket.policies.control import ControlPolicy
 
         return ControlPolicy.for_task(cast("GymTask", task), name=name, key=key, network=network)
+
+    def remarks(self, config: Config, task: Task, workflow: Any) -> Sequence[str]:
+        """Numbers that networks do not read as they are."""
+        seats = getattr(getattr(task, "world", task), "seats", (task,))
+        ends = {run[1:] for seat in seats for run in getattr(seat, "ranges", ())} - {(0.0, 1.0)}
+        if not ends or config.network.normalise:
+            return ()
+        words = ", ".join(f"{low:g} to {high:g}" for low, high in sorted(ends))
+        return (f"what task {task.name} shows in {words} is read as 0 to 1 (its policy's config.json says scaled)",)
 
     def player(self, task: Task, policy: Any) -> Player:
         from hocket.rollout.vector import VectorPlayer

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rollout_cases import Stage, assignments, identity
 
 from hocket.core.batch import Level
-from hocket.core.candidates import Branching
+from hocket.core.candidates import TURN_REWARD, Branching
 from hocket.credit.group import GroupRelative
 from hocket.methods.teams.at_grpo import AgentTurnTree, PromptRelative
 from hocket.rollout.independent import Independent
@@ -40,6 +40,24 @@ def test_branches_follow_their_trunk_and_only_trunks_are_judged():
     assert {one.option(Branching) for one in asked} == {Branching(3, "first", 0.5)}
     assert {one.samples for one in asked} == {2}
     assert found.metrics == {"branches": 8.0}
+
+
+class Judged(Branchy):
+    """Of three candidates of a turn the one that goes on earned 1, the others 0 and 0.5."""
+
+    def trajectory(self, assignment, sample):
+        found = super().trajectory(assignment, sample)
+        for one, earned in zip((found, *found.branches), ([1.0, None], [0.0], [0.5]), strict=False):
+            one.scores[TURN_REWARD] = Score(earned, Level.TURN)
+        return found
+
+
+def test_the_mean_reward_is_the_policys_and_not_that_of_the_best_of_its_answers():
+    def metrics(take):
+        return Judged(lambda name, sample: 1.0).collect(AgentTurnTree(3, take=take), assignments("a", "b")).metrics
+
+    assert metrics("best") == {"branches": 4.0, "reward/mean": 0.5}
+    assert metrics("first") == {"branches": 4.0}  # Any candidate stands for all: the episodes' own mean is unbiased.
 
 
 def test_a_scenario_without_candidates_is_played_until_there_are_as_many():
