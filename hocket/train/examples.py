@@ -107,8 +107,8 @@ def unmet_sizes(config: Config, player: Any) -> Iterator[str]:
             yield f"update.minibatches = {parts}, but a step has {responses} responses: there are no more mini-batches"
     if config.decoding.max_tokens >= context:
         yield (
-            f"decoding.max_tokens = {config.decoding.max_tokens:,}, but the model's context holds {context:,} tokens, the "
-            "prompt among them: answers end there, and count as cut off"
+            f"decoding.max_tokens = {config.decoding.max_tokens:,}, but the model's context holds {context:,} tokens, "
+            "the prompt among them: answers end there, and count as cut off"
         )
 
 
