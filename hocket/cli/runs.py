@@ -41,6 +41,7 @@ def eval(options: argparse.Namespace, pairs: Pairs) -> int:
         task=options.task,
         which=options.checkpoint,
         answers=Path(options.answers) if options.answers else None,
+        trust=options.trust,
     )
     return _measured(found, as_json=options.json)
 
@@ -53,7 +54,8 @@ def _searched(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
     if stray := next((flag for flag in others if getattr(options, flag)), None):
         raise ConfigurationError(f"--{stray} and --search are two measurements; ask for one")
     print(f"searching for answers to {options.n} unseen problems; --n asks fewer", file=sys.stderr)
-    found = search_run(source, pairs, options.search, n=options.n, task=options.task, which=options.checkpoint)
+    how: dict[str, Any] = {"n": options.n, "task": options.task, "which": options.checkpoint, "trust": options.trust}
+    found = search_run(source, pairs, options.search, **how)
     for title, reasons in found["failures"].items():
         print(f"{title}: {len(reasons)} failed: {reasons[0]}", file=sys.stderr)
     return _measured(found, as_json=options.json)
@@ -96,6 +98,7 @@ def _against(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
         task=options.task,
         which=options.checkpoint,
         temperature=options.temperature or 0.0,
+        trust=options.trust,
     )
     if options.json:
         emit(found)
@@ -132,10 +135,10 @@ def report(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket report`."""
     from hocket.report.page import write_report
     from hocket.report.plan import write_plan_report
-    from hocket.train.pipeline import Pipeline, find_pipeline
+    from hocket.train.pipeline import find_pipeline
 
     plan = find_pipeline(options.run, options.runs)
-    print(write_report(find_run(options.run, options.runs)) if plan is None else write_plan_report(Pipeline.at(plan)))
+    print(write_report(find_run(options.run, options.runs)) if plan is None else write_plan_report(plan))
     return 0
 
 
@@ -170,7 +173,7 @@ def replay(options: argparse.Namespace, pairs: Pairs) -> int:
 
     display = None if options.quiet or options.json else LiveDisplay(err())
     try:
-        found = replayed(find_run(options.run, options.runs), display)
+        found = replayed(find_run(options.run, options.runs), display, trust=options.trust)
     finally:
         if display is not None:
             display.close()

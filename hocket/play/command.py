@@ -26,7 +26,7 @@ def play(path: Path, options: argparse.Namespace, pairs: Sequence[tuple[str, Any
     from hocket.train.checkpoint import weights_in
 
     flows = [] if options.workflow is None else [("workflow", options.workflow)]
-    source = Source.of(path, [*flows, *pairs], options.task)
+    source = Source.of(path, [*flows, *pairs], options.task, trust=options.trust)
     checkpoint, machine = source.checkpoint(), source.machine()
     machine.apply()
     label = checkpoint.name if checkpoint is not None else "not trained yet" if source.is_run else "as it is"

@@ -13,6 +13,7 @@ import yaml
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.intervals import wilson
+from hocket.core.yaml_text import load_yaml
 from hocket.train.kinds import ACCURACY, MEASURES
 
 Row = Mapping[str, Any]
@@ -142,7 +143,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 def _yaml(text: str) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(text)
+        found = load_yaml(text)
     except yaml.YAMLError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -46,7 +46,9 @@ def serve(
 
     bounds = Bounds(tokens=options.max_tokens, requests=options.max_requests, body_bytes=options.max_body)
     with _asked_to_end() as end:
-        backend = CurrentBackend(Source.of(path, pairs), bounds=bounds, keys=keys, seed=options.seed, say=say)
+        backend = CurrentBackend(
+            Source.of(path, pairs, trust=options.trust), bounds=bounds, keys=keys, seed=options.seed, say=say
+        )
         try:
             with Host(lambda: build_app(backend, bounds), host=options.host, port=options.port, bounds=bounds) as host:
                 told = {"url": f"{host.address}/v1", "models": backend.models(), "weights": backend.weights()}
