@@ -71,11 +71,11 @@ def _measured(found: Mapping[str, Any], *, as_json: bool) -> int:
         table.add_column(heading, justify="right" if heading else "left")
     for name, value, low, high in found["rows"]:
         ends = f"{low:.4f} – {high:.4f}" if math.isfinite(low) else ""
-        table.add_row(name, f"{value:.4f}", ends, str(found["n"]))
+        table.add_row(escape(name), f"{value:.4f}", ends, str(found["n"]))
     for name, value in found["traits"].items():
-        table.add_row(name, f"{value:.3f}", "", str(found["n"]))
+        table.add_row(escape(name), f"{value:.3f}", "", str(found["n"]))
     console = out()
-    console.print(f"[bold]{found['source']}[/] on [cyan]{found['task']}[/]")
+    console.print(f"[bold]{escape(found['source'])}[/] on [cyan]{escape(found['task'])}[/]")
     console.print(table)
     return 0
 
@@ -104,7 +104,8 @@ def _against(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
         emit(found)
         return 0
     console = out()
-    console.print(f"[bold]{found['source']}[/] against [bold]{found['against']}[/] on [cyan]{found['task']}[/]")
+    names = {name: escape(found[name]) for name in ("source", "against", "task")}
+    console.print("[bold]{source}[/] against [bold]{against}[/] on [cyan]{task}[/]".format(**names))
     table = Table(box=None, header_style="dim")
     for heading in ("", "value", "95 % interval", "n"):
         table.add_column(heading, justify="right" if heading else "left")
@@ -154,13 +155,13 @@ def status(options: argparse.Namespace, pairs: Pairs) -> int:
     steps = f" of {found['steps']}" if found["steps"] else ""
     age = "" if found["age"] is None or found["finished"] else f", the last one {found['age']:.0f} s ago"
     done = ", finished" if found["finished"] else ""
-    console.print(f"[bold]{found['run']}[/]  step {found['step']}{steps}{done}{age}")
+    console.print(f"[bold]{escape(found['run'])}[/]  step {found['step']}{steps}{done}{age}")
     if found.get("learners"):
         console.print(learner_table(found))
     if found.get("samplers"):
         console.print(sampler_table(found))
     if lags := lag_words(found):
-        console.print(lags)
+        console.print(escape(lags))
     for line in found["faults"]:
         console.print(f"  {escape(line)}")
     return 0

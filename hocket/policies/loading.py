@@ -118,7 +118,8 @@ def _check_place(where: str) -> None:
 
 
 def _fetch(loader: Any, what: str, where: str, settings: dict[str, Any]) -> Any:
-    """From a folder, else from the local hub cache, else from the hub."""
+    """From a folder, else from the local hub cache, else from the hub; code that it brings is never run."""
+    settings = {**settings, "trust_remote_code": False}
     folder = Path(where).expanduser()
     if folder.is_dir():
         try:

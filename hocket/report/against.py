@@ -51,8 +51,8 @@ def compare_answers(
 
     Raises:
         ConfigurationError: for runs of different tasks unless `task` is named, for a task that is not in words, or
-            that has no verdicts where there is no judge, for a judge that calls everything a tie, and without `trust` for
-            runs that name code of others.
+            that has no verdicts where there is no judge, for a judge that calls everything a tie, and without `trust`
+            for runs that name code of others.
     """
     name = task or _task_of(source, other)
     common: dict[str, Any] = {"task": name, "n": n, "which": which, "judge": judge, "temperature": temperature}

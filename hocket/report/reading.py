@@ -151,7 +151,7 @@ def _yaml(text: str) -> dict[str, Any]:
 
 def _json_lines(path: Path) -> list[dict[str, Any]]:
     rows = []
-    for line in _text(path).splitlines():
+    for line in _text(path).split("\n"):  # Texts may hold other separators of lines, unescaped.
         try:
             row = json.loads(line)
         except ValueError:

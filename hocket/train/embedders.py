@@ -156,7 +156,7 @@ def _sentences(model: str) -> Callable[[list[str]], Any]:
         raise ConfigurationError(
             f"embedder = {SENTENCES}{model} needs sentence-transformers; install hocket[sentences]"
         ) from None
-    return SentenceTransformer(model).encode  # type: ignore[no-any-return]
+    return SentenceTransformer(model, trust_remote_code=False).encode  # type: ignore[no-any-return]
 
 
 def _called(name: str, function: Callable[..., Any], journal: Journal | None, texts: list[str]) -> Any:
