@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import signal
 import threading
@@ -50,7 +51,8 @@ def serve(
             Source.of(path, pairs, trust=options.trust), bounds=bounds, keys=keys, seed=options.seed, say=say
         )
         try:
-            with Host(lambda: build_app(backend, bounds), host=options.host, port=options.port, bounds=bounds) as host:
+            app = functools.partial(build_app, backend, bounds, local_only=not keys)
+            with Host(app, host=options.host, port=options.port, bounds=bounds) as host:
                 told = {"url": f"{host.address}/v1", "models": backend.models(), "weights": backend.weights()}
                 ready({**told, "keys": len(keys)})
                 end.wait()
