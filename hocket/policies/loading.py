@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from hocket.core.errors import ConfigurationError
+from hocket.core.inside import check_model_folder
 
 ATTENTION = "eager"
 """The backward pass of fused attention is slower on CPU at the lengths trained here."""
@@ -111,6 +112,7 @@ def _check_place(where: str) -> None:
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             raise ConfigurationError(f"{where!r} is not a model folder: it has no config.json")
+        check_model_folder(folder)
         return
     named = not where.startswith((".", "/", "~")) and where.count("/") <= 1
     if folder.exists() or not named:
