@@ -9,6 +9,23 @@ import yaml
 LARGEST = 1_000_000
 """Values of a document, those that aliases repeat counted each time."""
 
+DEEPEST = 100
+"""Lists and mappings within each other."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads no further than it is deep."""
+
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise yaml.YAMLError(f"it is nested more than {DEEPEST} deep")
+        found = super().compose_node(parent, index)  # type: ignore[arg-type]
+        self.depth -= 1
+        return found
+
 
 def load_yaml(text: str) -> Any:
     """The plain data of a document, as `yaml.safe_load`: no tag makes anything else.
@@ -16,7 +33,7 @@ def load_yaml(text: str) -> Any:
     Raises:
         yaml.YAMLError: for what is no YAML, and for documents whose aliases or nesting grow beyond all bounds.
     """
-    loader = yaml.SafeLoader(text)
+    loader = _Loader(text)
     try:
         node = loader.get_single_node()
         if node is None:
@@ -24,8 +41,6 @@ def load_yaml(text: str) -> Any:
         if _size(node, {}) > LARGEST:
             raise yaml.YAMLError(f"it holds more than {LARGEST} values once its aliases are written out")
         return loader.construct_document(node)
-    except RecursionError:
-        raise yaml.YAMLError("it is nested too deeply") from None
     finally:
         loader.dispose()
 

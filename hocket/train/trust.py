@@ -282,7 +282,7 @@ def _key(*, make: bool) -> bytes:
         if make and not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             _place(path, secrets.token_bytes(32))
-        with path.open("rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW)) as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
             status, found = os.fstat(file.fileno()), file.read(64)
     except FileNotFoundError:
         raise _NoKey("this user has signed nothing on this machine yet") from None
