@@ -30,11 +30,12 @@ from urllib.parse import unquote
 
 from hocket.core.aliases import present_name
 from hocket.core.cache import cache_folder
-from hocket.core.components import ROOMS
+from hocket.core.components import ROOMS, load_named
 from hocket.core.errors import ConfigurationError
 from hocket.core.names import RECIPES
 from hocket.core.rooms import public
 from hocket.environments.pettingzoo import of_pettingzoo
+from hocket.stages import Stage
 from hocket.tasks import TASKS
 from hocket.train.config import Pairs, read_pairs
 from hocket.train.disk import write_atomic
@@ -68,14 +69,11 @@ RECIPE = "hocket.recipe.Recipe"
 DESCRIPTIVE = frozenset({"title", "source", "family", "catalogue_ids", "axes", "formula", "conventions", "note"})
 """What a recipe says of itself is text that nobody reads a name from."""
 
-COMPONENTS = frozenset({*ROOMS, "methods", "stages", "environments", "search", "exact", "tasks"}) - {"train", "tools"}
+COMPONENTS = frozenset({*ROOMS, "methods", "search", "exact"}) - {"train"}
 """Rooms whose classes anybody's configuration may name: none starts a program of somebody else's choosing."""
 
 SETTINGS = frozenset({"hocket.train.settings", "hocket.train.scorer_rewards", "hocket.train.refitted"})
 """Modules of `hocket.train` whose classes it may name."""
-
-FUNCTIONS = frozenset({"rewards", "rollout", "methods"})
-"""Rooms whose functions it may name."""
 
 _FILE = re.compile(r"\.pyw?(?![\w.])", re.IGNORECASE)
 _COMMAND = re.compile(r"(?<![\w-])(outside|mcp|exec):", re.IGNORECASE)
@@ -98,6 +96,8 @@ def _walked(value: Any, where: str, above: frozenset[int], *, described: bool = 
     last = where.rpartition(".")[2]
     if value is not None and (last == "python" or where.endswith("engine.folder")):
         yield Named(where, str(value), "command")  # An interpreter, and where weights are written for a server.
+    elif value is not None and last in ("endpoint", "url", "key_variable"):
+        yield Named(where, str(value), "address")
     elif isinstance(value, str) and not described and (kind := _kind_of(value)) is not None:
         yield Named(where, value, kind)
     if isinstance(value, (str, bytes)) or not isinstance(value, (Mapping, Sequence)):
@@ -164,17 +164,24 @@ def _is_own(name: str, kind: Literal["type", "function"]) -> bool:
     """Whether a dotted name is one of the library's own that anybody may name."""
     if not _DOTTED.fullmatch(name):
         return False
-    now = present_name(name)
-    first, _, rest = now.partition(".")
-    room, _, last = rest.partition(".")
-    if first != "hocket" or not last:
+    path, _, last = present_name(name).rpartition(".")
+    first, room, *_ = *path.split("."), ""
+    if first != "hocket" or not room:
         return False
-    if kind == "function":
-        return room in FUNCTIONS
-    module = public(f"hocket.{room}").get(last, now.rpartition(".")[0])
+    # `hocket.types` offers what the core defines.
+    held = {**public("hocket.core"), **public(path)} if path == "hocket.types" else public(path)
+    module = held.get(last)
+    if module is None or "claims" in path.split("."):  # Not defined there: what a module imports is not its own.
+        return False
     if room == "train":
         return module in SETTINGS
-    return room in COMPONENTS or (room == "tools" and module != "hocket.tools.mcp")
+    if room == "tasks" or (room == "rewards" and kind == "function"):
+        # A reward, which may stand beside its task; functions could be given any text.
+        found = load_named(name)
+        return isinstance(found, type) and issubclass(found, Stage)
+    if kind == "function":
+        return False
+    return room in COMPONENTS and module != "hocket.tools.mcp"
 
 
 def _spec(module: str) -> Any:

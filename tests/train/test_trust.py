@@ -62,6 +62,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ({"type": "hocket.serve.outside.OutsideAgent", "command": "touch x"}, "module"),
         ({"type": "hocket.tools.mcp.Server"}, "module"),
         ({"type": "hocket.train.trainer.Trainer"}, "module"),
+        ({"type": "hocket.tasks.gym.GymTask", "environment": "evil:World"}, "module"),
+        ({"type": "hocket.credit.gae.np"}, "module"),
         ({"type": "hocket"}, "module"),
         ({"type": "hocket.credit.GAE", "x": {"type": "os.system"}}, "module"),
         ("os.system", "module"),
@@ -73,6 +75,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("  outside:touch MARK", "command"),
         ("tool-use?tools_of=calculator%2Cmcp%3Atouch%20MARK", "command"),
         ("http://evil.example/v1", "address"),
+        ({"endpoint": "//evil.example/v1"}, "address"),
+        ("hocket.rewards.functions.load_named", "module"),
+        ("hocket.rewards.load_rewards", "module"),  # With a column `references` of files.
         ("openenv:evil.example:80", "address"),
         ("ray://evil.example:10001", "address"),
     ],
@@ -94,7 +99,11 @@ def test_an_interpreter_and_a_folder_for_weights_are_found() -> None:
     [
         *("sums", "data.jsonl", "a.jsonl=0.7,b.csv=0.3", "gym:CartPole-v1?g=9.8", "pettingzoo:classic.chess_v6"),
         *("Qwen/Qwen2.5-0.5B-Instruct", "meta-llama/Llama-3.1-8B", "./runs/x/model.safetensors", "FILE.gguf"),
-        *("model:runs/judge+runs/other?by=min=0.5", "tool-use?tools_of=calculator,python", "hocket.rewards.length"),
+        *(
+            "model:runs/judge+runs/other?by=min=0.5",
+            "tool-use?tools_of=calculator,python",
+            "hocket.rewards.NormalisedMatch=0.5",
+        ),
         *("mpe:spread", "1e-4", "", "happy.pyramid", 3, None, [1.5, True]),
     ],
 )
