@@ -22,7 +22,7 @@ class _Loader(yaml.SafeLoader):
         self.depth += 1
         if self.depth > DEEPEST:
             raise yaml.YAMLError(f"it is nested more than {DEEPEST} deep")
-        found = super().compose_node(parent, index)  # type: ignore[arg-type]
+        found = super().compose_node(parent, index)
         self.depth -= 1
         return found
 

@@ -72,14 +72,15 @@ def bounded(bounds: Bounds) -> type[asyncio.Protocol]:
             self.conn = _Unambiguous(h11.SERVER, HEAD_BYTES)
 
         def send_400_response(self, msg: str) -> None:
-            body = msgspec.json.encode(self.conn.refusal.body())
+            refusal = cast(_Unambiguous, self.conn).refusal
+            body = msgspec.json.encode(refusal.body())
             headers = [
                 ("content-type", "application/json"),
                 ("content-length", str(len(body))),
                 ("connection", "close"),
             ]
             told = (
-                h11.Response(status_code=self.conn.refusal.status, headers=headers),
+                h11.Response(status_code=refusal.status, headers=headers),
                 h11.Data(data=body),
                 h11.EndOfMessage(),
             )
