@@ -130,7 +130,7 @@ def _file_pairs(file: Path, *, trust: bool) -> Pairs:
     is_run = file.name == "config.yaml" and (
         (file.parent / "metrics.jsonl").exists() or (file.parent / "checkpoints").exists()
     )
-    return run_pairs(file.parent, trust=trust) if is_run else read_pairs(file)
+    return list(run_pairs(file.parent, trust=trust) if is_run else read_pairs(file))
 
 
 def _resumed(options: argparse.Namespace, pairs: Pairs, flags: Pairs, observer: Any) -> Pipeline | Trainer:

@@ -348,8 +348,8 @@ class Pipeline:
     ) -> Trainer:
         task = given.get(run.config.task)
         if self.begun(run):
-            place, how = self.folder / run.name, {"steps": steps, "track": track, "trust": self.trust}
-            return resumed(place, task=task, **how, **keywords)
+            place = self.folder / run.name
+            return resumed(place, steps=steps, track=track, trust=self.trust, task=task, **keywords)
         # A model is read from its weights, a scorer or judge from its run, after which it is called.
         config = _with_references(run.config, self._place, lambda found: str(self._weights(found)))
         config = dataclasses.replace(config, runs=str(self.folder), run=run.name, track=track or run.config.track)
