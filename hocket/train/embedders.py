@@ -158,8 +158,8 @@ def _sentences(model: str) -> Callable[[list[str]], Any]:
         raise ConfigurationError(
             f"embedder = {SENTENCES}{model} needs sentence-transformers; install hocket[sentences]"
         ) from None
-    _check_modules(Path(model))
-    return SentenceTransformer(model, trust_remote_code=False).encode  # type: ignore[no-any-return]
+    _check_modules(Path(model))  # Code from the hub is off unless it is asked for.
+    return SentenceTransformer(model).encode  # type: ignore[no-any-return]
 
 
 def _check_modules(folder: Path) -> None:
