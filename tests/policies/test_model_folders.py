@@ -82,7 +82,7 @@ def test_code_that_a_model_brings_is_never_run(model: Path) -> None:
     config = json.loads((model / "config.json").read_text())
     config |= {"model_type": "evil", "auto_map": {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}}
     (model / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ConfigurationError, match="cannot be read"):
+    with pytest.raises(ConfigurationError, match="cannot be read: it needs code of its own, which is never run"):
         read_config(str(model))
     told = json.loads((model / "tokenizer_config.json").read_text())
     told |= {"tokenizer_class": "Evil", "auto_map": {"AutoTokenizer": ["evil.Tokenizer", None]}}
