@@ -128,7 +128,7 @@ def _run_phases(pipeline: Pipeline, given: Mapping[str, Task], keywords: Mapping
     with closing(pipeline.trainers(given=given, report=write_report, **keywords)) as trainers:
         for trainer in trainers:
             trainer.run()
-    write_plan_report(pipeline)
+    write_plan_report(pipeline.folder)
     return Run(trainer, [pipeline.folder / run.name for run in pipeline.runs])
 
 

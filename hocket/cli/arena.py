@@ -31,7 +31,7 @@ def arena(options: argparse.Namespace, pairs: Pairs) -> int:
     with ExitStack() as stack:
         file = stack.enter_context(Path(options.out).open("w", encoding="utf-8")) if options.out else None
         for lineup in lineups:
-            how: dict[str, Any] = {"runs": options.runs, "temperature": options.temperature}
+            how: dict[str, Any] = {"runs": options.runs, "temperature": options.temperature, "trust": options.trust}
             with seated(options.task, lineup.who, workers=options.workers, screen=Screen(out()), **how) as player:
                 for number in range(options.episodes):
                     lineup.episodes.append(played(player, options.task, number, key))

@@ -48,7 +48,7 @@ def optimise(options: argparse.Namespace, pairs: Pairs) -> int:
         if given or pairs or options.out:
             raise ConfigurationError("--resume goes on with the settings of the search; drop the other flags")
         folder = Path(options.resume)
-        settings = resumed(folder)
+        settings = resumed(folder, trust=options.trust)
     new, console = folder is None, err()
     folder = folder or RunFolder.create(Path("runs"), stem="optimise").path
 
@@ -62,7 +62,7 @@ def optimise(options: argparse.Namespace, pairs: Pairs) -> int:
             console.print(said)
 
     try:
-        found = SearchRun(settings, folder, told, remarked).run()
+        found = SearchRun(settings, folder, told, remarked, trust=options.trust).run()
     except ConfigurationError:
         if new:
             RunFolder(folder).abandon(new=True)

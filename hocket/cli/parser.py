@@ -229,6 +229,7 @@ def build_parser() -> _Parser:
     again.add_argument("run", metavar="RUN", help="a run folder, or its name under --runs")
     again.add_argument("--runs", default="runs", metavar="DIR")
     again.add_argument("--quiet", action="store_true", help="no progress")
+    _trust(again)
     _json(again)
     compare = command("compare", "runs side by side, in the terminal and as a page")
     compare.add_argument("run", metavar="RUN", nargs="+")
@@ -310,7 +311,12 @@ def _train(parser: _Parser) -> None:
     over = "with --resume: set the checkpoints aside and begin again, where they are damaged or lost"
     parser.add_argument("--start-over", action="store_true", help=over)
     parser.add_argument("--quiet", action="store_true", help="no live display")
+    _trust(parser)
     _json(parser)
+
+
+def _trust(parser: _Parser) -> None:
+    parser.add_argument("--trust", action="store_true", help="let runs of others run the code that they name")
 
 
 def _eval(parser: _Parser) -> None:
@@ -325,6 +331,7 @@ def _eval(parser: _Parser) -> None:
     parser.add_argument("--judge", metavar="NAME", help="with --against: who compares (the task)")
     parser.add_argument("--temperature", type=float, metavar="T", help="with --against: of both players (0)")
     parser.add_argument("--checkpoint", choices=("last", "best"), default="last")
+    _trust(parser)
     _json(parser)
 
 
@@ -406,6 +413,7 @@ def _solve(parser: _Parser) -> None:
     parser.add_argument("--steps", type=int, metavar="N", help="steps of the method (its own)")
     parser.add_argument("--seed", type=int, metavar="N", help="of all draws (0)")
     parser.add_argument("--list", action="store_true", help="name the methods and the worlds")
+    _trust(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress")
     _json(parser)
 
@@ -427,6 +435,7 @@ def _summarise(parser: _Parser) -> None:
     ):
         parser.add_argument(flag, type=int, metavar="N", help=text)
     parser.add_argument("--temperature", type=float, metavar="T", help="of the policy (0, its likeliest actions)")
+    _trust(parser)
     _json(parser)
 
 
@@ -454,6 +463,7 @@ def _optimise(parser: _Parser) -> None:
     ):
         parser.add_argument(flag, metavar=metavar, help=text)
     parser.add_argument("--list", action="store_true", help="name the searchers")
+    _trust(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress")
     _json(parser)
 
@@ -534,6 +544,7 @@ def _arena(parser: _Parser) -> None:
         "--temperature", type=float, default=1.0, metavar="X", help="of trained policies; 0 takes modes"
     )
     parser.add_argument("--workers", action="store_true", help="every operator in a process of its own")
+    _trust(parser)
     parser.add_argument("--out", metavar="FILE", help="also write what happened, a line per episode")
     parser.add_argument("--runs", default="runs", metavar="DIR")
     _json(parser)
@@ -550,6 +561,7 @@ def _serve(parser: _Parser) -> None:
     parser.add_argument("--max-requests", type=int, default=512, metavar="N", help="worked on at once (512)")
     parser.add_argument("--max-body", type=int, default=2**20, metavar="N", help="bytes of a request (1048576)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of answers to requests without one (0)")
+    _trust(parser)
     _json(parser)
 
 
@@ -564,6 +576,7 @@ def _play(parser: _Parser) -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of everything random (0)")
     parser.add_argument("--logp", action="store_true", help="show how likely each token of an answer was")
     parser.add_argument("--show", action="store_true", help="show others' answers as they come, secrets included")
+    _trust(parser)
 
 
 def _json(parser: _Parser) -> None:

@@ -41,6 +41,7 @@ def eval(options: argparse.Namespace, pairs: Pairs) -> int:
         task=options.task,
         which=options.checkpoint,
         answers=Path(options.answers) if options.answers else None,
+        trust=options.trust,
     )
     return _measured(found, as_json=options.json)
 
@@ -53,7 +54,8 @@ def _searched(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
     if stray := next((flag for flag in others if getattr(options, flag)), None):
         raise ConfigurationError(f"--{stray} and --search are two measurements; ask for one")
     print(f"searching for answers to {options.n} unseen problems; --n asks fewer", file=sys.stderr)
-    found = search_run(source, pairs, options.search, n=options.n, task=options.task, which=options.checkpoint)
+    how: dict[str, Any] = {"n": options.n, "task": options.task, "which": options.checkpoint, "trust": options.trust}
+    found = search_run(source, pairs, options.search, **how)
     for title, reasons in found["failures"].items():
         print(f"{title}: {len(reasons)} failed: {reasons[0]}", file=sys.stderr)
     return _measured(found, as_json=options.json)
@@ -69,11 +71,11 @@ def _measured(found: Mapping[str, Any], *, as_json: bool) -> int:
         table.add_column(heading, justify="right" if heading else "left")
     for name, value, low, high in found["rows"]:
         ends = f"{low:.4f} – {high:.4f}" if math.isfinite(low) else ""
-        table.add_row(name, f"{value:.4f}", ends, str(found["n"]))
+        table.add_row(escape(name), f"{value:.4f}", ends, str(found["n"]))
     for name, value in found["traits"].items():
-        table.add_row(name, f"{value:.3f}", "", str(found["n"]))
+        table.add_row(escape(name), f"{value:.3f}", "", str(found["n"]))
     console = out()
-    console.print(f"[bold]{found['source']}[/] on [cyan]{found['task']}[/]")
+    console.print(f"[bold]{escape(found['source'])}[/] on [cyan]{escape(found['task'])}[/]")
     console.print(table)
     return 0
 
@@ -96,12 +98,14 @@ def _against(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
         task=options.task,
         which=options.checkpoint,
         temperature=options.temperature or 0.0,
+        trust=options.trust,
     )
     if options.json:
         emit(found)
         return 0
     console = out()
-    console.print(f"[bold]{found['source']}[/] against [bold]{found['against']}[/] on [cyan]{found['task']}[/]")
+    names = {name: escape(found[name]) for name in ("source", "against", "task")}
+    console.print("[bold]{source}[/] against [bold]{against}[/] on [cyan]{task}[/]".format(**names))
     table = Table(box=None, header_style="dim")
     for heading in ("", "value", "95 % interval", "n"):
         table.add_column(heading, justify="right" if heading else "left")
@@ -132,10 +136,10 @@ def report(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket report`."""
     from hocket.report.page import write_report
     from hocket.report.plan import write_plan_report
-    from hocket.train.pipeline import Pipeline, find_pipeline
+    from hocket.train.pipeline import find_pipeline
 
     plan = find_pipeline(options.run, options.runs)
-    print(write_report(find_run(options.run, options.runs)) if plan is None else write_plan_report(Pipeline.at(plan)))
+    print(write_report(find_run(options.run, options.runs)) if plan is None else write_plan_report(plan))
     return 0
 
 
@@ -151,13 +155,13 @@ def status(options: argparse.Namespace, pairs: Pairs) -> int:
     steps = f" of {found['steps']}" if found["steps"] else ""
     age = "" if found["age"] is None or found["finished"] else f", the last one {found['age']:.0f} s ago"
     done = ", finished" if found["finished"] else ""
-    console.print(f"[bold]{found['run']}[/]  step {found['step']}{steps}{done}{age}")
+    console.print(f"[bold]{escape(found['run'])}[/]  step {found['step']}{steps}{done}{age}")
     if found.get("learners"):
         console.print(learner_table(found))
     if found.get("samplers"):
         console.print(sampler_table(found))
     if lags := lag_words(found):
-        console.print(lags)
+        console.print(escape(lags))
     for line in found["faults"]:
         console.print(f"  {escape(line)}")
     return 0
@@ -170,7 +174,7 @@ def replay(options: argparse.Namespace, pairs: Pairs) -> int:
 
     display = None if options.quiet or options.json else LiveDisplay(err())
     try:
-        found = replayed(find_run(options.run, options.runs), display)
+        found = replayed(find_run(options.run, options.runs), display, trust=options.trust)
     finally:
         if display is not None:
             display.close()

@@ -38,7 +38,7 @@ def solve(options: argparse.Namespace, pairs: Pairs) -> int:
         if set(given) - {"steps"} or pairs or options.out:
             raise ConfigurationError("--resume goes on with the settings of the run; only --steps may be given")
         folder = Path(options.resume)
-        before = resumed(folder)
+        before = resumed(folder, trust=options.trust)
         settings = SolveSettings(**{**{name: getattr(before, name) for name in NAMES}, **given}, pairs=before.pairs)
     new = options.resume is None
     folder = folder or RunFolder.create(Path("runs"), stem="solve").path

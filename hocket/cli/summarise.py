@@ -25,7 +25,7 @@ def summarise(options: argparse.Namespace, pairs: Pairs) -> int:
     own = tuple((name.removeprefix("method."), value) for name, value in pairs)
     settings = SummarySettings(**{name: one for name, one in given.items() if one is not None}, pairs=own)
     runs = [find_run(run, options.runs) for run in options.run]
-    logs, found, reads = summarised(runs, settings)
+    logs, found, reads = summarised(runs, settings, trust=options.trust)
     if options.transcript:
         lines = [
             f"{run}\n{log.about}\n{transcript(log.episodes)}\n" for run, log in zip(options.run, logs, strict=True)

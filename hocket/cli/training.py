@@ -56,7 +56,7 @@ def _run_phases(
                 console.print(f"[bold]phase {trainer.folder.name}[/] of {len(pipeline.runs)}: {trainer.config.method}")
             found, code = _run(trainer, display, options, plan=pipeline)
             summaries.append(found)
-            write_plan_report(pipeline)
+            write_plan_report(pipeline.folder)
             if code:
                 break
     if not options.quiet:
@@ -109,7 +109,7 @@ def _begun(options: argparse.Namespace, pairs: Pairs, observer: Any) -> Pipeline
     """What is asked for, begun now or earlier: a run, or a plan whose phases are runs of their own."""
     from hocket import tasks
     from hocket.run import Trainer
-    from hocket.train.config import configure, read_pairs, task_of
+    from hocket.train.config import configure, task_of
     from hocket.train.lessons import with_lessons
     from hocket.train.pipeline import Pipeline, phase_runs
 
@@ -118,7 +118,7 @@ def _begun(options: argparse.Namespace, pairs: Pairs, observer: Any) -> Pipeline
         return _resumed(options, pairs, flags, observer)
     if options.start_over:
         raise ConfigurationError("--start-over goes with --resume RUN; a new run begins at step 0 anyway")
-    settings = (read_pairs(Path(options.config)) if options.config else []) + flags
+    settings = [*(_file_pairs(Path(options.config), trust=options.trust) if options.config else ()), *flags]
     named = task_of(settings)
     task = tasks.find(named)
     settings = list(with_lessons(settings, named, task))
@@ -129,6 +129,17 @@ def _begun(options: argparse.Namespace, pairs: Pairs, observer: Any) -> Pipeline
     return Trainer(configure([("task", named), *settings], task), task=task, observer=observer)
 
 
+def _file_pairs(file: Path, *, trust: bool) -> Pairs:
+    """The settings of a file; those of a run are looked at as the run's own."""
+    from hocket.train.config import read_pairs
+    from hocket.train.trust import run_pairs
+
+    is_run = file.name == "config.yaml" and (
+        (file.parent / "metrics.jsonl").exists() or (file.parent / "checkpoints").exists()
+    )
+    return list(run_pairs(file.parent, trust=trust) if is_run else read_pairs(file))
+
+
 def _resumed(options: argparse.Namespace, pairs: Pairs, flags: Pairs, observer: Any) -> Pipeline | Trainer:
     from hocket.run import write_report
     from hocket.train.pipeline import Pipeline, find_pipeline
@@ -137,16 +148,10 @@ def _resumed(options: argparse.Namespace, pairs: Pairs, flags: Pairs, observer: 
     _refuse_changes(options, flags)
     plan = find_pipeline(options.resume, options.runs or "runs")
     if plan is not None:
-        return Pipeline.at(plan)
+        return Pipeline.at(plan, trust=options.trust)
     run, track = find_run(options.resume, options.runs or "runs"), dict(pairs).get("track", ())
-    return resumed(
-        run,
-        steps=options.steps,
-        track=_words(track),
-        start_over=options.start_over,
-        observer=observer,
-        report=write_report,
-    )
+    how = {"steps": options.steps, "track": _words(track), "trust": options.trust, "start_over": options.start_over}
+    return resumed(run, observer=observer, report=write_report, **how)
 
 
 def _refuse_changes(options: argparse.Namespace, flags: Pairs) -> None:

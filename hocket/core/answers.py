@@ -52,10 +52,12 @@ def read_answers(path: Path) -> dict[tuple[str, str], Mapping[str, Any]]:
     """
     found: dict[tuple[str, str], Mapping[str, Any]] = {}
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as problem:
         raise ConfigurationError(f"{path} cannot be read; `hocket eval RUN --answers {path}` writes it") from problem
     for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
         try:
             row = json.loads(line)
             found[str(row["task"]), str(row["id"])] = {"right": bool(row["right"]), "given": row["given"]}

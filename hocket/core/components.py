@@ -18,6 +18,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -278,6 +279,15 @@ def load_object(reference: str, where: str = "") -> Any:
     return getattr(module, name)
 
 
+class _AsWritten(SourceFileLoader):
+    """Runs a file as it is written: what is compiled in a `__pycache__` beside it need not come from it."""
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        path = self.get_filename(fullname)
+        code: types.CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+
 def load_file(path: Path, where: str = "") -> types.ModuleType:
     """Runs a user's file as a module, once per path."""
     resolved = path.resolve()
@@ -286,7 +296,7 @@ def load_file(path: Path, where: str = "") -> types.ModuleType:
         return sys.modules[name]
     if not resolved.is_file():
         raise ConfigurationError(f"{where or 'file'}: there is no file {path}")
-    spec = importlib.util.spec_from_file_location(name, resolved)
+    spec = importlib.util.spec_from_file_location(name, resolved, loader=_AsWritten(name, str(resolved)))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -244,6 +244,6 @@ class Tabular:
         torch.save(self._module.state_dict() | {"copies": self._module.copies}, folder / "table.pt")
 
     def load(self, folder: Path) -> None:
-        found = torch.load(folder / "table.pt")
+        found = torch.load(folder / "table.pt", weights_only=True)
         self._module.copies = found.pop("copies", {})
         self._module.load_state_dict(found)

@@ -272,7 +272,7 @@ class Lookup:
         torch.save(self._module.state_dict(), folder / "table.pt")
 
     def load(self, folder: Path) -> None:
-        self._module.load_state_dict(torch.load(folder / "table.pt"))
+        self._module.load_state_dict(torch.load(folder / "table.pt", weights_only=True))
 
 
 def _starts(batch: Batch) -> list[int]:

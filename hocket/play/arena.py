@@ -138,7 +138,14 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 @contextmanager
 def seated(
-    task: str, who: Mapping[str, str], *, runs: str, temperature: float, workers: bool, screen: Any = None
+    task: str,
+    who: Mapping[str, str],
+    *,
+    runs: str,
+    temperature: float,
+    workers: bool,
+    screen: Any = None,
+    trust: bool = False,
 ) -> Iterator[JointPlayer]:
     """A player with these operators, who leave at the end."""
     places, held = places_of(task), dict[str, Controller]()
@@ -150,9 +157,9 @@ def seated(
             if kind == "exec":
                 one = Worker(command, places[agent])
             elif workers and spec != "person":
-                one = Worker(command_of(spec, places[agent], runs, temperature), places[agent])
+                one = Worker(command_of(spec, places[agent], runs, temperature, trust=trust), places[agent])
             else:
-                one = operator(spec, places[agent], runs=runs, temperature=temperature, screen=screen)
+                one = operator(spec, places[agent], runs=runs, temperature=temperature, screen=screen, trust=trust)
             sitting.append(Seated(places[agent], one))
             held[agent] = sitting[-1]
         world = joint_task(task).world

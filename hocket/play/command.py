@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from rich.markup import escape
+
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.play.screen import Screen
@@ -26,7 +28,7 @@ def play(path: Path, options: argparse.Namespace, pairs: Sequence[tuple[str, Any
     from hocket.train.checkpoint import weights_in
 
     flows = [] if options.workflow is None else [("workflow", options.workflow)]
-    source = Source.of(path, [*flows, *pairs], options.task)
+    source = Source.of(path, [*flows, *pairs], options.task, trust=options.trust)
     checkpoint, machine = source.checkpoint(), source.machine()
     machine.apply()
     label = checkpoint.name if checkpoint is not None else "not trained yet" if source.is_run else "as it is"
@@ -34,7 +36,8 @@ def play(path: Path, options: argparse.Namespace, pairs: Sequence[tuple[str, Any
     player = cast(TextPlayer, parts.player)
     decoding = _decoding(source, options)
     key = Key.of(options.seed).derive("play")
-    screen.say(f"[bold]{source.name}[/] ({label}), [cyan]{source.task.name}[/]; /help lists commands, /quit leaves")
+    names = f"[bold]{escape(source.name)}[/] ({label}), [cyan]{escape(source.task.name)}[/]"
+    screen.say(f"{names}; /help lists commands, /quit leaves")
     if options.seat is None and _talks(player):
         _talk(screen, source, player, decoding, key, logp=options.logp)
         return

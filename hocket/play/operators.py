@@ -117,8 +117,8 @@ def drawn(actions: int, allowed: NDArray[np.bool_] | None, uniform: float) -> in
 class Trained:
     """The policy of a run, of the agent whose name or place it takes; temperature 0 takes its likeliest action."""
 
-    def __init__(self, place: Place, run: str, runs: str, temperature: float) -> None:
-        self.policy, self.told = _policy(place, run, runs)
+    def __init__(self, place: Place, run: str, runs: str, temperature: float, *, trust: bool = False) -> None:
+        self.policy, self.told = _policy(place, run, runs, trust=trust)
         self.draws = self.policy.draws
         self._temperature = np.full(1, temperature, np.float32)
         self._carried = np.zeros((1, getattr(self.policy, "carries", 0)), np.float32)
@@ -139,16 +139,17 @@ class Trained:
         pass
 
 
-def _policy(place: Place, run: str, runs: str) -> tuple[Controller, NDArray[np.float32]]:
+def _policy(place: Place, run: str, runs: str, *, trust: bool) -> tuple[Controller, NDArray[np.float32]]:
     """The policy of a run that sits in a place, and the one-hot number by which it tells its agents apart."""
     from hocket.rollout.joint import JointPlayer
     from hocket.train import config as configuration
     from hocket.train.assemble import build_parts
     from hocket.train.checkpoint import checkpoint_of, weights_in
     from hocket.train.runfolder import find_run
+    from hocket.train.trust import run_pairs
 
     folder = find_run(run, runs)
-    settings = configuration.read_pairs(folder / "config.yaml")
+    settings = run_pairs(folder, trust=trust)
     task = tasks.find(configuration.task_of(settings))
     config = configuration.configure([pair for pair in settings if pair[0] != "task"] + [("task", task.name)], task)
     player = build_parts(config, task, weights=weights_in(checkpoint_of(folder, "last"))).player
@@ -206,13 +207,13 @@ class Speaker:
 
     draws = 1
 
-    def __init__(self, place: Place, model: str) -> None:
+    def __init__(self, place: Place, model: str, *, trust: bool = False) -> None:
         if not place.seat.discrete:
             raise ConfigurationError(
                 f"model:{model}: {place.agent} of {place.task} acts by vectors, which no words name"
             )
         self.place, self.unread, self.said = place, 0, ""
-        self._answer = _speaker(model)
+        self._answer = _speaker(model, trust=trust)
         self._key, self._time = Key.of(0), 0
 
     def begin(self, seed: int) -> None:
@@ -245,7 +246,7 @@ def asked(place: Place, observation: NDArray[np.float32], allowed: NDArray[np.bo
     )
 
 
-def _speaker(model: str) -> Callable[[str, Key], str]:
+def _speaker(model: str, *, trust: bool) -> Callable[[str, Key], str]:
     """What asks a language model, given the words and a key."""
     from hocket.play.talk import Conversation
     from hocket.serve.source import Source
@@ -254,7 +255,7 @@ def _speaker(model: str) -> Callable[[str, Key], str]:
     from hocket.types import Decoding
     from hocket.workflows.player import TextPlayer
 
-    source = Source.of(Path(model), task="sums")
+    source = Source.of(Path(model), task="sums", trust=trust)
     machine = source.machine()
     parts = build_parts(
         source.config, source.task, weights=weights_in(source.checkpoint()), precision=machine.precision
@@ -295,19 +296,21 @@ class Person:
         pass
 
 
-def operator(spec: str, place: Place, *, runs: str = "runs", temperature: float = 1.0, screen: Any = None) -> Operator:
+def operator(
+    spec: str, place: Place, *, runs: str = "runs", temperature: float = 1.0, screen: Any = None, trust: bool = False
+) -> Operator:
     """Who `spec` says, one of `KINDS`, in a place.
 
     Raises:
-        ConfigurationError: for who cannot sit there.
+        ConfigurationError: for who cannot sit there, and without `trust` for runs that name code of others.
     """
     kind, _, rest = spec.partition(":")
     if spec == "random":
         return Chance(place)
     if kind == "run" and rest:
-        return Trained(place, rest, runs, temperature)
+        return Trained(place, rest, runs, temperature, trust=trust)
     if kind == "model" and rest:
-        return Speaker(place, rest)
+        return Speaker(place, rest, trust=trust)
     if kind.endswith(".py") and rest:
         return Function(place, Path(kind), rest)
     if spec == "person":

@@ -3,7 +3,7 @@
 Messages are msgpack, each after its length in four bytes (big-endian), over standard input and output. The program
 begins with `Ready`; then for every `Begin` it gets ready, for every `Act` it answers `Acted`, and ends with its input.
 
-    python -m hocket.play.worker SPEC TASK AGENT RUNS TEMPERATURE      # an operator of this library
+    python -m hocket.play.worker SPEC TASK AGENT RUNS TEMPERATURE [trust]      # an operator of this library
 """
 
 from __future__ import annotations
@@ -187,9 +187,10 @@ class Worker:
         return HocketError(f"worker of {self.place.agent} ({self.command}) {what}{told}{last}")
 
 
-def command_of(spec: str, place: Place, runs: str, temperature: float) -> str:
+def command_of(spec: str, place: Place, runs: str, temperature: float, *, trust: bool = False) -> str:
     """What starts an operator of this library as a worker."""
     words = [sys.executable, "-m", "hocket.play.worker", spec, place.task, place.agent, runs, str(temperature)]
+    words += ["trust"] if trust else []
     return shlex.join(words)
 
 
@@ -206,13 +207,14 @@ def serve(one: Operator, heard: IO[bytes], said: IO[bytes]) -> None:
             write(said, Acted(action if isinstance(action, int) else list(action), getattr(one, "unread", 0)))
 
 
-def main(spec: str, task: str, agent: str, runs: str, temperature: str) -> None:
+def main(spec: str, task: str, agent: str, runs: str, temperature: str, trust: str = "") -> None:
     """An operator of this library, as `command_of` asks for it."""
     # Nothing but messages may be written where messages are read.
     said = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     try:
-        one = operator(spec, places_of(task)[agent], runs=runs, temperature=float(temperature))
+        place = places_of(task)[agent]
+        one = operator(spec, place, runs=runs, temperature=float(temperature), trust=trust == "trust")
     except HocketError as error:
         sys.exit(str(error))
     serve(one, sys.stdin.buffer, said)

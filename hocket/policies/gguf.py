@@ -99,7 +99,7 @@ def _read(file: Path) -> tuple[Any, Any]:
         raise ConfigurationError(f"a GGUF file is read with the package gguf ({error}): pip install gguf") from None
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-    place: dict[str, Any] = {"gguf_file": file.name, "local_files_only": True}
+    place: dict[str, Any] = {"gguf_file": file.name, "local_files_only": True, "trust_remote_code": False}
     try:
         with _quietly():
             kind = GGUFReader(file).get_field("tokenizer.ggml.pre")

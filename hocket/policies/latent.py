@@ -261,7 +261,7 @@ class LatentLM:
 
     def load(self, folder: Path) -> None:
         self.model.load_state_dict(read_model(str(folder), self.model.dtype).state_dict())
-        self.gate.load_state_dict(torch.load(folder / "gate.pt"))
+        self.gate.load_state_dict(torch.load(folder / "gate.pt", weights_only=True))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from hocket.core.errors import ConfigurationError
+from hocket.core.inside import check_model_folder
 
 ATTENTION = "eager"
 """The backward pass of fused attention is slower on CPU at the lengths trained here."""
@@ -111,6 +112,7 @@ def _check_place(where: str) -> None:
     if folder.is_dir():
         if not (folder / "config.json").is_file():
             raise ConfigurationError(f"{where!r} is not a model folder: it has no config.json")
+        check_model_folder(folder)
         return
     named = not where.startswith((".", "/", "~")) and where.count("/") <= 1
     if folder.exists() or not named:
@@ -118,7 +120,8 @@ def _check_place(where: str) -> None:
 
 
 def _fetch(loader: Any, what: str, where: str, settings: dict[str, Any]) -> Any:
-    """From a folder, else from the local hub cache, else from the hub."""
+    """From a folder, else from the local hub cache, else from the hub; code that it brings is never run."""
+    settings = {**settings, "trust_remote_code": False}
     folder = Path(where).expanduser()
     if folder.is_dir():
         try:
@@ -155,6 +158,8 @@ def without_progress_bars() -> Iterator[None]:
 
 def first_line(error: BaseException) -> str:
     """What an error says first, to stand in a sentence."""
+    if "trust_remote_code" in str(error):
+        return "it needs code of its own, which is never run"
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 

@@ -38,6 +38,7 @@ def compare_answers(
     task: str | None = None,
     which: str = "last",
     temperature: float = 0.0,
+    trust: bool = False,
 ) -> dict[str, Any]:
     """How often the answers of `source` win over those of `other`, on the first `n` unseen scenarios of a task.
 
@@ -50,10 +51,12 @@ def compare_answers(
 
     Raises:
         ConfigurationError: for runs of different tasks unless `task` is named, for a task that is not in words, or
-            that has no verdicts where there is no judge, and for a judge that calls everything a tie.
+            that has no verdicts where there is no judge, for a judge that calls everything a tie, and without `trust`
+            for runs that name code of others.
     """
     name = task or _task_of(source, other)
     common: dict[str, Any] = {"task": name, "n": n, "which": which, "judge": judge, "temperature": temperature}
+    common["trust"] = trust
     first, left = _answers(source, [*pairs, ("judge", judge or BY_RULE)], **common)
     second, right = _answers(other, [*pairs, ("judge", BY_RULE)], **common, decoding=first.config.decoding)
     texts = [(a.answer, b.answer) for a, b in zip(left.trajectories, right.trajectories, strict=True)]
@@ -112,11 +115,12 @@ def _answers(
     which: str,
     judge: str | None,
     temperature: float,
+    trust: bool,
     decoding: Decoding | None = None,
 ) -> tuple[Loaded, Evaluated]:
     if not (source / "config.yaml").is_file():
         pairs = [("recipe", "sft"), *pairs]  # A model has none, and this one asks for no reward.
-    loaded = load(source, pairs, task=task, which=which)
+    loaded = load(source, pairs, task=task, which=which, trust=trust)
     parts = loaded.parts
     if not kind_of(loaded.task).textual:
         raise ConfigurationError(f"answers in words are compared, and task {task} has none; drop --against")

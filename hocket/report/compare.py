@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from hocket import __version__
@@ -43,10 +44,10 @@ def compare_table(runs: Sequence[Path]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     table.add_column("", style="dim", overflow="fold")
     for run in found:
-        table.add_column(run.name, header_style="bold", overflow="fold")
+        table.add_column(escape(run.name), header_style="bold", overflow="fold")
     for name, values in _lines(found):
         style = "bold" if name in ("after", "gain") else None
-        table.add_row(name, *values, style=style)
+        table.add_row(*map(escape, (name, *values)), style=style)
     return table
 
 

@@ -26,6 +26,7 @@ from hocket.train.kinds.words import WORDS, interval_of, recorded_rows
 from hocket.train.loop import RunContext
 from hocket.train.machine import Machine
 from hocket.train.settings import Config
+from hocket.train.trust import run_pairs
 
 if TYPE_CHECKING:
     from hocket.policies.family import Precision
@@ -43,14 +44,16 @@ class Loaded:
     precision: Precision
 
 
-def load(source: Path, pairs: Sequence[tuple[str, Any]], *, task: str | None, which: str) -> Loaded:
+def load(
+    source: Path, pairs: Sequence[tuple[str, Any]], *, task: str | None, which: str, trust: bool = False
+) -> Loaded:
     """Reads what stands in a run folder or a model's, and takes up what the run learnt in.
 
     Raises:
-        ConfigurationError: when it does not fit the task.
+        ConfigurationError: when it does not fit the task, or without `trust` names code of others.
     """
     is_run = (source / "config.yaml").is_file()
-    settings = configuration.read_pairs(source / "config.yaml") if is_run else [("model", str(source))]
+    settings = run_pairs(source, trust=trust) if is_run else [("model", str(source))]
     name = task or configuration.task_of(settings)
     settings = [pair for pair in settings if pair[0] != "task"] + [("task", name), *pairs]
     found_task = tasks.find(name)
@@ -78,14 +81,16 @@ def evaluate_run(
     task: str | None,
     which: str,
     answers: Path | None = None,
+    trust: bool = False,
 ) -> dict[str, Any]:
     """Success on `n` unseen scenarios, greedy, and pass@k of `samples` sampled answers when above 0.
 
     `source` is a run folder (its `last` or `best` checkpoint, its task unless `task` says otherwise) or a model's.
     Where the task names a way of playing, sampled success stands beside, the one that it names first.
-    Greedy answers are added to the file `answers`, see `hocket.core.answers`.
+    Greedy answers are added to the file `answers`, see `hocket.core.answers`. With `trust` a run that others wrote may
+    run the code that it names.
     """
-    loaded = load(source, pairs, task=task, which=which)
+    loaded = load(source, pairs, task=task, which=which, trust=trust)
     name, found_task, config, parts = loaded.name, loaded.task, loaded.config, loaded.parts
     kind, checkpoint = kind_of(found_task), loaded.checkpoint
     rewards, measure = parts.rewards, parts.measure
@@ -129,7 +134,14 @@ def evaluate_run(
 
 
 def search_run(
-    source: Path, pairs: Sequence[tuple[str, Any]], search: str, *, n: int, task: str | None, which: str
+    source: Path,
+    pairs: Sequence[tuple[str, Any]],
+    search: str,
+    *,
+    n: int,
+    task: str | None,
+    which: str,
+    trust: bool = False,
 ) -> dict[str, Any]:
     """What the value that a run learnt is worth at inference, on `n` unseen scenarios; see `hocket.train.guided`.
 
@@ -137,7 +149,7 @@ def search_run(
         ConfigurationError: for a search that there is not, a task without answers, or a run whose recipe fits no value.
     """
     way = way_of(search)
-    loaded = load(source, pairs, task=task, which=which)
+    loaded = load(source, pairs, task=task, which=which, trust=trust)
     measure = loaded.parts.measure
     if not (measure.answers and kind_of(loaded.task).textual):
         raise ConfigurationError(f"--search is for tasks that are answered in words; drop it for {loaded.name}")

@@ -22,9 +22,10 @@ def view(found: Sequence[Found], document: Mapping[str, Any]) -> Group:
     parts: list[Any] = []
     for one, lies in zip(found, lying(found), strict=True):
         if "error" in one:
-            parts.append(f"[bold]{one['recipe']}[/]  [red]{escape(one['error'])}[/]\n")
+            parts.append(f"[bold]{escape(one['recipe'])}[/]  [red]{escape(one['error'])}[/]\n")
             continue
-        parts += [f"[bold]{one['recipe']}[/]  loss {one['loss']:.6g}[dim]  {lies}[/]", _table(one, document), ""]
+        said = f"[bold]{escape(one['recipe'])}[/]  loss {one['loss']:.6g}[dim]  {escape(lies)}[/]"
+        parts += [said, _table(one, document), ""]
     return Group(*parts)
 
 
@@ -46,7 +47,8 @@ def _table(one: Found, document: Mapping[str, Any]) -> Table:
     for number, row in enumerate(document["trajectories"]):
         columns = [one[name][number] for name in ("advantages", "weight", "gradient")]
         means = [f"{sum(values) / len(values):+.4f}" if values else "–" for values in columns]
-        table.add_row(str(row.get("id", f"#{number}")), str(row["group"]), _scores(row), *means)
+        told = (str(row.get("id", f"#{number}")), str(row["group"]), _scores(row))
+        table.add_row(*map(escape, told), *means)
     return table
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import functools
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -80,11 +82,23 @@ def diagnosis_of(run: Recorded, latest: Sequence[Mapping[str, Any]] | None = Non
 
 
 @functools.cache
-def template(name: str) -> jinja2.Template:
-    """A template beside this file; everything put into it is escaped."""
-    loader = jinja2.FileSystemLoader(HERE)
+def template(name: str, *folders: Path) -> jinja2.Template:
+    """A template beside this file, or in other `folders`; everything put into it is escaped.
+
+    In it `policy(SCRIPT, ...)` is what `policy` here gives.
+    """
+    loader = jinja2.FileSystemLoader([*folders, HERE])
     environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.globals["policy"] = policy
     return environment.get_template(name)
+
+
+def policy(*scripts: str) -> str:
+    """The Content-Security-Policy of a page: nothing is fetched or sent, and no script runs but these."""
+    hashes = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]
+    allowed = " ".join(f"'sha256-{one}'" for one in hashes) or "'none'"
+    # Styles stand in the page, where they can load nothing.
+    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
 def asset(name: str) -> Markup:

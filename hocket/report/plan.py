@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,8 @@ from hocket import __version__
 from hocket.report.page import Hero, asset, duration, hero, plain, template
 from hocket.report.reading import read_run
 from hocket.train.disk import write_atomic
-from hocket.train.pipeline import AnyPhase, Pipeline
-from hocket.train.runfolder import PLAN
-from hocket.train.search_phase import SearchPhase
+from hocket.train.pipeline import plan_phases
+from hocket.train.runfolder import PLAN, read_json
 
 
 @dataclass(frozen=True)
@@ -20,20 +20,25 @@ class PhaseCard:
     """What the page says of a phase; `hero` is None before its first evaluation, `page` before it has begun."""
 
     name: str
-    chips: list[tuple[str, str]]
+    chips: list[tuple[str, Any]]
     state: str
     hero: Hero | None
     page: str | None
 
 
-def write_plan_report(pipeline: Pipeline) -> Path:
-    """Writes `report.html` into the folder of a plan and returns its path; the pages of the runs lie in theirs."""
-    folder = pipeline.folder
+def write_plan_report(folder: Path) -> Path:
+    """Writes `report.html` into the folder of a plan and returns its path; the pages of the runs lie in theirs.
+
+    The plan is read as data: no task or recipe that it names is looked up.
+
+    Raises:
+        ConfigurationError: when the plan cannot be read.
+    """
     target = folder / "report.html"
     text = template("plan.html").render(
         title=folder.name,
         css=asset("page.css"),
-        phases=[_card(pipeline, run) for run in pipeline.runs],
+        phases=[_card(folder, one) for one in plan_phases(folder)],
         plan=(folder / PLAN).read_text(),
         footer=f"hocket {__version__} · {folder.name}",
     )
@@ -41,26 +46,28 @@ def write_plan_report(pipeline: Pipeline) -> Path:
     return target
 
 
-def _card(pipeline: Pipeline, run: AnyPhase) -> PhaseCard:
-    if isinstance(run, SearchPhase):
-        return _search_card(pipeline, run)
-    config, summary = run.config, pipeline.summary(run)
-    reward = ", ".join(config.reward)
-    told: list[tuple[str, Any]] = [("recipe", config.recipe.name), ("task", config.task), ("model", config.model)]
-    told += [("reward", reward)] if reward else []
-    if not pipeline.begun(run):
-        return PhaseCard(run.name, told, f"{config.total_steps} steps, not begun", None, None)
-    state = f"{summary.get('reason', 'going on')}, {plain(summary.get('steps'))} of {config.total_steps} steps"
+def _card(folder: Path, phase: Mapping[str, Any]) -> PhaseCard:
+    place = folder / str(phase["name"])
+    summary = read_json(place / "summary.json") if (place / "summary.json").is_file() else {}
+    if "search" in phase:
+        return _search_card(place, dict(phase["search"]), summary)
+    config = dict(phase["config"])
+    recipe, reward = config.get("recipe"), ", ".join(map(str, config.get("reward") or ()))
+    told = [("recipe", recipe.get("name") if isinstance(recipe, Mapping) else recipe)]
+    told += [(name, config.get(name)) for name in ("task", "model")] + ([("reward", reward)] if reward else [])
+    total = sum(int(one["steps"]) for one in config.get("plan") or ()) or config.get("steps") or 0
+    if not (place / "config.yaml").is_file():
+        return PhaseCard(place.name, told, f"{total} steps, not begun", None, None)
+    state = f"{summary.get('reason', 'going on')}, {plain(summary.get('steps'))} of {total} steps"
     state += f", {duration(summary.get('seconds'))}" if summary else ""
-    return PhaseCard(run.name, told, state, hero(read_run(pipeline.folder / run.name)), f"{run.name}/report.html")
+    return PhaseCard(place.name, told, state, hero(read_run(place)), f"{place.name}/report.html")
 
 
-def _search_card(pipeline: Pipeline, run: SearchPhase) -> PhaseCard:
-    asked, summary = run.settings, pipeline.summary(run)
-    told: list[tuple[str, Any]] = [("searcher", asked.searcher), ("task", asked.task), ("model", asked.model)]
+def _search_card(place: Path, asked: Mapping[str, Any], summary: Mapping[str, Any]) -> PhaseCard:
+    told = [(name, asked.get(name)) for name in ("searcher", "task", "model")]
     if not summary:
-        state = "going on" if pipeline.begun(run) else "not begun"
-        return PhaseCard(run.name, told, f"{asked.budget} calls, {state}", None, None)
+        state = "going on" if place.is_dir() else "not begun"
+        return PhaseCard(place.name, told, f"{asked.get('budget')} calls, {state}", None, None)
     split = summary["development"]
     state = f"{summary['calls']} calls, {split['start']:.3f} to {split['best']:.3f} on development"
-    return PhaseCard(run.name, told, state, None, None)
+    return PhaseCard(place.name, told, state, None, None)

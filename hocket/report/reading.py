@@ -13,6 +13,7 @@ import yaml
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.intervals import wilson
+from hocket.core.yaml_text import load_yaml
 from hocket.train.disk import log_problem, read_json_lines
 from hocket.train.kinds import ACCURACY, MEASURES
 
@@ -69,7 +70,7 @@ def read_run(path: Path) -> Recorded:
     problems: list[str] = []
     rows = list(read_json_lines(path / "metrics.jsonl", problems.append, ("step",)))
     text = _text(path / "config.yaml")
-    config = _mapping(path / "config.yaml", yaml.safe_load, problems)
+    config = _mapping(path / "config.yaml", load_yaml, problems)
     summary = {**_outline(rows, config), **_mapping(path / "summary.json", json.loads, problems)}
     machine = _mapping(path / "machine.json", json.loads, problems)
     for problem in problems:

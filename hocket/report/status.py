@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from hocket.report.reading import read_run
@@ -94,7 +95,7 @@ def sampler_table(found: Mapping[str, Any]) -> Table:
             "sampler" if heading == "name" else heading, justify="left" if heading in HEADINGS[:2] else "right"
         )
     for row in sampler_rows(found):
-        table.add_row(*(row[heading] for heading in HEADINGS))
+        table.add_row(*(escape(row[heading]) for heading in HEADINGS))
     return table
 
 
@@ -110,5 +111,5 @@ def learner_table(found: Mapping[str, Any]) -> Table:
     """A row per process that learns."""
     table = Table("learner", "where", "learns", box=None, header_style="dim")
     for row in learner_rows(found):
-        table.add_row(*row.values())
+        table.add_row(*map(escape, row.values()))
     return table

@@ -52,18 +52,20 @@ class SummarySettings:
             raise ConfigurationError(f"temperature = {self.temperature}: must be at least 0")
 
 
-def summarised(runs: Sequence[Path], settings: SummarySettings) -> tuple[list[Log], list[Summary], tuple[int, ...]]:
+def summarised(
+    runs: Sequence[Path], settings: SummarySettings, *, trust: bool = False
+) -> tuple[list[Log], list[Summary], tuple[int, ...]]:
     """The records of control runs, a summary of each, and of which run a blind reader takes each to be.
 
     The reader is shown as many other episodes of each run, all of one task; of a single run there is nothing to tell.
 
     Raises:
-        ConfigurationError: for runs that are not control, or of several tasks.
+        ConfigurationError: for runs that are not control, or of several tasks, or without `trust` name code of others.
     """
     method = cast(SummaryMethod, SUMMARISERS.find(settings.method))
     summariser: Summariser = method.summariser
     summariser = replaced_all(summariser, dict(settings.pairs), "method") if settings.pairs else summariser
-    loaded = [load(run, (), task=None, which="last") for run in runs]
+    loaded = [load(run, (), task=None, which="last", trust=trust) for run in runs]
     if len({one.name for one in loaded}) > 1 and len({_world(one.task) for one in loaded}) > 1:
         names = ", ".join(dict.fromkeys(one.name for one in loaded))
         raise ConfigurationError(f"these runs are of several tasks ({names}), so nobody could mistake one for another")

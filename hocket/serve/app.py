@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
@@ -14,7 +15,7 @@ import msgspec
 from hocket.serve.backend import Backend, Caller, Job
 from hocket.serve.bounds import Bounds
 from hocket.serve.completions import collected, streamed
-from hocket.serve.host import is_loopback
+from hocket.serve.host import addressed, is_loopback
 from hocket.serve.refusals import Refused
 from hocket.serve.schema import openapi
 from hocket.serve.wire import ChatRequest, Health, Model, Models, read_report, read_request
@@ -32,8 +33,11 @@ _LOG = logging.getLogger("hocket.serve")
 _MISTAKE = Refused(500, "the server made a mistake, which its own output tells", code="mistake")
 
 
-def build_app(backend: Backend, bounds: Bounds, *, episodes: bool = False) -> Starlette:
-    """The application. With `episodes` it has their addresses too: `/e/EPISODE/v1/..` and `/e/EPISODE/reward`."""
+def build_app(backend: Backend, bounds: Bounds, *, episodes: bool = False, local_only: bool = False) -> Starlette:
+    """The application. With `episodes` it has their addresses too: `/e/EPISODE/v1/..` and `/e/EPISODE/reward`.
+
+    With `local_only` it answers to this machine's own names alone, so that no page of the web can ask it under another.
+    """
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
     from starlette.routing import BaseRoute, Route
@@ -46,17 +50,18 @@ def build_app(backend: Backend, bounds: Bounds, *, episodes: bool = False) -> St
 
     def served(path: str, endpoint: Endpoint, method: str) -> list[BaseRoute]:
         prefixes = ("", "/e/{episode}") if episodes else ("",)
-        return [Route(prefix + path, _careful(endpoint), methods=[method]) for prefix in prefixes]
+        return [Route(prefix + path, careful(endpoint), methods=[method]) for prefix in prefixes]
 
+    careful = functools.partial(_careful, local_only=local_only)
     routes: list[BaseRoute] = [
-        Route("/health", _careful(house.health), methods=["GET"]),
-        Route("/openapi.json", described, methods=["GET"]),
+        Route("/health", careful(house.health), methods=["GET"]),
+        Route("/openapi.json", careful(described), methods=["GET"]),
         *served("/v1/models", house.models, "GET"),
         *served("/v1/models/{model:path}", house.model, "GET"),
         *served("/v1/chat/completions", house.complete, "POST"),
     ]
     if episodes:
-        routes.append(Route("/e/{episode}/reward", _careful(house.reward), methods=["POST"]))
+        routes.append(Route("/e/{episode}/reward", careful(house.reward), methods=["POST"]))
     return Starlette(routes=routes, exception_handlers={HTTPException: _unrouted})
 
 
@@ -157,7 +162,7 @@ class _House:
             key=key.strip() if scheme.lower() == "bearer" and key.strip() else None,
             retry=request.headers.get("idempotency-key"),
             again=request.headers.get("x-stainless-retry-count", "0") not in ("", "0"),
-            local=is_loopback(request.url.hostname or ""),
+            local=_local(request),
         )
         self._backend.admit(caller)
         return caller
@@ -207,11 +212,18 @@ async def _unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
         await asyncio.gather(working, leaving, return_exceptions=True)
 
 
-def _careful(endpoint: Endpoint) -> Endpoint:
+def _local(request: Request) -> bool:
+    """Whether a request is addressed to this machine by a name of its own."""
+    return is_loopback(addressed(request.headers.get("host", "")) or "")
+
+
+def _careful(endpoint: Endpoint, *, local_only: bool) -> Endpoint:
     """An endpoint whose refusals, and mistakes, are told in OpenAI's form."""
 
     async def answered(request: Request) -> Response:
         try:
+            if local_only and not _local(request):
+                raise Refused(403, "without a key this server answers to localhost only", code="wrong_host")
             return await endpoint(request)
         except Refused as refusal:
             return _json(refusal.body(), refusal.status, refusal.headers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -46,9 +47,12 @@ def serve(
 
     bounds = Bounds(tokens=options.max_tokens, requests=options.max_requests, body_bytes=options.max_body)
     with _asked_to_end() as end:
-        backend = CurrentBackend(Source.of(path, pairs), bounds=bounds, keys=keys, seed=options.seed, say=say)
+        backend = CurrentBackend(
+            Source.of(path, pairs, trust=options.trust), bounds=bounds, keys=keys, seed=options.seed, say=say
+        )
         try:
-            with Host(lambda: build_app(backend, bounds), host=options.host, port=options.port, bounds=bounds) as host:
+            app = functools.partial(build_app, backend, bounds, local_only=not keys)
+            with Host(app, host=options.host, port=options.port, bounds=bounds) as host:
                 told = {"url": f"{host.address}/v1", "models": backend.models(), "weights": backend.weights()}
                 ready({**told, "keys": len(keys)})
                 end.wait()

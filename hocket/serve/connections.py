@@ -13,23 +13,46 @@ import msgspec
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hocket.serve.bounds import Bounds
+from hocket.serve.host import addressed
 from hocket.serve.refusals import Refused
 
 HEAD_BYTES = 2**16
 """Of a request's head, at most."""
 
 
+_MALFORMED = Refused(400, "this is no HTTP request that can be read in one way only", code="malformed_request")
+_VERSION = Refused(505, "this server speaks HTTP/1.1", code="http_version")
+
+
 class _Unambiguous(h11.Connection):
-    """A parser that refuses requests with both a length and a transfer encoding (RFC 9112, section 6.1)."""
+    """A parser that is as strict as it can be.
+
+    It refuses requests with both a length and a transfer encoding, or with one in HTTP/1.0 (RFC 9112, section 6.1),
+    those that name a server in their first line, which need not be the one that their Host header names (section 3.2),
+    Host headers that are none, and other versions than 1.0 and 1.1.
+
+    Attributes:
+        refusal: what is told of a request that cannot be read.
+    """
+
+    refusal = _MALFORMED
 
     def next_event(self) -> Any:
         event = super().next_event()
-        if isinstance(event, h11.Request) and {b"content-length", b"transfer-encoding"} <= dict(event.headers).keys():
-            raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding")
+        if isinstance(event, h11.Request) and (reason := self._wrong(event)):
+            raise h11.RemoteProtocolError(reason)
         return event
 
-
-_MALFORMED = Refused(400, "this is no HTTP request that can be read in one way only", code="malformed_request")
+    def _wrong(self, request: h11.Request) -> str | None:
+        headers = dict(request.headers)
+        if request.http_version not in (b"1.0", b"1.1"):
+            self.refusal = _VERSION
+            return "another version of HTTP"
+        if b"transfer-encoding" in headers and (b"content-length" in headers or request.http_version == b"1.0"):
+            return "a Transfer-Encoding beside a Content-Length, or in HTTP/1.0"
+        if not request.target.startswith(b"/") and request.target != b"*":
+            return "a target that is no path"
+        return "no Host" if addressed(headers.get(b"host", b"").decode("latin-1")) is None else None
 
 
 def bounded(bounds: Bounds) -> type[asyncio.Protocol]:
@@ -49,13 +72,18 @@ def bounded(bounds: Bounds) -> type[asyncio.Protocol]:
             self.conn = _Unambiguous(h11.SERVER, HEAD_BYTES)
 
         def send_400_response(self, msg: str) -> None:
-            body = msgspec.json.encode(_MALFORMED.body())
+            refusal = cast(_Unambiguous, self.conn).refusal
+            body = msgspec.json.encode(refusal.body())
             headers = [
                 ("content-type", "application/json"),
                 ("content-length", str(len(body))),
                 ("connection", "close"),
             ]
-            told = (h11.Response(status_code=400, headers=headers), h11.Data(data=body), h11.EndOfMessage())
+            told = (
+                h11.Response(status_code=refusal.status, headers=headers),
+                h11.Data(data=body),
+                h11.EndOfMessage(),
+            )
             self.transport.write(b"".join(self.conn.send(event) or b"" for event in told))
             self.transport.close()
 

@@ -17,6 +17,7 @@ from hocket.train.machine import Machine
 from hocket.train.models import configured_models, load_policy
 from hocket.train.roles import POLICY
 from hocket.train.settings import Config, RoleSettings
+from hocket.train.trust import run_pairs
 
 if TYPE_CHECKING:
     from hocket.policies.causal_lm import CausalLM
@@ -38,17 +39,18 @@ class Source:
     is_run: bool
 
     @staticmethod
-    def of(path: Path, pairs: Sequence[tuple[str, Any]] = (), task: str | None = None) -> Source:
+    def of(
+        path: Path, pairs: Sequence[tuple[str, Any]] = (), task: str | None = None, *, trust: bool = False
+    ) -> Source:
         """The run or model in a folder, or `nano`, `smollm2` or a GGUF file, as `--model` takes them.
 
         Settings `pairs` are changed, and another `task` is taken if named.
 
         Raises:
-            ConfigurationError: when its task is not one of words.
+            ConfigurationError: when its task is not one of words, or without `trust` it names code of others.
         """
-        file = path / "config.yaml"
-        is_run = file.is_file()
-        settings = configuration.read_pairs(file) if is_run else [("model", str(path))]
+        is_run = (path / "config.yaml").is_file()
+        settings = run_pairs(path, trust=trust) if is_run else [("model", str(path))]
         name = task or configuration.task_of(settings)
         found = tasks.find(name)
         kind = kind_of(found)

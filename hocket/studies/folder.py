@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from hocket.core.errors import ConfigurationError
+from hocket.core.yaml_text import load_yaml
 from hocket.studies.study import Study, check_same
 from hocket.train.disk import json_ready, write_atomic
 
@@ -110,7 +111,7 @@ def alone(folder: Path, key: str) -> Iterator[None]:
 
 def _mapping(path: Path) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found = load_yaml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
         found = None
     if not isinstance(found, dict):

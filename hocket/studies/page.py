@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-import jinja2
 from markupsafe import Markup
 
 from hocket import __version__
-from hocket.report import page as report
 from hocket.report.chart import Chart, Line
-from hocket.report.page import asset, drawn
+from hocket.report.page import asset, drawn, template
 from hocket.studies.words import (
     COMPARED,
     Json,
@@ -44,7 +41,7 @@ LINES = (("reward", "Reward while training", ""), ("entropy", "Entropy", "nats")
 def page(found: Json) -> str:
     """The study as HTML."""
     names = [heading for _, heading, _ in columns(found)]
-    return _template().render(
+    return template("study.html", Path(__file__).parent).render(
         title=found["study"],
         css=asset("page.css"),
         js=asset("page.js"),
@@ -72,15 +69,6 @@ def page(found: Json) -> str:
 def _rows(rows: Sequence[Sequence[str]]) -> list[list[tuple[str, str]]]:
     """Cells as value and interval, which stand below each other on the page."""
     return [[(cell.partition(" (")[0], cell.partition(" (")[2].removesuffix(")")) for cell in row] for row in rows]
-
-
-@functools.cache
-def _template() -> jinja2.Template:
-    folders = [Path(__file__).parent, Path(report.__file__).parent]
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folders), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.get_template("study.html")
 
 
 def forest(found: Json, name: str) -> Markup | None:

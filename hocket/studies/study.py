@@ -12,6 +12,7 @@ import yaml
 
 from hocket.core.components import from_plain
 from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.yaml_text import load_yaml
 
 TUNING_SEEDS = 10_000
 """Seeds from here on are for tuning alone."""
@@ -246,7 +247,7 @@ def _load(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ConfigurationError(f"there is no study file {path}")
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = load_yaml(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
         raise ConfigurationError(f"{path} is not a text file") from None
     except yaml.YAMLError as error:

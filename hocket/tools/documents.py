@@ -71,7 +71,7 @@ def passages(text: str, words: int) -> Iterator[str]:
 
 
 def _lines(file: Path) -> Iterator[Document]:
-    for number, line in enumerate(file.read_text("utf-8").splitlines(), start=1):
+    for number, line in enumerate(file.read_text("utf-8").split("\n"), start=1):
         if line.strip():
             yield _document(line, number, f"search: {file}, line {number}")
 

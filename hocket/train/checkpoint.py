@@ -16,6 +16,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.inside import leads_out
 from hocket.stages import State
 from hocket.train.disk import Chunk, DiskWriter, Writer, log_problem
 from hocket.train.tree import TreeEncoder, load_tree, safetensors_chunks, structure_bytes
@@ -287,6 +288,9 @@ def problem(path: Path) -> str | None:
         named = _STEP.search(path.name)
         if named and complete["step"] != int(named[1]):
             return f"{COMPLETE} is of step {complete['step']}"
+        for name in sorted({STRUCTURE, TENSORS, *files, *dict(complete["policies"]).values()}):
+            if leads_out(path, name):
+                return f"{name} lies elsewhere"
         for name in sorted({STRUCTURE, TENSORS, *files}):
             if name not in files:
                 return f"{COMPLETE} does not list {name}"

@@ -18,6 +18,7 @@ from hocket.core.aliases import OLD_SLOTS, present, present_pairs
 from hocket.core.casting import __all__ as CASTS
 from hocket.core.components import field_types, from_plain, has_path, replaced, to_plain
 from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.yaml_text import load_yaml
 from hocket.policies.settings import LoraSettings
 from hocket.recipe import Recipe
 from hocket.recipes import find as find_recipe
@@ -245,7 +246,7 @@ def read_pairs(path: Path) -> list[tuple[str, Any]]:
     if not path.is_file():
         raise ConfigurationError(f"there is no configuration file {path}")
     try:
-        data = yaml.safe_load(path.read_text())
+        data = load_yaml(path.read_text())
     except yaml.YAMLError as error:
         raise ConfigurationError(f"{path} is not valid YAML: {_yaml_problem(error)}") from None
     if data is None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -156,7 +158,24 @@ def _sentences(model: str) -> Callable[[list[str]], Any]:
         raise ConfigurationError(
             f"embedder = {SENTENCES}{model} needs sentence-transformers; install hocket[sentences]"
         ) from None
+    _check_modules(Path(model))  # Code from the hub is off unless it is asked for.
     return SentenceTransformer(model).encode  # type: ignore[no-any-return]
+
+
+def _check_modules(folder: Path) -> None:
+    """Refuses a model's folder that brings code: sentence-transformers runs it even where it is told not to."""
+    try:
+        told = json.loads((folder / "modules.json").read_bytes())
+        kinds = [str(one["type"]) for one in told]
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ConfigurationError(f"{folder / 'modules.json'} cannot be read: {error}") from error
+    if foreign := next((kind for kind in kinds if not kind.startswith("sentence_transformers.")), None):
+        raise ConfigurationError(
+            f"{folder / 'modules.json'} names {foreign}, code of its own, which is never run; choose a model made of "
+            "sentence_transformers' own parts"
+        )
 
 
 def _called(name: str, function: Callable[..., Any], journal: Journal | None, texts: list[str]) -> Any:

@@ -88,6 +88,8 @@ def _model_of(run: Path, checkpoint: Path, policy: str | None) -> Path:
         raise ConfigurationError(f"run {run} has no policy {name!r}{nearest(name, kept)}")
     if not (kept[name] / "config.json").is_file():
         raise ConfigurationError(f"policy {name!r} of run {run} is no language model, so there is no model to export")
+    if link := next((file for file in sorted(kept[name].rglob("*")) if file.is_symlink()), None):
+        raise ConfigurationError(f"{link} is a link, and what it leads to may be no part of the model; remove it")
     return kept[name]
 
 

@@ -103,7 +103,7 @@ class _Vocabulary:
     def __init__(self, folder: Path, size: int) -> None:
         from transformers import AutoTokenizer
 
-        self.tokenizer = AutoTokenizer.from_pretrained(str(folder))
+        self.tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
         plain: dict[str, Any] = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
         self.cut = _cut(plain)
         self.merges = [one if isinstance(one, str) else " ".join(one) for one in plain["model"]["merges"]]

@@ -28,6 +28,7 @@ from hocket import tasks
 from hocket.core.aliases import present
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key
+from hocket.core.yaml_text import load_yaml
 from hocket.rewards.functions import load_rewards
 from hocket.stages import Task
 from hocket.train.assemble import TASK_REWARD
@@ -50,6 +51,7 @@ from hocket.train.scorer_rewards import is_scorer
 from hocket.train.search_phase import SearchPhase, is_search, latest, read, saved, search_phase
 from hocket.train.settings import Config, as_recipe
 from hocket.train.trainer import Trainer, resumed
+from hocket.train.trust import check, sign
 
 _REFERENCE = re.compile(r"phase:([\w.-]+)(?:/([\w.-]+))?")
 
@@ -265,11 +267,11 @@ class Pipeline:
     """The runs of a plan, in one folder.
 
     Attributes:
-        folder: of all. runs: in order.
+        folder: of all. runs: in order. trust: whether runs in it may bring code of others.
     """
 
-    def __init__(self, folder: Path, runs: Sequence[AnyPhase]) -> None:
-        self.folder, self.runs = folder, tuple(runs)
+    def __init__(self, folder: Path, runs: Sequence[AnyPhase], *, trust: bool = False) -> None:
+        self.folder, self.runs, self.trust = folder, tuple(runs), trust
 
     @staticmethod
     def begin(runs: Sequence[AnyPhase], pairs: Pairs) -> Pipeline:
@@ -287,19 +289,22 @@ class Pipeline:
         ]
         text = yaml.safe_dump({"phases": phases}, sort_keys=False, allow_unicode=True, width=110)
         folder.write_text(folder.path / PLAN, text)
-        return Pipeline(folder.path, runs)
+        if problem := sign(folder.path / PLAN, [("phases", phases)]):
+            folder.append_message(problem)
+        return Pipeline(folder.path, runs, trust=True)
 
     @staticmethod
-    def at(folder: Path) -> Pipeline:
+    def at(folder: Path, *, trust: bool = False) -> Pipeline:
         """The one that began in `folder`.
 
         Raises:
-            ConfigurationError: when its plan cannot be read.
+            ConfigurationError: when its plan cannot be read, or without `trust` names code of others.
         """
+        phases = plan_phases(folder)
+        check(folder / PLAN, [("phases", phases)], trust=trust)
         try:
-            found = yaml.safe_load((folder / PLAN).read_text())["phases"]
-            return Pipeline(folder, [_phase_read(one) for one in found])
-        except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+            return Pipeline(folder, [_phase_read(one) for one in phases], trust=trust)
+        except (KeyError, TypeError) as error:
             raise ConfigurationError(f"{folder / PLAN} cannot be read: {error}") from error
 
     def trainers(
@@ -324,7 +329,7 @@ class Pipeline:
             for run in self.runs:
                 if isinstance(run, SearchPhase):
                     if not run.finished(self.folder):
-                        self._placed(run).run(self.folder)
+                        self._placed(run).run(self.folder, trust=self.trust)
                     continue
                 wanted = steps if run is self.runs[-1] else None
                 if not self.finished(run, wanted):
@@ -347,7 +352,8 @@ class Pipeline:
     ) -> Trainer:
         task = given.get(run.config.task)
         if self.begun(run):
-            return resumed(self.folder / run.name, steps=steps, track=track, task=task, **keywords)
+            place = self.folder / run.name
+            return resumed(place, steps=steps, track=track, trust=self.trust, task=task, **keywords)
         # A model is read from its weights, a scorer or judge from its run, after which it is called.
         config = _with_references(run.config, self._place, lambda found: str(self._weights(found)))
         config = dataclasses.replace(config, runs=str(self.folder), run=run.name, track=track or run.config.track)
@@ -397,6 +403,22 @@ class Pipeline:
         """What `summary.json` of a run holds; nothing before it has ended or was interrupted."""
         file = self.folder / run.name / "summary.json"
         return read_json(file) if file.is_file() else {}
+
+
+def plan_phases(folder: Path) -> list[Mapping[str, Any]]:
+    """The phases of the plan in `folder` as plain data.
+
+    Raises:
+        ConfigurationError: when its plan cannot be read, or a phase has no name that is one of a folder.
+    """
+    try:
+        found = load_yaml((folder / PLAN).read_text())["phases"]
+        names = [str(one["name"]) for one in found]
+    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError) as error:
+        raise ConfigurationError(f"{folder / PLAN} cannot be read: {error}") from error
+    if wrong := next((name for name in names if not re.fullmatch(r"\w[\w.-]*", name)), None):
+        raise ConfigurationError(f"{folder / PLAN}: a phase is called {wrong!r}, which is no name of a folder in it")
+    return list(found)
 
 
 def _phase_read(data: Mapping[str, Any]) -> AnyPhase:

@@ -10,6 +10,7 @@ from typing import Any
 from hocket.core.outcomes import StepResult, total_reward
 from hocket.stages import State
 from hocket.train import config as configuration
+from hocket.train import trust
 from hocket.train.checkpoint import CheckpointError, Checkpoints, SavePolicy
 from hocket.train.episodes import write_episodes
 from hocket.train.journal import Journal
@@ -58,8 +59,10 @@ class Recorder:
         self._on_message(message)
 
     def config(self, config: Config) -> None:
-        """Writes `config.yaml`, with which the folder is a run that can be resumed."""
+        """Writes `config.yaml`, with which the folder is a run that can be resumed, and signs what code it names."""
         self.folder.write_text(self.folder.config, configuration.dump(config))
+        if problem := trust.sign(self.folder.config, tuple(configuration.plain(config).items())):
+            self.say(problem)
 
     def schedule(self, row: Mapping[str, Any]) -> None:
         """Adds to `schedule.jsonl` what a step was made of."""

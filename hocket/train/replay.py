@@ -35,6 +35,7 @@ from hocket.train.runfolder import RunFolder
 from hocket.train.settings import CheckpointSettings, Config
 from hocket.train.tracking import read_metrics
 from hocket.train.trainer import Beside, NullObserver, Observer, Trainer
+from hocket.train.trust import run_pairs
 from hocket.workflows.player import TextPlayer
 
 if TYPE_CHECKING:
@@ -75,14 +76,15 @@ class Replayed:
     difference: str | None
 
 
-def replay(run: Path, observer: Observer | None = None) -> Replayed:
+def replay(run: Path, observer: Observer | None = None, *, trust: bool = False) -> Replayed:
     """Does the steps of a run again, up to its newest checkpoint, and compares weights and metrics.
 
     Raises:
-        ConfigurationError: when `run` is no run or has no checkpoint, or its schedule is not whole.
+        ConfigurationError: when `run` is no run or has no checkpoint, its schedule is not whole, or without `trust` it
+            names code of others.
     """
     folder = RunFolder(run)
-    pairs = configuration.read_pairs(folder.config)
+    pairs = run_pairs(run, trust=trust)
     task = tasks.find(dict(pairs)["task"])
     config = configuration.configure(pairs, task)
     newest = checkpoint_of(run, "last")

@@ -241,6 +241,9 @@ class RunLock:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / ".lock"
+        # What is written in a folder of others must not go to files elsewhere.
+        if link := next((file for file in sorted(folder.iterdir()) if file.is_symlink() and not file.is_dir()), None):
+            raise ConfigurationError(f"{link} is a link, and a run writes its own files; remove it")
         _claim(self.path)
         # A trainer that is forgotten without being closed, as happens in notebooks, gives its lock back too.
         self._finalizer = weakref.finalize(self, _release, self.path, os.getpid())

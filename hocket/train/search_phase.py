@@ -36,9 +36,9 @@ class SearchPhase:
         """Whether it came to its end."""
         return (folder / self.name / SUMMARY).is_file()
 
-    def run(self, folder: Path) -> Mapping[str, Any]:
+    def run(self, folder: Path, *, trust: bool = False) -> Mapping[str, Any]:
         """Searches, or goes on with it; what came of it."""
-        return SearchRun(self.settings, folder / self.name).run()
+        return SearchRun(self.settings, folder / self.name, trust=trust).run()
 
 
 def is_search(item: Any) -> bool:

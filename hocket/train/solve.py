@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 from hocket.core.components import replaced_all, to_plain
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
+from hocket.core.yaml_text import load_yaml
 from hocket.exact.solver import SOLVERS, Solver, SolverMethod, State, changed
 from hocket.exact.worlds import world
 from hocket.train.disk import json_ready, write_atomic
 from hocket.train.runfolder import RunLock
+from hocket.train.trust import check, sign
 
 CONFIG, METRICS, STATE, SUMMARY = "config.yaml", "metrics.jsonl", "state.npz", "summary.json"
 
@@ -182,6 +184,7 @@ class SolveRun:
                 )
         whole = {**mine, "solver": to_plain(self.solver)}
         write_atomic(path, yaml.safe_dump(whole, sort_keys=False))
+        sign(path, list(whole.items()))
 
 
 def solver_of(name: str, pairs: tuple[tuple[str, Any], ...] = ()) -> tuple[SolverMethod, Solver]:
@@ -194,15 +197,16 @@ def solver_of(name: str, pairs: tuple[tuple[str, Any], ...] = ()) -> tuple[Solve
     return method, replaced_all(method.solver, dict(pairs), "method") if pairs else method.solver
 
 
-def resumed(folder: Path) -> SolveSettings:
+def resumed(folder: Path, *, trust: bool = False) -> SolveSettings:
     """The settings of a run that was begun in a folder.
 
     Raises:
-        ConfigurationError: when there is none.
+        ConfigurationError: when there is none, or without `trust` it names code of others.
     """
     if not (folder / CONFIG).is_file():
         raise ConfigurationError(f"{folder} holds no run to go on with: it has no {CONFIG}")
     told = _read(folder / CONFIG)
+    check(folder / CONFIG, list(told.items()), trust=trust)
     return SolveSettings(told["method"], told["world"], told["steps"], told["seed"], tuple(told["settings"].items()))
 
 
@@ -213,7 +217,7 @@ def _config(settings: SolveSettings) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found = load_yaml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from error
     if not isinstance(found, dict) or not {"method", "world", "steps", "seed", "settings"} <= set(found):

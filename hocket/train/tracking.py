@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import yaml
-
 from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.yaml_text import load_yaml
 from hocket.train.disk import JsonLines, json_ready, read_json_lines, write_atomic
 
 KEYS = (
@@ -232,7 +231,7 @@ def _ids(folder: Path) -> dict[str, str]:
 def _configuration(folder: Path) -> dict[str, Any]:
     """What the run is configured with, as its folder has it."""
     file = folder / "config.yaml"
-    return dict(yaml.safe_load(file.read_text()) or {}) if file.is_file() else {}
+    return dict(load_yaml(file.read_text()) or {}) if file.is_file() else {}
 
 
 def _refused(tracker: str, error: Exception, mend: str) -> ConfigurationError:

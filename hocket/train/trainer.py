@@ -49,6 +49,7 @@ from hocket.train.runfolder import RunFolder
 from hocket.train.settings import Config
 from hocket.train.tracking import read_metrics
 from hocket.train.watch import Watch
+from hocket.train.trust import run_pairs
 from hocket.workflows.player import TextPlayer
 
 if TYPE_CHECKING:
@@ -482,17 +483,19 @@ def _stem(config: Config) -> str:
     return f"{Path(config.task).stem.replace(':', '-').lower()}-{config.recipe.name}"
 
 
-def resumed(run: Path, *, steps: int | None = None, track: Sequence[str] = (), **keywords: Any) -> Trainer:
+def resumed(
+    run: Path, *, steps: int | None = None, track: Sequence[str] = (), trust: bool = False, **keywords: Any
+) -> Trainer:
     """The trainer of an existing run, at its newest valid checkpoint. Only `steps` and `track` may change.
 
     Raises:
-        ConfigurationError: when `run` is no run folder.
+        ConfigurationError: when `run` is no run folder, or without `trust` names code of others.
         HocketError: when all its checkpoints are damaged or missing, unless it is to `start_over`.
     """
     file = run / "config.yaml"
     if not file.is_file():
         raise ConfigurationError(f"there is no run in {run}: it has no config.yaml")
-    pairs = configuration.read_pairs(file)
+    pairs = run_pairs(run, trust=trust)
     task = keywords.pop("task", None) or tasks.find(dict(pairs)["task"])
     config = configuration.configure(pairs, task)
     config = dataclasses.replace(config, runs=str(run.parent), run=run.name)

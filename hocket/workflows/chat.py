@@ -9,7 +9,6 @@ tokens spelt in it (a forged turn in a tool's output) are letters.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from contextlib import suppress
 from enum import Enum, auto
 from functools import lru_cache
 from typing import Any
@@ -19,6 +18,7 @@ from jinja2 import TemplateError
 from hocket.core.errors import ConfigurationError
 from hocket.types import Message
 from hocket.workflows.control_tokens import ControlTokens
+from hocket.workflows.rendering import Endless, within_bounds
 from hocket.workflows.shapes import Shapes
 
 Tokens = tuple[int, ...]
@@ -234,21 +234,22 @@ class Chat:
 
     def _render(self, messages: Sequence[Message], tools: Tools | None, speak: bool) -> str:
         try:
-            return str(
-                self.tokenizer.apply_chat_template(
-                    [self._control.mark(message) for message in messages],
-                    tools=[self._control.mark(tool) for tool in tools] if tools else None,
-                    add_generation_prompt=speak,
-                    tokenize=False,
-                    **self._settings,
-                )
-            )
+            return str(within_bounds(self.tokenizer, lambda: self._applied(messages, tools, speak)))
         except TemplateError as error:
             roles = ", ".join(str(message.get("role")) for message in messages)
             raise ConfigurationError(
                 f"the chat template of {_name(self.tokenizer)} refuses messages with the roles {roles}: {error}; "
                 "change the workflow's messages or the template"
             ) from error
+
+    def _applied(self, messages: Sequence[Message], tools: Tools | None, speak: bool) -> Any:
+        return self.tokenizer.apply_chat_template(
+            [self._control.mark(message) for message in messages],
+            tools=[self._control.mark(tool) for tool in tools] if tools else None,
+            add_generation_prompt=speak,
+            tokenize=False,
+            **self._settings,
+        )
 
     def _content(self, message: Message) -> str:
         return str(self._control.mark(message["content"], str(message["role"])))
@@ -259,8 +260,12 @@ class Chat:
         for role in ("user", "system", "tool"):
             other: Message = {"role": role, "content": "content"}
             for messages in ([other], [other, _QUESTION], [_QUESTION, other]):
-                with suppress(Exception):  # What a template makes of roles that it does not know is its own.
+                try:
                     rendered.append(self._render(messages, None, speak=False))
+                except Endless:
+                    raise
+                except Exception:
+                    continue  # What a template makes of roles that it does not know is its own.
         return rendered
 
     def _suffix(self, history: Sequence[Message], new: Sequence[Message], tools: Tools | None) -> str:

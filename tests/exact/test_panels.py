@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +89,10 @@ def test_answers_of_an_evaluation_stand_on_record(tmp_path: Path) -> None:
         "nothing",
     ]
     assert list(read_answers(path).values()) == [{"right": False, "given": "1"}, {"right": False, "given": None}]
+    # Other separators of lines may stand in an answer, unescaped.
+    lines = [replace(played[0], turns=[Turn("a", "policy", none, none, text="a\u2028b\x85c")])]
+    add_answers(tmp_path / "b.jsonl", task, lines, [1.0])
+    assert len(read_answers(tmp_path / "b.jsonl")) == 1
     with pytest.raises(ConfigurationError, match="cannot be told apart"):
         add_answers(path, task, played, ())
     with pytest.raises(ConfigurationError, match="cannot be written"):

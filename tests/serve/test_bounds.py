@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import threading
 
@@ -10,6 +11,7 @@ import pytest
 from serve_cases import WAIT, EchoBackend, Wire, error_of, events, hosted, post, question
 
 from hocket.core.errors import ConfigurationError
+from hocket.serve.app import build_app
 from hocket.serve.bounds import Bounds
 from hocket.serve.host import Host, is_loopback
 
@@ -255,3 +257,71 @@ def test_what_counts_as_this_machine(host: str, local: bool):
 def test_bounds_must_be_positive():
     with pytest.raises(ConfigurationError, match="tokens must be above 0"):
         Bounds(tokens=0)
+
+
+REST = "\r\nhost: localhost\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        ("GET /health HTTP/9.9" + REST, 505),
+        ("GET /health HTTP/2.0" + REST, 505),
+        ("GET /health HTTP/0.9" + REST, 505),
+        ("GET /health HTTP/1.2" + REST, 505),
+        ("GET /health HTTP/1.10" + REST, 400),
+        ("GET /health http/1.1" + REST, 400),
+        ("GET /health" + REST, 400),
+        ("GET  /health HTTP/1.1" + REST, 400),
+        ("GET /hea lth HTTP/1.1" + REST, 400),
+        ("G@T /health HTTP/1.1" + REST, 400),
+        ("GET http://localhost/health HTTP/1.1" + REST, 400),
+        ("GET http://evil.example/health HTTP/1.1" + REST, 400),
+        ("GET localhost:80 HTTP/1.1" + REST, 400),
+        ("GET /health HTTP/1.1\r\n\r\n", 400),
+        ("GET /health HTTP/1.0\r\n\r\n", 400),
+        ("GET /health HTTP/1.1\r\nhost: evil.example" + REST, 400),
+        ("GET /health HTTP/1.1\r\nhost: localhost" + REST, 400),
+        ("GET /health HTTP/1.1\r\nhost : localhost\r\n\r\n", 400),
+        ("POST /health HTTP/1.0\r\ntransfer-encoding: chunked" + REST + "0\r\n\r\n", 400),
+        ("GET /health HTTP/1.1" + REST, 200),
+        ("GET /health HTTP/1.0" + REST, 200),
+    ],
+)
+def test_only_one_way_of_asking_is_understood(request_: str, status: int):
+    with hosted(EchoBackend()) as host, Wire(host) as wire:
+        wire.send(request_)
+        head = wire.socket.recv(2**16)
+        assert head.startswith(b"HTTP/1.1 %d " % status)
+        if status != 200:
+            wire.until_closed()  # It hangs up.
+
+
+LOCAL = ["localhost", "LocalHost", "localhost:8000", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:8000"]
+FOREIGN = ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "localhost.", "2130706433", "127.1"]
+NONE = [
+    *("evil@localhost", "localhost@evil.example", "localhost/evil", "localhost:port", "localhost:80:80", "::1"),
+    *(
+        "localhost:99999",
+        "localhost, evil.example",
+        "localhost evil",
+        "[::1",
+        "[::1]x",
+        "localhost:",
+        "",
+        "local\xa0host",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [*((one, 200) for one in LOCAL), *((one, 403) for one in FOREIGN), *((one, 400) for one in NONE)],
+)
+@pytest.mark.parametrize("path", ["/health", "/openapi.json", "/v1/models"])
+def test_who_is_asked_is_read_strictly(name: str, status: int, path: str):
+    bounds = Bounds()
+    app = functools.partial(build_app, EchoBackend(), bounds, local_only=True)
+    with Host(app, bounds=bounds) as host, Wire(host) as wire:
+        wire.socket.sendall(f"GET {path} HTTP/1.1\r\nhost: {name}\r\nconnection: close\r\n\r\n".encode("latin-1"))
+        assert wire.until_closed().startswith(b"HTTP/1.1 %d " % status)

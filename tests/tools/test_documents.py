@@ -94,3 +94,8 @@ def test_scores_are_those_of_the_formula(folder: Path) -> None:
             wanted += idf * bag[word] / (bag[word] + 1.5 * (0.25 + 0.75 * bag.total() / average))
         assert score == pytest.approx(wanted, abs=1e-5)
     assert Search(index, 1).answer("leaks").startswith("boats.txt: ")
+
+
+def test_a_document_may_hold_other_separators_of_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "one\u2028two\u0085three"}\n{"text": "four"}\n', "utf-8")
+    assert len(documents_of(str(tmp_path / "a.jsonl"), 100)) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import types
@@ -15,6 +16,7 @@ from tiny_runs import TINY, assert_same, call, rows, train
 
 from hocket import tasks
 from hocket.core.columns import EMBEDDING, TURN_EMBEDDINGS
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.nano import BASE
@@ -183,3 +185,23 @@ def test_by_default_only_recipes_that_compare_texts_pay_for_vectors() -> None:
     assert embedder_of(configure([("recipe", "genii")], task), None) is None
     assert isinstance(embedder_of(configure([("recipe", "dra-grpo")], task), None), PolicyEmbedder)
     assert EMBEDDING in find("dra-grpo").reads
+
+
+@pytest.mark.parametrize("kind", ["evil.Module", "custom_st.Transformer", "sentence_transformersx.models.Pooling"])
+def test_a_sentence_model_that_brings_code_is_refused_before_it_is_read(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unread(name: str) -> None:
+        raise AssertionError(name)
+
+    module = types.ModuleType("sentence_transformers")
+    module.SentenceTransformer = unread  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "sentence_transformers", module)
+    own = {"type": "sentence_transformers.models.Transformer"}
+    (tmp_path / "modules.json").write_text(json.dumps([own, {"type": kind}]))
+    config = configure([("recipe", "dra-grpo"), ("embedder", f"sentence-transformers:{tmp_path}")], tasks.find("sums"))
+    with pytest.raises(ConfigurationError, match="code of its own, which is never run"):
+        embedder_of(config, None)
+    (tmp_path / "modules.json").write_text(json.dumps([own]))
+    with pytest.raises(AssertionError):
+        embedder_of(config, None)

@@ -26,6 +26,7 @@ from hocket.train.optimise.target import ModelTarget, fingerprint, model_target
 from hocket.train.optimise.teaching import lesson_steps, lessons_for, suited, taught
 from hocket.train.runfolder import RunLock, read_json
 from hocket.train.settings import Config
+from hocket.train.trust import check, sign
 
 SETTINGS, BEST, SUMMARY, TRIALS = "search.json", "best.json", "summary.json", "trials.jsonl"
 
@@ -78,7 +79,7 @@ class SearchRun:
         settings: see there.
         folder: where everything goes. A folder with a search in it goes on with that, if the settings are equal.
         observe: called with each new version measured.
-        remark: called with what is done before the search.
+        remark: called with what is done before the search. trust: go on with lessons that name code of others.
 
     Raises:
         ConfigurationError: when settings, task, models and searcher do not fit together.
@@ -90,6 +91,8 @@ class SearchRun:
         folder: Path,
         observe: Callable[[Trial], None] = lambda trial: None,
         remark: Callable[[str], None] = lambda said: None,
+        *,
+        trust: bool = False,
     ) -> None:
         self.settings, self.folder = settings, folder
         self.task = tasks.find(settings.task)
@@ -102,10 +105,10 @@ class SearchRun:
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = RunLock(folder)
         try:
-            self._claim()
+            self._claim(remark)
             if steps:
                 lessons = lessons_for(self.task, settings.searcher)
-                model = taught(lessons, settings.model, steps, own, folder, remark)
+                model = taught(lessons, settings.model, steps, own, folder, remark, trust=trust)
                 settings = replace(settings, model=model)
                 self.target = model_target(self.task, model, settings.workflow, own)
             self.journal = Journal(folder / "journal.jsonl")
@@ -213,7 +216,7 @@ class SearchRun:
 
     # ------------------------------------------------------------ the folder
 
-    def _claim(self) -> None:
+    def _claim(self, remark: Callable[[str], None]) -> None:
         path, mine = self.folder / SETTINGS, json.loads(json.dumps(json_ready(asdict(self.settings))))
         if path.exists():
             theirs = read_json(path)
@@ -224,20 +227,23 @@ class SearchRun:
                     "another --out"
                 )
         self._write(SETTINGS, mine)
+        if problem := sign(self.folder / SETTINGS, list(mine.items())):
+            remark(problem)
 
     def _write(self, name: str, value: Mapping[str, Any]) -> None:
         write_atomic(self.folder / name, json.dumps(json_ready(value), indent=2, ensure_ascii=False) + "\n")
 
 
-def resumed(folder: Path) -> SearchSettings:
+def resumed(folder: Path, *, trust: bool = False) -> SearchSettings:
     """The settings of a search that was begun in a folder.
 
     Raises:
-        ConfigurationError: when there is none.
+        ConfigurationError: when there is none, or without `trust` it names code of others.
     """
     if not (folder / SETTINGS).is_file():
         raise ConfigurationError(f"{folder} holds no search to go on with: it has no {SETTINGS}")
     told = read_json(folder / SETTINGS)
+    check(folder / SETTINGS, list(told.items()), trust=trust)
     pairs = tuple((str(key), value) for key, value in told.pop("pairs", ()))
     known = {one.name for one in fields(SearchSettings)}
     return SearchSettings(**{name: value for name, value in told.items() if name in known}, pairs=pairs)

@@ -61,6 +61,8 @@ def taught(
     pairs: Sequence[tuple[str, Any]],
     folder: Path,
     remark: Callable[[str], None],
+    *,
+    trust: bool = False,
 ) -> str:
     """The folder of the model after so many steps of lessons: a run in `folder`, which is gone on with.
 
@@ -71,7 +73,7 @@ def taught(
     if not (place / "summary.json").is_file():
         remark(lessons.remark(steps))
         if (place / "config.yaml").is_file():
-            trainer = resumed(place, task=lessons)
+            trainer = resumed(place, task=lessons, trust=trust)
         else:
             own = [(key, value) for key, value in pairs if key.split(".")[0] in OF_BOTH]
             mine = [("recipe", "sft"), ("steps", steps), ("model", model), ("runs", str(folder)), ("run", SETTING)]

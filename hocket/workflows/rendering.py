@@ -1,0 +1,165 @@
+"""Chat templates are programs of others: what one may take of time and memory."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from jinja2 import Environment, TemplateError
+
+from hocket.core.errors import ConfigurationError
+
+T = TypeVar("T")
+
+SECONDS = 2.0
+"""Of computing that one rendering may take; a long conversation takes thousandths."""
+
+MEMORY = 2**30
+"""Bytes by which the process may grow meanwhile."""
+
+_DIGITS = 7
+"""Of a whole number that a template may hold."""
+
+_LOOK = 0.05
+"""Seconds between two looks at what is being rendered."""
+
+
+class Endless(ConfigurationError):
+    """A template that goes on without end, or grows so."""
+
+
+class _Stop(BaseException):
+    """Why a rendering ends. The thread that watches raises it inside; templates cannot catch anything."""
+
+
+def within_bounds(tokenizer: Any, render: Callable[[], T]) -> T:
+    """What `render` makes of the chat template of a tokenizer, within bounds of time and memory.
+
+    Raises:
+        Endless: when it takes more.
+    """
+    template = tokenizer.chat_template
+    try:
+        for text in [template] if isinstance(template, str) else map(str, dict(template).values()):
+            if (reason := _unstoppable(text)) is not None:
+                raise _Stop(reason)
+        return _WATCH.watched(render)
+    except _Stop as stop:
+        name = getattr(tokenizer, "name_or_path", None) or type(tokenizer).__name__
+        raise Endless(
+            f"the chat template of {name!r} is refused: {stop}; choose another model, or a template by --chat_template"
+        ) from None
+
+
+@functools.lru_cache(32)
+def _unstoppable(template: str) -> str | None:
+    """What of a template may take for ever in a single step, which nothing can stop; None for nothing."""
+    try:
+        lexed = [(kind, value) for _, kind, value in Environment().lex(template) if kind not in ("whitespace", "data")]
+    except TemplateError:
+        return None  # Whoever renders it says what is wrong.
+    for place, (kind, value) in enumerate(lexed):
+        if kind == "integer" and len(value) > _DIGITS:
+            return f"it holds the number {value[:20]}"
+        beside = {lexed[max(place - 1, 0)][0], lexed[min(place + 1, len(lexed) - 1)][0]}
+        if (kind, value) == ("operator", "**") or (
+            (kind, value) == ("operator", "*") and beside != {"string", "integer"}
+        ):
+            return f"it multiplies ({value}), which may take for ever"
+    return None
+
+
+class _Watch:
+    """One thread that looks at all renderings that go on; it waits while there are none."""
+
+    def __init__(self) -> None:
+        # A plain lock: entering it is one step, between whose parts no exception can arrive from outside.
+        self._lock, self._some = threading.Lock(), threading.Event()
+        self._going: dict[int, _Rendering] = {}
+        self._process = 0
+
+    def watched(self, render: Callable[[], T]) -> T:
+        """`render()`, which is stopped when it takes too long.
+
+        Raises:
+            _Stop: when it was.
+        """
+        thread = threading.get_ident()
+        clock = time.pthread_getcpuclockid(thread)
+        one = _Rendering(clock, time.clock_gettime(clock))
+        self._begin()
+        with self._lock:
+            self._going[thread] = one
+        self._some.set()
+        try:
+            try:
+                return render()
+            finally:
+                self._ended(thread)
+                if one.stopped is not None:
+                    raise _Stop(one.stopped)
+        except _Stop:
+            self._ended(thread)
+            raise _Stop(one.stopped) from None
+
+    def _ended(self, thread: int) -> None:
+        with self._lock:
+            if self._going.pop(thread, None) is not None:
+                _raise_in(thread, None)  # What has not arrived yet must not arrive later.
+
+    def _begin(self) -> None:
+        if self._process != os.getpid():  # In a forked process no other thread lives on.
+            self._process, self._lock, self._going = os.getpid(), threading.Lock(), {}
+            threading.Thread(target=self._look, name="hocket-templates", daemon=True).start()
+
+    def _look(self) -> None:
+        while self._some.wait():
+            time.sleep(_LOOK)
+            memory = _memory()
+            with self._lock:
+                for thread, one in self._going.items():
+                    one.memory = min(memory, one.memory)
+                    if one.stopped is None and (reason := one.excess(memory)) is not None:
+                        one.stopped = reason
+                        _raise_in(thread, _Stop)
+                if not self._going:
+                    self._some.clear()
+
+
+@dataclass
+class _Rendering:
+    """A rendering that goes on: its thread's clock of computing, when it began by that, and the least memory seen."""
+
+    clock: int
+    begun: float
+    memory: float = math.inf
+    stopped: str | None = None
+
+    def excess(self, memory: int) -> str | None:
+        """What it takes too much of."""
+        if time.clock_gettime(self.clock) - self.begun > SECONDS:
+            return f"it goes on for more than {SECONDS:g} s"
+        return f"it takes more than {MEMORY / 2**30:g} GiB" if memory - self.memory > MEMORY else None
+
+
+_WATCH = _Watch()
+
+
+def _raise_in(thread: int, what: type[BaseException] | None) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), None if what is None else ctypes.py_object(what))
+
+
+def _memory() -> int:
+    """Bytes of this process in memory; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0

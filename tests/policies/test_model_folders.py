@@ -1,0 +1,123 @@
+"""Model folders of others: what they name lies in them, and code that they bring is never run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hocket.core.errors import ConfigurationError
+from hocket.core.inside import check_model_folder, leads_out
+from hocket.nano import BASE
+from hocket.policies.loading import read_config, read_tokenizer
+from hocket.train.checkpoint import COMPLETE, Checkpoints, problem
+from hocket.train.export import export_run
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(BASE, tmp_path / "model"))
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/../../secret", "..\\secret", "link", "folder/secret"])
+def test_names_that_lead_out(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    folder.mkdir()
+    (tmp_path / "secret").write_text("s")
+    (folder / "own").write_text("o")
+    (folder / "link").symlink_to("../secret")
+    (folder / "within").symlink_to("own")
+    (folder / "folder").symlink_to("..")
+    assert leads_out(folder, name)
+    assert not leads_out(folder, "own")
+    assert not leads_out(folder, "within")
+    assert not leads_out(folder, "not-there")
+
+
+def test_a_snapshot_of_the_hub_links_to_what_lies_beside_it(tmp_path: Path) -> None:
+    repository = tmp_path / "models--a--b"
+    snapshot = repository / "snapshots" / "0123"
+    snapshot.mkdir(parents=True)
+    (repository / "blobs").mkdir()
+    (repository / "blobs" / "x").write_text("x")
+    (snapshot / "config.json").symlink_to("../../blobs/x")
+    check_model_folder(snapshot)
+    (snapshot / "evil").symlink_to("../../../secret")
+    with pytest.raises(ConfigurationError, match="evil is a link out of its folder"):
+        check_model_folder(snapshot)
+
+
+@pytest.mark.parametrize("name", ["../other/model.safetensors", "/other/model.safetensors", "x/../../y"])
+def test_an_index_takes_weights_of_its_folder_alone(name: str, model: Path) -> None:
+    (model / "model.safetensors.index.json").write_text(
+        json.dumps({"weight_map": {"a": "model.safetensors", "b": name}})
+    )
+    with pytest.raises(ConfigurationError, match=r"index.json takes weights from .* which is no file of its folder"):
+        read_config(str(model))
+
+
+def test_links_out_of_a_model_are_refused(model: Path) -> None:
+    (model / "model.safetensors").rename(model.parent / "weights")
+    (model / "model.safetensors").symlink_to("../weights")
+    with pytest.raises(ConfigurationError, match=r"model.safetensors is a link out of its folder"):
+        read_config(str(model))
+
+
+@pytest.mark.parametrize("base", ["/secret", "../secret", ".", "a/b/c", 3, ["x"]])
+def test_an_adapter_s_base_lies_in_no_other_folder(base: object, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(model)
+    (model / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": base}))
+    with pytest.raises(ConfigurationError, match=r"adapter_config.json takes its base from"):
+        read_config(str(model))
+    (model / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "Qwen/Qwen2.5-0.5B"}))
+    check_model_folder(model)
+
+
+def test_code_that_a_model_brings_is_never_run(model: Path) -> None:
+    mark = model.parent / "MARK"
+    code = f"import pathlib\npathlib.Path({str(mark)!r}).touch()\nraise SystemExit\n"
+    (model / "evil.py").write_text(code)
+    config = json.loads((model / "config.json").read_text())
+    config |= {"model_type": "evil", "auto_map": {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}}
+    (model / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ConfigurationError, match="cannot be read: it needs code of its own, which is never run"):
+        read_config(str(model))
+    told = json.loads((model / "tokenizer_config.json").read_text())
+    told |= {"tokenizer_class": "Evil", "auto_map": {"AutoTokenizer": ["evil.Tokenizer", None]}}
+    (model / "tokenizer_config.json").write_text(json.dumps(told))
+    try:
+        read_tokenizer(str(model))
+    except ConfigurationError:
+        pass  # It may also be read by transformers' own class.
+    assert not mark.exists()
+
+
+def checkpoint(folder: Path, place: str = "policy") -> Path:
+    def save(where: Path) -> None:
+        (where / "config.json").write_text("{}")
+
+    written = Checkpoints(folder / "checkpoints").save(1, {"a": 1}, {"policy": save})
+    complete = json.loads((written / COMPLETE).read_text())
+    complete["policies"] = {"policy": place}
+    (written / COMPLETE).write_text(json.dumps(complete))
+    return written
+
+
+@pytest.mark.parametrize("place", ["../../../other", "/other", "policy/../../x"])
+def test_policies_of_a_checkpoint_lie_in_it(place: str, tmp_path: Path) -> None:
+    assert problem(checkpoint(tmp_path / "whole")) is None
+    assert problem(checkpoint(tmp_path / "spoilt", place)) == f"{place} lies elsewhere"
+    assert Checkpoints(tmp_path / "spoilt" / "checkpoints", on_problem=lambda said: None).latest() is None
+
+
+def test_what_is_linked_into_a_policy_is_not_exported(tmp_path: Path) -> None:
+    written = checkpoint(tmp_path / "run")
+    (tmp_path / "secret").write_text("s")
+    (written / "policy" / "extra.txt").symlink_to(tmp_path / "secret")
+    with pytest.raises(ConfigurationError, match=r"extra.txt is a link"):
+        export_run(tmp_path / "run", tmp_path / "out")
+    (written / "policy" / "extra.txt").unlink()
+    export_run(tmp_path / "run", tmp_path / "out")
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["config.json"]
