@@ -48,8 +48,8 @@ from hocket.train.resources import Resources
 from hocket.train.runfolder import RunFolder
 from hocket.train.settings import Config
 from hocket.train.tracking import read_metrics
-from hocket.train.watch import Watch
 from hocket.train.trust import run_pairs
+from hocket.train.watch import Watch
 from hocket.workflows.player import TextPlayer
 
 if TYPE_CHECKING:
