@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from hocket import tasks
 from hocket.core.aliases import present_state
 from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.notices import listening
 from hocket.core.outcomes import StepResult
 from hocket.rewards import remembering
 from hocket.stages import Reward, State, Task
@@ -236,7 +237,8 @@ class Trainer:
         A new run that is refused before its first step is done leaves no folder, so that its name stays free.
         """
         try:
-            row = self._step()
+            with listening(self.say):
+                row = self._step()
             self._revived = 0
             return row
         except Gone as error:
