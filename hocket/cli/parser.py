@@ -28,6 +28,7 @@ from hocket.cli.details import (
     TRAIN,
 )
 from hocket.core.errors import ConfigurationError, HocketError, nearest
+from hocket.core.notices import listening
 
 COMMANDS = {
     "train": "training",
@@ -64,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     try:
-        return _dispatch([argument for argument in arguments if argument != "--debug"])
+        with listening(lambda sentence: print(f"! {sentence}", file=sys.stderr)):
+            return _dispatch([argument for argument in arguments if argument != "--debug"])
     except HocketError as error:
         if debug:
             traceback.print_exc()

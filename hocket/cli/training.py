@@ -72,6 +72,7 @@ def _run(
     from hocket.cli.display import program
     from hocket.report.page import diagnosis_of
     from hocket.report.reading import read_run
+    from hocket.train.trainer import FAILED
 
     with _stopping() as stop:
         if display:
@@ -87,17 +88,20 @@ def _run(
     interrupted = bool(stop) and not trainer.done
     if interrupted:
         trainer.save()
-    reason = "interrupted" if interrupted else "finished"
-    trainer.finish(reason)
+    reason = trainer.finish("interrupted" if interrupted else "finished")
     summary = trainer.summary(reason)
     found = read_run(trainer.folder.path)
     told = {"diagnosis": diagnosis_of(found), "messages": list(found.messages)}
+    if options.quiet and reason == FAILED:
+        print(f"hocket: {found.messages[-1]}", file=sys.stderr)
     if not options.quiet:
         last = plan is None or plan.runs[-1].name == trainer.folder.name
         resume = f"{program()} train --resume {trainer.folder.path if plan is None else plan.folder}"
         more = f" --steps {trainer.total_steps * 2}" if last and not interrupted else ""
         err().print(closing_panel({**summary, **told}, trainer.folder.path, resume=resume + more))
-    return {**summary, **told, "path": str(trainer.folder.path)}, INTERRUPTED if interrupted else 0
+    return {**summary, **told, "path": str(trainer.folder.path)}, {"interrupted": INTERRUPTED, FAILED: 1}.get(
+        reason, 0
+    )
 
 
 def _begun(options: argparse.Namespace, pairs: Pairs, observer: Any) -> Pipeline | Trainer:

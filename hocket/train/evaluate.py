@@ -11,6 +11,7 @@ import numpy as np
 
 from hocket.core.intervals import wilson
 from hocket.core.keys import Key
+from hocket.core.notices import say
 from hocket.core.signals import RIGHT
 from hocket.rewards.score import Journal, grade
 from hocket.stages import Metrics, Player, Reward, Split, Task
@@ -27,6 +28,7 @@ class Evaluated:
         length: mean decisions per trajectory. traits: shares of answers with each of the task's traits.
         each: the success of each trajectory; none where nothing tells right from wrong.
         recorded: what the recipe's loss tells of unseen recorded responses, by the names of its metrics.
+        problems: what went wrong with rewards, and answers without a verdict, in sentences.
     """
 
     success: float
@@ -40,6 +42,7 @@ class Evaluated:
     trajectories: Sequence[Trajectory] = ()
     each: Sequence[float] = ()
     recorded: Metrics = field(default_factory=dict)
+    problems: Sequence[str] = ()
 
     def metrics(self) -> Metrics:
         """In the run's names."""
@@ -80,8 +83,12 @@ async def evaluate(
     greedy = replace(decoding, temperature=temperature)
     asked = [Assignment(task.scenario(split, number), decoding=greedy) for number in spread(task, n, among, split)]
     played = await player.play(asked, key=key.derive("evaluate"))
-    await grade(played, rewards, key=key.derive("evaluate", "score"), journal=journal)
-    success = [success_of(task, trajectory) for trajectory in played]
+    problems = await grade(played, rewards, key=key.derive("evaluate", "score"), journal=journal)
+    told = [0.0 if trajectory.failure else task.success(trajectory) for trajectory in played]
+    unjudged = sum(not math.isfinite(one) for one in told)
+    if unjudged:
+        problems.append(f"nothing had an opinion on {unjudged} of {len(played)} answers; they count 0")
+    success = [one if math.isfinite(one) else 0.0 for one in told]
     measure = kind_of(task).measure
     low, high = measure.interval(success)
     return Evaluated(
@@ -95,6 +102,7 @@ async def evaluate(
         traits=_traits(task, played),
         trajectories=played,
         each=success,
+        problems=problems,
     )
 
 
@@ -107,7 +115,8 @@ async def evaluate_samples(
     """
     asked = [Assignment(task.scenario("eval", i), samples=samples, decoding=decoding) for i in range(_count(task, n))]
     played = await player.play(asked, key=key.derive("evaluate", "samples"))
-    await grade(played, rewards, key=key.derive("evaluate", "samples", "score"))
+    for problem in await grade(played, rewards, key=key.derive("evaluate", "samples", "score")):
+        say(f"evaluation: {problem}")
     right = np.array([task.success(trajectory) >= RIGHT for trajectory in played]).reshape(len(asked), samples).sum(1)
     found = {}
     k = 1

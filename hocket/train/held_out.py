@@ -11,6 +11,7 @@ from typing import Any
 from hocket.core.batch import Batch
 from hocket.core.intervals import wilson
 from hocket.core.keys import Key
+from hocket.core.notices import say
 from hocket.core.packing import pack
 from hocket.rewards.score import grade
 from hocket.stages import Metrics, Reward
@@ -38,10 +39,10 @@ async def measured(
     common: dict[str, Any] = {"decoding": parts.decoding, "key": key, "among": among, "journal": parts.journal}
     named, measure, recipe = held_out_of(parts.lead.recipe), parts.measure, parts.lead.recipe
     if named is None:
-        return await evaluate(parts.task, parts.player, rewards, n=n, **common)
+        return _told(await evaluate(parts.task, parts.player, rewards, n=n, **common))
     responses, recorded = await recorded_metrics(parts, named, n=n, key=key, among=among)
     if measure.answers:
-        found = await evaluate(parts.task, parts.player, rewards, n=n, **common)
+        found = _told(await evaluate(parts.task, parts.player, rewards, n=n, **common))
         return replace(found, recorded=recorded, seconds=time.perf_counter() - started)
     played = responses
     if recipe.objective.held_out is None:
@@ -58,6 +59,13 @@ async def measured(
         trajectories=played,
         recorded=recorded,
     )
+
+
+def _told(found: Evaluated) -> Evaluated:
+    """An evaluation whose problems have been said."""
+    for problem in found.problems:
+        say(f"evaluation: {problem}")
+    return found
 
 
 async def recorded_metrics(

@@ -17,6 +17,7 @@ from hocket.core.outcomes import StepResult
 from hocket.rewards import remembering
 from hocket.stages import Reward, State, Task
 from hocket.train import config as configuration
+from hocket.train import silences
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_learners, build_parts, seat_references
 from hocket.train.checkpoint import REFERENCE, Checkpoints, weights_in
@@ -49,6 +50,10 @@ from hocket.workflows.player import TextPlayer
 
 if TYPE_CHECKING:
     from hocket.policies.family import Precision
+
+
+FAILED = "failed"
+"""How a run ended in which nothing could be learnt."""
 
 
 class Observer(Protocol):
@@ -95,6 +100,7 @@ class Trainer:
 
     Attributes:
         parts: everything a step touches. progress: where the run stands. recorder: what writes into its `folder`.
+        ended: how it ended, once it has.
     """
 
     def __init__(
@@ -114,6 +120,7 @@ class Trainer:
         self.folder = RunFolder.open(Path(config.runs), config.run, stem=_stem(config), resume=resume)
         self.config = dataclasses.replace(configuration.settled(config, self.task), run=self.folder.path.name)
         self._given, self._revived = (rewards, workflow), 0
+        self.ended = "unfinished"
         try:
             self._begin(rewards, workflow, resume=resume)
         except BaseException:
@@ -272,6 +279,9 @@ class Trainer:
         self.resources.begin(self.parts.learners.values(), step)
         result = self._train(step)
         self.progress.step = step
+        silences.note(
+            self.progress.heard, result, step, [n for n, one in self.parts.learners.items() if not one.frozen]
+        )
         spared = self.resources.adapt(self.parts.learners.values(), step)
         due = self.evaluations.due(step)
         metrics = result.metrics | (self._evaluate(step) if due else {})
@@ -280,7 +290,7 @@ class Trainer:
         if told:
             told |= self.overlap.status() if isinstance(self.overlap, Arrival) else {}
             self.folder.write_json(self.folder.cluster, told)
-        for message in result.messages:
+        for message in (*result.messages, *silences.begun(self.progress.heard, step)):
             self.say(f"step {step}: {message}")
         if due or step == 1:
             self._pause()
@@ -293,11 +303,16 @@ class Trainer:
         return row
 
     def run(self) -> None:
-        """Steps to the end and writes the summary and the report."""
+        """Steps to the end and writes the summary and the report.
+
+        Raises:
+            HocketError: afterwards, when the run has failed: nothing could be learnt in it.
+        """
         self.observer.started(self)
         while not self.done:
             self.observer.stepped(self, self.step())
-        self.finish("finished")
+        if self.finish("finished") == FAILED:
+            raise HocketError(str(silences.failure(self.progress)))
 
     def _train(self, step: int) -> StepResult:
         try:
@@ -362,15 +377,23 @@ class Trainer:
             policies |= {name + REFERENCE: reference.save for name, reference in references.items()}
         return self.recorder.checkpoint(self.progress.step, self.state(), policies, best=best)
 
-    def finish(self, reason: str) -> None:
-        """Writes `summary.json` and the report, and lets go of the run folder."""
+    def finish(self, reason: str) -> str:
+        """Writes `summary.json` and the report, and lets go of the run folder; how the run ended: `reason`, or failed.
+
+        A run that is finished has failed where nothing could ever be learnt, for want of rewards, episodes or verdicts.
+        """
+        failed = silences.failure(self.progress) if reason == "finished" else None
+        self.ended = reason if failed is None else FAILED
+        for sentence in silences.notes(self.progress) if failed is None else [failed]:
+            self.say(sentence)
         with contextlib.suppress(Gone):
             self.groups.gather(self.parts.learners)
         self._close()
-        self.recorder.finish(self.summary(reason))
+        self.recorder.finish(self.summary(self.ended))
         if self._report is not None:
             self._report(self.folder.path)
         self.folder.release()
+        return self.ended
 
     def _close(self) -> None:
         """Ends the processes beside this one."""
@@ -382,7 +405,8 @@ class Trainer:
 
     def summary(self, reason: str) -> dict[str, Any]:
         """What `summary.json` holds."""
-        return summary(self.config, kind_of(self.task), self.progress, reason, self.measure)
+        told = summary(self.config, kind_of(self.task), self.progress, reason, self.measure)
+        return {**told, "notes": silences.notes(self.progress)}
 
     def state(self) -> State:
         """Everything but weights, as one tree."""
@@ -399,7 +423,8 @@ class Trainer:
 
     def _restore(self, checkpoint: Path) -> None:
         state = present_state(self.recorder.checkpoints.load(checkpoint))
-        self.progress = Progress(**state["progress"])
+        # Runs of earlier versions noted no opinions: there were some.
+        self.progress = Progress(**{"heard": {silences.EPISODE: state["progress"]["step"]}, **state["progress"]})
         self.parts.asked = int(state["asked"])
         self.parts.ledger.restore(state["ledger"])
         if self.progress.phase:
