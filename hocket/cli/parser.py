@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from hocket import __version__
@@ -29,6 +30,7 @@ from hocket.cli.details import (
 )
 from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.core.notices import listening
+from hocket.core.waits import watched
 
 COMMANDS = {
     "train": "training",
@@ -100,7 +102,9 @@ def _dispatch(arguments: list[str]) -> int:
         parser.print_help()
         return 0
     module = importlib.import_module(f"hocket.cli.{COMMANDS[known.run_command]}")
-    return int(getattr(module, known.run_command)(known, pairs))
+    quiet = getattr(known, "quiet", False)
+    with nullcontext() if quiet else watched(lambda sentence: print(f"… {sentence}", file=sys.stderr)):
+        return int(getattr(module, known.run_command)(known, pairs))
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):

@@ -99,9 +99,7 @@ def _run(
         resume = f"{program()} train --resume {trainer.folder.path if plan is None else plan.folder}"
         more = f" --steps {trainer.total_steps * 2}" if last and not interrupted else ""
         err().print(closing_panel({**summary, **told}, trainer.folder.path, resume=resume + more))
-    return {**summary, **told, "path": str(trainer.folder.path)}, {"interrupted": INTERRUPTED, FAILED: 1}.get(
-        reason, 0
-    )
+    return {**summary, **told, "path": str(trainer.folder.path)}, {"interrupted": INTERRUPTED, FAILED: 1}.get(reason, 0)
 
 
 def _begun(options: argparse.Namespace, pairs: Pairs, observer: Any) -> Pipeline | Trainer:

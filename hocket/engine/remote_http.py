@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.core.keys import Key
 from hocket.core.notices import say
+from hocket.core.waits import waiting_for
 from hocket.engine.remote_fields import LONGEST, Refused, doubtful_fields, refused_fields, without
 from hocket.engine.requests import ContextFull
 
@@ -131,6 +132,10 @@ class Endpoint:
             ContextFull: when the server finds the question longer than the model's context.
             EndpointError: when all attempts failed, or the server refuses the question.
         """
+        with waiting_for(f"model {self.model} at {self.url}" if self.model else self.url):
+            return self._read(path, body, key, understand)
+
+    def _read(self, path: str, body: Mapping[str, Any] | None, key: Key, understand: Callable[[Any], T]) -> T:
         attempts = self.retries + 1
         for attempt in range(attempts):
             try:

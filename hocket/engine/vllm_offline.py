@@ -22,6 +22,7 @@ import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.notices import say
+from hocket.core.waits import waiting_for
 from hocket.engine import vllm_child
 from hocket.engine.barrier import Barrier
 from hocket.engine.batched import BatchedEngine
@@ -104,8 +105,9 @@ class Child:
         if message["do"] != "open":
             self._read = self.log.stat().st_size  # Last words are those said over this question.
         try:
-            self._wire.send(message)
-            answer = self._wire.receive()
+            with waiting_for("the vLLM process"):
+                self._wire.send(message)
+                answer = self._wire.receive()
         except (OSError, EOFError):
             raise ChildLost(self._epitaph()) from None
         except BaseException:

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
+from hocket.core.waits import waiting_for
 from hocket.rewards.score import Journal
 from hocket.rewards.verdict_words import YES_NO, choice_in, grade_in, said_aloud
 from hocket.stages import Reward
@@ -157,7 +158,8 @@ class Judge(ABC):
             return []
         started = time.perf_counter()
         try:
-            answers = self.ask(questions)
+            with waiting_for(f"judge {self.name}"):
+                answers = self.ask(questions)
         except HocketError as error:
             answers = [Answer(None, problem=str(error))] * len(questions)
         problem = next((answer.problem for answer in answers if answer.problem is not None), None)

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.waits import waiting_for
 
 STARTING = 30.0
 """Seconds that a server has to say what tools it has."""
@@ -73,7 +74,8 @@ class Server:
         self._refused, self._again = "", 0.0
         self.listed: Sequence[Any] = ()
         try:
-            self._begin().result(STARTING + 5)
+            with waiting_for(f"the tool server {command}"):
+                self._begin().result(STARTING + 5)
         except Exception:
             self.close()
             why = self._refused or f"the tool server {command!r} did not start"

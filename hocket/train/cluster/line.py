@@ -22,6 +22,7 @@ from multiprocessing.connection import Connection
 from typing import Protocol
 
 from hocket.core.errors import HocketError
+from hocket.core.waits import waiting_for
 from hocket.train.cluster.weights import Packed
 from hocket.train.cores import available_cores
 
@@ -163,8 +164,9 @@ class Child:
             raise self._gone() from error
 
     def receive(self) -> bytes:
-        while not self.ready(BEAT):
-            pass
+        with waiting_for(self.name):
+            while not self.ready(BEAT):
+                pass
         answer = self._next.pop()
         if answer is None:
             self._next.append(None)  # It will not come back.
