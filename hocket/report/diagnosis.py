@@ -97,7 +97,7 @@ def failures(evidence: Evidence) -> Iterator[str]:
 
 def unrewarded(evidence: Evidence) -> Iterator[str]:
     """Samples on which no reward had an opinion."""
-    shares = [(row.get("step"), row["unrewarded/share"]) for row in evidence.rows if "unrewarded/share" in row]
+    shares = [(int(row.get("step", 0)), row["unrewarded/share"]) for row in evidence.rows if "unrewarded/share" in row]
     spoke = [step for step, share in shares if share is not None and share < 1]
     silent = [step for step, _ in shares if not spoke or step > spoke[-1]]
     if silent:
