@@ -60,7 +60,7 @@ class Run:
     @property
     def summary(self) -> dict[str, Any]:
         """What was gained, as in `summary.json`."""
-        return self._trainer.summary("finished")
+        return self._trainer.summary(self._trainer.ended)
 
     def evaluate(self, n: int | None = None) -> Evaluated:
         """Greedy success on `n` unseen scenarios."""

@@ -22,6 +22,7 @@ from rich.text import Text
 from hocket.core.casting import Shared
 from hocket.core.components import is_component
 from hocket.core.examples import Example
+from hocket.core.waits import in_words, long_waits
 from hocket.recipe import Recipe
 from hocket.train.examples import replayed
 from hocket.train.kinds import ACCURACY, MEASURES, is_share, kind_of
@@ -83,7 +84,8 @@ class LiveDisplay:
             expand=True,
         )
         self.bar: TaskID | None = None
-        self.live = Live(self._page(), console=console, refresh_per_second=4, transient=False)
+        # Made anew at each refresh: a wait goes on without any news.
+        self.live = Live(get_renderable=self._page, console=console, refresh_per_second=4, transient=False)
         self.began = time.monotonic()
         self.first_step = 0
         self.steps: int = 0
@@ -128,7 +130,7 @@ class LiveDisplay:
         if self.bar is not None:
             self.progress.update(self.bar, completed=row["step"], left=self._left(row["step"]))
         if self.console.is_terminal:
-            self.live.update(self._page())
+            self.live.refresh()
         elif measured is not None:
             self.console.print(self._line(row, measured))
 
@@ -187,6 +189,8 @@ class LiveDisplay:
         idle = sorted({key.rpartition("idle/")[2] for key in row if "idle/" in key})
         if idle:
             table.add_row("without effect", "", f"[dim]{escape(', '.join(idle))}[/] in this step")
+        for what, (seconds, count) in long_waits().items():
+            table.add_row("waiting for", "", escape(in_words(what, seconds, count)))
         return Group(self.progress, table) if self.bar is not None else Group(table)
 
 

@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from hocket import __version__
@@ -30,6 +31,8 @@ from hocket.cli.details import (
 from hocket.cli.values import checked
 from hocket.core.ending import end_at_once
 from hocket.core.errors import INTERRUPTED, ConfigurationError, HocketError, nearest, refusal
+from hocket.core.notices import listening
+from hocket.core.waits import watched
 
 COMMANDS = {
     "train": "training",
@@ -72,7 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(arguments: list[str]) -> int:
     debug = "--debug" in arguments
     try:
-        return _dispatch([argument for argument in arguments if argument != "--debug"])
+        with listening(lambda sentence: print(f"! {sentence}", file=sys.stderr)):
+            return _dispatch([argument for argument in arguments if argument != "--debug"])
     except HocketError as error:
         if debug:
             traceback.print_exc()
@@ -111,7 +115,9 @@ def _dispatch(arguments: list[str]) -> int:
         parser.print_help()
         return 0
     module = importlib.import_module(f"hocket.cli.{COMMANDS[known.run_command]}")
-    return int(getattr(module, known.run_command)(known, pairs))
+    quiet = getattr(known, "quiet", False)
+    with nullcontext() if quiet else watched(lambda sentence: print(f"… {sentence}", file=sys.stderr)):
+        return int(getattr(module, known.run_command)(known, pairs))
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):

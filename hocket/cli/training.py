@@ -74,7 +74,7 @@ def _run(
     from hocket.cli.display import program
     from hocket.report.page import diagnosis_of
     from hocket.report.reading import read_run
-    from hocket.train.trainer import UNSAVED
+    from hocket.train.trainer import FAILED, UNSAVED
 
     with _stopping() as stop:
         if display:
@@ -90,16 +90,19 @@ def _run(
     interrupted = bool(stop) and not trainer.done
     if interrupted:
         trainer.save()
-    summary = trainer.finish("interrupted" if interrupted else "finished")
+    reason = trainer.finish("interrupted" if interrupted else "finished")
+    summary = trainer.summary(reason)
     found = read_run(trainer.folder.path)
     told = {"diagnosis": diagnosis_of(found), "messages": list(found.messages)}
+    if options.quiet and reason == FAILED:
+        print(f"hocket: {found.messages[-1]}", file=sys.stderr)
     if not options.quiet:
         last = plan is None or plan.runs[-1].name == trainer.folder.name
         resume = f"{program()} train --resume {trainer.folder.path if plan is None else plan.folder}"
         ended = not interrupted and trainer.saved
         more = f" --steps {trainer.total_steps * 2}" if last and ended else ""
         err().print(closing_panel({**summary, **told}, trainer.folder.path, resume=resume + more))
-    code = 1 if not trainer.saved else INTERRUPTED if interrupted else 0
+    code = 1 if reason == FAILED or not trainer.saved else INTERRUPTED if interrupted else 0
     if not trainer.saved:
         print(f"hocket: {UNSAVED}", file=sys.stderr)
     return {**summary, **told, "path": str(trainer.folder.path)}, code

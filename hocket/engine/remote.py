@@ -122,8 +122,7 @@ class RemoteEngine:
     def _asked(self, path: str, body: dict[str, Any], request: Request) -> dict[str, Any]:
         """What came of a question, as plain data: an answer, or why there is none."""
         try:
-            answer = self.endpoint.ask(path, body, request.key)
-            found = read_tokens(answer) if self._tokens else read_text(answer)
+            found = self.endpoint.read(path, body, request.key, read_tokens if self._tokens else read_text)
         except ContextFull as full:
             return {"full": str(full)}
         except ConfigurationError:

@@ -12,13 +12,18 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.core.keys import Key
+from hocket.core.notices import say
+from hocket.core.waits import waiting_for
+from hocket.engine.remote_fields import LONGEST, Refused, doubtful_fields, refused_fields, without
 from hocket.engine.requests import ContextFull
+
+T = TypeVar("T")
 
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}
 """Answers after which the same question may succeed."""
@@ -31,6 +36,10 @@ class EndpointError(HocketError):
     """A server did not answer, or answered nonsense, as often as it was asked."""
 
 
+class Unfinished(EndpointError):
+    """An answer that the server broke off; the same question may be answered whole another time."""
+
+
 class _NotYet(Exception):
     """One attempt failed in a way that may pass. `absent`: nobody listens there. `pause`: seconds asked for."""
 
@@ -38,6 +47,15 @@ class _NotYet(Exception):
         super().__init__(reason)
         self.absent = absent
         self.pause = pause
+
+
+class _Unknown(Exception):
+    """The server refuses some fields of the question. `fields`: those it names; none where it names none."""
+
+    def __init__(self, fields: frozenset[str], refusal: EndpointError) -> None:
+        super().__init__(str(refusal))
+        self.fields = fields
+        self.refusal = refusal
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -60,6 +78,8 @@ class Endpoint:
         backoff: seconds before the second attempt, doubled before each further one, up to 30; a server's
             `Retry-After` is heeded within the same bound.
         concurrency: questions under way at the same time.
+        exact: whether what it samples is learnt from. Then a server that refuses a field of the sampling is refused;
+            else it is asked without that field from then on, which is said once.
 
     Raises:
         ConfigurationError: when a setting cannot be, or the environment variable is not set.
@@ -72,6 +92,8 @@ class Endpoint:
     retries: int = 4
     backoff: float = 0.5
     concurrency: int = 32
+    exact: bool = False
+    _refused: Refused = field(default_factory=Refused, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         parts = urllib.parse.urlsplit(self.url)
@@ -92,19 +114,34 @@ class Endpoint:
             )
 
     def ask(self, path: str, body: Mapping[str, Any] | None, key: Key) -> Any:
-        """The JSON answer to a question, a POST with a body and a GET without. Blocks for as long as it takes.
+        """The JSON answer to a question; see `read`."""
+        return self.read(path, body, key, lambda answer: answer)
 
-        `key` spreads the pauses between attempts, so that many questions do not come back in one moment.
+    def read(self, path: str, body: Mapping[str, Any] | None, key: Key, understand: Callable[[Any], T]) -> T:
+        """What `understand` makes of the JSON answer to a question, a POST with a body and a GET without.
+
+        Blocks for as long as it takes. `key` spreads the pauses between attempts, so that many questions do not come
+        back in one moment.
+
+        Args:
+            understand: reads an answer; raises `Unfinished` for one that is to be asked for again.
 
         Raises:
-            ConfigurationError: when nobody listens at the address, or key, address or model are wrong.
+            ConfigurationError: when nobody listens at the address, or key, address or model are wrong; when the server
+                refuses a field of the sampling and must not.
             ContextFull: when the server finds the question longer than the model's context.
             EndpointError: when all attempts failed, or the server refuses the question.
         """
+        with waiting_for(f"model {self.model} at {self.url}" if self.model else self.url):
+            return self._read(path, body, key, understand)
+
+    def _read(self, path: str, body: Mapping[str, Any] | None, key: Key, understand: Callable[[Any], T]) -> T:
         attempts = self.retries + 1
         for attempt in range(attempts):
             try:
-                return self._once(path, body)
+                return understand(self._taken(path, body))
+            except Unfinished as broken:
+                last = _NotYet(str(broken))
             except _NotYet as failed:
                 last = failed
             if attempt < self.retries:
@@ -119,13 +156,40 @@ class Endpoint:
 
     # ------------------------------------------------------------ one attempt
 
+    def _taken(self, path: str, body: Mapping[str, Any] | None) -> Any:
+        """The answer to a question without the fields that the server refuses."""
+        if body is None:
+            return self._once(path, None)
+        tried: frozenset[str] = frozenset()
+        while True:
+            left_out = self._refused.fields | tried
+            try:
+                answer = self._once(path, without(body, left_out))
+            except _Unknown as unknown:
+                fields = unknown.fields - left_out
+                if not fields and not self.exact and not tried:
+                    fields = doubtful_fields(body) - left_out
+                if not fields:
+                    raise unknown.refusal from None
+                if self.exact and fields - {LONGEST}:
+                    raise ConfigurationError(
+                        f"{unknown.refusal}; without {', '.join(sorted(fields))} it would draw by settings of its own, "
+                        "and what it draws is learnt from: use a server that takes every setting of the sampling"
+                    ) from None
+                tried |= fields
+                continue
+            new = self._refused.add(tried) - {LONGEST}
+            if new:
+                say(f"{self.url} refuses {', '.join(sorted(new))}: it is asked without, and draws by its own setting")
+            return answer
+
     def _once(self, path: str, body: Mapping[str, Any] | None) -> Any:
         opener = urllib.request.build_opener(_NoRedirect)
         try:
             with opener.open(self._request(path, body), timeout=self.timeout) as answer:
                 data = _read(answer, time.monotonic() + self.timeout)
         except urllib.error.HTTPError as error:
-            raise self._refusal(path, error) from error
+            raise self._refusal(path, error, body or {}) from error
         except TimeoutError as error:
             raise _NotYet(f"no answer within {self.timeout:g} s") from error
         except urllib.error.URLError as error:
@@ -146,10 +210,10 @@ class Endpoint:
         data = None if body is None else json.dumps(body).encode()
         return urllib.request.Request(self.url.rstrip("/") + path, data=data, headers=headers)
 
-    def _refusal(self, path: str, error: urllib.error.HTTPError) -> Exception:
+    def _refusal(self, path: str, error: urllib.error.HTTPError, body: Mapping[str, Any]) -> Exception:
         """What an answer with an error status means."""
         with error:
-            said, code = _complaint(error)
+            said, code, document = _complaint(error)
         if error.code in _AGAIN:
             pause = error.headers.get("Retry-After", "")
             return _NotYet(f"HTTP {error.code} {said}".strip(), pause=float(pause) if pause.isdigit() else 0.0)
@@ -165,7 +229,8 @@ class Endpoint:
             )
         if code == "context_length_exceeded" or "context length" in said:
             return ContextFull(f"the context of model {self.model!r} is full: {said}")
-        return EndpointError(f"{self.url} refuses the question (HTTP {error.code}): {said or 'without a reason'}")
+        refusal = EndpointError(f"{self.url} refuses the question (HTTP {error.code}): {said or 'without a reason'}")
+        return _Unknown(refused_fields(document, said, body), refusal) if error.code in (400, 422) else refusal
 
     def _missing(self, path: str) -> Exception:
         """After a 404: is it the model or the address?"""
@@ -191,20 +256,21 @@ def _read(answer: http.client.HTTPResponse, end: float) -> bytes:
     return b"".join(pieces)
 
 
-def _complaint(error: urllib.error.HTTPError) -> tuple[str, str]:
-    """A server's own words about an error, on one line, and its code for it."""
+def _complaint(error: urllib.error.HTTPError) -> tuple[str, str, Any]:
+    """A server's own words about an error, on one line, its code for it, and all it says as data."""
     try:
         data = error.read(1 << 16)
     except (OSError, http.client.HTTPException):
-        return "", ""
+        return "", "", None
     try:
         found = json.loads(data)
     except ValueError:
-        return " ".join(data.decode("utf-8", "replace").split())[:_SHOWN], ""
+        return " ".join(data.decode("utf-8", "replace").split())[:_SHOWN], "", None
     inner = found.get("error", found) if isinstance(found, Mapping) else found
     if not isinstance(inner, Mapping):
-        return str(inner)[:_SHOWN], ""
-    return " ".join(str(inner.get("message", "")).split())[:_SHOWN], str(inner.get("code", ""))
+        return str(inner)[:_SHOWN], "", found
+    words = next((inner[name] for name in ("message", "detail", "error") if inner.get(name)), "")
+    return " ".join(str(words).split())[:_SHOWN], str(inner.get("code", "")), inner
 
 
 def _absent(error: object) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 from hocket.core.errors import ConfigurationError
-from hocket.engine.remote_http import EndpointError
+from hocket.engine.remote_fields import drawing
+from hocket.engine.remote_http import EndpointError, Unfinished
 from hocket.engine.requests import ContextFull, Request
 from hocket.types import Decoding
 
@@ -37,7 +38,7 @@ def text_body(request: Request, model: str) -> dict[str, Any]:
     messages = [dict(message) for message in request.messages]
     if not messages:
         raise ConfigurationError(f"model {model!r} is asked by text, so a request needs messages")
-    return {"model": model, "messages": messages, **_drawing(request, request.decoding.max_tokens)}
+    return {"model": model, "messages": messages, **drawing(request, request.decoding.max_tokens)}
 
 
 def tokens_body(request: Request, model: str, stops: Sequence[int]) -> dict[str, Any]:
@@ -52,7 +53,7 @@ def tokens_body(request: Request, model: str, stops: Sequence[int]) -> dict[str,
     body = {
         "model": model,
         "prompt": [*request.tokens, *request.prefix],
-        **_drawing(request, left),
+        **drawing(request, left),
         "logprobs": 1,
         "return_token_ids": True,
         "stop_token_ids": list(stops),
@@ -64,35 +65,19 @@ def tokens_body(request: Request, model: str, stops: Sequence[int]) -> dict[str,
     return body
 
 
-def _drawing(request: Request, longest: int) -> dict[str, Any]:
-    """How to draw. What is left at its neutral value is not mentioned: not every server knows every setting."""
-    decoding = request.decoding
-    body: dict[str, Any] = {
-        "temperature": decoding.temperature,
-        "max_tokens": longest,
-        # 31 bits of the key, for servers that keep their word about seeds.
-        "seed": request.key.word >> 33,
-    }
-    if decoding.stop:
-        body["stop"] = list(decoding.stop)
-    if decoding.greedy:
-        return body
-    optional = {"top_p": (decoding.top_p, 1.0), "top_k": (decoding.top_k, None), "min_p": (decoding.min_p, 0.0)}
-    return body | {name: value for name, (value, neutral) in optional.items() if value != neutral}
-
-
 def read_text(answer: Any) -> Answer:
     """What an answer of `/chat/completions` says.
 
     A server that leaves out the stop string it ended with, but names it, gets it put back.
 
     Raises:
+        Unfinished: when it was broken off.
         EndpointError: when it has no text.
     """
     choice = _choice(answer)
+    finish = _finish(choice)
     message = choice.get("message")
     text = message.get("content") if isinstance(message, Mapping) else None
-    finish = _finish(choice)
     if text is None and finish == "length":
         text = ""  # Everything was spent on thinking that the server does not show.
     if not isinstance(text, str):
@@ -107,20 +92,22 @@ def read_tokens(answer: Any) -> Answer:
     """What an answer of `/completions` says: with token ids from a server that returns them, else only text.
 
     Raises:
+        Unfinished: when it was broken off.
         EndpointError: when it has neither, or as many log-probs as it has tokens are not there.
     """
     choice = _choice(answer)
+    finish = _finish(choice)
     text, tokens = choice.get("text"), choice.get("token_ids")
     if not isinstance(text, str):
         raise EndpointError(f"the server answered without text: {str(choice)[:200]}")
     if tokens is None:
-        return {"text": text, "tokens": None, "logp": None, "finish": _finish(choice)}
+        return {"text": text, "tokens": None, "logp": None, "finish": finish}
     if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
         raise EndpointError(f"the server's token ids are no integers: {str(tokens)[:100]}")
     logp = (choice.get("logprobs") or {}).get("token_logprobs")
     if logp is not None and (len(logp) != len(tokens) or not all(type(value) in (int, float) for value in logp)):
         raise EndpointError(f"the server gave {len(tokens)} tokens but {len(logp)} log-probs, or some are no numbers")
-    return {"text": text, "tokens": tokens, "logp": logp, "finish": _finish(choice)}
+    return {"text": text, "tokens": tokens, "logp": logp, "finish": finish}
 
 
 def tells_logp(decoding: Decoding, *, processed: bool = False) -> bool:
@@ -138,5 +125,23 @@ def _choice(answer: Any) -> Mapping[str, Any]:
     return choices[0]
 
 
+_ENDS: Mapping[str, Literal["stop", "length"]] = {
+    **dict.fromkeys(("stop", "eos", "eos_token", "end_turn", "stop_sequence"), "stop"),
+    **dict.fromkeys(("length", "max_tokens", "model_length"), "length"),
+}
+"""What servers call the two ends of an answer: it is finished, or a limit cut it off."""
+
+
 def _finish(choice: Mapping[str, Any]) -> Literal["stop", "length"]:
-    return "length" if choice.get("finish_reason") == "length" else "stop"
+    """Why an answer ended.
+
+    Raises:
+        Unfinished: when it was broken off for another reason, or the server does not say why it ended.
+    """
+    said = choice.get("finish_reason")
+    known = _ENDS.get(said.casefold()) if isinstance(said, str) else None
+    if known is not None:
+        return known
+    if said is None:
+        raise Unfinished("the server does not say why the answer ended (no finish_reason), so it may be broken off")
+    raise Unfinished(f"the server broke the answer off: finish_reason is {str(said)[:60]!r}, not 'stop' or 'length'")

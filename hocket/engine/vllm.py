@@ -57,7 +57,7 @@ class VLLMServerEngine(RemoteEngine):
         barrier: Barrier | None = None,
     ) -> None:
         super().__init__(
-            endpoint,
+            replace(endpoint, exact=True),
             encode=lambda text: policy.tokenizer(text, add_special_tokens=False)["input_ids"],
             tokens=True,
             stops=stops,
@@ -116,7 +116,7 @@ class VLLMServerEngine(RemoteEngine):
         """The largest gap between the server's and the policy's log-probs on a fresh sample, nats."""
         probe = probe_of(request)
         body = tokens_body(probe, self.endpoint.model, self._stops)
-        answer = read_tokens(self.endpoint.ask("/completions", body, probe.key))
+        answer = self.endpoint.read("/completions", body, probe.key, read_tokens)
         if answer["tokens"] is None or answer["logp"] is None:
             raise ConfigurationError(
                 f"the server at {self.endpoint.url} returns no token ids and log-probs; it must be vLLM 0.10 or later"

@@ -29,6 +29,7 @@ import msgspec
 
 _LENGTH = struct.Struct(">I")
 _PIECE = 1 << 20
+_ENDS = ("stop", "length")
 _LOOK = 1.0
 """Seconds after which a silent partner is looked at."""
 
@@ -152,7 +153,14 @@ class VLLM:
         """Samples all questions together."""
         prompts = [{"prompt_token_ids": question.pop("prompt")} for question in questions]
         ways = [self._way(question) for question in questions]
-        return [self._answer(found) for found in self._engine.generate(prompts, ways, use_tqdm=False)]
+        found = self._engine.generate(prompts, ways, use_tqdm=False)
+        broken = [place for place, one in enumerate(found) if one.outputs[0].finish_reason not in _ENDS]
+        if broken:  # Aborted, perhaps for want of memory: fewer may go through.
+            again = self._engine.generate([prompts[n] for n in broken], [ways[n] for n in broken], use_tqdm=False)
+            found = list(found)
+            for place, one in zip(broken, again, strict=True):
+                found[place] = one
+        return [self._answer(one) for one in found]
 
     def _way(self, question: dict[str, Any]) -> Any:
         """How one question is drawn, as vLLM wants it."""
@@ -165,7 +173,7 @@ class VLLM:
     def _answer(found: Any) -> tuple[list[int], list[float], str]:
         """Sampled tokens; their log-probs, after those of the prompt's tokens but the first where they were asked."""
         out = found.outputs[0]
-        if out.finish_reason not in ("stop", "length"):
+        if out.finish_reason not in _ENDS:
             raise RuntimeError(f"vLLM ended a request with {out.finish_reason!r}")
         tokens = [int(token) for token in out.token_ids]
         before = list(zip(found.prompt_token_ids, found.prompt_logprobs or (), strict=False))[1:]

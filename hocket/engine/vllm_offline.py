@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import warnings
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hocket.core.errors import ConfigurationError
+from hocket.core.notices import say
+from hocket.core.waits import waiting_for
 from hocket.engine import vllm_child
 from hocket.engine.barrier import Barrier
 from hocket.engine.batched import BatchedEngine
@@ -104,8 +105,9 @@ class Child:
         if message["do"] != "open":
             self._read = self.log.stat().st_size  # Last words are those said over this question.
         try:
-            self._wire.send(message)
-            answer = self._wire.receive()
+            with waiting_for("the vLLM process"):
+                self._wire.send(message)
+                answer = self._wire.receive()
         except (OSError, EOFError):
             raise ChildLost(self._epitaph()) from None
         except BaseException:
@@ -256,7 +258,7 @@ class VLLMEngine(BatchedEngine):
                     f"vLLM did not start: its process {lost}; the whole log is {self._house.log}"
                 ) from None
             self.restarts += 1
-            warnings.warn(f"the vLLM process {lost}; it is started again", RuntimeWarning, stacklevel=2)
+            say(f"the vLLM process {lost}; it is started again")
         try:
             return self._attempt(requests, questions)
         except ChildLost as lost:
@@ -319,6 +321,7 @@ class VLLMEngine(BatchedEngine):
             "enforce_eager": not self.settings.compiled,
             "enable_prefix_caching": True,
             "logprobs_mode": "processed_logprobs",  # Those of the distribution drawn from.
+            "generation_config": "vllm",  # Not the model's own defaults of sampling, nor its stops beyond ours.
             "seed": 0,
             **self.settings.more,
         }

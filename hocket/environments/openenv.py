@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
+from hocket.core.waits import waiting_for
 from hocket.core.worlds import reward_of
 from hocket.environments.protocol import UNREADABLE, Environment, Observation, same_move
 from hocket.environments.spaces import shown
@@ -131,7 +132,8 @@ class _Session:
         scheme = "wss" if parts.scheme in ("https", "wss") else "ws"
         address = f"{scheme}://{parts.netloc}{parts.path.rstrip('/')}/ws"
         try:
-            self._socket = _websockets().connect(address, open_timeout=world.seconds, max_size=None)
+            with waiting_for(f"environment {world.name}"):
+                self._socket = _websockets().connect(address, open_timeout=world.seconds, max_size=None)
         except Exception as error:
             raise HocketError(
                 f"{world.name} cannot be reached ({error}); start the server or correct the url"
@@ -158,7 +160,8 @@ class _Session:
         try:
             with suppress(_closed()):  # a full server says so, and closes before it is asked anything
                 self._socket.send(json.dumps({"type": kind} if data is None else {"type": kind, "data": data}))
-            reply = json.loads(self._socket.recv(timeout=self._world.seconds))
+            with waiting_for(f"environment {name}"):
+                reply = json.loads(self._socket.recv(timeout=self._world.seconds))
         except TimeoutError:
             raise HocketError(f"{name} did not answer within {self._world.seconds} s; raise seconds") from None
         except Exception as error:
@@ -205,7 +208,8 @@ class _Posts:
             method="GET" if body is None else "POST",
         )
         try:
-            with urllib.request.urlopen(request, timeout=self._world.seconds) as response:
+            wait = waiting_for(f"environment {name}")
+            with wait, urllib.request.urlopen(request, timeout=self._world.seconds) as response:
                 reply = json.loads(response.read())
         except urllib.error.HTTPError as error:
             said = error.read(400).decode("utf-8", "replace")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hocket.core.errors import ConfigurationError
+from hocket.core.notices import say
 from hocket.report.evaluation import Loaded, load
 from hocket.report.win_rate import win_rates
 from hocket.rewards.judging import Judge, compared, prompt_text
@@ -143,6 +144,8 @@ def _answers(
             temperature=temperature,
         )
     )
+    for problem in played.problems if judge is None else ():
+        say(f"evaluation: {problem}")
     return loaded, played
 
 

@@ -109,6 +109,21 @@ def failures(evidence: Evidence) -> Iterator[str]:
         )
 
 
+def unrewarded(evidence: Evidence) -> Iterator[str]:
+    """Samples on which no reward had an opinion."""
+    shares = [(int(row.get("step", 0)), row["unrewarded/share"]) for row in evidence.rows if "unrewarded/share" in row]
+    spoke = [step for step, share in shares if share is not None and share < 1]
+    silent = [step for step, _ in shares if not spoke or step > spoke[-1]]
+    if silent:
+        since = f"since step {silent[0]}" if spoke else f"in any of {len(shares)} steps"
+        yield (
+            f"No reward has had an opinion on any sample {since}, so nothing was learnt then: look at what the reward "
+            "gave back (None, not a number, no verdict of the judge), which the messages tell."
+        )
+    elif (share := evidence.mean("unrewarded/share") or 0.0) >= 0.5:
+        yield f"No reward had an opinion on {share:.0%} of the samples, which were left out; the messages tell why."
+
+
 def not_finite(evidence: Evidence) -> Iterator[str]:
     """Losses and gradients that are not numbers."""
     lost = [
@@ -313,6 +328,7 @@ def no_gradient(evidence: Evidence) -> Iterator[str]:
 
 RULES: tuple[Rule, ...] = (
     failures,
+    unrewarded,
     not_finite,
     blown_up,
     cut_off,

@@ -78,7 +78,8 @@ def diagnosis_of(run: Recorded, latest: Sequence[Mapping[str, Any]] | None = Non
     """What keeps a run from learning, gravest first; `latest` are its latest episodes where they have been read."""
     if latest is None:
         latest = run.episodes(run.steps[-1]) if run.steps else []
-    return diagnose(run.rows, latest, penalty=kl_coefficient(run.config))
+    found = diagnose(run.rows, latest, penalty=kl_coefficient(run.config))
+    return [*found, *(f"{note[:1].upper()}{note[1:]}." for note in run.summary.get("notes", ()))]
 
 
 @functools.cache

@@ -12,7 +12,6 @@ import asyncio
 import hashlib
 import json
 import math
-import re
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -20,16 +19,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
-from hocket.core.markup import THOUGHT
+from hocket.core.waits import waiting_for
 from hocket.rewards.score import Journal
+from hocket.rewards.verdict_words import YES_NO, choice_in, grade_in, said_aloud
 from hocket.stages import Reward
 from hocket.types import Scenario, Trajectory
 
-YES_NO = ("yes", "no")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,20 @@ class Answer(NamedTuple):
     """What came of a question.
 
     `text` is None where there is no answer, and `problem` says why. `logp` are the log-probs of the choices in nats,
-    where the judge can tell them; `tokens` what was read and written, where it is known.
+    where the judge can tell them; `tokens` what was read and written, where it is known; `cut` whether the limit of
+    tokens cut it off.
     """
 
     text: str | None
     tokens: int = 0
     logp: tuple[float, ...] | None = None
     problem: str | None = None
+    cut: bool = False
+
+    @property
+    def verdict(self) -> str | None:
+        """What a verdict may be read from: an answer that is finished."""
+        return None if self.cut else self.text
 
 
 @dataclass
@@ -63,22 +70,29 @@ class Count:
 
     questions: int = 0
     failed: int = 0
+    unclear: int = 0
+    verdicts: int = 0
     tokens: int = 0
     calls: int = 0
     seconds: float = 0.0
     problems: list[str] = field(default_factory=list)
 
     def metrics(self) -> dict[str, float]:
-        """`judge/questions`, `judge/failed` and `judge/tokens` count what stages asked, also what was known already.
+        """`judge/questions`, `judge/failed`, `judge/unclear` (answered, but with no verdict that can be read) and
+        `judge/tokens` count what stages asked, also what was known already.
 
         `throughput/judge/calls` counts what was not, and `time/judge` its seconds.
         """
-        told = {"judge/questions": self.questions, "judge/failed": self.failed, "judge/tokens": self.tokens}
+        told = {"judge/questions": self.questions, "judge/failed": self.failed, "judge/unclear": self.unclear}
+        told |= {"judge/tokens": self.tokens}
         return {name: float(count) for name, count in told.items()} | {
             "throughput/judge/calls": float(self.calls),
             "time/judge": self.seconds,
         }
 
+
+SHOWN = 120
+"""Characters of an answer that is shown."""
 
 _COUNT: ContextVar[Count | None] = ContextVar("hocket_judge_count", default=None)
 
@@ -144,7 +158,8 @@ class Judge(ABC):
             return []
         started = time.perf_counter()
         try:
-            answers = self.ask(questions)
+            with waiting_for(f"judge {self.name}"):
+                answers = self.ask(questions)
         except HocketError as error:
             answers = [Answer(None, problem=str(error))] * len(questions)
         problem = next((answer.problem for answer in answers if answer.problem is not None), None)
@@ -173,9 +188,9 @@ def _entry(question: Question) -> str:
 
 
 def said(judge: Judge, prompts: Sequence[str], longest: int = 256) -> list[str | None]:
-    """Free words, without the thoughts before them."""
+    """Free words, without the thoughts before them; None where the answer ends within its thoughts."""
     answers = judge([Question(prompt, longest=longest) for prompt in prompts])
-    return [None if answer.text is None else THOUGHT.sub("", answer.text).strip() for answer in answers]
+    return noted(judge, [said_aloud(answer.text) for answer in answers], answers, "only thoughts that did not end")
 
 
 def picked(judge: Judge, asked: Sequence[tuple[str, Sequence[str]]]) -> list[str | None]:
@@ -183,7 +198,9 @@ def picked(judge: Judge, asked: Sequence[tuple[str, Sequence[str]]]) -> list[str
     questions = [
         Question(f"{prompt}\nAnswer with one of: {', '.join(choices)}.", tuple(choices)) for prompt, choices in asked
     ]
-    return [choice_in(answer.text, one.choices) for answer, one in zip(judge(questions), questions, strict=True)]
+    answers = judge(questions)
+    found = [choice_in(answer.verdict, one.choices) for answer, one in zip(answers, questions, strict=True)]
+    return noted(judge, found, answers, "no one of the choices")
 
 
 def verdicts(judge: Judge, prompts: Sequence[str]) -> list[bool | None]:
@@ -196,7 +213,7 @@ def grades(judge: Judge, prompts: Sequence[str], scale: int = 10) -> list[float 
     rule = f"Answer with a number from 0 (worst) to {scale} (best) alone."
     choices = tuple(str(grade) for grade in range(scale + 1))
     answers = judge([Question(f"{prompt}\n{rule}", choices) for prompt in prompts])
-    return [_grade(answer, scale) for answer in answers]
+    return noted(judge, [_grade(answer, scale) for answer in answers], answers, f"no one grade from 0 to {scale}")
 
 
 def compared(judge: Judge, prompts: Sequence[tuple[str, str, str]]) -> list[float | None]:
@@ -215,37 +232,28 @@ def compared(judge: Judge, prompts: Sequence[tuple[str, str, str]]) -> list[floa
     return [None if one is None or other is None else _agreed(one, 1 - other) for one, other in pairs]
 
 
+def noted(judge: Judge, found: list[T], answers: Sequence[Answer], what: str) -> list[T]:
+    """What was read of the answers; counts those that say nothing of the kind, and keeps a sentence about them."""
+    said = list(zip(found, answers, strict=True))
+    unclear = [answer for one, answer in said if one is None and answer.text is not None]
+    count = _COUNT.get()
+    if count is not None:
+        count.verdicts += sum(one is not None for one in found)
+    if unclear and count is not None:
+        count.unclear += len(unclear)
+        cut = sum(answer.cut for answer in unclear)
+        limit = f" ({cut} cut off by the limit of tokens)" if cut else ""
+        words = " ".join(str(unclear[0].text).split())
+        shown = words if len(words) <= SHOWN else f"{words[:SHOWN]}..."
+        count.problems.append(
+            f"judge {judge.name}: {len(unclear)} of {len(answers)} answers name {what}{limit}, as in {shown!r}; they "
+            "are no opinion"
+        )
+    return found
+
+
 def _agreed(one: float, other: float) -> float:
     return one if one == other else 0.5
-
-
-def choice_in(text: str | None, choices: Sequence[str]) -> str | None:
-    """The choice that an answer names: the one it begins with, else the last one in it; case counts for single letters.
-
-    A number is taken for the words `yes` (1/2 or more) and `no`, as functions give them.
-    """
-    if text is None:
-        return None
-    text = THOUGHT.sub("", text)
-    number = _number(text)
-    if tuple(choices) == YES_NO and number is not None and text.strip() == number:
-        return "yes" if float(number) >= 0.5 else "no"
-    found = [
-        (match.start(), -len(choice), choice)
-        for choice in choices
-        for match in re.finditer(
-            rf"(?<!\w){re.escape(choice)}(?!\w)", text, re.IGNORECASE if len(choice) > 1 else re.NOFLAG
-        )
-    ]
-    if not found:
-        return None
-    first, last = min(found), max(found)
-    return first[2] if not text[: first[0]].strip(" \n\t*\"'(`") else last[2]
-
-
-def _number(text: str) -> str | None:
-    found = re.findall(r"-?\d+(?:\.\d+)?", text)
-    return found[-1] if found else None
 
 
 def _grade(answer: Answer, scale: int) -> float | None:
@@ -253,10 +261,7 @@ def _grade(answer: Answer, scale: int) -> float | None:
         top = max(answer.logp)
         chances = [math.exp(one - top) for one in answer.logp]
         return sum(grade * chance for grade, chance in enumerate(chances)) / (scale * math.fsum(chances))
-    of_scale = rf"\s*(?:/|\bout of\b|\bof\b)\s*{scale}\b"  # `7/10`
-    text = None if answer.text is None else THOUGHT.sub("", answer.text)
-    number = None if text is None else _number(re.sub(of_scale, "", text, flags=re.IGNORECASE))
-    return float(number) / scale if number is not None and 0 <= float(number) <= scale else None
+    return grade_in(answer.verdict, scale)
 
 
 # ---------------------------------------------------------------- a reward that asks

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from hocket.core.keys import Key
+from hocket.core.waits import waiting_for
 from hocket.rewards.functions import refuse_duplicates
 from hocket.rewards.opinions import Opinions, opinions_of
 from hocket.rewards.remembering import Recalled
@@ -59,16 +60,21 @@ async def _judged(reward: Reward, whole: Sequence[Trajectory], key: Key, journal
     if not whole:
         return Opinions([])
     if journal is None or (isinstance(reward, Reward) and not reward.outside):
-        return opinions_of(await reward(whole, key=key), len(whole), reward.name)
+        return await _opinions(reward, whole, key)
     # Whoever remembers may judge the same answers otherwise later: evaluation has one key all along.
     told = f"/{reward.told}" if isinstance(reward, Recalled) else ""
     entry = f"reward/{reward.name}/{_digest(whole, key)}{told}"
     kept = journal.get(entry)
     if kept:
         return Opinions(kept["values"], kept["feedback"], kept["problems"])
-    opinions = opinions_of(await reward(whole, key=key), len(whole), reward.name)
+    opinions = await _opinions(reward, whole, key)
     journal.put(entry, {"values": list(opinions), "feedback": opinions.feedback, "problems": list(opinions.problems)})
     return opinions
+
+
+async def _opinions(reward: Reward, whole: Sequence[Trajectory], key: Key) -> Opinions:
+    with waiting_for(f"reward {reward.name}"):
+        return opinions_of(await reward(whole, key=key), len(whole), reward.name)
 
 
 def _digest(trajectories: Sequence[Trajectory], key: Key) -> str:

@@ -262,10 +262,17 @@ class CurrentBackend:
         decoding = Decoding(
             temperature=1.0 if request.temperature is None else request.temperature,
             top_p=1.0 if request.top_p is None else request.top_p,
+            top_k=request.top_k if (request.top_k or 0) > 0 else None,
+            min_p=request.min_p or 0.0,
             max_tokens=room,
         )
         if request.alternatives and decoding.truncates:
-            raise Refused(400, "top_logprobs go with top_p 1 only", code="invalid_value", param="top_logprobs")
+            raise Refused(
+                400,
+                "top_logprobs go with top_p 1 only, and no top_k or min_p",
+                code="invalid_value",
+                param="top_logprobs",
+            )
         return _Question(served, request, tokens, decoding, key)
 
     async def _write(self, question: _Question, index: int, name: str, tell: Callable[[Delta], None]) -> None:

@@ -109,7 +109,8 @@ class Spelling:
         if calls:
             visible = max(self._told, len(self._text[: self._text.index(_OPEN)].rstrip()))
         grown = self._grown(visible, ended=True)
-        return Delta(self._index, grown.text, grown.entries, grown.tokens, calls, "tool_calls" if calls else finish)
+        why = "tool_calls" if calls and finish != "length" else finish  # Cut off, although calls before were whole.
+        return Delta(self._index, grown.text, grown.entries, grown.tokens, calls, why)
 
     def _grown(self, end: int, *, ended: bool = False) -> Delta:
         text = self._text[self._told : end]

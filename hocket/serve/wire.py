@@ -103,21 +103,24 @@ class ResponseFormat(Struct):
     type: Literal["text"]
 
 
-REFUSED = ("frequency_penalty", "presence_penalty", "logit_bias")
+REFUSED = ("frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias")
 """Fields that may only say that nothing is wanted."""
 
 Zero = Annotated[float, Meta(ge=0, le=0)]
+One = Annotated[float, Meta(ge=1, le=1)]
 StopString = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
 class ChatRequest(Struct):
-    """A request for chat completions. Fields of OpenAI's that are not here are ignored."""
+    """A request for chat completions, with vLLM's `top_k` (0 and -1: all) and `min_p`. Other fields are ignored."""
 
     model: str
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
     n: Annotated[int, Meta(ge=1, le=CHOICES)] | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Meta(ge=-1)] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     max_tokens: Annotated[int, Meta(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None
     stop: StopString | Annotated[list[StopString], Meta(max_length=4)] | None = None
@@ -131,6 +134,7 @@ class ChatRequest(Struct):
     response_format: ResponseFormat | None = None
     frequency_penalty: Zero | None = None
     presence_penalty: Zero | None = None
+    repetition_penalty: One | None = None
     logit_bias: Annotated[dict[str, Any], Meta(max_length=0)] | None = None
 
     @property

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.waits import waiting_for
 
 STARTING = 30.0
 """Seconds that a server has to say what tools it has."""
@@ -78,7 +79,8 @@ class Server:
         self.listed: Sequence[Any] = ()
         logging.getLogger("mcp").setLevel(logging.CRITICAL)  # What a server does wrong is reported in a sentence.
         try:
-            self._begin().result(STARTING + 5)
+            with waiting_for(f"the tool server {command}"):
+                self._begin().result(STARTING + 5)
         except Exception:
             self.close()
             why = self._refused or f"the tool server {command!r} did not start"

@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from typing import Any, Protocol
 
 from hocket.core.errors import HocketError
+from hocket.core.waits import waiting_for
 
 LONGEST = 20_000
 """Characters of an answer; the rest is cut off."""
@@ -103,7 +104,8 @@ async def asked(tool: Callable, arguments: Mapping[str, Any]) -> str:
         ToolFailed: when it raises, or does not answer in words.
     """
     try:
-        said = await tool(arguments)
+        with waiting_for(f"tool {tool.name}"):
+            said = await tool(arguments)
     except HocketError:
         raise  # A limit that an agent behind it reached, or a setting to mend.
     except Exception as error:

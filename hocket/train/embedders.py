@@ -18,6 +18,7 @@ from hocket.core.columns import EMBEDDING, TURN_EMBEDDINGS
 from hocket.core.components import load_object
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.signals import turn_visits
+from hocket.core.waits import waiting_for
 from hocket.rewards.outside import call_outside
 from hocket.rewards.score import Journal
 from hocket.stages import Policy
@@ -100,7 +101,8 @@ def checked_vectors(name: str, embed: Callable[[list[str]], Any], texts: Sequenc
         ConfigurationError: when it is anything but a vector of finite numbers for each.
     """
     try:
-        told = torch.as_tensor(embed(list(texts)), dtype=torch.float64)
+        with waiting_for(f"embedder {name}"):
+            told = torch.as_tensor(embed(list(texts)), dtype=torch.float64)
     except (TypeError, ValueError):
         told = torch.empty(0)
     if told.ndim != 2 or len(told) != len(texts) or not bool(told.isfinite().all()):

@@ -12,6 +12,7 @@ import numpy as np
 
 from hocket.core.intervals import wilson
 from hocket.core.keys import Key
+from hocket.core.notices import say
 from hocket.core.signals import RIGHT
 from hocket.rewards.score import Journal, grade
 from hocket.stages import Metrics, Player, Reward, Split, Task
@@ -31,6 +32,7 @@ class Evaluated:
         recorded: what the recipe's loss tells of unseen recorded responses, by the names of its metrics.
         sampled: the same scenarios played at the temperature of training, where that was measured besides.
         leads: which of both ways the task names, see `hocket.train.kinds.ways`.
+        problems: what went wrong with rewards, and answers without a verdict, in sentences.
     """
 
     success: float
@@ -46,6 +48,7 @@ class Evaluated:
     recorded: Metrics = field(default_factory=dict)
     sampled: Evaluated | None = None
     leads: str = GREEDY
+    problems: Sequence[str] = ()
 
     @property
     def leading(self) -> float:
@@ -96,8 +99,12 @@ async def evaluate(
     greedy = replace(decoding, temperature=temperature)
     asked = [Assignment(task.scenario(split, number), decoding=greedy) for number in spread(task, n, among, split)]
     played = await player.play(asked, key=key.derive("evaluate"))
-    await grade(played, rewards, key=key.derive("evaluate", "score"), journal=journal)
-    success = [success_of(task, trajectory) for trajectory in played]
+    problems = await grade(played, rewards, key=key.derive("evaluate", "score"), journal=journal)
+    told = [0.0 if trajectory.failure else task.success(trajectory) for trajectory in played]
+    unjudged = sum(not math.isfinite(one) for one in told)
+    if unjudged:
+        problems.append(f"nothing had an opinion on {unjudged} of {len(played)} answers; they count 0")
+    success = [one if math.isfinite(one) else 0.0 for one in told]
     measure = kind_of(task).measure
     low, high = measure.interval(success)
     return Evaluated(
@@ -111,6 +118,7 @@ async def evaluate(
         traits=_traits(task, played),
         trajectories=played,
         each=success,
+        problems=problems,
     )
 
 
@@ -121,8 +129,8 @@ async def evaluate_both(
     found = await evaluate(task, player, rewards, decoding=decoding, key=key, **common)
     common |= {"temperature": decoding.temperature, "key": key.derive("sampled")}
     sampled = await evaluate(task, player, rewards, decoding=decoding, **common)
-    seconds = found.seconds + sampled.seconds
-    return replace(found, sampled=sampled, leads=leads_of(task) or GREEDY, seconds=seconds)
+    seconds, problems = found.seconds + sampled.seconds, tuple(dict.fromkeys((*found.problems, *sampled.problems)))
+    return replace(found, sampled=sampled, leads=leads_of(task) or GREEDY, seconds=seconds, problems=problems)
 
 
 async def evaluate_samples(
@@ -134,7 +142,8 @@ async def evaluate_samples(
     """
     asked = [Assignment(task.scenario("eval", i), samples=samples, decoding=decoding) for i in range(_count(task, n))]
     played = await player.play(asked, key=key.derive("evaluate", "samples"))
-    await grade(played, rewards, key=key.derive("evaluate", "samples", "score"))
+    for problem in await grade(played, rewards, key=key.derive("evaluate", "samples", "score")):
+        say(f"evaluation: {problem}")
     right = np.array([task.success(trajectory) >= RIGHT for trajectory in played]).reshape(len(asked), samples).sum(1)
     found = {}
     k = 1

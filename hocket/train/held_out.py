@@ -11,6 +11,7 @@ from typing import Any
 from hocket.core.batch import Batch
 from hocket.core.intervals import wilson
 from hocket.core.keys import Key
+from hocket.core.notices import say
 from hocket.core.packing import pack
 from hocket.rewards.score import grade
 from hocket.stages import Metrics, Reward
@@ -39,10 +40,10 @@ async def measured(
     named, measure, recipe = held_out_of(parts.lead.recipe), parts.measure, parts.lead.recipe
     play = evaluate_both if both else evaluate
     if named is None:
-        return await play(parts.task, parts.player, rewards, n=n, **common)
+        return _told(await play(parts.task, parts.player, rewards, n=n, **common))
     responses, recorded = await recorded_metrics(parts, named, n=n, key=key, among=among)
     if measure.answers:
-        found = await play(parts.task, parts.player, rewards, n=n, **common)
+        found = _told(await play(parts.task, parts.player, rewards, n=n, **common))
         return replace(found, recorded=recorded, seconds=time.perf_counter() - started)
     played = responses
     if recipe.objective.held_out is None:
@@ -59,6 +60,13 @@ async def measured(
         trajectories=played,
         recorded=recorded,
     )
+
+
+def _told(found: Evaluated) -> Evaluated:
+    """An evaluation whose problems have been said."""
+    for problem in found.problems:
+        say(f"evaluation: {problem}")
+    return found
 
 
 async def recorded_metrics(

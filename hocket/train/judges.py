@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import numbers
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -95,7 +96,7 @@ class PolicyJudge(Judge):
             return Answer(None, problem=f"a question leaves no room in its context of {self._engine.context_length}")
         tokens = len(requests[0].tokens) + sum(len(sample.tokens) for sample in samples)
         if not question.choices:
-            return Answer(self._chat.reply_text(samples[0].tokens.tolist()), tokens)
+            return Answer(self._chat.reply_text(samples[0].tokens.tolist()), tokens, cut=samples[0].finish == "length")
         logp = tuple(float(sample.logp.sum(dtype="float64")) for sample in samples)
         return Answer(question.choices[logp.index(max(logp))], tokens, logp)
 
@@ -122,11 +123,16 @@ class EndpointJudge(Judge):
         messages = ({"role": "user", "content": question.prompt},)
         request = Request((), Decoding(max_tokens=question.longest, temperature=0.0), key, messages=messages)
         try:
-            answer = self._endpoint.ask("/chat/completions", text_body(request, self._endpoint.model), key)
-            spent = (answer.get("usage") or {}).get("total_tokens") if isinstance(answer, dict) else None
-            return Answer(read_text(answer)["text"], spent if isinstance(spent, int) else 0)
+            return self._endpoint.read("/chat/completions", text_body(request, self._endpoint.model), key, _read)
         except HocketError as error:
             return Answer(None, problem=str(error))
+
+
+def _read(document: Any) -> Answer:
+    """An answer of `/chat/completions`, with the tokens that it cost where the server tells."""
+    found, usage = read_text(document), document.get("usage")
+    spent = usage.get("total_tokens") if isinstance(usage, Mapping) else None
+    return Answer(found["text"], spent if isinstance(spent, int) else 0, cut=found["finish"] == "length")
 
 
 class FunctionJudge(Judge):
@@ -159,7 +165,10 @@ def _said(value: Any) -> Answer:
     if value is None or isinstance(value, str):
         return Answer(value)
     if isinstance(value, numbers.Real):
-        return Answer(f"{float(value):g}")
+        number = float(value)
+        if not math.isfinite(number):
+            return Answer(None, problem=f"it returned {number}; return texts, finite numbers or None")
+        return Answer(f"{number:.6f}".rstrip("0").rstrip("."))
     return Answer(None, problem=f"it returned a {type(value).__name__}; return texts, numbers or None")
 
 

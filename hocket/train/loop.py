@@ -371,11 +371,15 @@ def sampling_metrics(experience: Experience, weights: Mapping[str, float]) -> Me
         "truncated/share": _mean([float(trajectory.truncated) for trajectory in whole]),
         "episodes/failed": float(sum(trajectory.failure is not None for trajectory in own)),
     }
+    judged = [trajectory for trajectory in whole if trajectory.scores]
+    if judged:
+        unrewarded = [math.isnan(total_reward(trajectory, weights)) for trajectory in judged]
+        metrics["unrewarded/share"] = sum(unrewarded) / len(unrewarded)
     names = {name for trajectory in whole for name in trajectory.scores}
     for name in sorted(names) if len(names) > 1 else []:
         alone = {other: float(other == name) for other in names}
-        judged = [t for t in kept if name in t.scores and t.scores[name].value is not None]
-        metrics[f"reward/{name}"] = _mean([total_reward(t, alone) for t in judged])
+        told = [t for t in kept if name in t.scores and t.scores[name].value is not None]
+        metrics[f"reward/{name}"] = _mean([total_reward(t, alone) for t in told])
     return metrics | team_metrics(whole, weights)
 
 
@@ -431,7 +435,7 @@ def credit_metrics(batch: Batch) -> Metrics:
 def messages(experience: Experience, parts: RunContext) -> list[str]:
     """What a person should be told about this step, in sentences."""
     found = faults(experience)
-    judged = [trajectory for trajectory in experience.trajectories if trajectory.scores and not trajectory.failure]
+    judged = [trajectory for trajectory in everything(experience) if trajectory.scores and not trajectory.failure]
     if judged and not any(usable(trajectory) for trajectory in judged):
         found.append("no reward had an opinion on any sample, so there was nothing to learn from")
     full = [trajectory for trajectory in experience.trajectories if not trajectory.length and LIMIT.get(trajectory)]

@@ -26,6 +26,7 @@ class Progress:
         step: steps done. phase: the phase they ended in. elapsed: seconds of training over all sessions.
         before, after: summaries of the first and the latest evaluation. best: the best one and its step.
         shown: some problems and their answers before training; answers: those after.
+        heard: the last step with an opinion, by who had it, see `hocket.train.silences`.
     """
 
     step: int = 0
@@ -36,6 +37,7 @@ class Progress:
     best: State = field(default_factory=dict)
     shown: list[Any] = field(default_factory=list)
     answers: list[Any] = field(default_factory=list)
+    heard: dict[str, int] = field(default_factory=dict)
 
     def evaluated(self, found: Evaluated, step: int, *, last: bool) -> None:
         """Takes in an evaluation: that of step 0, the `last` one, or one on the way."""

@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from hocket.core.errors import HocketError
+from hocket.core.waits import waiting_for
 from hocket.engine.barrier import Barrier
 from hocket.engine.requests import Request, Sample
 from hocket.recipes import find as find_recipe
@@ -132,7 +133,8 @@ class SamplerProcess:
     def _receive(self) -> Any:
         assert self._connection is not None, "the process was not started"
         try:
-            return self._connection.recv()
+            with waiting_for("the process that samples"):
+                return self._connection.recv()
         except (EOFError, OSError) as error:
             raise self._gone() from error
 

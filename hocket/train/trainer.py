@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from hocket import tasks
 from hocket.core.aliases import present_state
 from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.notices import listening
 from hocket.core.outcomes import StepResult
 from hocket.rewards import remembering
 from hocket.stages import Reward, State, Task
 from hocket.train import config as configuration
+from hocket.train import silences
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_learners, build_parts, seat_references
 from hocket.train.checkpoint import REFERENCE, Checkpoints, weights_in
@@ -55,6 +57,9 @@ from hocket.workflows.player import TextPlayer
 if TYPE_CHECKING:
     from hocket.policies.family import Precision
 
+
+FAILED = "failed"
+"""How a run ended in which nothing could be learnt."""
 
 UNSAVED = (
     "the last checkpoint could not be written, so what was learnt since the one before is not on disk; make room, or "
@@ -107,6 +112,7 @@ class Trainer:
 
     Attributes:
         parts: everything a step touches. progress: where the run stands. recorder: what writes into its `folder`.
+        ended: how it ended, once it has.
     """
 
     def __init__(
@@ -127,6 +133,7 @@ class Trainer:
         self.folder = RunFolder.open(Path(config.runs), config.run, stem=_stem(config), resume=resume)
         self.config = dataclasses.replace(configuration.settled(config, self.task), run=self.folder.path.name)
         self._given, self._revived = (rewards, workflow), 0
+        self.ended = "unfinished"
         try:
             self._begin(rewards, workflow, resume=resume, start_over=start_over)
         except BaseException:
@@ -273,7 +280,8 @@ class Trainer:
         A new run that is refused before its first step is done leaves no folder, so that its name stays free.
         """
         try:
-            row = self._step()
+            with listening(self.say):
+                row = self._step()
             self._revived = 0
             return row
         except Gone as error:
@@ -307,6 +315,9 @@ class Trainer:
         self.resources.begin(self.parts.learners.values(), step)
         result = self._train(step)
         self.progress.step = step
+        silences.note(
+            self.progress.heard, result, step, [n for n, one in self.parts.learners.items() if not one.frozen]
+        )
         spared = self.resources.adapt(self.parts.learners.values(), step)
         due = self.evaluations.due(step)
         metrics = result.metrics | (self._evaluate(step) if due else {})
@@ -315,7 +326,7 @@ class Trainer:
         if told:
             told |= self.overlap.status() if isinstance(self.overlap, Arrival) else {}
             self.folder.write_json(self.folder.cluster, told)
-        for message in result.messages:
+        for message in (*result.messages, *silences.begun(self.progress.heard, step)):
             self.say(f"step {step}: {message}")
         if due or step == 1:
             self._pause()
@@ -328,13 +339,19 @@ class Trainer:
         return row
 
     def run(self) -> None:
-        """Steps to the end and writes the summary and the report."""
+        """Steps to the end and writes the summary and the report.
+
+        Raises:
+            HocketError: afterwards, when the run has failed: nothing could be learnt in it.
+        """
         self.observer.started(self)
         while not self.done:
             self.observer.stepped(self, self.step())
-        self.finish("finished")
+        ended = self.finish("finished")
         if not self.saved:
             warnings.warn(UNSAVED, RuntimeWarning, stacklevel=2)
+        if ended == FAILED:
+            raise HocketError(str(silences.failure(self.progress)))
 
     def _train(self, step: int) -> StepResult:
         try:
@@ -410,23 +427,27 @@ class Trainer:
             policies |= {name + REFERENCE: reference.save for name, reference in references.items()}
         return self.recorder.checkpoint(self.progress.step, self.state(), policies, best=best)
 
-    def finish(self, reason: str) -> dict[str, Any]:
-        """Writes `summary.json` and the report, and lets go of the run folder; returns what the summary holds.
+    def finish(self, reason: str) -> str:
+        """Writes `summary.json` and the report, and lets go of the run folder; how the run ended: `reason`, or failed.
 
-        A last checkpoint that could not be written is tried once more; `saved` is whether it was.
+        A run that is finished has failed where nothing could ever be learnt, for want of rewards, episodes or verdicts.
+        A last checkpoint that could not be written is tried once more; where it is refused again the run is unsaved.
         """
+        failed = silences.failure(self.progress) if reason == "finished" else None
+        self.ended = reason if failed is None else FAILED
+        for sentence in silences.notes(self.progress) if failed is None else [failed]:
+            self.say(sentence)
         with contextlib.suppress(Gone):
             self.groups.gather(self.parts.learners)
         if not self.saved and self.save() is None:
-            reason = "unsaved"
+            self.ended = "unsaved"
             self.say(UNSAVED)
         self._close()
-        found = self.summary(reason)
-        self.recorder.finish(found)
+        self.recorder.finish(self.summary(self.ended))
         if self._report is not None:
             self._report(self.folder.path)
         self.folder.release()
-        return found
+        return self.ended
 
     def _close(self) -> None:
         """Ends the processes beside this one."""
@@ -445,7 +466,7 @@ class Trainer:
         """What `summary.json` holds."""
         leads = leads_of(self.task) or GREEDY
         found = summary(self.config, kind_of(self.task), self.progress, reason, self.measure, leads)
-        return {**found, "watch": self.lookout.since}
+        return {**found, "watch": self.lookout.since, "notes": silences.notes(self.progress)}
 
     def state(self) -> State:
         """Everything but weights, as one tree."""
@@ -462,7 +483,8 @@ class Trainer:
 
     def _restore(self, checkpoint: Path) -> None:
         state = present_state(self.recorder.checkpoints.load(checkpoint))
-        self.progress = Progress(**state["progress"])
+        # Runs of earlier versions noted no opinions: there were some.
+        self.progress = Progress(**{"heard": {silences.EPISODE: state["progress"]["step"]}, **state["progress"]})
         self.parts.asked = int(state["asked"])
         self.parts.ledger.restore(state["ledger"])
         if self.progress.phase:

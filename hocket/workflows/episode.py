@@ -11,6 +11,7 @@ from typing import Any
 from hocket.core.columns import CALL, CONVERSATION
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
+from hocket.core.waits import Wait
 from hocket.engine.requests import Engine, Request, Sample
 from hocket.tools.outside import Answers
 from hocket.types import PAUSED, Assignment, Message, Turn
@@ -58,6 +59,9 @@ class Limits:
 CLOCKS = ("limits.seconds", "limits.call_seconds", "limits.idle_seconds")
 """By what the reason is known of an episode that a limit of time ended."""
 
+OWN = "a workflow that calls no agent"
+"""What is waited for while a workflow is busy with something of its own."""
+
 REFUSALS = 100
 """A workflow that has been refused so many calls, and goes on asking, is ended."""
 
@@ -99,6 +103,7 @@ class Episode:
         self._spent = self._refused = 0
         self._active = time.monotonic()
         self._closed = False
+        self._own: Wait | None = None
         replay = assignment.replay
         self._again = {} if replay is None else {_call(turn): turn for turn in replay.turns}
         more = None if replay is None else replay.more
@@ -165,6 +170,8 @@ class Episode:
         task = asyncio.current_task()
         assert task is not None
         self._calls.add(task)
+        if self._own is not None:
+            self._own.over()
         try:
             if self._limits.call_seconds is None:
                 return await engine.submit(request)
@@ -172,6 +179,8 @@ class Episode:
         finally:
             self._calls.discard(task)
             self._active = time.monotonic()
+            if self._own is not None and not self._calls:
+                self._own = Wait(OWN)
 
     async def _bounded(self, engine: Engine, request: Request, seconds: float) -> Sample:
         clock = asyncio.timeout(seconds)
@@ -195,7 +204,12 @@ class Episode:
         Raises:
             HocketError: when it goes on although it was told to end.
         """
-        reason = await self._outlasted(playing)
+        self._own = Wait(OWN)
+        try:
+            reason = await self._outlasted(playing)
+        finally:
+            self._own.over()
+            self._own = None
         if reason is None:
             return None
         self._closed = True

@@ -15,6 +15,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,7 @@ def test_weights_follow_the_policy_once_per_version(stand: Stand) -> None:
     asked = [len(said) if isinstance(said, list) else said for said in model.said]
     assert asked == ["open", 1, 3, 1, "load", 1, 3, 1, "load", 1, 3, 1], "a handover, a probe, the batch, one more"
     assert model.settings["enable_prefix_caching"] is True
+    assert model.settings["generation_config"] == "vllm"
     assert model.settings["dtype"] == "float32"
 
 
@@ -149,13 +151,16 @@ def test_what_is_asked_is_what_the_request_says(stand: Stand) -> None:
         "top_p": 0.9,
         "top_k": 3,
         "min_p": 0.1,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "repetition_penalty": 1.0,
         "logprobs": 0,
         "stop_token_ids": list(Chat(policy.tokenizer).stops),
         "include_stop_str_in_output": True,
         "skip_special_tokens": False,
         "logit_bias": {"40": -100},
     }
-    assert "top_p" not in greedy
+    assert {name: greedy[name] for name in ("top_p", "top_k", "min_p")} == {"top_p": 1.0, "top_k": -1, "min_p": 0.0}
 
 
 def test_an_imposed_prefix_comes_first_and_may_be_all(stand: Stand) -> None:
@@ -376,6 +381,46 @@ def test_settings_survive_the_config_file(tmp_path: Path, stand: Stand, monkeypa
     assert (model.settings["max_num_seqs"], model.settings["kv_cache_memory_bytes"]) == (7, 2**29)
     again = resumed(tmp_path / "a", steps=2)
     assert (again.config.engine.kind, again.config.engine.max_rows) == ("vllm", 7)
+
+
+class Faltering:
+    """Stands in for `vllm.LLM`: the first answers to some prompts are broken off."""
+
+    def __init__(self, broken: dict[int, list[str | None]]) -> None:
+        self.broken, self.asked = broken, list[list[int]]()
+
+    def generate(self, prompts: list[Any], ways: list[Any], use_tqdm: bool) -> list[Any]:
+        first = [prompt["prompt_token_ids"][0] for prompt in prompts]
+        self.asked.append(first)
+        return [self._one(number, way) for number, way in zip(first, ways, strict=True)]
+
+    def _one(self, number: int, way: Any) -> Any:
+        left = self.broken.get(number, [])
+        out = SimpleNamespace(
+            token_ids=[number, way["seed"]],
+            logprobs=[{token: SimpleNamespace(logprob=-0.5)} for token in (number, way["seed"])],
+            finish_reason=left.pop(0) if left else "stop",
+        )
+        return SimpleNamespace(outputs=[out], prompt_token_ids=[number], prompt_logprobs=None)
+
+
+def faltering(broken: dict[int, list[str | None]]) -> tuple[vllm_child.VLLM, Faltering]:
+    model, engine = vllm_child.VLLM(), Faltering(broken)
+    model._engine, model._vllm = engine, SimpleNamespace(SamplingParams=lambda **way: way)
+    return model, engine
+
+
+def test_what_vllm_broke_off_is_asked_for_once_more() -> None:
+    model, engine = faltering({2: ["abort"], 3: [None]})
+    found = model.sample([{"prompt": [number], "seed": 10 * number} for number in (1, 2, 3)])
+    assert found == [([n, 10 * n], [-0.5, -0.5], "stop") for n in (1, 2, 3)]
+    assert engine.asked == [[1, 2, 3], [2, 3]]
+
+
+def test_what_vllm_breaks_off_twice_is_no_answer() -> None:
+    model, _ = faltering({2: ["abort", "error"]})
+    with pytest.raises(RuntimeError, match="vLLM ended a request with 'error'"):
+        model.sample([{"prompt": [number], "seed": 1} for number in (1, 2)])
 
 
 # ---------------------------------------------------------------- the real one

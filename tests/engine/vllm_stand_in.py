@@ -72,7 +72,9 @@ class StandInModel:
 
 def _request(question: dict[str, Any]) -> Request:
     names = ("temperature", "max_tokens", "top_k", "top_p", "min_p")
-    way = Decoding(**{name: question[name] for name in names if name in question}, stop=tuple(question.get("stop", ())))
+    drawn = {name: question[name] for name in names if name in question}
+    drawn["top_k"] = None if drawn["top_k"] == -1 else drawn["top_k"]
+    way = Decoding(**drawn, stop=tuple(question.get("stop", ())))
     return Request(tuple(question["prompt"]), way, Key.of(question["seed"]))
 
 

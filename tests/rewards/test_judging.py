@@ -111,8 +111,8 @@ def test_the_same_question_is_asked_once() -> None:
 
 
 def test_thoughts_are_no_part_of_an_answer() -> None:
-    judge = Scripted(lambda prompt: "<think>3 or 5, yes, ['a']</think>\n4 no")
-    assert said(judge, ["?"]) == ["4 no"]
+    judge = Scripted(lambda prompt: "<think>3 or 5, yes, ['a']</think>\n4. No")
+    assert said(judge, ["?"]) == ["4. No"]
     assert verdicts(judge, ["?"]) == [False]
     assert grades(judge, ["?"], scale=5) == [0.8]
 
@@ -137,6 +137,40 @@ def test_a_judge_that_worked_may_fail_and_one_that_never_did_stops_the_run() -> 
     assert len(count.problems) == 1
     assert "the line is dead" in count.problems[0]
     assert said(judge, ["a"]) == ["yes"]
+
+
+def test_an_answer_that_the_limit_cut_off_is_no_verdict_but_may_be_words() -> None:
+    judge = Scripted(lambda prompt: Answer("Yes. 7", cut=True))
+    with counting() as count:
+        assert verdicts(judge, ["?"]) == [None]
+        assert grades(judge, ["?"]) == [None]
+        assert said(judge, ["?"]) == ["Yes. 7"]
+        assert said(Scripted(lambda prompt: Answer("<think>Yes. 7", cut=True)), ["?"]) == [None]
+    assert (count.questions, count.failed, count.unclear, count.verdicts) == (4, 0, 3, 1)
+    assert "(1 cut off by the limit of tokens), as in 'Yes. 7'" in count.problems[0]
+
+
+def test_answers_without_a_verdict_are_counted_and_said() -> None:
+    judge = Scripted(lambda prompt: {"a": "yes", "b": "It depends.\nReally."}.get(prompt[0]))
+    with counting() as count:
+        assert verdicts(judge, ["a", "b", "b", "c"]) == [True, None, None, None]
+    assert (count.questions, count.failed, count.unclear, count.verdicts) == (4, 1, 2, 1)
+    assert count.metrics()["judge/unclear"] == 2.0
+    assert count.problems == [
+        "judge scripted: 2 of 4 answers name no one of the choices, as in 'It depends. Really.'; they are no opinion"
+    ]
+    with counting() as count:
+        assert grades(judge, ["a", "b"], scale=5) == [None, None]
+    assert "2 of 2 answers name no one grade from 0 to 5, as in 'yes'" in count.problems[0]
+
+
+def test_that_an_answer_was_cut_off_is_journalled_too() -> None:
+    class Kept(dict):  # type: ignore[type-arg]
+        put = dict.__setitem__
+
+    journal = Kept()
+    assert verdicts(Scripted(lambda prompt: Answer("yes", cut=True), journal), ["?"]) == [None]
+    assert verdicts(Scripted(lambda prompt: Answer("yes"), journal), ["?"]) == [None]
 
 
 def test_a_reward_goes_by_its_rule_until_there_is_a_judge() -> None:

@@ -104,10 +104,24 @@ def test_alternatives_are_the_models_own(backend: CurrentBackend, host: Host):
         assert np.allclose([top["logprob"] for top in entry["top_logprobs"]], best.values, atol=1e-3)
 
 
-def test_alternatives_need_the_whole_distribution(host: Host):
-    refused = post(host, asked(logprobs=True, top_logprobs=2, top_p=0.9))
+@pytest.mark.parametrize("cut", [{"top_p": 0.9}, {"top_k": 3}, {"min_p": 0.1}])
+def test_alternatives_need_the_whole_distribution(host: Host, cut: dict[str, Any]):
+    refused = post(host, asked(logprobs=True, top_logprobs=2, **cut))
     assert refused.status_code == 400
     assert error_of(refused)["param"] == "top_logprobs"
+
+
+def test_settings_of_vllm_count_and_neutral_ones_change_nothing(host: Host):
+    def text(**more: Any) -> str:
+        return str(post(host, asked(max_tokens=12, **more)).json()["choices"][0]["message"]["content"])
+
+    hot, likeliest = text(temperature=2), text(temperature=0)
+    assert hot != likeliest
+    assert text(temperature=2, top_k=1) == text(temperature=2, min_p=1) == likeliest
+    neutral = {"top_k": -1, "min_p": 0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0}
+    assert text(temperature=2, **neutral) == text(temperature=2, top_k=0) == hot
+    refused = post(host, asked(repetition_penalty=1.05))
+    assert (refused.status_code, error_of(refused)["param"]) == (400, "repetition_penalty")
 
 
 def test_stop_strings_end_an_answer_before_them(host: Host):

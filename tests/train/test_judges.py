@@ -39,6 +39,9 @@ def moody(prompts):
 async def length(prompts):
     return ["no" if len(prompt) % 3 else "yes" for prompt in prompts]
 
+def numbered(prompts):
+    return [str(len(prompt) % 2) for prompt in prompts]
+
 def falters(prompts):
     CALLS.append(len(prompts))
     if len(CALLS) > 1:
@@ -53,6 +56,9 @@ def few(prompts):
 
 def odd(prompts):
     return [None if number % 2 else 0.9 for number, _ in enumerate(prompts)]
+
+def numbers(prompts):
+    return [float("nan"), 1e-9, 7, True, float("inf")]
 
 notjudge = 3
 """
@@ -147,7 +153,7 @@ def test_a_run_stopped_and_resumed_hears_the_same_again(judge: str, tmp_path: Pa
 
 def test_equal_runs_with_a_judge_are_equal(tmp_path: Path, file: Path) -> None:
     for name in ("one", "other"):
-        train(tmp_path, name, "--recipe", "spectral-po", "--judge", f"{file}:length", steps=2)
+        train(tmp_path, name, "--recipe", "spectral-po", "--judge", f"{file}:numbered", steps=2)
     assert_same(tmp_path / "one", tmp_path / "other")
 
 
@@ -267,6 +273,23 @@ def test_one_question_of_an_endpoint_may_fail(server: Server, tmp_path: Path) ->
     journal.close()
 
 
+def test_an_answer_of_an_endpoint_that_is_not_finished_is_no_verdict(tmp_path: Path) -> None:
+    def reply(path: str, body: Any) -> Said:
+        content = body["messages"][0]["content"].split("\n")[0]
+        if content == "broken":
+            return chat_answer("Yes.", "abort" if len(asked) % 2 else "stop") if asked.append(path) is None else Said()
+        return chat_answer("Yes, since", content)
+
+    asked: list[str] = []
+    with Server(reply).running() as server, counting() as count:
+        judge = EndpointJudge(f"{server.url}#m", None)
+        assert verdicts(judge, ["stop", "length", "broken"]) == [True, None, True]
+        assert len(asked) == 2, "an aborted answer is asked for again"
+        sent = server.asked[0].body
+    assert (sent["temperature"], sent["top_p"], sent["top_k"], sent["repetition_penalty"]) == (0.0, 1.0, -1, 1.0)
+    assert (count.failed, count.unclear) == (0, 1)
+
+
 def test_an_endpoint_is_sent_the_key_that_the_environment_holds(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,6 +302,14 @@ def test_own_functions_may_say_numbers_and_nothing(file: Path) -> None:
     judge = FunctionJudge(f"{file}:odd", None)
     assert verdicts(judge, ["a", "b", "c"]) == [True, None, True]
     assert grades(FunctionJudge(f"{file}:odd", None), ["a", "b"], scale=1) == [0.9, None]
+
+
+def test_numbers_of_own_functions_are_read_as_they_are(file: Path) -> None:
+    judge = FunctionJudge(f"{file}:numbers", None)
+    with counting() as count:
+        assert grades(judge, list("abcde")) == [None, 0.0, 0.7, 0.1, None]
+    assert (count.failed, count.unclear) == (2, 0)
+    assert "it returned nan; return texts, finite numbers or None" in count.problems[0]
 
 
 def test_the_page_names_the_recipes_that_ask() -> None:

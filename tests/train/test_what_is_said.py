@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tiny_runs import train
+from tiny_runs import TINY, call
 
 WORKFLOWS = """
 from hocket.workflows import Outcome, Workflow
@@ -27,10 +27,13 @@ class Nan(Workflow):
 """
 
 
-def said(folder: Path, name: str, *more: str) -> str:
+def said(folder: Path, name: str, *more: str, code: int = 0) -> str:
     file = folder / "flows.py"
     file.write_text(WORKFLOWS)
-    train(folder, name, "--workflow", f"{file}:{name}", *more, steps=1)
+    asked = ["--steps", "1", "--runs", folder, "--run", name, "--quiet", "--workflow", f"{file}:{name}", *more]
+    ended = call("train", *TINY, *asked)
+    assert ended.code == code, ended.err
+    assert ("no episode of 1 steps came to anything, so nothing was learnt" in ended.err) is (code == 1)
     return (folder / name / "messages.txt").read_text()
 
 
@@ -40,4 +43,5 @@ def test_episodes_that_all_meet_a_limit_are_told(tmp_path: Path) -> None:
 
 
 def test_rewards_that_are_no_numbers_are_told(tmp_path: Path) -> None:
-    assert "8 of 8 episodes failed: ValueError: reward 'good' is nan; give a finite number" in said(tmp_path, "Nan")
+    told = said(tmp_path, "Nan", code=1)
+    assert "8 of 8 episodes failed: ValueError: reward 'good' is nan; give a finite number" in told

@@ -24,8 +24,9 @@ from hocket.core.keys import Key
 from hocket.core.markup import ANSWER
 from hocket.core.options import checked
 from hocket.methods.base.grpo import GRPO
-from hocket.rewards.judging import Answer, Judge, Question, choice_in, prompt_text
+from hocket.rewards.judging import Answer, Judge, Question, noted, prompt_text
 from hocket.rewards.tags import TagFormat
+from hocket.rewards.verdict_words import choice_in
 from hocket.rewards.verifiers import ExactMatch, answer_text, equal
 from hocket.stages import Reward, Split
 from hocket.tasks.arithmetic import tagged_answer
@@ -82,10 +83,13 @@ class Listener(Reward):
             return [self._ruled(trajectory) for trajectory in trajectories]
         asked = [self.question(trajectory) for trajectory in trajectories]
         answers = await asyncio.to_thread(self.judge, asked)
-        return [
+        told = [
             persuaded(answer, question.choices, right_option(trajectory.scenario))
             for answer, question, trajectory in zip(answers, asked, trajectories, strict=True)
         ]
+        known = [place for place, one in enumerate(trajectories) if right_option(one.scenario) is not None]
+        noted(self.judge, [told[n] for n in known], [answers[n] for n in known], "no one of the options")
+        return told
 
     def question(self, trajectory: Trajectory) -> Question:
         """What is asked about one trajectory; the verdict is no part of it."""
@@ -115,13 +119,13 @@ def right_option(scenario: Scenario) -> str | None:
 
 def persuaded(answer: Answer, options: Sequence[str], right: str | None) -> float | None:
     """q by a listener's answer."""
-    if right is None or answer.text is None:
+    if right is None or answer.verdict is None:
         return None
     if answer.logp is not None:
         top = max(answer.logp)
         chances = [math.exp(one - top) for one in answer.logp]
         return chances[list(options).index(right)] / math.fsum(chances)
-    named = choice_in(answer.text, options)
+    named = choice_in(answer.verdict, options)
     return None if named is None else float(named == right)
 
 

@@ -24,6 +24,7 @@ from hocket.core.requirements import Requirement
 from hocket.credit.each_agent import EachAgent
 from hocket.curriculum.shuffled import Shuffled
 from hocket.methods.base.ppo import PPO
+from hocket.rewards.verdict_words import said_aloud
 from hocket.rollout.independent import Independent
 from hocket.tasks.mails import PARTS, PHISHING, SAFE, Sign, reading, rewriting, weighing
 from hocket.types import Scenario
@@ -118,8 +119,8 @@ def voted(reports: Sequence[Sign | None], weights: Sequence[int]) -> str:
 
 
 def read_report(text: str) -> Sign | None:
-    """The first verdict with a number from 0 to 10 after it."""
-    found = re.search(rf"\b({PHISHING}|{SAFE})\b\D*\b(10|\d)\b", text.lower())
+    """The first verdict behind the thoughts with a number from 0 to 10 after it."""
+    found = re.search(rf"\b({PHISHING}|{SAFE})\b\D*\b(10|\d)\b", (said_aloud(text) or "").lower())
     return None if found is None else (found[1], int(found[2]))
 
 

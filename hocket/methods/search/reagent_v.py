@@ -27,6 +27,7 @@ from hocket.core.requirements import Requirement
 from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.base.sft import SFT
+from hocket.rewards.verdict_words import said_aloud
 from hocket.rollout.selected import Selected
 from hocket.tasks.clips import (
     STANCES,
@@ -120,8 +121,8 @@ def named_tools(text: str) -> list[str]:
 
 
 def read_grade(text: str) -> float:
-    """The first number from 0 to 10 over ten; 0 where there is none."""
-    found = re.search(r"\b(10|\d)\b", text)
+    """The first number from 0 to 10 behind the thoughts over ten; 0 where there is none."""
+    found = re.search(r"\b(10|\d)\b", said_aloud(text) or "")
     return int(found[1]) / 10 if found else 0.0
 
 

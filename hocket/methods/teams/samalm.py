@@ -34,6 +34,7 @@ from hocket.credit.each_agent import EachAgent
 from hocket.environments.crossing import COMMANDS, Crossing, Outlook, sensible
 from hocket.environments.protocol import Environment, Observation
 from hocket.methods.base.grpo import GRPO
+from hocket.rewards.verdict_words import said_aloud
 from hocket.tasks.crossing import SKILL
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lesson, Lessons, any_move
@@ -114,8 +115,8 @@ def chances(reply: Reply, codes: Sequence[frozenset[int]]) -> list[float]:
 
 
 def grade_in(text: str, levels: int) -> int | None:
-    """The first grade that a text names, from 1; None where it names none."""
-    found = re.search(r"(?<!\d)[1-9](?!\d)", text)
+    """The first grade that a text names behind its thoughts, from 1; None where it names none."""
+    found = re.search(r"(?<!\d)[1-9](?!\d)", said_aloud(text) or "")
     return int(found[0]) if found and int(found[0]) <= levels else None
 
 

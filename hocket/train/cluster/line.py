@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from hocket.core.ending import left_to_parent
 from hocket.core.errors import HocketError
+from hocket.core.waits import waiting_for
 from hocket.train.cluster.weights import Packed
 from hocket.train.cores import available_cores
 
@@ -172,8 +173,9 @@ class Child:
             raise self._gone() from error
 
     def receive(self) -> bytes:
-        while not self.ready(BEAT):
-            pass
+        with waiting_for(self.name):
+            while not self.ready(BEAT):
+                pass
         answer = self._next.pop()
         if answer is None:
             self._next.append(None)  # It will not come back.

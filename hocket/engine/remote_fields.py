@@ -1,0 +1,113 @@
+"""How an OpenAI-compatible server is asked to draw, and which of these fields it refuses.
+
+Every setting is stated, also at its neutral value: `vllm serve`, SGLang and llama.cpp fill in what is left out, from
+the model's own `generation_config.json` or from their defaults. Strict servers refuse what they do not know, and some
+models what their makers fix; they say which field it is, in one of the forms read here.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hocket.engine.requests import Request
+
+EXTENSIONS = ("top_k", "min_p", "repetition_penalty")
+"""Fields that are not OpenAI's."""
+
+NEUTRAL: Mapping[str, float] = {
+    "top_p": 1.0,
+    "top_k": -1,
+    "min_p": 0.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "repetition_penalty": 1.0,
+}
+"""What leaves the distribution as it is."""
+
+OPTIONAL = ("temperature", "seed", *NEUTRAL)
+"""Fields that a question can do without."""
+
+LONGEST, LONGEST_NOW = "max_tokens", "max_completion_tokens"
+"""The limit of an answer, and what some models want it called."""
+
+
+def drawing(request: Request, longest: int) -> dict[str, Any]:
+    """The fields of a request that say how to draw at most `longest` tokens."""
+    decoding = request.decoding
+    body: dict[str, Any] = {
+        "temperature": decoding.temperature,
+        LONGEST: longest,
+        # 31 bits of the key, for servers that keep their word about seeds.
+        "seed": request.key.word >> 33,
+        **NEUTRAL,
+    }
+    if decoding.stop:
+        body["stop"] = list(decoding.stop)
+    if decoding.greedy:
+        return body
+    cut = {"top_p": decoding.top_p, "min_p": decoding.min_p}
+    return body | cut | ({} if decoding.top_k is None else {"top_k": decoding.top_k})
+
+
+class Refused:
+    """The fields that a server has refused so far; safe between threads."""
+
+    def __init__(self) -> None:
+        self.fields: frozenset[str] = frozenset()
+        self._lock = threading.Lock()
+
+    def add(self, fields: frozenset[str]) -> frozenset[str]:
+        """Takes in fields; those of them that are new."""
+        with self._lock:
+            new = fields - self.fields
+            self.fields |= fields
+        return new
+
+
+def without(body: Mapping[str, Any], refused: frozenset[str]) -> dict[str, Any]:
+    """A question without the fields that are refused; the limit goes by its other name."""
+    names = {LONGEST: LONGEST_NOW} if LONGEST in refused else {}
+    return {names.get(name, name): value for name, value in body.items() if name not in refused or name in names}
+
+
+def refused_fields(document: Any, words: str, body: Mapping[str, Any]) -> frozenset[str]:
+    """Which fields of a question a server refuses, by what its error says.
+
+    By the field `param` of the error or by the places (`loc`) that it lists, else by the names in its words.
+    """
+    sent = [name for name in (*OPTIONAL, LONGEST) if name in body]
+    words = re.split(r"""["']input["']\s*:""", words)[0]  # Behind it some repeat the whole question.
+    told = " ".join(_places(document))
+    found = _named(told, sent) or _named(words, sent)
+    return found if LONGEST_NOW in f"{told} {words}" else found - {LONGEST}  # It is out of bounds, not unknown.
+
+
+def doubtful_fields(body: Mapping[str, Any]) -> frozenset[str]:
+    """The fields that a server which refuses a question, and names none, may not know: `EXTENSIONS`, where neutral."""
+    return frozenset(name for name in EXTENSIONS if name in body and body[name] == NEUTRAL[name])
+
+
+def _named(text: str, names: list[str]) -> frozenset[str]:
+    """Those of `names` that a text speaks of; `topK` and `top-k` are `top_k`."""
+    forms = {name: name.replace("_", "[_ -]?") for name in names}
+    return frozenset(
+        name for name, form in forms.items() if re.search(rf"(?<![A-Za-z0-9_-]){form}(?![A-Za-z0-9_-])", text, re.I)
+    )
+
+
+def _places(document: Any) -> Iterator[str]:
+    """The fields that an error points to."""
+    if isinstance(document, list):
+        for one in document:
+            yield from _places(one)
+    elif isinstance(document, Mapping):
+        if isinstance(document.get("param"), str):
+            yield document["param"]
+        if isinstance(document.get("loc"), list):
+            yield from map(str, document["loc"])
+        for name in ("error", "detail", "errors", "message"):
+            if isinstance(document.get(name), (list, Mapping)):
+                yield from _places(document[name])

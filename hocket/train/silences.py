@@ -1,0 +1,120 @@
+"""Which rewards, roles and judge of a run have had an opinion, and what is said of those that have had none.
+
+What is heard is kept by name, as the last step at which there was something; 0 for nothing yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from hocket.core.batch import Level
+from hocket.core.outcomes import StepResult
+from hocket.train.progress import Progress
+from hocket.types import Score, Trajectory, Turn
+
+EPISODE, JUDGE = "episode", "judge"
+FEW, MANY = 3, 10
+"""Steps after which it is said that somebody has had no opinion yet, or none any more."""
+
+
+def note(heard: dict[str, int], result: StepResult, step: int, trained: Collection[str]) -> None:
+    """Enters who had an opinion in a step; `trained` are the policies whose roles count."""
+    experience = result.experience
+    sampled = [] if experience is None else [*experience.trajectories, *experience.discarded]
+    present: set[str] = {EPISODE}
+    spoke = {EPISODE} if any(one.failure is None and one.length for one in sampled) else set[str]()
+    for one in sampled:
+        if one.failure is None:
+            named, told = _opinions(one, trained)
+            present |= named
+            spoke |= told
+    questions, *without = (result.metrics.get(f"judge/{name}", 0.0) for name in ("questions", "failed", "unclear"))
+    present |= {JUDGE} if questions else set()
+    spoke |= {JUDGE} if questions > sum(without) else set()
+    for name in sorted(present):
+        heard.setdefault(name, 0)
+    heard.update(dict.fromkeys(sorted(spoke), step))
+
+
+def _opinions(one: Trajectory, trained: Collection[str]) -> tuple[set[str], set[str]]:
+    """The rewards and roles of an episode, and those with an opinion or about whom there was one."""
+    present, spoke = set[str](), set[str]()
+    for name, score in one.scores.items():
+        present.add(f"reward {name}")
+        spoke |= {f"reward {name}"} if any(_about(score, place) for place in range(max(1, len(one.turns)))) else set()
+    for place, turn in enumerate(one.turns if one.scores else ()):
+        if turn.policy in trained and _role(turn):
+            present.add(f"role {_role(turn)}")
+            spoke |= {f"role {_role(turn)}"} if any(_about(score, place) for score in one.scores.values()) else set()
+    return present, spoke
+
+
+def _role(turn: Turn) -> str:
+    return str(turn.role or turn.agent)
+
+
+def _about(score: Score, place: int) -> bool:
+    """Whether a score says something about turn number `place`."""
+    if score.value is None or score.level is not Level.TURN:
+        return score.value is not None
+    values: Sequence[float | None] = score.value  # type: ignore[assignment]
+    return place < len(values) and values[place] is not None
+
+
+def begun(heard: Mapping[str, int], step: int) -> list[str]:
+    """What is to be said after `step`: of whom nothing was heard for a while."""
+    late = {name: last for name, last in _silent(heard, step).items() if step - last == (MANY if last else FEW)}
+    return [_sentence(name, last, step) for name, last in late.items()]
+
+
+def notes(progress: Progress) -> list[str]:
+    """What is to be said at the end of a run: of whom nothing was heard, at all or for a while."""
+    silent = _silent(progress.heard, progress.step)
+    return [
+        _sentence(name, last, progress.step)
+        for name, last in silent.items()
+        if not last or progress.step - last >= min(FEW, progress.step)
+    ]
+
+
+def _silent(heard: Mapping[str, int], step: int) -> dict[str, int]:
+    """Who said nothing in the last step; of roles only where there are several, and some reward spoke."""
+    silent = {name: last for name, last in heard.items() if last < step}
+    roles = sum(name.startswith("role ") for name in heard)
+    rewards = [last for name, last in heard.items() if name.startswith("reward ")]
+    if len(rewards) == 1 or (rewards and max(rewards) < step) or EPISODE in silent:
+        silent = {name: last for name, last in silent.items() if not name.startswith("reward ")}
+    if roles < 2 or EPISODE in silent or (rewards and max(rewards) < step):
+        silent = {name: last for name, last in silent.items() if not name.startswith("role ")}
+    return silent
+
+
+def _sentence(name: str, last: int, step: int) -> str:
+    since = f"since step {last}" if last else f"in any of {step} steps"
+    if name == EPISODE:
+        return f"no episode has come to anything {since}"
+    if name == JUDGE:
+        return f"the judge has given no verdict {since}; ask a plainer question, or another judge"
+    if name.startswith("role "):
+        return f"no reward has said anything about {name} {since}"
+    return f"{name} has had no opinion {since}"
+
+
+def failure(progress: Progress) -> str | None:
+    """Why a run that has come to its end has failed, in a sentence; None where it has not."""
+    if not progress.step or not progress.heard:
+        return None
+    rewards = [last for name, last in progress.heard.items() if name.startswith("reward ")]
+    if rewards and not max(rewards):
+        return (
+            f"no reward had an opinion on any sample in {progress.step} steps, so nothing was learnt: correct the "
+            "reward; the messages say what it gave back"
+        )
+    if not progress.heard.get(EPISODE, progress.step):
+        return f"no episode of {progress.step} steps came to anything, so nothing was learnt; the messages say why"
+    if not progress.heard.get(JUDGE, progress.step):
+        return (
+            f"the judge gave no verdict in {progress.step} steps, so the run is not what was asked for: ask a plainer "
+            "question, or another judge; the messages show what it said"
+        )
+    return None
