@@ -6,13 +6,14 @@ form of the answer is added. Shown on counts asked in text.
 
 from __future__ import annotations
 
-import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key
+from hocket.core.numerals import number, spelled
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.key_steps import OrderedStages
 from hocket.rewards.opinions import Opinions
@@ -61,15 +62,10 @@ class Closeness(Reward):
         return 0.0 if guess is None else closeness(guess, truth, top=self.top, cut=self.cut)
 
 
-_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?", re.ASCII)
-
-
 def number_of(value: Any) -> float | None:
     """A number, or the number that a whole text spells; None for anything else."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
-    text = str(value).strip() if value is not None else ""
-    return float(text) if _NUMBER.fullmatch(text) else None
+    found = None if value is None or isinstance(value, bool) else number(spelled(value))
+    return None if found is None or abs(found) > sys.float_info.max else float(found)
 
 
 CROWDVLM_R1 = GRPO.but(
