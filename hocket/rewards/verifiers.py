@@ -13,11 +13,12 @@ from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key
 from hocket.core.markup import tagged
 from hocket.core.numerals import last_number, numeral, spelled
+from hocket.rewards.formulas import check_installed, last_formula, same_formula
 from hocket.rewards.opinions import Opinions, RewardError, opinions_of
 from hocket.stages import Reward
 from hocket.types import Scenario, Trajectory
 
-Extraction = Literal["answer-tag", "last-line", "number"]
+Extraction = Literal["answer-tag", "last-line", "number", "math"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ class ExactMatch(Reward):
 
     `answer-tag` takes the text of the last `<answer>..</answer>`, `last-line` the last line that is not blank, and
     `number` the last number. Numbers are equal by value (`1,000`, `1000.0` and `1e3`; docs/numbers.md), other texts up
-    to whitespace. An answer that is a list allows any of its members.
+    to whitespace. `math` takes the last box, else the tags or the last formula, and compares formulas
+    (`hocket.rewards.formulas`). An answer that is a list allows any of its members.
     """
 
     extract: Extraction = "answer-tag"
@@ -66,8 +68,7 @@ class ExactMatch(Reward):
     outside: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.extract not in EXTRACTIONS:
-            raise ConfigurationError(f"extract = {self.extract!r} is unknown{nearest(self.extract, EXTRACTIONS)}")
+        check_extraction(self.extract)
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Opinions:
         return Opinions(self.verify(trajectory.answer, trajectory.scenario) for trajectory in trajectories)
@@ -77,6 +78,8 @@ class ExactMatch(Reward):
         if scenario.answer is None:
             return None
         given = self.extracted(text)
+        if given is not None and self.extract == "math":
+            return float(any(same_formula(given, one, equal) for one in allowed_answers(scenario.answer)))
         return float(given is not None and matches(given, scenario.answer))
 
     def extracted(self, text: str) -> str | None:
@@ -93,7 +96,16 @@ EXTRACTIONS: dict[str, Callable[[str], str | None]] = {
     "answer-tag": tagged,
     "last-line": last_line,
     "number": last_number,
+    "math": last_formula,
 }
+
+
+def check_extraction(extract: str) -> None:
+    """Raises `ConfigurationError` unless `extract` is a way to find an answer whose package is installed."""
+    if extract not in EXTRACTIONS:
+        raise ConfigurationError(f"extract = {extract!r} is unknown{nearest(extract, EXTRACTIONS)}")
+    if extract == "math":
+        check_installed()
 
 
 def answer_text(answer: Any) -> str:

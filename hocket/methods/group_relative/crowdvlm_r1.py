@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.numerals import number, spelled
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.key_steps import OrderedStages
 from hocket.rewards.opinions import Opinions
-from hocket.rewards.verifiers import EXTRACTIONS, Extraction, known_of
+from hocket.rewards.verifiers import EXTRACTIONS, Extraction, check_extraction, known_of
 from hocket.stages import Reward
 from hocket.types import Scenario, Trajectory
 
@@ -45,8 +45,7 @@ class Closeness(Reward):
     outside: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.extract not in EXTRACTIONS:
-            raise ConfigurationError(f"extract = {self.extract!r} is unknown{nearest(self.extract, EXTRACTIONS)}")
+        check_extraction(self.extract)
         if not 0 < self.cut <= self.top:
             raise ConfigurationError(f"cut must lie between 0 and top = {self.top}, not {self.cut}")
 
