@@ -73,8 +73,9 @@ class _Beside:
                 raise
             if answer is None:
                 self.end()
-                raise OverTime(f"it took more than {cpu:g} s of processor time or {MEMORY >> 30} GiB of memory")
-        found = json.loads(answer)
+        found = {"late": True} if answer is None else json.loads(answer)
+        if "late" in found:
+            raise OverTime(f"it took more than {cpu:g} s of processor time or {MEMORY >> 30} GiB of memory")
         if "error" in found:
             raise RuntimeError(found["error"])
         return found["value"]
@@ -100,7 +101,8 @@ class _Beside:
         """Ends the process, if there is one."""
         process, self._process = self._process, None
         if process is not None:
-            process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
@@ -138,29 +140,75 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def serve() -> None:
-    """Answers calls from standard input until it is closed."""
+    """Passes calls from standard input to a fork of this process, until it is closed.
+
+    What is called is imported here, so that a fork whose call did not end is replaced in no time.
+    """
     asked, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1):  # what is called may print
         os.dup2(nowhere, number)
     answers.write(b"\n")
     answers.flush()
+    fork: _Fork | None = None
     while len(head := asked.read(_HEAD.size)) == _HEAD.size:
+        order = asked.read(_HEAD.unpack(head)[0])
+        with suppress(Exception):  # the fork says what was wrong
+            pickle.loads(order)
+        fork = fork or _Fork()
+        answer = fork.answer(head + order)
+        if not answer:
+            fork.ended()
+            fork, answer = None, b'{"late": true}\n'
+        answers.write(answer)
+        answers.flush()
+
+
+class _Fork:
+    """The process that makes the calls, as its parent sees it."""
+
+    def __init__(self) -> None:
+        there, self._orders = os.pipe()
+        self._answers, back = os.pipe()
+        self._pid = os.fork()
+        if not self._pid:
+            os.close(self._orders)
+            os.close(self._answers)
+            _make_calls(os.fdopen(there, "rb"), os.fdopen(back, "wb"))
+            os._exit(0)
+        os.close(there)
+        os.close(back)
+
+    def answer(self, order: bytes) -> bytes:
+        """What it says to a call; nothing where it ended."""
+        found = b""
+        with suppress(BrokenPipeError):
+            while order:
+                order = order[os.write(self._orders, order) :]
+        while not found.endswith(b"\n") and (piece := os.read(self._answers, 1 << 16)):
+            found += piece
+        return found
+
+    def ended(self) -> None:
+        os.close(self._orders)
+        os.close(self._answers)
+        os.waitpid(self._pid, 0)
+
+
+def _make_calls(orders: BinaryIO, answers: BinaryIO) -> None:
+    while len(head := orders.read(_HEAD.size)) == _HEAD.size:
         length, cpu = _HEAD.unpack(head)
-        _answer(asked.read(length), cpu, answers)
-
-
-def _answer(order: bytes, cpu: float, answers: BinaryIO) -> None:
-    try:
-        function, arguments = pickle.loads(order)
-        _limit()
-        signal.setitimer(signal.ITIMER_PROF, cpu)  # its signal ends the process, whatever that is doing
-        found = {"value": function(*arguments)}
-    except (Exception, SystemExit) as error:
-        found = {"error": f"{type(error).__name__}: {error}"[:1000]}
-    signal.setitimer(signal.ITIMER_PROF, 0)
-    answers.write(json.dumps(found).encode() + b"\n")
-    answers.flush()
+        order = orders.read(length)
+        try:
+            function, arguments = pickle.loads(order)
+            _limit()
+            signal.setitimer(signal.ITIMER_PROF, cpu)  # its signal ends the process, whatever that is doing
+            found = {"value": function(*arguments)}
+        except (Exception, SystemExit) as error:
+            found = {"error": f"{type(error).__name__}: {error}"[:1000]}
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        answers.write(json.dumps(found).encode() + b"\n")
+        answers.flush()
 
 
 def _limit() -> None:

@@ -76,6 +76,8 @@ def score(name: str, dataset: Any, answer: str, entry: dict[str, Any]) -> float:
             return 0.0
     if name in NUMBER_ANSWERS and (_NOT_FINITE.search(answer) or _LONG_EXPONENT.search(answer)):
         return 0.0
+    if name == "fraction_simplification" and number(answer) is None:
+        return 0.0  # the verifier looks at how a text begins
     if name in OWN_SCORES:
         return OWN_SCORES[name](answer, entry)
     found = float(dataset.score_answer(answer, entry))
@@ -92,7 +94,26 @@ def _scored(kind: Any, config: Any, answer: str, entry: dict[str, Any]) -> float
     import warnings
 
     warnings.simplefilter("ignore")
+    if "integrand" in entry["metadata"] and _refuted(answer, **entry["metadata"]):
+        return 0.0
     return float(kind.score_answer(SimpleNamespace(config=config), answer, entry))
+
+
+def _refuted(answer: str, *, integrand: str, variable: str, **others: Any) -> bool:
+    """Whether an antiderivative's slope is another than the integrand at every point looked at.
+
+    Then their difference is not 0, which the verifier's simplification takes seconds to leave open.
+    """
+    import sympy
+
+    symbol = sympy.Symbol(variable)
+    slope = sympy.diff(sympy.parse_expr(answer, local_dict={variable: symbol, "C": sympy.Symbol("C")}), symbol)
+    apart = slope - sympy.parse_expr(integrand, local_dict={variable: symbol})
+    for point in (sympy.Rational(1, 7), sympy.Rational(-3, 5), sympy.Rational(9, 4)):
+        gap, size = (one.subs(symbol, point).evalf(30) for one in (apart, slope))
+        if not (gap.is_number and size.is_number and abs(gap) > 1e-9 * (1 + abs(size))):
+            return False
+    return True
 
 
 def _words(text: str) -> list[str]:
@@ -107,9 +128,8 @@ def _halting(answer: str, entry: dict[str, Any]) -> float:
 def _gsm_symbolic_score(answer: str, entry: dict[str, Any]) -> float:
     """The verifier takes the first digits of any text: 5 of -5, 1 of 1,000, the first of a list."""
     given = number(answer)
-    if given is None:
-        found = re.findall(r"\d[\d.,]*", answer)
-        given = number(last_number(answer) or "") if len(found) == 1 else None
+    if given is None and len(re.findall(r"\d[\d.,]*", answer)) == 1 and not re.search(r"\bnot\b|n['’]t\b", answer):
+        given = number(last_number(answer) or "")
     return float(given is not None and given == number(str(entry["answer"])))
 
 
