@@ -114,11 +114,7 @@ class ReasoningGym(TextTask):
         if self.strict or self.dataset not in PARTIAL:
             return ()
         most, what = PARTIAL[self.dataset]
-        mark = "&" if "?" in self.name else "?"
-        return (
-            f"reasoning-gym's {self.dataset} pays up to {most} for {what}; --task '{self.name}{mark}strict=true' pays "
-            "for right answers alone",
-        )
+        return (f"task {self.name} pays up to {most} for {what}; its setting strict=true pays for right answers alone",)
 
     # ------------------------------------------------------------ problems
 

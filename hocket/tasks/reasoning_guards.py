@@ -52,9 +52,11 @@ NUMBER_ANSWERS = frozenset(
 """Their verifiers compute with the number an answer spells, be it NaN, infinite or of a million digits."""
 
 PARTIAL = {
-    "acre": (0.5, "half of the words of an answer"),
+    "acre": (0.5, "any text in which the letters of the right answer stand, as `None` for on"),
     "knights_knaves": (0.65, "the form of an answer, copied from the question"),
-    "syllogism": (0.5, "an answer that is neither yes nor no"),
+    "rotate_matrix": (0.6, "the question's matrix, where the right one stands in it"),
+    "string_manipulation": (0.5, "the question's last line, where the right answer stands in it"),
+    "syllogism": (0.5, "any text in which the letters of the right answer stand, as `None` for No"),
 }
 """Datasets that pay much for what says nothing: how much at most, and for what. docs/reasoning-gym.md has all."""
 
@@ -76,8 +78,8 @@ def score(name: str, dataset: Any, answer: str, entry: dict[str, Any]) -> float:
             return 0.0
     if name in NUMBER_ANSWERS and (_NOT_FINITE.search(answer) or _LONG_EXPONENT.search(answer)):
         return 0.0
-    if name == "fraction_simplification" and number(answer) is None:
-        return 0.0  # the verifier looks at how a text begins
+    if name in MISLEADING and MISLEADING[name](answer):
+        return 0.0
     if name in OWN_SCORES:
         return OWN_SCORES[name](answer, entry)
     found = float(dataset.score_answer(answer, entry))
@@ -117,7 +119,7 @@ def _refuted(answer: str, *, integrand: str, variable: str, **others: Any) -> bo
 
 
 def _words(text: str) -> list[str]:
-    return text.casefold().split()
+    return re.split(r"[\s,]+", text.strip().casefold())
 
 
 def _halting(answer: str, entry: dict[str, Any]) -> float:
@@ -139,7 +141,14 @@ OWN_SCORES: dict[str, Callable[[str, dict[str, Any]], float]] = {
 }
 """Scores in place of a verifier that pays what is wrong."""
 
-WHOLE_ANSWERS = {"letter_jumble": 0.9, "spell_backward": 0.8}
+MISLEADING: dict[str, Callable[[str], bool]] = {
+    "fraction_simplification": lambda answer: number(answer) is None,  # it looks at how a text begins
+    "rubiks_cube": lambda answer: re.search(r"\d\d", answer) is not None,  # R99999999 is turned so often
+    "time_intervals": lambda answer: re.search(r"\bor\b|\bdays?\b.*\bdays?\b", answer) is not None,  # its first number
+}
+"""Answers of which a verifier sees the beginning alone, or that it would never come to the end of."""
+
+WHOLE_ANSWERS = {"letter_jumble": 0.9, "spell_backward": 0.8, "word_sorting": 0.9}
 """Their verifiers pay in full for the right answer with anything behind it, which earns at most this much here."""
 
 
@@ -206,6 +215,10 @@ def _polynomial_multiplication(dataset: Any) -> None:
     dataset._get_monomials = lambda rng: sorted(draw(rng), key=str)
 
 
+def _tower_of_hanoi(dataset: Any) -> None:
+    vars(sys.modules[type(dataset).__module__])["print"] = lambda *args, **settings: None  # it prints wrong moves
+
+
 PREPARATIONS: dict[str, Callable[[Any], None]] = {
     "acre": _acre,
     "bf": _bf,
@@ -216,6 +229,7 @@ PREPARATIONS: dict[str, Callable[[Any], None]] = {
     "polynomial_multiplication": _polynomial_multiplication,
     "pool_matrix": _pool_matrix,
     "ransom_note": _letters,
+    "tower_of_hanoi": _tower_of_hanoi,
     "word_ladder": _word_ladder,
 }
 

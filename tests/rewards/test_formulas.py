@@ -37,7 +37,7 @@ def test_a_missing_package_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigurationError, match=r"^extract = 'math' needs the package math-verify: pip install"):
         ExactMatch("math")
-    with pytest.raises(ConfigurationError, match="task sums.*: extract = 'math' needs"):
+    with pytest.raises(ConfigurationError, match=r"task sums.*: extract = 'math' needs"):
         Sums(extract="math")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from hocket.core.errors import ConfigurationError
 from hocket.tasks import find
-from hocket.tasks.data import divided
+from hocket.tasks.data import divided, from_rows
 from hocket.tasks.examples import Row
 from hocket.types import Score, Trajectory, Turn
 
@@ -183,7 +184,7 @@ def test_numbers_in_csv_are_read_as_everywhere(tmp_path: Path, cell: str) -> Non
 
 def test_missing_numbers_of_python_are_refused() -> None:
     for missing in (math.nan, np.float32("nan"), Decimal("NaN")):
-        with pytest.raises(ConfigurationError, match=r"data\[1\]: the answer is nan"):
+        with pytest.raises(ConfigurationError, match=r"data\[1\]: the answer is (nan|NaN), which no"):
             from_rows([{"prompt": "a", "answer": 1.0}, {"prompt": "b", "answer": missing}])
 
 
