@@ -6,6 +6,7 @@ number that is read wrongly is a wrong answer paid.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import sys
@@ -13,9 +14,9 @@ import unicodedata
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
-Number = int | Fraction
+Number: TypeAlias = int | Fraction
 """An exact value, never NaN or infinite."""
 
 LONGEST = 400
@@ -23,8 +24,10 @@ LONGEST = 400
 
 _HYPHENS = "-‐‑−﹣－"
 _MINUS = _HYPHENS + "‒–—―"
-_SIGN = f"[+＋﹢{re.escape(_MINUS)}]"
-_MONEY = rf"\\?[{''.join(chr(code) for code in range(0x20D0) if unicodedata.category(chr(code)) == 'Sc')}]"
+_SIGNS = f"+＋﹢{re.escape(_MINUS)}"
+_SIGN = f"[{_SIGNS}]"
+_COINS = "".join(chr(code) for code in range(0x20D0) if unicodedata.category(chr(code)) == "Sc")
+_MONEY = rf"\\?[{_COINS}]"
 _SLASH = "[/÷⁄∕]"
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
 _VULGAR = {
@@ -50,6 +53,7 @@ _TENS = (
     r"(?:(?:\^|\*\*)[{(]?(?P<ten>[-+−]?[0-9]{1,4})(?![0-9])[)}]?|(?P<raised>[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4}))"
 )
 _NUMERAL = re.compile(
+    rf"(?=[\d.\\{_PIECES}{_SIGNS}{_COINS}])"  # which spares most places of a text
     rf"(?P<sign>{_SIGN})?(?:(?P<money>{_MONEY})[ \u00a0]?)?(?P<inner>{_SIGN})?"
     rf"(?:{_FRACTION}|(?P<number>{_DIGITS}(?:\.[0-9]+)?|(?<!\.)\.[0-9]+)(?:{_TENS})?)"
     rf"(?:[ \u00a0](?P<scale>{'|'.join(_SCALES)})\b)?(?:[ \u00a0]?(?P<unit>\\?%|{_MONEY}))?"
@@ -70,6 +74,7 @@ _IN_A_WORD = re.compile(r"(?:(?<![\\A-Za-z])[A-Za-z]+|_\{?|[A-Za-z)\]}]\s?(?:\^|
 _APART_SIGN = re.compile(rf"[=≈≃≅<>≤≥(\[{{:][ \t]*(?P<sign>[{re.escape(_MINUS)}])[ \t]+\Z")
 _HEDGE = re.compile(r"\W*(?:\w+\W+)?or\W+(?:(?:maybe|possibly|perhaps|else|even|is it)\W+)*", re.IGNORECASE)
 _NEAR = 24
+_LARGEST = int(sys.float_info.max)
 
 _LISTED = re.compile(rf"(?<![\w.]){_SIGN}?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+−]?[0-9]{{1,4}})?(?![\d_]|\.\d)")
 
@@ -86,6 +91,7 @@ class Numeral:
         return self.value == other.value and (self.unit == other.unit or not self.unit or not other.unit)
 
 
+@functools.lru_cache(maxsize=4096)
 def numeral(text: str) -> Numeral | None:
     """The number that a whole text is, spaces around it and a point behind it aside; None for anything else."""
     text = text.strip()
@@ -130,7 +136,7 @@ def last_number(text: str) -> str | None:
 def listed(text: str) -> list[float]:
     """All numbers of a text in which commas, spaces and brackets part them, such as the corners of a box."""
     found = (number(one) for one in _LISTED.findall(text))
-    return [float(value) for value in found if value is not None and abs(value) <= sys.float_info.max]
+    return [float(value) for value in found if value is not None and -_LARGEST <= value <= _LARGEST]
 
 
 def spelled(value: Any) -> str:
@@ -166,7 +172,7 @@ def _size(part: dict[str, str | None]) -> Number | None:
         return None
     over, under = part["over"] or part["above"], part["under"] or part["below"]
     if part["pair"]:
-        over, under = part["pair"]
+        over, under = part["pair"][0], part["pair"][1]
     if under is not None and int(under) == 0:
         return None
     size_ = _VULGAR[part["piece"]] if part["piece"] else Fraction(int(over or 0), int(under or 1))

@@ -115,6 +115,8 @@ def answer_text(answer: Any) -> str:
 
 def allowed_answers(answer: Any) -> list[str]:
     """The texts that a known answer allows: its own, or those of a list's members. Null, NaN and inf allow nothing."""
+    if isinstance(answer, str):
+        return [answer]
     members = answer if isinstance(answer, (list, tuple)) else (answer,)
     return [
         answer_text(one)

@@ -66,6 +66,10 @@ class ReasoningGym(TextTask):
         self.extract = checked_extraction(self.name, given.pop("extract", "answer-tag"))
         self._data = _built(cls, configured(dataset, config_class, given), self.name)
         prepare(dataset, self._data)
+        if dataset in PARTIAL and not self.strict:
+            most, what = PARTIAL[dataset]
+            words = f"pays up to {most} for {what}; its setting strict=true pays for right answers alone"
+            self.remarks = (f"task {self.name} {words}",)
         self._key = Key.of(0).derive("reasoning-gym", dataset)
         self._items: OrderedDict[int, dict[str, Any]] = OrderedDict()
         self._eval: list[int] = []
@@ -107,14 +111,6 @@ class ReasoningGym(TextTask):
         if self.strict:
             return float(found >= 1.0)
         return min(max(found, 0.0), 1.0) if math.isfinite(found) else 0.0
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """What to know before a run: that the dataset pays for answers that say nothing."""
-        if self.strict or self.dataset not in PARTIAL:
-            return ()
-        most, what = PARTIAL[self.dataset]
-        return (f"task {self.name} pays up to {most} for {what}; its setting strict=true pays for right answers alone",)
 
     # ------------------------------------------------------------ problems
 

@@ -106,8 +106,7 @@ def _refuted(answer: str, *, integrand: str, variable: str, **others: Any) -> bo
 
     Then their difference is not 0, which the verifier's simplification takes seconds to leave open.
     """
-    import sympy
-
+    sympy: Any = importlib.import_module("sympy")
     symbol = sympy.Symbol(variable)
     slope = sympy.diff(sympy.parse_expr(answer, local_dict={variable: symbol, "C": sympy.Symbol("C")}), symbol)
     apart = slope - sympy.parse_expr(integrand, local_dict={variable: symbol})

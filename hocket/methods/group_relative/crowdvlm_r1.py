@@ -64,7 +64,7 @@ class Closeness(Reward):
 def number_of(value: Any) -> float | None:
     """A number, or the number that a whole text spells; None for anything else."""
     found = None if value is None or isinstance(value, bool) else number(spelled(value))
-    return None if found is None or abs(found) > sys.float_info.max else float(found)
+    return None if found is None or not -sys.float_info.max <= found <= sys.float_info.max else float(found)
 
 
 CROWDVLM_R1 = GRPO.but(

@@ -64,7 +64,8 @@ def near_number(given: str, reference: Any, tolerance: float = 0.05) -> float:
     value, wanted = number(last_number(given) or ""), number(spelled(reference))
     if value is None or wanted is None:
         return 0.0
-    return float(abs(value - wanted) <= Fraction(str(tolerance)) * abs(wanted))
+    gap, size = Fraction(value - wanted), Fraction(wanted)
+    return float(abs(gap) <= Fraction(str(tolerance)) * abs(size))
 
 
 GRADES: dict[str, Grade] = {"match": match, "chart": near_number, "box": box_overlap, "open": bag_similarity}
