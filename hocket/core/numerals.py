@@ -48,9 +48,9 @@ _DIGITS = (
     "|[0-9]+)"
 )
 _TENS = (
-    r"[eE](?P<e>[-+−]?[0-9]{1,4})(?![0-9])"
+    r"[eE](?P<e>[-+−]?[0-9]{1,3})(?![0-9])"
     r"|[ \u00a0]?(?:×|x|\*|·|\\times|\\cdot)[ \u00a0]?10"
-    r"(?:(?:\^|\*\*)[{(]?(?P<ten>[-+−]?[0-9]{1,4})(?![0-9])[)}]?|(?P<raised>[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,4}))"
+    r"(?:(?:\^|\*\*)[{(]?(?P<ten>[-+−]?[0-9]{1,3})(?![0-9])[)}]?|(?P<raised>[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,3}))"
 )
 _NUMERAL = re.compile(
     rf"(?=[\d.\\{_PIECES}{_SIGNS}{_COINS}])"  # which spares most places of a text
@@ -76,7 +76,7 @@ _HEDGE = re.compile(r"\W*(?:\w+\W+)?or\W+(?:(?:maybe|possibly|perhaps|else|even|
 _NEAR = 24
 _LARGEST = int(sys.float_info.max)
 
-_LISTED = re.compile(rf"(?<![\w.]){_SIGN}?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+−]?[0-9]{{1,4}})?(?![\d_]|\.\d)")
+_LISTED = re.compile(rf"(?<![\w.]){_SIGN}?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+−]?[0-9]{{1,3}})?(?![\d_]|\.\d|[eE][-+−]?\d)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.numerals import number
 from hocket.rewards.verifiers import EXTRACTIONS, Extraction, TaskVerifier, check_extraction
 from hocket.stages import Reward, Split
 from hocket.tasks.arithmetic import has_working
@@ -59,8 +60,13 @@ class TextTask(ABC):
         return {"format": float(self.extracted(text) is not None), "working": float(has_working(text))}
 
     def label(self, trajectory: Trajectory) -> str | None:
-        """The final answer as a word, by which samples of a scenario agree or differ; None without one."""
-        return self.extracted(trajectory.answer)
+        """The final answer as a word, by which samples of a scenario agree or differ; None without one.
+
+        Numbers agree by value.
+        """
+        found = self.extracted(trajectory.answer)
+        value = None if found is None else number(found)
+        return found if value is None else str(value)
 
     def extracted(self, text: str) -> str | None:
         """What counts as the answer in a completion, None if there is nothing of the kind."""

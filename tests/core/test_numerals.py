@@ -187,6 +187,13 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     listed(text)
 
 
+def test_no_value_is_too_long_to_be_written() -> None:
+    """Python writes integers of up to 4,300 digits."""
+    largest = number("9" * (LONGEST - 8) + "e999")
+    assert largest is None or len(str(largest)) < 4300
+    assert number("1e999") == 10**999
+
+
 def test_units_tell_numbers_apart_where_both_have_one() -> None:
     read = [numeral(text) for text in ("$5", "€5", "5%", "5")]
     dollars, euros, percent, plain = (one for one in read if one is not None)

@@ -261,3 +261,10 @@ def test_small_files_have_both_splits(count: int) -> None:
     assert len(kept["eval"]) >= 1
     assert len(kept["train"]) >= 1
     assert left_out == []
+
+
+def test_answers_agree_by_value(tmp_path: Path) -> None:
+    task = find(str(written(tmp_path / "d.jsonl", ROWS)))
+    texts = ("1,000", " 1e3 ", "1000.0", "\u22121000", "one", "1/2")
+    labels = [task.label(said(task, f"<answer>{text}</answer>")) for text in texts]
+    assert labels == ["1000", "1000", "1000", "-1000", "one", "1/2"]
