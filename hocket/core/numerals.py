@@ -76,7 +76,9 @@ _HEDGE = re.compile(r"\W*(?:\w+\W+)?or\W+(?:(?:maybe|possibly|perhaps|else|even|
 _NEAR = 24
 _LARGEST = int(sys.float_info.max)
 
-_LISTED = re.compile(rf"(?<![\w.]){_SIGN}?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+−]?[0-9]{{1,3}})?(?![\d_]|\.\d|[eE][-+−]?\d)")
+_LISTED = re.compile(
+    rf"(?<![\w.]){_SIGN}?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+−]?[0-9]{{1,3}})?(?![\d_]|\.\d|[eE][-+−]?\d)"
+)
 
 
 @dataclass(frozen=True, slots=True)
