@@ -83,7 +83,11 @@ def fact(given: str, reference: str) -> float:
 
 _STATES = re.compile(r"(?<=\w)\s+(?:is|was|are|were)\s+|\bit['’]s\s+|(?<=\w)\s*[=:]\s+")
 _DENIES = re.compile(r"\b(?:not?|none|never|neither|nor|nothing|nobody|hardly|wrong|false|incorrect|except)\b|n['’]t\b")
-_PLAIN = re.compile(r"\b(?:the|an?)\s+|[\"“”]")
+_PLAIN = re.compile(
+    r"\A(?:the\s+)?(?:city|town|village|state|country|kingdom|republic|province|county|island|river|lake|year|month|name)"
+    r"\s+of\s+|\b(?:the|an?)\s+|[\"“”]"
+)
+"""What may stand beside a reference and says nothing else, as in `the city of Paris`."""
 
 
 def near(given: str, reference: str) -> float:
