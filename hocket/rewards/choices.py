@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.markup import ANSWER
+from hocket.core.numerals import number
+from hocket.rewards.verifiers import allowed_answers
 from hocket.stages import Reward
 from hocket.types import Scenario, Trajectory
 
@@ -20,9 +22,15 @@ def subset_score(given: Iterable[str], right: Iterable[str]) -> float:
 
 
 def options_of(text: str) -> set[str]:
-    """The options of a comma-separated answer, the last `<answer>` block's where there is one; case is ignored."""
+    """The options of a comma-separated answer, the last `<answer>` block's where there is one; see `option`."""
     blocks = ANSWER.findall(text)
-    return {part.strip().upper() for part in (blocks[-1] if blocks else text).split(",") if part.strip()}
+    return {option(part) for part in (blocks[-1] if blocks else text).split(",") if part.strip()}
+
+
+def option(text: str) -> str:
+    """What makes two options the same: the value of a number, else the text in any case."""
+    value = number(text)
+    return text.strip().upper() if value is None else str(value)
 
 
 @dataclass(frozen=True)
@@ -43,8 +51,9 @@ class SubsetMatch(Reward):
         """The verdict on one completion."""
         if answer is None:
             return None
-        right = {str(part).strip().upper() for part in answer} if isinstance(answer, (list, tuple)) else None
-        return subset_score(options_of(text), options_of(str(answer)) if right is None else right)
+        known = allowed_answers(answer)
+        right = {option(part) for part in known} if isinstance(answer, (list, tuple)) else options_of(", ".join(known))
+        return subset_score(options_of(text), right)
 
 
 def inverted(scenario: Scenario, *, asks: str = "Which of the options are NOT right? Give all of them.") -> Scenario:

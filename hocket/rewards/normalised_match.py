@@ -10,23 +10,57 @@ from typing import ClassVar
 
 from hocket.core.keys import Key
 from hocket.core.markup import tagged
+from hocket.core.numerals import number
 from hocket.rewards.opinions import Opinions
-from hocket.rewards.verifiers import answer_text
+from hocket.rewards.verifiers import allowed_answers
 from hocket.stages import Reward
 from hocket.types import Scenario, Trajectory
 
-_ARTICLE = re.compile(r"\b(a|an|the)\b")
+_ARTICLES = ("a", "an", "the")
+_PUNCTUATION = re.escape(string.punctuation)
+_MEANS = re.compile(
+    rf"(?<=\d)[{_PUNCTUATION}−–]{{1,4}}(?=\d)"  # 10:30 and 1/2
+    r"|(?<=[^\W\d])[=^*/<>]{1,4}(?=[\w-])(?=[-\d])|(?<=\d)[=^*/<>]{1,4}(?=[^\W\d])"  # x^2
+    r"|(?<![^\W_])[-−–+<>~≈]{1,4}(?=[.\d])|(?<=\d)\.(?=\d)|(?<![^\W_])\.(?=\d)"  # -5m, <5, .5m
+    r"|(?<=[^\W_])[+#]{1,4}(?![^\W_])"  # C++, C#, A+
+)
 
 
 def normalised(text: str) -> str:
-    """Lower case, without punctuation and articles, one space between words, as open questions are graded."""
-    plain = "".join(one for one in text.lower() if one not in string.punctuation)
-    return " ".join(_ARTICLE.sub(" ", plain).split())
+    """Lower case, without articles and punctuation, one space between words, as open questions are graded.
+
+    Numbers become their values, so `$1,000` is `1000` and `3.0` is `3`. Punctuation that carries a meaning stays: that
+    between digits (`10:30`), a sign (`-5 m`), `C++` and `C#`. An article stays where no word follows (`vitamin a`).
+    """
+    whole = number(text)
+    if whole is not None:
+        return str(whole)
+    words = [word for word in map(_word, text.lower().split()) if word]
+    return " ".join(word for place, word in enumerate(words, 1) if word not in _ARTICLES or place == len(words))
+
+
+def _word(text: str) -> str:
+    """One word; a number is its value."""
+    bare = text.rstrip("!?;:,\"'")
+    value = number(bare.strip("()[]{}\"'"))
+    if value is not None:
+        return str(value)
+    bare, kept, end = bare.rstrip("."), "", 0
+    for found in _MEANS.finditer(bare):
+        kept += _EMPTY.sub("", bare[end : found.start()]) + found[0].replace("−", "-").replace("–", "-")
+        end = found.end()
+    return kept + _EMPTY.sub("", bare[end:])
+
+
+_EMPTY = re.compile(f"[{_PUNCTUATION}]")
 
 
 @dataclass(frozen=True)
 class NormalisedMatch(Reward):
-    """1 if the last tagged answer equals a known one once both are `normalised`, else 0; None without a known one."""
+    """1 if the last tagged answer equals a known one once both are `normalised`, else 0; None without a known one.
+
+    What is nothing once it is normalised, as `.` is, equals only what is written alike.
+    """
 
     name: str = "correct"
     weight: float = 1.0
@@ -41,5 +75,9 @@ class NormalisedMatch(Reward):
         known, given = scenario.answer, tagged(text)
         if known is None:
             return None
-        allowed = known if isinstance(known, (list, tuple)) else (known,)
-        return float(given is not None and normalised(given) in {normalised(answer_text(one)) for one in allowed})
+        return float(given is not None and any(_alike(given, one) for one in allowed_answers(known)))
+
+
+def _alike(given: str, known: str) -> bool:
+    left, right = normalised(given), normalised(known)
+    return left == right if left or right else given.split() == known.split() != []

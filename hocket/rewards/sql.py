@@ -15,10 +15,10 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any, ClassVar
 
-from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.rewards.opinions import Opinions
-from hocket.rewards.verifiers import EXTRACTIONS, Extraction
+from hocket.rewards.verifiers import EXTRACTIONS, Extraction, check_extraction
 from hocket.stages import Reward
 from hocket.tools.sql import QueryError, QueryResult, Value, query
 from hocket.types import Scenario, Trajectory
@@ -39,8 +39,7 @@ class QueryReward(Reward):
     outside: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.extract not in EXTRACTIONS:
-            raise ConfigurationError(f"extract = {self.extract!r} is unknown{nearest(self.extract, EXTRACTIONS)}")
+        check_extraction(self.extract)
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Opinions:
         return Opinions(self.verify(trajectory.text, trajectory.scenario) for trajectory in trajectories)

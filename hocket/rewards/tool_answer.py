@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar
 
 from hocket.core.columns import CALLS
 from hocket.core.keys import Key
 from hocket.core.markup import edit_distance, tagged
-from hocket.rewards.verifiers import answer_text, equal, token_match
+from hocket.core.numerals import LONGEST, Number, number
+from hocket.rewards.verifiers import allowed_answers, equal, token_match
 from hocket.stages import Reward
 from hocket.types import Trajectory
 
@@ -18,7 +20,7 @@ _TAG = re.compile(r"<(/?)(think|tool_call|answer)>")
 _CALLED = re.compile(r'<tool_call>\s*\{[^{}]*?"name"\s*:\s*"([^"]+)"')
 _NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _NUMERALS = {word: str(number) for number, word in enumerate(_NUMBERS, start=1)}
-ABSOLUTE, RELATIVE = 1e-3, 0.05
+ABSOLUTE, RELATIVE = Fraction(1, 1000), Fraction(1, 20)
 
 
 # ---------------------------------------------------------------- form
@@ -56,33 +58,50 @@ def tools_called(trajectory: Trajectory) -> frozenset[str]:
 
 
 def plain(text: str) -> str:
-    """Lower case without white space around; number words up to twelve as digits, no commas within numbers."""
+    """Lower case without white space around; number words up to twelve as digits."""
     text = text.strip().lower()
-    text = _NUMERALS.get(text, text)
-    without = text.replace(",", "")
-    return without if without.isdigit() else text
+    return _NUMERALS.get(text, text)
 
 
 def fact(given: str, reference: str) -> float:
-    """1 if the answer holds the reference, else 1 - d if d < 1/2, d their edit distance over the longer length."""
-    if reference in given:
+    """1 if the answer states the reference, else 1 - d if d < 1/2, d their edit distance over the longer length.
+
+    An answer states what it equals, or what stands alone behind its only "is", "was", "are", "were", "=" or ":",
+    without a denial before it. One that lists the reference among others states nothing. Numbers are equal by value or
+    not at all.
+    """
+    parts = _STATES.split(given)
+    stated = parts[-1] if len(parts) == 2 and not _DENIES.search(parts[0]) else given
+    said, right = (_PLAIN.sub(" ", text.removesuffix(".")).split() for text in (stated, reference))
+    if right and (said == right or equal(" ".join(said), " ".join(right))):
         return 1.0
+    if not right or number(reference) is not None or (_DENIES.search(given) and not _DENIES.search(reference)):
+        return 0.0
     apart = edit_distance(given, reference) / max(len(given), len(reference))
     return 1 - apart if apart < 0.5 else 0.0
 
 
+_STATES = re.compile(r"(?<=\w)\s+(?:is|was|are|were)\s+|\bit['’]s\s+|(?<=\w)\s*[=:]\s+")
+_DENIES = re.compile(r"\b(?:not?|none|never|neither|nor|nothing|nobody|hardly|wrong|false|incorrect|except)\b|n['’]t\b")
+_PLAIN = re.compile(
+    r"\A(?:the\s+)?(?:city|town|village|state|country|kingdom|republic|province|county|island|river|lake|year|month|name)"
+    r"\s+of\s+|\b(?:the|an?)\s+|[\"“”]"
+)
+"""What may stand beside a reference and says nothing else, as in `the city of Paris`."""
+
+
 def near(given: str, reference: str) -> float:
     """1 for numbers, complex ones too, less than a thousandth apart."""
-    said, right = _number(given), _number(reference)
-    return float(said is not None and right is not None and abs(said - right) < ABSOLUTE)
+    said, right = _complex(given), _complex(reference)
+    return float(said is not None and right is not None and _square(said, right) < ABSOLUTE**2)
 
 
 def nearly(given: str, reference: str) -> float:
     """1 for numbers that differ by less than a twentieth of the right one."""
-    said, right = _number(given), _number(reference)
-    return float(
-        said is not None and right is not None and (said == right or abs(said - right) < RELATIVE * abs(right))
-    )
+    said, right = _complex(given), _complex(reference)
+    if said is None or right is None:
+        return 0.0
+    return float(said == right or _square(said, right) < RELATIVE**2 * _square(right, (0, 0)))
 
 
 def exact(given: str, reference: str) -> float:
@@ -100,12 +119,26 @@ GRADES: dict[str, Callable[[str, str], float]] = {
 """What answers are worth, in [0, 1], after `plain`: the first four as in TAPO's code, `f1` as in Tool-Star's."""
 
 
-def _number(text: str) -> complex | None:
-    try:
-        found = complex(text)
-    except ValueError:
+_PARTS = re.compile(r"(?P<real>.*?[^e])??(?P<imaginary>(?:[-+−]\s*)?(?:[\d.][\d.,]*(?:e[-+−]?\d+)?)?)[ij]")
+
+
+def _complex(text: str) -> tuple[Number, Number] | None:
+    """A number as its real and imaginary part, such as `3 - 2.5i`, in brackets or without."""
+    text = text.strip()
+    text = text[1:-1].strip() if text.startswith("(") and text.endswith(")") else text
+    value = number(text)
+    if value is not None:
+        return value, 0
+    found = _PARTS.fullmatch(text) if len(text) <= 2 * LONGEST else None
+    if found is None or (found["real"] and found["imaginary"][:1] not in ("-", "+", "−")):
         return None
-    return found if abs(found) < float("inf") else None
+    imaginary = found["imaginary"].replace(" ", "")
+    parts = number(found["real"] or "0"), number(f"{imaginary}1" if imaginary in ("", "-", "+", "−") else imaginary)
+    return None if parts[0] is None or parts[1] is None else (parts[0], parts[1])
+
+
+def _square(one: tuple[Number, Number], other: tuple[Number, Number]) -> Number:
+    return (one[0] - other[0]) ** 2 + (one[1] - other[1]) ** 2
 
 
 @dataclass(frozen=True)
@@ -159,5 +192,4 @@ class ToolAnswer(Reward):
     def graded(self, given: str, known: Any, grade: str) -> float:
         """The best grade among the known answers."""
         of = GRADES.get(grade, GRADES[self.grade])
-        allowed = known if isinstance(known, (list, tuple)) else (known,)
-        return max(of(plain(given), plain(answer_text(answer))) for answer in allowed)
+        return max((of(plain(given), plain(answer)) for answer in allowed_answers(known)), default=0.0)

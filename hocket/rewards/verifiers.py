@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import re
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, ClassVar, Literal
 
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key
 from hocket.core.markup import tagged
+from hocket.core.numerals import last_number, numeral, spelled
+from hocket.rewards.formulas import check_installed, last_formula, same_formula
 from hocket.rewards.opinions import Opinions, RewardError, opinions_of
 from hocket.stages import Reward
 from hocket.types import Scenario, Trajectory
 
-Extraction = Literal["answer-tag", "last-line", "number"]
-
-_NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|[-+]?\.\d+", re.ASCII)
-_LONGEST_NUMBER = 100
+Extraction = Literal["answer-tag", "last-line", "number", "math"]
 
 
 @dataclass(frozen=True)
@@ -58,8 +57,9 @@ class ExactMatch(Reward):
     """1 if what is extracted from the completion equals the scenario's answer, else 0; None without an answer.
 
     `answer-tag` takes the text of the last `<answer>..</answer>`, `last-line` the last line that is not blank, and
-    `number` the last number. Numbers are equal by value (`1,000` and `1000.0`), other texts up to whitespace. An
-    answer that is a list allows any of its members.
+    `number` the last number. Numbers are equal by value (`1,000`, `1000.0` and `1e3`; docs/numbers.md), other texts up
+    to whitespace. `math` takes the last box, else the tags or the last formula, and compares formulas
+    (`hocket.rewards.formulas`). An answer that is a list allows any of its members.
     """
 
     extract: Extraction = "answer-tag"
@@ -68,8 +68,7 @@ class ExactMatch(Reward):
     outside: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.extract not in EXTRACTIONS:
-            raise ConfigurationError(f"extract = {self.extract!r} is unknown{nearest(self.extract, EXTRACTIONS)}")
+        check_extraction(self.extract)
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Opinions:
         return Opinions(self.verify(trajectory.answer, trajectory.scenario) for trajectory in trajectories)
@@ -79,8 +78,9 @@ class ExactMatch(Reward):
         if scenario.answer is None:
             return None
         given = self.extracted(text)
-        allowed = scenario.answer if isinstance(scenario.answer, (list, tuple)) else (scenario.answer,)
-        return float(given is not None and any(equal(given, answer_text(answer)) for answer in allowed))
+        if given is not None and self.extract == "math":
+            return float(any(same_formula(given, one, equal) for one in allowed_answers(scenario.answer)))
+        return float(given is not None and matches(given, scenario.answer))
 
     def extracted(self, text: str) -> str | None:
         """What counts as the answer in a completion, None if there is nothing of the kind."""
@@ -92,44 +92,51 @@ def last_line(text: str) -> str | None:
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), None)
 
 
-def last_number(text: str) -> str | None:
-    """The last number; a minus counts as a sign unless it stands right behind a digit."""
-    found = list(_NUMBER.finditer(text))
-    if not found:
-        return None
-    last = found[-1]
-    behind_digit = last.start() > 0 and text[last.start() - 1].isdigit()
-    return last[0].lstrip("+-") if behind_digit else last[0]
-
-
 EXTRACTIONS: dict[str, Callable[[str], str | None]] = {
     "answer-tag": tagged,
     "last-line": last_line,
     "number": last_number,
+    "math": last_formula,
 }
 
 
+def check_extraction(extract: str) -> None:
+    """Raises `ConfigurationError` unless `extract` is a way to find an answer whose package is installed."""
+    if extract not in EXTRACTIONS:
+        raise ConfigurationError(f"extract = {extract!r} is unknown{nearest(extract, EXTRACTIONS)}")
+    if extract == "math":
+        check_installed()
+
+
 def answer_text(answer: Any) -> str:
-    """A known answer as text; true and false as JSON writes them."""
-    return str(answer).lower() if isinstance(answer, bool) else str(answer)
+    """A known answer as text: true and false as JSON writes them, numbers as digits without an exponent."""
+    return str(answer).lower() if isinstance(answer, bool) else spelled(answer)
+
+
+def allowed_answers(answer: Any) -> list[str]:
+    """The texts that a known answer allows: its own, or those of a list's members. Null, NaN and inf allow nothing."""
+    if isinstance(answer, str):
+        return [answer]
+    members = answer if isinstance(answer, (list, tuple)) else (answer,)
+    return [
+        answer_text(one)
+        for one in members
+        if one is not None and not (isinstance(one, (float, Decimal)) and not math.isfinite(one))
+    ]
+
+
+def matches(given: str, answer: Any) -> bool:
+    """Whether a given answer is the known one, or one of a list; see `equal`."""
+    return any(equal(given, one) for one in allowed_answers(answer))
 
 
 def equal(given: str, answer: str) -> bool:
     """Equal by value if both are numbers, else by text up to whitespace."""
-    left, right = _decimal(given), _decimal(answer)
+    left = numeral(given)
+    right = None if left is None else numeral(answer)
     if left is not None and right is not None:
-        return left == right
+        return left.equals(right)
     return given.split() == answer.split()
-
-
-def _decimal(text: str) -> Decimal | None:
-    text = text.strip()
-    if len(text) > _LONGEST_NUMBER or _NUMBER.fullmatch(text) is None:
-        return None
-    try:
-        return Decimal(text.replace(",", ""))
-    except InvalidOperation:
-        return None
 
 
 def final_answer(text: str) -> str:

@@ -5,7 +5,6 @@ Everything here is a pure function of its arguments; draws come from the `numpy.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -13,6 +12,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from hocket.core.markup import has_thought
+from hocket.core.numerals import number
 from hocket.tasks.split import SPLITS, Split, split_of
 
 NAME = "sums"
@@ -30,7 +30,6 @@ CHAIN_SUM_QUESTION = "State the final answer to the following arithmetic problem
 AnswerFormat: TypeAlias = Literal["worked", "direct", "untagged"]
 
 _STREAM = 0x53554D53  # "SUMS": keeps these draws apart from those of other users of the same seed
-_INTEGER = re.compile(r"([+-]?)0*([0-9]{1,30})", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -111,9 +110,9 @@ def tagged_answer(text: str) -> str | None:
 
 
 def integer_of(text: str) -> int | None:
-    """The integer that `text` spells (whitespace around, a sign and leading zeros allowed), or None."""
-    match = _INTEGER.fullmatch(text.strip())
-    return None if match is None else int(match[1] + match[2])
+    """The integer that `text` spells, as any number is read (docs/numbers.md), or None."""
+    value = number(text)
+    return value if isinstance(value, int) else None
 
 
 def verify(completion_text: str, answer: str) -> float:

@@ -17,7 +17,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.options import checked
 from hocket.core.texts import Texts
-from hocket.rewards.verifiers import Extraction
+from hocket.rewards.verifiers import Extraction, equal
 from hocket.stages import Split
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lesson, Lessons, Reflecting
@@ -80,7 +80,7 @@ class Conventions(TextTask):
         return Scenario(f"{self.name}/{split}/{number}", asked(sign, one, other), answer, seed=number)
 
     def verify(self, text: str, scenario: Scenario) -> float:
-        return float(self.extracted(text) == scenario.answer)
+        return float(equal(self.extracted(text) or "", str(scenario.answer)))
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {**super().suggest(recipe), "decoding.max_tokens": 16}

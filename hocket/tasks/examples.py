@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from hocket.core.errors import ConfigurationError, nearest
@@ -380,6 +381,12 @@ def _answer(answer: Any, where: str) -> Any:
         shown = "an empty list" if wrong is None else kind_of(wrong)
         raise ConfigurationError(
             f"{where}: the answer is {shown}; write text, a number, a list of these, or another column's name"
+        )
+    odd = next((one for one in members if isinstance(one, (float, Decimal)) and not math.isfinite(one)), None)
+    if odd is not None or (isinstance(answer, list) and all(one is None for one in answer)):
+        raise ConfigurationError(
+            f"{where}: the answer is {'null' if odd is None else odd}, which no response can match; leave it out where "
+            "there is none, or write it as text in words"
         )
     return answer
 

@@ -13,6 +13,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.method_columns import ALONE
 from hocket.core.options import checked
+from hocket.rewards.verifiers import equal
 from hocket.stages import Split
 from hocket.tasks.arithmetic import sum_problem
 from hocket.tasks.form import TaskForm
@@ -222,7 +223,7 @@ class PeerQuiz(TextTask):
         return [Lesson(scenario.messages, ({"role": "assistant", "content": f"<answer>{answer}</answer>"},))]
 
     def verify(self, text: str, scenario: Scenario) -> float:
-        return float(given(text).casefold() == str(scenario.answer).casefold())
+        return float(equal(given(text).casefold(), str(scenario.answer).casefold()))
 
     def label(self, trajectory: Trajectory) -> str | None:
         return given(trajectory.answer) or None

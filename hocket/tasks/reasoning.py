@@ -21,7 +21,7 @@ from hocket.core.keys import Key
 from hocket.core.options import checked
 from hocket.stages import Split
 from hocket.tasks.form import TaskForm
-from hocket.tasks.reasoning_guards import EXPRESSION_ANSWERS, REFUSED, is_formula, item, prepare
+from hocket.tasks.reasoning_guards import PARTIAL, REFUSED, item, prepare, score
 from hocket.tasks.split import normalise, split_of
 from hocket.tasks.text import TextTask, check_number, checked_extraction, instructed
 from hocket.types import Scenario
@@ -43,9 +43,11 @@ _LONGEST_ANSWER = 10_000
 class ReasoningGym(TextTask):
     """The dataset `dataset` of reasoning-gym, verified by its own `score_answer` on the last `<answer>..</answer>`.
 
-    Settings are those of the dataset's configuration, as text, and three more: `level` applies its curriculum's
-    attributes at that level before the other settings, `instruct` asks for the answer's tags in a system message, and
-    `extract` judges a model that writes none by its last line or its last number (`last-line`, `number`).
+    Settings are those of the dataset's configuration, as text, and four more: `level` applies its curriculum's
+    attributes at that level before the other settings, `instruct` asks for the answer's tags in a system message,
+    `extract` judges a model that writes none by its last line or its last number (`last-line`, `number`), and `strict`
+    pays 1 for a full score and nothing for less. Where the verifier pays for what is wrong, or would never end, its
+    score is corrected (`hocket.tasks.reasoning_guards`, docs/reasoning-gym.md).
     A problem's split follows from its question (`hocket.tasks.split`); evaluation problems are all distinct.
 
     Raises:
@@ -60,9 +62,14 @@ class ReasoningGym(TextTask):
         self.name = f"reasoning-gym:{dataset}" + (f"?{query}" if query else "")
         cls, config_class = _classes(dataset)
         self.instruct: bool = leaf(_json(given.pop("instruct", "false")), bool, f"task {self.name}: instruct")
+        self.strict: bool = leaf(_json(given.pop("strict", "false")), bool, f"task {self.name}: strict")
         self.extract = checked_extraction(self.name, given.pop("extract", "answer-tag"))
         self._data = _built(cls, configured(dataset, config_class, given), self.name)
         prepare(dataset, self._data)
+        if dataset in PARTIAL and not self.strict:
+            most, what = PARTIAL[dataset]
+            words = f"pays up to {most} for {what}; its setting strict=true pays for right answers alone"
+            self.remarks = (f"task {self.name} {words}",)
         self._key = Key.of(0).derive("reasoning-gym", dataset)
         self._items: OrderedDict[int, dict[str, Any]] = OrderedDict()
         self._eval: list[int] = []
@@ -90,21 +97,20 @@ class ReasoningGym(TextTask):
         )
 
     def verify(self, text: str, scenario: Scenario) -> float:
-        """The dataset's own score in [0, 1]; 0 without an answer, or where its verifier raises."""
+        """The dataset's score in [0, 1]; 0 without an answer, or where its verifier raises or does not end."""
         answer = self.extracted(text)
         if answer is None or len(answer) > _LONGEST_ANSWER:
-            return 0.0
-        answer = answer.strip()
-        if self.dataset in EXPRESSION_ANSWERS and not is_formula(answer):
             return 0.0
         entry = self._entry(int(scenario.metadata["index"]))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                score = float(self._data.score_answer(answer, entry))
+                found = score(self.dataset, self._data, answer.strip(), entry)
         except (Exception, SystemExit):  # verifiers trip over answers of a shape they did not expect
             return 0.0
-        return min(max(score, 0.0), 1.0) if math.isfinite(score) else 0.0
+        if self.strict:
+            return float(found >= 1.0)
+        return min(max(found, 0.0), 1.0) if math.isfinite(found) else 0.0
 
     # ------------------------------------------------------------ problems
 
@@ -178,7 +184,10 @@ def configured(dataset: str, config_class: Any, settings: Mapping[str, str]) -> 
     known = typing.get_type_hints(config_class)
     hints = {name: known[name] for name in fields}
     values = checked(
-        f"reasoning-gym:{dataset}", given, {**hints, "level": int, "instruct": bool}, _defaults(config_class)
+        f"reasoning-gym:{dataset}",
+        given,
+        {**hints, "level": int, "instruct": bool, "strict": bool},
+        _defaults(config_class),
     )
     return config_class(**{**base, **values})
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hocket.core.errors import ConfigurationError
+from hocket.core.numerals import number, spelled
 
 SUFFIXES = (".jsonl", ".csv", ".parquet")
 """How the name of a file of data ends."""
@@ -20,6 +21,8 @@ _AS_JSON = ("messages", "responses", "scores", "tools", "steps", "completions", 
 """Columns whose cells in a CSV file are JSON; a prompt or a response is where it is a list of messages."""
 _NUMBERS = ("weight", "margin", "target")
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
+_NO_NUMBER = {"nan", "NaN", "inf", "-inf"}
+"""How tables write a missing or infinite number, where all cells are text."""
 _MAYBE_JSON = ("prompt", "completion", "chosen", "rejected", "demonstration")
 
 
@@ -57,11 +60,11 @@ def table_of(rows: Iterable[Any], name: str) -> list[Record]:
         ConfigurationError: when there are none, or one is no mapping.
     """
     found = []
-    for number, row in enumerate(rows):
-        where = f"{name}[{number}]"
+    for place, row in enumerate(rows):
+        where = f"{name}[{place}]"
         if not isinstance(row, Mapping):
             raise ConfigurationError(f'{where}: {kind_of(row)} where a mapping belongs; give {{"prompt": ...}}')
-        found.append(Record(number, where, _stated({str(column): _plain(cell) for column, cell in row.items()})))
+        found.append(Record(place, where, _stated({str(column): _plain(cell) for column, cell in row.items()})))
     if not found:
         raise ConfigurationError(f"{name} is empty; give one mapping with a prompt per example")
     return found
@@ -102,8 +105,8 @@ def _text(path: Path) -> str:
 
 def _json_records(path: Path) -> Iterator[Record]:
     # Only line feeds end a line: JSON strings may hold other separators. Blank lines are passed over.
-    for number, line in enumerate(_text(path).split("\n"), start=1):
-        where = f"{path}, line {number}"
+    for place, line in enumerate(_text(path).split("\n"), start=1):
+        where = f"{path}, line {place}"
         if not line.strip():
             continue
         try:
@@ -112,7 +115,22 @@ def _json_records(path: Path) -> Iterator[Record]:
             raise ConfigurationError(f"{where}: not valid JSON ({error}); write one object per line") from None
         if not isinstance(cells, dict):
             raise ConfigurationError(f'{where}: {kind_of(cells)} where an object belongs; write {{"prompt": ...}}')
-        yield Record(number, where, cells)
+        if _has_float(cells.get("answer")):
+            cells["answer"] = _exact(cells["answer"], json.loads(line, parse_float=str)["answer"])
+        yield Record(place, where, cells)
+
+
+def _has_float(answer: Any) -> bool:
+    return any(isinstance(one, float) for one in (answer if isinstance(answer, list) else [answer]))
+
+
+def _exact(answer: Any, written: Any) -> Any:
+    """An answer read from JSON; numbers that no float holds exactly, such as 1e400, stay as they were `written`."""
+    if isinstance(answer, list) and isinstance(written, list):
+        return [_exact(*both) for both in zip(answer, written, strict=True)]
+    if not isinstance(answer, float) or not isinstance(written, str):
+        return answer
+    return answer if number(written) == number(spelled(answer)) else written
 
 
 def _csv_records(path: Path) -> Iterator[Record]:
@@ -153,10 +171,13 @@ def _csv_cell(column: str, cell: str, where: str) -> Any:
         except (ValueError, RecursionError) as error:
             raise ConfigurationError(f"{where}: {column} is not valid JSON ({error}); write a list as JSON") from None
     if column in _NUMBERS:
-        with suppress(ValueError):
-            return float(cell)
+        value = number(cell)
+        with suppress(OverflowError):
+            return cell if value is None else float(value)
     if column == "label":
         return _TRUTHS.get(cell.strip().lower(), cell)
+    if column == "answer":
+        return _csv_answer(cell)
     if column in _MAYBE_JSON and cell.lstrip().startswith("["):
         try:
             found = json.loads(cell)
@@ -164,6 +185,19 @@ def _csv_cell(column: str, cell: str, where: str) -> Any:
             return cell
         return found if found and all(isinstance(one, dict) and "role" in one for one in found) else cell
     return cell
+
+
+def _csv_answer(cell: str) -> Any:
+    """Text, or a JSON list of accepted answers; what tables write for a missing number is no answer."""
+    if cell.strip() in _NO_NUMBER:
+        return float(cell)
+    if not cell.lstrip().startswith("["):
+        return cell
+    try:
+        found = json.loads(cell)
+        return _exact(found, json.loads(cell, parse_float=str)) if isinstance(found, list) and found else cell
+    except (ValueError, RecursionError):
+        return cell
 
 
 def _parquet_records(path: Path) -> Iterator[Record]:
@@ -176,6 +210,6 @@ def _parquet_records(path: Path) -> Iterator[Record]:
     except Exception as error:
         told = " ".join(str(error).split())
         raise ConfigurationError(f"{path} cannot be read as parquet ({told}); write it again") from None
-    for number, row in enumerate(rows, start=1):
+    for place, row in enumerate(rows, start=1):
         cells = {str(column): _plain(cell) for column, cell in row.items()}
-        yield Record(number, f"{path}, row {number}", _stated(cells))
+        yield Record(place, f"{path}, row {place}", _stated(cells))

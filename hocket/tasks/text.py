@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hocket.core.errors import ConfigurationError, HocketError, nearest
-from hocket.rewards.verifiers import EXTRACTIONS, Extraction, TaskVerifier
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.numerals import number
+from hocket.rewards.verifiers import EXTRACTIONS, Extraction, TaskVerifier, check_extraction
 from hocket.stages import Reward, Split
 from hocket.tasks.arithmetic import has_working
 from hocket.types import Scenario, Trajectory
@@ -26,11 +27,13 @@ class TextTask(ABC):
 
     Attributes:
         extract: what counts as the answer of a completion, see `hocket.rewards.ExactMatch`.
+        remarks: what a person should know before a run.
     """
 
     name: str
     kind: Any = "text"
     extract: Extraction = "answer-tag"
+    remarks: Sequence[str] = ()
 
     def size(self, split: Split) -> int | None:
         """How many scenarios there are; None when they are generated without end."""
@@ -57,8 +60,13 @@ class TextTask(ABC):
         return {"format": float(self.extracted(text) is not None), "working": float(has_working(text))}
 
     def label(self, trajectory: Trajectory) -> str | None:
-        """The final answer as a word, by which samples of a scenario agree or differ; None without one."""
-        return self.extracted(trajectory.answer)
+        """The final answer as a word, by which samples of a scenario agree or differ; None without one.
+
+        Numbers agree by value.
+        """
+        found = self.extracted(trajectory.answer)
+        value = None if found is None else number(found)
+        return found if value is None else str(value)
 
     def extracted(self, text: str) -> str | None:
         """What counts as the answer in a completion, None if there is nothing of the kind."""
@@ -83,8 +91,10 @@ def instructed(question: str, instruct: bool) -> str | tuple[dict[str, str], ...
 
 def checked_extraction(task: str, extract: str) -> Extraction:
     """`extract` if it is a way to find an answer, else a `ConfigurationError`."""
-    if extract not in EXTRACTIONS:
-        raise ConfigurationError(f"task {task}: extract = {extract!r} is unknown{nearest(extract, EXTRACTIONS)}")
+    try:
+        check_extraction(extract)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"task {task}: {error}") from None
     return extract  # type: ignore[return-value]
 
 

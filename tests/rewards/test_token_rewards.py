@@ -39,3 +39,9 @@ def test_segments_start_anew_in_each_turn_and_stay_without_texts():
 def test_options_in_tags_or_plain():
     given = [answered(t, ["A", "C"]) for t in ("<answer>a, c</answer>", "A", "A,B", "")]
     assert graded(SubsetMatch(), *given, answered("A", None)) == [1.0, 0.5, 0.0, 0.0, None]
+
+
+def test_options_that_are_numbers_are_equal_by_value():
+    given = [answered(t, [1000, 1e16, -2.5]) for t in ("1e3, 10000000000000000, \u22122.50", "1,000", "2.5", "None")]
+    assert graded(SubsetMatch(), *given) == [1.0, 0.0, 0.0, 0.0]
+    assert graded(SubsetMatch(), answered("None, A", [None, "A"]), answered("nan", [float("nan")])) == [0.0, 0.0]

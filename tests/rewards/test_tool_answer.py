@@ -97,6 +97,65 @@ def test_odd_numbers_are_no_error(text):
         assert GRADES[grade]("1", text) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("given_", "reference", "due"),
+    [
+        ("Rome.", "rome", 1),
+        ("it is Rome", "rome", 1),
+        ("The capital of Italy is Rome.", "rome", 1),
+        ("answer: Rome", "rome", 1),
+        ("the city of Rome", "rome", 1),
+        ("it is the city of Rome", "rome", 1),
+        ("the mayor of Rome", "rome", 0),
+        ("the battle of hastings", "battle of hastings", 1),
+        ("battle of hasting", "battle of hastings", 17 / 18),
+        ("12.0", "12", 1),
+        ("paris london rome berlin", "rome", 0),
+        ("rome, paris", "rome", 0),
+        ("rome or paris", "rome", 0),
+        ("it is paris, it is rome", "rome", 0),
+        ("it is not rome", "rome", 0),
+        ("it isn't rome", "rome", 0),
+        ("none of them is rome", "rome", 0),
+        ("not the battle of hastings", "the battle of hastings", 0),
+        ("112", "12", 0),
+        ("1997", "1998", 0),
+        ("a", "", 0),
+    ],
+)
+def test_a_fact_is_stated_and_not_listed_or_denied(given_, reference, due):
+    assert GRADES["fact"](plain(given_), plain(reference)) == pytest.approx(due)
+
+
+@pytest.mark.parametrize(
+    ("grade", "given_", "reference", "due"),
+    [
+        ("near", "\u22125", "-5", 1),
+        ("near", "1/3", "0.3333", 1),
+        ("near", "1,000", "1000", 1),
+        ("near", "seven", "7", 1),
+        ("near", "1.001", "1", 0),
+        ("near", "10,00", "1000", 0),
+        ("near", "1_0", "10", 0),
+        ("near", "٥", "5", 0),
+        ("near", "nan", "nan", 0),
+        ("near", "5+0j", "5", 1),
+        ("near", "(3 - 2.5i)", "3-2.5j", 1),
+        ("near", "-i", "0 - 1j", 1),
+        ("near", "1e-5+2e-3i", "0.00001+0.002j", 1),
+        ("near", "3+2", "3+2i", 0),
+        ("near", "1_0j", "10j", 0),
+        ("nearly", "104", "100", 1),
+        ("nearly", "105", "100", 0),
+        ("nearly", "1e400", "1e400", 1),
+        ("exact", "1e0", "1", 1),
+        ("exact", "10,00", "1000", 0),
+    ],
+)
+def test_numbers_are_read_as_everywhere(grade, given_, reference, due):
+    assert GRADES[grade](plain(given_), plain(reference)) == due
+
+
 @LAW
 @given(
     kinds=st.lists(st.sampled_from(["search", "python", "other"]), max_size=4),

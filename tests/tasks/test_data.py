@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from hocket.core.errors import ConfigurationError
 from hocket.tasks import find
-from hocket.tasks.data import divided
+from hocket.tasks.data import divided, from_rows
 from hocket.tasks.examples import Row
 from hocket.types import Score, Trajectory, Turn
 
@@ -116,6 +117,9 @@ def test_without_answers_there_is_no_verifier(tmp_path: Path) -> None:
         ),
         ('{"prompt": "a", "answer": {"x": 1}}\n', "line 1: the answer is an object"),
         ('{"prompt": "a", "answer": []}\n', "line 1: the answer is an empty list"),
+        ('{"prompt": "a", "answer": NaN}\n', "line 1: the answer is nan, which no response can match; leave it out"),
+        ('{"prompt": "a", "answer": [1, -Infinity]}\n', "line 1: the answer is -inf"),
+        ('{"prompt": "a", "answer": [null]}\n', "line 1: the answer is null"),
         ('{"prompt": "a", "split": "trian"}\n', "line 1: split = 'trian'; did you mean 'train'?"),
         ('{"prompt": "a", "split": 3}\n', "line 1: split = 3; choose from"),
         ('{"prompt": "a"}\n{"prompt": " a"}\n', "has 1 distinct prompt and none for eval"),
@@ -131,6 +135,57 @@ def test_wrong_files_get_a_sentence_with_file_and_line(tmp_path: Path, text: str
     assert sentence in str(caught.value)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def answers(path: Path) -> list[Any]:
+    task = find(str(path))
+    return [task.scenario(split, n).answer for split in ("train", "eval") for n in range(task.size(split) or 0)]
+
+
+def test_numbers_in_json_are_known_exactly(tmp_path: Path) -> None:
+    """Those that no float holds are kept as they are written."""
+    numbers = ("0.00001", "1e16", "1e400", "0.1234567890123456789", "123456789012345678901234567890", "[0.10, 1e-400]")
+    rows = [f'{{"prompt": "p{n}", "answer": {one}, "split": "train"}}' for n, one in enumerate(numbers)]
+    path = tmp_path / "numbers.jsonl"
+    path.write_text("\n".join([*rows, '{"prompt": "q", "answer": 1, "split": "eval"}']))
+    told = answers(path)[:-1]
+    assert told == [1e-5, 1e16, "1e400", "0.1234567890123456789", 123456789012345678901234567890, [0.1, "1e-400"]]
+    task = find(str(path))
+    for number, text in enumerate(("1e-5", "10000000000000000", "1" + "0" * 400, "0.12345678901234567890")):
+        wrong = "1" + text if number else "1e-6"
+        assert task.verify(f"<answer>{text}</answer>", task.scenario("train", number)) == (number != 2)
+        assert task.verify(f"<answer>{wrong}</answer>", task.scenario("train", number)) == 0.0
+    assert task.verify("<answer>1e400</answer>", task.scenario("train", 2)) == 1.0
+
+
+def test_answers_in_csv(tmp_path: Path) -> None:
+    """JSON lists are lists of accepted answers; what is none is text; what stands for a missing number is refused."""
+    path = tmp_path / "answers.csv"
+    cells = ('"[""a"", ""b""]"', '"[1, 2.5]"', "[a]", "[]", "nano", '"[""[1, 2]""]"')
+    path.write_text(
+        "prompt,answer,split\n" + "".join(f"p{n},{one},train\n" for n, one in enumerate(cells)) + "q,7,eval\n"
+    )
+    assert answers(path) == [["a", "b"], [1, 2.5], "[a]", "[]", "nano", ["[1, 2]"], "7"]
+    task = find(str(path))
+    assert task.verify("<answer>b</answer>", task.scenario("train", 0)) == 1.0
+    for cell in ("nan", "NaN", "inf", "-inf", '"[1, NaN]"'):
+        path.write_text(f"prompt,answer\na,{cell}\nb,1\n")
+        with pytest.raises(ConfigurationError, match=r"line 2: the answer is (nan|-?inf), which no response can match"):
+            find(str(path))
+
+
+@pytest.mark.parametrize("cell", ["1_0", "٥", "nan", "x"])
+def test_numbers_in_csv_are_read_as_everywhere(tmp_path: Path, cell: str) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text(f"prompt,chosen,rejected,weight\na,b,c,2.5\nd,e,f,{cell}\n")
+    with pytest.raises(ConfigurationError, match="line 3: weight is text; write a number"):
+        find(str(path))
+
+
+def test_missing_numbers_of_python_are_refused() -> None:
+    for missing in (math.nan, np.float32("nan"), Decimal("NaN")):
+        with pytest.raises(ConfigurationError, match=r"data\[1\]: the answer is (nan|NaN), which no"):
+            from_rows([{"prompt": "a", "answer": 1.0}, {"prompt": "b", "answer": missing}])
 
 
 def test_files_that_are_no_text(tmp_path: Path) -> None:
@@ -206,3 +261,10 @@ def test_small_files_have_both_splits(count: int) -> None:
     assert len(kept["eval"]) >= 1
     assert len(kept["train"]) >= 1
     assert left_out == []
+
+
+def test_answers_agree_by_value(tmp_path: Path) -> None:
+    task = find(str(written(tmp_path / "d.jsonl", ROWS)))
+    texts = ("1,000", " 1e3 ", "1000.0", "\u22121000", "one", "1/2")
+    labels = [task.label(said(task, f"<answer>{text}</answer>")) for text in texts]
+    assert labels == ["1000", "1000", "1000", "-1000", "one", "1/2"]

@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from hocket.tasks import catalogue, find
 from hocket.tasks.reasoning import ReasoningGym
 from hocket.tasks.reasoning_guards import is_formula
 from hocket.tasks.split import split_of
+from hocket.train.config import configure
+from hocket.train.kinds.text import TEXT
 
 DATASETS = [
     "chain_sum",
@@ -235,10 +238,29 @@ def test_literal_answers_still_count() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["1 + 2*3", "-x**3/3 + 2*x + C", "(3*x - 1)**5", "exp(2*x)*sin(x)", "x**(1/2)", "2**-3", "log(x) - pi", "9**99"],
+    [
+        "1 + 2*3",
+        "-x**3/3 + 2*x + C",
+        "(3*x - 1)**5",
+        "exp(2*x)*sin(x)",
+        "x**(1/2)",
+        "2**-3",
+        "log(x) - pi",
+        "9**99",
+        "+".join(f"{n}*x**{n}" for n in range(300)),
+        "x**-(1/2)",
+        "1_0",
+    ],
 )
 def test_formulas(text: str) -> None:
     assert is_formula(text)
+
+
+def test_a_long_sum_is_a_formula_and_hidden_numbers_are_no_arithmetic() -> None:
+    assert is_formula("+".join(f"{n}*x**{n % 300}" for n in range(900)))
+    assert is_formula("(1 + 2)*3**2/4 - -5", arithmetic=True)
+    for text in ("1_0", "0x10", "1 + 2 # 3", "1.5", "x", "sqrt(4)", "1e3", "1 // 2"):
+        assert not is_formula(text, arithmetic=True), text
 
 
 @pytest.mark.parametrize(
@@ -256,10 +278,141 @@ def test_formulas(text: str) -> None:
         "f(x)",
         "1;2",
         "True",
-        "1" * 501,
+        "1" * 10_001,
+        "(x + 1)**3000",
+        "((x + 1)**40 + 1)**40",
+        "(x + y + z + 1)**90",
+        "x**100000",
+        "1e999999999",
+        "1e-999999999",
         "1 if x else 2",
         "",
     ],
 )
 def test_what_is_no_formula(text: str) -> None:
     assert not is_formula(text)
+
+
+BOMBS = {
+    "simple_integration": ["(x+1)**3000", "((x+1)**40+1)**40", "x**(9**9**9)", "sin(" * 60 + "x" + ")" * 60],
+    "intermediate_integration": ["(x+1)**3000", "sqrt((x+1)**399)*log(x)**99", "(sin(x)+cos(x)+exp(x)+1)**9"],
+    "polynomial_multiplication": ["(x+y+z+1)**90", "((x+1)**40+1)**40", "1e999999999"],
+    "countdown": ["2**2**2**2**2", "9**9**9", "1e999999999", "1" * 9_000],
+    "puzzle24": ["99999**99999**99", "1e999999999"],
+    "rubiks_cube": ["R9999999 L9999999", "R99 " * 2000],
+    "coin_flip": ["1e999999999", "-1e99999999", "1/1e9999999"],
+}
+
+
+@pytest.mark.parametrize("dataset", BOMBS)
+def test_no_answer_stalls_its_verifier(dataset: str) -> None:
+    """Nor takes the memory: what is large before it is evaluated is refused, the rest is ended."""
+    task = ReasoningGym(dataset)
+    scenario = task.scenario("train", 0)
+    began = time.monotonic()
+    for text in BOMBS[dataset]:
+        assert task.verify(tagged(text), scenario) < 1.0, text
+    assert time.monotonic() - began < 100
+    if scenario.answer is not None:
+        assert task.verify(tagged(scenario.answer), scenario) == 1.0
+
+
+def test_no_number_is_not_the_right_one() -> None:
+    task = ReasoningGym("complex_arithmetic")
+    for number in range(4):
+        scenario = task.scenario("train", number)
+        for text in ("nan", "NaN+NaNi", "nanj", "1e999", "inf", "-inf+nani", "1e999-1e999i"):
+            assert task.verify(tagged(text), scenario) == 0.0, text
+
+
+def test_long_products_are_verified() -> None:
+    task = ReasoningGym("polynomial_multiplication", {"level": "2"})
+    scenario = task.scenario("train", 0)
+    assert len(str(scenario.answer)) > 500, "longer than answers to other datasets"
+    assert task.verify(tagged(scenario.answer), scenario) == 1.0
+    assert task.verify(tagged(f"{scenario.answer} + 1"), scenario) == 0.0
+
+
+def test_antiderivatives_are_right_up_to_a_constant() -> None:
+    """By hand: the derivative of -(x-1)**4/4 is -(x-1)**3, however either is written."""
+    from hocket.tasks.reasoning_guards import _refuted
+
+    for answer, right in (
+        ("-(x-1)**4/4 + C", True),
+        ("-x**4/4 + x**3 - 3*x**2/2 + x - 7", True),
+        ("(x-1)**4/4", False),
+    ):
+        assert _refuted(answer, integrand="-(x-1)**3", variable="x") is not right
+    assert not _refuted("log(-x)", integrand="1/x", variable="x"), "a constant apart from log(x), in complex numbers"
+
+
+def test_the_numbers_of_a_game_are_used() -> None:
+    """The verifier of puzzle24 takes any four that make 24; that of countdown does not see some spellings."""
+    task = ReasoningGym("puzzle24")
+    scenario = next(
+        one for one in (task.scenario("train", n) for n in range(9)) if one.metadata["numbers"] != [1, 2, 3, 4]
+    )
+    assert task.verify(tagged("1*2*3*4"), scenario) == 0.0
+    task = ReasoningGym("countdown")
+    scenario = task.scenario("train", 0)
+    numbers, target = scenario.metadata["numbers"], scenario.metadata["target"]
+    total, off = "+".join(map(str, numbers)), sum(numbers) - target
+    for hidden in (f"{total} - {hex(off)}", f"{total} - {off // 10:d}_{off % 10}", f"{target} # {total}"):
+        assert task.verify(tagged(hidden), scenario) == 0.0, hidden
+
+
+@pytest.mark.parametrize(
+    ("dataset", "wrong"),
+    [
+        ("game_of_life_halting", lambda known: "False" if known == "True" else "True"),
+        ("game_of_life_halting", lambda known: "no such thing"),
+        ("gsm_symbolic", lambda known: f"-{known}"),
+        ("gsm_symbolic", lambda known: f"{known},000"),
+        ("gsm_symbolic", lambda known: f"{known} or 7"),
+        ("gsm_symbolic", lambda known: f"not {known}"),
+        ("spell_backward", lambda known: f"{known} and more"),
+        ("letter_jumble", lambda known: f"{known} and more"),
+        ("word_sorting", lambda known: f"{known}, and, more"),
+        ("time_intervals", lambda known: f"{known} or 7 days"),
+        ("fraction_simplification", lambda known: f"{known} or 1/2"),
+    ],
+)
+def test_what_a_verifier_would_pay_in_full_is_not(dataset: str, wrong: Any) -> None:
+    task = ReasoningGym(dataset)
+    for number in range(20):
+        scenario = task.scenario("train", number)
+        assert task.verify(tagged(wrong(str(scenario.answer))), scenario) < 1.0
+        assert task.verify(tagged(scenario.answer), scenario) == 1.0
+
+
+def test_answers_to_gsm_symbolic_may_have_a_unit() -> None:
+    task = ReasoningGym("gsm_symbolic")
+    scenario = task.scenario("train", 0)
+    for text in (f"${scenario.answer}", f"{scenario.answer} dollars", f"It is {scenario.answer}."):
+        assert task.verify(tagged(text), scenario) == 1.0
+
+
+def test_strict_pays_for_right_answers_alone() -> None:
+    """What is copied from the question, or holds the letters of any answer, earns something otherwise."""
+    junk = {
+        "knights_knaves": lambda one: str(one.prompt)[-200:],
+        "syllogism": lambda one: "None",
+        "acre": lambda one: "None",
+    }
+    for dataset, answer in junk.items():
+        scores = {}
+        for strict in (False, True):
+            task = ReasoningGym(dataset, {"strict": "true"} if strict else {})
+            scenarios = [task.scenario("train", n) for n in range(8)]
+            scores[strict] = [task.verify(tagged(answer(one)), one) for one in scenarios]
+            assert [task.verify(tagged(one.answer), one) for one in scenarios] == [1.0] * 8
+            assert bool(task.remarks) is not strict
+        assert max(scores[False]) >= 0.3
+        assert scores[True] == [0.0] * 8
+    assert ReasoningGym("chain_sum").remarks == ()
+
+
+def test_a_run_begins_with_what_the_task_has_to_say() -> None:
+    for name, count in (("reasoning-gym:acre", 1), ("reasoning-gym:acre?strict=true", 0)):
+        told = TEXT.remarks(configure([("task", name)], find(name)), find(name), None)
+        assert [one.startswith(f"task {name} pays up to 0.5 for ") for one in told] == [True] * count

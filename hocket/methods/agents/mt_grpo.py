@@ -6,6 +6,7 @@ alone: `TurnAndOutcome` of `hocket.credit.turn_level`. A turn earns by its calls
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from hocket.core.columns import CALLS
@@ -13,7 +14,7 @@ from hocket.core.requirements import Requirement
 from hocket.credit.turn_level import TurnAndOutcome
 from hocket.methods.base.conventions import TURNS
 from hocket.methods.base.grpo import GRPO
-from hocket.rewards.verifiers import answer_text
+from hocket.rewards.verifiers import allowed_answers
 from hocket.types import Scenario
 from hocket.workflows.team import Team
 from hocket.workflows.tool_use import ToolUse
@@ -51,9 +52,8 @@ class RewardedCalls(ToolUse):
 
 def _holds(result: str, scenario: Scenario) -> bool:
     """Whether a right answer stands in a tool's result, in any case."""
-    known = scenario.answer
-    answers = known if isinstance(known, (list, tuple)) else () if known is None else (known,)
-    return any(answer_text(answer).casefold() in result.casefold() for answer in answers)
+    wholly = (rf"(?<!\w){re.escape(one)}(?!\w)" for one in allowed_answers(scenario.answer) if one)
+    return any(re.search(one, result, re.IGNORECASE) for one in wholly)
 
 
 MT_GRPO = GRPO.but(

@@ -19,7 +19,7 @@ from hocket.core.requirements import Requirement
 from hocket.methods.base.reinforce_plus_plus import REINFORCE_PLUS_PLUS
 from hocket.rewards.opinions import Opinions
 from hocket.rewards.tool_answer import well_tagged
-from hocket.rewards.verifiers import answer_text, token_match
+from hocket.rewards.verifiers import allowed_answers, token_match
 from hocket.rollout.independent import Independent
 from hocket.stages import Reward
 from hocket.types import Trajectory
@@ -75,8 +75,8 @@ class AnswerReward(Reward):
         known = trajectory.scenario.answer
         if known is None:
             return None
-        given, allowed = tagged(trajectory.answer) or "", known if isinstance(known, (list, tuple)) else (known,)
-        worth = max(token_match(given.casefold(), answer_text(one).casefold()) for one in allowed)
+        given = (tagged(trajectory.answer) or "").casefold()
+        worth = max((token_match(given, one.casefold()) for one in allowed_answers(known)), default=0.0)
         return worth if well_formed(trajectory.answer) else worth + self.malformed
 
 

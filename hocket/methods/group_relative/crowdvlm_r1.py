@@ -6,17 +6,18 @@ form of the answer is added. Shown on counts asked in text.
 
 from __future__ import annotations
 
-import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.core.numerals import number, spelled
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.key_steps import OrderedStages
 from hocket.rewards.opinions import Opinions
-from hocket.rewards.verifiers import EXTRACTIONS, Extraction, known_of
+from hocket.rewards.verifiers import EXTRACTIONS, Extraction, check_extraction, known_of
 from hocket.stages import Reward
 from hocket.types import Scenario, Trajectory
 
@@ -44,8 +45,7 @@ class Closeness(Reward):
     outside: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.extract not in EXTRACTIONS:
-            raise ConfigurationError(f"extract = {self.extract!r} is unknown{nearest(self.extract, EXTRACTIONS)}")
+        check_extraction(self.extract)
         if not 0 < self.cut <= self.top:
             raise ConfigurationError(f"cut must lie between 0 and top = {self.top}, not {self.cut}")
 
@@ -61,15 +61,10 @@ class Closeness(Reward):
         return 0.0 if guess is None else closeness(guess, truth, top=self.top, cut=self.cut)
 
 
-_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?", re.ASCII)
-
-
 def number_of(value: Any) -> float | None:
     """A number, or the number that a whole text spells; None for anything else."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
-    text = str(value).strip() if value is not None else ""
-    return float(text) if _NUMBER.fullmatch(text) else None
+    found = None if value is None or isinstance(value, bool) else number(spelled(value))
+    return None if found is None or not -sys.float_info.max <= found <= sys.float_info.max else float(found)
 
 
 CROWDVLM_R1 = GRPO.but(

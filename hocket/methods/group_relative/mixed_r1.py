@@ -6,17 +6,18 @@ words (`bag_similarity`), so that every kind has statistics of its own.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar, Literal, get_args
 
 from torch import Tensor
 
 from hocket.core.keys import Key
+from hocket.core.numerals import last_number, listed, number, spelled
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.ngrams import counts, unit
-from hocket.rewards.verifiers import equal, final_answer, last_number
+from hocket.rewards.verifiers import equal, final_answer
 from hocket.stages import Reward
 from hocket.types import Scenario, Trajectory
 
@@ -60,11 +61,11 @@ def near_number(given: str, reference: Any, tolerance: float = 0.05) -> float:
 
     The tolerance is that of relaxed accuracy for charts (ChartQA, arXiv 2203.10244).
     """
-    found = last_number(given)
-    if found is None:
+    value, wanted = number(last_number(given) or ""), number(spelled(reference))
+    if value is None or wanted is None:
         return 0.0
-    value, wanted = float(found.replace(",", "")), float(reference)
-    return float(abs(value - wanted) <= tolerance * abs(wanted))
+    gap, size = Fraction(value - wanted), Fraction(wanted)
+    return float(abs(gap) <= Fraction(str(tolerance)) * abs(size))
 
 
 GRADES: dict[str, Grade] = {"match": match, "chart": near_number, "box": box_overlap, "open": bag_similarity}
@@ -126,9 +127,6 @@ Box = tuple[float, float, float, float]
 """x0, y0, x1, y1."""
 
 
-_NUMBER = re.compile(r"[-+]?\d*\.?\d+(?:[eE][-+]?\d+)?")
-
-
 def max_average(similarity: Tensor) -> float:
     """`(mean_i max_j S_ij + mean_j max_i S_ij) / 2` of a similarity matrix `[M, N]`: BMAS (Mixed-R1, arXiv 2505.24164).
 
@@ -153,7 +151,7 @@ def overlap(first: Box, second: Box) -> float:
 
 def box_in(said: Any) -> Box | None:
     """A box from four numbers, or from text that holds exactly four."""
-    found = [float(number) for number in _NUMBER.findall(said)] if isinstance(said, str) else [float(n) for n in said]
+    found = listed(said) if isinstance(said, str) else [float(one) for one in said]
     return (found[0], found[1], found[2], found[3]) if len(found) == 4 else None
 
 

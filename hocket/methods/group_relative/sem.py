@@ -20,7 +20,7 @@ from hocket.core.options import checked
 from hocket.core.requirements import Requirement
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.opinions import Opinions
-from hocket.rewards.verifiers import answer_text, equal
+from hocket.rewards.verifiers import matches
 from hocket.stages import Reward, Split
 from hocket.tasks.arithmetic import question_of, sum_problem, verify
 from hocket.tasks.form import TaskForm
@@ -99,12 +99,6 @@ def parts_of(text: str) -> tuple[str | None, bool, str | None]:
     after = ANSWER.findall(text[search.end() :] if search else text)
     before = ANSWER.findall(text[: search.start()]) if search else after
     return (before[-1] if before else None), search is not None, (after[-1] if after else None)
-
-
-def matches(given: str, answer: object) -> bool:
-    """Whether a given answer is the known one, or one of them; numbers by value."""
-    allowed = answer if isinstance(answer, (list, tuple)) else (answer,)
-    return any(equal(given, answer_text(one)) for one in allowed)
 
 
 @dataclass(frozen=True)

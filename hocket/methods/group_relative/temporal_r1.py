@@ -6,17 +6,16 @@ the start model neither always succeeds nor always fails. Shown on intervals in 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key
+from hocket.core.numerals import listed
 from hocket.curriculum.shuffled import Shuffled
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.opinions import Opinions
-from hocket.rewards.verifiers import EXTRACTIONS, ExactMatch, Extraction, known_of
+from hocket.rewards.verifiers import EXTRACTIONS, ExactMatch, Extraction, check_extraction, known_of
 from hocket.stages import LedgerView, Reward, Task
 from hocket.types import Scenario, Trajectory
 
@@ -72,8 +71,7 @@ class IntervalIoU(Reward):
     outside: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.extract not in EXTRACTIONS:
-            raise ConfigurationError(f"extract = {self.extract!r} is unknown{nearest(self.extract, EXTRACTIONS)}")
+        check_extraction(self.extract)
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Opinions:
         return Opinions(self.grade(trajectory.text, trajectory.scenario) for trajectory in trajectories)
@@ -89,11 +87,8 @@ class IntervalIoU(Reward):
 
 def interval_of(text: str) -> Interval | None:
     """The first two numbers of a text; None if there are fewer."""
-    found = [float(number) for number in _BOUND.findall(text)[:2]]
-    return (found[0], found[1]) if len(found) == 2 else None
-
-
-_BOUND = re.compile(r"(?<!\d)\d{1,15}(?:\.\d{1,15})?", re.ASCII)
+    found = listed(text)
+    return (found[0], found[1]) if len(found) >= 2 else None
 
 
 TEMPORAL_R1 = GRPO.but(

@@ -16,6 +16,7 @@ from hocket.recipe import Recipe
 from hocket.recipes import find as find_recipe
 from hocket.stages import Player, Policy, Reward, Task
 from hocket.tasks.lessons import ADAPTED, PREFIX, RATE, WHOLE, LessonTask
+from hocket.tasks.text import TextTask
 from hocket.train.journal import Journal
 from hocket.train.kinds.kind import ACCURACY, Kind
 from hocket.train.models import configured_models, is_shipped, load_policy, load_scorer, model_path
@@ -82,20 +83,23 @@ class Text(Kind):
         return isinstance(workflow_of(config, task, workflow), SingleTurn)
 
     def remarks(self, config: Config, task: Task, workflow: Any) -> Sequence[str]:
-        """What lessons teach; a teacher that is missing; tools of the task that its workflow leaves aside."""
+        """What the task has to say; a teacher that is missing; tools of the task that its workflow leaves aside."""
         if isinstance(task, LessonTask):
             return (task.remark(config.total_steps),)
+        own = tuple(task.remarks) if isinstance(task, TextTask) else ()
         alone = next((one for one, _ in config.phases if one.learns_from_teacher and config.teacher is None), None)
         if alone is not None:
             return (
+                *own,
                 f"{alone.name} learns from a teacher and none is named (--teacher MODEL), so it is held against the "
                 "policy as it was before training",
             )
-        own, flow = getattr(task, "workflow", None), workflow_of(config, task, workflow)
-        if own is None or not own.tools_of or flow.tools_of:
-            return ()
+        usual, flow = getattr(task, "workflow", None), workflow_of(config, task, workflow)
+        if usual is None or not usual.tools_of or flow.tools_of:
+            return own
         name = getattr(flow, "name", type(flow).__name__)
         return (
+            *own,
             f"workflow {name} leaves aside the tools of task {task.name}, which the task's own workflow has; choose "
             "--workflow tool-use, or give the workflow tools",
         )

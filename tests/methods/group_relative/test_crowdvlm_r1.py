@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rewards_cases import opinions
 
-from hocket.methods.group_relative.crowdvlm_r1 import Closeness, closeness
+from hocket.methods.group_relative.crowdvlm_r1 import Closeness, closeness, number_of
 from hocket.types import Scenario
 
 
@@ -31,3 +33,16 @@ def test_closeness_reads_texts_and_truths_from_answer_or_metadata():
     told = Scenario("s", metadata={"count": 10})
     assert opinions(Closeness(key="count", extract="number"), texts, told) == pytest.approx([1.4, 1.5, 0.0, 1.5])
     assert opinions(Closeness(), texts[:1], Scenario("s")) == [None]
+
+
+def test_counts_are_read_as_everywhere():
+    for text, value in (
+        ("1e3", 1000),
+        ("\u22125", -5),
+        ("12.", 12),
+        ("1_0", None),
+        ("٥", None),
+        ("nan", None),
+        (math.nan, None),
+    ):
+        assert number_of(text) == value, text

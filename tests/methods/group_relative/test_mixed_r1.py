@@ -94,3 +94,16 @@ def test_a_route_may_grade_in_its_own_way():
     ) == [3.0]
     with pytest.raises(ValueError, match="kind"):
         Routed("length")
+
+
+def test_numbers_are_read_as_everywhere():
+    for text, reference, due in (
+        ("so \u22125", 5, 0),
+        ("so \u22125", -5, 1),
+        ("1e3", 3, 0),
+        ("10,00", 0, 0),
+        ("105", 100, 1),
+    ):
+        assert near_number(text, reference) == due, text
+    assert box_in("1,200,300,400") == (1, 200, 300, 400)
+    assert box_in("1_0, 2, 3, 4") is None

@@ -1,0 +1,201 @@
+"""Numbers as texts write them: the one reader for answers, known answers and cells. docs/numbers.md is its page.
+
+A value is exact: an `int`, or a `Fraction` where it is none. What is not surely one number is none at all, since a
+number that is read wrongly is a wrong answer paid.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import sys
+import unicodedata
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+Number: TypeAlias = int | Fraction
+"""An exact value, never NaN or infinite."""
+
+LONGEST = 400
+"""Characters of a number that is read; the largest float has 309 digits."""
+
+_HYPHENS = "-‐‑−﹣－"
+_MINUS = _HYPHENS + "‒–—―"
+_SIGNS = f"+＋﹢{re.escape(_MINUS)}"
+_SIGN = f"[{_SIGNS}]"
+_COINS = "".join(chr(code) for code in range(0x20D0) if unicodedata.category(chr(code)) == "Sc")
+_MONEY = rf"\\?[{_COINS}]"
+_SLASH = "[/÷⁄∕]"
+_RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
+_VULGAR = {
+    chr(code): Fraction(unicodedata.normalize("NFKC", chr(code)).replace("⁄", "/"))
+    for code in (0xBC, 0xBD, 0xBE, *range(0x2150, 0x215F), 0x2189)
+}
+_PIECES = "".join(_VULGAR)
+_SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+
+_FRACTION = (
+    r"\\[dtc]?frac\s*(?:\{\s*(?P<over>[0-9]+)\s*\}\s*\{\s*(?P<under>[0-9]+)\s*\}|(?P<pair>[0-9]{2}))"
+    rf"|(?:(?P<mixed>[0-9]+)(?:[ \u00a0]|(?=[{_PIECES}])))?"
+    rf"(?:(?P<above>[0-9]+)[ \u00a0]?{_SLASH}[ \u00a0]?(?P<below>[0-9]+)(?![.,]?[0-9])|(?P<piece>[{_PIECES}]))"
+)
+_DIGITS = (
+    "(?:[1-9][0-9]{0,2}(?P<gap>[,'’ \u00a0\u2009\u202f])[0-9]{3}(?:(?P=gap)[0-9]{3})*(?![0-9])"  # 1,234,567
+    "|[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}(?![0-9])"  # 12,34,567
+    "|[0-9]+)"
+)
+_TENS = (
+    r"[eE](?P<e>[-+−]?[0-9]{1,3})(?![0-9])"
+    r"|[ \u00a0]?(?:×|x|\*|·|\\times|\\cdot)[ \u00a0]?10"
+    r"(?:(?:\^|\*\*)[{(]?(?P<ten>[-+−]?[0-9]{1,3})(?![0-9])[)}]?|(?P<raised>[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]{1,3}))"
+)
+_NUMERAL = re.compile(
+    rf"(?=[\d.\\{_PIECES}{_SIGNS}{_COINS}])"  # which spares most places of a text
+    rf"(?P<sign>{_SIGN})?(?:(?P<money>{_MONEY})[ \u00a0]?)?(?P<inner>{_SIGN})?"
+    rf"(?:{_FRACTION}|(?P<number>{_DIGITS}(?:\.[0-9]+)?|(?<!\.)\.[0-9]+)(?:{_TENS})?)"
+    rf"(?:[ \u00a0](?P<scale>{'|'.join(_SCALES)})\b)?(?:[ \u00a0]?(?P<unit>\\?%|{_MONEY}))?"
+    r"|(?P<odd>\d)"  # of another script, or of full width
+)
+
+# What beside a number makes it part of something else. In front: an operand of what is no sum, a root, ± or ≠.
+_PART_LEFT = re.compile(
+    rf"(?:[\d{_PIECES}](?:[.,:'’_]|\s?(?:{_SLASH}|\^|\*\*?|[×·x])\s?[{{(]?)|[)\]}}%][{re.escape(_MINUS)}]?"
+    r"|\d|[√∛±∓≠]\s?|!=\s?|\\(?:sqrt|pm|mp|neq?)\s*[{\[]?|\bsqrt\s?\()\Z"
+)
+_PART_RIGHT = re.compile(
+    rf"[.,:'’_]?\d|[⁰¹²³⁴⁵⁶⁷⁸⁹⁻{_PIECES}]|\s?(?:\^|(?:\*\*|{_SLASH})\s?[\d(])|\s?[*×·x]\s?\d|[A-Za-z]+\d|[eE][-+−]\d"
+    r"|[ij]\b|\s?(?:π|√|±|\\(?:pi|sqrt|pm)\b|(?:pi|sqrt)\b|\+/)"
+)
+_SIGNED = re.compile(rf"{_SIGN}(?:\s*|/)\Z")
+_IN_A_WORD = re.compile(r"(?:(?<![\\A-Za-z])[A-Za-z]+|_\{?|[A-Za-z)\]}]\s?(?:\^|\*\*)\s?[{(]?)\Z")
+_APART_SIGN = re.compile(rf"[=≈≃≅<>≤≥(\[{{:][ \t]*(?P<sign>[{re.escape(_MINUS)}])[ \t]+\Z")
+_HEDGE = re.compile(r"\W*(?:\w+\W+)?or\W+(?:(?:maybe|possibly|perhaps|else|even|is it)\W+)*", re.IGNORECASE)
+_NEAR = 24
+_LARGEST = int(sys.float_info.max)
+
+_LISTED = re.compile(
+    rf"(?<![\w.]){_SIGN}?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+−]?[0-9]{{1,3}})?(?![\d_]|\.\d|[eE][-+−]?\d)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Numeral:
+    """A number that was read: its value, and what it counts: `%`, the sign of a currency, or nothing."""
+
+    value: Number
+    unit: str = ""
+
+    def equals(self, other: Numeral) -> bool:
+        """Whether both are the same by value. Units tell them apart only where both have one."""
+        return self.value == other.value and (self.unit == other.unit or not self.unit or not other.unit)
+
+
+@functools.lru_cache(maxsize=4096)
+def numeral(text: str) -> Numeral | None:
+    """The number that a whole text is, spaces around it and a point behind it aside; None for anything else."""
+    text = text.strip()
+    if not text or len(text) > LONGEST:
+        return None
+    if text.isascii() and text[text[0] == "-" :].isdigit():  # nearly all of them
+        return Numeral(int(text))
+    text = text.removesuffix(".")
+    for opening, closing in (("$", "$"), (r"\(", r"\)")):
+        if text.startswith(opening) and text.endswith(closing) and len(text) > len(opening + closing):
+            text = text[len(opening) : -len(closing)].strip()
+    found = _NUMERAL.fullmatch(text)
+    return None if found is None else _read(found)
+
+
+def number(text: str) -> Number | None:
+    """The value of the number that a whole text is; see `numeral`."""
+    found = numeral(text)
+    return None if found is None else found.value
+
+
+def last_number(text: str) -> str | None:
+    """The last number among words, as it is written there, with its sign.
+
+    None without one, and where the last is part of something else (`1.2.3`, `10,00`, `2^10`, `3π`) or one of two
+    between which the text does not choose (`5 or 7`). Numbers inside words (`x1`, `GPT-4`, `m^2`) are passed over. A
+    minus behind a number subtracts and is no sign.
+    """
+    last: tuple[str, int] | None = None
+    for found in reversed(list(_NUMERAL.finditer(text))):
+        written = _among_words(text, found)
+        if written is None:
+            continue
+        if last is not None:
+            return None if _HEDGE.fullmatch(text[found.end() : last[1]]) else last[0]
+        if not written:
+            return None
+        last = written, found.start()
+    return None if last is None else last[0]
+
+
+def listed(text: str) -> list[float]:
+    """All numbers of a text in which commas, spaces and brackets part them, such as the corners of a box."""
+    found = (number(one) for one in _LISTED.findall(text))
+    return [float(value) for value in found if value is not None and -_LARGEST <= value <= _LARGEST]
+
+
+def spelled(value: Any) -> str:
+    """A number as digits without an exponent: 1e-05 is `0.00001`. NaN and infinities are as Python writes them."""
+    if not isinstance(value, float) or not math.isfinite(value):
+        return str(value)
+    return format(Decimal(repr(value)), "f")
+
+
+def _read(found: re.Match[str]) -> Numeral | None:
+    part = found.groupdict()
+    signs = [sign for sign in (part["sign"], part["inner"]) if sign]
+    size = _size(part)
+    if size is None or len(signs) > 1:
+        return None
+    size *= _SCALES.get(part["scale"] or "", 1)
+    units = {unit.removeprefix("\\") for unit in (part["money"], part["unit"]) if unit}
+    if len(units) > 1:
+        return None
+    value = -size if signs and signs[0] in _MINUS else size
+    return Numeral(value.numerator if value.denominator == 1 else value, units.pop() if units else "")
+
+
+def _size(part: dict[str, str | None]) -> Number | None:
+    """The value without its sign; None for none, as over 0."""
+    if (written := part["number"]) is not None:
+        whole, _, decimals = re.sub("[,'’ \u00a0\u2009\u202f]", "", written).partition(".")
+        power = int((part["e"] or part["ten"] or (part["raised"] or "0").translate(_RAISED)).replace("−", "-"))
+        power -= len(decimals)
+        size = int(whole + decimals)
+        return size * 10**power if power >= 0 else Fraction(size, 10**-power)
+    if part["odd"] is not None:
+        return None
+    over, under = part["over"] or part["above"], part["under"] or part["below"]
+    if part["pair"]:
+        over, under = part["pair"][0], part["pair"][1]
+    if under is not None and int(under) == 0:
+        return None
+    size_ = _VULGAR[part["piece"]] if part["piece"] else Fraction(int(over or 0), int(under or 1))
+    if part["mixed"] is None:
+        return size_
+    return int(part["mixed"]) + size_ if size_ < 1 else None
+
+
+def _among_words(text: str, found: re.Match[str]) -> str | None:
+    """A number with the sign that it has in a text; empty for part of something else, None for part of a word."""
+    start, end = found.span()
+    left, right = text[max(0, start - _NEAR) : start], text[end : end + _NEAR]
+    sign, subtracted = found["sign"], False
+    if sign and left and (left[-1].isalnum() or left[-1] == "_"):
+        if sign in _HYPHENS and left[-1].isascii() and not left[-1].isdigit():
+            return None
+        left, start, sign, subtracted = left + sign, start + 1, None, True  # or it parts two sentences
+    elif not sign and _IN_A_WORD.search(left) and not _PART_LEFT.search(left):
+        return None
+    part = (not subtracted and _PART_LEFT.search(left)) or (sign and _SIGNED.search(left)) or _PART_RIGHT.match(right)
+    if part or end - start > LONGEST or _read(found) is None:
+        return ""
+    apart = None if sign or found["inner"] else _APART_SIGN.search(left)
+    return f"{'-' if apart else ''}{text[start:end]}"
