@@ -23,6 +23,7 @@ from hocket.core.batch import Batch
 from hocket.core.columns import LIMIT, Column
 from hocket.core.gradient_norms import GRADIENT_NORM, note_norms
 from hocket.core.keys import Key
+from hocket.core.occurrences import Occurrences
 from hocket.core.outcomes import StepResult, total_reward, usable
 from hocket.core.packing import pack
 from hocket.core.signals import counted_trajectories, returns
@@ -306,11 +307,16 @@ async def collect(parts: RunContext, key: Key, step: int = 1, group: int | None 
 
     With `group` it collects that one group alone, for the scenario that is number `parts.asked` of the run; what a
     rollout asks for besides has numbers of that group's own, far from all others.
+
+    A scenario that is asked several times in a step is another one each time (`hocket.core.occurrences`).
     """
     recipe = parts.lead.recipe
     problems: list[str] = []
     for learner in parts.learners.values():
         learner.begin_activation_cache()
+
+    seen, place = Occurrences(), 0 if group is None else group % recipe.curriculum.prompts
+    before = 0 if group is None else recipe.curriculum.again(parts.task, parts.asked - place, parts.asked)
 
     def more(count: int) -> list[Assignment]:
         told = parts.task, parts.asked, count, parts.ledger, parts.key.derive("curriculum")
@@ -320,7 +326,7 @@ async def collect(parts: RunContext, key: Key, step: int = 1, group: int | None 
         else:
             asked = recipe.curriculum(*told)
         parts.asked += count
-        plain = [Assignment(scenario, decoding=parts.decoding) for scenario in asked]
+        plain = [Assignment(seen.of(scenario, before), decoding=parts.decoding) for scenario in asked]
         return [parts.hooks.assign(parts, assignment, step) for assignment in plain]
 
     async def score(trajectories: Sequence[Trajectory]) -> None:
@@ -331,6 +337,7 @@ async def collect(parts: RunContext, key: Key, step: int = 1, group: int | None 
         assignments = more(recipe.curriculum.prompts if group is None else 1)
         if group is not None:
             parts.asked = FURTHER * (FURTHER + group)
+            before = recipe.curriculum.prompts + FURTHER * place
         told: dict[str, Any] = {
             "play": Playing(player, key.derive("play")),
             "score": score,

@@ -8,7 +8,7 @@ The log-ratio to the old policy is fitted to the centred return (`AdvantageRegre
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ import torch
 from hocket.core.batch import Batch, GroupBy, Level
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
+from hocket.core.occurrences import Occurrences
 from hocket.core.posterior import Outcomes
 from hocket.core.signals import RIGHT, counted_trajectories, right
 from hocket.credit.pairs import ShortestAgainstLonger
@@ -158,7 +159,9 @@ class PartialRollouts(RememberingRollout):
         begun = [_restored(kept) for kept in state["groups"]]
         going = [one for group in begun for one in group if one.open]
         wanted = [self._further(Assignment(one.said.scenario, decoding=asked[0].decoding), one.said) for one in going]
-        wanted += [self._further(_plain(one)) for one in asked]
+        open_ = Occurrences(group[0].said.scenario.id for group in begun)
+        asked = [replace(_plain(one), scenario=open_.of(one.scenario)) for one in asked]
+        wanted += [self._further(one) for one in asked]
         played = await groups(play, wanted)
         for one, asking, (said,) in zip(going, wanted, played, strict=False):
             one.said, one.open = joined(one.said, said), _cut(said, asking, asked[0].decoding)

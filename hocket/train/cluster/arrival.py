@@ -25,6 +25,7 @@ from typing import Any
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.core.occurrences import Occurrences
 from hocket.core.outcomes import StepResult
 from hocket.core.packing import unique_turns
 from hocket.recipe import Recipe
@@ -35,7 +36,7 @@ from hocket.train.cluster.sampler import Goal
 from hocket.train.cluster.sampler_worker import Play, Plays
 from hocket.train.cluster.samplers import Samplers, spread
 from hocket.train.ledger import Ledger
-from hocket.train.loop import RunContext, collect, learn_from, outcomes
+from hocket.train.loop import RunContext, collect, everything, learn_from, outcomes
 from hocket.train.overlap import stale
 from hocket.types import Assignment, Experience, Trajectory
 
@@ -347,7 +348,17 @@ async def collected(parts: RunContext, player: Any, ledger: State, step: int, as
 
 
 def merged(several: Sequence[Experience]) -> Experience:
-    """The experience of several groups as one; metrics are averaged over the groups that have them."""
+    """The experience of several groups as one; metrics are averaged over the groups that have them.
+
+    Groups about one scenario that began in different steps stay groups of their own.
+    """
+    seen = Occurrences()
+    for one in several:
+        names: dict[str, str] = {}
+        for trajectory in (each for found in everything(one) for each in (found, *found.branches)):
+            own = trajectory.scenario.id
+            names[own] = names.get(own) or seen.of(trajectory.scenario).id
+            trajectory.scenario = replace(trajectory.scenario, id=names[own])
     names = sorted({name for one in several for name in one.metrics})
     metrics = {}
     for name in names:
