@@ -40,9 +40,10 @@ class Shuffled(Curriculum):
             # Runs with different seeds see different problems of an endless task.
             return key.derive("offset").word % 2**31 + position
         epoch, place = divmod(position, size)
-        return int(_permutation(key, epoch, size)[place])
+        return int(permutation(key.derive("pass", epoch), size)[place])
 
 
-@functools.lru_cache(maxsize=4)
-def _permutation(key: Key, epoch: int, size: int) -> NDArray[np.int64]:
-    return key.derive("pass", epoch).numpy().permutation(size)
+@functools.lru_cache(maxsize=16)
+def permutation(key: Key, size: int) -> NDArray[np.int64]:
+    """A random order of so many places, kept since a pass is asked bit by bit."""
+    return key.numpy().permutation(size)

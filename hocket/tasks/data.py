@@ -336,6 +336,14 @@ def from_rows(rows: Any, name: str = "data", **settings: Any) -> Data:
         if split not in SPLIT_NAMES:
             raise ConfigurationError(f"{name}: the split {split!r} is unknown{nearest(str(split), SPLIT_NAMES)}")
         found = table_of(_iterable(part, f"{name}[{split!r}]"), f"{name}[{split!r}]")
+        stated = [str(one.cells.get("split", split)).lower() for one in found]
+        other = next(
+            (one for one, own in zip(found, stated, strict=True) if SPLIT_NAMES.get(own) != SPLIT_NAMES[split]), None
+        )
+        if other is not None:
+            raise ConfigurationError(
+                f"{other.where}: split = {other.cells['split']!r} in the rows of {split!r}; rename the column, or drop it"
+            )
         records += [
             Record(len(records) + place, one.where, {**one.cells, "split": split}) for place, one in enumerate(found)
         ]

@@ -10,6 +10,7 @@ from typing import Any
 
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.examples import Example
+from hocket.rewards.functions import GIVEN
 from hocket.stages import Split
 from hocket.tasks.split import normalise
 from hocket.tasks.tables import Record, kind_of
@@ -95,10 +96,19 @@ def checked_row(record: Record, source: int = 0) -> Row:
     if form == "messages" and isinstance(cells.get("labels"), list):
         form, read = "messages and labels", _turns
     prompt, found, example = read(cells, where)
-    name = "completions" if "completions" in stated and example is Example.STEPS else form.split()[0]
-    used = {"prompt", "answer", "split", *({name} & {"completion", "completions", "messages"})}
+    name = "completions" if form == "steps and labels" and cells.get("steps") is None else form.split()[0]
+    asked = set() if name == "messages" else {"prompt"}
+    used = {"answer", "split", *asked, *({name} & {"completion", "completions", "messages"})}
     form = f"{form} and label" if example is Example.LABELLED else form
-    columns = {name: value for name, value in cells.items() if name not in used} | found
+    columns = {name: value for name, value in cells.items() if name not in used}
+    for column in sorted(stated & columns.keys()):
+        if column in GIVEN:
+            raise ConfigurationError(
+                f"{where}: the column {column} has the name of what reward functions are given of the samples; rename it"
+            )
+        if column == "demonstration" and name in ("messages", "completion"):
+            raise ConfigurationError(f"{where}: demonstration stands beside {name}, which is one; rename or drop it")
+    columns |= found
     if example in (Example.PAIR, Example.LABELLED):
         columns |= {name: _number(columns[name], name, where) for name in NEUTRAL if columns.get(name) is not None}
     if columns.get("tools") is not None:

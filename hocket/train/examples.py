@@ -6,8 +6,10 @@ from typing import Any
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.examples import Example, held_by, responses_of
+from hocket.curriculum.pool import left_out as pooled
 from hocket.recipe import Recipe
 from hocket.stages import Rollout, Task, walk
+from hocket.train.settings import Config
 from hocket.types import Scenario
 
 TOKENS_PER_MESSAGE = 64
@@ -70,6 +72,18 @@ def check_metadata(recipe: Recipe, task: Task) -> None:
                 f"recipe {recipe.name}: {type(stage).__name__} reads {name!r} of scenarios, and those of task "
                 f"{task.name} {has}; give data with that column, or name another"
             )
+
+
+def left_out(config: Config, task: Task) -> list[str]:
+    """In sentences, which of a task's scenarios a run does not look at."""
+    found = [one for recipe, _ in config.phases for one in pooled(recipe.curriculum, task)]
+    unseen, n = task.size("eval"), config.evaluation.n
+    if unseen is not None and n < unseen:
+        found.append(
+            f"evaluation measures the first {n} of the {unseen} unseen scenarios of task {task.name}; "
+            f"evaluation.n = {unseen} measures all"
+        )
+    return list(dict.fromkeys(found))
 
 
 def check_lengths(task: Task, player: Any) -> None:

@@ -30,7 +30,7 @@ from hocket.train.cluster.samplers import Samplers, check_samplers, spread
 from hocket.train.embedders import embedder_of
 from hocket.train.evaluate import Evaluated
 from hocket.train.evaluations import Evaluations
-from hocket.train.examples import check_examples, check_lengths, replayed
+from hocket.train.examples import check_examples, check_lengths, left_out, replayed
 from hocket.train.held_out import measured
 from hocket.train.judges import asking, judge_of
 from hocket.train.kinds import Measure, kind_of
@@ -165,7 +165,7 @@ class Trainer:
         self.recorder.begin(config.track, done, kept=newest is not None, resume=resume)
         self.evaluations = Evaluations(config, self.progress, self.say)
         remarks = kind_of(self.task).remarks(config, self.task, workflow)
-        for remark in () if resume else (*remarks, *self.groups.remarks):
+        for remark in () if resume else (*remarks, *self.groups.remarks, *left_out(config, self.task)):
             self.say(remark)
         self._clock = time.monotonic()
         if self.overlap is not None and done < self.total_steps:
