@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.core import sums
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.outcomes import total_reward
@@ -99,7 +100,7 @@ class LevelBandit(RememberingCurriculum):
             level, reward = level_of(one.scenario, self.level), total_reward(one, weights)
             if level in earned and math.isfinite(reward):  # A rollout may ask something of its own making.
                 earned[level].append(reward)
-        means = {level: math.fsum(found) / len(found) for level, found in earned.items() if found}
+        means = {level: sums.mean(found) for level, found in earned.items() if found}
         if not means:
             return state
         known = state["means"]

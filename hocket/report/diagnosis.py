@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hocket.core import sums
 from hocket.core.columns import LIMIT
 from hocket.report.groups import Group, group_episodes
 
@@ -102,7 +103,7 @@ def not_finite(evidence: Evidence) -> Iterator[str]:
         for row in evidence.recent
         if row.get("groups/with_signal") and any(row.get(name) is None for name in _names([row], "loss"))
     ]
-    skipped = math.fsum(row.get("update/skipped") or 0.0 for row in evidence.recent)
+    skipped = sums.total(row.get("update/skipped") or 0.0 for row in evidence.recent)
     if lost or skipped:
         what = f"The loss was not a finite number in {len(lost)} of the last {len(evidence.recent)} steps"
         if not lost:
@@ -237,7 +238,7 @@ def pulled_back(evidence: Evidence) -> Iterator[str]:
     spreads = [group.std for group in evidence.groups if group.std is not None]
     if kl is None or not weight or not spreads:
         return
-    spread = math.fsum(spreads) / len(spreads)
+    spread = sums.mean(spreads)
     if weight * kl > max(spread, 1e-6) and kl > 0.01:
         yield (
             f"The penalty for leaving the reference (coefficient {weight:g} times {kl:.3g} nats) is larger than the "
@@ -318,7 +319,7 @@ def _names(rows: Sequence[Row], key: str) -> list[str]:
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None and math.isfinite(value)]
-    return math.fsum(known) / len(known) if known else None
+    return sums.mean(known) if known else None
 
 
 def _text(episode: Episode) -> str:

@@ -3,7 +3,8 @@
     def brevity(prompts, completions, completion_ids, **columns) -> list[float | None]
 
 A function may be sync or async and is given only the arguments it names, everything with `**columns`: `answer`, `id`
-(the scenario's, unless data have a column of that name) and whatever else scenarios carry as metadata. Ask for `trajectories` by name to see everything recorded.
+(the scenario's, unless data have a column of that name) and whatever else scenarios carry as metadata. Ask for
+`trajectories` by name to see everything recorded.
 Prompts and completions are strings where the prompt is text and lists of messages where it is a chat.
 """
 
@@ -132,6 +133,19 @@ class FunctionReward(Reward):
         except RewardError as error:
             raise _CallFailed(str(error), False) from None
 
+    @property
+    def asked_for(self) -> list[str]:
+        """The arguments that the function cannot do without; none where it does not say."""
+        try:
+            parameters = inspect.signature(self._call).parameters
+        except (TypeError, ValueError):  # some builtins have no signature
+            return []
+        return [
+            name
+            for name, parameter in parameters.items()
+            if parameter.default is parameter.empty and parameter.kind not in _VARIADIC
+        ]
+
     def _arguments(self, trajectories: Sequence[Trajectory]) -> dict[str, Any]:
         """What of the columns the function wants.
 
@@ -143,9 +157,8 @@ class FunctionReward(Reward):
             parameters = inspect.signature(self._call).parameters
         except (TypeError, ValueError):  # some builtins have no signature
             return {name: columns[name] for name in ("prompts", "completions")}
-        for name, parameter in parameters.items():
-            required = parameter.default is parameter.empty and parameter.kind not in _VARIADIC
-            if required and name not in columns and name != "trajectories":
+        for name in self.asked_for:
+            if name not in columns and name != "trajectories":
                 raise RewardError(
                     f"reward {self.label} asks for {name!r}, which this task does not give{nearest(name, columns)}"
                 )

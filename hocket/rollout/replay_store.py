@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from hocket.core import sums
 from hocket.core.columns import InfoColumn
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
@@ -27,7 +28,7 @@ vary most; at random. `all` are as many as asked, newest first."""
 
 def worth(trajectory: Trajectory) -> float:
     """The sum of a trajectory's scores, before shaping."""
-    return math.fsum(map(total, trajectory.scores.values()))
+    return sums.total(map(total, trajectory.scores.values()))
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,11 @@ class Data(TextTask):
         for row in self._rows["train"]:
             yield row.where, self._scenario(row)
 
+    def every_row(self) -> Iterator[tuple[str, Scenario]]:
+        """Every row that is used, those of evaluation first: its place in words, and its scenario."""
+        for row in (*self._rows["eval"], *self._rows["train"]):
+            yield row.where, self._scenario(row)
+
     def _scenario(self, row: Row) -> Scenario:
         cells = {
             name: usual if row.columns.get(name) is None else row.columns[name] for name, usual in self._columns.items()
@@ -342,7 +347,7 @@ def from_rows(rows: Any, name: str = "data", **settings: Any) -> Data:
         )
         if other is not None:
             raise ConfigurationError(
-                f"{other.where}: split = {other.cells['split']!r} in the rows of {split!r}; rename the column, or drop it"
+                f"{other.where}: split = {other.cells['split']!r} in the rows of {split!r}; rename or drop the column"
             )
         records += [
             Record(len(records) + place, one.where, {**one.cells, "split": split}) for place, one in enumerate(found)

@@ -88,6 +88,11 @@ def checked_row(record: Record, source: int = 0) -> Row:
         ConfigurationError: as `checked_rows`.
     """
     cells, where = record.cells, record.where
+    for column, cell in cells.items():
+        if (half := _half_a_pair([column, cell])) is not None:
+            raise ConfigurationError(
+                f"{where}: {column!a} holds {half!a}, half of a surrogate pair, which is no text; repair the row"
+            )
     stated = {column for column, cell in cells.items() if cell is not None}
     fitting = ((form, read) for form, needed, read in _FORMS if needed & stated)
     form, read = next(fitting, ("prompt", _prompt_only))
@@ -104,7 +109,7 @@ def checked_row(record: Record, source: int = 0) -> Row:
     for column in sorted(stated & columns.keys()):
         if column in GIVEN:
             raise ConfigurationError(
-                f"{where}: the column {column} has the name of what reward functions are given of the samples; rename it"
+                f"{where}: the column {column} is called as what reward functions are given of samples; rename it"
             )
         if column == "demonstration" and name in ("messages", "completion"):
             raise ConfigurationError(f"{where}: demonstration stands beside {name}, which is one; rename or drop it")
@@ -276,6 +281,19 @@ _FORMS: tuple[tuple[str, set[str], Callable[[Mapping[str, Any], str], _Read]], .
 
 
 # ---------------------------------------------------------------- cells
+
+
+def _half_a_pair(cell: Any) -> str | None:
+    """The first character that is half of a surrogate pair, which no file and no tokenizer can hold; None if none."""
+    if isinstance(cell, str):
+        try:
+            cell.encode()
+        except UnicodeEncodeError as error:
+            return cell[error.start]
+        return None
+    if isinstance(cell, Mapping):
+        cell = [part for pair in cell.items() for part in pair]
+    return next(filter(None, map(_half_a_pair, cell)), None) if isinstance(cell, (list, tuple)) else None
 
 
 def _asked(cells: Mapping[str, Any], where: str) -> str | tuple[Message, ...]:

@@ -5,15 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hocket.core.errors import ConfigurationError
-from hocket.core.examples import Example, held_by, responses_of
-from hocket.curriculum.pool import left_out as pooled
+from hocket.core.examples import Example, held_by
 from hocket.recipe import Recipe
 from hocket.stages import Rollout, Task, walk
-from hocket.train.settings import Config
-from hocket.types import Scenario
-
-TOKENS_PER_MESSAGE = 64
-"""More than a chat template writes around a message."""
 
 
 def replayed(recipe: Recipe) -> Example | None:
@@ -72,51 +66,3 @@ def check_metadata(recipe: Recipe, task: Task) -> None:
                 f"recipe {recipe.name}: {type(stage).__name__} reads {name!r} of scenarios, and those of task "
                 f"{task.name} {has}; give data with that column, or name another"
             )
-
-
-def left_out(config: Config, task: Task) -> list[str]:
-    """In sentences, which of a task's scenarios a run does not look at."""
-    found = [one for recipe, _ in config.phases for one in pooled(recipe.curriculum, task)]
-    unseen, n = task.size("eval"), config.evaluation.n
-    if unseen is not None and n < unseen:
-        found.append(
-            f"evaluation measures the first {n} of the {unseen} unseen scenarios of task {task.name}; "
-            f"evaluation.n = {unseen} measures all"
-        )
-    return list(dict.fromkeys(found))
-
-
-def check_lengths(task: Task, player: Any) -> None:
-    """Refuses data of which a row is too long for the model, where it may not be shortened.
-
-    Raises:
-        ConfigurationError: naming the row.
-    """
-    fit, check = getattr(player, "fit", None), getattr(player, "check", None)
-    if fit is None or check is None or not hasattr(task, "examples"):
-        return
-    limit = fit.limit(player.context_length)
-    if limit is None:
-        return
-    for where, scenario in task.examples():
-        # A token is a byte at least, so most rows need not be encoded.
-        if _most_tokens(scenario) > limit:
-            try:
-                check(scenario)
-            except ConfigurationError as error:
-                raise ConfigurationError(f"{where}: {error}") from None
-
-
-def _most_tokens(scenario: Scenario) -> int:
-    """A bound on the tokens of the longest example in a scenario."""
-    prompt, tools = _size(scenario.messages), _size(scenario.metadata.get("tools"))
-    return prompt + tools + max((_size(said) for said in responses_of(scenario)), default=0)
-
-
-def _size(said: Any) -> int:
-    """The bytes of text or messages, with what a template writes around each."""
-    if said is None:
-        return 0
-    if isinstance(said, str):
-        return len(said.encode("utf-8", "surrogatepass")) + TOKENS_PER_MESSAGE
-    return sum(len(repr(message).encode("utf-8", "surrogatepass")) + TOKENS_PER_MESSAGE for message in said)

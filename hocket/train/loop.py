@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from hocket.core import sums
 from hocket.core.annotators import Annotator
 from hocket.core.batch import Batch
 from hocket.core.columns import LIMIT, Column
@@ -439,6 +440,13 @@ def messages(experience: Experience, parts: RunContext) -> list[str]:
     judged = [trajectory for trajectory in experience.trajectories if trajectory.scores and not trajectory.failure]
     if judged and not any(usable(trajectory) for trajectory in judged):
         found.append("no reward had an opinion on any sample, so there was nothing to learn from")
+    earned = [abs(total_reward(one, parts.weights)) for one in judged]
+    largest = max((size for size in earned if not math.isnan(size)), default=0.0)
+    if largest > LARGEST_REWARD:
+        found.append(
+            f"a reward of {largest:g} is beyond what advantages hold ({LARGEST_REWARD:.2g}), so the step may teach "
+            "nothing; let rewards be smaller"
+        )
     full = [trajectory for trajectory in experience.trajectories if not trajectory.length and LIMIT.get(trajectory)]
     if full:
         found.append(f"{len(full)} of {len(experience.trajectories)} episodes are empty: {LIMIT.get(full[0])}")
@@ -451,6 +459,9 @@ def messages(experience: Experience, parts: RunContext) -> list[str]:
             found.append(cause)
     return found
 
+
+LARGEST_REWARD = float(torch.finfo(torch.float32).max)
+"""Advantages are of this precision."""
 
 KINDS = 8
 """Kinds of faults of one step that are told one by one."""
@@ -504,4 +515,5 @@ AGREEMENT_THRESHOLD = 0.05
 
 def _mean(values: Sequence[float]) -> float:
     finite = [value for value in values if math.isfinite(value)]
-    return sum(finite) / len(finite) if finite else math.nan
+    whole = sum(finite)
+    return whole / len(finite) if finite and math.isfinite(whole) else sums.mean(finite)

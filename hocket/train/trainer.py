@@ -30,7 +30,7 @@ from hocket.train.cluster.samplers import Samplers, check_samplers, spread
 from hocket.train.embedders import embedder_of
 from hocket.train.evaluate import Evaluated
 from hocket.train.evaluations import Evaluations
-from hocket.train.examples import check_examples, check_lengths, left_out, replayed
+from hocket.train.examples import check_examples
 from hocket.train.held_out import measured
 from hocket.train.judges import asking, judge_of
 from hocket.train.kinds import Measure, kind_of
@@ -42,6 +42,7 @@ from hocket.train.overlap import Overlap, advice
 from hocket.train.progress import Progress, summary
 from hocket.train.recorder import Recorder
 from hocket.train.resources import Resources
+from hocket.train.rows import check_rows, left_out
 from hocket.train.runfolder import RunFolder
 from hocket.train.settings import Config
 from hocket.workflows.player import TextPlayer
@@ -144,8 +145,7 @@ class Trainer:
             judge=judge_of(config, journal, precision),
             embedder=embedder_of(config, journal),
         )
-        if any(replayed(recipe) is not None for recipe, _ in config.phases):
-            check_lengths(self.task, self.parts.player)
+        unseen = [*left_out(config, self.task), *check_rows(config, self.parts)]
         self.resources.plan_memory(self.task, self.parts.player, self.parts.learners.values())
         parts = parts_of(config, self.parts.learners)
         place = place_of(config, sum(part.size for part in parts))
@@ -165,7 +165,7 @@ class Trainer:
         self.recorder.begin(config.track, done, kept=newest is not None, resume=resume)
         self.evaluations = Evaluations(config, self.progress, self.say)
         remarks = kind_of(self.task).remarks(config, self.task, workflow)
-        for remark in () if resume else (*remarks, *self.groups.remarks, *left_out(config, self.task)):
+        for remark in () if resume else (*remarks, *self.groups.remarks, *unseen):
             self.say(remark)
         self._clock = time.monotonic()
         if self.overlap is not None and done < self.total_steps:

@@ -30,6 +30,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from hocket.core import sums
 from hocket.core.batch import Batch, Level, LevelScores
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -291,10 +292,10 @@ class Contrastive(RememberingRollout):
     def drawn(self, library: Mapping[str, float], key: Key) -> list[tuple[str, float]]:
         """The exemplars with their scores, in rising order."""
         left, rng = buckets(library, self.width), key.numpy()
-        centre = fmean(library.values()) if library else 0.0
+        centre = sums.mean([*library.values()]) if library else 0.0
         found: list[str] = []
         while left and len(found) < self.exemplars:
-            means = [fmean(library[program] for program in bucket) for bucket in left]
+            means = [sums.mean([library[program] for program in bucket]) for bucket in left]
             place = int(rng.choice(len(left), p=bucket_chances(means, centre, self.temperature)))
             bucket = left.pop(place)
             found.append(bucket[int(rng.integers(len(bucket)))])

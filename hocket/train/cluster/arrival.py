@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from hocket.core import sums
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.occurrences import Occurrences
@@ -363,7 +364,7 @@ def merged(several: Sequence[Experience]) -> Experience:
     metrics = {}
     for name in names:
         values = [one.metrics[name] for one in several if name in one.metrics]
-        metrics[name] = math.fsum(values) / len(values)
+        metrics[name] = sums.mean(values)
     return Experience(
         [trajectory for one in several for trajectory in one.trajectories],
         [trajectory for one in several for trajectory in one.discarded],
