@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,10 +118,10 @@ class Data(TextTask):
         for row in self._rows["train"]:
             yield row.where, self._scenario(row)
 
-    def every_row(self) -> Iterator[tuple[str, Scenario]]:
-        """Every row that is used, those of evaluation first: its place in words, and its scenario."""
+    def every_row(self) -> Iterator[tuple[str, Callable[[], Scenario]]]:
+        """Every row that is used, those of evaluation first: its place in words, and what makes its scenario."""
         for row in (*self._rows["eval"], *self._rows["train"]):
-            yield row.where, self._scenario(row)
+            yield row.where, functools.partial(self._scenario, row)
 
     def _scenario(self, row: Row) -> Scenario:
         cells = {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from typing import Any
 
 from hocket.core.errors import ConfigurationError
@@ -11,6 +13,7 @@ from hocket.curriculum.pool import left_out as pooled
 from hocket.rewards.functions import GIVEN, FunctionReward
 from hocket.stages import Split, Task
 from hocket.train.examples import replayed
+from hocket.train.ledger import Ledger
 from hocket.train.loop import RunContext
 from hocket.train.settings import Config
 from hocket.types import Scenario
@@ -32,16 +35,17 @@ def left_out(config: Config, task: Task) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-LOOKED, LOOKED_BYTES = 4096, 2**25
-"""How many rows, and how much text, are shown to the chat template before the first step."""
+LOOKED, LOOKED_BYTES, OWN = 4096, 2**26, 256
+"""How many rows, and how much text, are shown to the chat template before the first step; and of a user's own task."""
 
 
 def check_rows(config: Config, parts: RunContext) -> list[str]:
     """Refuses data of which a row cannot be shown to the model: before anything is sampled, not when its turn comes.
 
-    Looked at are the rows of files and of a user's own finite task, in training and in evaluation. Where there are
-    more than `LOOKED` these are spread evenly, and looked at besides is what has another form than those before, or
-    may be too long. Returns in sentences what was not looked at, and which columns that rewards ask for are empty.
+    Looked at are the rows of files, and some scenarios of a user's own finite task, in training and in evaluation.
+    Where there are more than `LOOKED` rows these are spread evenly, and looked at besides is what has another form than
+    those before, or may be too long. Returns in sentences what was not looked at, and which columns that rewards ask
+    for are empty.
 
     Raises:
         ConfigurationError: naming the row.
@@ -54,10 +58,12 @@ def check_rows(config: Config, parts: RunContext) -> list[str]:
     known, limit = _rows_of(parts, player), player.fit.limit(player.context_length)
     total = sum(1 for _ in _every_row(task))
     seen, looked, size, stride = set[Any](), 0, 0, -(-total // LOOKED) if total else 1
-    for place, (where, scenario) in enumerate(_every_row(task)):
-        most, form = _most_tokens(scenario, recorded), _form(scenario, recorded)
+    for place, (where, made) in enumerate(_every_row(task)):
+        scenario = made()
+        said = responses_of(scenario) if recorded else []
+        most, form = _most_tokens(scenario, said), _kind([scenario.messages, scenario.metadata.get("tools"), said])
         suspect = form not in seen or (limit is not None and most > limit)
-        if (place % stride and not suspect) or looked >= 2 * LOOKED or size > LOOKED_BYTES:
+        if (place % stride and not suspect) or size > LOOKED_BYTES:
             continue
         seen.add(form)
         looked, size = looked + 1, size + most
@@ -75,7 +81,7 @@ def check_rows(config: Config, parts: RunContext) -> list[str]:
                 f"{where}: the tokenizer writes it with the token {largest}, and the model knows {known}; give the "
                 "model its own tokenizer, or drop the row"
             )
-    found = _empty_columns(parts)
+    found = _empty_columns(config, parts)
     if looked < total:
         found.append(
             f"{looked} of the {total} rows of {task.name} were shown to the chat template beforehand, evenly spread; "
@@ -84,7 +90,7 @@ def check_rows(config: Config, parts: RunContext) -> list[str]:
     return found
 
 
-def _every_row(task: Task) -> Iterator[tuple[str, Scenario]]:
+def _every_row(task: Task) -> Iterator[tuple[str, Callable[[], Scenario]]]:
     """The rows of data, or the scenarios of a user's own finite task; nothing of generated ones."""
     listed: Any = getattr(task, "every_row", None)
     if listed is not None:
@@ -92,8 +98,9 @@ def _every_row(task: Task) -> Iterator[tuple[str, Scenario]]:
     elif not type(task).__module__.startswith("hocket."):
         splits: tuple[Split, ...] = ("eval", "train")
         for split in splits:
-            for number in range(task.size(split) or 0):
-                yield f"task {task.name}, {split} scenario {number}", task.scenario(split, number)
+            size = task.size(split) or 0
+            for number in range(0, size, -(-size // OWN) or 1):
+                yield f"task {task.name}, {split} scenario {number}", partial(task.scenario, split, number)
 
 
 def _rows_of(parts: RunContext, player: TextPlayer) -> int | None:
@@ -103,13 +110,8 @@ def _rows_of(parts: RunContext, player: TextPlayer) -> int | None:
     return None if model is None else int(model.get_input_embeddings().num_embeddings)
 
 
-def _form(scenario: Scenario, recorded: bool) -> Any:
-    """What a template may find of another kind in a row, whatever the words are."""
-    said = responses_of(scenario) if recorded else []
-    return _kind([scenario.messages, scenario.metadata.get("tools"), said])
-
-
 def _kind(value: Any) -> Any:
+    """What a template may find of another kind in a row, whatever the words are."""
     if isinstance(value, Mapping):
         return tuple((name, one if name == "role" else _kind(one)) for name, one in value.items())
     if isinstance(value, (list, tuple)):
@@ -117,34 +119,44 @@ def _kind(value: Any) -> Any:
     return type(value), value == ""
 
 
-def _empty_columns(parts: RunContext) -> list[str]:
-    """In a sentence each, which columns that a reward function asks for some rows of data do not have."""
-    wanted = {name for reward in parts.rewards if isinstance(reward, FunctionReward) for name in reward.asked_for}
-    lacking: dict[str, list[str]] = {}
+def _empty_columns(config: Config, parts: RunContext) -> list[str]:
+    """In a sentence each, which columns that reward functions ask for some rows do not have.
+
+    Raises:
+        ConfigurationError: for a column that no row has, and no curriculum adds.
+    """
+    functions = [one for one in chain(*parts.rewards_by_phase) if isinstance(one, FunctionReward)]
+    wanted = {name: one for one in functions for name in one.asked_for if name not in GIVEN}
+    lacking: dict[str, list[str]] = {name: [] for name in wanted}
     total = 0
-    for where, scenario in _every_row(parts.task) if wanted else ():
-        total += 1
-        has = {**scenario.metadata, "id": scenario.id, "answer": scenario.answer}
-        for name in sorted(wanted - set(GIVEN)):
+    for where, made in _every_row(parts.task) if wanted else ():
+        scenario, total = made(), total + 1
+        has = {"id": scenario.id, **scenario.metadata, "answer": scenario.answer}
+        for name, places in lacking.items():
             if has.get(name) is None:
-                lacking.setdefault(name, []).append(where)
+                places.append(where)
     for name, places in lacking.items():
-        if len(places) == total:
-            wanting = next(one for one in parts.rewards if isinstance(one, FunctionReward) and name in one.asked_for)
+        if len(places) == total > 0 and not any(name in one.metadata for one in _first_asked(config, parts)):
             raise ConfigurationError(
-                f"reward {wanting.label} asks for {name!r}, which no row of {parts.task.name} has; add the column, or "
-                "give the parameter a default"
+                f"reward {wanted[name].label} asks for {name!r}, which no row of {parts.task.name} has; add the "
+                "column, or give the parameter a default"
             )
     return [
-        f"{name} is empty in {len(places)} of {total} rows, first in {places[0]}; reward functions get None there"
+        f"{name} is empty in {len(places)} of {total} rows, as in {places[0]}; reward functions get None there"
         for name, places in lacking.items()
+        if 0 < len(places) < total
     ]
 
 
-def _most_tokens(scenario: Scenario, recorded: bool) -> int:
-    """A bound on the tokens of a scenario's prompt, with the longest response where they are recorded."""
+def _first_asked(config: Config, parts: RunContext) -> list[Scenario]:
+    """The first scenario of each phase, as its curriculum asks it."""
+    key = parts.key.derive("curriculum")
+    return [recipe.curriculum(parts.task, 0, 1, Ledger(), key)[0] for recipe, _ in config.phases]
+
+
+def _most_tokens(scenario: Scenario, said: Sequence[Any]) -> int:
+    """A bound on the tokens of a scenario's prompt with the longest of some responses."""
     prompt, tools = _size(scenario.messages), _size(scenario.metadata.get("tools"))
-    said = responses_of(scenario) if recorded else []
     return prompt + tools + max(map(_size, said), default=0)
 
 
