@@ -70,17 +70,15 @@ def at_least_one(**numbers: int | None) -> None:
 
 def left_out(curriculum: Curriculum, task: Task) -> list[str]:
     """In a sentence, that a curriculum asks a part of a task alone; nothing where it asks all."""
-    pools = {stage.pool for stage in walk(curriculum) if hasattr(stage, "pool")}
-    size, found = task.size("train"), list[str]()
-    for pool in sorted(pools, key=lambda one: one or 0):
-        if size is None:
-            found.append(
-                f"task {task.name} is endless, and {pool or OF_ENDLESS} of its scenarios take part, which come again "
-                "and again (curriculum.pool)"
-            )
-        elif pool is not None and pool < size:
-            found.append(
-                f"curriculum.pool = {pool}: {pool} of the {size} training scenarios of task {task.name} take part, "
-                "and the others are never asked; null takes all"
-            )
-    return found
+    pools: list[int | None] = [stage.pool for stage in walk(curriculum) if hasattr(stage, "pool")]
+    size = task.size("train")
+    if not pools or (size is not None and None in pools):
+        return []
+    largest = max(pool or OF_ENDLESS for pool in pools)
+    if size is None:
+        return [
+            f"task {task.name} is endless, and {largest} of its scenarios take part, which come again and again "
+            "(curriculum.pool)"
+        ]
+    told = f"curriculum.pool = {largest}: {largest} of the {size} training scenarios of task {task.name} take part"
+    return [f"{told}, and the others are never asked; null takes all"] if largest < size else []
