@@ -25,7 +25,16 @@ from hocket.train.ledger import Ledger
 from hocket.train.rows import left_out as said_of
 from hocket.types import Scenario
 
-RECIPES = ("kimi-k1-5", "kimi-k1-5-long", "repo-replay", "repo-replay-mixed", "ar3po", "arpo-gui", "avatar", "cures")
+RECIPES: tuple[str, ...] = (
+    "kimi-k1-5",
+    "kimi-k1-5-long",
+    "repo-replay",
+    "repo-replay-mixed",
+    "ar3po",
+    "arpo-gui",
+    "avatar",
+    "cures",
+)
 RECIPES += ("erpo", "knapsack-rl", "mmr1-vas", "srpo", "craft-gui")
 ALL = 700
 

@@ -26,7 +26,7 @@ LARGEST = Fraction(1.7976931348623157e308)
 
 @given(NUMBERS)
 def test_they_are_those_of_fractions(numbers: list[float]) -> None:
-    exact = sum(map(Fraction, numbers))
+    exact = sum(map(Fraction, numbers), Fraction())
     found = sums.total(numbers)
     if abs(exact) <= LARGEST:
         assert math.isclose(found, float(exact), rel_tol=1e-15, abs_tol=1e-300)
@@ -35,13 +35,14 @@ def test_they_are_those_of_fractions(numbers: list[float]) -> None:
         assert (found > 0) == (exact > 0)
     mean = exact / len(numbers)
     assert math.isclose(sums.mean(numbers), float(mean), rel_tol=1e-15, abs_tol=1e-300)
-    square = sum((Fraction(one) - mean) ** 2 for one in numbers) / len(numbers)
+    gaps = [Fraction(one) - mean for one in numbers]
+    square = sum((gap * gap for gap in gaps), Fraction()) / len(numbers)
     with decimal.localcontext(decimal.Context(prec=40, Emin=-9999, Emax=9999)):
         wanted = (Decimal(square.numerator) / Decimal(square.denominator)).sqrt()
         spread = Decimal(sums.deviation(numbers, sums.mean(numbers), len(numbers)))
         # What cancels is known to the rounding of the mean alone; squares below 1e-300 are no floats.
         near = max(map(abs, numbers)) * 1e-14 + 1e-150
-        assert abs(spread - wanted) <= Decimal(1e-9) * wanted + Decimal(near)
+        assert abs(spread - wanted) <= Decimal("1e-9") * wanted + Decimal(near)
 
 
 def test_of_usual_numbers_they_are_to_the_bit_what_they_were() -> None:

@@ -45,7 +45,7 @@ def parts_of(data: Any, workflow: Any = None, context: int | None = 60, known: i
     tokenizer = build_tokenizer()
     tokenizer.chat_template = NO_SYSTEM + str(tokenizer.chat_template)
     flow = workflow or SingleTurn()
-    actor = Actor("policy", engine=SimpleNamespace(context_length=context), chat=Chat(tokenizer))  # type: ignore[arg-type]
+    actor = Actor("policy", engine=SimpleNamespace(context_length=context), chat=Chat(tokenizer))
     player = TextPlayer(flow, dict.fromkeys(flow.roles, actor))
     model = SimpleNamespace(get_input_embeddings=lambda: SimpleNamespace(num_embeddings=known))
     learners = {"policy": SimpleNamespace(policy=SimpleNamespace(model=model))}
@@ -169,7 +169,7 @@ def may_want(completions: list[str], tests: Any = None) -> list[float]:
 
 
 def test_columns_that_a_reward_asks_for_and_rows_lack() -> None:
-    paid = {"rewards_by_phase": [(FunctionReward(wants),)]}
+    paid: dict[str, Any] = {"rewards_by_phase": [(FunctionReward(wants),)]}
     with pytest.raises(
         ConfigurationError, match=r"reward test_rows\.py:wants asks for 'tests', which no row of data has"
     ):
@@ -179,7 +179,7 @@ def test_columns_that_a_reward_asks_for_and_rows_lack() -> None:
     assert said == "tests is empty in 3 of 4 rows, as in data[0]; reward functions get None there"
     everything = from_rows([{**row, "tests": 1} for row in plain(3)])
     assert check_rows(config_of("grpo"), parts_of(everything, **paid)) == []
-    optional = {"rewards_by_phase": [(FunctionReward(may_want),)]}
+    optional: dict[str, Any] = {"rewards_by_phase": [(FunctionReward(may_want),)]}
     assert check_rows(config_of("grpo"), parts_of(from_rows(plain(3)), **optional)) == []
 
 
@@ -187,7 +187,7 @@ def test_a_column_that_the_curriculum_adds_is_not_missing() -> None:
     def of_format(completions: list[str], format: str) -> list[float]:
         return [0.0 for _ in completions]
 
-    paid = {"rewards_by_phase": [(FunctionReward(of_format),)]}
+    paid: dict[str, Any] = {"rewards_by_phase": [(FunctionReward(of_format),)]}
     assert check_rows(config_of("curr-reft"), parts_of(from_rows(plain(3)), **paid)) == []
 
 

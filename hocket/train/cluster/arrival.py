@@ -355,11 +355,11 @@ def merged(several: Sequence[Experience]) -> Experience:
     """
     seen = Occurrences()
     for one in several:
-        names: dict[str, str] = {}
+        marked: dict[str, str] = {}
         for trajectory in (each for found in everything(one) for each in (found, *found.branches)):
             own = trajectory.scenario.id
-            names[own] = names.get(own) or seen.of(trajectory.scenario).id
-            trajectory.scenario = replace(trajectory.scenario, id=names[own])
+            marked[own] = marked.get(own) or seen.of(trajectory.scenario).id
+            trajectory.scenario = replace(trajectory.scenario, id=marked[own])
     names = sorted({name for one in several for name in one.metrics})
     metrics = {}
     for name in names:
