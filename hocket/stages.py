@@ -296,6 +296,14 @@ class Curriculum(Stage):
         """The next `count` scenarios, `asked` having been asked for in the run so far. The key is the run's."""
         raise NotImplementedError
 
+    def again(self, task: Task, first: int, position: int) -> int:
+        """How often the scenario at `position` may have been asked before in a step that began at position `first`.
+
+        It is asked where a step's scenarios are asked one by one, by samplers that do not see each other's. Positions
+        that may ask the same have different numbers.
+        """
+        return position - first
+
 
 class Rollout(Stage):
     """Who is asked how many times; may look at scores and ask again."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from hocket.core import sums
+
 Z95 = 1.959963984540054
 """The 97.5 % quantile of the standard normal distribution."""
 
@@ -44,11 +46,14 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
     n = len(values)
     if n == 0:
         return math.nan, math.nan
-    mean = math.fsum(values) / n
+    mean = sums.mean(values)
     if n == 1:
         return -math.inf, math.inf
-    variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
-    half = _t95(n - 1) * math.sqrt(variance / n)
+    try:
+        variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
+        half = _t95(n - 1) * math.sqrt(variance / n)
+    except OverflowError:
+        half = _t95(n - 1) * sums.deviation(values, mean, n - 1) / math.sqrt(n)
     return mean - half, mean + half
 
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.core import sums
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.outcomes import total_reward
-from hocket.curriculum.pool import Members
+from hocket.curriculum.pool import Members, at_least_one
 from hocket.curriculum.remembering import RememberingCurriculum
+from hocket.curriculum.shuffled import permutation
 from hocket.stages import LedgerView, State, Task
 from hocket.types import Scenario, Trajectory
 
@@ -41,7 +43,7 @@ class LevelBandit(RememberingCurriculum):
 
     Attributes:
         level: the metadata that tell a scenario's level; of a list, its length does.
-        prompts: scenarios per step. pool: how many take part, those of `Shuffled`'s first pass; all of a smaller task.
+        prompts: scenarios per step. pool: how many take part, as in `hocket.curriculum.Weighted`.
         rate: of learning. The paper's 0.001 is for some hundred thousand steps; ours is for hundreds. Of five levels,
             each learnable once the one before is half known, the last was learnt in 203 to 327 steps with 1, in 231 to
             353 with 0.5, and in 493 to 523 where levels were drawn evenly (4 seeds, 8 scenarios of 4 samples a step).
@@ -53,16 +55,13 @@ class LevelBandit(RememberingCurriculum):
 
     level: str = "level"
     prompts: int = 16
-    pool: int = 256
+    pool: int | None = None
     rate: float = 1.0
     even: float = 0.05
     gains: int = 256
 
     def __post_init__(self) -> None:
-        if min(self.prompts, self.pool, self.gains) < 1:
-            raise ValueError(
-                f"prompts, pool and gains must be at least 1, not {self.prompts}, {self.pool} and {self.gains}"
-            )
+        at_least_one(prompts=self.prompts, pool=self.pool, gains=self.gains)
         if not 0 <= self.even <= 1 or not 0 <= self.rate < math.inf:
             raise ValueError(f"even must lie in [0, 1] and rate be at least 0, not {self.even} and {self.rate}")
 
@@ -101,7 +100,7 @@ class LevelBandit(RememberingCurriculum):
             level, reward = level_of(one.scenario, self.level), total_reward(one, weights)
             if level in earned and math.isfinite(reward):  # A rollout may ask something of its own making.
                 earned[level].append(reward)
-        means = {level: math.fsum(found) / len(found) for level, found in earned.items() if found}
+        means = {level: sums.mean(found) for level, found in earned.items() if found}
         if not means:
             return state
         known = state["means"]
@@ -143,7 +142,7 @@ class LevelBandit(RememberingCurriculum):
     def _next(places: Sequence[int], level: str, turn: int, key: Key) -> int:
         """The place that is asked as number `turn` of a level."""
         epoch, number = divmod(turn, len(places))
-        return places[int(key.derive("level", level, epoch).numpy().permutation(len(places))[number])]
+        return places[int(permutation(key.derive("level", level, epoch), len(places))[number])]
 
 
 def level_of(scenario: Scenario, name: str) -> str:

@@ -26,6 +26,13 @@ class Shuffled(Curriculum):
     def __call__(self, task: Task, asked: int, count: int, ledger: LedgerView, key: Key) -> list[Scenario]:
         return [task.scenario("train", self._number(asked + i, task, key)) for i in range(count)]
 
+    def again(self, task: Task, first: int, position: int) -> int:
+        """In which pass the position is, counted from the step's first one."""
+        if type(self).__call__ is not Shuffled.__call__:
+            return super().again(task, first, position)
+        size = task.size("train")
+        return 0 if size is None else position // size - first // size
+
     def _number(self, position: int, task: Task, key: Key) -> int:
         """The scenario at `position` of the run: a permutation per pass, or a number no other position has."""
         size = task.size("train")
@@ -33,9 +40,10 @@ class Shuffled(Curriculum):
             # Runs with different seeds see different problems of an endless task.
             return key.derive("offset").word % 2**31 + position
         epoch, place = divmod(position, size)
-        return int(_permutation(key, epoch, size)[place])
+        return int(permutation(key.derive("pass", epoch), size)[place])
 
 
-@functools.lru_cache(maxsize=4)
-def _permutation(key: Key, epoch: int, size: int) -> NDArray[np.int64]:
-    return key.derive("pass", epoch).numpy().permutation(size)
+@functools.lru_cache(maxsize=16)
+def permutation(key: Key, size: int) -> NDArray[np.int64]:
+    """A random order of so many places, kept since a pass is asked bit by bit."""
+    return key.numpy().permutation(size)

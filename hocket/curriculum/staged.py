@@ -8,7 +8,8 @@ from typing import Literal
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.curriculum.pool import Kept, Members
+from hocket.curriculum.pool import Kept, Members, at_least_one
+from hocket.curriculum.shuffled import permutation
 from hocket.stages import Curriculum, LedgerView, Task
 from hocket.types import Scenario
 
@@ -34,7 +35,7 @@ class Staged(Curriculum):
 
     Attributes:
         prompts: scenarios per step. stages: how many. per_stage: scenarios of each.
-        pool: how many scenarios take part, those of `Shuffled`'s first pass; all of a smaller task.
+        pool: how many scenarios take part, as in `hocket.curriculum.Weighted`.
         order: `staged`, or `shuffled`: what follows the stages, from the start.
 
     Raises:
@@ -44,7 +45,7 @@ class Staged(Curriculum):
     prompts: int = 16
     stages: int = 3
     per_stage: int = 160
-    pool: int = 256
+    pool: int | None = None
     order: Literal["staged", "shuffled"] = "staged"
     then: Curriculum | None = None
     _kept: Kept[list[list[int]]] = field(
@@ -52,11 +53,7 @@ class Staged(Curriculum):
     )
 
     def __post_init__(self) -> None:
-        if min(self.prompts, self.stages, self.per_stage, self.pool) < 1:
-            raise ValueError(
-                f"prompts, stages, per_stage and pool must be at least 1, not {self.prompts}, {self.stages}, "
-                f"{self.per_stage} and {self.pool}"
-            )
+        at_least_one(prompts=self.prompts, stages=self.stages, per_stage=self.per_stage, pool=self.pool)
         if self.order not in ("staged", "shuffled"):
             raise ValueError(f"order must be staged or shuffled, not {self.order!r}")
 
@@ -97,5 +94,5 @@ class Staged(Curriculum):
         among = range(sum(map(len, stages))) if stage is None else stages[stage]
         begun = self._begun if stage is None else stage * self.per_stage
         turn, place = divmod(position - begun, len(among))
-        order = key.derive("stage", -1 if stage is None else stage, turn).numpy().permutation(len(among))
+        order = permutation(key.derive("stage", -1 if stage is None else stage, turn), len(among))
         return among[int(order[place])]

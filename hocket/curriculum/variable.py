@@ -5,13 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from hocket.core import sums
+
 
 def sample_variance(rewards: Sequence[float]) -> float:
     """`sum (r - mean)^2 / (n - 1)`; 0 of fewer than two rewards. Exactly 0 where all are equal."""
     if len(rewards) < 2 or min(rewards) == max(rewards):
         return 0.0
-    mean = math.fsum(rewards) / len(rewards)
-    return math.fsum((reward - mean) ** 2 for reward in rewards) / (len(rewards) - 1)
+    mean = sums.mean(rewards)
+    try:
+        return sums.total((reward - mean) ** 2 for reward in rewards) / (len(rewards) - 1)
+    except OverflowError:
+        return math.inf
 
 
 def variable(rewards: Mapping[int, Sequence[float]], *, threshold: float = 0.0, share: float = 1.0) -> tuple[int, ...]:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.core.occurrences import unmarked
 from hocket.core.posterior import Outcomes
-from hocket.curriculum.pool import Kept, Members
+from hocket.curriculum.pool import Kept, Members, at_least_one
 from hocket.stages import Curriculum, LedgerView, Stage, Task
 from hocket.types import Scenario
 
@@ -50,8 +51,8 @@ class Weighted(Curriculum):
 
     Attributes:
         value: of a scenario. prompts: scenarios per step.
-        pool: how many scenarios take part, those of `Shuffled`'s first pass; all of a smaller task. Endless tasks come
-            again this way.
+        pool: how many scenarios take part, those of `Shuffled`'s first pass; None takes all, and of an endless task,
+            which comes again this way, `hocket.curriculum.pool.OF_ENDLESS`.
         even: the share of scenarios, at random, that are drawn without regard to their value, in [0, 1].
 
     Raises:
@@ -60,13 +61,12 @@ class Weighted(Curriculum):
 
     value: Value = Even()
     prompts: int = 16
-    pool: int = 256
+    pool: int | None = None
     even: float = 0.0
     _kept: Kept[Worths] = field(default_factory=lambda: Kept[Worths](), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.prompts < 1 or self.pool < 1:
-            raise ValueError(f"prompts and pool must be at least 1, not {self.prompts} and {self.pool}")
+        at_least_one(prompts=self.prompts, pool=self.pool)
         if not 0 <= self.even <= 1:
             raise ValueError(f"even must lie in [0, 1], not {self.even}")
 
@@ -91,17 +91,19 @@ class Worths:
     """What the scenarios of a pool are worth, by place."""
 
     def __init__(self, members: Members) -> None:
-        self._scenarios = [members[place].id for place in range(members.size)]
+        self._places: dict[str, list[int]] = {}
+        for place in range(members.size):
+            self._places.setdefault(unmarked(members[place].id), []).append(place)
         self._worths = np.zeros(members.size)
         self._ledger: LedgerView | None = None
         self._told = 0
 
     def by(self, value: Value, ledger: LedgerView) -> NDArray[np.float64]:
         """Theirs `[Q]`; valued are those that the ledger was told of since the last time."""
-        due = None if ledger is not self._ledger or not lasting(value) else set(ledger.changed(self._told))
-        for place, scenario in enumerate(self._scenarios):
-            if due is None or scenario in due:
-                self._worths[place] = worth_of(scenario, value, ledger)
+        everything = ledger is not self._ledger or not lasting(value)
+        for scenario in self._places if everything else ledger.changed(self._told):
+            if scenario in self._places:
+                self._worths[self._places[scenario]] = worth_of(scenario, value, ledger)
         self._ledger, self._told = ledger, ledger.told
         return self._worths
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean
 from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
 
+from hocket.core import sums
 from hocket.core.columns import GUESTS
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -290,6 +290,6 @@ def _won(trajectory: Trajectory, guests: Mapping[str, str], weights: Mapping[str
     """1 where those who learn earned more per seat than the guests, 1/2 where as much."""
     earned = earned_by_role(trajectory, weights)
     roles = {turn.role or turn.agent for turn in trajectory.turns} | set(guests)
-    theirs = fmean(earned.get(role, 0.0) for role in guests)
-    own = fmean([earned.get(role, 0.0) for role in sorted(roles - set(guests))] or [0.0])
+    theirs = sums.mean([earned.get(role, 0.0) for role in guests])
+    own = sums.mean([earned.get(role, 0.0) for role in sorted(roles - set(guests))] or [0.0])
     return 0.5 if own == theirs else float(own > theirs)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.core import sums
 from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.core.keys import Key
 from hocket.play.operators import Operator, Place, joint_task, operator, places_of
@@ -194,7 +195,7 @@ def episode_of(found: Trajectory, seed: int) -> Episode:
         iter(np.asarray(found.scores["reward"].value, np.float64).tolist()) if "reward" in found.scores else iter(())
     )
     returns = {
-        turn.agent: math.fsum(reward for _, reward in zip(range(len(turn)), rewards, strict=False))
+        turn.agent: sums.total(reward for _, reward in zip(range(len(turn)), rewards, strict=False))
         for turn in found.turns
     }
     actions = {turn.agent: np.asarray(turn.action).tolist() for turn in found.turns}

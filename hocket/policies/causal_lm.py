@@ -17,7 +17,7 @@ from hocket.policies.copies import without_gradients
 from hocket.policies.evaluation import comparable, distributions, evaluate, final_values, mean_states
 from hocket.policies.family import Precision
 from hocket.policies.language_model import LanguageModel
-from hocket.policies.loading import read_model, read_tokenizer, without_progress_bars
+from hocket.policies.loading import check_tokens, read_model, read_tokenizer, without_progress_bars
 from hocket.policies.lora import add_adapter, load_adapter, merged_state, save_adapter
 from hocket.policies.sequences import rows_of, targets
 from hocket.policies.settings import LoraSettings
@@ -63,6 +63,7 @@ class CausalLM(LanguageModel):
             model, tokenizer = read_model(where, dtype), read_tokenizer(where, chat_template)
         else:
             model, tokenizer = base_cache.model(where, dtype), base_cache.tokenizer(where, chat_template)
+        check_tokens(model, tokenizer, where)
         if lora is not None:
             add_adapter(model, lora, key)
         policy = cls(model, tokenizer, name=name, precision=precision)

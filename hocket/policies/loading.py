@@ -107,6 +107,28 @@ def read_tokenizer(where: str, chat_template: str | None = None) -> Any:
     return tokenizer
 
 
+def check_tokens(model: Any, tokenizer: Any, where: str) -> None:
+    """Refuses a tokenizer that writes tokens which the model does not know.
+
+    Special tokens that neither its template nor the ends of texts need may be such (that of gemma-3-1b has one), since
+    no text is read as one.
+
+    Raises:
+        ConfigurationError: naming the first one.
+    """
+    known = model.get_input_embeddings().num_embeddings
+    if len(tokenizer) <= known:
+        return
+    special = {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
+    ends = tokenizer.bos_token, tokenizer.eos_token
+    for token, number in sorted(tokenizer.get_vocab().items(), key=lambda one: one[1]):
+        if number >= known and (token not in special or token in ends or token in str(tokenizer.chat_template)):
+            raise ConfigurationError(
+                f"the tokenizer of {where!r} writes {token!r} as token {number}, and the model knows {known} tokens; "
+                "give it its own tokenizer, or the model more embeddings (resize_token_embeddings)"
+            )
+
+
 def _check_place(where: str) -> None:
     folder = Path(where).expanduser()
     if folder.is_dir():

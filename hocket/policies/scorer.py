@@ -23,6 +23,7 @@ from hocket.policies.family import Precision
 from hocket.policies.heads import rowwise
 from hocket.policies.language_model import LanguageModel
 from hocket.policies.loading import (
+    check_tokens,
     is_classifier,
     read_classifier,
     read_config,
@@ -89,6 +90,7 @@ class Scorer(LanguageModel):
                 )
         else:
             model = over_trunk(read_model(where, dtype), outputs, key.derive("score"))
+        check_tokens(model, tokenizer, where)
         if lora is not None:
             add_adapter(model.base_model, lora, key)
             model.peft_config = model.base_model.peft_config

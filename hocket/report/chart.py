@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from hocket.core import sums
+
 WIDTH, HEIGHT = 380.0, 190.0
 LEFT, RIGHT, TOP, BOTTOM = 46.0, 10.0, 10.0, 24.0
 
@@ -139,7 +141,7 @@ def running_mean(points: Sequence[Point]) -> list[Point]:
     for place, (x, _) in enumerate(points):
         half = min(reach, place, len(points) - 1 - place)
         near = [y for _, y in points[place - half : place + half + 1]]
-        found.append((x, math.fsum(near) / len(near)))
+        found.append((x, sums.mean(near)))
     return found
 
 
@@ -181,5 +183,5 @@ def _thinned(line: Line, most: int = 500) -> Line:
         return line
     size = math.ceil(len(line.points) / most)
     parts = [line.points[start : start + size] for start in range(0, len(line.points), size)]
-    points = [(part[-1][0], math.fsum(y for _, y in part) / len(part)) for part in parts]
+    points = [(part[-1][0], sums.mean([y for _, y in part])) for part in parts]
     return Line(line.name, points, line.band, line.marks)

@@ -8,6 +8,8 @@ import re
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+from hocket.core import sums
+
 Data = dict[str, Any]
 Row = Mapping[str, Any]
 
@@ -198,7 +200,7 @@ def _totals(scores: Row) -> dict[str, float | None]:
     for name, given in scores.items():
         values = [v for v in (given if isinstance(given, list) else [given]) if isinstance(v, (int, float))]
         if values:
-            found[name] = digits(math.fsum(values))
+            found[name] = digits(sums.total(values))
     return found
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hocket.core import sums
 from hocket.core.columns import LIMIT
 from hocket.report.groups import Group, group_episodes
 from hocket.train.watch import MEND
@@ -131,7 +132,7 @@ def not_finite(evidence: Evidence) -> Iterator[str]:
         for row in evidence.recent
         if row.get("groups/with_signal") and any(row.get(name) is None for name in _names([row], "loss"))
     ]
-    skipped = math.fsum(row.get("update/skipped") or 0.0 for row in evidence.recent)
+    skipped = sums.total(row.get("update/skipped") or 0.0 for row in evidence.recent)
     if lost or skipped:
         what = f"The loss was not a finite number in {len(lost)} of the last {len(evidence.recent)} steps"
         if not lost:
@@ -282,7 +283,7 @@ def pulled_back(evidence: Evidence) -> Iterator[str]:
     spreads = [group.std for group in evidence.groups if group.std is not None]
     if kl is None or not weight or not spreads:
         return
-    spread = math.fsum(spreads) / len(spreads)
+    spread = sums.mean(spreads)
     if not spread and evidence.signal:
         return  # Advantages come from elsewhere, as in games of zero sum, whose totals are all 0.
     if weight * kl > max(spread, 1e-6) and kl > 0.01:
@@ -367,7 +368,7 @@ def _names(rows: Sequence[Row], key: str) -> list[str]:
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None and math.isfinite(value)]
-    return math.fsum(known) / len(known) if known else None
+    return sums.mean(known) if known else None
 
 
 def _text(episode: Episode) -> str:

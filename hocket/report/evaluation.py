@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from hocket import tasks
+from hocket.core import sums
 from hocket.core.answers import add_answers
 from hocket.core.errors import ConfigurationError
 from hocket.stages import Task
@@ -154,7 +154,7 @@ def search_run(
     if not (measure.answers and kind_of(loaded.task).textual):
         raise ConfigurationError(f"--search is for tasks that are answered in words; drop it for {loaded.name}")
     found = run_async(sought(loaded.parts, way, n=n, key=loaded.parts.key.derive("evaluation")))
-    rows = [(one.title, fmean(one.success), *measure.interval(one.success)) for one in found]
+    rows = [(one.title, sums.mean(one.success), *measure.interval(one.success)) for one in found]
     return {
         "source": str(loaded.checkpoint or source),
         "task": loaded.name,

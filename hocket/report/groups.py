@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from hocket.core import sums
 
 Episode = Mapping[str, Any]
 
@@ -44,11 +45,10 @@ def group_episodes(episodes: Sequence[Episode]) -> list[Group]:
 def _group(number: int, episodes: Sequence[Episode]) -> Group:
     rewards = [reward_of(episode) for episode in episodes]
     compared = [r for r, e in zip(rewards, episodes, strict=True) if r is not None and e.get("source") not in APART]
-    mean = math.fsum(compared) / len(compared) if compared else None
+    mean = sums.mean(compared) if compared else None
     std = None
     if mean is not None:
-        squares = math.fsum((reward - mean) ** 2 for reward in compared)
-        std = math.sqrt(squares / max(len(compared) - 1, 1))
+        std = sums.deviation(compared, mean, max(len(compared) - 1, 1))
     signal = any(_learns(episode) for episode in episodes)
     return Group(
         number=number,
@@ -70,13 +70,13 @@ def reward_of(episode: Episode) -> float | None:
     scores = (episode.get("scores") or {}).values()
     values = [value for score in scores for value in (score if isinstance(score, list) else [score])]
     found = [value for value in values if isinstance(value, (int, float))]
-    return math.fsum(found) if found else None
+    return sums.total(found) if found else None
 
 
 def advantage_of(episode: Episode) -> float | None:
     """The mean advantage over an episode's decisions; None when nothing was credited."""
     found = [a for turn in episode.get("turns", ()) for a in turn.get("advantage") or () if a is not None]
-    return math.fsum(found) / len(found) if found else None
+    return sums.mean(found) if found else None
 
 
 def _learns(episode: Episode) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from hocket.core import sums
 from hocket.report.conversations import calls_in, digits, earned
 
 Row = Mapping[str, Any]
@@ -42,7 +42,7 @@ class Played:
             logps = [logp for logp, imposed in zip(logps, forced, strict=False) if not imposed]
         if None in logps:
             logps = [logp for logp in logps if logp is not None]
-        self.surprise -= math.fsum(logps)
+        self.surprise -= sums.total(logps)
         self.sampled += len(logps)
 
 
@@ -67,7 +67,7 @@ class Summed:
                 found.agents.setdefault(str(turn.get("agent", "")), Played()).add(turn)
             for agent, rewards in earned(episode).items():
                 played = found.agents.setdefault(agent, Played())
-                played.reward = (played.reward or 0.0) + math.fsum(rewards.values())
+                played.reward = (played.reward or 0.0) + sums.total(rewards.values())
         return found
 
     def to_json(self) -> dict[str, Any]:

@@ -3,7 +3,8 @@
     def brevity(prompts, completions, completion_ids, **columns) -> list[float | None]
 
 A function may be sync or async and is given only the arguments it names, everything with `**columns`: `answer`, `id`
-and whatever else the task's scenarios carry as metadata. Ask for `trajectories` by name to see everything recorded.
+(the scenario's, unless data have a column of that name) and whatever else scenarios carry as metadata. Ask for
+`trajectories` by name to see everything recorded.
 Prompts and completions are strings where the prompt is text and lists of messages where it is a chat.
 """
 
@@ -23,6 +24,7 @@ from typing import Any, cast
 from hocket.core.components import load_named
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key
+from hocket.core.occurrences import unmarked
 from hocket.rewards.opinions import Opinions, RewardError, opinions_of
 from hocket.rewards.outside import call_outside
 from hocket.stages import Reward
@@ -131,6 +133,19 @@ class FunctionReward(Reward):
         except RewardError as error:
             raise _CallFailed(str(error), False) from None
 
+    @property
+    def asked_for(self) -> list[str]:
+        """The arguments that the function cannot do without; none where it does not say."""
+        try:
+            parameters = inspect.signature(self._call).parameters
+        except (TypeError, ValueError):  # some builtins have no signature
+            return []
+        return [
+            name
+            for name, parameter in parameters.items()
+            if parameter.default is parameter.empty and parameter.kind not in _VARIADIC
+        ]
+
     def _arguments(self, trajectories: Sequence[Trajectory]) -> dict[str, Any]:
         """What of the columns the function wants.
 
@@ -142,9 +157,8 @@ class FunctionReward(Reward):
             parameters = inspect.signature(self._call).parameters
         except (TypeError, ValueError):  # some builtins have no signature
             return {name: columns[name] for name in ("prompts", "completions")}
-        for name, parameter in parameters.items():
-            required = parameter.default is parameter.empty and parameter.kind not in _VARIADIC
-            if required and name not in columns and name != "trajectories":
+        for name in self.asked_for:
+            if name not in columns and name != "trajectories":
                 raise RewardError(
                     f"reward {self.label} asks for {name!r}, which this task does not give{nearest(name, columns)}"
                 )
@@ -155,21 +169,24 @@ class FunctionReward(Reward):
         return {**wanted, "trajectories": list(trajectories)} if "trajectories" in parameters else wanted
 
 
+GIVEN = ("prompts", "completions", "completion_ids", "trajectories")
+"""What functions are given of the samples, so no column of data can have these names."""
+
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def columns_of(trajectories: Sequence[Trajectory]) -> dict[str, list[Any]]:
     """TRL's columns, each a list with one entry per trajectory.
 
-    `prompts`, `completions`, `completion_ids` (of the last turn), `answer`, `id` and every metadata key, None where a
-    scenario lacks it.
+    `prompts`, `completions`, `completion_ids` (of the last turn), `answer`, every metadata key, None where a scenario
+    lacks it, and `id`, the scenario's where that is no metadata key.
     """
     scenarios = [trajectory.scenario for trajectory in trajectories]
     names = {name: None for scenario in scenarios for name in scenario.metadata}
     columns = {name: [scenario.metadata.get(name) for scenario in scenarios] for name in names}
     return {
+        "id": [unmarked(scenario.id) for scenario in scenarios],
         **columns,
-        "id": [scenario.id for scenario in scenarios],
         "answer": [scenario.answer for scenario in scenarios],
         "prompts": [_prompt(trajectory) for trajectory in trajectories],
         "completions": [_completion(trajectory) for trajectory in trajectories],

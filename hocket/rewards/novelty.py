@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hocket.core.keys import Key
+from hocket.core.occurrences import unmarked
 from hocket.rewards.remembering import RememberingReward
 from hocket.rewards.verifiers import final_answer
 from hocket.stages import State
@@ -55,4 +56,4 @@ class Novelty(RememberingReward):
 
     def _named(self, trajectory: Trajectory) -> str:
         answer = final_answer(trajectory.answer)
-        return f"{trajectory.scenario.id}\n{answer}" if self.apart else answer
+        return f"{unmarked(trajectory.scenario.id)}\n{answer}" if self.apart else answer

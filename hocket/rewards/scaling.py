@@ -44,7 +44,7 @@ class ScaledReturns(Shaping):
         if len(counted):
             fresh, mean = float(len(counted)), float(counted.mean())
             gap, total = mean - state["mean"], state["count"] + fresh
-            squares = float((counted - mean).square().sum()) + gap**2 * state["count"] * fresh / total
+            squares = float((counted - mean).square().sum()) + gap * gap * state["count"] * fresh / total
             state = {
                 "count": total,
                 "mean": state["mean"] + gap * fresh / total,

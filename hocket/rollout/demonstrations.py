@@ -10,6 +10,7 @@ from hocket.core.columns import MISMATCHED, PAIR_MARGIN, PAIR_TARGET, PAIR_WEIGH
 from hocket.core.errors import ConfigurationError
 from hocket.core.examples import Example
 from hocket.core.keys import Key
+from hocket.core.occurrences import unmarked
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Scenario, Score, Trajectory
 
@@ -148,7 +149,7 @@ class Labelled(Rollout):
         others = await play(
             [
                 replace(asking, scenario=_saying(asking.scenario, before.scenario), samples=1, first=1, source="expert")
-                for asking, before in zip(asked, [asked[-1], *asked[:-1]], strict=True)
+                for asking, before in zip(asked, _before(asked), strict=True)
             ]
         )
         for trajectory in others:
@@ -197,6 +198,15 @@ class Ranked(Rollout):
         for trajectory, value in zip(trajectories, scores, strict=True):
             trajectory.scores["preference"] = Score(value)
         return Experience(trajectories)
+
+
+def _before(asked: Sequence[Assignment]) -> list[Assignment]:
+    """For each the one before it in the step, another occurrence of the same scenario only where there is no other."""
+    names, found = [unmarked(one.scenario.id) for one in asked], list[Assignment]()
+    for place, name in enumerate(names):
+        earlier = [(place - back) % len(asked) for back in range(1, len(asked))]
+        found.append(asked[next((other for other in earlier if names[other] != name), earlier[0])])
+    return found
 
 
 def _told(trajectory: Trajectory) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hocket.core import sums
 from hocket.core.keys import Key
 from hocket.rollout.groups import groups
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
@@ -116,7 +117,7 @@ def total(score: Score | None) -> float:
         return 0.0
     values = score.value if isinstance(score.value, (Sequence, np.ndarray)) else [score.value]
     numbers = [0.0 if value is None else float(value) for value in values]
-    return math.fsum(number for number in numbers if math.isfinite(number))
+    return sums.total(number for number in numbers if math.isfinite(number))
 
 
 def _flat(groups: Sequence[Group]) -> list[Trajectory]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from hocket.core import sums
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.rollout.dynamic import total
@@ -114,4 +115,4 @@ class UCT:
 
 def outcome(episode: Trajectory) -> float:
     """+1 for an episode whose scores sum to 1, -1 for one of 0."""
-    return 2 * min(max(math.fsum(map(total, episode.scores.values())), 0.0), 1.0) - 1
+    return 2 * min(max(sums.total(map(total, episode.scores.values())), 0.0), 1.0) - 1

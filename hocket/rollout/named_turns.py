@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean
 from typing import Any, Literal, NamedTuple, Protocol
 
+from hocket.core import sums
 from hocket.core.components import load_named
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -61,8 +60,8 @@ def worth(dialogue: Trajectory, agent: str | None = None) -> float:
     """The sum of all scores of a dialogue; with an agent those of its own turns and those of the whole dialogue."""
     scores = dialogue.scores.values()
     if agent is None:
-        return math.fsum(map(total, scores))
-    return math.fsum(total(_own(one, [turn.agent == agent for turn in dialogue.turns], dialogue)) for one in scores)
+        return sums.total(map(total, scores))
+    return sums.total(total(_own(one, [turn.agent == agent for turn in dialogue.turns], dialogue)) for one in scores)
 
 
 def _own(score: Score, mine: Sequence[bool], dialogue: Trajectory) -> Score:
@@ -167,5 +166,5 @@ def values(dialogue: Trajectory, probes: Sequence[Sequence[Trajectory]], agent: 
     found = [worth(dialogue, agent)]
     for group in reversed(probes):
         whole = [worth(one, agent) for one in group if one.failure is None]
-        found.append(fmean(whole) if whole else found[-1])
+        found.append(sums.mean(whole) if whole else found[-1])
     return found[::-1]

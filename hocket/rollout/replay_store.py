@@ -10,9 +10,11 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from hocket.core import sums
 from hocket.core.columns import InfoColumn
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
+from hocket.core.occurrences import unmarked
 from hocket.rollout.dynamic import total
 from hocket.stages import State
 from hocket.types import Decoding, End, Level, Scenario, Score, Trajectory, Turn
@@ -26,7 +28,7 @@ vary most; at random. `all` are as many as asked, newest first."""
 
 def worth(trajectory: Trajectory) -> float:
     """The sum of a trajectory's scores, before shaping."""
-    return math.fsum(map(total, trajectory.scores.values()))
+    return sums.total(map(total, trajectory.scores.values()))
 
 
 @dataclass(frozen=True)
@@ -67,24 +69,25 @@ class ReplayStore:
         kept: dict[str, list[State]] = dict(state["kept"])
         for one in trajectories:
             if one.failure is None and one.length:
-                held = [*kept.pop(one.scenario.id, []), {"step": step, "worth": worth(one), **written(one)}]
+                scenario = unmarked(one.scenario.id)
+                held = [*kept.pop(scenario, []), {"step": step, "worth": worth(one), **written(one)}]
                 if len(held) > self.size:
                     last = 0 if self.keep == "newest" else min(range(len(held)), key=lambda n: held[n]["worth"])
                     del held[last]
-                kept[one.scenario.id] = held
+                kept[scenario] = held
         for oldest in list(kept)[: max(len(kept) - self.scenarios, 0)]:
             del kept[oldest]
         return {"step": step, "kept": kept}
 
     def count(self, state: State, scenario: str) -> int:
         """How many are kept of a scenario."""
-        return len(state["kept"].get(scenario, ()))
+        return len(state["kept"].get(unmarked(scenario), ()))
 
     def draw(
         self, state: State, scenario: Scenario, count: int, take: Take, key: Key, *, least: float = -math.inf
     ) -> list[Trajectory]:
         """At most `count` kept trajectories of a scenario whose scores sum to at least `least`, oldest first."""
-        held = [one for one in state["kept"].get(scenario.id, ()) if one["worth"] >= least]
+        held = [one for one in state["kept"].get(unmarked(scenario.id), ()) if one["worth"] >= least]
         places = chosen([one["worth"] for one in held], count, take, key)
         age = int(state["step"]) + 1
         return [_replayed(held[place], scenario, age - int(held[place]["step"]), place) for place in places]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from hocket.core import sums
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.core.signals import RIGHT
@@ -196,7 +197,7 @@ class Rescued(Rollout):
 
     def _right(self, trajectory: Trajectory) -> bool:
         earned = (total(one) for name, one in trajectory.scores.items() if self.score in (None, name))
-        return trajectory.failure is None and math.fsum(earned) >= self.success
+        return trajectory.failure is None and sums.total(earned) >= self.success
 
     async def _tries(
         self, rung: int, help_: Help, asked: dict[int, Assignment], play: Play, score: Grade

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from hocket.core import sums
 from hocket.core.keys import Key
 from hocket.core.signals import RIGHT
 from hocket.rollout.dynamic import total
@@ -54,4 +54,4 @@ class Selected(Rollout):
         return Experience(good, rest, {"rollout/kept": len(good) / max(1, len(trajectories))})
 
     def _scored(self, trajectory: Trajectory) -> float:
-        return math.fsum(map(total, trajectory.scores.values()))
+        return sums.total(map(total, trajectory.scores.values()))

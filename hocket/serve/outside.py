@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from hocket.core.components import load_object
 from hocket.core.errors import ConfigurationError, HocketError, nearest
+from hocket.core.occurrences import unmarked
 from hocket.serve.across import across
 from hocket.types import Scenario
 from hocket.workflows.foreign import Correspondent
@@ -263,7 +264,7 @@ async def _read(reader: asyncio.StreamReader) -> str:
 def told_scenario(scenario: Scenario) -> bytes:
     """A scenario as a program is told it."""
     told = {
-        "id": scenario.id,
+        "id": unmarked(scenario.id),
         "messages": [dict(message) for message in scenario.messages],
         "answer": scenario.answer,
         "metadata": dict(scenario.metadata),

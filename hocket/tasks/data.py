@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,6 +117,11 @@ class Data(TextTask):
         """Every row to train on, once: its place in words, and its scenario."""
         for row in self._rows["train"]:
             yield row.where, self._scenario(row)
+
+    def every_row(self) -> Iterator[tuple[str, Callable[[], Scenario]]]:
+        """Every row that is used, those of evaluation first: its place in words, and what makes its scenario."""
+        for row in (*self._rows["eval"], *self._rows["train"]):
+            yield row.where, functools.partial(self._scenario, row)
 
     def _scenario(self, row: Row) -> Scenario:
         cells = {
@@ -336,6 +341,14 @@ def from_rows(rows: Any, name: str = "data", **settings: Any) -> Data:
         if split not in SPLIT_NAMES:
             raise ConfigurationError(f"{name}: the split {split!r} is unknown{nearest(str(split), SPLIT_NAMES)}")
         found = table_of(_iterable(part, f"{name}[{split!r}]"), f"{name}[{split!r}]")
+        stated = [str(one.cells.get("split", split)).lower() for one in found]
+        other = next(
+            (one for one, own in zip(found, stated, strict=True) if SPLIT_NAMES.get(own) != SPLIT_NAMES[split]), None
+        )
+        if other is not None:
+            raise ConfigurationError(
+                f"{other.where}: split = {other.cells['split']!r} in the rows of {split!r}; rename or drop the column"
+            )
         records += [
             Record(len(records) + place, one.where, {**one.cells, "split": split}) for place, one in enumerate(found)
         ]

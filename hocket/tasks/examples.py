@@ -11,6 +11,7 @@ from typing import Any
 
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.examples import Example
+from hocket.rewards.functions import GIVEN
 from hocket.stages import Split
 from hocket.tasks.split import normalise
 from hocket.tasks.tables import Record, kind_of
@@ -88,6 +89,11 @@ def checked_row(record: Record, source: int = 0) -> Row:
         ConfigurationError: as `checked_rows`.
     """
     cells, where = record.cells, record.where
+    for column, cell in cells.items():
+        if (half := _half_a_pair([column, cell])) is not None:
+            raise ConfigurationError(
+                f"{where}: {column!a} holds {half!a}, half of a surrogate pair, which is no text; repair the row"
+            )
     stated = {column for column, cell in cells.items() if cell is not None}
     fitting = ((form, read) for form, needed, read in _FORMS if needed & stated)
     form, read = next(fitting, ("prompt", _prompt_only))
@@ -96,10 +102,19 @@ def checked_row(record: Record, source: int = 0) -> Row:
     if form == "messages" and isinstance(cells.get("labels"), list):
         form, read = "messages and labels", _turns
     prompt, found, example = read(cells, where)
-    name = "completions" if "completions" in stated and example is Example.STEPS else form.split()[0]
-    used = {"prompt", "answer", "split", *({name} & {"completion", "completions", "messages"})}
+    name = "completions" if form == "steps and labels" and cells.get("steps") is None else form.split()[0]
+    asked = set() if name == "messages" else {"prompt"}
+    used = {"answer", "split", *asked, *({name} & {"completion", "completions", "messages"})}
     form = f"{form} and label" if example is Example.LABELLED else form
-    columns = {name: value for name, value in cells.items() if name not in used} | found
+    columns = {name: value for name, value in cells.items() if name not in used}
+    for column in sorted(stated & columns.keys()):
+        if column in GIVEN:
+            raise ConfigurationError(
+                f"{where}: the column {column} is called as what reward functions are given of samples; rename it"
+            )
+        if column == "demonstration" and name in ("messages", "completion"):
+            raise ConfigurationError(f"{where}: demonstration stands beside {name}, which is one; rename or drop it")
+    columns |= found
     if example in (Example.PAIR, Example.LABELLED):
         columns |= {name: _number(columns[name], name, where) for name in NEUTRAL if columns.get(name) is not None}
     if columns.get("tools") is not None:
@@ -267,6 +282,19 @@ _FORMS: tuple[tuple[str, set[str], Callable[[Mapping[str, Any], str], _Read]], .
 
 
 # ---------------------------------------------------------------- cells
+
+
+def _half_a_pair(cell: Any) -> str | None:
+    """The first character that is half of a surrogate pair, which no file and no tokenizer can hold; None if none."""
+    if isinstance(cell, str):
+        try:
+            cell.encode()
+        except UnicodeEncodeError as error:
+            return cell[error.start]
+        return None
+    if isinstance(cell, Mapping):
+        cell = [part for pair in cell.items() for part in pair]
+    return next(filter(None, map(_half_a_pair, cell)), None) if isinstance(cell, (list, tuple)) else None
 
 
 def _asked(cells: Mapping[str, Any], where: str) -> str | tuple[Message, ...]:

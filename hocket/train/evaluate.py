@@ -13,6 +13,7 @@ import numpy as np
 from hocket.core.intervals import wilson
 from hocket.core.keys import Key
 from hocket.core.notices import say
+from hocket.core.occurrences import apart
 from hocket.core.signals import RIGHT
 from hocket.rewards.score import Journal, grade
 from hocket.stages import Metrics, Player, Reward, Split, Task
@@ -97,7 +98,8 @@ async def evaluate(
     """
     started = time.perf_counter()
     greedy = replace(decoding, temperature=temperature)
-    asked = [Assignment(task.scenario(split, number), decoding=greedy) for number in spread(task, n, among, split)]
+    scenarios = apart(task.scenario(split, number) for number in spread(task, n, among, split))
+    asked = [Assignment(scenario, decoding=greedy) for scenario in scenarios]
     played = await player.play(asked, key=key.derive("evaluate"))
     problems = await grade(played, rewards, key=key.derive("evaluate", "score"), journal=journal)
     told = [0.0 if trajectory.failure else task.success(trajectory) for trajectory in played]
@@ -140,7 +142,8 @@ async def evaluate_samples(
 
     With c successes among m samples, pass@k = 1 - C(m-c, k) / C(m, k), unbiased (Chen et al. 2021, arXiv 2107.03374).
     """
-    asked = [Assignment(task.scenario("eval", i), samples=samples, decoding=decoding) for i in range(_count(task, n))]
+    scenarios = apart(task.scenario("eval", number) for number in range(_count(task, n)))
+    asked = [Assignment(scenario, samples=samples, decoding=decoding) for scenario in scenarios]
     played = await player.play(asked, key=key.derive("evaluate", "samples"))
     for problem in await grade(played, rewards, key=key.derive("evaluate", "samples", "score")):
         say(f"evaluation: {problem}")

@@ -6,14 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from hocket.core.errors import ConfigurationError
-from hocket.core.examples import Example, held_by, responses_of
+from hocket.core.examples import Example, held_by
 from hocket.recipe import Recipe
 from hocket.stages import Rollout, Task, walk
 from hocket.train.settings import Config, responses_of_a_step
-from hocket.types import Scenario
-
-TOKENS_PER_MESSAGE = 64
-"""More than a chat template writes around a message."""
 
 
 def replayed(recipe: Recipe) -> Example | None:
@@ -74,27 +70,6 @@ def check_metadata(recipe: Recipe, task: Task) -> None:
             )
 
 
-def check_lengths(task: Task, player: Any) -> None:
-    """Refuses data of which a row is too long for the model, where it may not be shortened.
-
-    Raises:
-        ConfigurationError: naming the row.
-    """
-    fit, check = getattr(player, "fit", None), getattr(player, "check", None)
-    if fit is None or check is None or not hasattr(task, "examples"):
-        return
-    limit = fit.limit(player.context_length)
-    if limit is None:
-        return
-    for where, scenario in task.examples():
-        # A token is a byte at least, so most rows need not be encoded.
-        if _most_tokens(scenario) > limit:
-            try:
-                check(scenario)
-            except ConfigurationError as error:
-                raise ConfigurationError(f"{where}: {error}") from None
-
-
 def unmet_sizes(config: Config, player: Any) -> Iterator[str]:
     """What was set that a step of this model and size cannot have, in a sentence each."""
     context = getattr(player, "context_length", None)
@@ -110,18 +85,3 @@ def unmet_sizes(config: Config, player: Any) -> Iterator[str]:
             f"decoding.max_tokens = {config.decoding.max_tokens:,}, but the model's context holds {context:,} tokens, "
             "the prompt among them: answers end there, and count as cut off"
         )
-
-
-def _most_tokens(scenario: Scenario) -> int:
-    """A bound on the tokens of the longest example in a scenario."""
-    prompt, tools = _size(scenario.messages), _size(scenario.metadata.get("tools"))
-    return prompt + tools + max((_size(said) for said in responses_of(scenario)), default=0)
-
-
-def _size(said: Any) -> int:
-    """The bytes of text or messages, with what a template writes around each."""
-    if said is None:
-        return 0
-    if isinstance(said, str):
-        return len(said.encode("utf-8", "surrogatepass")) + TOKENS_PER_MESSAGE
-    return sum(len(repr(message).encode("utf-8", "surrogatepass")) + TOKENS_PER_MESSAGE for message in said)

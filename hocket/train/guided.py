@@ -11,6 +11,7 @@ from typing import Literal, get_type_hints
 
 from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.core.keys import Key
+from hocket.core.occurrences import apart
 from hocket.core.options import checked, parse_name
 from hocket.rewards.score import grade
 from hocket.search.found import Found, Opinion
@@ -88,7 +89,7 @@ async def sought(parts: RunContext, way: Guided, *, n: int, key: Key) -> list[So
     """
     value, play = guide_of(parts), Playing(parts.player, key.derive("guided"))
     actor: Literal["policy", "reference"] = "reference" if parts.lead.recipe.plays_reference else "policy"
-    scenarios = [parts.task.scenario("eval", number) for number in spread(parts.task, n)]
+    scenarios = apart(parts.task.scenario("eval", number) for number in spread(parts.task, n))
     asked = [Assignment(scenario, decoding=parts.decoding, actor=actor) for scenario in scenarios]
     searches = await _each(play, asked, [way] * len(asked), value, key)
     plain = await _each(play, asked, [Best(1)] * len(asked), value, key)

@@ -12,6 +12,7 @@ from hocket.core.batch import Batch
 from hocket.core.intervals import wilson
 from hocket.core.keys import Key
 from hocket.core.notices import say
+from hocket.core.occurrences import apart
 from hocket.core.packing import pack
 from hocket.rewards.score import grade
 from hocket.stages import Metrics, Reward
@@ -83,7 +84,8 @@ async def recorded_metrics(
     async def score(trajectories: Sequence[Trajectory]) -> None:
         await grade(trajectories, parts.rewards, key=key.derive("score"), journal=parts.journal)
 
-    asked = [Assignment(task.scenario("eval", number), decoding=parts.decoding) for number in spread(task, n, among)]
+    scenarios = apart(task.scenario("eval", number) for number in spread(task, n, among))
+    asked = [Assignment(scenario, decoding=parts.decoding) for scenario in scenarios]
     if len(asked) < 2 and getattr(recipe.rollout, "mismatched", False):
         return (), {}  # One alone has nobody to take an answer from.
     playing = Playing(parts.player, key.derive("evaluate"))

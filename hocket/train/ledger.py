@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.core.occurrences import unmarked
 from hocket.core.posterior import Norms, Outcomes
 from hocket.core.signals import RIGHT
 from hocket.stages import State
@@ -82,10 +83,11 @@ class Ledger:
         norm: float | None = None,
         unlikeness: float | None = None,
     ) -> None:
-        """Adds one sample, with what was measured of it. Those of one step are a group.
+        """Adds one sample, with what was measured of it. Those of one step are a group, in all its occurrences.
 
         None and NaN are no reward: they count as asked only, and a group without any reward leaves no mean.
         """
+        scenario = unmarked(scenario)
         self._mark(scenario)
         entry = self._entries.setdefault(scenario, LedgerEntry())
         if entry.step != step:
@@ -110,12 +112,12 @@ class Ledger:
 
     def history(self, scenario: str) -> Sequence[float]:
         """Mean rewards of the scenario's past groups, oldest first, at most `REMEMBERED`."""
-        entry = self._entries.get(scenario)
+        entry = self._entries.get(unmarked(scenario))
         return tuple(entry.history) if entry else ()
 
     def outcomes(self, scenario: str) -> Outcomes:
         """How often the scenario was tried, and how often it was solved."""
-        entry = self._entries.get(scenario)
+        entry = self._entries.get(unmarked(scenario))
         if entry is None:
             return Outcomes()
         unlikeness = entry.unlikeness[2] / entry.unlikeness[1] if entry.unlikeness else None
@@ -132,7 +134,7 @@ class Ledger:
 
     def entry(self, scenario: str) -> LedgerEntry:
         """Everything known of a scenario; to be read only."""
-        return self._entries.get(scenario) or LedgerEntry()
+        return self._entries.get(unmarked(scenario)) or LedgerEntry()
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -18,11 +18,13 @@ from typing import Any
 
 import torch
 
+from hocket.core import sums
 from hocket.core.annotators import Annotator
 from hocket.core.batch import Batch
 from hocket.core.columns import LIMIT, Column
 from hocket.core.gradient_norms import GRADIENT_NORM, note_norms
 from hocket.core.keys import Key
+from hocket.core.occurrences import Occurrences
 from hocket.core.outcomes import StepResult, total_reward, usable
 from hocket.core.packing import pack
 from hocket.core.signals import counted_trajectories, returns
@@ -306,11 +308,16 @@ async def collect(parts: RunContext, key: Key, step: int = 1, group: int | None 
 
     With `group` it collects that one group alone, for the scenario that is number `parts.asked` of the run; what a
     rollout asks for besides has numbers of that group's own, far from all others.
+
+    A scenario that is asked several times in a step is another one each time (`hocket.core.occurrences`).
     """
     recipe = parts.lead.recipe
     problems: list[str] = []
     for learner in parts.learners.values():
         learner.begin_activation_cache()
+
+    seen, place = Occurrences(), 0 if group is None else group % recipe.curriculum.prompts
+    before = 0 if group is None else recipe.curriculum.again(parts.task, parts.asked - place, parts.asked)
 
     def more(count: int) -> list[Assignment]:
         told = parts.task, parts.asked, count, parts.ledger, parts.key.derive("curriculum")
@@ -320,7 +327,7 @@ async def collect(parts: RunContext, key: Key, step: int = 1, group: int | None 
         else:
             asked = recipe.curriculum(*told)
         parts.asked += count
-        plain = [Assignment(scenario, decoding=parts.decoding) for scenario in asked]
+        plain = [Assignment(seen.of(scenario, before), decoding=parts.decoding) for scenario in asked]
         return [parts.hooks.assign(parts, assignment, step) for assignment in plain]
 
     async def score(trajectories: Sequence[Trajectory]) -> None:
@@ -331,6 +338,7 @@ async def collect(parts: RunContext, key: Key, step: int = 1, group: int | None 
         assignments = more(recipe.curriculum.prompts if group is None else 1)
         if group is not None:
             parts.asked = FURTHER * (FURTHER + group)
+            before = recipe.curriculum.prompts + FURTHER * place
         told: dict[str, Any] = {
             "play": Playing(player, key.derive("play")),
             "score": score,
@@ -438,6 +446,13 @@ def messages(experience: Experience, parts: RunContext) -> list[str]:
     judged = [trajectory for trajectory in everything(experience) if trajectory.scores and not trajectory.failure]
     if judged and not any(usable(trajectory) for trajectory in judged):
         found.append("no reward had an opinion on any sample, so there was nothing to learn from")
+    earned = [abs(total_reward(one, parts.weights)) for one in judged]
+    largest = max((size for size in earned if not math.isnan(size)), default=0.0)
+    if largest > LARGEST_REWARD:
+        found.append(
+            f"a reward of {largest:g} is beyond what advantages hold ({LARGEST_REWARD:.2g}), so the step may teach "
+            "nothing; let rewards be smaller"
+        )
     full = [trajectory for trajectory in experience.trajectories if not trajectory.length and LIMIT.get(trajectory)]
     if full:
         found.append(f"{len(full)} of {len(experience.trajectories)} episodes are empty: {LIMIT.get(full[0])}")
@@ -450,6 +465,9 @@ def messages(experience: Experience, parts: RunContext) -> list[str]:
             found.append(cause)
     return found
 
+
+LARGEST_REWARD = float(torch.finfo(torch.float32).max)
+"""Advantages are of this precision."""
 
 KINDS = 8
 """Kinds of faults of one step that are told one by one."""
@@ -503,4 +521,5 @@ AGREEMENT_THRESHOLD = 0.05
 
 def _mean(values: Sequence[float]) -> float:
     finite = [value for value in values if math.isfinite(value)]
-    return sum(finite) / len(finite) if finite else math.nan
+    whole = sum(finite)
+    return whole / len(finite) if finite and math.isfinite(whole) else sums.mean(finite)

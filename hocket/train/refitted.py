@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hocket.core import sums
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult, total_reward, usable
@@ -159,7 +159,7 @@ class RefittedScorer(ScorerReward, Hook):
             batch = pack(self._trajectories([pairs[place] for place in order[first : first + self.batch]]))
             assessed = memory.learner.compute_credit(memory.learner.annotate(batch), {GOLD: 1.0}, step)
             losses.append(memory.learner.learn(assessed, key.derive("update", first), step)["loss"])
-        return {"scorer/accuracy": right, "scorer/pairs": float(len(pairs)), "scorer/loss": fmean(losses)}
+        return {"scorer/accuracy": right, "scorer/pairs": float(len(pairs)), "scorer/loss": sums.mean(losses)}
 
     def _told_right(self, pairs: Sequence[Pair]) -> float:
         """The share of pairs whose better answer gets the higher score."""

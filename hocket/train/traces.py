@@ -13,6 +13,7 @@ from urllib.parse import quote
 from hocket import tasks
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
+from hocket.core.occurrences import apart
 from hocket.rewards.verifiers import ExactMatch, Extraction
 from hocket.rollout.message_search import UCT, Tree
 from hocket.search.traces import Steps, is_right, right_traces, search_traces
@@ -144,7 +145,7 @@ class TraceSearch:
         async def judge(ended: Sequence[Trajectory]) -> list[float]:
             return [2 * min(success_of(self.task, one), 1.0) - 1 for one in ended]
 
-        asked = [Assignment(one, decoding=self.teacher.config.decoding) for one in scenarios]
+        asked = [Assignment(one, decoding=self.teacher.config.decoding) for one in apart(scenarios)]
         rule, searches = UCT(candidates=self.settings.candidates), self.settings.searches
         return await search_traces(play, asked, judge, searches=searches, key=key, rule=rule)
 

@@ -34,7 +34,7 @@ from hocket.train.cores import check_threads
 from hocket.train.embedders import embedder_of
 from hocket.train.evaluate import Evaluated
 from hocket.train.evaluations import Evaluations
-from hocket.train.examples import check_examples, check_lengths, replayed, unmet_sizes
+from hocket.train.examples import check_examples, unmet_sizes
 from hocket.train.held_out import measured
 from hocket.train.judges import asking, judge_of
 from hocket.train.kinds import Measure, kind_of
@@ -47,6 +47,7 @@ from hocket.train.overlap import Overlap, advice
 from hocket.train.progress import Progress, summary
 from hocket.train.recorder import Recorder
 from hocket.train.resources import Resources
+from hocket.train.rows import check_rows, left_out
 from hocket.train.runfolder import RunFolder
 from hocket.train.settings import Config
 from hocket.train.tracking import read_metrics
@@ -167,8 +168,7 @@ class Trainer:
             judge=judge_of(config, journal, precision),
             embedder=embedder_of(config, journal),
         )
-        if any(replayed(recipe) is not None for recipe, _ in config.phases):
-            check_lengths(self.task, self.parts.player)
+        unseen = [*left_out(config, self.task), *check_rows(config, self.parts)]
         self.resources.plan_memory(self.task, self.parts.player, self.parts.learners.values())
         parts = parts_of(config, self.parts.learners)
         place = place_of(config, sum(part.size for part in parts))
@@ -189,7 +189,7 @@ class Trainer:
         self.lookout = Watch.over(read_metrics(self.folder.metrics), config.phase_of)
         self.evaluations = Evaluations(config, self.progress, self.say)
         remarks = kind_of(self.task).remarks(config, self.task, workflow)
-        remarks = [*remarks, *self.groups.remarks, *unmet_sizes(config, self.parts.player)]
+        remarks = [*remarks, *self.groups.remarks, *unseen, *unmet_sizes(config, self.parts.player)]
         for remark in () if resume else remarks:
             self.say(remark)
         self._clock = time.monotonic()

@@ -44,6 +44,7 @@ class PlannerWorker(Workflow):
     asks: str = "What is {step}?"
 
     roles = ("planner", "worker")
+    opens = True
 
     @property
     def prompts(self) -> Mapping[str, str]:

@@ -116,14 +116,30 @@ class TextPlayer:
         found: int | None = getattr(self.actors[self.workflow.roles[0]].engine, "context_length", None)
         return found
 
-    def check(self, scenario: Scenario) -> None:
-        """Looks whether the responses that stand in a scenario fit the model's context.
+    def check(self, scenario: Scenario, *, recorded: bool = True) -> int:
+        """Looks whether the model can be shown a scenario, and with `recorded` the responses that stand in it.
+
+        The prompt is looked at where the workflow begins with it. Returns the largest token id; -1 without any.
 
         Raises:
-            ConfigurationError: when one is too long and may not be shortened.
+            ConfigurationError: when the template refuses it, or it is too long and may not be shortened.
         """
-        for said in responses_of(scenario):
-            self._given(Assignment(scenario, source="imported"), 0, said)
+        responses: list[Any] = responses_of(scenario) if recorded else []
+        if recorded and not responses and scenario.answer is not None:
+            responses = [str(scenario.answer)]
+        given = [self._given(Assignment(scenario, source="imported"), 0, said) for said in responses]
+        read = [part for one in given for turn in one.turns for part in (turn.observation, turn.action)]
+        if self.workflow.opens and not given:
+            role = self.workflow.roles[0]
+            messages = headed(scenario.messages, self.workflow.prompts.get(role))
+            read.append(np.asarray(self.actors[role].chat.opening(messages, self._tools(role, scenario)), np.int64))
+            room = self.context_length
+            if room is not None and len(read[-1]) >= room:
+                raise ConfigurationError(
+                    f"the prompt has {len(read[-1])} tokens, which leaves no room for an answer in the model's context "
+                    f"of {room}; shorten it or drop the row"
+                )
+        return max((int(part.max()) for part in read if len(part)), default=-1)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Token ids as text, special tokens included, by a learning role's tokenizer: for records and reports."""

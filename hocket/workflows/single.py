@@ -18,6 +18,7 @@ class SingleTurn(Workflow):
     description = "one policy answers once"
 
     roles = ("policy",)
+    opens = True
 
     system: str | None = None
 

@@ -47,6 +47,7 @@ class ToolUse(Workflow):
     call_reward: float = 0.0
 
     roles = ("policy",)
+    opens = True
 
     def __post_init__(self) -> None:
         if self.turns < 1:

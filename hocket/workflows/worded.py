@@ -30,6 +30,7 @@ class Worded(Workflow):
                 inner = _made_of(inner, name, getattr(texts, name))
         self.inner, self.texts = inner, texts
         self.roles, self.scores, self.limits, self.tools_of = inner.roles, inner.scores, inner.limits, inner.tools_of
+        self.opens = inner.opens and texts.recall is None
 
     @property
     def prompts(self) -> Mapping[str, str]:

@@ -44,12 +44,14 @@ class Workflow(ABC):
         prompts: system prompts by role, put before a conversation that has none.
         tools: tools by role, shown by the chat template.
         tools_of: what its agents may call, as in `ToolUse`; None where they call nothing, or what the task has.
+        opens: whether its first role begins with the scenario's messages as they are, under its own system prompt.
     """
 
     roles: tuple[str, ...] = ()
     scores: bool = False
     limits: Limits | None = None
     tools_of: Any = None
+    opens: bool = False
 
     @property
     def prompts(self) -> Mapping[str, str]:

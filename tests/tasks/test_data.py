@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hocket.core.errors import ConfigurationError
+from hocket.rewards.functions import columns_of
 from hocket.tasks import find
 from hocket.tasks.data import divided, from_rows
 from hocket.tasks.examples import Row
@@ -268,3 +269,59 @@ def test_answers_agree_by_value(tmp_path: Path) -> None:
     texts = ("1,000", " 1e3 ", "1000.0", "\u22121000", "one", "1/2")
     labels = [task.label(said(task, f"<answer>{text}</answer>")) for text in texts]
     assert labels == ["1000", "1000", "1000", "-1000", "one", "1/2"]
+
+
+# ---------------------------------------------------------------- columns and rewards
+
+
+def given_to_a_function(rows: Any) -> dict[str, Any]:
+    """What a reward function is given of the first training row, by name."""
+    scenario = from_rows(rows).scenario("train", 0)
+    return {name: column[0] for name, column in columns_of([Trajectory(scenario, [])]).items()}
+
+
+def test_every_other_column_reaches_rewards_by_its_name() -> None:
+    own = {"id": "mine", "seed": 11, "origin": "o", "metadata": {"a": 1}, "images": ["i"], "trajectory": 2}
+    own |= {"group": "g", "source": "s", "name": "n", "self": 3, "key": "k", "scenario": 4, "label": "l", "text": "t"}
+    found = given_to_a_function([{"prompt": "p", "answer": "a", "split": "train", **own}, {"prompt": "q"}])
+    assert {name: found[name] for name in own} == own
+    assert found["answer"] == "a"
+    # Without a column of the name it is the scenario's; where only some rows have one, others have none.
+    assert given_to_a_function([{"prompt": "p", "split": "train"}, {"prompt": "q"}])["id"] == "data:0"
+    assert given_to_a_function([{"prompt": "p", "split": "train"}, {"prompt": "q", "id": 1}])["id"] is None
+    chat = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    beside = {"messages": chat, "prompt": "its own", "prompt_id": 5, "split": "train"}
+    assert (
+        given_to_a_function([beside, {"messages": [{"role": "user", "content": "c"}, chat[1]]}])["prompt"] == "its own"
+    )
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"prompts": ["a"]}, r"data\[0\]: the column prompts is called as what reward functions are given"),
+        ({"completions": ["a"]}, "the column completions is called"),
+        ({"completion_ids": [1]}, "the column completion_ids is called"),
+        ({"trajectories": "a"}, "the column trajectories is called"),
+        ({"completion": "a", "demonstration": "b"}, "demonstration stands beside completion, which is one"),
+        ({"note": "half \ud83d"}, r"data\[0\]: 'note' holds '\\ud83d', half of a surrogate pair"),
+        ({"deep": [{"a": ["b\udc00"]}]}, "'deep' holds"),
+        ({"\udc80": 1}, r"'\\udc80' holds"),
+    ],
+)
+def test_columns_that_cannot_be_passed_on_are_refused(row: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        from_rows([{"prompt": "p", **row}, {"prompt": "q"}])
+
+
+def test_a_whole_emoji_is_text(tmp_path: Path) -> None:
+    (tmp_path / "d.jsonl").write_text('{"prompt": "\\ud83d\\ude00", "split": "eval"}\n{"prompt": "b"}\n')
+    assert find(str(tmp_path / "d.jsonl")).scenario("eval", 0).prompt == "\U0001f600"
+
+
+def test_rows_of_a_split_that_say_another_are_refused() -> None:
+    parts = {"train": [{"prompt": "p", "split": "train"}], "test": [{"prompt": "q", "split": "hard"}]}
+    with pytest.raises(ConfigurationError, match=r"data\['test'\]\[0\]: split = 'hard' in the rows of 'test'"):
+        from_rows(parts)
+    parts["test"][0]["split"] = "validation"
+    assert from_rows(parts).size("eval") == 1

@@ -30,9 +30,11 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from hocket.core import sums
 from hocket.core.batch import Batch, Level, LevelScores
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.core.occurrences import unmarked
 from hocket.core.options import checked
 from hocket.core.signals import REWARD, counted_trajectories
 from hocket.curriculum.weighted import Weighted
@@ -273,7 +275,7 @@ class Contrastive(RememberingRollout):
         library: dict[str, dict[str, float]] = {name: dict(known) for name, known in state["library"].items()}
         told, shown = [], 0
         for asking in asked:
-            known = library.setdefault(asking.scenario.id, dict(asking.scenario.metadata.get("variants", ())))
+            known = library.setdefault(unmarked(asking.scenario.id), dict(asking.scenario.metadata.get("variants", ())))
             drawn = self.drawn(known, key.derive("exemplars", asking.scenario.id))
             shown += len(drawn)
             hint = "\n".join([*([asking.hint] if asking.hint else []), *(exemplar(*one) for one in drawn)])
@@ -281,8 +283,8 @@ class Contrastive(RememberingRollout):
         played = [one for group in await groups(play, told) for one in group]
         await score(played)
         for one in played:
-            self._keep(library[one.scenario.id], one)
-        sizes = [len(library[asking.scenario.id]) for asking in asked]
+            self._keep(library[unmarked(one.scenario.id)], one)
+        sizes = [len(library[unmarked(asking.scenario.id)]) for asking in asked]
         count = max(1, len(asked))
         figures = {"rollout/exemplars": shown / count, "rollout/library": sum(sizes) / count}
         return Experience(played, metrics=figures), {"library": library}
@@ -290,10 +292,10 @@ class Contrastive(RememberingRollout):
     def drawn(self, library: Mapping[str, float], key: Key) -> list[tuple[str, float]]:
         """The exemplars with their scores, in rising order."""
         left, rng = buckets(library, self.width), key.numpy()
-        centre = fmean(library.values()) if library else 0.0
+        centre = sums.mean([*library.values()]) if library else 0.0
         found: list[str] = []
         while left and len(found) < self.exemplars:
-            means = [fmean(library[program] for program in bucket) for bucket in left]
+            means = [sums.mean([library[program] for program in bucket]) for bucket in left]
             place = int(rng.choice(len(left), p=bucket_chances(means, centre, self.temperature)))
             bucket = left.pop(place)
             found.append(bucket[int(rng.integers(len(bucket)))])

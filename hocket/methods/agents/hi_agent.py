@@ -16,11 +16,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from hocket.core import sums
 from hocket.core.casting import Separate
 from hocket.core.columns import ILLEGAL, LIMIT, RETURNS
 from hocket.core.components import load_named
@@ -183,7 +183,7 @@ class Subgoals(PlayEnvironment):
         if id(action.turn) not in made:  # One candidate is not scored.
             worth(action)
         taken = made[id(action.turn)]
-        return taken._replace(worth=fmean(one.worth for one in made.values()))
+        return taken._replace(worth=sums.mean([one.worth for one in made.values()]))
 
     def _made(self, environment: Environment, move: str) -> Tried:
         """A move on a copy, and the feedback on it."""

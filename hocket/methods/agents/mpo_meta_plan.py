@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import fsum
 
 import torch
 
+from hocket.core import sums
 from hocket.core.batch import Batch, Occurrences
 from hocket.core.casting import Leading
 from hocket.core.keys import Key
@@ -98,7 +98,7 @@ class PlanPairs(Pairing):
         found = []
         for members in members_by_group(batch, self.by):
             plans = tree_of(members, turns).children
-            quality = [fsum(value[one] for one in plan.leaves) / len(plan.leaves) for plan in plans]
+            quality = [sums.mean([value[one] for one in plan.leaves]) for plan in plans]
             best, worst = quality.index(max(quality)), quality.index(min(quality))
             if quality[best] - quality[worst] > self.margin + ROUNDING * max(map(abs, quality)):
                 found.append((plans[best], plans[worst]))

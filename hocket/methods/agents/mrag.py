@@ -16,11 +16,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import Any, ClassVar
 
 import numpy as np
 
+from hocket.core import sums
 from hocket.core.casting import Shared
 from hocket.core.columns import CALLS, TOOL_CALLS, InfoColumn
 from hocket.core.errors import ConfigurationError
@@ -279,7 +279,10 @@ class BestPaths(Rollout):
         good = [one for group in played for one in self.best(group)]
         kept = {id(one) for one in good}
         rest = [one for one in everything if id(one) not in kept]
-        share, mean = len(good) / max(1, len(everything)), fmean(map(self.value, everything)) if everything else 0.0
+        share, mean = (
+            len(good) / max(1, len(everything)),
+            sums.mean([*map(self.value, everything)]) if everything else 0.0,
+        )
         return Experience(good, rest, {"rollout/kept": share, "rollout/score": mean})
 
     def best(self, group: Sequence[Trajectory]) -> list[Trajectory]:

@@ -45,7 +45,7 @@ AR3PO_REUSED = GRPO.but(
         "stages": "2 of 4 samples",
         "what is kept": "the latest 16 right answers of a question",
         "the answer that comes back": "option I: its old probabilities are the policy's at the step's beginning",
-        "questions": "a pool of 256 that comes again in random order (curriculum.pool)",
+        "questions": "all of a finite task and 256 of an endless one (curriculum.pool) come again in random order",
     },
     task="sums",
     curriculum=Weighted(),

@@ -100,7 +100,7 @@ AVATAR = GRPO.but(
         "advantages": "fresh and replayed samples together",
         "temporal weight": "lambda = 1, over the decisions of a trajectory, mean 1; the U shape is recalled",
         "modality": "text here; the paper's is sound and video",
-        "questions": "a pool of 256 that comes again in random order (curriculum.pool)",
+        "questions": "all of a finite task and 256 of an endless one (curriculum.pool) come again in random order",
     },
     task="sums",
     curriculum=Weighted(),

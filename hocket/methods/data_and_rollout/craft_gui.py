@@ -126,8 +126,8 @@ CRAFT_GUI = GRPO.but(
     conventions={
         **GRPO.conventions,
         "difficulty": "1 for a click, 2 for typing or saying, summed over the recorded moves; ours",
-        "stages": "thirds of a pool of 256 (curriculum.pool), 160 scenarios each, then all; reviews of the paper name "
-        "stages of 1 to 3, 4 to 8 and more moves",
+        "stages": "thirds of all of a finite task and of 256 of an endless one (curriculum.pool), 160 scenarios each, "
+        "then all; reviews of the paper name stages of 1 to 3, 4 to 8 and more moves",
         "weights": "form 0.1, kind 0.3, arguments 0.6 of a move; 1 for all done; 0.2 for what was understood; ours",
         "judge": "--judge; by rule the share of things to be said that were said",
         "recorded moves": "the scenario's metadata `plan`",

@@ -83,7 +83,7 @@ ERPO = GRPO.but(
         **GRPO.conventions,
         "schedule": "c = 0.1, T_max = 1.6; the paper's increments could not be confirmed",
         "temperature": "each turn's log-probs are at the temperature it was sampled with, in the ratio as well",
-        "scenarios": "a pool of 256 that comes again in random order (curriculum.pool)",
+        "scenarios": "all of a finite task and 256 of an endless one (curriculum.pool) come again in random order",
     },
     curriculum=Weighted(),
     rollout=HeatedResiduals(samples=8),

@@ -69,7 +69,7 @@ KNAPSACK_RL = GRPO.but(
         "success rate": "mean reward of the last two groups; 0.5 before the first",
         "rate 1": "the fewest samples, until some come out wrong",
         "rate 0": "eight samples, served first (rollout.value.unsolved); how much the paper falls back on is not known",
-        "scenarios": "a pool of 256 that comes again in random order (curriculum.pool)",
+        "scenarios": "all of a finite task and 256 of an endless one (curriculum.pool) come again in random order",
     },
     curriculum=Weighted(),
     rollout=Allocated(value=GradientWorth(), samples=8),

@@ -89,7 +89,8 @@ MMR1_VAS = GRPO.but(
         "probes": "none: pass rates are of the last four groups and diversity is of the last one, as training samples "
         "them; the paper samples 32 of every question anew every few steps",
         "draws": "without replacement within a step",
-        "scenarios": "a pool of 256 (curriculum.pool), each asked once before any is drawn",
+        "scenarios": "all of a finite task and 256 of an endless one (curriculum.pool), each asked once "
+        "before any is drawn",
     },
     curriculum=Weighted(value=VariancePromotion(), even=0.5),
 )

@@ -28,7 +28,8 @@ REPO_REPLAY = GRPO.but(
         "what comes back": "the latest 8; rollout.take best (highest reward), spread (largest variance of reward), all",
         "advantages": "split; repo-replay-mixed compares fresh and replayed samples together",
         "weight of the two sets": "one mean over all sequences, fresh and replayed",
-        "questions": "a pool of 256 that comes again in random order (curriculum.pool), else none would come back",
+        "questions": "all of a finite task and 256 of an endless one (curriculum.pool) come again in random "
+        "order, else none would come back",
     },
     task="sums",
     curriculum=Weighted(),

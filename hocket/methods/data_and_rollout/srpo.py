@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hocket.core.keys import Key
 from hocket.core.posterior import Outcomes
-from hocket.curriculum.pool import Kept, Members
+from hocket.curriculum.pool import Kept, Members, at_least_one
 from hocket.curriculum.weighted import Value, Worths
 from hocket.methods.base.grpo import GRPO
 from hocket.stages import Curriculum, LedgerView, Task
@@ -42,18 +42,17 @@ class Unsolved(Curriculum):
     a pass goes on with what is left, and its length stays the pool's. Where everything is solved, all is asked.
 
     Attributes:
-        prompts: scenarios per step. pool: how many take part; all of a smaller task.
+        prompts: scenarios per step. pool: how many take part, as in `hocket.curriculum.Weighted`.
         solved: mean reward of a group whose samples are all right.
     """
 
     prompts: int = 16
-    pool: int = 256
+    pool: int | None = None
     solved: float = 1.0
     _kept: Kept[Worths] = field(default_factory=lambda: Kept[Worths](), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.prompts < 1 or self.pool < 1:
-            raise ValueError(f"prompts and pool must be at least 1, not {self.prompts} and {self.pool}")
+        at_least_one(prompts=self.prompts, pool=self.pool)
 
     def __call__(self, task: Task, asked: int, count: int, ledger: LedgerView, key: Key) -> list[Scenario]:
         members = Members(task, self.pool, ledger, key)
@@ -90,7 +89,8 @@ SRPO = GRPO.but(
         **GRPO.conventions,
         "resampling": "as soon as a group is known; the paper rebuilds the set at the end of a pass, with equal result "
         "for the passes that follow",
-        "passes": "of a pool of 256 scenarios (curriculum.pool); what is left is asked more often instead",
+        "passes": "of all of a finite task and 256 of an endless one (curriculum.pool); what is left is asked "
+        "more often instead",
         "stages": "mathematics alone, then mathematics and code: a plan of two phases with a task each",
     },
     curriculum=Unsolved(),

@@ -8,7 +8,7 @@ The log-ratio to the old policy is fitted to the centred return (`AdvantageRegre
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -16,9 +16,11 @@ import torch
 from hocket.core.batch import Batch, GroupBy, Level
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
+from hocket.core.occurrences import Occurrences
 from hocket.core.posterior import Outcomes
 from hocket.core.signals import RIGHT, counted_trajectories, right
 from hocket.credit.pairs import ShortestAgainstLonger
+from hocket.curriculum.pool import at_least_one
 from hocket.curriculum.staged import Staged
 from hocket.curriculum.weighted import Value, Weighted
 from hocket.methods.base.conventions import CENTRED
@@ -54,19 +56,18 @@ class ByFailure(Curriculum):
     Drawn as `hocket.curriculum.Weighted` says, by `FailureRate`.
 
     Attributes:
-        prompts: scenarios per step. pool: how many scenarios take part; all of a smaller task.
+        prompts: scenarios per step. pool: how many scenarios take part, as there.
         floor: added to `1 - s`, so that solved scenarios come back now and then. window: past groups that count.
     """
 
     prompts: int = 16
-    pool: int = 256
+    pool: int | None = None
     floor: float = 0.05
     window: int = 4
     _drawn: Weighted = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.prompts < 1 or self.pool < 1 or self.window < 1:
-            raise ValueError("prompts, pool and window must be at least 1")
+        at_least_one(prompts=self.prompts, pool=self.pool, window=self.window)
         if self.floor <= 0:
             raise ValueError(f"floor must be positive, not {self.floor}")
         # One for all steps, as it keeps what it found.
@@ -158,7 +159,9 @@ class PartialRollouts(RememberingRollout):
         begun = [_restored(kept) for kept in state["groups"]]
         going = [one for group in begun for one in group if one.open]
         wanted = [self._further(Assignment(one.said.scenario, decoding=asked[0].decoding), one.said) for one in going]
-        wanted += [self._further(_plain(one)) for one in asked]
+        open_ = Occurrences(group[0].said.scenario.id for group in begun)
+        asked = [replace(_plain(one), scenario=open_.of(one.scenario)) for one in asked]
+        wanted += [self._further(one) for one in asked]
         played = await groups(play, wanted)
         for one, asking, (said,) in zip(going, wanted, played, strict=False):
             one.said, one.open = joined(one.said, said), _cut(said, asking, asked[0].decoding)
@@ -288,7 +291,8 @@ KIMI_K1_5 = GRPO.but(
         "KL": "tau = 0.1 is our choice; the report gives none",
         "log Z": "replaced by the group's mean reward",
         "length reward": "weight 0.5, after the first quarter of the run (the report gives neither)",
-        "prompts": "a pool of 256, asked in proportion to 1 - success",
+        "prompts": "all of a finite task and 256 of an endless one (curriculum.pool), asked in proportion to "
+        "1 - success",
         "updates per batch": "2: in the first the policies are equal and tau plays no part",
     },
     curriculum=ByFailure(),

@@ -6,7 +6,6 @@ added to the advantages of that block's tokens alone (`ProgressBonus`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hocket.core import sums
 from hocket.core.batch import Batch, Occurrences
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
@@ -29,7 +29,7 @@ from hocket.types import Assignment, Experience, Trajectory
 
 def cumulative_regret(values: Sequence[float], best: float = 1.0) -> float:
     """`sum_j (best - J_j)` over the values after each block: the regret of spending blocks (MRT, arXiv 2503.07572)."""
-    return math.fsum(best - value for value in values)
+    return sums.total(best - value for value in values)
 
 
 def block_ends(begin: int, end: int, blocks: int) -> list[int]:
@@ -132,7 +132,7 @@ class ForcedAnswers(Rollout):
 
 
 def _worth(trajectory: Trajectory) -> float:
-    return math.fsum(total(score) for score in trajectory.scores.values())
+    return sums.total(total(score) for score in trajectory.scores.values())
 
 
 def _means(answers: Sequence[Trajectory], tries: int) -> list[float]:

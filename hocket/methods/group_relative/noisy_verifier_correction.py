@@ -7,7 +7,6 @@ the false-negative rate alone); the appeals variant estimates that rate by a sec
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -15,6 +14,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from hocket.core import sums
 from hocket.core.batch import Batch, Level, LevelScores
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
@@ -75,7 +75,7 @@ class WithAppeals(Rollout):
         return Experience(trajectories, metrics={"appeals": float(len(heard)), "appeals/upheld": float(upheld)})
 
     def _appeals(self, trajectory: Trajectory, key: Key) -> bool:
-        if trajectory.failure is not None or math.fsum(map(total, trajectory.scores.values())) >= self.accept:
+        if trajectory.failure is not None or sums.total(map(total, trajectory.scores.values())) >= self.accept:
             return False
         draw = key.derive(trajectory.scenario.id, trajectory.source, trajectory.sample).numpy().random()
         return bool(draw < self.share)

@@ -15,7 +15,7 @@ from hocket.core.columns import ORIGIN, TEXT, info_column
 from hocket.core.errors import nearest
 from hocket.core.keys import Key
 from hocket.core.signals import returns
-from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.shuffled import Shuffled, permutation
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.members import groups_of, with_return
 from hocket.rewards.similarity import SIMILARITIES
@@ -48,8 +48,7 @@ class Families(Shuffled):
             return start + position
         families = -(-size // self.family)
         epoch, place = divmod(position, size)
-        order = key.derive("pass", epoch).numpy().permutation(families).tolist()
-        for number in order:
+        for number in permutation(key.derive("pass", epoch), families).tolist():
             here = min(self.family, size - number * self.family)
             if place < here:
                 return int(number) * self.family + place

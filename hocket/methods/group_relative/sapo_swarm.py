@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import ClassVar
 
+from hocket.core import sums
 from hocket.core.keys import Key
 from hocket.core.requirements import Requirement
 from hocket.methods.base.grpo import GRPO
@@ -62,7 +62,7 @@ class OwnAndShared(Rollout):
         own = await groups(play, [replace(one, samples=self.samples) for one in asked])
         flat = [one for group in own for one in group]
         await score(flat)
-        metrics = {"reward/own": fmean(_earned(flat))} if flat else {}
+        metrics = {"reward/own": sums.mean(_earned(flat))} if flat else {}
         sharing = sharing_of(play)
         if sharing is None:
             return Experience(flat, metrics=metrics)
@@ -71,7 +71,7 @@ class OwnAndShared(Rollout):
         theirs = [one for group in taken for one in group]
         metrics |= {"shared/groups": float(len(taken)), **left}
         if theirs:
-            metrics["reward/shared"] = fmean(_earned(theirs))
+            metrics["reward/shared"] = sums.mean(_earned(theirs))
         return Experience([*flat, *theirs], metrics=metrics)
 
     async def _drawn(

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from hocket.core.keys import Key
 from hocket.core.numerals import listed
-from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.shuffled import Shuffled, permutation
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.opinions import Opinions
 from hocket.rewards.verifiers import EXTRACTIONS, ExactMatch, Extraction, check_extraction, known_of
@@ -37,7 +37,7 @@ class Chosen(Shuffled):
 
     def _chosen(self, position: int, key: Key) -> int:
         epoch, place = divmod(position, len(self.numbers))
-        return self.numbers[int(key.derive("pass", epoch).numpy().permutation(len(self.numbers))[place])]
+        return self.numbers[int(permutation(key.derive("pass", epoch), len(self.numbers))[place])]
 
 
 Interval = tuple[float, float]

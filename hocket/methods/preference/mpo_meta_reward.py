@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from hocket.core import sums
 from hocket.core.batch import Batch, Level
 from hocket.core.columns import PROMPT, TEXT
 from hocket.core.errors import ConfigurationError
@@ -150,7 +150,7 @@ class EvolvingRubric(Shaping):
 
         def rises(name: str) -> bool:
             early, late = ([one[name] for one in part] for part in (means[:half], means[-half:]))
-            return fmean(late) - fmean(early) > self.least
+            return sums.mean(late) - sums.mean(early) > self.least
 
         gamed = not rises(self.truth)
         return {name: weight * (self.factor if gamed and rises(name) else 1.0) for name, weight in weights.items()}

@@ -19,6 +19,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from hocket.core import sums
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.methods.base.dpo import DPO, RECORDED
@@ -116,7 +117,7 @@ class HardPrompts(Rollout):
 
 def _rewarded(trajectory: Trajectory) -> float:
     """The sum of all scores but the preference."""
-    return math.fsum(total(score) for name, score in trajectory.scores.items() if name != PREFERENCE)
+    return sums.total(total(score) for name, score in trajectory.scores.items() if name != PREFERENCE)
 
 
 MPO_MIXED = DPO.but(

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, ClassVar
 
+from hocket.core import sums
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.credit.reinforce import Uniform
@@ -203,8 +204,8 @@ def _metrics(trees: Sequence[SeatTree], kept: int) -> dict[str, float]:
         "rollout/messages": float(sum(tree.calls for tree in trees)),
         "rollout/tokens": float(sum(tree.tokens for tree in trees)),
         "rollout/kept": float(kept),
-        "rollout/best": fmean(map(worth, best)) if best else 0.0,
-        "rollout/first": fmean(first) if first else 0.0,
+        "rollout/best": sums.mean([*map(worth, best)]) if best else 0.0,
+        "rollout/first": sums.mean(first) if first else 0.0,
         "rollout/refined": fmean(len(node.path) > 1 for node in best) if best else 0.0,
         "rollout/depth": fmean(len(node.path) for tree in trees for node in tree.root.ends),
         "rollout/seats": float(len({seat_of(node) for node in best})),

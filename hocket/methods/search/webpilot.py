@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import ClassVar
 
+from hocket.core import sums
 from hocket.core.columns import LIMIT
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
@@ -486,7 +487,7 @@ class PageSearch(Rollout):
     def _over(self, errand: Errand, node: MessageNode, episode: Trajectory) -> None:
         """An episode that ended is worth what it earned."""
         node.episodes.append(episode)
-        earned = math.fsum(map(total, episode.scores.values()))
+        earned = sums.total(map(total, episode.scores.values()))
         seen = errand.seen[node]
         seen.closed, seen.worth, seen.reflection = True, min(max(earned, 0.0), 1.0), f"it ended with {earned:g}"
         backed_up(node, seen.worth, errand.seen)

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hocket.core import sums
 from hocket.core.batch import Batch, GroupBy, Level, Occurrences
 from hocket.core.columns import Column
 from hocket.core.errors import ConfigurationError
@@ -96,7 +97,7 @@ class DialogueTree(Rollout):
                 mine += group
                 for one in group:
                     if one.failure is None:
-                        grafted(tree.root, one).back_up(math.fsum(map(total, one.scores.values())))
+                        grafted(tree.root, one).back_up(sums.total(map(total, one.scores.values())))
         nodes = sum(1 for tree in trees for _ in tree.root.below()) - len(trees)
         metrics = {"rollout/messages": float(nodes), "rollout/expanded": float(sum(map(len, expanded)))}
         return Experience([one for group in found for one in group], metrics=metrics)

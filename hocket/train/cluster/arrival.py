@@ -23,8 +23,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from hocket.core import sums
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.core.occurrences import Occurrences
 from hocket.core.outcomes import StepResult
 from hocket.core.packing import unique_turns
 from hocket.recipe import Recipe
@@ -35,7 +37,7 @@ from hocket.train.cluster.sampler import Goal
 from hocket.train.cluster.sampler_worker import Play, Plays
 from hocket.train.cluster.samplers import Samplers, spread
 from hocket.train.ledger import Ledger
-from hocket.train.loop import RunContext, collect, learn_from, outcomes
+from hocket.train.loop import RunContext, collect, everything, learn_from, outcomes
 from hocket.train.overlap import stale
 from hocket.types import Assignment, Experience, Trajectory
 
@@ -347,12 +349,22 @@ async def collected(parts: RunContext, player: Any, ledger: State, step: int, as
 
 
 def merged(several: Sequence[Experience]) -> Experience:
-    """The experience of several groups as one; metrics are averaged over the groups that have them."""
+    """The experience of several groups as one; metrics are averaged over the groups that have them.
+
+    Groups about one scenario that began in different steps stay groups of their own.
+    """
+    seen = Occurrences()
+    for one in several:
+        marked: dict[str, str] = {}
+        for trajectory in (each for found in everything(one) for each in (found, *found.branches)):
+            own = trajectory.scenario.id
+            marked[own] = marked.get(own) or seen.of(trajectory.scenario).id
+            trajectory.scenario = replace(trajectory.scenario, id=marked[own])
     names = sorted({name for one in several for name in one.metrics})
     metrics = {}
     for name in names:
         values = [one.metrics[name] for one in several if name in one.metrics]
-        metrics[name] = math.fsum(values) / len(values)
+        metrics[name] = sums.mean(values)
     return Experience(
         [trajectory for one in several for trajectory in one.trajectories],
         [trajectory for one in several for trajectory in one.discarded],

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from hocket.core.occurrences import unmarked
 from hocket.rollout.sharing import SharedGroup
 from hocket.stages import Task
 from hocket.train.swarm.messages import Malformed, Oversized, Told, decoded, group_of, scenario_of
@@ -101,5 +102,7 @@ class Pool:
         except Exception:  # A task may raise anything for a number from outside.
             return None
         asked = scenario_of(told)
-        same = own.id == asked.id and [dict(one) for one in own.messages] == [dict(one) for one in asked.messages]
-        return own if same else None
+        same = own.id == unmarked(asked.id) and [dict(one) for one in own.messages] == [
+            dict(one) for one in asked.messages
+        ]
+        return replace(own, id=asked.id) if same else None

@@ -151,7 +151,7 @@ def _() -> Finding:
         "rollout.store.size": 16,
         "rollout.store.scenarios": 4096,
         "curriculum.prompts": 16,
-        "curriculum.pool": 256,
+        "curriculum.pool": None,
         "curriculum.even": 0.0,
     }
     found = [{name: value_at(recipe, name) for name in wanted} for recipe in (AR3PO, AR3PO_REUSED)]

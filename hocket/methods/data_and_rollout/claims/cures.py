@@ -129,8 +129,8 @@ def _() -> Finding:
 
 
 @claim(
-    "Before a first group all norms are one, so sigma^2 = p q g^2; as shipped g = 1, T = 0.1, 2 to 16 samples, 16 of "
-    "256 scenarios.",
+    "Before a first group all norms are one, so sigma^2 = p q g^2; as shipped g = 1, T = 0.1, 2 to 16 samples, 16 "
+    "scenarios a step.",
     "arXiv:2510.01037; T, g and the number of scenarios are chosen here",
 )
 def _() -> Finding:
@@ -143,7 +143,7 @@ def _() -> Finding:
         "rollout.value.unseen": 1.0,
         "curriculum.value.temperature": 0.1,
         "curriculum.prompts": 16,
-        "curriculum.pool": 256,
+        "curriculum.pool": None,
         "curriculum.even": 0.0,
     }
     found = {name: value_at(CURES, name) for name in wanted}

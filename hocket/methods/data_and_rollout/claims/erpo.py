@@ -31,7 +31,7 @@ def _() -> Finding:
             ledger.record("q", step, float(number < right))
         visits = visits + 1 if right == 4 else 0
     off = max(abs(one - other) for one, other in zip(seen, wanted, strict=True))
-    plain = ERPO.curriculum == Weighted(Even(), prompts=16, pool=256, even=0.0)
+    plain = ERPO.curriculum == Weighted(Even(), prompts=16, pool=None, even=0.0)
     return Finding(
         plain and off < 1e-12 and max(seen) == 1.6 and HEATED.temperature(2.0, [1.0]) == 2.0, say(temperatures=seen)
     )

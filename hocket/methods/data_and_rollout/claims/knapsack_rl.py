@@ -107,14 +107,12 @@ def _() -> Finding:
     return Finding(holds, say(least_gain=least, counts=str(counts.tolist()), share=share[0], of_equal_counts=share[1]))
 
 
-@claim(
-    "As shipped a pool of 256 questions comes again, all worth the same: else no rate would be known.", "chosen here"
-)
+@claim("As shipped all questions come again, all worth the same: else no rate would be known.", "chosen here")
 def _() -> Finding:
     drawn: Any = KNAPSACK_RL.curriculum
     pool, even = getattr(drawn, "pool", 0), getattr(drawn, "value", None)
     alike = even is not None and len({even(Outcomes(), past) for past in ([], [0.0], [1.0, 0.5])}) == 1
-    return Finding(pool == 256 and alike, say(pool=pool))
+    return Finding(pool is None and alike, say(pool=pool))
 
 
 @claim("A rate that has changed is followed within two visits; over all visits it would lag behind.", "derived")

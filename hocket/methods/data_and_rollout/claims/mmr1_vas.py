@@ -175,7 +175,6 @@ def _() -> Finding:
 claim.spares("mmr1-vas: curriculum.value.outcome.window = 160", "how long rates are remembered is chosen here")
 claim.spares("mmr1-vas: curriculum.value.outcome.unseen = 0.0", "every scenario is asked once before any is drawn")
 claim.spares("mmr1-vas: curriculum.prompts = 640", "the size of a step is a run's")
-claim.spares("mmr1-vas: curriculum.pool = 10240", "the size of the pool is a run's")
 
 # Half of the draws are even, so in few steps those with and without may come out alike: so they did at two of eight
 # seeds in 2 steps after the pool's first pass, and in 5 at none of the seeds seen, those two among them.

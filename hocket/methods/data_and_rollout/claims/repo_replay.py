@@ -197,11 +197,11 @@ def _() -> Finding:
     return Finding(len(said) == 3, "; ".join(said))
 
 
-@claim("As shipped 8 fresh samples stand beside the latest 8 of the 16 kept of a question, of a pool of 256, clip 0.2.")
+@claim("As shipped 8 fresh samples stand beside the latest 8 of the 16 kept of a question, of all there are, clip 0.2.")
 def _() -> Finding:
     rollout, pool = REPO_REPLAY.rollout, REPO_REPLAY.curriculum
     assert isinstance(rollout, WithReplays)
-    holds = rollout == WithReplays(8, 8, "recent", ReplayStore(16, 4096)) and pool == Weighted(Even(), 16, 256, 0.0)
+    holds = rollout == WithReplays(8, 8, "recent", ReplayStore(16, 4096)) and pool == Weighted(Even(), 16, None, 0.0)
     holds &= value_at(REPO_REPLAY, "objective") == ReplayedSurrogate(0.2, 0.2, horizon=128)
     return Finding(holds, say(rollout=str(rollout), curriculum=str(pool)))
 

@@ -209,7 +209,7 @@ def _() -> Finding:
     after = [one.id for one in ByFailure()(world, 0, 6, ledger, KEY)]
     split = then[2:] == after and [one.id for one in asking(world, 10, 2, ledger, KEY)] == then[:2]
     settings = [value_at(KIMI_K1_5_LONG, f"curriculum.{name}") for name in ("stages", "per_stage", "pool")]
-    holds = eased == [1] * 4 + [2] * 4 + [3] * 4 and turned == eased[::-1] and split and settings == [3, 160, 256]
+    holds = eased == [1] * 4 + [2] * 4 + [3] * 4 and turned == eased[::-1] and split and settings == [3, 160, None]
     return Finding(holds, say(asked=str(eased), by_the_other_label=str(turned), then_by_failure=split))
 
 
@@ -266,7 +266,7 @@ def _() -> Finding:
 def _() -> Finding:
     shipped = KIMI_K1_5_LONG
     rolling = shipped.rollout == PartialRollouts(samples=8, pieces=8)
-    asking = shipped.curriculum == EasyToHard(16, 3, 160, 256, "staged", ByFailure(16, 256, 0.05, 4), "difficulty")
+    asking = shipped.curriculum == EasyToHard(16, 3, 160, None, "staged", ByFailure(16, None, 0.05, 4), "difficulty")
     return Finding(rolling and asking, say(rollout=rolling, curriculum=asking))
 
 
@@ -298,7 +298,7 @@ def _() -> Finding:
     return Finding(errors < 4.5, f"{figures} standard errors")
 
 
-@claim("each of the pool is asked once first, then different ones as often as one likes; a pool of 256, 16 a step")
+@claim("each of the pool is asked once first, then different ones as often as one likes; a pool of all, 16 a step")
 def _() -> Finding:
     world, ledger, asking = World(6, 2, 1, reward=lambda q, a: 0.0), Ledger(), ByFailure(pool=4)
 
@@ -313,7 +313,7 @@ def _() -> Finding:
     apart &= twice[:4] != twice[4:]
     settings = [value_at(KIMI_K1_5, f"curriculum.{name}") for name in ("pool", "prompts")]
     return Finding(
-        first and apart and settings == [256, 16], say(asked_twice=str(twice), pool_and_prompts=str(settings))
+        first and apart and settings == [None, 16], say(asked_twice=str(twice), pool_and_prompts=str(settings))
     )
 
 
