@@ -82,4 +82,4 @@ def ending_tokens(tokenizer: Tokenizer | None, tokens: NDArray[np.int64], cut: i
     before, closed, _ = whole.partition(CLOSED)
     inside = bool(closed) and OPENED not in before
     is_open = CLOSED not in begun if inside else begun.rfind(OPENED) > begun.rfind(CLOSED)
-    return tokenizer.encode(phrase if is_open else phrase.removeprefix(CLOSED))
+    return tokenizer.encode(phrase if is_open else phrase.removeprefix(CLOSED), tokens[:cut].tolist())

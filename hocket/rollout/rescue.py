@@ -89,7 +89,7 @@ class HintAsPrefix(Help):
         if isinstance(told, (tuple, list)) and any(isinstance(part, str) for part in told):
             told = " ".join(map(str, told))
         if isinstance(told, str):
-            told = None if words is None else words.encode(told)
+            told = None if words is None else words.encode(told, asking.prefix)
         begun = (*asking.prefix, *(int(token) for token in _first(told, self.share) or ()))
         room = asking.decoding.max_tokens if asking.budget is None else min(asking.budget, asking.decoding.max_tokens)
         if len(begun) == len(asking.prefix) or len(begun) >= room:

@@ -21,7 +21,7 @@ from hocket.rollout.branches import ending_tokens, thinking_span, tokens_coverin
 class Spelled:
     """Words one to one, for functions that need no player."""
 
-    def encode(self, text):
+    def encode(self, text, after=()):
         return THOUGHTS.encode(text)
 
     def decode(self, tokens):
