@@ -104,9 +104,7 @@ class WordChat:
         """The first conversation that an observation's id stands for."""
         return self._told[token - self.end_of_turn - 1]
 
-    def demonstration(
-        self, said: str | Message, history: Sequence[Message] = (), tools: Tools | None = None
-    ) -> Tokens:
+    def demonstration(self, said: str | Message, history: Sequence[Message] = (), tools: Tools | None = None) -> Tokens:
         """Ids of a response."""
         return self.encode(said if isinstance(said, str) else str(said["content"]))
 

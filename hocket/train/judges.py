@@ -53,7 +53,7 @@ class PolicyJudge(Judge):
         from hocket.workflows.chat import Chat
 
         super().__init__(model, journal)
-        template, where = config.chat_template, model_folder(model, config.runs)
+        template, where = config.template.lenient, model_folder(model, config.runs)
         policy = CausalLM.from_pretrained(
             where, name="judge", precision=precision, chat_template=template, key=Key.of(0)
         )

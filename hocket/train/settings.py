@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 import sys
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from hocket.core.aliases import present
 from hocket.core.components import from_plain
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.policies.settings import LoraSettings, NetworkSettings
+from hocket.policies.templates import TemplateSettings
 from hocket.recipe import Recipe
 from hocket.recipes import find
 from hocket.recipes import find as find_recipe
@@ -172,6 +174,8 @@ class Config:
         texts: a JSON file of texts that the workflow is played with, as best.json of `hocket optimise`.
         steps: training steps; None takes the task's suggestion. plan: phases that replace `recipe` and `steps`.
         decoding: how training samples are drawn. chat_template: a file, for tokenizers without one.
+        chat: variables of the chat template, such as `enable_thinking`. date: the day that it writes where it writes
+            one, `YYYY-MM-DD`; of a run on text the day on which it began.
         limits: what one episode may spend; a workflow's own where these are the usual ones.
         threads: None measures at the start. engine: what policies are sampled with.
         precision: what matrix products of language models are made in; `auto` decides at the start.
@@ -214,6 +218,8 @@ class Config:
     evaluation: EvaluationSettings = EvaluationSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()
     chat_template: str | None = None
+    chat: Mapping[str, Any] = field(default_factory=dict)
+    date: str | None = None
     lora: LoraSettings | None = None
     roles: Mapping[str, RoleSettings] = field(default_factory=dict)
     plan: tuple[Phase, ...] = ()
@@ -236,6 +242,8 @@ class Config:
     engine: EngineSettings = EngineSettings()
 
     def __post_init__(self) -> None:
+        if self.date is not None and not _is_day(self.date):
+            raise ValueError(f"date = {self.date!r}: write a day as YYYY-MM-DD")
         if self.steps is not None and self.steps < 0:
             raise ValueError(f"steps must be at least 0, not {self.steps}")
         if self.threads is not None and self.threads < 1:
@@ -268,6 +276,11 @@ class Config:
             raise ValueError(
                 "decoding.temperature is 0, and greedy samples of one prompt are all alike; set it above 0"
             )
+
+    @property
+    def template(self) -> TemplateSettings:
+        """What becomes of the policies' chat templates."""
+        return TemplateSettings.of(self.chat_template, self.chat, self.date)
 
     @property
     def behind(self) -> int:
@@ -303,6 +316,13 @@ class Config:
         """The last step of the phase that `step` lies in; the last phase goes on for ever."""
         phase = self.phase_of(step)
         return sys.maxsize if phase == len(self.phases) - 1 else sum(n for _, n in self.phases[: phase + 1])
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return datetime.date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 def as_recipe(value: Any) -> Recipe:

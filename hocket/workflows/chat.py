@@ -8,12 +8,12 @@ hold is encoded as plain text: control tokens spelt in it (a forged turn in a to
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum, auto
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from jinja2 import TemplateError
@@ -273,10 +273,11 @@ class Chat:
         return found
 
     def _check(self, probes: Sequence[_Probe]) -> None:
-        """Holds what is encoded against what the tokenizer makes of the same text."""
+        """Looks whether every control token that the tokenizer finds in what the template writes is a seal."""
         for probe in probes:
             usual = self.tokenizer(probe.text, add_special_tokens=False)["input_ids"]
-            if tuple(usual) != self._encode(self._text(probe.messages, None, speak=probe.speak)):
+            ids = self._encode(self._text(probe.messages, None, speak=probe.speak))
+            if self._words.counted(usual) - self._words.counted(ids):
                 raise ConfigurationError(
                     f"the chat template of {_name(self.tokenizer)} puts control tokens together from pieces, so that "
                     f"they cannot be told from what messages spell (in {probe.text[:60]!r}); write each one whole in "
@@ -459,10 +460,10 @@ def _squeezed(text: str) -> str:
 def _frame(probes: Sequence[_Probe]) -> str:
     """What a template writes around messages, but for calls of tools."""
     called = next((probe.text for probe in probes if probe.messages[-1] is _CALLED and not probe.speak), "")
-    parts = [
-        probe.text[len(os.path.commonprefix([probe.text, called])) if _CALLED in probe.messages else 0 :]
-        for probe in probes
-    ]
+    parts = []
+    for probe in probes:
+        alike = zip(probe.text, called if _CALLED in probe.messages else "", strict=False)
+        parts.append(probe.text[sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], alike)) :])
     return "\n".join(parts)
 
 

@@ -1,12 +1,9 @@
-"""A chat template's source, changed so that it writes its control tokens as seals and every day the same date."""
+"""A chat template's source, changed so that it writes its control tokens as seals."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import date
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from jinja2 import Environment
 
@@ -14,7 +11,6 @@ _FIRST, _LAST = ("\ufdd2", "\ufdd3"), ("\ufdd4", "\ufdd5")
 _JOINED = re.compile("\ufdd2([^\ufdd0-\ufdef]*)\ufdd3([\\w-]*)\ufdd4([^\ufdd0-\ufdef]*)\ufdd5")
 _MARKS = re.compile("[\ufdd2-\ufdd5]")
 _JOINS = ("+", "~")
-_DATES = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
 
 
 class SealedSource:
@@ -80,41 +76,3 @@ class SealedSource:
             if any(len(token) > size and fits(token, piece) for token in self._texts) and not piece.isalnum():
                 return size
         return 0
-
-
-def with_variables(source: str, variables: Mapping[str, Any], day: date | None = None) -> str:
-    """A template in which these variables are set, and the date is `day`; what is saved with it shows the same."""
-    lines = [f"{{%- set {name} = {_literal(value)} -%}}" for name, value in variables.items()]
-    formats = sorted({found[2] for found in _DATES.finditer(source)})
-    if day is not None and formats:
-        known = {form: day.strftime(form) for form in formats}
-        lines.append(f"{{%- macro strftime_now(format) -%}}{{{{- {_literal(known)}[format] -}}}}{{%- endmacro -%}}")
-    return "".join(lines) + source
-
-
-@lru_cache
-def variables_of(source: str) -> frozenset[str]:
-    """The variables that a template reads and does not set."""
-    from jinja2 import meta, nodes
-    from jinja2.ext import Extension, loopcontrols
-
-    class Generation(Extension):
-        """The tag around what an assistant says, which `transformers` adds."""
-
-        tags = {"generation"}
-
-        def parse(self, parser: Any) -> Any:
-            line = next(parser.stream).lineno
-            return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
-
-    environment = Environment(extensions=[Generation, loopcontrols])
-    return frozenset(meta.find_undeclared_variables(environment.parse(source)))
-
-
-def _literal(value: Any) -> str:
-    """A value as the template language writes it."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_literal(str(name))}: {_literal(one)}" for name, one in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_literal, value)) + "]"
-    return repr(value) if isinstance(value, (str, int, float)) or value is None else repr(str(value))

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -49,7 +50,8 @@ def control_tokens(tokenizer: Any, frame: str) -> dict[int, str]:
         text = str(token)
         bare = text.strip()
         around = bare in frame and len(bare) > 1 and re.search(r"[^\w\s]", bare) is not None
-        if bare and (token.special or (bare not in THOUGHT_TAGS and (_FRAMED.fullmatch(bare) or around))):
+        special = token.special or text in tokenizer.all_special_tokens
+        if bare and (special or (bare not in THOUGHT_TAGS and (_FRAMED.fullmatch(bare) or around))):
             found[int(number)] = text
     return found
 
@@ -86,6 +88,10 @@ class SealedTokenizer:
         """The control tokens as they are usually spelt."""
         return frozenset(self._seals)
 
+    def counted(self, tokens: Iterable[int]) -> Counter[int]:
+        """How often each control token is among some ids."""
+        return Counter(int(token) for token in tokens if int(token) in self._control)
+
     def sealed(self, text: str) -> str:
         """A text of the template's own, its control tokens as seals."""
         return self._spelt.sub(lambda found: self._seals[found.group()], text)
@@ -113,7 +119,9 @@ class SealedTokenizer:
             return self._thoughts.sub(lambda found: self._seals[found.group()], value)
         if isinstance(value, Mapping):
             role = role or str(value.get("role", ""))
-            return {self.plain(name): self.plain(one, "" if name in _STRUCTURE else role) for name, one in value.items()}
+            return {
+                self.plain(name): self.plain(one, "" if name in _STRUCTURE else role) for name, one in value.items()
+            }
         return [self.plain(one, role) for one in value] if isinstance(value, (list, tuple)) else value
 
     def encode(self, text: str) -> tuple[int, ...]:
@@ -165,7 +173,8 @@ def _any_of(texts: Any) -> re.Pattern[str]:
 def _sealed(core: Tokenizer, seals: Mapping[str, str]) -> Tokenizer:
     """The tokenizer with each control token under the name of its seal: as an added token and in the vocabulary."""
     made = json.loads(core.to_str())
-    kept = core.normalizer is None or core.normalizer.normalize_str(_seal(7)).endswith(_seal(7))
+    # Where the normaliser puts a space before every text, a normalised token would be found behind spaces alone.
+    kept = core.normalizer is None or core.normalizer.normalize_str(_seal(7)) == _seal(7)
     for token in made["added_tokens"]:
         if token["content"] in seals:
             token["content"] = seals[token["content"]]

@@ -44,9 +44,7 @@ class TextChat:
         """Ids of the `new` messages: nothing rewrites the past."""
         return self.opening(new, tools)
 
-    def demonstration(
-        self, said: str | Message, history: Sequence[Message] = (), tools: Tools | None = None
-    ) -> Tokens:
+    def demonstration(self, said: str | Message, history: Sequence[Message] = (), tools: Tools | None = None) -> Tokens:
         """Refused: nobody learns to speak for a model that is not here."""
         raise ConfigurationError("demonstrations belong to the workflow's first role, which is an endpoint; train it")
 
