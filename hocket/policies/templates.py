@@ -63,15 +63,15 @@ class TemplateSettings:
             raise ConfigurationError(
                 f"chat.{strange}: the chat template has no such variable{nearest(strange, sorted(read - {*_GIVEN}))}"
             )
-        known = [(name, value) for name, value in self.variables if name in read]
-        changed = {name: _changed(source, known, self.day) for name, source in sources.items()}
+        changed = {name: _changed(source, self.variables, self.day) for name, source in sources.items()}
         return changed[""] if isinstance(template, str) else changed
 
 
-def _changed(source: str, variables: list[tuple[str, str]], day: str | None) -> str:
+def _changed(source: str, variables: tuple[tuple[str, str], ...], day: str | None) -> str:
     before = _SET.match(source)
     bare = source[before.end() :] if before else source
-    lines = [f"{{%- set {name} = {value} -%}}" for name, value in variables]
+    read = _variables(source) if variables else ()
+    lines = [f"{{%- set {name} = {value} -%}}" for name, value in variables if name in read]
     formats = sorted({found[2] for found in _DATES.finditer(bare)})
     if day is not None and formats:
         date = datetime.date.fromisoformat(day)
