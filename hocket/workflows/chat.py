@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from jinja2 import TemplateError
 
 from hocket.core.errors import ConfigurationError
+from hocket.core.examples import BESIDES
 from hocket.core.markup import THOUGHT_TAGS, without_thoughts
 from hocket.types import Message
 from hocket.workflows.chat_template import SealedSource
@@ -39,8 +40,6 @@ _MARKED: Message = {"role": "assistant", "content": _MARKER}
 _CALL = {"id": "abcdefghi", "type": "function", "function": {"name": "marker", "arguments": {"marker": 1}}}
 _CALLED: Message = {"role": "assistant", "content": "", "tool_calls": [_CALL]}
 _RESULT: Message = {"role": "tool", "content": _MARKER, "name": "marker", "tool_call_id": "abcdefghi"}
-_MORE = ("tool_calls", "function_call", "reasoning_content", "reasoning", "thinking")
-"""What an assistant's message may say besides its content."""
 
 
 class _Probe(NamedTuple):
@@ -393,7 +392,7 @@ class Chat:
 
     def _check_shown(self, said: Message, history: Sequence[Message], tools: Tools | None, whole: str) -> None:
         """Looks whether a template shows everything that is to be learnt from."""
-        for name in _MORE:
+        for name in BESIDES:
             value = said.get(name)
             parts = [value[:n] + value[n + 1 :] for n in range(len(value))] if isinstance(value, list) else [None]
             for left in parts if value else ():

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hocket.core.batch import Level
 from hocket.core.columns import ANSWER, GUESTS, LIMIT
 from hocket.core.errors import ConfigurationError, HocketError, nearest
-from hocket.core.examples import responses_of
+from hocket.core.examples import BESIDES, responses_of
 from hocket.core.keys import Key
 from hocket.engine.requests import ContextFull, Engine
 from hocket.tools.outside import ANSWERS, Answers, Kept
@@ -295,7 +295,10 @@ class TextPlayer:
         for message in more:
             if message["role"] == "assistant":
                 before = turns[-1] if turns else None
-                turns.append(self._forced(role, tuple(messages), message, before, tools))
+                try:
+                    turns.append(self._forced(role, tuple(messages), message, before, tools))
+                except HocketError as error:
+                    raise type(error)(f"scenario {assignment.scenario.id!r}: {error}") from error
             messages.append(message)
         if not turns:
             raise ConfigurationError(f"scenario {assignment.scenario.id!r}: a given text has no assistant message")
@@ -324,7 +327,7 @@ class TextPlayer:
         if observation is None:
             parent, observation = None, chat.opening(messages, tools)
         action, text = chat.demonstration(said, messages, tools), said.get("content")
-        if len(said) > 2 or not isinstance(text, str):
+        if not isinstance(text, str) or any(said.get(name) for name in BESIDES):
             text = chat.reply_text(action, observation)  # As a sampled response would read, with its calls.
         return Turn(
             agent=role,

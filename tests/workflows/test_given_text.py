@@ -262,3 +262,27 @@ def test_a_template_that_keeps_thoughts_grows_by_concatenation() -> None:
     # One that drops them shows the past otherwise.
     dropping = chat_of("qwq")
     assert dropping.grown([ASKED], response, new, said=said) is None
+
+
+# ---------------------------------------------------------------- rows of files
+
+
+@pytest.mark.parametrize("words", ["Let me see.", ""])
+def test_a_call_in_the_only_answer_of_a_row_stays(tmp_path: Any, words: str) -> None:
+    """As one conversation, and as the better and the worse of two."""
+    import json
+
+    from hocket.tasks import find
+
+    called, plain = {"role": "assistant", "content": words, "tool_calls": CALL}, {"role": "assistant", "content": "No."}
+    rows = [{"messages": [ASKED, called]}, {"chosen": [ASKED, called], "rejected": [ASKED, plain]}]
+    for number, row in enumerate(rows):
+        file = tmp_path / f"{number}.jsonl"
+        other = json.loads(json.dumps(row).replace("1+2?", "2+2?"))
+        file.write_text(json.dumps({**row, "split": "train"}) + "\n" + json.dumps({**other, "split": "eval"}) + "\n")
+        known = find(str(file)).scenario("train", 0).metadata
+        assert tuple(known["chosen" if number else "demonstration"]) == (called,)
+        if number:
+            assert known["rejected"] == "No."
+    (turn,) = given(chat_of("qwen2.5"), known["chosen"], pair=True)
+    assert '"name": "calculator"' in turn.text
