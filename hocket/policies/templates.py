@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from hocket.core.errors import ConfigurationError, nearest
 
@@ -91,7 +91,7 @@ def _variables(source: str) -> frozenset[str]:
     class Generation(Extension):
         """The tag around what an assistant says, which `transformers` adds."""
 
-        tags: ClassVar[set[str]] = {"generation"}
+        tags = {"generation"}  # noqa: RUF012
 
         def parse(self, parser: Parser) -> nodes.Node:
             line = next(parser.stream).lineno

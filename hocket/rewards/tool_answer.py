@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from hocket.core.columns import CALLS
 from hocket.core.keys import Key
-from hocket.core.markup import edit_distance, tagged, whole, without_thoughts
+from hocket.core.markup import edit_distance, tagged, without_thoughts
 from hocket.rewards.verifiers import answer_text, equal, token_match
 from hocket.stages import Reward
 from hocket.types import Trajectory
@@ -33,7 +33,6 @@ def well_tagged(turns: Sequence[str]) -> bool:
     for text in turns:
         opened: str | None = None
         ended = False
-        text = whole(text)
         for tag in _TAG.finditer(text):
             closing, name = bool(tag[1]), tag[2]
             if closing != (opened is not None) or (closing and name != opened):
