@@ -132,7 +132,7 @@ class Correspondent(Agent):
             return None
         # Clients are not told of a thought that the prompt opened.
         said, own = messages[past], self.chat.reply_text(turn.action.tolist())
-        if said not in ({"role": "assistant", "content": text} for text in (turn.text, own)):
+        if not any(said == {"role": "assistant", "content": text} for text in (turn.text, own)):
             return None
         return self.chat.grown(known.messages, turn.action.tolist(), messages[past + 1 :], tools, said)
 
