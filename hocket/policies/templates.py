@@ -18,7 +18,7 @@ from hocket.core.errors import ConfigurationError, nearest
 _BEGIN, _END = "{#- set by hocket -#}", "{#- the template -#}"
 _SET = re.compile(rf"\A(?:{re.escape(_BEGIN)}.*?{re.escape(_END)})+", re.DOTALL)
 _DATES = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
-_GIVEN = ("messages", "tools", "documents", "add_generation_prompt")
+_GIVEN = frozenset(("messages", "tools", "documents", "add_generation_prompt", "raise_exception", "strftime_now"))
 """What a template is given anyway."""
 
 
@@ -61,7 +61,7 @@ class TemplateSettings:
         strange = next((name for name, _ in self.variables if name not in read), None)
         if strange is not None and self.strict:
             raise ConfigurationError(
-                f"chat.{strange}: the chat template has no such variable{nearest(strange, sorted(read - {*_GIVEN}))}"
+                f"chat.{strange}: the chat template has no such variable{nearest(strange, sorted(read - _GIVEN))}"
             )
         changed = {name: _changed(source, self.variables, self.day) for name, source in sources.items()}
         return changed[""] if isinstance(template, str) else changed

@@ -11,9 +11,11 @@ import template_zoo as zoo
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
+from hocket.core.markup import has_thought
 from hocket.rewards.tags import TagFormat
 from hocket.testing import Cut, Part, ScriptedEngine, rehearse
 from hocket.tools.calculator import Calculator
+from hocket.tools.protocol import first_call, read_calls
 from hocket.types import Assignment, Message, Scenario
 from hocket.workflows.chat import Chat
 from hocket.workflows.player import TextPlayer
@@ -221,6 +223,24 @@ def test_rewards_of_form_see_the_thought_that_the_prompt_opened() -> None:
     assert TagFormat(thought="filled").mark(whole.text) == 1
     # A thought that was never closed is no answer, whatever stands in it.
     assert TagFormat(thought="optional").mark(cut.text) == 0
+
+
+def test_a_text_alone_that_closes_a_thought_began_inside_one() -> None:
+    assert [TagFormat().mark(text) for text in (SAID, f"<think>{SAID}", f"a</think>{SAID}", "7", "</think>7")] == [
+        1, 1, 0, 0, 0,
+    ]  # fmt: skip
+    assert has_thought(SAID)
+    assert not has_thought("\n</think>\n7")
+    call = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
+    known = [
+        (f"I could {call} but no\n</think>\n7", 0, None),
+        (f"so\n</think>\n{call}", 1, len("so\n</think>\n")),
+        (f"{call} and </think>{call}", 1, len(f"{call} and </think>")),
+        (f"<think>{call}</think>{call}<think>{call}", 1, len(f"<think>{call}</think>")),
+        ('<tool_call>{"name": "f", "arguments": {"a": "<think>"}}</tool_call>', 1, 0),
+    ]
+    for text, count, place in known:
+        assert (len(read_calls(text)), first_call(text)) == (count, place)
 
 
 @pytest.mark.parametrize("finish", ["closed", "open", "cut"])
