@@ -97,7 +97,7 @@ def test_a_judges_choices_are_encoded_behind_the_question() -> None:
 
     judge = PolicyJudge.__new__(PolicyJudge)
     judge._chat = chat_of("zephyr", "sentencepiece")
-    judge._engine = type("Engine", (), {"context_length": None})()  # type: ignore[assignment]
+    judge._engine = type("Engine", (), {"context_length": None})()
     asked = judge._requests(Question("Right?", choices=("Yes", "no")))
     assert [named(judge._chat, one.prefix) for one in asked] == [["Yes", "</s>"], ["n", "o", "</s>"]]
 
