@@ -34,8 +34,12 @@ Play = Callable[[Sequence[Assignment]], Awaitable[list[Trajectory]]]
 class Tokenizer(Protocol):
     """Text to token ids and back. Players of language models have it; a rollout that cuts or continues text asks it."""
 
-    def encode(self, text: str) -> tuple[int, ...]:
-        """Ids of a piece of text, without any special token around it."""
+    def encode(self, text: str, after: Sequence[int] = ()) -> tuple[int, ...]:
+        """Ids of a piece of a response, without any special token around it.
+
+        Args:
+            after: the response's ids before it; without any the piece begins the response.
+        """
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Token ids as text, special tokens included."""

@@ -213,7 +213,7 @@ class ScriptedEngine:
         if isinstance(said, (Late, Hangs)):
             raise HocketError(f"{said} needs a workflow that waits for it")
         text, end = (said.text, ()) if isinstance(said, Cut) else (said, (self._chat.end_of_turn,))
-        whole = (*request.prefix, *self._chat.encode(text), *end)
+        whole = (*request.prefix, *self._chat.encode(text, request.prefix), *end)
         tokens = np.array(whole[: request.decoding.max_tokens], np.int64)
         return Sample(
             tokens=tokens,

@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from hocket.types import Scenario
 
 
+BESIDES = ("tool_calls", "function_call", "reasoning_content", "reasoning", "thinking")
+"""What an assistant's message may say besides its content."""
+
+
 class Example(Enum):
     """What responses stand in a scenario's metadata, and under which names.
 

@@ -43,7 +43,7 @@ class Player:
             played += self._group(assignment, key)
         return played
 
-    def encode(self, text: str) -> tuple[int, ...]:
+    def encode(self, text: str, after: Sequence[int] = ()) -> tuple[int, ...]:
         """Text as tokens."""
         return self.world.encode(text)
 

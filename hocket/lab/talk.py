@@ -89,25 +89,30 @@ class WordChat:
         return (self.end_of_turn + 1 + code,)
 
     def grown(
-        self, history: Sequence[Message], response: Sequence[int], new: Sequence[Message], tools: Tools | None = None
+        self,
+        history: Sequence[Message],
+        response: Sequence[int],
+        new: Sequence[Message],
+        tools: Tools | None = None,
+        said: Message | None = None,
     ) -> Tokens | None:
         """The id of the longer conversation."""
-        said: Message = {"role": "assistant", "content": self.reply_text(response)}
+        said = {"role": "assistant", "content": self.reply_text(response)}
         return self.opening((*history, said, *new), tools)
 
     def told(self, token: int) -> tuple[Message, ...]:
         """The first conversation that an observation's id stands for."""
         return self._told[token - self.end_of_turn - 1]
 
-    def demonstration(self, text: str) -> Tokens:
+    def demonstration(self, said: str | Message, history: Sequence[Message] = (), tools: Tools | None = None) -> Tokens:
         """Ids of a response."""
-        return self.encode(text)
+        return self.encode(said if isinstance(said, str) else str(said["content"]))
 
     def ended(self, response: Sequence[int]) -> bool:
         """Whether a response holds the end of turn."""
         return len(response) > 0 and int(response[-1]) == self.end_of_turn
 
-    def reply_text(self, response: Sequence[int]) -> str:
+    def reply_text(self, response: Sequence[int], observation: Sequence[int] = ()) -> str:
         """The words of a response."""
         return " ".join(self.words[int(token)] for token in response if int(token) < len(self.words))
 
@@ -115,7 +120,7 @@ class WordChat:
         """Words as text; what was told is passed over."""
         return self.reply_text(tokens)
 
-    def encode(self, text: str) -> Tokens:
+    def encode(self, text: str, after: Sequence[int] = ()) -> Tokens:
         """Text as ids: at each place the longest word that fits.
 
         Raises:

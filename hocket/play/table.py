@@ -139,7 +139,11 @@ class Shown:
         sample = await self._engine.submit(request)
         if self._told and request.messages:
             self._screen.note(f"{request.messages[-1]['content']}")
-        said = sample.text if sample.text is not None else self._actor.chat.reply_text(sample.tokens.tolist())
+        said = (
+            sample.text
+            if sample.text is not None
+            else self._actor.chat.reply_text(sample.tokens.tolist(), request.tokens)
+        )
         self._screen.quote(self._who, said)
         return sample
 

@@ -90,7 +90,7 @@ class Conversation:
             spelling.take(sample.tokens.tolist(), None)
             yield spelling.delta().text
         yield spelling.last("stop").text
-        words = self._chat.reply_text(response)
+        words = self._chat.reply_text(response, context)
         self.said.append(_Said(before, asked, context, tuple(response), tuple(logp), words, finish))
 
     def undo(self) -> str | None:
@@ -113,7 +113,7 @@ class Conversation:
         """The tokens of the conversation; what was sampled stays as it was sampled."""
         if self.said:
             last = self.said[-1]
-            grown = self._chat.grown((*last.before, last.asked), last.response, (asked,))
+            grown = self._chat.grown((*last.before, last.asked), last.response, (asked,), said=last.after[-1])
             if grown is not None:
                 return last.context + last.response + grown
         return self._chat.opening((*before, asked))

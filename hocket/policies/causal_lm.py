@@ -22,6 +22,7 @@ from hocket.policies.lora import add_adapter, load_adapter, merged_state, save_a
 from hocket.policies.sequences import rows_of, targets
 from hocket.policies.settings import LoraSettings
 from hocket.policies.shared import SharedBaseCache, shared_clone
+from hocket.policies.templates import TemplateSettings
 from hocket.policies.value_head import ValueHead, has_value_head
 from hocket.stages import Policy
 from hocket.types import Evaluation, Quantity
@@ -39,7 +40,7 @@ class CausalLM(LanguageModel):
         lora: LoraSettings | None = None,
         dtype: torch.dtype = torch.float32,
         precision: Precision = "fp32",
-        chat_template: str | None = None,
+        chat_template: str | TemplateSettings | None = None,
         base_cache: SharedBaseCache | None = None,
         key: Key,
     ) -> CausalLM:
@@ -51,7 +52,7 @@ class CausalLM(LanguageModel):
             lora: trains an adapter instead of the weights.
             dtype: of the weights.
             precision: what layers multiply in, see the attribute.
-            chat_template: text or file that replaces the tokenizer's own template.
+            chat_template: text or file that replaces the tokenizer's own template, or settings of it.
             base_cache: models read before, whose weights a policy with an adapter shares.
             key: what the adapter's first weights are drawn from; nothing else is drawn.
 

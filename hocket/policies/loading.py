@@ -11,6 +11,7 @@ import torch
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.inside import check_model_folder
+from hocket.policies.templates import TemplateSettings
 
 ATTENTION = "eager"
 """The backward pass of fused attention is slower on CPU at the lengths trained here."""
@@ -78,8 +79,8 @@ def read_config(where: str) -> Any:
     return _fetch(AutoConfig, "model", where, {})
 
 
-def read_tokenizer(where: str, chat_template: str | None = None) -> Any:
-    """The tokenizer at the same place; `chat_template` (text, or a file that holds it) replaces its own.
+def read_tokenizer(where: str, chat_template: str | TemplateSettings | None = None) -> Any:
+    """The tokenizer at the same place; `chat_template` (text, a file that holds it, or settings) changes its own.
 
     A missing padding token falls back to the end-of-text token.
 
@@ -91,7 +92,8 @@ def read_tokenizer(where: str, chat_template: str | None = None) -> Any:
     _check_place(where)
     tokenizer = _fetch(AutoTokenizer, "tokenizer", where, {})
     if chat_template is not None:
-        tokenizer.chat_template = _template(chat_template)
+        settings = TemplateSettings(chat_template) if isinstance(chat_template, str) else chat_template
+        tokenizer.chat_template = settings.written(tokenizer.chat_template)
     if not tokenizer.chat_template:
         raise ConfigurationError(
             f"the tokenizer of {where!r} has no chat template; name one with --chat_template FILE.jinja, or choose an "
@@ -183,14 +185,3 @@ def first_line(error: BaseException) -> str:
     if "trust_remote_code" in str(error):
         return "it needs code of its own, which is never run"
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-
-
-def _template(given: str) -> str:
-    if "{" in given:
-        return given
-    try:
-        return Path(given).expanduser().read_text()
-    except OSError as error:
-        raise ConfigurationError(
-            f"chat_template = {given!r}: there is no such file, and it is not a template"
-        ) from error

@@ -34,6 +34,7 @@ from hocket.policies.loading import (
 from hocket.policies.lora import add_adapter, load_adapter, merged_state, save_adapter
 from hocket.policies.sequences import Row, rows_after, targets
 from hocket.policies.settings import LoraSettings
+from hocket.policies.templates import TemplateSettings
 from hocket.stages import Policy
 from hocket.types import Evaluation, Quantity, Trajectory
 
@@ -59,7 +60,7 @@ class Scorer(LanguageModel):
         lora: LoraSettings | None = None,
         dtype: torch.dtype = torch.float32,
         precision: Precision = "fp32",
-        chat_template: str | None = None,
+        chat_template: str | TemplateSettings | None = None,
         key: Key,
     ) -> Scorer:
         """A saved scorer, or a new one over the trunk of a language model.
@@ -74,7 +75,7 @@ class Scorer(LanguageModel):
             lora: trains an adapter and the head instead of all weights.
             dtype: of the weights.
             precision: what layers multiply in.
-            chat_template: text or file that replaces the tokenizer's own template.
+            chat_template: text or file that replaces the tokenizer's own template, or settings of it.
             key: what a new head and the adapter's first weights are drawn from; nothing else is drawn.
 
         Raises:

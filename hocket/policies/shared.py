@@ -14,6 +14,7 @@ from torch import nn
 
 from hocket.policies.loading import read_model, read_tokenizer
 from hocket.policies.lora import is_adapters
+from hocket.policies.templates import TemplateSettings
 
 
 class SharedBaseCache:
@@ -21,7 +22,7 @@ class SharedBaseCache:
 
     def __init__(self) -> None:
         self._models: dict[tuple[str, torch.dtype], Any] = {}
-        self._tokenizers: dict[tuple[str, str | None], Any] = {}
+        self._tokenizers: dict[tuple[str, str | TemplateSettings | None], Any] = {}
 
     def model(self, where: str, dtype: torch.dtype) -> Any:
         """A model of its own on the weights of all others of this place and type; errors as `read_model`."""
@@ -29,7 +30,7 @@ class SharedBaseCache:
             self._models[where, dtype] = read_model(where, dtype)
         return shared_clone(self._models[where, dtype])
 
-    def tokenizer(self, where: str, chat_template: str | None) -> Any:
+    def tokenizer(self, where: str, chat_template: str | TemplateSettings | None) -> Any:
         """The tokenizer of a place with this template; errors as `read_tokenizer`."""
         if (where, chat_template) not in self._tokenizers:
             self._tokenizers[where, chat_template] = read_tokenizer(where, chat_template)

@@ -25,7 +25,7 @@ OVERLAID = (
     ("Cut off at the limit", "truncated/share", "", True),
 )
 
-UNTOLD = frozenset({"run", "runs"})
+UNTOLD = frozenset({"run", "runs", "date"})
 """Settings that differ between any two runs."""
 
 

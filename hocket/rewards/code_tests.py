@@ -10,7 +10,7 @@ from typing import Literal
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.markup import ANSWER, THOUGHT
+from hocket.core.markup import ANSWER, without_thoughts
 from hocket.rewards.opinions import Opinions
 from hocket.stages import Reward
 from hocket.tools.sandbox import Sandbox
@@ -27,7 +27,7 @@ def code_of(text: str) -> str | None:
 
     Where there is none it is what stands between answer tags; None without these too.
     """
-    said = THOUGHT.sub("", text)
+    said = without_thoughts(text)
     tagged = ANSWER.findall(said)
     blocks = _FENCED.findall(tagged[-1] if tagged else said) or _CODE.findall(said) or _FENCED.findall(said) or tagged
     return str(blocks[-1]) if blocks else None

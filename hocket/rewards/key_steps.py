@@ -10,6 +10,7 @@ import torch
 
 from hocket.core.batch import Batch
 from hocket.core.columns import TEXT
+from hocket.core.markup import whole
 from hocket.core.signals import returns
 from hocket.rewards.members import with_return
 from hocket.stages import Shaping
@@ -45,6 +46,7 @@ class OrderedStages(Shaping):
 
     def holds(self, text: str) -> bool:
         """Whether every stage is there and in its place."""
+        text = whole(text)
         found = [list(re.finditer(stage, text, re.IGNORECASE)) for stage in self.stages]
         if not all(found):
             return False

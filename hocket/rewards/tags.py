@@ -9,7 +9,7 @@ import torch
 
 from hocket.core.batch import Batch
 from hocket.core.columns import TEXT
-from hocket.core.markup import THOUGHT
+from hocket.core.markup import thoughts, whole
 from hocket.core.signals import returns
 from hocket.rewards.members import with_return
 from hocket.stages import Shaping
@@ -18,10 +18,9 @@ Thought = Literal["filled", "tagged", "optional"]
 
 
 def thought_of(text: str) -> str | None:
-    """What stands inside the only `<think>..</think>`; None when there is none, or more than one."""
-    found = THOUGHT.findall(text)
-    whole = len(found) == text.count("<think>") == text.count("</think>") == 1
-    return found[0] if whole else None
+    """What stands inside the only `<think>..</think>`, which the prompt may have opened; None for none, or several."""
+    found, text = thoughts(text), whole(text)
+    return found[0] if len(found) == text.count("<think>") == text.count("</think>") == 1 else None
 
 
 def thinks_well(text: str, thought: Thought) -> bool:

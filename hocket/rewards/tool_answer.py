@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from hocket.core.columns import CALLS
 from hocket.core.keys import Key
-from hocket.core.markup import edit_distance, tagged
+from hocket.core.markup import edit_distance, tagged, without_thoughts
 from hocket.core.numerals import LONGEST, Number, number
 from hocket.rewards.verifiers import allowed_answers, equal, token_match
 from hocket.stages import Reward
@@ -51,7 +51,7 @@ def tools_called(trajectory: Trajectory) -> frozenset[str]:
     made = CALLS.get(trajectory)
     if made is not None:
         return frozenset(str(call["name"]) for call in made)
-    return frozenset(name for turn in trajectory.turns for name in _CALLED.findall(turn.text))
+    return frozenset(name for turn in trajectory.turns for name in _CALLED.findall(without_thoughts(turn.text)))
 
 
 # ---------------------------------------------------------------- grades

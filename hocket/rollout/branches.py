@@ -71,15 +71,19 @@ def thinking_span(tokenizer: Tokenizer | None, tokens: NDArray[np.int64]) -> tup
     )
 
 
-def ending_tokens(tokenizer: Tokenizer | None, tokens: NDArray[np.int64], cut: int, phrase: str) -> tuple[int, ...]:
+def ending_tokens(
+    tokenizer: Tokenizer | None, tokens: NDArray[np.int64], cut: int, phrase: str, text: str = ""
+) -> tuple[int, ...]:
     """The ids of a phrase that ends thinking after `tokens[:cut]`; a closing tag is left out where no thought is open.
 
-    A response that closes a thought it never opened began inside one: some templates open it in the prompt.
+    A response that closes a thought it never opened began inside one: some templates open it in the prompt. So did one
+    whose `text` begins with a tag that its tokens have not.
     """
     if tokenizer is None:
         return ()
     whole, begun = tokenizer.decode(tokens.tolist()), tokenizer.decode(tokens[:cut].tolist())
     before, closed, _ = whole.partition(CLOSED)
-    inside = bool(closed) and OPENED not in before
+    begins = text.lstrip().startswith(OPENED) and not whole.lstrip().startswith(OPENED)
+    inside = begins or (bool(closed) and OPENED not in before)
     is_open = CLOSED not in begun if inside else begun.rfind(OPENED) > begun.rfind(CLOSED)
-    return tokenizer.encode(phrase if is_open else phrase.removeprefix(CLOSED))
+    return tokenizer.encode(phrase if is_open else phrase.removeprefix(CLOSED), tokens[:cut].tolist())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -87,10 +87,12 @@ class HintAsPrefix(Help):
 
     def asked(self, asking: Assignment, words: Tokenizer | None) -> Assignment | None:
         told = _known(asking, self.column)
+        if isinstance(told, (tuple, list)) and told and isinstance(told[0], Mapping):
+            told = told[0].get("content")  # Of a conversation, the words that it begins with.
         if isinstance(told, (tuple, list)) and any(isinstance(part, str) for part in told):
             told = " ".join(map(str, told))
         if isinstance(told, str):
-            told = None if words is None else words.encode(told)
+            told = None if words is None else words.encode(told, asking.prefix)
         begun = (*asking.prefix, *(int(token) for token in _first(told, self.share) or ()))
         room = asking.decoding.max_tokens if asking.budget is None else min(asking.budget, asking.decoding.max_tokens)
         if len(begun) == len(asking.prefix) or len(begun) >= room:

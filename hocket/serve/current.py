@@ -283,6 +283,7 @@ class CurrentBackend:
             index,
             stops=asked.stops,
             tools=asked.offers_tools,
+            prompt=question.tokens,
             name=f"{name}_{index}",
             logprobs=bool(asked.logprobs),
         )

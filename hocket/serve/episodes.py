@@ -184,6 +184,7 @@ def spelt(answer: Answer, index: int, request: ChatRequest) -> list[Delta]:
         index,
         stops=request.stops,
         tools=request.offers_tools,
+        prompt=reply.turn.observation.tolist(),
         name=f"{answer.name}_{index}",
         logprobs=bool(request.logprobs),
     )

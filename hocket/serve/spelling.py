@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from hocket.serve.wire import CalledFunction, TokenLogprob, ToolCall, TopLogprob
-from hocket.tools.protocol import read_calls
+from hocket.tools.protocol import first_call, read_calls
 from hocket.workflows.chat_format import ChatFormat
 
 _UNFINISHED = "\N{REPLACEMENT CHARACTER}"
@@ -44,6 +44,7 @@ class Spelling:
         index: of the answer.
         stops: strings that end it.
         tools: whether calls of tools are read from it; `name` makes their ids.
+        prompt: ids before it; calls in a thought that they open are none.
         logprobs: whether tokens are told with their log-probs.
     """
 
@@ -54,6 +55,7 @@ class Spelling:
         *,
         stops: Sequence[str] = (),
         tools: bool = False,
+        prompt: Sequence[int] = (),
         name: str = "",
         logprobs: bool = False,
     ) -> None:
@@ -61,6 +63,7 @@ class Spelling:
         self._index = index
         self._stops = tuple(stops)
         self._tools = tools
+        self._begun = chat.reply_text((), prompt) if tools else ""
         self._name = name
         self._logprobs = logprobs
         self._tokens: list[int] = []
@@ -105,9 +108,9 @@ class Spelling:
         calls: tuple[ToolCall, ...] = ()
         visible = len(self._text)
         if self._tools:
-            calls = calls_in(self._text, self._name)
+            calls = calls_in(self._begun + self._text, self._name)
         if calls:
-            visible = max(self._told, len(self._text[: self._text.index(_OPEN)].rstrip()))
+            visible = max(self._told, len(self._text[: self._first()].rstrip()))
         grown = self._grown(visible, ended=True)
         why = "tool_calls" if calls and finish != "length" else finish  # Cut off, although calls before were whole.
         return Delta(self._index, grown.text, grown.entries, grown.tokens, calls, why)
@@ -127,15 +130,20 @@ class Spelling:
         while end > self._told and self._text[end - 1] == _UNFINISHED:
             end -= 1
         if self._tools:
-            opened = self._text.find(_OPEN)
+            opened = self._first()
             # Space before a call is no part of the text either.
-            end = min(end, opened if opened >= 0 else end)
+            end = min(end, end if opened is None else opened)
             end = len(self._text[:end].rstrip())
         held = (*self._stops, _OPEN) if self._tools else self._stops
         for stop in held:
             reach = next((n for n in range(min(len(stop) - 1, end), 0, -1) if self._text[:end].endswith(stop[:n])), 0)
             end = min(end, len(self._text[:end]) - reach)
         return max(end, self._told)
+
+    def _first(self) -> int | None:
+        """Where in the text the first call begins."""
+        place = first_call(self._begun + self._text)
+        return None if place is None else place - len(self._begun)
 
     def _entries(self, end: int) -> tuple[TokenLogprob, ...]:
         """Of the tokens that make the text up to `end` and were not told yet."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.markup import THOUGHT
+from hocket.core.markup import without_thoughts
 from hocket.core.options import checked
 from hocket.rewards.opinions import Opinions
 from hocket.stages import Reward, Split
@@ -126,7 +126,7 @@ def _drawn(rng: np.random.Generator) -> list[bool]:
 
 def verilog_of(text: str) -> str | None:
     """The design in an answer: what stands between answer tags, of fenced blocks the last; None without either."""
-    said = THOUGHT.sub("", text)
+    said = without_thoughts(text)
     tagged = tagged_answer(said)
     blocks = _FENCED.findall(said if tagged is None else tagged)
     return str(blocks[-1]) if blocks else tagged

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from hocket.core.errors import ConfigurationError, nearest
-from hocket.core.examples import Example
+from hocket.core.examples import BESIDES, Example
 from hocket.rewards.functions import GIVEN
 from hocket.stages import Split
 from hocket.tasks.split import normalise
@@ -342,16 +342,18 @@ def _conversation(messages: Any, name: str, where: str) -> tuple[Message, ...]:
 
 
 def _ended(messages: Sequence[Message], name: str, where: str) -> Response:
-    """Messages of which the last is the assistant's, all of whose have text."""
+    """Messages of which the last is the assistant's, all of whose have text or call a tool; text where it is all."""
     if not messages or messages[-1]["role"] != "assistant":
         last = repr(messages[-1]["role"]) if messages else "the prompt"
         raise ConfigurationError(f"{where}: {name} ends with {last}; end it with a message of the assistant's")
     for message in messages:
-        if message["role"] == "assistant" and not str(message.get("content") or "").strip():
+        said = str(message.get("content") or "").strip() or message.get("tool_calls")
+        if message["role"] == "assistant" and not said:
             raise ConfigurationError(
-                f"{where}: a message of the assistant's in {name} has no text; write what it says, tool calls included"
+                f"{where}: a message of the assistant's in {name} has no text and calls no tool; write what it says"
             )
-    return str(messages[0]["content"]) if len(messages) == 1 else tuple(messages)
+    only = messages[0] if len(messages) == 1 else {}
+    return str(only["content"]) if only and not any(only.get(key) for key in BESIDES) else tuple(messages)
 
 
 def _message(message: Any, where: str) -> Message:

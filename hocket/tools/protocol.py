@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from hocket.core.errors import nearest
-from hocket.core.markup import THOUGHT
+from hocket.core.markup import whole
 from hocket.tools.outside import ANSWERS, asked
 
-_CALL = re.compile(r"<tool_call>(.*?)(</tool_call>|\Z)", re.DOTALL)
+_PIECES = re.compile(r"<think>.*?(?:</think>|\Z)|<tool_call>(.*?)(</tool_call>|\Z)", re.DOTALL)
+"""A thought, or a call: its inside, and what closes it."""
+
 FORM = '{"name": "...", "arguments": {...}}'
 
 
@@ -44,14 +46,24 @@ class Call:
 
 
 def read_calls(text: str, *, cut: bool = False) -> list[Call]:
-    """The calls in a reply, in order: the JSON in each `<tool_call>..</tool_call>`; a thought calls nothing.
+    """The calls in a reply, in order: the JSON in each `<tool_call>..</tool_call>`; a thought calls nothing, also one
+    that the prompt opened or that is never closed.
 
     This is how the shipped base and most chat models of Hugging Face write calls. `arguments` may be an object, or
     text that spells one. What cannot be read is a call with a `problem`, and so is one that is never closed, unless the
     reply was `cut` by its length: then it was not yet a call.
     """
-    found = _CALL.findall(THOUGHT.sub("", text))
-    return [_read(inside) for inside, closed in found if closed or not cut]
+    return [_read(call[1]) for call in _called(text) if call[2] or not cut]
+
+
+def first_call(text: str) -> int | None:
+    """Where the first call in a reply begins; None without one."""
+    begun = len(whole(text)) - len(text)
+    return next((call.start() - begun for call in _called(text)), None)
+
+
+def _called(text: str) -> Iterator[re.Match[str]]:
+    return (found for found in _PIECES.finditer(whole(text)) if found[1] is not None)
 
 
 def _read(text: str) -> Call:

@@ -7,6 +7,7 @@ slot of the recipe (`objective.low`) means that slot.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -193,6 +194,10 @@ def _set(config: Config, key: str, value: Any) -> Config:
         raise ConfigurationError(f"there is no setting {key!r}{nearest(head, [*known, *SLOTS])}")
     if head == "roles":
         return _set_role(config, rest, value)
+    if head == "chat":
+        return _set_chat(config, rest, value)
+    if head == "date" and isinstance(value, datetime.date):
+        value = value.isoformat()
     if head == "plan" and not rest:
         return dataclasses.replace(config, plan=_phases(value))
     if head == "engine" and not rest and isinstance(value, str):
@@ -228,6 +233,19 @@ def _set_role(config: Config, rest: str, value: Any) -> Config:
         raise ConfigurationError("write --roles.NAME.SETTING VALUE, for example --roles.worker.frozen true")
     role = replaced(config.roles.get(name, RoleSettings()), setting, value, f"roles.{name}")
     return dataclasses.replace(config, roles={**config.roles, name: role})
+
+
+def _set_chat(config: Config, rest: str, value: Any) -> Config:
+    """A variable of the chat template, or all of them."""
+    if not rest and not isinstance(value, Mapping):
+        raise ConfigurationError("write --chat.VARIABLE VALUE, for example --chat.enable_thinking false")
+    given = dict(flat_pairs(value)) if not rest else {rest: value}
+    for name, one in given.items():
+        if not name.isidentifier():
+            raise ConfigurationError(f"chat.{name}: a variable of a chat template is one word; lists go in as [..]")
+        if isinstance(one, datetime.date):
+            given[name] = one.isoformat()
+    return dataclasses.replace(config, chat={**config.chat, **given})
 
 
 def _checked(config: Config, key: str, value: Any) -> Config:

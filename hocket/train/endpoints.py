@@ -7,6 +7,7 @@ from hocket.engine.barrier import Barrier
 from hocket.engine.remote import Journal, RemoteEngine
 from hocket.engine.remote_http import Endpoint
 from hocket.policies.loading import read_tokenizer
+from hocket.policies.templates import TemplateSettings
 from hocket.train.settings import RoleSettings
 from hocket.workflows.chat import Chat
 from hocket.workflows.plain import TextChat
@@ -18,7 +19,7 @@ def outside_actor(
     settings: RoleSettings,
     *,
     tokenizer: str,
-    chat_template: str | None,
+    chat_template: TemplateSettings,
     journal: Journal | None,
     barrier: Barrier,
 ) -> Actor:

@@ -54,7 +54,7 @@ class PolicyJudge(Judge):
         from hocket.workflows.chat import Chat
 
         super().__init__(model, journal)
-        template, where = config.chat_template, model_folder(model, config.runs)
+        template, where = config.template.lenient, model_folder(model, config.runs)
         policy = CausalLM.from_pretrained(
             where, name="judge", precision=precision, chat_template=template, key=Key.of(0)
         )
@@ -76,8 +76,9 @@ class PolicyJudge(Judge):
 
     def _requests(self, question: Question) -> list[Request]:
         """One for free words, one per choice with its words imposed, none for a question that is too long."""
-        opening = self._chat.opening([{"role": "user", "content": question.prompt}])
-        forced = [(*self._chat.encode(choice), self._chat.end_of_turn) for choice in question.choices] or [()]
+        asked = [{"role": "user", "content": question.prompt}]
+        opening = self._chat.opening(asked)
+        forced = [self._chat.demonstration(choice, asked) for choice in question.choices] or [()]
         room = None if self._engine.context_length is None else self._engine.context_length - len(opening)
         if room is not None and room < max(1, *map(len, forced)):
             return []
@@ -96,7 +97,8 @@ class PolicyJudge(Judge):
             return Answer(None, problem=f"a question leaves no room in its context of {self._engine.context_length}")
         tokens = len(requests[0].tokens) + sum(len(sample.tokens) for sample in samples)
         if not question.choices:
-            return Answer(self._chat.reply_text(samples[0].tokens.tolist()), tokens, cut=samples[0].finish == "length")
+            text = self._chat.reply_text(samples[0].tokens.tolist(), requests[0].tokens)
+            return Answer(text, tokens, cut=samples[0].finish == "length")
         logp = tuple(float(sample.logp.sum(dtype="float64")) for sample in samples)
         return Answer(question.choices[logp.index(max(logp))], tokens, logp)
 

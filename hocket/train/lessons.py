@@ -33,6 +33,8 @@ OF_BOTH = (
     "precision",
     "device",
     "chat_template",
+    "chat",
+    "date",
     "lora",
     "memory",
     "checkpoint",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hocket.policies.family import Precision
     from hocket.policies.scorer import Scorer
     from hocket.policies.shared import SharedBaseCache
+    from hocket.policies.templates import TemplateSettings
 
 
 def model_path(model: str) -> str:
@@ -89,7 +90,7 @@ def load_policy(
         name=name,
         lora=config.lora,
         precision=precision,
-        chat_template=config.chat_template,
+        chat_template=_template(config, model),
         base_cache=base_cache,
         key=Key.of(config.seed).derive("policy", name),
     )
@@ -112,12 +113,17 @@ def load_scorer(
         outputs=outputs,
         lora=config.lora,
         precision=precision,
-        chat_template=config.chat_template,
+        chat_template=_template(config, model),
         key=Key.of(config.seed).derive("policy", name),
     )
     policy.module.to(device_of(config))
     policy.end_of_turn = Chat(policy.tokenizer).stops
     return policy
+
+
+def _template(config: Config, model: str | None) -> TemplateSettings:
+    """What becomes of a model's chat template; a role's own model may be of another family than the run's."""
+    return config.template if model in (None, config.model) else config.template.lenient
 
 
 def load_teacher(config: Config, policy: CausalLM) -> CausalLM:
@@ -132,7 +138,7 @@ def load_teacher(config: Config, policy: CausalLM) -> CausalLM:
     where = model_folder(str(config.teacher), config.runs)
     key = Key.of(config.seed).derive("teacher", policy.name)
     teacher = CausalLM.from_pretrained(
-        where, name=policy.name, precision=policy.precision, chat_template=config.chat_template, key=key
+        where, name=policy.name, precision=policy.precision, chat_template=config.template.lenient, key=key
     )
     if teacher.tokenizer.get_vocab() != policy.tokenizer.get_vocab():
         raise ConfigurationError(

@@ -128,7 +128,7 @@ def _retold(trajectory: Trajectory, chat: Chat, name: str) -> Trajectory:
             f"reward {name}: its tokenizer is not the policy's, and trajectory {trajectory.scenario.id!r} kept no "
             "messages that it could read instead; use a scorer with the policy's tokenizer"
         )
-    said = chat.demonstration(turn.text)
+    said = chat.demonstration(turn.text, turn.prompt)
     action = said[:-1] if turn.finish == "length" and len(said) > 1 else said
     told = Turn(
         agent=turn.agent,

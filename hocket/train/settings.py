@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 import sys
@@ -13,6 +14,7 @@ from hocket.core.aliases import present
 from hocket.core.components import from_plain
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.policies.settings import LoraSettings, NetworkSettings
+from hocket.policies.templates import TemplateSettings
 from hocket.recipe import Recipe
 from hocket.recipes import find
 from hocket.recipes import find as find_recipe
@@ -181,6 +183,8 @@ class Config:
         texts: a JSON file of texts that the workflow is played with, as best.json of `hocket optimise`.
         steps: training steps; None takes the task's suggestion. plan: phases that replace `recipe` and `steps`.
         decoding: how training samples are drawn. chat_template: a file, for tokenizers without one.
+        chat: variables of the chat template, such as `enable_thinking`. date: the day that it writes where it writes
+            one, `YYYY-MM-DD`; of a run on text the day on which it began.
         limits: what one episode may spend; a workflow's own where these are the usual ones.
         threads: None measures at the start. engine: what policies are sampled with.
         precision: what matrix products of language models are made in; `auto` decides at the start.
@@ -223,6 +227,8 @@ class Config:
     evaluation: EvaluationSettings = EvaluationSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()
     chat_template: str | None = None
+    chat: Mapping[str, Any] = field(default_factory=dict)
+    date: str | None = None
     lora: LoraSettings | None = None
     roles: Mapping[str, RoleSettings] = field(default_factory=dict)
     plan: tuple[Phase, ...] = ()
@@ -245,6 +251,8 @@ class Config:
     engine: EngineSettings = EngineSettings()
 
     def __post_init__(self) -> None:
+        if self.date is not None and not _is_day(self.date):
+            raise ValueError(f"date = {self.date!r}: write a day as YYYY-MM-DD")
         if self.steps is not None and self.steps < 0:
             raise ValueError(f"steps must be at least 0, not {self.steps}")
         if self.threads is not None and self.threads < 1:
@@ -284,6 +292,11 @@ class Config:
             )
 
     @property
+    def template(self) -> TemplateSettings:
+        """What becomes of the policies' chat templates."""
+        return TemplateSettings.of(self.chat_template, self.chat, self.date)
+
+    @property
     def behind(self) -> int:
         """How many updates old samples may be, as hooks and corrections see it: 1 wherever steps do not wait."""
         return max(self.overlap, int(self.order == "arrival"))
@@ -317,6 +330,13 @@ class Config:
         """The last step of the phase that `step` lies in; the last phase goes on for ever."""
         phase = self.phase_of(step)
         return sys.maxsize if phase == len(self.phases) - 1 else sum(n for _, n in self.phases[: phase + 1])
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return datetime.date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
 
 
 MOST = 2**20

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -132,7 +133,10 @@ class Trainer:
         self.task = task or tasks.find(config.task)
         self._report, self._new = report, not resume
         self.folder = RunFolder.open(Path(config.runs), config.run, stem=_stem(config), resume=resume)
-        self.config = dataclasses.replace(configuration.settled(config, self.task), run=self.folder.path.name)
+        # A template that writes today's date writes that of the first day.
+        day = datetime.date.today().isoformat() if kind_of(self.task).textual else None
+        settled = configuration.settled(config, self.task)
+        self.config = dataclasses.replace(settled, run=self.folder.path.name, date=config.date or day)
         self._given, self._revived = (rewards, workflow), 0
         self.ended = "unfinished"
         try:

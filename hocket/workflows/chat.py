@@ -1,23 +1,28 @@
 """A tokenizer's chat template as exact token spans: openings, what follows a response, demonstrations.
 
 A conversation is a concatenation of token ids, never a re-encoding: what was sampled stays as it was sampled, and
-only what is new is encoded. The text between two assistant turns is found by rendering a conversation whose
-assistant message is a marker and taking what stands after it. What messages hold is encoded as plain text: control
-tokens spelt in it (a forged turn in a tool's output) are letters.
+only what is new is encoded, as it is encoded behind what stands before it. The text between two assistant turns is
+found by rendering a conversation whose assistant message is a marker and taking what stands after it. What messages
+hold is encoded as plain text: control tokens spelt in it (a forged turn in a tool's output) are letters.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from enum import Enum, auto
 from functools import lru_cache
-from typing import Any
+from itertools import takewhile
+from typing import Any, NamedTuple
 
 from jinja2 import TemplateError
 
 from hocket.core.errors import ConfigurationError
+from hocket.core.examples import BESIDES
+from hocket.core.markup import THOUGHT_TAGS, without_thoughts
 from hocket.types import Message
-from hocket.workflows.control_tokens import ControlTokens
+from hocket.workflows.chat_template import SealedSource
+from hocket.workflows.control_tokens import SEAL, control_tokens, sealed_tokenizer
 from hocket.workflows.rendering import Endless, within_bounds
 from hocket.workflows.shapes import Shapes
 
@@ -28,8 +33,21 @@ _MARKER = "hocket0marker1here"
 _WORDS = "hocket{}\"'\\<&>%é\n  Zz{{x}}here"
 """Words that show it when a template escapes, trims or changes what it writes."""
 _KEPT = 1024
+_TAIL = 16
+"""Tokens at the end of an observation in which a thought may be opened."""
 _QUESTION: Message = {"role": "user", "content": "question"}
 _MARKED: Message = {"role": "assistant", "content": _MARKER}
+_CALL = {"id": "abcdefghi", "type": "function", "function": {"name": "marker", "arguments": {"marker": 1}}}
+_CALLED: Message = {"role": "assistant", "content": "", "tool_calls": [_CALL]}
+_RESULT: Message = {"role": "tool", "content": _MARKER, "name": "marker", "tool_call_id": "abcdefghi"}
+
+
+class _Probe(NamedTuple):
+    """A conversation, whether the assistant is to speak after it, and what a template makes of it."""
+
+    messages: list[Message]
+    speak: bool
+    text: str
 
 
 class Growth(Enum):
@@ -46,8 +64,11 @@ class Chat:
     The end-of-turn token belongs to a response when it was sampled, and to the next observation when the response
     was cut; whatever the template puts after it (ChatML's newline) always belongs to the next observation.
 
+    Where a template opens a thought at the end of its prompt, the response goes on with it: its text begins with the
+    tag that its tokens have not.
+
     Args:
-        tokenizer: a `PreTrainedTokenizerBase` whose template closes assistant turns with one added token.
+        tokenizer: a `PreTrainedTokenizerFast` whose template closes assistant turns with one added token.
         settings: further variables for the template, such as `enable_thinking`.
 
     Attributes:
@@ -55,7 +76,8 @@ class Chat:
         stops: ids after which a sampled response ends: `end_of_turn`, and the tokenizer's end-of-sequence token.
 
     Raises:
-        ConfigurationError: when the template is missing or its assistant turns cannot be told apart.
+        ConfigurationError: when the template is missing, its assistant turns cannot be told apart, or it writes
+            control tokens in a way that is not understood.
     """
 
     def __init__(self, tokenizer: Any, settings: Mapping[str, Any] | None = None) -> None:
@@ -66,21 +88,32 @@ class Chat:
         self.tokenizer = tokenizer
         self._settings = dict(settings or {})
         self._rendered: dict[str, str] = {}
-        special = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
-        self._control = ControlTokens(special)
-        template = tokenizer.chat_template
-        self._shapes = Shapes([template] if isinstance(template, str) else map(str, dict(template).values()))
         self._growth: dict[Hashable, Growth] = {}
         self._forms: dict[Hashable, list[str] | None] = {}
-        self._encode = lru_cache(_KEPT)(self.encode)
+        self._encode = lru_cache(_KEPT)(self._encoded)
+        self._encode_sealed = lru_cache(_KEPT)(self.encode_sealed)
         self._read = lru_cache(_KEPT)(self._said)
-        self._added = {int(number): str(token) for token, number in tokenizer.get_added_vocab().items()}
+        self._begun = lru_cache(_KEPT)(self._opened)
+        template = tokenizer.chat_template
+        try:
+            self._shapes = Shapes([template] if isinstance(template, str) else map(str, dict(template).values()))
+            probes = self._probes()
+            self._words = sealed_tokenizer(tokenizer, control_tokens(tokenizer, _frame(probes)))
+            self._source = lru_cache(4)(lambda source: SealedSource(source, self._words.texts, self._words.sealed))
+            openers = [self._words.sealed(tag) for tag in sorted(THOUGHT_TAGS) if "/" not in tag]
+            self._thought = re.compile(rf"({'|'.join(map(re.escape, openers))})(\s*)\Z")
+            self._check(probes)
+        except TemplateError as error:
+            raise ConfigurationError(f"the chat template of {_name(tokenizer)} cannot be read: {error}") from error
         self.end_of_turn = self._closing(())
         # Some templates close the last assistant turn with another token than earlier ones.
         self._closers = {self.end_of_turn, self._closing((_QUESTION,))}
         ends = (self.end_of_turn, tokenizer.eos_token_id)
         self.stops: Tokens = tuple(dict.fromkeys(int(token) for token in ends if token is not None))
-        self._control.keep_assistant([*self._asides(), *(self._added[token] for token in self._closers)])
+        self._before = self._text([_QUESTION], None, speak=True)
+        lead = self._text([_QUESTION, _MARKED], None, speak=False).partition(_MARKER)[0]
+        space = lead[len(self._before) :] if lead.startswith(self._before) else ""
+        self._lead = space if space.isspace() else ""
 
     # ------------------------------------------------------------ from messages to tokens
 
@@ -88,13 +121,19 @@ class Chat:
         """Lets go of what is kept of earlier messages."""
         self._rendered.clear()
         self._encode.cache_clear()
+        self._encode_sealed.cache_clear()
 
-    def shown(self, messages: Sequence[Message], tools: Tools | None = None) -> str:
-        """The text of a whole history that ends where the assistant is to speak, control tokens in messages marked."""
+    def sealed(self, messages: Sequence[Message], tools: Tools | None = None) -> str:
+        """The text of a whole history that ends where the assistant is to speak, its control tokens as seals."""
         return self._text(list(messages), tools, speak=True)
 
     def opening(self, messages: Sequence[Message], tools: Tools | None = None) -> Tokens:
-        """Ids of a whole history that ends where the assistant is to speak."""
+        """Ids of a whole history that ends where the assistant is to speak.
+
+        Raises:
+            ConfigurationError: when the template refuses the messages.
+            HocketError: when a message holds what is no character.
+        """
         return self._encode(self._text(list(messages), tools, speak=True))
 
     def following(
@@ -121,14 +160,20 @@ class Chat:
         response: Sequence[int],
         new: Sequence[Message],
         tools: Tools | None = None,
+        said: Message | None = None,
     ) -> Tokens | None:
         """`following`, or None when the template would show the past differently once `new` messages are there.
 
         Templates that drop earlier thinking, or move the system prompt, rewrite the past. Differences in white
         space alone (templates that trim) do not count: what was sampled stays. This is found out once for all
         conversations of a shape, see `hocket.workflows.shapes`.
+
+        Args:
+            said: the response as a message, where it is known.
         """
-        said: Message = {"role": "assistant", "content": self.reply_text(response)}
+        said = said or {"role": "assistant", "content": self.reply_text(response)}
+        if len(said) > 2 or not isinstance(said["content"], str):
+            return self._grown(history, said, new, tools, self.ended(response))
         messages = (*history, said, *new)
         shape = len(history), self._shapes.of(messages), repr(tools) if tools else None
         if shape not in self._growth:
@@ -141,20 +186,22 @@ class Chat:
         suffix = self._filled(new, tools) if growth is Growth.ALIKE else self._suffix(history, new, tools)
         return self._after(suffix, self.ended(response))
 
-    def demonstration(self, text: str) -> Tokens:
-        """Ids of a response that says `text`, end-of-turn token included, as the template writes it after an opening.
+    def demonstration(
+        self, said: str | Message, history: Sequence[Message] = (_QUESTION,), tools: Tools | None = None
+    ) -> Tokens:
+        """Ids of a response that says so behind the opening of `history`, end-of-turn token included.
 
-        A template that opens the answer in a way that finished answers do not have (`<think>` in the generation
-        prompt) cannot say; then it is `text` and the end of turn.
+        It is what the template writes there, its calls of tools among it, encoded with what stands before. Where the
+        template drops what is to be learnt from (thoughts), or finished answers begin otherwise than the opening ends,
+        it is the words and what the template writes after an answer. A thought that the opening has begun is gone on
+        with, or closed where nothing was thought.
+
+        Raises:
+            ConfigurationError: when the template refuses the messages, or does not show the words or the calls.
         """
-        before = self._text([_QUESTION], None, speak=True)
-        whole = self._text([_QUESTION, {"role": "assistant", "content": text}], None, speak=False)
-        answer = whole[len(before) :] if whole.startswith(before) else text + self._added[self.end_of_turn]
-        ids = self._encode(answer)
-        last = max((place for place, token in enumerate(ids) if token == self.end_of_turn), default=None)
-        if last is None:
-            raise ConfigurationError("the chat template leaves out the end of turn of an answer; mend the template")
-        return ids[: last + 1]
+        message: Message = {"role": "assistant", "content": said} if isinstance(said, str) else said
+        before = self._text(list(history), tools, speak=True)
+        return self._words.encode_after(before, self._answer(message, history, tools))
 
     # ------------------------------------------------------------ from tokens to text
 
@@ -162,9 +209,18 @@ class Chat:
         """Whether a response holds its end-of-turn token."""
         return len(response) > 0 and int(response[-1]) in self._closers
 
-    def reply_text(self, response: Sequence[int]) -> str:
-        """What a response says, without the token that ended it. Other special tokens stay visible."""
-        return self._read(tuple(int(token) for token in response))
+    def reply_text(self, response: Sequence[int], observation: Sequence[int] = ()) -> str:
+        """What a response says, without the token that ended it. Other special tokens stay visible.
+
+        Args:
+            observation: ids before the response; a thought that they open belongs to the text.
+        """
+        begun = self._begun(tuple(int(token) for token in observation[-_TAIL:])) if len(observation) else ""
+        return begun + self._read(tuple(int(token) for token in response))
+
+    def _opened(self, observation: Tokens) -> str:
+        found = self._thought.search(self.sealed_text(observation))
+        return self._words.opened(found.group()) if found else ""
 
     def _said(self, ids: Tokens) -> str:
         ended = bool(ids) and (ids[-1] in self._closers or ids[-1] in self.stops)
@@ -175,15 +231,62 @@ class Chat:
         ids = [int(token) for token in tokens]
         return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
-    def encode(self, text: str) -> Tokens:
-        """Ids of a piece of text, without any special token around it."""
-        ids: list[int] = []
-        for piece, plain in self._control.pieces(text):
-            settings = {"split_special_tokens": True} if plain else {}
-            ids += map(int, self.tokenizer(piece, add_special_tokens=False, **settings)["input_ids"])
-        return tuple(ids)
+    def sealed_text(self, tokens: Sequence[int]) -> str:
+        """All tokens as text, control tokens as seals."""
+        return self._words.decode(tokens)
+
+    def encode(self, text: str, after: Sequence[int] = ()) -> Tokens:
+        """Ids of a piece of a response; control tokens that it spells are letters.
+
+        Args:
+            after: the response's ids before it; without any the piece begins the response, as the template has it.
+        """
+        words = str(self._words.plain(text, "assistant"))
+        if len(after) or not words:
+            return self._words.encode_within(words)
+        thought = self._thought.search(self._before)
+        if thought is not None and words.startswith(thought[1]):
+            words = words.removeprefix(thought[1]).removeprefix(thought[2])
+        return self._words.encode_after(self._before, self._lead + words)
+
+    def encode_sealed(self, text: str) -> Tokens:
+        """Ids of a piece of what `sealed` wrote, from its middle."""
+        return self._words.encode_within(text)
+
+    def _encoded(self, text: str) -> Tokens:
+        return self._words.encode(text)
 
     # ------------------------------------------------------------ the template
+
+    def _probes(self) -> list[_Probe]:
+        """Conversations that the template takes, and what it makes of them."""
+        found: list[_Probe] = []
+        tried: list[list[Message]] = [[_QUESTION, _MARKED], [_QUESTION, _CALLED], [_QUESTION, _CALLED, _RESULT]]
+        for role in ("user", "system", "tool"):
+            other: Message = {"role": role, "content": _MARKER}
+            tried += [[other], [other, _QUESTION], [_QUESTION, _MARKED, other]]
+        for messages in tried:
+            for speak in (False, True):
+                try:
+                    text = self._applied(messages, None, speak, **self._settings)
+                except Endless:
+                    raise
+                except Exception:
+                    continue  # What a template makes of roles that it does not know is its own.
+                found.append(_Probe(messages, speak, text))
+        return found
+
+    def _check(self, probes: Sequence[_Probe]) -> None:
+        """Looks whether every control token that the tokenizer finds in what the template writes is a seal."""
+        for probe in probes:
+            usual = self.tokenizer(probe.text, add_special_tokens=False)["input_ids"]
+            ids = self._encode(self._text(probe.messages, None, speak=probe.speak))
+            if self._words.counted(usual) - self._words.counted(ids):
+                raise ConfigurationError(
+                    f"the chat template of {_name(self.tokenizer)} puts control tokens together from pieces, so that "
+                    f"they cannot be told from what messages spell (in {probe.text[:60]!r}); write each one whole in "
+                    "the template"
+                )
 
     def _filled(self, new: Sequence[Message], tools: Tools | None) -> str:
         """The text after an answer to one question: plain words are put where the template copies them."""
@@ -215,7 +318,10 @@ class Chat:
         history, said, new = messages[:past], messages[past], messages[past + 1 :]
         before, after = (self._render(shown, tools, speak=True) for shown in (history, messages))
         suffix = self._rest(self._render([*history, _MARKED, *new], tools, speak=bool(new)))
-        if _squeezed(after) != _squeezed(before + self._content(said) + suffix):
+        content, thought = self._content(said), self._thought.search(before)
+        if thought is not None and content.lstrip().startswith(thought[1]):
+            before = before[: thought.start()]  # The answer's text begins with the thought that the opening began.
+        if _squeezed(after) != _squeezed(before + content + suffix):
             return Growth.REWRITES
         try:
             alike = self._suffix((_QUESTION,), new, tools) == suffix
@@ -233,40 +339,89 @@ class Chat:
         return self._rendered[name]
 
     def _render(self, messages: Sequence[Message], tools: Tools | None, speak: bool) -> str:
+        roles = [str(message.get("role")) for message in messages]
+        strange = next((role for role in roles if not re.fullmatch(r"[\w-]+", role)), None)
+        if strange is not None:
+            raise ConfigurationError(f"a message has the role {strange!r}; a role is one word, such as user")
+        shown = [self._words.plain(message) for message in messages]
+        schemas = [self._words.plain(tool) for tool in tools] if tools else None
+        own = {name: self._own(token) for name, token in self.tokenizer.special_tokens_map.items()}
         try:
-            return str(within_bounds(self.tokenizer, lambda: self._applied(messages, tools, speak)))
-        except TemplateError as error:
-            roles = ", ".join(str(message.get("role")) for message in messages)
+            template = self._source(self.tokenizer.get_chat_template(tools=schemas))
+            text = self._applied(shown, schemas, speak, chat_template=template.source, **own | self._settings)
+        except Endless:
+            raise
+        except Exception as error:  # A template is a program of somebody else's.
             raise ConfigurationError(
-                f"the chat template of {_name(self.tokenizer)} refuses messages with the roles {roles}: {error}; "
-                "change the workflow's messages or the template"
+                f"the chat template of {_name(self.tokenizer)} refuses messages with the roles {', '.join(roles)}: "
+                f"{error or type(error).__name__}; change the workflow's messages or the template"
             ) from error
+        return template.finished(text, roles)
 
-    def _applied(self, messages: Sequence[Message], tools: Tools | None, speak: bool) -> Any:
-        return self.tokenizer.apply_chat_template(
-            [self._control.mark(message) for message in messages],
-            tools=[self._control.mark(tool) for tool in tools] if tools else None,
-            add_generation_prompt=speak,
-            tokenize=False,
-            **self._settings,
-        )
+    def _own(self, token: Any) -> Any:
+        return self._words.sealed(token) if isinstance(token, str) else [self._own(one) for one in token]
+
+    def _applied(self, messages: Sequence[Any], tools: Any, speak: bool, **settings: Any) -> str:
+        asked = {"tools": tools, "add_generation_prompt": speak, "tokenize": False, **settings}
+        return within_bounds(self.tokenizer, lambda: str(self.tokenizer.apply_chat_template(list(messages), **asked)))
 
     def _content(self, message: Message) -> str:
-        return str(self._control.mark(message["content"], str(message["role"])))
+        return str(self._words.plain(_words_of(message), str(message["role"])))
 
-    def _asides(self) -> list[str]:
-        """What the template writes around the words of all but the assistant."""
-        rendered = []
-        for role in ("user", "system", "tool"):
-            other: Message = {"role": role, "content": "content"}
-            for messages in ([other], [other, _QUESTION], [_QUESTION, other]):
+    def _answer(self, said: Message, history: Sequence[Message], tools: Tools | None) -> str:
+        """What a response reads that says so, from the end of the opening to the end of turn."""
+        before, whole = self._text(list(history), tools, speak=True), self._text([*history, said], tools, speak=False)
+        self._check_shown(said, history, tools, whole)
+        thought, words = self._thought.search(before), self._content(said)
+        bare = before if thought is None else before[: thought.start()]
+        rest = whole[len(bare) :] if whole.startswith(bare) else None
+        if rest is None or _squeezed(words) not in _squeezed(rest):
+            if _squeezed(self._unthought(words)) not in _squeezed(whole):
+                raise ConfigurationError(
+                    f"the chat template of {_name(self.tokenizer)} does not show what the assistant says "
+                    f"({words[:40]!r}){', beside its calls of tools' if said.get('tool_calls') else ''}; leave it out, "
+                    "or use a template that shows it"
+                )
+            rest = words + self._rest(self._text([*history, {**said, "content": _MARKER}], tools, speak=False))
+        if thought is not None:
+            name = self._words.opened(thought[1])
+            rest = _gone_on(rest, thought[1], thought[2], self._words.sealed(f"{name[0]}/{name[1:]}"))
+        last = max((seal.end() for seal in SEAL.finditer(rest) if int(seal[1]) in self._closers), default=None)
+        if last is None:
+            raise ConfigurationError(
+                f"the chat template of {_name(self.tokenizer)} leaves out the end of turn of an answer; correct the "
+                "template"
+            )
+        return rest[:last]
+
+    def _unthought(self, text: str) -> str:
+        return without_thoughts(self._words.opened(text))
+
+    def _check_shown(self, said: Message, history: Sequence[Message], tools: Tools | None, whole: str) -> None:
+        """Looks whether a template shows everything that is to be learnt from."""
+        for name in BESIDES:
+            value = said.get(name)
+            parts = [value[:n] + value[n + 1 :] for n in range(len(value))] if isinstance(value, list) else [None]
+            for left in parts if value else ():
+                less = {key: left if key == name else one for key, one in said.items() if key != name or left}
                 try:
-                    rendered.append(self._render(messages, None, speak=False))
-                except Endless:
-                    raise
-                except Exception:
-                    continue  # What a template makes of roles that it does not know is its own.
-        return rendered
+                    other = self._render([*history, less], tools, speak=False)
+                except ConfigurationError:
+                    continue  # A message that says nothing else may be refused.
+                if other == whole:
+                    raise ConfigurationError(
+                        f"the chat template of {_name(self.tokenizer)} does not show the {name} of an assistant "
+                        "message, so nothing would be learnt of them; leave them out, or use a template that does"
+                    )
+
+    def _grown(
+        self, history: Sequence[Message], said: Message, new: Sequence[Message], tools: Tools | None, ended: bool
+    ) -> Tokens | None:
+        """`grown` of a message that is more than words: what stands after it in the whole conversation."""
+        head = self._text(list(history), tools, speak=True) + self._answer(said, history, tools)
+        head = head[: max(seal.start() for seal in SEAL.finditer(head))]
+        suffix = _past(self._text([*history, said, *new], tools, speak=bool(new)), head)
+        return None if suffix is None else self._after(suffix, ended)
 
     def _suffix(self, history: Sequence[Message], new: Sequence[Message], tools: Tools | None) -> str:
         """The text after an assistant message, up to where the assistant speaks again if anything is new."""
@@ -283,23 +438,21 @@ class Chat:
         return after
 
     def _after(self, suffix: str, ended: bool) -> Tokens:
-        ids = self._encode(suffix)
-        return ids[self._close(suffix, ids) + 1 :] if ended else ids
+        ids = self._encode_sealed(suffix)
+        return ids[ids.index(self._close(suffix)) + 1 :] if ended else ids
 
     def _closing(self, new: Sequence[Message]) -> int:
-        suffix = self._suffix((_QUESTION,), new, None)
-        ids = self._encode(suffix)
-        return ids[self._close(suffix, ids)]
+        return self._close(self._suffix((_QUESTION,), new, None))
 
-    def _close(self, suffix: str, ids: Tokens) -> int:
-        """Where in `ids` the end-of-turn token stands: the first added token, with nothing but space before it."""
-        place = next((place for place, token in enumerate(ids) if token in self._added), None)
-        if place is None or suffix.split(self._added[ids[place]])[0].strip():
+    def _close(self, suffix: str) -> int:
+        """The end-of-turn token that a text begins with, but for space."""
+        seal = SEAL.match(suffix.lstrip())
+        if seal is None:
             raise ConfigurationError(
                 f"the chat template of {_name(self.tokenizer)} closes an assistant turn with {suffix[:20]!r}, which "
                 "is no token of its own; close it with an added token such as the end-of-sequence token"
             )
-        return place
+        return int(seal[1])
 
 
 def _name(tokenizer: Any) -> str:
@@ -308,3 +461,43 @@ def _name(tokenizer: Any) -> str:
 
 def _squeezed(text: str) -> str:
     return "".join(text.split())
+
+
+def _frame(probes: Sequence[_Probe]) -> str:
+    """What a template writes around messages, but for calls of tools."""
+    called = next((probe.text for probe in probes if probe.messages[-1] is _CALLED and not probe.speak), "")
+    parts = []
+    for probe in probes:
+        alike = zip(probe.text, called if _CALLED in probe.messages else "", strict=False)
+        parts.append(probe.text[sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], alike)) :])
+    return "\n".join(parts)
+
+
+def _words_of(message: Message) -> str:
+    """The text of a message; of one in parts, of all of them."""
+    content = message.get("content")
+    if isinstance(content, (list, tuple)):
+        return "".join(str(part.get("text") or "") for part in content if isinstance(part, Mapping))
+    return "" if content is None else str(content)
+
+
+def _gone_on(answer: str, tag: str, space: str, closer: str) -> str:
+    """An answer behind an opening that has begun a thought by `tag` and `space`: without these, or closing it."""
+    words = answer.lstrip()
+    if words.startswith(tag):
+        return words.removeprefix(tag).removeprefix(space)
+    return answer if closer in answer else f"\n{closer}\n\n{words}"
+
+
+def _past(text: str, head: str) -> str | None:
+    """What stands in `text` after `head`, where they differ in white space alone; None where it does not begin so."""
+    place = 0
+    for character in head:
+        if character.isspace():
+            continue
+        while place < len(text) and text[place].isspace():
+            place += 1
+        if place == len(text) or text[place] != character:
+            return None
+        place += 1
+    return text[place:]

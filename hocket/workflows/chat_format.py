@@ -17,23 +17,32 @@ class ChatFormat(Protocol):
         ...
 
     def grown(
-        self, history: Sequence[Message], response: Sequence[int], new: Sequence[Message], tools: Tools | None = None
+        self,
+        history: Sequence[Message],
+        response: Sequence[int],
+        new: Sequence[Message],
+        tools: Tools | None = None,
+        said: Message | None = None,
     ) -> Tokens | None:
-        """Ids of what follows a response when `new` messages arrive; None where the past would read differently."""
+        """Ids of what follows a response, `said` as a message, when `new` messages arrive; None where the past would
+        read differently.
+        """
         ...
 
-    def demonstration(self, text: str) -> Tokens:
-        """Ids of a response that says `text`."""
+    def demonstration(
+        self, said: str | Message, history: Sequence[Message] = ..., tools: Tools | None = None
+    ) -> Tokens:
+        """Ids of a response that says so after `history`."""
         ...
 
-    def reply_text(self, response: Sequence[int]) -> str:
-        """What a response says."""
+    def reply_text(self, response: Sequence[int], observation: Sequence[int] = ()) -> str:
+        """What a response to an observation says."""
         ...
 
     def render(self, tokens: Sequence[int]) -> str:
         """All tokens as text."""
         ...
 
-    def encode(self, text: str) -> Tokens:
-        """Ids of a text alone."""
+    def encode(self, text: str, after: Sequence[int] = ()) -> Tokens:
+        """Ids of a piece of a response, `after` the response's ids before it."""
         ...

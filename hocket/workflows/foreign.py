@@ -80,7 +80,7 @@ class Correspondent(Agent):
         shown = _shown(self.chat, whole, tools)
         for known in sorted(self._known, key=lambda one: len(one.tokens), reverse=True):
             if shown.startswith(known.text):
-                return History(whole, shown, self.chat.encode(shown[len(known.text) :]), known)
+                return History(whole, shown, _encoded(self.chat, shown[len(known.text) :]), known)
             grown = self._grown(whole, known, tools)
             if grown is not None:
                 return History(whole, shown, grown, known)
@@ -117,7 +117,7 @@ class Correspondent(Agent):
             raise
         CONVERSATION.write(reply.turn, conversation)
         said = reply.tokens.tolist()
-        text, tokens = history.shown + self.chat.render(said), history.context + tuple(said)
+        text, tokens = history.shown + _spelt(self.chat, said), history.context + tuple(said)
         self._known.append(Known(reply, history.messages, text, tokens, conversation))
         return reply
 
@@ -130,9 +130,11 @@ class Correspondent(Agent):
         past, turn = len(known.messages), known.reply.turn
         if len(messages) < past + 2 or messages[:past] != known.messages:
             return None
-        if messages[past] != {"role": "assistant", "content": turn.text}:
+        # Clients are not told of a thought that the prompt opened.
+        said, own = messages[past], self.chat.reply_text(turn.action.tolist())
+        if not any(said == {"role": "assistant", "content": text} for text in (turn.text, own)):
             return None
-        return self.chat.grown(known.messages, turn.action.tolist(), messages[past + 1 :], tools)
+        return self.chat.grown(known.messages, turn.action.tolist(), messages[past + 1 :], tools, said)
 
     def _numbered(self, context: Tokens) -> tuple[str, int]:
         """A name for a context, and the lowest number under which it was not asked yet."""
@@ -145,4 +147,14 @@ class Correspondent(Agent):
 
 def _shown(chat: ChatFormat, messages: Sequence[Message], tools: Tools | None) -> str:
     """A whole history as the policy's side writes it."""
-    return chat.shown(messages, tools) if isinstance(chat, Chat) else chat.render(chat.opening(messages, tools))
+    return chat.sealed(messages, tools) if isinstance(chat, Chat) else chat.render(chat.opening(messages, tools))
+
+
+def _spelt(chat: ChatFormat, tokens: Sequence[int]) -> str:
+    """An answer as `_shown` would show it."""
+    return chat.sealed_text(tokens) if isinstance(chat, Chat) else chat.render(tokens)
+
+
+def _encoded(chat: ChatFormat, text: str) -> Tokens:
+    """Ids of the rest of what `_shown` showed."""
+    return chat.encode_sealed(text) if isinstance(chat, Chat) else chat.encode(text)

@@ -34,16 +34,21 @@ class TextChat:
         return self.encode("".join(f"{message['role']}: {message['content']}\n" for message in messages))
 
     def grown(
-        self, history: Sequence[Message], response: Sequence[int], new: Sequence[Message], tools: Tools | None = None
+        self,
+        history: Sequence[Message],
+        response: Sequence[int],
+        new: Sequence[Message],
+        tools: Tools | None = None,
+        said: Message | None = None,
     ) -> Tokens | None:
         """Ids of the `new` messages: nothing rewrites the past."""
         return self.opening(new, tools)
 
-    def demonstration(self, text: str) -> Tokens:
+    def demonstration(self, said: str | Message, history: Sequence[Message] = (), tools: Tools | None = None) -> Tokens:
         """Refused: nobody learns to speak for a model that is not here."""
         raise ConfigurationError("demonstrations belong to the workflow's first role, which is an endpoint; train it")
 
-    def reply_text(self, response: Sequence[int]) -> str:
+    def reply_text(self, response: Sequence[int], observation: Sequence[int] = ()) -> str:
         """A response as text."""
         return self.render(response)
 
@@ -52,6 +57,6 @@ class TextChat:
         ids = [int(token) for token in tokens]
         return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
-    def encode(self, text: str) -> Tokens:
+    def encode(self, text: str, after: Sequence[int] = ()) -> Tokens:
         """Ids of a text, without any special token around it."""
         return tuple(int(token) for token in self.tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hocket.core.batch import Level
 from hocket.core.columns import ANSWER, GUESTS, LIMIT
 from hocket.core.errors import ConfigurationError, HocketError, nearest
-from hocket.core.examples import responses_of
+from hocket.core.examples import BESIDES, responses_of
 from hocket.core.keys import Key
 from hocket.engine.requests import ContextFull, Engine
 from hocket.tools.outside import ANSWERS, Answers, Kept
@@ -145,9 +145,9 @@ class TextPlayer:
         """Token ids as text, special tokens included, by a learning role's tokenizer: for records and reports."""
         return self._chat.render(tokens)
 
-    def encode(self, text: str) -> tuple[int, ...]:
-        """Ids of a piece of text, without any special token around it, by a learning role's tokenizer."""
-        return self._chat.encode(text)
+    def encode(self, text: str, after: Sequence[int] = ()) -> tuple[int, ...]:
+        """Ids of a piece of a response, `after` its ids before it, by a learning role's tokenizer."""
+        return self._chat.encode(text, after)
 
     async def likelihood(self, asked: Sequence[Asked]) -> list[NDArray[np.float32] | None]:
         """The log-probs of imposed responses to recorded turns; see `hocket.workflows.likelihood`."""
@@ -311,7 +311,10 @@ class TextPlayer:
         for message in more:
             if message["role"] == "assistant":
                 before = turns[-1] if turns else None
-                turns.append(self._forced(role, tuple(messages), message["content"], before, tools))
+                try:
+                    turns.append(self._forced(role, tuple(messages), message, before, tools))
+                except HocketError as error:
+                    raise type(error)(f"scenario {assignment.scenario.id!r}: {error}") from error
             messages.append(message)
         if not turns:
             raise ConfigurationError(f"scenario {assignment.scenario.id!r}: a given text has no assistant message")
@@ -329,23 +332,27 @@ class TextPlayer:
         return shown
 
     def _forced(
-        self, role: str, messages: tuple[Message, ...], said: str, parent: Turn | None, tools: Tools | None
+        self, role: str, messages: tuple[Message, ...], said: Message, parent: Turn | None, tools: Tools | None
     ) -> Turn:
         chat = self.actors[role].chat
         observation = None
         if parent is not None:
             past = len(parent.prompt)
-            observation = chat.grown(messages[:past], parent.action.tolist(), messages[past + 1 :], tools)
+            new, before = messages[past + 1 :], messages[past]
+            observation = chat.grown(messages[:past], parent.action.tolist(), new, tools, before)
         if observation is None:
             parent, observation = None, chat.opening(messages, tools)
+        action, text = chat.demonstration(said, messages, tools), said.get("content")
+        if not isinstance(text, str) or any(said.get(name) for name in BESIDES):
+            text = chat.reply_text(action, observation)  # As a sampled response would read, with its calls.
         return Turn(
             agent=role,
             role=role,
             policy=self.actors[role].policy,
             observation=np.asarray(observation, np.int64),
-            action=np.asarray(chat.demonstration(said), np.int64),
+            action=np.asarray(action, np.int64),
             parent=parent,
-            text=said,
+            text=text,
             prompt=messages,
         )
 

@@ -71,7 +71,7 @@ class SearchWithin(Workflow):
             result = await tool({"query": query[1]})
             made.append(Made(Call(tool.name, {"query": query[1]}), result, len(made)))
             said = len(reply.tokens)
-            prefix = (*reply.tokens.tolist(), *team.policy.encoded(information(result)))
+            prefix = (*reply.tokens.tolist(), *team.policy.encoded(information(result), reply.tokens.tolist()))
         info = {TOOL_CALLS.name: len(made), CALLS.name: [one.plain for one in made]}
         return Outcome(answer=reply.text, info=info)
 

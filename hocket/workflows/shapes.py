@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from jinja2 import Environment
 
+from hocket.core.markup import THOUGHT_TAGS
 from hocket.types import Message
 
 MOST = 32
@@ -28,8 +29,8 @@ class Shapes:
     """Shapes of conversations under some chat templates, given as their source."""
 
     def __init__(self, templates: Iterable[str]) -> None:
-        tags = {tag for source in templates for tag in _literals(source) if _is_tag(tag.strip())}
-        self._tags = re.compile("|".join(map(re.escape, sorted(tags, key=len, reverse=True)))) if tags else None
+        tags = {tag for source in templates for tag in _literals(source) if _is_tag(tag.strip())} | THOUGHT_TAGS
+        self._tags = re.compile("|".join(map(re.escape, sorted(tags, key=len, reverse=True))))
         self._text = lru_cache(4096)(self._shape)
         self._numbers: dict[Hashable, int] = {}
         self._round = 0
@@ -71,7 +72,7 @@ class Shapes:
     def _shape(self, content: str) -> str:
         bare = content.strip()
         pieces, place = list[str](), 0
-        for tag in self._tags.finditer(bare) if self._tags else ():
+        for tag in self._tags.finditer(bare):
             pieces += [_word(bare[place : tag.start()]), tag.group()]
             place = tag.end()
             if len(pieces) > MOST:

@@ -142,9 +142,9 @@ class Agent:
             key=self._episode.common if alike else self._key,
         )
 
-    def encoded(self, text: str) -> Tokens:
-        """Ids of a text alone, to be imposed in a `prefix`."""
-        return self._actor.chat.encode(text)
+    def encoded(self, text: str, after: Sequence[int] = ()) -> Tokens:
+        """Ids of a text, to be imposed in a `prefix` that begins with the ids `after`."""
+        return self._actor.chat.encode(text, after)
 
     def __call__(
         self, *pieces: Piece, prefix: Sequence[int] = (), state: str | None = None, decoding: Decoding | None = None
@@ -235,13 +235,15 @@ class Agent:
                 return new, chat.opening(new, self._tools), None
             new = new[len(past) :]
         messages = (*past, *new)
-        grown = chat.grown(past[:-1], last.action.tolist(), new, self._tools)
+        grown = chat.grown(past[:-1], last.action.tolist(), new, self._tools, past[-1])
         if grown is None:
             return messages, chat.opening(messages, self._tools), None
         return messages, grown, last
 
     def _turn(self, call: _Call, sample: Sample) -> Turn:
-        said = self._actor.chat.reply_text(sample.tokens.tolist()) if sample.text is None else sample.text
+        said = sample.text
+        if said is None:
+            said = self._actor.chat.reply_text(sample.tokens.tolist(), call.observation)
         imposed = np.zeros(len(sample.tokens), np.bool_)
         imposed[: len(sample.forced)] = sample.forced
         return Turn(

@@ -21,7 +21,7 @@ from hocket.rollout.branches import ending_tokens, thinking_span, tokens_coverin
 class Spelled:
     """Words one to one, for functions that need no player."""
 
-    def encode(self, text):
+    def encode(self, text, after=()):
         return THOUGHTS.encode(text)
 
     def decode(self, tokens):
@@ -51,6 +51,9 @@ def test_the_closing_tag_is_added_where_a_thought_is_open():
     ):
         assert ending_tokens(Spelled(), np.array(tokens), cut, phrase) == wanted
     assert ending_tokens(None, np.array([1]), 0, phrase) == ()
+    # Neither opened nor closed in its tokens, but its text says that the prompt opened it.
+    assert ending_tokens(Spelled(), np.array([1, 1]), 1, phrase) == (3,)
+    assert ending_tokens(Spelled(), np.array([1, 1]), 1, phrase, "<think>and so on") == closed
 
 
 def test_tokens_covering():

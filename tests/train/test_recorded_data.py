@@ -118,7 +118,7 @@ def test_tools_of_a_row_are_shown_to_the_policy() -> None:
             shown.append(tools)
             return (1, 2)
 
-        def demonstration(self, text: str) -> tuple[int, ...]:
+        def demonstration(self, said: Any, history: Any, tools: Any) -> tuple[int, ...]:
             return (3,)
 
     actor = Actor("policy", engine=object(), chat=Watched())  # type: ignore[arg-type]

@@ -24,6 +24,11 @@ def said(text: str) -> dict[str, str]:
     return {"role": "assistant", "content": text}
 
 
+def token(chat: Chat, text: str) -> int:
+    """The id of an added token."""
+    return int(chat.tokenizer.convert_tokens_to_ids(text))
+
+
 def rendered(chat: Chat, messages: list[dict[str, str]], speak: bool) -> str:
     return chat.tokenizer.apply_chat_template(messages, add_generation_prompt=speak, tokenize=False)
 
@@ -89,7 +94,7 @@ def test_growing_never_re_encodes(name: str, answers: list[str], cut: list[bool]
     history, tokens = [USER], list(chat.opening([USER]))
     for number, answer in enumerate(answers):
         # One token per character: not what encoding the text would give ("ab" and "\n\n" are single tokens).
-        response = [token for character in answer for token in chat.encode(character)]
+        response = [one for character in answer for one in chat.encode(character)]
         response += [] if cut[number] else [chat.end_of_turn]
         observation = chat.grown(history, response, [MORE])
         assert observation is not None
@@ -140,7 +145,7 @@ def test_trimmed_white_space_does_not_stop_growth() -> None:
 
 def test_either_end_of_turn_ends_a_response() -> None:
     chat = chats.chat("two-ends")
-    final, earlier = chat.encode("<|return|>"), chat.encode("<|end|>")
+    final, earlier = [token(chat, "<|return|>")], [token(chat, "<|end|>")]
     assert chat.end_of_turn == final[0]
     text = chat.encode("four")
     assert chat.grown([USER], [*text, *final], [MORE]) == chat.grown([USER], [*text, *earlier], [MORE])
@@ -149,7 +154,7 @@ def test_either_end_of_turn_ends_a_response() -> None:
 
 def test_reply_text_keeps_special_tokens_inside() -> None:
     chat = chats.chat("chatml")
-    response = [*chat.encode("a<|im_start|>b"), chat.end_of_turn]
+    response = [*chat.encode("a"), token(chat, "<|im_start|>"), *chat.encode("b"), chat.end_of_turn]
     assert chat.reply_text(response) == "a<|im_start|>b"
     assert chat.reply_text(chat.encode("cut")) == "cut"
     assert chat.reply_text([]) == ""
@@ -199,9 +204,9 @@ def test_stops_name_every_end() -> None:
     tokenizer = chats.tokenizer("chatml")
     tokenizer.add_special_tokens({"eos_token": "<|endoftext|>"})
     chat = Chat(tokenizer)
-    assert chat.stops == (*chat.encode("<|im_end|>"), *chat.encode("<|endoftext|>"))
+    assert chat.stops == (token(chat, "<|im_end|>"), token(chat, "<|endoftext|>"))
     # A document's end is no end of turn: the template's closing still has to come.
-    response = [*chat.encode("four"), *chat.encode("<|endoftext|>")]
+    response = [*chat.encode("four"), token(chat, "<|endoftext|>")]
     assert chat.reply_text(response) == "four"
     assert chat.grown([USER], response, [MORE]) == chat.following([MORE], ended=False)
 
@@ -220,9 +225,9 @@ def grown_in_full(
     suffix = marked.rpartition("hocket0marker1here")[2]
     if "".join(after.split()) != "".join((before + str(answer["content"]) + suffix).split()):
         return None
-    ids = chat.encode(suffix)
-    close = next(place for place, token in enumerate(ids) if token in chat._added)
-    return ids[close + 1 :] if chat.ended(response) else ids
+    ids = chat.tokenizer(suffix, add_special_tokens=False)["input_ids"]
+    close = next(place for place, one in enumerate(ids) if one in chat.tokenizer.added_tokens_decoder)
+    return tuple(ids[close + 1 :] if chat.ended(response) else ids)
 
 
 SHOUTING = chats.CHATML.replace("m.content", "(m.content if m.role == 'assistant' else m.content | upper)")
@@ -259,7 +264,7 @@ def test_growth_is_what_rendering_everything_says(
         history.append({"role": "assistant" if place % 2 else "user", "content": text or "."})
     if history[-1]["role"] != "user":
         history.append({"role": "user", "content": "last"})
-    response = [token for character in texts[-2] for token in chat.encode(character)] + [chat.end_of_turn] * ended
+    response = [one for character in texts[-2] for one in chat.encode(character)] + [chat.end_of_turn] * ended
     new: list[Message] = [{"role": "tool" if tool and allowed else "user", "content": texts[-1]}]
     assert chat.grown(history, response, new) == grown_in_full(chat, history, response, new)
 
@@ -281,9 +286,8 @@ def test_few_conversations_are_rendered(monkeypatch: pytest.MonkeyPatch) -> None
         for turn in range(20):
             response = chat.demonstration(f"answer {turn} of {number}")
             new = {"role": "user", "content": f"more {turn} of {number}"}
-            assert chat.grown(history, response, [new]) == chat._encode(
-                f"<|user|>more {turn} of {number}<|end|><|assistant|>"
-            )
+            shown = chat.render(chat.grown(history, response, [new]) or ())
+            assert shown == f"<|user|>more {turn} of {number}<|end|><|assistant|>"
             history += [said(chat.reply_text(response)), new]
         sizes.append(sum(1 for size in counted if size > 2))
     assert sizes[0] <= 4 * 20

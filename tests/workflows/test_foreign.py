@@ -140,7 +140,7 @@ def test_changed_histories(history: list[Message], parents: list[int | None]):
     assert all(one is turns[place] for one, place in zip(path[:-1], parents[1:], strict=True) if place is not None)
     assert list(engine.requests[-1].tokens) == fed(last)
     # The policy reads what the other side wrote, and only what it sampled itself is learnt.
-    assert chat.render(fed(last)) == chat.shown(history)
+    assert chat.sealed_text(fed(last)) == chat.sealed(history)
     batch = pack([Trajectory(Scenario("s"), turns)])
     assert batch.decisions == sum(len(chat.encode(word)) + 1 for word in ("alpha", "beta", "last"))
 

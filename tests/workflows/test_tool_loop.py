@@ -264,7 +264,7 @@ def test_histories_grow_by_concatenation_and_results_are_never_decisions(
     template: str, noise: list[list[int]], ended: list[bool]
 ) -> None:
     chat = chat_of(template)
-    special = {chat.end_of_turn, *chat.stops, *chat._added}
+    special = {chat.end_of_turn, *chat.stops, *chat.tokenizer.added_tokens_decoder}
     replies = []
     for place, (ids, closed) in enumerate(zip(noise, ended, strict=True)):
         said = chat.encode(called(str(place))) if place < 2 else chat.encode("42")
@@ -286,7 +286,8 @@ def test_histories_grow_by_concatenation_and_results_are_never_decisions(
         assert "<tool_call>" not in shown
         if template == "nano":
             closing = () if before.action[-1] == chat.end_of_turn else (chat.end_of_turn,)
-            assert (*closing, *chat.encode(f"<|tool|>saw {place}<|end|><|assistant|>")) == tuple(turn.observation)
+            after = chat.tokenizer(f"<|tool|>saw {place}<|end|><|assistant|>", add_special_tokens=False)["input_ids"]
+            assert (*closing, *after) == tuple(turn.observation)
 
 
 def test_the_batch_holds_sampled_tokens_and_nothing_else() -> None:

@@ -27,7 +27,7 @@ import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.markup import THOUGHT
+from hocket.core.markup import without_thoughts
 from hocket.core.options import checked
 from hocket.methods.base.ppo import PPO_RLHF
 from hocket.rewards.code_tests import code_of
@@ -68,7 +68,7 @@ def parsed(text: str) -> ast.Module | None:
 def program_in(text: str) -> str:
     """What of an answer is the program."""
     found = code_of(text)
-    return THOUGHT.sub("", text).strip() if found is None else found.strip()
+    return without_thoughts(text).strip() if found is None else found.strip()
 
 
 def functions(program: ast.Module) -> dict[str, ast.FunctionDef]:

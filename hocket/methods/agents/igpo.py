@@ -95,7 +95,7 @@ class WithBeliefs(Rollout):
         if scorer is None or tokenizer is None:
             return
         lead = tokenizer.encode(self.phrase) if self.phrase else ()
-        golds = {one.scenario.id: _gold(one.scenario, tokenizer) for one in trajectories}
+        golds = {one.scenario.id: _gold(one.scenario, tokenizer, lead) for one in trajectories}
         whole = [one for one in trajectories if one.failure is None and golds[one.scenario.id]]
         asked = [(turn, (*lead, *golds[one.scenario.id])) for one in whole for turn in one.turns]
         found = iter(await scorer.likelihood(asked))
@@ -110,12 +110,12 @@ class WithBeliefs(Rollout):
         return mean if self.measure == "log" else math.exp(mean)
 
 
-def _gold(scenario: Scenario, tokenizer: Tokenizer) -> tuple[int, ...]:
-    """The tokens of a scenario's answer; none where it has no answer."""
+def _gold(scenario: Scenario, tokenizer: Tokenizer, lead: Sequence[int]) -> tuple[int, ...]:
+    """The tokens of a scenario's answer behind `lead`; none where it has no answer."""
     answer: Any = scenario.answer
     if isinstance(answer, (list, tuple)):
         answer = answer[0] if answer else None
-    return () if answer is None or str(answer) == "" else tokenizer.encode(str(answer))
+    return () if answer is None or str(answer) == "" else tokenizer.encode(str(answer), lead)
 
 
 def gains(beliefs: Sequence[float | None], agents: Sequence[int]) -> list[float]:

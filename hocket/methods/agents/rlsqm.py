@@ -25,7 +25,7 @@ import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.markup import THOUGHT
+from hocket.core.markup import without_thoughts
 from hocket.core.options import checked
 from hocket.methods.base.ppo import PPO_RLHF
 from hocket.methods.base.reward_model import REWARD_BINARY
@@ -68,7 +68,7 @@ def _parsed(text: str) -> ast.FunctionDef | None:
     if len(text) > LONGEST:
         return None
     try:
-        body = ast.parse(THOUGHT.sub("", text).strip()).body
+        body = ast.parse(without_thoughts(text).strip()).body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
     only = body[0] if len(body) == 1 else None

@@ -64,7 +64,7 @@ class BriefThought(Workflow):
         tokens: Sequence[int] = plan.tokens.tolist()
         if not self.closing or not plan.text.rstrip().endswith(self.closing):
             ended = tokens[:-1] if plan.turn.finish == "stop" else tokens  # Nobody goes on behind an end of turn.
-            tokens = (*ended, *(team.expander.encoded(self.closing) if self.closing else ()))
+            tokens = (*ended, *(team.expander.encoded(self.closing, ended) if self.closing else ()))
         longer = replace(decoding, max_tokens=decoding.max_tokens + len(tokens))
         reply = await team.expander.fresh()(question, prefix=tuple(tokens), decoding=longer)
         return Outcome(answer=reply.text, rewards={"task": team.verify(reply)})

@@ -122,8 +122,8 @@ class PrefixTree(Rollout):
         steps = trace if isinstance(trace, (list, tuple)) and all(isinstance(one, str) for one in trace) else ()
         if not steps or words is None:
             return [(trace, share) for share in self.shares]
-        ends = itertools.accumulate(words.encode(step) for step in steps[:-1])
-        return [(end, 1.0) for end in ends]
+        ends = itertools.accumulate(steps[:-1], lambda begun, step: (*begun, *words.encode(step, begun)), initial=())
+        return [(end, 1.0) for end in ends if end]
 
 
 def branches(ways: Collection[str]) -> int:

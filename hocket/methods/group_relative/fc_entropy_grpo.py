@@ -18,6 +18,7 @@ from torch import Tensor
 from hocket.core.batch import Batch, Occurrences
 from hocket.core.columns import Column
 from hocket.core.keys import Key
+from hocket.core.markup import without_thoughts
 from hocket.credit.refined import Refined
 from hocket.methods.base.conventions import ENTROPY
 from hocket.methods.base.grpo import GRPO
@@ -91,7 +92,7 @@ class CallMatch(Reward):
         wanted = calls_of(answer) if isinstance(answer, str) else None
         if wanted is None:
             return None
-        blocks = _BLOCK.findall(text)
+        blocks = _BLOCK.findall(without_thoughts(text))
         given = calls_of("\n".join(block.strip() for block in blocks) if blocks else text.rpartition("</think>")[2])
         if given is None:
             return 0.0

@@ -89,7 +89,11 @@ class ContrastGroups(Rollout):
         source = "baseline" if self.samples else asking.source
         orders, told = ((self.use, self.use_opening), (self.avoid, self.avoid_opening)), []
         for place, (hint, opening) in enumerate(orders, start=1):
-            begun = asking.prefix if words is None or not opening else (*asking.prefix, *words.encode(opening))
+            begun = (
+                asking.prefix
+                if words is None or not opening
+                else (*asking.prefix, *words.encode(opening, asking.prefix))
+            )
             one = replace(asking, samples=self.probes, hint=hint or asking.hint, source=source, prefix=begun)
             told.append(replace(one, first=asking.first + place * NUMBERED))
         return [replace(asking, samples=self.samples), *told] if self.samples else told

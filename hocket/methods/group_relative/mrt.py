@@ -120,11 +120,11 @@ class ForcedAnswers(Rollout):
         """The forced answers of one scenario: from nothing, then after each block but the last of each sample."""
         members = range(number * self.samples, (number + 1) * self.samples)
         turns = [(turn, cuts[member]) for member in members if (turn := only_turn(played[member])) is not None]
-        whole = turns[0][0].action if turns else np.zeros(0, np.int64)
-        prefixes = [(whole, 0), *((turn.action, cut) for turn, ends in turns for cut in ends[:-1])]
+        prefixes = [(turns[0][0].action, 0, turns[0][0].text)] if turns else [(np.zeros(0, np.int64), 0, "")]
+        prefixes += [(turn.action, cut, turn.text) for turn, ends in turns for cut in ends[:-1]]
         found = []
-        for place, (response, cut) in enumerate(prefixes):
-            tokens = [*response[:cut].tolist(), *ending_tokens(tokenizer, response, cut, self.phrase)]
+        for place, (response, cut, text) in enumerate(prefixes):
+            tokens = [*response[:cut].tolist(), *ending_tokens(tokenizer, response, cut, self.phrase, text)]
             first = asking.first + NUMBERED + place * self.tries
             question = continued(asking, tokens, first=first, samples=self.tries, more=self.answer_tokens)
             found.append(replace(question, source="baseline"))

@@ -114,7 +114,7 @@ class PlanTree(Rollout):
 
     def _planning(self, asking: Assignment, words: Tokenizer) -> Assignment:
         most = min(self.plan_tokens, asking.decoding.max_tokens)
-        begun = (*asking.prefix, *(words.encode(self.opening) if self.opening else ()))
+        begun = (*asking.prefix, *(words.encode(self.opening, asking.prefix) if self.opening else ()))
         stops = (*asking.decoding.stop, self.marker) if self.marker else asking.decoding.stop
         budget = most if asking.budget is None else min(most, asking.budget)
         decoding = replace(asking.decoding, max_tokens=most, stop=stops)
@@ -136,7 +136,7 @@ class PlanTree(Rollout):
         """The solutions to be asked from a plan; None where there is no room for any."""
         if stem is None:
             return None
-        closing = words.encode(self.marker) if self.marker and not self._marked(stem) else ()
+        closing = words.encode(self.marker, stem.action.tolist()) if self.marker and not self._marked(stem) else ()
         left = asking.decoding.max_tokens - len(stem) - len(closing)
         if left < 1:
             return None

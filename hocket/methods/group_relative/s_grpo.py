@@ -110,7 +110,7 @@ class SerialGroup(Rollout):
         cuts = sorted(int(place) for place in drawn)
         found = []
         for number, cut in enumerate(cuts):
-            tokens = [*turn.action[:cut].tolist(), *ending_tokens(tokenizer, turn.action, cut, self.phrase)]
+            tokens = [*turn.action[:cut].tolist(), *ending_tokens(tokenizer, turn.action, cut, self.phrase, turn.text)]
             first = asking.first + NUMBERED + chain.sample * self.samples + number
             found.append((continued(asking, tokens, first=first, more=self.answer_tokens), turn, cut))
         return found

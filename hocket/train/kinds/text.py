@@ -152,7 +152,7 @@ def _seated(
         settings = config.roles.get(role, RoleSettings())
         if settings.endpoint is not None:
             base = model_path(config.model)
-            template = config.chat_template
+            template = config.template
             actors[role] = outside_actor(
                 role, settings, tokenizer=base, chat_template=template, journal=journal, barrier=barrier
             )

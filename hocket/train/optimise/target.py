@@ -73,7 +73,7 @@ class FunctionEngine:
             raise HocketError(f"the function that answers as the model returned a {type(said).__name__}, not a text")
         ends = [at + len(stop) for stop in request.decoding.stop if (at := said.find(stop)) >= 0]
         ending = () if ends else (self._chat.end_of_turn,)
-        whole = (*request.prefix, *self._chat.encode(said[: min(ends, default=None)]), *ending)
+        whole = (*request.prefix, *self._chat.encode(said[: min(ends, default=None)], request.prefix), *ending)
         tokens = np.array(whole[: request.decoding.max_tokens], np.int64)
         imposed = np.arange(len(tokens)) < len(request.prefix)
         finish: Any = "stop" if len(tokens) == len(whole) else "length"

@@ -180,7 +180,7 @@ def _() -> Finding:
         def __init__(self, *, told: bool) -> None:
             self.tokenizer, self.player, self.answers = self, self if told else None, list[tuple[int, ...]]()
 
-        def encode(self, text: str) -> tuple[int, ...]:
+        def encode(self, text: str, after: Sequence[int] = ()) -> tuple[int, ...]:
             return tuple(map(ord, text))
 
         def decode(self, tokens: Sequence[int]) -> str:

@@ -407,7 +407,7 @@ def _() -> Finding:
     class Letters:
         """Tokens 0 to 2 are a digit, a letter and a space."""
 
-        def encode(self, text: str) -> tuple[int, ...]:
+        def encode(self, text: str, after: Sequence[int] = ()) -> tuple[int, ...]:
             return tuple(map("1a ".index, text))
 
         def decode(self, tokens: Sequence[int]) -> str:

@@ -71,7 +71,7 @@ def _() -> Finding:
     class Words:
         """A character is a token."""
 
-        def encode(self, text: str) -> tuple[int, ...]:
+        def encode(self, text: str, after: Sequence[int] = ()) -> tuple[int, ...]:
             return tuple(map(ord, text))
 
         def decode(self, tokens: Sequence[int]) -> str:

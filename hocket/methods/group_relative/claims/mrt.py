@@ -104,7 +104,7 @@ class Letters:
     def __init__(self, *thoughts: str) -> None:
         self.thoughts, self.asked, self.tokenizer = thoughts, list[Assignment](), self
 
-    def encode(self, text: str) -> tuple[int, ...]:
+    def encode(self, text: str, after: Sequence[int] = ()) -> tuple[int, ...]:
         return tuple(map(ord, text))
 
     def decode(self, tokens: Sequence[int]) -> str:
