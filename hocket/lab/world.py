@@ -69,7 +69,7 @@ class World:
         """Tokens as text."""
         return "".join(self.words[token] for token in tokens) if self.words else " ".join(map(str, tokens))
 
-    def encode(self, text: str) -> Answer:
+    def encode(self, text: str, after: Sequence[int] = ()) -> Answer:
         """Text as tokens: at each place the longest word that fits; numbers where there are no words."""
         if not self.words:
             return tuple(int(word) for word in text.split())

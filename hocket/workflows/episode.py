@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections import Counter
+from collections.abc import Coroutine
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from hocket.core.columns import CALL, CONVERSATION
 from hocket.core.errors import ConfigurationError, HocketError
@@ -17,6 +19,8 @@ from hocket.tools.outside import Answers
 from hocket.types import PAUSED, Assignment, Message, Turn
 from hocket.workflows.candidates import Candidate
 from hocket.workflows.ending import ended
+
+T = TypeVar("T")
 
 
 class LimitReached(HocketError):
@@ -100,6 +104,7 @@ class Episode:
         self.candidates: list[Candidate] = []
         self._conversations: Counter[str] = Counter()
         self._calls: set[asyncio.Task[object]] = set()
+        self._given: list[tuple[str, Coroutine[Any, Any, Any]]] = []
         self._spent = self._refused = 0
         self._active = time.monotonic()
         self._closed = False
@@ -118,6 +123,19 @@ class Episode:
         """The number of a new conversation of `role`."""
         self._conversations[role] += 1
         return self._conversations[role] - 1
+
+    def given(self, role: str, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """A call of an agent, which the workflow is to await; see `forgotten`."""
+        self._given.append((role, call))
+        return call
+
+    def forgotten(self) -> list[str]:
+        """The roles whose calls nobody awaited, of an episode that has ended. The calls are closed."""
+        found = [(role, call) for role, call in self._given if inspect.getcoroutinestate(call) == inspect.CORO_CREATED]
+        for _, call in found:
+            call.close()
+        self._given.clear()
+        return [role for role, _ in found]
 
     def begin(self, role: str, longest: int) -> tuple[int, int]:
         """The place of a new call among all calls, and how many tokens (at most `longest`) it may use.

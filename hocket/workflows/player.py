@@ -227,6 +227,9 @@ class TextPlayer:
             finally:
                 await ended([playing])
                 await episode.close()
+                forgotten = episode.forgotten()
+            if forgotten and reached is None:
+                trajectory.failure = _with_forgotten(trajectory.failure, forgotten[0])
             if reached is not None:
                 LIMIT.write(trajectory, reached)
             if guests:
@@ -430,6 +433,14 @@ def _first(error: BaseException, kind: type[ConfigurationError]) -> Configuratio
         return error
     inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
     return next((found for one in inner if (found := _first(one, kind)) is not None), None)
+
+
+def _with_forgotten(failure: str | None, role: str) -> str | None:
+    """The failure of an episode in which nobody awaited a call of a role; another cause stays as it is."""
+    if failure is not None and "coroutine" not in failure:
+        return failure
+    missing = f"a call of agent {role!r} was never awaited; write `await team.{role}(...)`"
+    return missing if failure is None else f"{failure}: {missing}"
 
 
 def _failure(error: BaseException, workflow: Workflow) -> str:

@@ -161,11 +161,11 @@ class Agent:
             LimitReached: when the episode has no turn or token left.
             ConfigurationError: when the chat template refuses the messages.
         """
-        return self._answered(self._question(pieces, prefix, state, decoding))
+        return self._episode.given(self.role, self._answered(self._question(pieces, prefix, state, decoding)))
 
-    async def candidates(
+    def candidates(
         self, *pieces: Piece, score: Judge, state: str | None = None, decoding: Decoding | None = None
-    ) -> Reply:
+    ) -> Coroutine[Any, Any, Reply]:
         """Asks for several answers to one question, scores each, and goes on with one; see the module `candidates`.
 
         How many are drawn, and which is taken, the rollout says; where it says one (evaluation does), this is a plain
@@ -175,6 +175,11 @@ class Agent:
             pieces, state, decoding: as in a plain call.
             score: what a reply is worth; it must leave the episode as it is, since only one reply is executed.
         """
+        return self._episode.given(self.role, self._chosen(pieces, score, state, decoding))
+
+    async def _chosen(
+        self, pieces: Sequence[Piece], score: Judge, state: str | None, decoding: Decoding | None
+    ) -> Reply:
         call = self._question(pieces, (), state, decoding)
         branching = self._episode.assignment.option(Branching) or Branching()
         if branching.candidates == 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 
 import chats
@@ -310,3 +311,31 @@ def test_unknown_roles_are_refused_with_the_nearest() -> None:
 
     with pytest.raises(ConfigurationError, match="no role 'plannr'; did you mean 'planner'"):
         rehearse(Doing(act, "planner"), SCENARIO, ["a"])
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_call_that_nobody_awaits_fails_its_episode_in_a_sentence_and_warns_of_nothing() -> None:
+    async def uses_it(scenario: Scenario, team: Team) -> Outcome:
+        return Outcome(answer=team.policy("a").text, rewards={"team": 1.0})  # type: ignore[attr-defined]
+
+    async def leaves_it(scenario: Scenario, team: Team) -> Outcome:
+        team.policy.candidates("a", score=len)
+        await team.policy("b")
+        return Outcome(rewards={"team": 1.0})
+
+    async def cancels_it(scenario: Scenario, team: Team) -> Outcome:
+        task = asyncio.create_task(team.policy.fresh()("a"))
+        task.cancel()
+        return Outcome(answer=(await team.policy("b")).text, rewards={"team": 1.0})
+
+    sentence = "a call of agent 'policy' was never awaited; write `await team.policy(...)`"
+    chat = chats.chat("nano")
+    used, left, cancelled = (
+        played(Doing(act), ScriptedEngine(["4", "5"], chat), chat).failure for act in (uses_it, leaves_it, cancels_it)
+    )
+    assert used is not None
+    assert used.startswith("AttributeError: 'coroutine' object has no attribute 'text' in ")
+    assert used.endswith(sentence)
+    assert left == sentence
+    assert cancelled is None
+    gc.collect()
