@@ -2,7 +2,7 @@
 
 A run's configuration may name files, modules and commands. What this user wrote on this machine is signed with a key in
 the user's cache, together with the digests of the files that it names; anything else needs `--trust`. A configuration
-that names no code needs neither. See docs/security.md.
+that names no code needs neither. See docs/sharing.md.
 """
 
 from __future__ import annotations
