@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +17,7 @@ from hocket.core.errors import ConfigurationError, nearest
 
 _BEGIN, _END = "{#- set by hocket -#}", "{#- the template -#}"
 _SET = re.compile(rf"\A(?:{re.escape(_BEGIN)}.*?{re.escape(_END)})+", re.DOTALL)
-_DATES = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
+_DIRECTIVE = re.compile(r"(?<!\{)%[-_0^#]?[a-zA-Z]")
 _GIVEN = frozenset(("messages", "tools", "documents", "add_generation_prompt", "raise_exception", "strftime_now"))
 """What a template is given anyway."""
 
@@ -72,13 +72,22 @@ def _changed(source: str, variables: tuple[tuple[str, str], ...], day: str | Non
     bare = source[before.end() :] if before else source
     read = _variables(source) if variables else ()
     lines = [f"{{%- set {name} = {value} -%}}" for name, value in variables if name in read]
-    formats = sorted({found[2] for found in _DATES.finditer(bare)})
-    if day is not None and formats:
-        date = datetime.date.fromisoformat(day)
-        known = literal({form: date.strftime(form) for form in formats})
-        lines.append(f"{{%- macro strftime_now(format) -%}}{{{{- {known}[format] -}}}}{{%- endmacro -%}}")
+    if day is not None and "strftime_now" in bare:
+        lines.append(_dated(day, sorted(set(_DIRECTIVE.findall(bare + str(variables))))))
     # What is set later counts, so the settings of an earlier run stand first.
     return f"{source[: len(source) - len(bare)]}{_BEGIN}{''.join(lines)}{_END}{bare}" if lines else source
+
+
+def _dated(day: str, directives: Sequence[str]) -> str:
+    """A `strftime_now` that writes a day, whatever way a template comes to its format from directives in its text."""
+    date = datetime.date.fromisoformat(day)
+    known = literal({one: date.strftime(one) for one in directives})
+    return (
+        "{%- macro strftime_now(format) -%}{%- set date = namespace(text=format | replace('%%', '\\0')) -%}"
+        f"{{%- for one, text in {known}.items() -%}}"
+        "{%- set date.text = date.text | replace(one, text) -%}{%- endfor -%}"
+        "{{- date.text | replace('\\0', '%') -}}{%- endmacro -%}"
+    )
 
 
 @lru_cache(64)

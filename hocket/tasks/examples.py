@@ -364,7 +364,9 @@ def _message(message: Any, where: str) -> Message:
     if not isinstance(role, str) or not role:
         raise ConfigurationError(f'{where} has no "role"; write system, user, assistant or tool')
     called = role == "assistant" and isinstance(stated.get("tool_calls"), list)
-    if not isinstance(stated.get("content"), str) and not called:
+    if called:
+        stated = {"role": role, "content": "", **stated}
+    if not isinstance(stated.get("content"), str):
         raise ConfigurationError(f'{where} has no text as its "content"')
     return stated
 

@@ -257,22 +257,33 @@ def _of_an_object(schema: Mapping[str, Any]) -> dict[str, Any]:
 def in_words(name: str, found: Any) -> str:
     """The answer of a tool, a `CallToolResult`, as text.
 
-    Texts as they are, embedded ones too, and links as `NAME: URI`. Structured content is what the texts say again, so
-    it stands for them where there are none, as JSON. What is no text is named; where there is nothing else, the answer
-    is an error, as it is where the tool says so itself.
+    Texts as they are, embedded ones too, and links as `NAME: URI`. Structured content is as a rule what the texts say
+    again; where they do not say all of it, it follows as JSON. What is no text is named; where there is nothing else,
+    the answer is an error, as it is where the tool says so itself.
     """
     words, unread = list[str](), list[str]()
     for part in found.content:
         text = _text_of(part)
         (words if text is not None else unread).append(_named(part) if text is None else text)
-    if not any(word.strip() for word in words) and found.structured_content is not None:
-        words = [json.dumps(found.structured_content, ensure_ascii=False)]
+    text = "\n".join(words)
+    if not text.strip():
+        words = []
+    if found.structured_content is not None and not (words and _says(text, found.structured_content)):
+        words.append(json.dumps(found.structured_content, ensure_ascii=False))
     notes = [f"[{one}, which cannot be read here]" for one in unread]
     if found.is_error:
         return f"error: {chr(10).join([*words, *notes]) or f'{name} failed and gave no reason'}"
     if not words and unread:
         return f"error: {name} answered with {' and '.join(unread)}, which cannot be read here"
     return "\n".join([*words, *notes]) or "(no output)"
+
+
+def _says(text: str, value: Any) -> bool:
+    """Whether every word and number of some JSON stands in a text."""
+    if isinstance(value, (Mapping, list)):
+        return all(_says(text, one) for one in (value.values() if isinstance(value, Mapping) else value))
+    written = str(value), json.dumps(value).strip('"'), json.dumps(value, ensure_ascii=False).strip('"')
+    return any(one in text for one in written)
 
 
 def _text_of(part: Any) -> str | None:

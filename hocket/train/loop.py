@@ -30,11 +30,12 @@ from hocket.core.packing import pack
 from hocket.core.signals import counted_trajectories, returns
 from hocket.core.unlikeness import UNLIKENESS, note_unlikeness
 from hocket.curriculum.remembering import RememberingCurriculum
+from hocket.curriculum.shuffled import Shuffled
 from hocket.rewards import remembering
 from hocket.rewards.judging import Judge, counting
 from hocket.rewards.score import grade
 from hocket.rollout.remembering import RememberingRollout
-from hocket.stages import Hook, Metrics, Player, Policy, Reward, Split, Task
+from hocket.stages import Curriculum, Hook, Metrics, Player, Policy, Reward, Split, Task
 from hocket.train.annotate import annotated
 from hocket.train.describe import described
 from hocket.train.embedders import Embedder
@@ -317,7 +318,7 @@ async def collect(parts: RunContext, key: Key, step: int = 1, group: int | None 
         learner.begin_activation_cache()
 
     seen, place = Occurrences(), 0 if group is None else group % recipe.curriculum.prompts
-    before = 0 if group is None else recipe.curriculum.again(parts.task, parts.asked - place, parts.asked)
+    before = 0 if group is None else _asked_before(parts, recipe.curriculum, place)
 
     def more(count: int) -> list[Assignment]:
         told = parts.task, parts.asked, count, parts.ledger, parts.key.derive("curriculum")
@@ -338,7 +339,7 @@ async def collect(parts: RunContext, key: Key, step: int = 1, group: int | None 
         assignments = more(recipe.curriculum.prompts if group is None else 1)
         if group is not None:
             parts.asked = FURTHER * (FURTHER + group)
-            before = recipe.curriculum.prompts + FURTHER * place
+            before = 2 * recipe.curriculum.prompts + FURTHER * place  # More than what asks first can be numbered.
         told: dict[str, Any] = {
             "play": Playing(player, key.derive("play")),
             "score": score,
@@ -355,6 +356,17 @@ async def collect(parts: RunContext, key: Key, step: int = 1, group: int | None 
     if parts.judge is not None:
         experience = replace(experience, metrics={**experience.metrics, **asked.metrics()})
     return experience, [*problems, *asked.problems]
+
+
+def _asked_before(parts: RunContext, curriculum: Curriculum, place: int) -> int:
+    """How often the scenario that is number `place` of its step may have been asked in it before, by other groups."""
+    passes = curriculum.again(parts.task, parts.asked - place, parts.asked)
+    if not isinstance(curriculum, Shuffled):
+        return passes
+    # Several numbers of a task may be one scenario: those of a mixture of files are, and a user's task may have more.
+    told = parts.ledger, parts.key.derive("curriculum")
+    *earlier, own = (one.id for one in curriculum(parts.task, parts.asked - place, place + 1, *told))
+    return passes + earlier.count(own)
 
 
 SAMPLED = ("own", "helped", "baseline", "branch")

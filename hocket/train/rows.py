@@ -9,9 +9,12 @@ from typing import Any
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.examples import responses_of
+from hocket.core.keys import Key
+from hocket.curriculum.pool import Members
 from hocket.curriculum.pool import left_out as pooled
+from hocket.curriculum.weighted import Even, Weighted
 from hocket.rewards.functions import GIVEN, FunctionReward
-from hocket.stages import Split, Task
+from hocket.stages import Curriculum, Split, Task, walk
 from hocket.train.examples import replayed
 from hocket.train.ledger import Ledger
 from hocket.train.loop import RunContext
@@ -24,8 +27,9 @@ TOKENS_PER_MESSAGE = 64
 
 
 def left_out(config: Config, task: Task) -> list[str]:
-    """In sentences, which of a task's scenarios a run does not look at."""
+    """In sentences, which of a task's scenarios a run does not look at, or asks too seldom for what its recipe does."""
     found = [one for recipe, _ in config.phases for one in pooled(recipe.curriculum, task)]
+    found += [one for recipe, steps in config.phases for one in _unweighted(recipe.curriculum, task, steps)]
     unseen, n = task.size("eval"), config.evaluation.n
     if unseen is not None and n < unseen:
         found.append(
@@ -33,6 +37,20 @@ def left_out(config: Config, task: Task) -> list[str]:
             f"evaluation.n = {unseen} measures all"
         )
     return list(dict.fromkeys(found))
+
+
+def _unweighted(curriculum: Curriculum, task: Task, steps: int) -> list[str]:
+    """In a sentence, that a run is over before scenarios are drawn by what they are worth."""
+    found = []
+    for stage in walk(curriculum):
+        if isinstance(stage, Weighted) and not isinstance(stage.value, Even):
+            size, asked = Members(task, stage.pool, Ledger(), Key.of(0)).size, steps * stage.prompts
+            if asked <= size:
+                found.append(
+                    f"the curriculum draws by what is known of scenarios once each of the {size} was asked, and "
+                    f"{steps} steps ask {asked}; curriculum.pool = {max(asked // 4, 1)} or so would do with fewer"
+                )
+    return found
 
 
 LOOKED, LOOKED_BYTES, OWN = 4096, 2**26, 256

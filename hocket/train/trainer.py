@@ -49,7 +49,7 @@ from hocket.train.progress import Progress, summary
 from hocket.train.recorder import Recorder
 from hocket.train.resources import Resources
 from hocket.train.rows import check_rows, left_out
-from hocket.train.runfolder import RunFolder
+from hocket.train.runfolder import RunFolder, read_json
 from hocket.train.settings import Config
 from hocket.train.tracking import read_metrics
 from hocket.train.trust import run_pairs
@@ -213,7 +213,7 @@ class Trainer:
         """
         checkpoints = self.recorder.checkpoints
         newest = None if start_over else checkpoints.latest()
-        if newest is None and not start_over and self.folder.summary.is_file():
+        if newest is None and not start_over and self._ended():
             raise HocketError(
                 f"{checkpoints.folder} has no checkpoint, though the run has come to an end; put back a copy, or have "
                 f"it begin again: hocket train --resume {self.folder.path} --start-over"
@@ -223,6 +223,10 @@ class Trainer:
         if newest is None:
             self.say("there is no checkpoint to go on from: the run begins again at step 0")
         return newest
+
+    def _ended(self) -> bool:
+        """Whether the run has come to an end after some steps; one of no steps has nothing to go on from."""
+        return self.folder.summary.is_file() and read_json(self.folder.summary).get("steps") != 0
 
     def _gathering(self) -> None:
         """Has what is sampled here sampled from whole weights."""

@@ -38,7 +38,8 @@ _TAIL = 16
 _QUESTION: Message = {"role": "user", "content": "question"}
 _MARKED: Message = {"role": "assistant", "content": _MARKER}
 _CALL = {"id": "abcdefghi", "type": "function", "function": {"name": "marker", "arguments": {"marker": 1}}}
-_CALLED: Message = {"role": "assistant", "content": "", "tool_calls": [_CALL]}
+_SILENT: Message = {"role": "assistant", "content": ""}
+_CALLED: Message = {**_SILENT, "tool_calls": [_CALL]}
 _RESULT: Message = {"role": "tool", "content": _MARKER, "name": "marker", "tool_call_id": "abcdefghi"}
 
 
@@ -73,7 +74,8 @@ class Chat:
 
     Attributes:
         end_of_turn: id of the token that closes an assistant turn.
-        stops: ids after which a sampled response ends: `end_of_turn`, and the tokenizer's end-of-sequence token.
+        stops: ids after which a sampled response ends: `end_of_turn`, the tokenizer's end-of-sequence token, and the
+            token that closes a turn which calls a tool, where that is another one.
 
     Raises:
         ConfigurationError: when the template is missing, its assistant turns cannot be told apart, or it writes
@@ -106,9 +108,10 @@ class Chat:
         except TemplateError as error:
             raise ConfigurationError(f"the chat template of {_name(tokenizer)} cannot be read: {error}") from error
         self.end_of_turn = self._closing(())
-        # Some templates close the last assistant turn with another token than earlier ones.
-        self._closers = {self.end_of_turn, self._closing((_QUESTION,))}
-        ends = (self.end_of_turn, tokenizer.eos_token_id)
+        # Some templates close the last assistant turn, or one that calls a tool, with another token than earlier ones.
+        calling = self._closing_calls()
+        self._closers = {self.end_of_turn, self._closing((_QUESTION,)), *calling}
+        ends = (self.end_of_turn, tokenizer.eos_token_id, *calling)
         self.stops: Tokens = tuple(dict.fromkeys(int(token) for token in ends if token is not None))
         self._before = self._text([_QUESTION], None, speak=True)
         lead = self._text([_QUESTION, _MARKED], None, speak=False).partition(_MARKER)[0]
@@ -171,9 +174,12 @@ class Chat:
         Args:
             said: the response as a message, where it is known.
         """
-        said = said or {"role": "assistant", "content": self.reply_text(response)}
-        if len(said) > 2 or not isinstance(said["content"], str):
-            return self._grown(history, said, new, tools, self.ended(response))
+        reply = self.reply_text(response)
+        said = said or {"role": "assistant", "content": reply}
+        words = said.get("content")
+        # A response may read more than the words, such as a thought that the template adds to the last answer alone.
+        if len(said) > 2 or not isinstance(words, str) or not _squeezed(words).endswith(_squeezed(reply)):
+            return self._grown(history, said, new, tools, response)
         messages = (*history, said, *new)
         shape = len(history), self._shapes.of(messages), repr(tools) if tools else None
         if shape not in self._growth:
@@ -369,12 +375,17 @@ class Chat:
         return str(self._words.plain(_words_of(message), str(message["role"])))
 
     def _answer(self, said: Message, history: Sequence[Message], tools: Tools | None) -> str:
-        """What a response reads that says so, from the end of the opening to the end of turn."""
+        """What a response reads that says so, from the end of the opening to the end of turn, all of it shown."""
+        found = self._written(said, history, tools)
+        self._check_shown(said, history, tools, found)
+        return found
+
+    def _written(self, said: Message, history: Sequence[Message], tools: Tools | None) -> str:
         before, whole = self._text(list(history), tools, speak=True), self._text([*history, said], tools, speak=False)
-        self._check_shown(said, history, tools, whole)
         thought, words = self._thought.search(before), self._content(said)
-        bare = before if thought is None else before[: thought.start()]
-        rest = whole[len(bare) :] if whole.startswith(bare) else None
+        rest = self._behind(history, said, tools)
+        if rest is None and len(history) > 1:  # Once it is answered the past may read otherwise.
+            rest = self._behind((_QUESTION,), said, tools)
         if rest is None or _squeezed(words) not in _squeezed(rest):
             if _squeezed(self._unthought(words)) not in _squeezed(whole):
                 raise ConfigurationError(
@@ -394,34 +405,49 @@ class Chat:
             )
         return rest[:last]
 
+    def _behind(self, history: Sequence[Message], said: Message, tools: Tools | None) -> str | None:
+        """What stands behind the opening, but for a thought that it begins; None where the opening reads otherwise."""
+        before, whole = self._text(list(history), tools, speak=True), self._text([*history, said], tools, speak=False)
+        thought = self._thought.search(before)
+        bare = before if thought is None else before[: thought.start()]
+        return whole[len(bare) :] if whole.startswith(bare) else None
+
     def _unthought(self, text: str) -> str:
         return without_thoughts(self._words.opened(text))
 
-    def _check_shown(self, said: Message, history: Sequence[Message], tools: Tools | None, whole: str) -> None:
-        """Looks whether a template shows everything that is to be learnt from."""
+    def _check_shown(self, said: Message, history: Sequence[Message], tools: Tools | None, found: str) -> None:
+        """Looks whether there is something in an answer of everything that is to be learnt from."""
         for name in BESIDES:
             value = said.get(name)
             parts = [value[:n] + value[n + 1 :] for n in range(len(value))] if isinstance(value, list) else [None]
             for left in parts if value else ():
                 less = {key: left if key == name else one for key, one in said.items() if key != name or left}
                 try:
-                    other = self._render([*history, less], tools, speak=False)
+                    other = self._written(less, history, tools)
                 except ConfigurationError:
                     continue  # A message that says nothing else may be refused.
-                if other == whole:
+                if other == found:
                     raise ConfigurationError(
                         f"the chat template of {_name(self.tokenizer)} does not show the {name} of an assistant "
                         "message, so nothing would be learnt of them; leave them out, or use a template that does"
                     )
 
     def _grown(
-        self, history: Sequence[Message], said: Message, new: Sequence[Message], tools: Tools | None, ended: bool
+        self,
+        history: Sequence[Message],
+        said: Message,
+        new: Sequence[Message],
+        tools: Tools | None,
+        response: Sequence[int],
     ) -> Tokens | None:
-        """`grown` of a message that is more than words: what stands after it in the whole conversation."""
+        """`grown` of a response that is more than words: what stands after it in the whole conversation."""
         head = self._text(list(history), tools, speak=True) + self._answer(said, history, tools)
         head = head[: max(seal.start() for seal in SEAL.finditer(head))]
-        suffix = _past(self._text([*history, said, *new], tools, speak=bool(new)), head)
-        return None if suffix is None else self._after(suffix, ended)
+        suffix = _past(self._text([*history, said, *new], tools, speak=True), head)
+        ended = self.ended(response)
+        if suffix is None or (ended and self._close(suffix) != response[-1]):
+            return None
+        return self._after(suffix, ended)
 
     def _suffix(self, history: Sequence[Message], new: Sequence[Message], tools: Tools | None) -> str:
         """The text after an assistant message, up to where the assistant speaks again if anything is new."""
@@ -440,6 +466,18 @@ class Chat:
     def _after(self, suffix: str, ended: bool) -> Tokens:
         ids = self._encode_sealed(suffix)
         return ids[ids.index(self._close(suffix)) + 1 :] if ended else ids
+
+    def _closing_calls(self) -> tuple[int, ...]:
+        """The token that a turn ends with which calls a tool; nothing where the template knows no calls."""
+        try:
+            bare, text = (self._text([_QUESTION, one], None, speak=False) for one in (_SILENT, _CALLED))
+        except Endless:
+            raise
+        except ConfigurationError:
+            return ()
+        seals = list(SEAL.finditer(text))
+        ends = text != bare and seals and not text[seals[-1].end() :].strip()
+        return (int(seals[-1][1]),) if ends else ()
 
     def _closing(self, new: Sequence[Message]) -> int:
         return self._close(self._suffix((_QUESTION,), new, None))

@@ -180,6 +180,37 @@ def test_groups_that_are_collected_alone_have_keys_of_their_own(curriculum: Any)
     assert len({unmarked(one.scenario.id) for one in whole.trajectories}) <= 3
 
 
+class Endless(Rows):
+    """Without end, and of few scenarios, as a mixture of files is."""
+
+    def size(self, split: str) -> None:  # type: ignore[override]
+        return None
+
+    def scenario(self, split: str, number: int) -> Scenario:
+        return super().scenario(split, number % self.count)
+
+
+class Doubled(Rows):
+    """Rows of which two are one scenario."""
+
+    def scenario(self, split: str, number: int) -> Scenario:
+        return super().scenario(split, number // 2)
+
+
+@pytest.mark.parametrize("task", [Endless(3), Doubled(6), Doubled(4)], ids=["endless", "doubled", "doubled, few"])
+@pytest.mark.parametrize("curriculum", [Shuffled(5), Families(5, family=2)], ids=["shuffled", "families"])
+def test_numbers_that_are_one_scenario_are_drawn_apart_alone_and_together(task: Any, curriculum: Any) -> None:
+    parts = run(curriculum, Independent(samples=2), 3)
+    parts.task = task
+    for group in range(10):
+        asyncio.run(collected(parts, parts.player, parts.ledger.state(), 1 + group // 5, 0, group))
+    keys = parts.player.keys  # type: ignore[attr-defined]
+    assert len(set(keys)) == len(keys) == 20
+    keys.clear()
+    asyncio.run(collect(parts, parts.key.derive("step", 1), 1))
+    assert len(set(keys)) == len(keys) == 10
+
+
 def test_passes_tell_apart_what_is_asked_alone() -> None:
     task: Any = Rows(3)
     for first, position in itertools.product(range(9), range(9)):

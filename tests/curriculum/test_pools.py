@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,18 @@ def test_what_is_left_out_is_said() -> None:
     (one,) = said_of(config, finite)  # type: ignore[arg-type]
     assert one.startswith("evaluation measures the first 50 of the 700 unseen scenarios of task rows")
     assert said_of(configure([("task", "sums")], find_task("sums")), finite) == []  # type: ignore[arg-type]
+
+
+def test_a_run_that_ends_before_it_weighs_says_so() -> None:
+    task: Any = Rows(ALL)
+    short = configure([("task", "sums"), ("recipe", "cures"), ("evaluation.n", ALL), ("steps", 10)], find_task("sums"))
+    prompts = short.recipe.curriculum.prompts
+    (one,) = said_of(short, task)
+    assert one.startswith(
+        f"the curriculum draws by what is known of scenarios once each of the {ALL} was asked, and 10"
+    )
+    assert f"steps ask {10 * prompts};" in one
+    assert said_of(replace(short, steps=ALL // prompts + 1), task) == []
 
 
 def test_a_run_says_it_once(tmp_path: Path) -> None:

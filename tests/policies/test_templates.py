@@ -39,6 +39,30 @@ def test_a_date_stays_that_of_the_day() -> None:
     assert TemplateSettings.of(None, {}, "2024-02-29").written(CHAT_TEMPLATE) == CHAT_TEMPLATE
 
 
+@pytest.mark.parametrize(
+    ("written", "due"),
+    [
+        ("strftime_now(format='%Y-%m-%d')", "2024-02-29"),
+        ("strftime_now(own)", "29 February, 060"),
+        ("strftime_now('%d ' + '%B')", "29 February"),
+        ("strftime_now('%-m/%e %A 100%%d')", "2/29 Thursday 100%d"),
+        ("((strftime_now('%Y') | int) + 1)", "2025"),
+        ("strftime_now('%B').upper()", "FEBRUARY"),
+        ("today('%y')", "24"),
+        ("(strftime_now('%d') if strftime_now is defined else 'no')", "29"),
+    ],
+)
+def test_a_date_stays_however_its_format_is_come_by(written: str, due: str) -> None:
+    template = "{%- set own = '%d %B, %j' -%}{%- set today = strftime_now -%}"
+    template += f"{{{{- '<|system|>' ~ {written} ~ '<|end|>' -}}}}{CHAT_TEMPLATE}"
+    assert shown(template, day="2024-02-29").startswith(f"<|system|>{due}<|end|>")
+
+
+def test_a_format_may_be_a_variable() -> None:
+    template = f"{{{{- '<|system|>' ~ strftime_now(style) ~ '<|end|>' -}}}}{CHAT_TEMPLATE}"
+    assert shown(template, {"style": "%d.%m."}, "2024-02-29").startswith("<|system|>29.02.<|end|>")
+
+
 def test_variables_are_set_for_good() -> None:
     assert shown(THINKING).endswith("<|assistant|>")
     assert shown(THINKING, {"enable_thinking": False}).endswith("<|assistant|><think></think>")

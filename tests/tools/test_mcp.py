@@ -275,6 +275,18 @@ ANSWERS: dict[str, tuple[object, str]] = {
     "structured": ({"content": [], "structuredContent": {"answer": 7, "é": [None]}}, '{"answer": 7, "é": [null]}'),
     "structured-zero": ({"content": [], "structuredContent": {"n": 0}}, '{"n": 0}'),
     "structured-twice": ({"content": [text("7")], "structuredContent": {"result": 7}}, "7"),
+    "structured-besides": ({"content": [text("done")], "structuredContent": {"a": 7}}, 'done\n{"a": 7}'),
+    "structured-again": (
+        {
+            "content": [text('{"a": "l\\n", "b": [1.5, true, null]}')],
+            "structuredContent": {"a": "l\n", "b": [1.5, True, None]},
+        },
+        '{"a": "l\\n", "b": [1.5, true, null]}',
+    ),
+    "blank-picture": (
+        {"content": [text(" "), {"type": "image", "data": "AA==", "mimeType": "image/png"}]},
+        "error: blank-picture answered with a picture (image/png), which cannot be read here",
+    ),
     "structured-empty-words": ({"content": [text("")], "structuredContent": {"a": 1}}, '{"a": 1}'),
     "picture": (
         {"content": [PICTURE]},

@@ -134,6 +134,92 @@ def test_a_call_without_words_is_learnt_too(content: str | None) -> None:
     assert turn.action[-1] == chat.end_of_turn
 
 
+CHANNELS = zoo.each(
+    zoo.by_role(
+        user=zoo.out("'<|start|>user<|message|>' + m.content + '<|end|>'"),
+        tool=zoo.out("'<|start|>functions.f to=assistant<|channel|>commentary<|message|>' + m.content + '<|end|>'"),
+        assistant="{%- if m.tool_calls -%}"
+        "{%- if m.content and m is sameas (messages | selectattr('role', 'equalto', 'assistant') | list | last) -%}"
+        + zoo.out("'<|start|>assistant<|channel|>analysis<|message|>' + m.content + '<|end|>'")
+        + "{%- endif -%}"
+        + zoo.out("'<|start|>assistant to=functions.' + m.tool_calls[0].function.name + '<|channel|>commentary'")
+        + zoo.out("'<|message|>' + (m.tool_calls[0].function.arguments | tojson) + '<|call|>'")
+        + "{%- else -%}"
+        + zoo.out("'<|start|>assistant<|channel|>final<|message|>' + m.content")
+        + zoo.out("'<|return|>' if loop.last and not add_generation_prompt else '<|end|>'")
+        + "{%- endif -%}",
+    ),
+    zoo.out("'<|start|>assistant'"),
+)
+"""Calls end in a token of their own, and what was thought beside them is dropped once more is said."""
+
+
+def channels() -> Chat:
+    return Chat(zoo.tokenizer(replace(zoo.SHAPES["gpt-oss"], template=CHANNELS), "characters"))
+
+
+def test_a_turn_that_calls_a_tool_may_end_in_another_token() -> None:
+    chat = channels()
+    learnt = chat.demonstration(TALK[1], TALK[:1])
+    assert chat.render(learnt) == (
+        "<|channel|>analysis<|message|>Let me see.<|end|>"
+        '<|start|>assistant to=functions.calculator<|channel|>commentary<|message|>{"expression": "1+2"}<|call|>'
+    )
+    assert chat.ended(learnt)
+    assert named(chat, chat.stops) == ["<|return|>", "<|call|>"]
+    assert chat.render(chat.demonstration({**TALK[1], "content": ""}, TALK[:1])).endswith("<|call|>")
+
+
+def test_an_answer_behind_a_past_that_reads_otherwise_is_written_as_the_template_writes_it() -> None:
+    chat = channels()
+    turns = given(chat, TALK[1:])
+    joined = [token for turn in turns[-1].context() for token in (*turn.observation, *turn.action)]
+    asked = chat.tokenizer.apply_chat_template(TALK[:-1], tokenize=False, add_generation_prompt=True)
+    assert "analysis" in asked
+    assert chat.render(joined) == asked + "<|channel|>final<|message|>Yes, 3.<|return|>"
+
+
+EMPTY_THOUGHT = zoo.SHAPES["qwen3"].template.replace(
+    "{%- if m.role == 'tool' -%}",
+    "{%- if m.role == 'assistant' and loop.last -%}{%- set said = '<think>\\n\\n</think>\\n\\n' + said -%}{%- endif -%}"
+    "{%- if m.role == 'tool' -%}",
+    1,
+)
+
+
+@pytest.mark.parametrize("make", ["characters", "sentencepiece", "byte level"])
+def test_a_thought_that_only_the_last_answer_shows_is_not_in_later_context(make: str) -> None:
+    """Qwen3 writes an empty thought into the answer that is learnt, and none into the past."""
+    chat = Chat(zoo.tokenizer(replace(zoo.SHAPES["qwen3"], template=EMPTY_THOUGHT), make))
+    talk: list[Message] = [ASKED, {"role": "assistant", "content": "3"}, ASKED, {"role": "assistant", "content": "Yes"}]
+    turns = given(chat, talk[1:])
+    assert [chat.reply_text(turn.action).split() for turn in turns] == [
+        ["<think>", "</think>", word] for word in ("3", "Yes")
+    ]
+    joined = [token for turn in turns[-1].context() for token in (*turn.observation, *turn.action)]
+    whole = chat.tokenizer(chat.tokenizer.apply_chat_template(talk, tokenize=False), add_special_tokens=False)
+    assert joined == whole["input_ids"][: len(joined)]
+
+
+def test_an_answer_right_behind_an_answer_has_an_opening_of_its_own() -> None:
+    chat = Chat(zoo.tokenizer(replace(zoo.SHAPES["qwen3"], template=EMPTY_THOUGHT), "characters"))
+    turns = given(chat, [{"role": "assistant", "content": word} for word in ("No", "Yes")])
+    joined = [token for turn in turns[-1].context() for token in (*turn.observation, *turn.action)]
+    said = ["<|im_start|>assistant\n<think>\n\n</think>\n\n" + word for word in ("No", "Yes")]
+    assert chat.render(joined) == f"<|im_start|>user\n1+2?<|im_end|>\n{said[0]}<|im_end|>\n{said[1]}<|im_end|>"
+
+
+def test_a_thought_behind_an_opening_that_closed_its_own_is_refused() -> None:
+    """It would be lost in silence: the answer that is learnt goes on behind the empty thought."""
+    template = zoo.SHAPES["qwen3 without thinking"].template.replace(
+        "{%- set said = m.content or '' -%}",
+        "{%- set said = ('<think>' + m.reasoning_content + '</think>' if m.reasoning_content else '') + m.content -%}",
+    )
+    chat = Chat(zoo.tokenizer(replace(zoo.SHAPES["qwen3 without thinking"], template=template), "characters"))
+    with pytest.raises(ConfigurationError, match="does not show the reasoning_content"):
+        chat.demonstration({"role": "assistant", "content": "Yes", "reasoning_content": "b"}, [ASKED])
+
+
 CALLS_ALONE = zoo.CALLS.replace("{%- for", "{%- if m.tool_calls -%}{%- for", 1)
 
 
@@ -285,6 +371,21 @@ def test_a_template_that_keeps_thoughts_grows_by_concatenation() -> None:
 
 
 # ---------------------------------------------------------------- rows of files
+
+
+@pytest.mark.parametrize("nothing", [{"content": ""}, {"content": None}, {}])
+def test_a_row_whose_calls_have_no_words_is_learnt(nothing: dict[str, Any]) -> None:
+    """As the APIs of servers write them, and tables whose null is no cell."""
+    from hocket.tasks.data import from_rows
+
+    talk = [ASKED, {"role": "assistant", **nothing, "tool_calls": CALL}, *TALK[2:]]
+    other = [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]
+    asked = from_rows({"train": [{"messages": talk}], "test": [{"messages": other}]})
+    chat = chat_of("qwen2.5")
+    turns = given(chat, asked.scenario("train", 0).metadata["demonstration"])
+    assert '"name": "calculator"' in turns[0].text
+    assert turns[1].text == "Yes, 3."
+    assert len(turns[1].context()) == 2
 
 
 @pytest.mark.parametrize("words", ["Let me see.", ""])
