@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ from hocket.cli.details import (
     TRAIN,
 )
 from hocket.cli.values import checked
-from hocket.core.ending import end_at_once
+from hocket.core.ending import asked_to_end, end_at_once, interrupted, progress_may_be_lost
 from hocket.core.errors import INTERRUPTED, ConfigurationError, HocketError, nearest, refusal
 from hocket.core.notices import listening
 from hocket.core.waits import watched
@@ -65,9 +66,14 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; returns the exit code: 0 success, 1 failed, 2 bad usage, 130 after Ctrl-C."""
-    code = _main(list(sys.argv[1:] if arguments is None else arguments))
-    if arguments is None and code == INTERRUPTED:
+    """Runs a command; returns the exit code: 0 success, 1 failed, 2 bad usage, 130 after Ctrl-C, SIGTERM or SIGHUP."""
+    if arguments is not None:
+        return _main(list(arguments))
+    progress_may_be_lost()
+    # Python makes an exception of Ctrl-C, so that commands leave things in order; of the others too.
+    with asked_to_end(interrupted, (signal.SIGTERM, signal.SIGHUP)):
+        code = _main(sys.argv[1:])
+    if code == INTERRUPTED:
         end_at_once(code)  # The process ends now: one more Ctrl-C would break into what Python does at its end.
     return code
 

@@ -52,8 +52,8 @@ def swarm(options: argparse.Namespace, pairs: Pairs) -> int:
             row = run.round()
             if not options.quiet:
                 console.print(f"round {run.rounds} of {run.total_steps}: {_said(row)}")
-    interrupted = run.rounds < run.total_steps
-    found = run.finish("interrupted" if interrupted else "finished")
+        interrupted = run.rounds < run.total_steps
+        found = run.finish("interrupted" if interrupted else "finished")
     if options.json:
         emit(found)
     else:

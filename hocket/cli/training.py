@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -87,22 +88,24 @@ def _run(
         finally:
             if display:
                 display.close()
-    interrupted = bool(stop) and not trainer.done
-    if interrupted:
-        trainer.save()
-    reason = trainer.finish("interrupted" if interrupted else "finished")
+        interrupted = bool(stop) and not trainer.done
+        if interrupted:
+            trainer.save()
+        reason = trainer.finish("interrupted" if interrupted else "finished")
     summary = trainer.summary(reason)
     found = read_run(trainer.folder.path)
     told = {"diagnosis": diagnosis_of(found), "messages": list(found.messages)}
     if options.quiet and reason == FAILED:
         print(f"hocket: {found.messages[-1]}", file=sys.stderr)
+    last = plan is None or plan.runs[-1].name == trainer.folder.name
     if not options.quiet:
-        last = plan is None or plan.runs[-1].name == trainer.folder.name
         resume = f"{program()} train --resume {trainer.folder.path if plan is None else plan.folder}"
         ended = not interrupted and trainer.saved
         more = f" --steps {trainer.total_steps * 2}" if last and ended else ""
         err().print(closing_panel({**summary, **told}, trainer.folder.path, resume=resume + more))
-    code = 1 if reason == FAILED or not trainer.saved else INTERRUPTED if interrupted else 0
+    # Who stops a plan in the last step of a phase does not want the next.
+    stopped = interrupted or (bool(stop) and not last)
+    code = 1 if reason == FAILED or not trainer.saved else INTERRUPTED if stopped else 0
     if not trainer.saved:
         print(f"hocket: {UNSAVED}", file=sys.stderr)
     return {**summary, **told, "path": str(trainer.folder.path)}, code
@@ -181,14 +184,18 @@ def _flag_pairs(options: argparse.Namespace) -> Pairs:
 
 @contextmanager
 def _stopping() -> Iterator[list[bool]]:
-    """The first Ctrl-C, SIGTERM or SIGHUP lets the step end and a checkpoint be written; the second stops at once."""
+    """The first Ctrl-C, SIGTERM or SIGHUP lets the step end and a checkpoint be written; Ctrl-C then stops at once.
+
+    SIGTERM and SIGHUP do not: a terminal that is closed sends SIGHUP twice.
+    """
     stop: list[bool] = []
 
-    def handle() -> None:
-        if stop:
+    def handle(number: int) -> None:
+        if stop and number == signal.SIGINT:
             raise KeyboardInterrupt
-        stop.append(True)
-        print("\nstopping after this step with a checkpoint; press Ctrl-C again to stop at once", file=sys.stderr)
+        if not stop:
+            stop.append(True)
+            print("\nstopping after this step with a checkpoint; press Ctrl-C again to stop at once", file=sys.stderr)
 
     with asked_to_end(handle):
         yield stop

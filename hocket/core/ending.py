@@ -1,17 +1,23 @@
-"""Signals that ask a process to end: Ctrl-C, SIGTERM, and SIGHUP of a terminal that was closed."""
+"""What ends a process, and what must not: Ctrl-C, SIGTERM, SIGHUP of a closed terminal, a log that takes no more."""
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 
 @contextmanager
-def asked_to_end(handle: Callable[[], None]) -> Iterator[None]:
-    """Has `handle` called for every signal that asks the process to end, until the block is left. For the main thread.
+def asked_to_end(
+    handle: Callable[[int], None], signals: Sequence[int] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+) -> Iterator[None]:
+    """Has `handle` called with the number of every signal that asks the process to end, until the block is left.
+
+    For the main thread.
 
     SIGHUP stays ignored where it was, as under nohup. Where it is not, what is written to the terminal that has gone is
     dropped, so that the process can end in order.
@@ -20,17 +26,24 @@ def asked_to_end(handle: Callable[[], None]) -> Iterator[None]:
     def handler(number: int, frame: object) -> None:
         if number == signal.SIGHUP:
             _leave_terminal()
-        handle()
+        handle(number)
 
-    numbers = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        numbers.append(signal.SIGHUP)
-    before = {number: signal.signal(number, handler) for number in numbers}
+    taken = [one for one in signals if one != signal.SIGHUP or signal.getsignal(one) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in taken}
     try:
         yield
     finally:
         for number, old in before.items():
             signal.signal(number, old)
+
+
+def interrupted(number: int) -> None:
+    """What Python does on Ctrl-C.
+
+    Raises:
+        KeyboardInterrupt: always.
+    """
+    raise KeyboardInterrupt
 
 
 def left_to_parent() -> None:
@@ -42,6 +55,26 @@ def left_to_parent() -> None:
 def end_at_once(code: int) -> None:
     """Another Ctrl-C from now on ends the process with `code`, wherever it is, without a traceback."""
     signal.signal(signal.SIGINT, lambda *_: os._exit(code))
+
+
+class _Progress(io.FileIO):
+    """A stream that drops what cannot be written: its reader has left, or the disk is full."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
+
+
+def progress_may_be_lost() -> None:
+    """From now on no line on stderr can end this process, as of `hocket train 2>&1 | tee LOG` after Ctrl-C for both."""
+    stream = sys.stderr
+    if stream is not None:
+        raw = _Progress(stream.fileno(), "w", closefd=False)
+        sys.stderr = io.TextIOWrapper(
+            io.BufferedWriter(raw), encoding=stream.encoding, errors=stream.errors, line_buffering=True
+        )
 
 
 def _leave_terminal() -> None:

@@ -68,7 +68,7 @@ def read_run(path: Path) -> Recorded:
     if not (path / "metrics.jsonl").is_file() and not (path / "config.yaml").is_file():
         raise ConfigurationError(f"{path} is not a run: it has neither config.yaml nor metrics.jsonl")
     problems: list[str] = []
-    rows = list(read_json_lines(path / "metrics.jsonl", problems.append, ("step",)))
+    rows = list(read_json_lines(path / "metrics.jsonl", problems.append, {"step": int}))
     text = _text(path / "config.yaml")
     config = _mapping(path / "config.yaml", load_yaml, problems)
     summary = {**_outline(rows, config), **_mapping(path / "summary.json", json.loads, problems)}

@@ -76,5 +76,5 @@ def _keys(options: argparse.Namespace) -> list[str]:
 def _asked_to_end() -> Iterator[threading.Event]:
     """An event that Ctrl-C, SIGTERM and SIGHUP set."""
     end = threading.Event()
-    with asked_to_end(end.set):
+    with asked_to_end(lambda number: end.set()):
         yield end

@@ -276,7 +276,7 @@ def _marked_best(path: Path) -> bool:
     """Whether a checkpoint folder says that it was the best when it was written; False for one that says nothing."""
     try:
         return json.loads((path / COMPLETE).read_bytes()).get("best") is True
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return False
 
 
@@ -303,7 +303,7 @@ def problem(path: Path) -> str | None:
                 return f"{name} has changed"
     except FileNotFoundError:
         return f"{COMPLETE} is missing"
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return f"{COMPLETE} is unreadable"
     except OSError as error:
         return f"it cannot be read: {_reason(error)}"

@@ -9,9 +9,10 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from hocket.core.errors import HocketError
@@ -157,12 +158,15 @@ def log_problem(message: str) -> None:
 
 
 def read_json_lines(
-    path: Path, on_problem: Callable[[str], None] = lambda sentence: None, needs: Sequence[str] = ()
+    path: Path,
+    on_problem: Callable[[str], None] = lambda sentence: None,
+    needs: Mapping[str, type] = MappingProxyType({}),
 ) -> Iterator[dict[str, Any]]:
     """The objects of a JSON-lines file; a missing file has none.
 
-    Lines that hold no object, or one without a key of `needs`, are left out, and `on_problem` is given one sentence
-    that names them. A last line without its newline was being written when it was read, and is no problem.
+    Lines that hold no object, or one without a key of `needs` or with another type there, are left out, and
+    `on_problem` is given one sentence that names them. A last line without its newline was being written when it was
+    read, and is no problem.
     """
     damaged = []
     if not path.is_file():
@@ -170,7 +174,7 @@ def read_json_lines(
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             row = _parsed(line)
-            if row is not None and all(key in row for key in needs):
+            if row is not None and all(key in row and isinstance(row[key], kind) for key, kind in needs.items()):
                 yield row
             elif line.endswith(b"\n"):
                 damaged.append(number)

@@ -22,7 +22,7 @@ class Missing(enum.Enum):
         return False
 
 
-NEEDS = ("key", "value")
+NEEDS = {"key": object, "value": object}
 
 
 MISSING: Final = Missing.MISSING

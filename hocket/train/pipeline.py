@@ -304,7 +304,7 @@ class Pipeline:
         check(folder / PLAN, [("phases", phases)], trust=trust)
         try:
             return Pipeline(folder, [_phase_read(one) for one in phases], trust=trust)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise ConfigurationError(f"{folder / PLAN} cannot be read: {error}") from error
 
     def trainers(

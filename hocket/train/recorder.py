@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from hocket.core.errors import HocketError
 from hocket.core.outcomes import StepResult, total_reward
 from hocket.stages import State
 from hocket.train import config as configuration
@@ -80,16 +81,19 @@ class Recorder:
             tracker.log(row)
 
     def episodes(self, step: int, result: StepResult, parts: RunContext) -> None:
-        """Writes the trajectories of a step."""
-        write_episodes(
-            self.folder.episodes(step),
-            step,
-            result.trajectories,
-            result.batch,
-            getattr(parts.player, "decode", None),  # Players without words have none.
-            rewards=[total_reward(trajectory, parts.weights) for trajectory in result.trajectories],
-            discarded=result.discarded,
-        )
+        """Writes the trajectories of a step. What the disk refuses is said, and the run goes on without."""
+        try:
+            write_episodes(
+                self.folder.episodes(step),
+                step,
+                result.trajectories,
+                result.batch,
+                getattr(parts.player, "decode", None),  # Players without words have none.
+                rewards=[total_reward(trajectory, parts.weights) for trajectory in result.trajectories],
+                discarded=result.discarded,
+            )
+        except HocketError as error:
+            self.say(f"the samples of step {step} are not kept: {error}")
 
     def checkpoint_due(self, settings: CheckpointSettings, step: int) -> bool:
         """Whether the last checkpoint is long enough ago."""

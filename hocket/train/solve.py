@@ -27,6 +27,8 @@ from hocket.train.trust import check, sign
 
 CONFIG, METRICS, STATE, SUMMARY = "config.yaml", "metrics.jsonl", "state.npz", "summary.json"
 
+AGAIN = "put back a copy, or begin anew in another folder with --out"
+
 OWN = ("step", "value", "gap", "regret", "switches", "change")
 """Figures of a step that every solver has; its own stand beside them."""
 
@@ -80,8 +82,8 @@ class Progress:
             with np.load(path, allow_pickle=False) as file:
                 held = {name: file[name] for name in file.files}
             own = {name: held[f"own/{name}"] for name in ("step", "regret", "switches")}
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise HocketError(f"{path} cannot be read: {error}") from error
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise HocketError(f"{path} cannot be read ({error}); {AGAIN}") from error
         state = {name.removeprefix("state/"): array for name, array in held.items() if name.startswith("state/")}
         return Progress(state, held.get("own/answer"), int(own["step"]), float(own["regret"]), int(own["switches"]))
 
@@ -137,13 +139,22 @@ class SolveRun:
             self._lock.release()
 
     def _begun(self) -> tuple[Progress, list[str]]:
-        """The newest checkpoint and the lines up to it, or the start."""
+        """The newest checkpoint and the lines up to it, or the start.
+
+        Raises:
+            HocketError: when the checkpoint, or a line up to it, is missing or damaged.
+        """
+        metrics = self.folder / METRICS
+        lines = metrics.read_text(encoding="utf-8").splitlines(keepends=True) if metrics.is_file() else []
         if not (self.folder / STATE).is_file():
+            if len(lines) > self.every:
+                raise HocketError(f"{self.folder / STATE} is missing, though {len(lines)} steps were made; {AGAIN}")
             return Progress(self.solver.init(self.world, self._key.derive("begin"))), []
         progress = Progress.unpack(self.folder / STATE)
         if progress.step > self.steps:
             raise ConfigurationError(f"{self.folder} has made {progress.step} steps already, more than {self.steps}")
-        lines = (self.folder / METRICS).read_text(encoding="utf-8").splitlines(keepends=True)
+        if len(lines) < progress.step:
+            raise HocketError(f"{metrics} has {len(lines)} of the {progress.step} steps that were made; {AGAIN}")
         return progress, lines[: progress.step]
 
     def _steps(self, progress: Progress) -> Iterator[tuple[Progress, dict[str, float]]]:
@@ -220,6 +231,7 @@ def _read(path: Path) -> dict[str, Any]:
         found = load_yaml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from error
-    if not isinstance(found, dict) or not {"method", "world", "steps", "seed", "settings"} <= set(found):
+    whole = isinstance(found, dict) and {"method", "world", "steps", "seed", "settings"} <= set(found)
+    if not whole or not isinstance(found["settings"], dict):
         raise ConfigurationError(f"{path} is no configuration of `hocket solve`")
-    return found
+    return dict(found)

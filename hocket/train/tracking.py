@@ -51,7 +51,7 @@ class MetricsLog:
     def truncate(self, step: int, on_problem: Callable[[str], None] = lambda sentence: None) -> None:
         """Drops the rows after `step`, atomically: a resumed run writes them again. Damaged ones go to `on_problem`."""
         self._lines.close()
-        kept = read_json_lines(self.path, on_problem, ("step",))
+        kept = read_json_lines(self.path, on_problem, {"step": int})
         rows = [json.dumps(row) + "\n" for row in kept if row["step"] <= step]
         write_atomic(self.path, "".join(rows))
         self._lines = JsonLines(self.path)
@@ -62,8 +62,8 @@ class MetricsLog:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The rows of a `metrics.jsonl`; a torn line is left out, a missing file has none."""
-    return list(read_json_lines(path))
+    """The rows of a `metrics.jsonl`; a damaged line is left out, a missing file has none."""
+    return list(read_json_lines(path, needs={"step": int}))
 
 
 class Tracker(Protocol):

@@ -213,11 +213,14 @@ class Trainer:
         """
         checkpoints = self.recorder.checkpoints
         newest = None if start_over else checkpoints.latest()
-        if newest is None and not start_over and self._ended():
-            raise HocketError(
-                f"{checkpoints.folder} has no checkpoint, though the run has come to an end; put back a copy, or have "
-                f"it begin again: hocket train --resume {self.folder.path} --start-over"
-            )
+        if newest is None and not start_over:
+            done = max((row["step"] for row in read_metrics(self.folder.metrics)), default=0)
+            # The first checkpoint may still have been due; a run that has ended, or gone beyond it, has had one.
+            if done > self.config.checkpoint.steps or self._ended():
+                raise HocketError(
+                    f"{checkpoints.folder} has no checkpoint, though the run has made {done} steps; put back a copy, "
+                    f"or have it begin again: hocket train --resume {self.folder.path} --start-over"
+                )
         for aside in checkpoints.set_aside(newest):
             self.say(f"a checkpoint that is not used was renamed to {aside}; delete it when you do not need it")
         if newest is None:
@@ -451,10 +454,12 @@ class Trainer:
             self.ended = "unsaved"
             self.say(UNSAVED)
         self._close()
-        self.recorder.finish(self.summary(self.ended))
-        if self._report is not None:
-            self._report(self.folder.path)
-        self.folder.release()
+        try:
+            self.recorder.finish(self.summary(self.ended))
+            if self._report is not None:
+                self._report(self.folder.path)
+        finally:
+            self.folder.release()
         return self.ended
 
     def _close(self) -> None:
@@ -487,10 +492,23 @@ class Trainer:
             **({} if self.overlap is None else {"overlap": self.overlap.state()}),
             "hooks": self.parts.hooks.state(self.parts),
             **({"rewards": remembered} if remembered else {}),
+            **({"objects": objects} if (objects := self._objects()) else {}),
         }
+
+    def _objects(self) -> list[str]:
+        """What was given as an object, which the configuration cannot hold, by kind and name."""
+        rewards, workflow = self._given
+        named = [f"reward {one.name}" for one in rewards]
+        return named + ([] if workflow is None else [f"workflow {getattr(workflow, 'name', type(workflow).__name__)}"])
 
     def _restore(self, checkpoint: Path) -> None:
         state = present_state(self.recorder.checkpoints.load(checkpoint))
+        if missing := sorted(set(state.get("objects", ())) - set(self._objects())):
+            raise ConfigurationError(
+                f"{self.folder.path} was made in Python with objects that its configuration cannot hold "
+                f"({', '.join(missing)}); go on in Python: from hocket.train.trainer import resumed; resumed(RUN, "
+                "rewards=[...], workflow=...).run()"
+            )
         # Runs of earlier versions noted no opinions: there were some.
         self.progress = Progress(**{"heard": {silences.EPISODE: state["progress"]["step"]}, **state["progress"]})
         self.parts.asked = int(state["asked"])
@@ -526,6 +544,10 @@ def resumed(
     if not file.is_file():
         raise ConfigurationError(f"there is no run in {run}: it has no config.yaml")
     pairs = run_pairs(run, trust=trust)
+    if "task" not in dict(pairs):
+        raise ConfigurationError(
+            f"{file} names no task, so it is not the whole configuration of a run; put back a copy"
+        )
     task = keywords.pop("task", None) or tasks.find(dict(pairs)["task"])
     config = configuration.configure(pairs, task)
     config = dataclasses.replace(config, runs=str(run.parent), run=run.name)

@@ -21,7 +21,7 @@ import site
 import stat
 import sysconfig
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder
 from pathlib import Path
@@ -94,25 +94,33 @@ def named_code(pairs: Iterable[tuple[str, Any]]) -> tuple[Named, ...]:
 
 def _walked(value: Any, where: str, above: frozenset[int], *, described: bool = False) -> Iterator[Named]:
     last = where.rpartition(".")[2]
+    described = described and not (isinstance(value, Mapping) and "type" in value)  # A component is built all the same.
     if value is not None and (last == "python" or where.endswith("engine.folder")):
         yield Named(where, str(value), "command")  # An interpreter, and where weights are written for a server.
     elif value is not None and last in ("endpoint", "url", "key_variable"):
         yield Named(where, str(value), "address")
     elif isinstance(value, str) and not described and (kind := _kind_of(value)) is not None:
         yield Named(where, value, kind)
-    if isinstance(value, (str, bytes)) or not isinstance(value, (Mapping, Sequence)):
+    if isinstance(value, (str, bytes)) or not isinstance(value, Collection):
         return
     if id(value) in above:
         raise ConfigurationError(f"{where} holds itself; write it out instead of with a YAML alias")
     is_recipe = isinstance(value, Mapping) and "objective" in value and value.get("type", RECIPE) == RECIPE
-    for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+    for key, item in value.items() if isinstance(value, Mapping) else _keyed(value):
         inner = f"{where}.{key}"
         if isinstance(value, Mapping) and key == "type":
             if not _is_own(str(item), "type"):
                 yield Named(inner, str(item), "file" if _FILE.search(str(item)) else "module")
         else:
-            said = described or (is_recipe and key in DESCRIPTIVE)
-            yield from _walked(item, inner, above | {id(value)}, described=said)
+            text = described or (is_recipe and key in DESCRIPTIVE)
+            yield from _walked(item, inner, above | {id(value)}, described=text)
+
+
+def _keyed(value: Collection[Any]) -> Iterable[tuple[Any, Any]]:
+    """The members of a list with their places; the second of `[engine.python, VALUE]`, a setting, with its key."""
+    members = list(value)
+    is_setting = len(members) == 2 and isinstance(members[0], str) and "." in members[0]
+    return enumerate(members) if not is_setting else [(0, members[0]), (members[0], members[1])]
 
 
 def _kind_of(text: str) -> Kind | None:
@@ -291,9 +299,9 @@ def _key(*, make: bool) -> bytes:
             _place(path, secrets.token_bytes(32))
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
             status, found = os.fstat(file.fileno()), file.read(64)
-    except FileNotFoundError:
-        raise _NoKey("this user has signed nothing on this machine yet") from None
     except (OSError, RuntimeError) as error:
+        if isinstance(error, FileNotFoundError) and not make:
+            raise _NoKey("this user has signed nothing on this machine yet") from None
         raise _NoKey(f"the key cannot be kept in the cache: {getattr(error, 'strerror', None) or error}") from None
     if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077 or len(found) != 32:
         raise _NoKey(f"{path} is not a key that this user alone can read; remove it, and a new one is made")
@@ -404,8 +412,10 @@ def run_pairs(run: Path, *, trust: bool = False) -> Pairs:
     """The settings of a run as dotted pairs, if their code may run, see `check`.
 
     Raises:
-        ConfigurationError: as `read_pairs` and `check`.
+        ConfigurationError: as `read_pairs` and `check`, and for a file that is no whole configuration of a run.
     """
     pairs = read_pairs(run / "config.yaml")
+    if "task" not in dict(pairs):
+        raise ConfigurationError(f"{run / 'config.yaml'} names no task, so it is not whole; put back a copy")
     check(run / "config.yaml", pairs, trust=trust)
     return pairs

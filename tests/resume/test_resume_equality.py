@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import shutil
 import signal
 import time
@@ -15,7 +16,8 @@ from tiny_runs import REWARDS, TINY, assert_same, call, in_child, last_checkpoin
 
 from hocket import tasks
 from hocket.cli.parser import main, split_settings
-from hocket.core.errors import HocketError
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.rewards.functions import FunctionReward
 from hocket.train.config import configure, read_pairs
 from hocket.train.disk import Chunk, DiskWriter
 from hocket.train.tracking import read_metrics
@@ -347,9 +349,19 @@ def test_a_run_that_ended_and_has_lost_its_checkpoints_is_not_begun_again_unaske
 ) -> None:
     shutil.copytree(whole, tmp_path / "parts")
     shutil.rmtree(tmp_path / "parts" / "checkpoints")
-    with pytest.raises(HocketError, match="has no checkpoint, though the run has come to an end"):
+    with pytest.raises(HocketError, match="has no checkpoint, though the run has made"):
         resumed(tmp_path / "parts")
     assert (tmp_path / "parts" / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
+
+
+def test_nor_is_one_that_was_killed_after_a_checkpoint_was_due(tmp_path: Path, whole: Path) -> None:
+    run = shutil.copytree(whole, tmp_path / "parts")
+    shutil.rmtree(run / "checkpoints")
+    (run / "summary.json").unlink()
+    text = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(re.sub(r"(Settings\n  seconds: .*\n  steps: )\d+", r"\g<1>5", text))  # Of six.
+    with pytest.raises(HocketError, match="has no checkpoint, though the run has made 6 steps"):
+        resumed(run, trust=True)
 
 
 def test_damaged_lines_of_metrics_are_counted(tmp_path: Path, reward: Path) -> None:
@@ -391,6 +403,24 @@ def test_a_last_checkpoint_that_the_disk_refuses_is_tried_again_and_else_a_failu
     assert_same(whole, run)
 
 
+def test_samples_that_the_disk_refuses_cost_no_step(
+    tmp_path: Path, reward: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = DiskWriter.write
+
+    def refusing(self: DiskWriter, path: Path, chunks: Iterable[Chunk]) -> None:
+        if path.parent.name == "rollouts":
+            raise OSError(28, "No space left on device")
+        write(self, path, chunks)
+
+    monkeypatch.setattr(DiskWriter, "write", refusing)
+    said = train(tmp_path, "parts", *OFTEN, "--reward", f"{reward}:spread", steps=6)
+    assert said.code == 0
+    assert "the samples of step 6 are not kept" in (tmp_path / "parts" / "messages.txt").read_text()
+    assert rows(tmp_path / "parts") == rows(whole)
+    assert weights(tmp_path / "parts") == weights(whole)
+
+
 @pytest.mark.parametrize("place", ["/proc/runs", "/dev/null"])
 def test_a_place_that_takes_no_run_is_named(place: str) -> None:
     said = call("train", *TINY, "--steps", "1", "--runs", place, "--run", "x")
@@ -417,3 +447,18 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_run(tmp_path: Path, reward: 
     assert "No space left" in (tmp_path / "parts" / "messages.txt").read_text()
     resume(tmp_path, "parts")
     assert_same(whole, tmp_path / "parts")
+
+
+def test_a_run_with_objects_goes_on_with_them_or_not_at_all(tmp_path: Path) -> None:
+    """Its configuration cannot name them; without them it would learn from other rewards."""
+
+    def ones(completions: list[str], **columns: object) -> list[float]:
+        return [1.0 for _ in completions]
+
+    own = FunctionReward(ones, name="ones")
+    pairs = split_settings([*TINY, "--steps", "1", "--runs", str(tmp_path), "--run", "own"], set())[1]
+    Trainer(configure(pairs, tasks.find("sums")), rewards=[own]).run()
+    with pytest.raises(ConfigurationError, match=r"objects that its configuration cannot hold \(reward ones\)"):
+        resumed(tmp_path / "own", steps=2)
+    resumed(tmp_path / "own", steps=2, rewards=[own]).run()
+    assert rows(tmp_path / "own")[-1]["step"] == 2

@@ -297,6 +297,7 @@ DAMAGE = {
     "flipped weights": lambda folder: _flip(folder / "policy" / "weights"),
     "cut tensor": lambda folder: os.truncate(folder / "state.safetensors", 20),
     "no weights": lambda folder: (folder / "policy" / "weights").unlink(),
+    "endless COMPLETE": lambda folder: (folder / "COMPLETE").write_text("[" * 100_000),
     "folder for file": lambda folder: ((folder / "state.json").unlink(), (folder / "state.json").mkdir()),
 }
 

@@ -44,6 +44,14 @@ def test_rows_are_strict_json_with_every_key(tmp_path):
         log.append({"loss": 1.0})
 
 
+def test_a_row_whose_step_is_no_number_is_damaged(tmp_path):
+    (tmp_path / "m").write_text('{"step": "1"}\n{"step": 1}\n{"step": null}\n{"step": 2}\n')
+    said = []
+    MetricsLog(tmp_path / "m").truncate(1, said.append)
+    assert [row["step"] for row in read_metrics(tmp_path / "m")] == [1]
+    assert said == [f"{tmp_path / 'm'}: lines 1, 3 cannot be read and are left out"]
+
+
 def test_numbers_are_exact(tmp_path):
     log = MetricsLog(tmp_path / "m")
     log.append({"step": 1, "loss": 0.1 + 0.2})

@@ -35,7 +35,7 @@ from hocket.train.recorder import Recorder
 from hocket.train.replay import replay
 from hocket.train.runfolder import RunFolder, RunLock
 from hocket.train.trainer import resumed
-from hocket.train.trust import SIGNATURE, check, named_code, run_pairs, sign
+from hocket.train.trust import DESCRIPTIVE, SIGNATURE, check, named_code, run_pairs, sign
 
 
 @pytest.fixture(autouse=True)
@@ -121,6 +121,39 @@ def test_what_a_recipe_says_of_itself_may_speak_of_files_but_not_hold_components
     assert named_code([("recipe", {**plain, "note": "write FILE.py:NAME"})]) == ()
     assert named_code([("recipe", {**plain, "conventions": {"a": {"type": "os.system"}}})])
     assert named_code([("reward", {"note": "evil.py:f"})])  # No recipe.
+
+
+@pytest.mark.parametrize("key", sorted(DESCRIPTIVE))
+@pytest.mark.parametrize("inside", [lambda one: one, lambda one: [one], lambda one: {"a": [{"b": one}]}])
+def test_a_component_in_what_a_recipe_says_of_itself_is_built_and_so_looked_at(
+    key: str, inside: Callable[[Any], Any]
+) -> None:
+    component = {"type": "hocket.rewards.TaskVerifier", "verify": "evil.py:f"}
+    (found,) = named_code([("recipe", {**to_plain(find("grpo")), key: inside(component)})])
+    assert found.text == "evil.py:f"
+
+
+def test_sets_and_lists_of_settings_are_looked_into(tmp_path: Path) -> None:
+    """A set of YAML becomes a list where one is wanted, and `optimise` keeps settings as lists of key and value."""
+    file = tmp_path / "config.yaml"
+    file.write_text("reward: !!set {'evil.py:f'}\n")
+    assert [one.text for one in named_code(read_pairs(file))] == ["evil.py:f"]
+    pairs = [["decoding.top_p", 1.0], ["engine.python", "/x/evil"], ["roles.a.endpoint", "//evil/v1"]]
+    assert {"/x/evil", "//evil/v1"} <= {one.text for one in named_code([("pairs", pairs)])}
+    assert named_code([("tools", ["python", "calculator"])]) == ()
+
+
+def test_an_emptied_configuration_is_not_taken_for_one_of_defaults(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("")
+    with pytest.raises(ConfigurationError, match="names no task"):
+        run_pairs(tmp_path)
+
+
+def test_a_search_whose_settings_are_damaged_is_named(tmp_path: Path) -> None:
+    for damage in ({"pairs": "abc"}, {"budget": "x"}):
+        (tmp_path / optimise.SETTINGS).write_text(json.dumps(damage))
+        with pytest.raises(ConfigurationError, match=r"search\.json holds no settings of a search"):
+            optimise.resumed(tmp_path)
 
 
 def test_data_that_holds_itself_is_refused() -> None:

@@ -244,9 +244,12 @@ def resumed(folder: Path, *, trust: bool = False) -> SearchSettings:
         raise ConfigurationError(f"{folder} holds no search to go on with: it has no {SETTINGS}")
     told = read_json(folder / SETTINGS)
     check(folder / SETTINGS, list(told.items()), trust=trust)
-    pairs = tuple((str(key), value) for key, value in told.pop("pairs", ()))
     known = {one.name for one in fields(SearchSettings)}
-    return SearchSettings(**{name: value for name, value in told.items() if name in known}, pairs=pairs)
+    try:
+        pairs = tuple((str(key), value) for key, value in told.pop("pairs", ()))
+        return SearchSettings(**{name: value for name, value in told.items() if name in known}, pairs=pairs)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"{folder / SETTINGS} holds no settings of a search: {error}") from error
 
 
 def corrected_interval(scores: Sequence[float], tried: int) -> tuple[float, float]:
