@@ -38,12 +38,13 @@ _PIECES = "".join(_VULGAR)
 _SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 
 _FRACTION = (
-    r"\\[dtc]?frac\s*(?:\{\s*(?P<over>[0-9]+)\s*\}\s*\{\s*(?P<under>[0-9]+)\s*\}|(?P<pair>[0-9]{2}))"
-    rf"|(?:(?P<mixed>[0-9]+)(?:[ \u00a0]|(?=[{_PIECES}])))?"
-    rf"(?:(?P<above>[0-9]+)[ \u00a0]?{_SLASH}[ \u00a0]?(?P<below>[0-9]+)(?![.,]?[0-9])|(?P<piece>[{_PIECES}]))"
+    rf"(?:(?P<mixed>[0-9]+)(?:[ \u00a0]|(?=[{_PIECES}\\])))?"
+    r"(?:\\[dtc]?frac\s*(?:\{\s*(?P<over>[-+−]?[0-9]+)\s*\}\s*\{\s*(?P<under>[-+−]?[0-9]+)\s*\}|(?P<pair>[0-9]{2}))"
+    rf"|(?P<above>[0-9]+)[ \u00a0]?{_SLASH}[ \u00a0]?(?P<below>[0-9]+)(?![.,]?[0-9])|(?P<piece>[{_PIECES}]))"
 )
+_GAP = r"[,'’ \u00a0\u2009\u202f]|\{,\}|\\[,;:! ]"
 _DIGITS = (
-    "(?:[1-9][0-9]{0,2}(?P<gap>[,'’ \u00a0\u2009\u202f])[0-9]{3}(?:(?P=gap)[0-9]{3})*(?![0-9])"  # 1,234,567
+    f"(?:[1-9][0-9]{{0,2}}(?P<gap>{_GAP})[0-9]{{3}}(?:(?P=gap)[0-9]{{3}})*(?![0-9])"  # 1,234,567
     "|[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}(?![0-9])"  # 12,34,567
     "|[0-9]+)"
 )
@@ -55,7 +56,7 @@ _TENS = (
 _NUMERAL = re.compile(
     rf"(?=[\d.\\{_PIECES}{_SIGNS}{_COINS}])"  # which spares most places of a text
     rf"(?P<sign>{_SIGN})?(?:(?P<money>{_MONEY})[ \u00a0]?)?(?P<inner>{_SIGN})?"
-    rf"(?:{_FRACTION}|(?P<number>{_DIGITS}(?:\.[0-9]+)?|(?<!\.)\.[0-9]+)(?:{_TENS})?)"
+    rf"(?:{_FRACTION}|(?P<number>{_DIGITS}(?:\.[0-9]+)?|(?<![.A-Za-z])\.[0-9]+)(?:{_TENS})?)"
     rf"(?:[ \u00a0](?P<scale>{'|'.join(_SCALES)})\b)?(?:[ \u00a0]?(?P<unit>\\?%|{_MONEY}))?"
     r"|(?P<odd>\d)"  # of another script, or of full width
 )
@@ -63,18 +64,38 @@ _NUMERAL = re.compile(
 # What beside a number makes it part of something else. In front: an operand of what is no sum, a root, ± or ≠.
 _PART_LEFT = re.compile(
     rf"(?:[\d{_PIECES}](?:[.,:'’_]|\s?(?:{_SLASH}|\^|\*\*?|[×·x])\s?[{{(]?)|[)\]}}%][{re.escape(_MINUS)}]?"
-    r"|\d|[√∛±∓≠]\s?|!=\s?|\\(?:sqrt|pm|mp|neq?)\s*[{\[]?|\bsqrt\s?\()\Z"
+    rf"|\d|[√∛±∓≠]\s?|!=\s?|\\(?:sqrt(?:\[\w+\])?|pm|mp|neq?)\s*[{{\[]?|\bsqrt\s?\("
+    rf"|(?:(?<![A-Za-z])[A-Za-z]{{1,2}}|\\[a-z]+|[π)\]}}])\s?{_SLASH}\s?[{{(]?"
+    r"|\}\s*\{\s*[-+−]?|\\[dtc]?frac\s*(?:\{[^{}]*|\d\s*\{?)?|\d\.\("
+    r"|\\(?:times|cdot|div|over|overline|bar|dot)\s*[{(]?)\Z"
 )
 _PART_RIGHT = re.compile(
-    rf"[.,:'’_]?\d|[⁰¹²³⁴⁵⁶⁷⁸⁹⁻{_PIECES}]|\s?(?:\^|(?:\*\*|{_SLASH})\s?[\d(])|\s?[*×·x]\s?\d|[A-Za-z]+\d|[eE][-+−]\d"
-    r"|[ij]\b|\s?(?:π|√|±|\\(?:pi|sqrt|pm)\b|(?:pi|sqrt)\b|\+/)"
+    rf"[.,:'’_]?\d|[⁰¹²³⁴⁵⁶⁷⁸⁹⁻{_PIECES}]|\s?(?:\^|\*\*\s?[\d(]|{_SLASH}\s?(?:[\d(π√\\]|[abcijknpqrtuvxyz]\b))"
+    r"|\s?[*×·x]\s?\d|[A-Za-z]+\d|[eE][-+−]\d|[ij]\b|(?:[kKMB]|[bm]n)\b"
+    r"|\s?(?:π|√|±|\\(?:pi|sqrt|pm|times|cdot|div|over)(?![a-z])|(?:pi|sqrt)\b|\+/)"
 )
+_IN_SHORT = re.compile(r"\s?(?:[kKmMbBT]|[bmt]n|mm)\b")
+"""Behind money: `$5m`."""
+_A_DATE = re.compile(rf"\d[{_HYPHENS}–]\d+[{_HYPHENS}–]\Z")
 _SIGNED = re.compile(rf"{_SIGN}(?:\s*|/)\Z")
-_IN_A_WORD = re.compile(r"(?:(?<![\\A-Za-z])[A-Za-z]+|_\{?|[A-Za-z)\]}]\s?(?:\^|\*\*)\s?[{(]?)\Z")
+_SIGNED_AROUND = re.compile(rf"[{re.escape(_MINUS)}](?:\*+|\\f?boxed\s*\{{|\()\Z")
+_RAISES = re.compile(r"[A-Za-z)\]}]\s?(?:\^|\*\*)\s?[{(]?\Z")
+_IN_A_WORD = re.compile(r"(?:(?<![\\A-Za-z])[A-Za-z]+|[^\W_]_+\{?)\Z")
+_COUNTRY = re.compile(r"(?<![A-Za-z])[A-Z]{1,3}\Z")
+_BEHIND_WORD = re.compile(r"[^\W_]_*\Z")
+_SPOKEN_SIGN = re.compile(
+    r"(?:(?<![\w-])negative|(?<![\w-])(?<![\d)\]}%]\s)(?<!\b[A-Za-z]\s)minus)\s+\Z", re.IGNORECASE
+)
 _APART_SIGN = re.compile(rf"[=≈≃≅<>≤≥(\[{{:][ \t]*(?P<sign>[{re.escape(_MINUS)}])[ \t]+\Z")
 _HEDGE = re.compile(r"\W*(?:\w+\W+)?or\W+(?:(?:maybe|possibly|perhaps|else|even|is it)\W+)*", re.IGNORECASE)
 _NEAR = 24
 _LARGEST = int(sys.float_info.max)
+
+_AROUND = (
+    *((mark, mark) for mark in ("**", "__", "*", "_", "`", "$$", "$")),
+    *((r"\(", r"\)"), (r"\[", r"\]"), (r"\boxed{", "}"), (r"\fbox{", "}")),
+)
+"""What may stand around a whole number and says nothing, from the outermost."""
 
 _LISTED = re.compile(
     rf"(?<![\w.]){_SIGN}?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][-+−]?[0-9]{{1,3}})?(?![\d_]|\.\d|[eE][-+−]?\d)"
@@ -102,9 +123,9 @@ def numeral(text: str) -> Numeral | None:
     if text.isascii() and text[text[0] == "-" :].isdigit():  # nearly all of them
         return Numeral(int(text))
     text = text.removesuffix(".")
-    for opening, closing in (("$", "$"), (r"\(", r"\)")):
+    for opening, closing in _AROUND:
         if text.startswith(opening) and text.endswith(closing) and len(text) > len(opening + closing):
-            text = text[len(opening) : -len(closing)].strip()
+            text = text[len(opening) : -len(closing)].strip().removesuffix(".")
     found = _NUMERAL.fullmatch(text)
     return None if found is None else _read(found)
 
@@ -165,7 +186,7 @@ def _read(found: re.Match[str]) -> Numeral | None:
 def _size(part: dict[str, str | None]) -> Number | None:
     """The value without its sign; None for none, as over 0."""
     if (written := part["number"]) is not None:
-        whole, _, decimals = re.sub("[,'’ \u00a0\u2009\u202f]", "", written).partition(".")
+        whole, _, decimals = re.sub("[^0-9.]", "", written).partition(".")
         power = int((part["e"] or part["ten"] or (part["raised"] or "0").translate(_RAISED)).replace("−", "-"))
         power -= len(decimals)
         size = int(whole + decimals)
@@ -175,12 +196,13 @@ def _size(part: dict[str, str | None]) -> Number | None:
     over, under = part["over"] or part["above"], part["under"] or part["below"]
     if part["pair"]:
         over, under = part["pair"][0], part["pair"][1]
-    if under is not None and int(under) == 0:
+    above, below = (int((one or "1").replace("−", "-")) for one in (over, under))
+    if below == 0:
         return None
-    size_ = _VULGAR[part["piece"]] if part["piece"] else Fraction(int(over or 0), int(under or 1))
+    size_ = _VULGAR[part["piece"]] if part["piece"] else Fraction(above, below)
     if part["mixed"] is None:
         return size_
-    return int(part["mixed"]) + size_ if size_ < 1 else None
+    return int(part["mixed"]) + size_ if 0 <= size_ < 1 else None
 
 
 def _among_words(text: str, found: re.Match[str]) -> str | None:
@@ -188,14 +210,20 @@ def _among_words(text: str, found: re.Match[str]) -> str | None:
     start, end = found.span()
     left, right = text[max(0, start - _NEAR) : start], text[end : end + _NEAR]
     sign, subtracted = found["sign"], False
-    if sign and left and (left[-1].isalnum() or left[-1] == "_"):
+    dollars = found["money"] is not None and _COUNTRY.search(left) is not None
+    if _RAISES.search(left):
+        return None
+    if sign and _BEHIND_WORD.search(left):
         if sign in _HYPHENS and left[-1].isascii() and not left[-1].isdigit():
             return None
         left, start, sign, subtracted = left + sign, start + 1, None, True  # or it parts two sentences
-    elif not sign and _IN_A_WORD.search(left) and not _PART_LEFT.search(left):
+    elif not sign and _IN_A_WORD.search(left) and not (_PART_LEFT.search(left) or dollars):
         return None
-    part = (not subtracted and _PART_LEFT.search(left)) or (sign and _SIGNED.search(left)) or _PART_RIGHT.match(right)
+    before = _A_DATE.search(left) if subtracted else _PART_LEFT.search(left) or _SIGNED_AROUND.search(left)
+    if before is None and sign:
+        before = _SIGNED.search(left)
+    part = before or _PART_RIGHT.match(right) or (found["money"] and _IN_SHORT.match(right))
     if part or end - start > LONGEST or _read(found) is None:
         return ""
-    apart = None if sign or found["inner"] else _APART_SIGN.search(left)
+    apart = None if sign or subtracted or found["inner"] else _APART_SIGN.search(left) or _SPOKEN_SIGN.search(left)
     return f"{'-' if apart else ''}{text[start:end]}"

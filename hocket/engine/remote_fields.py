@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from hocket.engine.requests import Request
@@ -76,18 +76,41 @@ def without(body: Mapping[str, Any], refused: frozenset[str]) -> dict[str, Any]:
 def refused_fields(document: Any, words: str, body: Mapping[str, Any]) -> frozenset[str]:
     """Which fields of a question a server refuses, by what its error says.
 
-    By the field `param` of the error or by the places (`loc`) that it lists, else by the names in its words.
+    By the field `param` of the error or by the places (`loc`) that it lists, else by the names in its words, or in
+    those of another server that it hands on. Of several those that are neutral go first: the others may do alone.
     """
     sent = [name for name in (*OPTIONAL, LONGEST) if name in body]
-    words = re.split(r"""["']input["']\s*:""", words)[0]  # Behind it some repeat the whole question.
-    told = " ".join(_places(document))
-    found = _named(told, sent) or _named(words, sent)
-    return found if LONGEST_NOW in f"{told} {words}" else found - {LONGEST}  # It is out of bounds, not unknown.
+    told, handed = " ".join(_places(document)), " ".join(_handed_on(document))
+    found = _named(told, sent) or _named(_BEHIND.split(words)[0], sent) or _named(_BEHIND.split(handed)[0], sent)
+    if LONGEST_NOW not in f"{told} {words} {handed}":
+        found -= {LONGEST}  # It is out of bounds, not unknown.
+    return _neutral(body, found) or found
 
 
-def doubtful_fields(body: Mapping[str, Any]) -> frozenset[str]:
-    """The fields that a server which refuses a question, and names none, may not know: `EXTENSIONS`, where neutral."""
-    return frozenset(name for name in EXTENSIONS if name in body and body[name] == NEUTRAL[name])
+def doubtful_fields(body: Mapping[str, Any], left_out: Set[str]) -> frozenset[str]:
+    """What a server which refuses a question, and names no field, may not take: what is neutral, `EXTENSIONS` first."""
+    return _neutral(body, EXTENSIONS) - left_out or _neutral(body, NEUTRAL) - left_out
+
+
+def _neutral(body: Mapping[str, Any], names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name for name in names if name in NEUTRAL and body.get(name) == NEUTRAL[name])
+
+
+_BEHIND = re.compile(
+    r"""["']input["']\s*:|\bexpected one of\b|\bdid you mean\b"""
+    r"|(?<!not )(?<!un)\b(?:supported|allowed|permitted|valid|accepted|available|known) "
+    r"(?:fields|parameters|params|arguments|options|keys|values)\b",
+    re.IGNORECASE,
+)
+"""Behind it some repeat the whole question, or list what they do know."""
+
+
+def _handed_on(document: Any) -> Iterator[str]:
+    """The words of a server behind the one that answered."""
+    inner = document.get("error", document) if isinstance(document, Mapping) else None
+    metadata = inner.get("metadata") if isinstance(inner, Mapping) else None
+    if isinstance(metadata, Mapping) and isinstance(metadata.get("raw"), str):
+        yield metadata["raw"]
 
 
 def _named(text: str, names: list[str]) -> frozenset[str]:

@@ -6,6 +6,7 @@ import errno
 import http.client
 import json
 import os
+import re
 import socket
 import ssl
 import time
@@ -30,6 +31,12 @@ _AGAIN = {408, 425, 429, 500, 502, 503, 504}
 
 _LONGEST_PAUSE = 30.0
 _SHOWN = 300
+_FULL = re.compile(
+    r"context[ _](?:length|window|size)|(?:prompt|input) is too long|maximum prompt length|too many tokens|"
+    r"input token count|must be <= \d+\. given",
+    re.IGNORECASE,
+)
+"""How servers say that a question is longer than the model's context."""
 
 
 class EndpointError(HocketError):
@@ -167,8 +174,8 @@ class Endpoint:
                 answer = self._once(path, without(body, left_out))
             except _Unknown as unknown:
                 fields = unknown.fields - left_out
-                if not fields and not self.exact and not tried:
-                    fields = doubtful_fields(body) - left_out
+                if not fields and not self.exact:
+                    fields = doubtful_fields(body, left_out)
                 if not fields:
                     raise unknown.refusal from None
                 if self.exact and fields - {LONGEST}:
@@ -227,7 +234,7 @@ class Endpoint:
             return ConfigurationError(
                 f"{self.url} points to another address ({error.headers.get('Location')}); give that as the endpoint"
             )
-        if code == "context_length_exceeded" or "context length" in said:
+        if code == "context_length_exceeded" or _FULL.search(said):
             return ContextFull(f"the context of model {self.model!r} is full: {said}")
         refusal = EndpointError(f"{self.url} refuses the question (HTTP {error.code}): {said or 'without a reason'}")
         return _Unknown(refused_fields(document, said, body), refusal) if error.code in (400, 422) else refusal
@@ -266,6 +273,7 @@ def _complaint(error: urllib.error.HTTPError) -> tuple[str, str, Any]:
         found = json.loads(data)
     except ValueError:
         return " ".join(data.decode("utf-8", "replace").split())[:_SHOWN], "", None
+    found = found[0] if isinstance(found, list) and len(found) == 1 else found
     inner = found.get("error", found) if isinstance(found, Mapping) else found
     if not isinstance(inner, Mapping):
         return str(inner)[:_SHOWN], "", found

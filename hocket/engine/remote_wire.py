@@ -126,8 +126,8 @@ def _choice(answer: Any) -> Mapping[str, Any]:
 
 
 _ENDS: Mapping[str, Literal["stop", "length"]] = {
-    **dict.fromkeys(("stop", "eos", "eos_token", "end_turn", "stop_sequence"), "stop"),
-    **dict.fromkeys(("length", "max_tokens", "model_length"), "length"),
+    **dict.fromkeys(("stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete"), "stop"),
+    **dict.fromkeys(("length", "max_tokens", "max_length", "max_output_tokens", "model_length"), "length"),
 }
 """What servers call the two ends of an answer: it is finished, or a limit cut it off."""
 

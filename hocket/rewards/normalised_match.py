@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import re
 import string
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from hocket.core.keys import Key
 from hocket.core.markup import tagged
-from hocket.core.numerals import number
+from hocket.core.numerals import number, numeral
 from hocket.rewards.opinions import Opinions
 from hocket.rewards.verifiers import allowed_answers
 from hocket.stages import Reward
 from hocket.types import Scenario, Trajectory
 
 _ARTICLES = ("a", "an", "the")
-_PUNCTUATION = re.escape(string.punctuation)
+_PUNCTUATION = re.escape(string.punctuation) + "“”„‘’‚«»´…。、，！？；：（）「」『』¿¡"
 _MEANS = re.compile(
     rf"(?<=\d)[{_PUNCTUATION}−–]{{1,4}}(?=\d)"  # 10:30 and 1/2
     r"|(?<=[^\W\d])[=^*/<>]{1,4}(?=[\w-])(?=[-\d])|(?<=\d)[=^*/<>]{1,4}(?=[^\W\d])"  # x^2
     r"|(?<![^\W_])[-−–+<>~≈]{1,4}(?=[.\d])|(?<=\d)\.(?=\d)|(?<![^\W_])\.(?=\d)"  # -5m, <5, .5m
-    r"|(?<=[^\W_])[+#]{1,4}(?![^\W_])"  # C++, C#, A+
+    r"|(?<=[^\W_])[+#]{1,4}(?![^\W_])|(?<=[^\W_])[-−](?=[^\w\s−-]*\Z)"  # C++, C#, A+, A-
+    r"|(?<=[^\W\d_])[+=<>*^]{1,4}(?=[^\W\d_])"  # a+b
 )
+_APART = re.compile(r"(?:\A|(?<=\d))\s*([-−–+*/=<>^])\s+(?=\.?\d)")  # - 5, 5 - 3
 
 
 def normalised(text: str) -> str:
@@ -35,7 +38,8 @@ def normalised(text: str) -> str:
     whole = number(text)
     if whole is not None:
         return str(whole)
-    words = [word for word in map(_word, text.lower().split()) if word]
+    text = _APART.sub(r"\1", unicodedata.normalize("NFC", text).lower().strip())
+    words = [word for word in map(_word, text.split()) if word]
     return " ".join(word for place, word in enumerate(words, 1) if word not in _ARTICLES or place == len(words))
 
 
@@ -79,5 +83,8 @@ class NormalisedMatch(Reward):
 
 
 def _alike(given: str, known: str) -> bool:
+    one, other = numeral(given), numeral(known)
+    if one is not None and other is not None:
+        return one.equals(other)
     left, right = normalised(given), normalised(known)
     return left == right if left or right else given.split() == known.split() != []

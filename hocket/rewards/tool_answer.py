@@ -82,7 +82,11 @@ def fact(given: str, reference: str) -> float:
 
 
 _STATES = re.compile(r"(?<=\w)\s+(?:is|was|are|were)\s+|\bit['’]s\s+|(?<=\w)\s*[=:]\s+")
-_DENIES = re.compile(r"\b(?:not?|none|never|neither|nor|nothing|nobody|hardly|wrong|false|incorrect|except)\b|n['’]t\b")
+_DENIES = re.compile(
+    r"\b(?:not?|none|never|neither|nor|nothing|nobody|hardly|wrong|false|incorrect|except|doubt\w*|unlikely|if|unless|"
+    r"whether|may|might|could|maybe|perhaps|possibly|some say|instead|opposite)\b|n['’]t\b|\?"
+)
+"""What denies an answer, or leaves it open."""
 _PLAIN = re.compile(
     r"\A(?:the\s+)?(?:city|town|village|state|country|kingdom|republic|province|county|island|river|lake|year|month|name)"
     r"\s+of\s+|\b(?:the|an?)\s+|[\"“”]"

@@ -44,7 +44,9 @@ def choice_in(text: str | None, choices: Sequence[str]) -> str | None:
     for given in _stated(told, _VERDICTS):
         return choice_in({True: "yes", False: "no"}[given] if isinstance(given, bool) else str(given), choices)
     forms = {choice: _form(choice) for choice in choices}
-    return _concluded(_plain(told), forms, _VERDICTS, numbers=all(choice.isdecimal() for choice in choices))
+    labels = (*_VERDICTS, r"final(?=\s*[:=])")
+    plain = _weighed(_plain(told, labels), choices)
+    return _concluded(plain, forms, labels, numbers=all(choice.isdecimal() for choice in choices))
 
 
 def grade_in(text: str | None, scale: float) -> float | None:
@@ -55,9 +57,11 @@ def grade_in(text: str | None, scale: float) -> float | None:
     told = said_aloud(text)
     if not told:
         return None
+    if len(told) <= 20 and told[0] in _MARKS and told[-1] in _MARKS:
+        told = told.strip(_MARKS)
     for given in _stated(told, (*_GRADES, *_VERDICTS)):
         return None if isinstance(given, bool) else grade_in(str(given), scale)
-    plain = _RANGE.sub("", _plain(told))
+    plain = _RANGE.sub("", _plain(told, _LABELS))
     return _worth(_concluded(plain, {"": _NUMBER}, _LABELS, numbers=True), scale)
 
 
@@ -68,6 +72,7 @@ _GRADES = ("grade", "score", "rating", "mark", "points")
 _FINAL = ("final", "overall", "total")
 _LABELS = (*_GRADES, "verdict", "final", "overall", r"^answer(?=\s*[:=])")
 """What a grade may stand behind: an `answer`, `result` or `total` may be that of what is judged."""
+_MARKS = "`\"'“”‘’"
 _EDGES = " $\t\r\n.,;:!?*_#'\"`“”‘’«»()[]{}<>-–—"
 
 
@@ -91,7 +96,9 @@ def _stated(text: str, names: Sequence[str]) -> Iterator[Any]:
         yield from (value for name, value in plain.items() if name.startswith(_FINAL) and name.endswith(tuple(names)))
         yield from (plain[name] for name in (*names, "correct", "better") if name in plain)
         yield from plain.values() if len(plain) == 1 else ()
-    within = rf"<(?P<tag>{'|'.join(names)})>(?P<a>.*?)</(?P=tag)>|\\boxed\{{(?P<b>[^{{}}]*)\}}|\[\[(?P<c>[^\[\]]*)\]\]"
+    tags = "|".join(names)
+    within = rf"<(?P<tag>(?:(?:final|overall)[_ -]?)?(?:{tags}))>(?P<a>.*?)</(?P=tag)>"
+    within += r"|\\boxed\{(?:\\text\w*\{)?(?P<b>[^{}]*)\}+|\[\[(?P<c>[^\[\]]*)\]\]"
     for match in list(re.finditer(within, text, re.DOTALL | re.IGNORECASE))[::-1]:
         if not text[match.end() :].strip(f"{_EDGES}$\\") or not text[: match.start()].strip(f"{_EDGES}$\\"):
             yield match["a"] or match["b"] or match["c"] or ""
@@ -110,12 +117,15 @@ _CLAUSE = re.compile(
 )
 _DENIED = re.compile(
     r"\b(?:not|never|neither|nor|cannot|hardly|without|than|over|instead of|rather than|whether|might|may|"
-    r"could|maybe|perhaps|possibly|at first|initially|first sight|to (?:get|reach|earn|deserve))\b|n['’]t\b",
+    r"could|maybe|perhaps|possibly|at first|initially|thought|first sight|to (?:get|reach|earn|deserve)|losers?|minus|"
+    r"(?:deduct|subtract)\w*|los(?:es?|t|ing)|(?:wors[et]|weak(?:er|est)|inferior|losing) (?:\w+ )?(?:is|was)|"
+    r"(?:wrong|incorrect) (?:answer|response|one|option|text) (?:is|was))"
+    r"\b|n['’]t\b|\bno\s+\Z",
     re.I,
 )
 _OTHERS = re.compile(
     r"['’]s (?:\w+ )?(?:answer|verdict|choice|score|grade)\b|\banswer(?:s|ed)(?: with| that)?\W*\Z|\b(?:says?|said|"
-    r"writes?|wrote|claim\w*|states?|stated|replie[sd]|conclude[sd]|argue[sd]|believe[sd]|thinks)\b",
+    r"others?|writes?|wrote|claim\w*|states?|stated|replie[sd]|conclude[sd]|argue[sd]|believe[sd]|thinks)\b",
     re.I,
 )
 _SUPPOSED = re.compile(r"\b(?:if|unless|had it)\b", re.I)
@@ -130,19 +140,34 @@ _TURN = re.compile(
     r"second thoughts?)\b",
     re.I,
 )
+_ASIDE = re.compile(r"\s*(?:although|(?:even )?though|because|since|while|whereas)\b", re.I)
+_TURNS_TO = re.compile(rf"{_TURN.pattern}\W*(?:(?:it['’]s|it is|make (?:it|that)|no|an?|rather)\W+)*\Z", re.I)
 _FAVOURS = re.compile(
     r"\b(?:better|best|wins?|winner|prefer\w*|choose|pick|select|superior|stronger|give\w*|gave|rate[sd]?|assign\w*|"
     r"award\w*|score[sd]|grade[sd]|deserves?|merits?|earns?|gets)\b",
     re.I,
 )
 _PLAIN_WORDS = (*_FINAL, "my", "the", "this", "so", "thus", "hence", "therefore", "correct", "right", "and", "is", "a")
-_IS = r"(?: ?\([^()\n]*\))?\s*(?:is|was|would be|of|at)?\s*(?:[:=,]|->|→|[-–—](?=\s))?\s*(?:an? )?\(?"
-_END = r"\s*(?:\Z|[.,;:!?)\]\n…])"
-_REASON = r"\s+(?:[-–—]|(?:because|since|as|due|for|overall|here|but|while)\b)"
+_IS = r"(?: ?[(\[][^()\[\]\n]*[)\]])?\s*(?:is|was|would be|of|at)?\s*(?:[:=,|]|->|→|[-–—](?=\s))?\s*(?:an? )?\(?"
+_END = r"\s*(?:\Z|[.,;:!?)\]}\n…|]|\((?:not|slight|clear|by)\w*\b)"
+_REASON = r"\s+(?:[-–—](?!\s*\d+\s*(?:=|\.?\s*\Z))|(?:because|since|as|due|for|overall|here|but|while)\b)"
 _NUMBER = (
     r"(?<![\w.,/%−–-])[-−+]?\d+(?:[.,]\d{1,2}|\.\d+)?(?:\s*(?:/|\bout of\b|\bof\b)\s*\d+|\s*%)?(?![\w/%]|[.,]\d)"
-    rf"(?:\s+(?:points?|marks?|stars?)\b)?(?={_END}|{_REASON})"
+    rf"(?:\s+(?:points?|marks?|stars?)\b)?(?={_END}|{_REASON}|\s*\()"
 )
+_QUOTED_ALONE = r"(?<!['’]s )(\b(?:{labels})s?\b{is_})[\"'`“‘]([^\"'`“”‘’\s]{{1,20}})[\"'`”’]"
+_NOUN = r"(?:(?:the )?(?:answer|response|assistant|option|text|model) )?"
+_SOMEWHAT = r"(?:(?!not |never |hardly |no )\w+ )?"
+_OVER = (
+    rf"(?:\s*(?:>+|≻)\s*|\s+(?:clearly |slightly )?(?:beats|outperforms|surpasses|wins (?:over|against)|"
+    rf"(?:is|was|seems|looks) {_SOMEWHAT}(?:better than|superior to|stronger than|preferable to))\s+)"
+)
+_UNDER = (
+    rf"(?:\s*(?:<+|≺)\s*|\s+(?:clearly |slightly )?(?:loses (?:to|against)|"
+    rf"(?:is|was|seems|looks) {_SOMEWHAT}(?:worse than|inferior to|weaker than)|"
+    rf"is {_SOMEWHAT}(?:beaten|outperformed) by)\s+)"
+)
+_EVEN = rf"(?:\s*[=≈~]+\s*|\s+and\s+(?={{other}}\s+are {_SOMEWHAT}(?:tied|equal|even|equivalent)))"
 _ANY = re.compile(r"\d+(?:[.,]\d+)?(?:\s*(?:/|\bout of\b|\bof\b)\s*\d+)?")
 _RANGE = re.compile(
     r"(?:\bon a )?(?:\bscale )?(?:\b(?:of|from|between) )?\d+(?: \(\w+\))?\s*(?:\bto\b|\band\b|(?<=\d)[-–](?=\d))\s*\d+"
@@ -151,6 +176,8 @@ _RANGE = re.compile(
 )
 
 
+_LOOK = 400
+"""Characters on either side of a choice in which its clause is read."""
 _NAMED, _FAVOURED, _OWN, _TURNED = range(4)
 
 
@@ -161,8 +188,27 @@ class _Mention(NamedTuple):
     what: str
 
 
-def _plain(text: str) -> str:
-    """Without quotations, questions and emphasis."""
+def _weighed(text: str, choices: Sequence[str]) -> str:
+    """A text in which what compares two choices (`A > B`, `B loses to A`) says which is better."""
+    names = [choice for choice in choices if len(choice) == 1 and choice.isalpha()]
+    tie = next((choice for choice in choices if choice.casefold() == "tie"), "…")
+    for one in names:
+        for other in names:
+            if one == other:
+                continue
+            left, right = rf"(?<![\w'’-]){one}", rf"{_NOUN}{other}(?![\w'’-])"
+            text = re.sub(f"{left}{_OVER}{right}", f"{one} is better", text)
+            text = re.sub(f"{left}{_UNDER}{right}", f"{other} is better", text)
+            text = re.sub(rf"{left}\s+(?:rather than|instead of|over)\s+{right}", one, text)
+            text = re.sub(rf"(\bprefer\w*\s+{_NOUN}){one}\s+to\s+{right}", rf"\g<1>{one}", text)
+            text = re.sub(rf"\b[Tt]ie between\s+{_NOUN}{one}\s+and\s+{right}", tie, text)
+            text = re.sub(f"{left}{_EVEN.format(other=other)}{right}", tie, text)
+    return text
+
+
+def _plain(text: str, labels: Sequence[str]) -> str:
+    """Without quotations, questions and emphasis. What alone stands quoted behind a label is none."""
+    text = re.sub(_QUOTED_ALONE.format(labels="|".join(labels), is_=_IS), r"\1\2", text, flags=re.IGNORECASE)
     told = _QUOTED.sub(" … ", _EMPHASIS.sub("", text))
     return _SENTENCE.sub(lambda one: " " if one[0].rstrip().endswith("?") else one[0], told).strip()
 
@@ -175,7 +221,7 @@ def _form(choice: str) -> str:
     if choice.casefold() == "no":  # `no mistakes` is none.
         return rf"(?<![\w-])(?i:{core})(?={_END}|{_REASON}|\s+(?:it|this|that|they|the|and|or)\b)(?!\.\s*\d)"
     if len(choice) > 1:
-        return rf"(?<![\w-])(?i:{core})(?!\w)"
+        return rf"(?<![\w-])(?i:{core})(?!\w|-\w)"
     verbs = r"['’]s\b|\s*[/=>]|\s+(?:is|are|was|wins?|has|does|gives|seems|looks|over|and|or|by|with|than|in|on)\b"
     small = rf"(?<=\()(?i:{core})(?=\))|(?:(?<=[:=] )|(?<=is )|(?<=[Oo]ption ))(?i:{core})(?={_END})"
     return rf"(?<![\w'’-])(?:{core}(?={_END}|{_REASON}|{verbs})|{small})"  # `A text` names nothing.
@@ -204,7 +250,8 @@ def _labelled(
     named = rf"(?P<before>[\w'’]*)[ \t]*\b(?i:{'|'.join(labels)})s?\b(?i:{_IS})(?P<what>{form})"
     for match in re.finditer(named, text, re.MULTILINE):
         before, told = match["before"].casefold(), re.split(r"[.!;\n]", text[: match.start()])[-1]
-        stated = not _SUPPOSED.search(told) and not _unstated(re.split(r"[,:]", told)[-1])
+        worse = not name.isdecimal() and name not in YES_NO and _WORSE.match(text, match.end())
+        stated = not (name and worse) and not _SUPPOSED.search(told) and not _unstated(re.split(r"[,:]", told)[-1])
         if stated and (not before or before in _PLAIN_WORDS) and not several.match(text, match.end()):
             final = before in _FINAL or match[0].casefold().lstrip().startswith(_FINAL)
             yield final, match.start("what"), name or match["what"]
@@ -214,21 +261,26 @@ def _mentions(text: str, forms: Mapping[str, str], several: re.Pattern[str]) -> 
     """Where a text states what `forms` match, in order."""
     for sentence in _SENTENCE.finditer(text):
         end = sentence.start()
+        turn, condition = (one.search(sentence[0]) for one in (_TURN, _SUPPOSED))
         for clause in _CLAUSE.split(sentence[0]):
             start = text.index(clause, end)
             end = start + len(clause)
+            aside = _ASIDE.match(clause)
+            favours = not aside and bool(_FAVOURS.search(clause))
             hits = [(hit, name) for name, form in forms.items() for hit in re.compile(form).finditer(text, start, end)]
             for hit, name in sorted(hits, key=lambda one: one[0].start()):
-                before, after = text[start : hit.start()], text[hit.end() : end]
-                supposed = _SUPPOSED.search(text, sentence.start(), hit.start())
+                before, after = text[max(start, hit.start() - _LOOK) : hit.start()], text[hit.end() : end][:_LOOK]
+                supposed = condition and sentence.start() + condition.end() <= hit.start()
                 worse = not name.isdecimal() and name not in YES_NO and _WORSE.match(after)
                 if supposed or worse or _unstated(before):
                     continue
                 alone = not text[: hit.start()].strip(_EDGES) or not sentence[0].replace(hit[0], "", 1).strip(_EDGES)
-                own = alone and not several.match(text, hit.end()) and (len(name) != 1 or _stands(text, hit.end()))
-                favoured = bool(_FAVOURS.search(clause)) and (bool(name) or len(_ANY.findall(clause)) == 1)
+                own = alone and not several.match(text, hit.end())
+                own = own and (_stands(text, hit.end()) if name else _only(text, hit.end()))
+                favoured = favours and (bool(name) or len(_ANY.findall(clause)) == 1)
+                turned = not aside and turn and sentence.start() + turn.end() <= hit.start()
+                own = own or bool(not name and turned and _TURNS_TO.search(text, sentence.start(), hit.start()))
                 if name or own or favoured or not hit[0].strip("+-−").replace(".", "").replace(",", "").isdecimal():
-                    turned = _TURN.search(text, sentence.start(), hit.start())
                     yield _Mention(
                         _TURNED if turned else _OWN if own else _FAVOURED if favoured else _NAMED, name or hit[0]
                     )
@@ -243,6 +295,12 @@ def _unstated(before: str) -> bool:
 def _stands(text: str, end: int) -> bool:
     """Whether a letter stands by itself, and does not begin a sentence about it."""
     return re.compile(f"(?!:){_END}|{_REASON}").match(text, end) is not None
+
+
+def _only(text: str, end: int) -> bool:
+    """Whether a number is neither a grade for a part, one of several, nor the first of a sum."""
+    after = re.compile(r"\s+for\b|\s*[-–+*×]\s*\d+\s*(?:=|\.?\s*\Z)").match(text, end)
+    return after is None or len(_ANY.findall(text)) == 1
 
 
 def _worth(number: str | None, scale: float) -> float | None:

@@ -117,7 +117,7 @@ def allowed_answers(answer: Any) -> list[str]:
     """The texts that a known answer allows: its own, or those of a list's members. Null, NaN and inf allow nothing."""
     if isinstance(answer, str):
         return [answer]
-    members = answer if isinstance(answer, (list, tuple)) else (answer,)
+    members = answer if isinstance(answer, (list, tuple, set, frozenset)) else (answer,)
     return [
         answer_text(one)
         for one in members
@@ -131,12 +131,13 @@ def matches(given: str, answer: Any) -> bool:
 
 
 def equal(given: str, answer: str) -> bool:
-    """Equal by value if both are numbers, else by text up to whitespace."""
+    """Equal by value if both are numbers, else by text up to whitespace, true and false in any case."""
     left = numeral(given)
     right = None if left is None else numeral(answer)
     if left is not None and right is not None:
         return left.equals(right)
-    return given.split() == answer.split()
+    one, other = given.split(), answer.split()
+    return one == other or given.strip().lower() == answer.strip().lower() in ("true", "false")
 
 
 def final_answer(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import io
 import json
@@ -188,7 +189,7 @@ def _csv_cell(column: str, cell: str, where: str) -> Any:
 
 
 def _csv_answer(cell: str) -> Any:
-    """Text, or a JSON list of accepted answers; what tables write for a missing number is no answer."""
+    """Text, or a list of accepted answers as JSON or Python writes it; a number that tables call missing is none."""
     if cell.strip() in _NO_NUMBER:
         return float(cell)
     if not cell.lstrip().startswith("["):
@@ -197,7 +198,13 @@ def _csv_answer(cell: str) -> Any:
         found = json.loads(cell)
         return _exact(found, json.loads(cell, parse_float=str)) if isinstance(found, list) and found else cell
     except (ValueError, RecursionError):
+        pass
+    try:
+        found = ast.literal_eval(cell.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
         return cell
+    # As Python would write it, since it reads the array `['a' 'b']` as one text.
+    return found if isinstance(found, list) and found and repr(found) == cell.strip() else cell
 
 
 def _parquet_records(path: Path) -> Iterator[Record]:

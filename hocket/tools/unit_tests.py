@@ -13,7 +13,7 @@ import ast
 import builtins
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from hocket.core.errors import ConfigurationError
@@ -25,6 +25,8 @@ Test = str | Mapping[str, str]
 
 _SEEN = "hocket_seen"
 _SHOWN = 80
+_OUTCOMES = 1 << 20
+"""Bytes that what came of all calls may take, which is no output of the solution's own."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,8 @@ def _asserted(source: str, tests: Sequence[str], setup: str, sandbox: Sandbox) -
     taken = [take_apart(test, setup) for test in tests]
     calls = [call for one in taken for call in one.calls]
     roots = [root for one in taken for root in one.roots]
-    seen = sandbox.run_now(_program(SOLUTION, source=source, setup=setup, calls=calls, roots=roots))
+    roomy = replace(sandbox, output=max(sandbox.output, _OUTCOMES))
+    seen = roomy.run_now(_program(SOLUTION, source=source, setup=setup, calls=calls, roots=roots))
     judged = [one.judged for one in taken]
     starts = [sum(len(one.calls) for one in taken[:place]) for place in range(len(taken))]
     judging = _program(JUDGE, setup=setup, tests=judged, starts=starts, seen=seen.output.split("\n"))

@@ -19,7 +19,7 @@ from hocket.engine.remote import RemoteEngine
 from hocket.engine.remote_fields import refused_fields
 from hocket.engine.remote_http import Endpoint, EndpointError, Unfinished
 from hocket.engine.remote_wire import read_text, read_tokens, text_body, tokens_body
-from hocket.engine.requests import Request
+from hocket.engine.requests import ContextFull, Request
 from hocket.engine.vllm import VLLMServerEngine
 from hocket.types import Decoding
 
@@ -123,7 +123,21 @@ REFUSALS: list[tuple[Any, set[str]]] = [
     ({"error": {"message": "property 'top_k' is unsupported"}}, {"top_k"}),
     ([{"error": {"code": 400, "message": 'Invalid JSON payload. Unknown name "topK": Cannot find field.'}}], {"top_k"}),
     ({"error": "Argument not supported on this model: presencePenalty"}, {"presence_penalty"}),
-    ({"error": {"message": "`temperature` and `top_p` cannot both be given"}}, {"temperature", "top_p"}),
+    ({"error": {"message": "`temperature` and `top_p` cannot both be given"}}, {"top_p"}),
+    ({"error": "unknown field `min_p`, expected one of `model`, `temperature`, `top_p`, `seed`"}, {"min_p"}),
+    ({"error": {"message": "Unknown parameter: 'min_p'. Did you mean 'top_p'?"}}, {"min_p"}),
+    ({"message": "min_p is not known. Supported parameters: temperature, top_p, seed"}, {"min_p"}),
+    ({"message": "These parameters are not supported: top_k, min_p"}, {"top_k", "min_p"}),
+    ({"error": "Input validation error: `top_p` must be > 0.0 and < 1.0"}, {"top_p"}),
+    (
+        {
+            "error": {
+                "message": "Provider returned error",
+                "metadata": {"raw": '{"error":{"message":"Unsupported parameter: \'temperature\'"}}'},
+            }
+        },
+        {"temperature"},
+    ),
     ({"error": {"message": "messages: roles must alternate"}}, set()),
     ({"error": {"message": "no such setting top_kay, stop_p or atop_p"}}, set()),
 ]
@@ -208,7 +222,35 @@ def test_a_cut_that_was_asked_for_is_not_dropped_by_a_guess() -> None:
         pytest.raises(EndpointError, match="HTTP 400"),
     ):
         endpoint(server).ask("/chat/completions", text_body(request(top_k=5), "m"), Key.of(0))
-    assert [one.body["top_k"] for one in server.asked] == [5, 5]
+    assert {one.body["top_k"] for one in server.asked} == {5}
+
+
+def test_neutral_penalties_are_left_out_where_no_field_is_named() -> None:
+    def reply(path: str, body: Any) -> Said:
+        punished = "presence_penalty" in body or "top_k" in body
+        return (
+            Said({"error": {"message": "Penalty is not enabled for this model"}}, 400) if punished else chat_answer("4")
+        )
+
+    with Server(reply).running() as server, listening(lambda sentence: None):
+        assert endpoint(server).ask("/chat/completions", text_body(request(), "m"), Key.of(0)) == chat_answer("4").value
+    assert server.asked[-1].body["temperature"] == 1.0
+
+
+FULL = [
+    [{"error": {"code": 400, "message": "The input token count (1200000) exceeds the maximum number of tokens"}}],
+    {"error": {"message": "prompt is too long: 210000 tokens > 200000 maximum"}},
+    {"error": {"message": "the request exceeds the available context size", "type": "exceed_context_size_error"}},
+    {"error": {"message": "Requested tokens (5000) exceed context window of 4096"}},
+    {"error": "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens"},
+]
+
+
+@pytest.mark.parametrize("document", FULL)
+def test_a_full_context_is_known_from_the_words_of_many_servers(document: Any) -> None:
+    with Server(lambda path, body: Said(document, 400)).running() as server, pytest.raises(ContextFull):
+        endpoint(server).ask("/chat/completions", text_body(request(), "m"), Key.of(0))
+    assert len(server.asked) == 1
 
 
 def test_the_sampler_that_is_learnt_from_never_draws_otherwise(tmp_path: Path) -> None:

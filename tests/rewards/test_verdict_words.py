@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from hocket.rewards.verdict_words import choice_in, grade_in, said_aloud
@@ -79,8 +81,22 @@ def test_yes_and_no(text: str | None, due: str | None) -> None:
             (one, "B")
             for one in ('{"winner": "B"}', '{"verdict": "B", "reason": "A lacks a proof"}', "Response B is better.")
         ),
-        *((one, "tie") for one in ("Tie", "It's a tie.", "A and B are equally good, so tie.")),
-        *((one, None) for one in ("A text", "A is worse than B.", "A and B are equally good.", "A or B?", "C")),
+        *((one, "tie") for one in ("Tie", "It's a tie.", "A and B are equally good, so tie.", "A = B", "[[A=B]]")),
+        *((one, "tie") for one in ("A and B are equally good.", "It is a tie between A and B.", "Verdict: A=B")),
+        *((one, "B") for one in ("Overall B is better, although A is shorter.", "So B because A is long.")),
+        *((one, "B") for one in ("Verdict: B (not A)", "<final_answer>B</final_answer>", "{verdict: B}")),
+        *((one, None) for one in ("A text", "A or B?", "C", "B is not better than A.")),
+        *((one, "A") for one in ("A > B", "[[A>B]]", "B < A", "A beats B.", "A outperforms B", "I prefer A to B.")),
+        *((one, "B") for one in ("A is worse than B.", "[[B>>A]]", "A loses to B.", "Verdict: A < B", "B over A")),
+        *(
+            (one, "B")
+            for one in ("Verdict: `B`", 'Verdict: "B"', r"\boxed{\text{B}}", "First I thought A, but B is right.")
+        ),
+        *((one, "B") for one in ("Answer: A > B in clarity, but B > A in truth. Final: B", "| Winner | B |")),
+        *(
+            (one, None)
+            for one in ("The worse one is A.", "The loser is A", "The weaker answer is B.", "Verdict: B is worse")
+        ),
         *(
             (one, None)
             for one in ("A is better on style, B is better on facts.", "The winner is not A", "A: good\nB: bad")
@@ -136,7 +152,9 @@ GRADED: dict[float | None, list[str]] = {
             r"\boxed{7}",
             "The grade I give is 7",
         ),
-        *("Reasoning first, with 3 steps.\n\n7", "<think>9</think>7"),
+        *("Reasoning first, with 3 steps.\n\n7", "<think>9</think>7", "`7`", "Score: `7`", "| Score | 7 |"),
+        *("7/10 (confidence 90%)", "Score: 7 (3 errors)", "Score [0-10]: 7", "Score: 7 (out of 10)"),
+        *("I deduct 3 points, so 7.", "Minus 3 points for style: 7/10", "Others gave 9. I give 7.", "5. Actually 7."),
     ],
     0.65: ["6.5", "6,5", "Score: 6.5/10", "65%"],
     0.8: ["4/5", "It scores 8.", "I'd rate this 8", "Rating: [[8]]", "8 points"],
@@ -176,6 +194,7 @@ GRADED: dict[float | None, list[str]] = {
             "Clarity: 8\nAccuracy: 6",
         ),
         *("I would not give it a 9.", "It deserves no more than 3", "A perfect score is 10.", "1. fluent\n2. wrong"),
+        *("I deduct 3 points.", "5/5 for style, 2/5 for content", "10 - 3 = 7"),
         *("It makes 3 mistakes.", "7 mistakes", "The student answered 5.", "The sum is 7.", "So the total is 7."),
         *("I rate the clarity 8 and the accuracy 3", '{"score": 11}', '{"score": true}', '{"score": null}'),
     ],
@@ -197,3 +216,9 @@ def test_thoughts_end_before_an_answer_or_there_is_none() -> None:
     assert said_aloud("a</think>b") == "b"
     assert said_aloud("<think>a") is None
     assert said_aloud("plain") == "plain"
+
+
+def test_a_judge_that_repeats_itself_takes_no_time() -> None:
+    began = time.process_time()
+    assert choice_in("A > B > " * 600, PAIR) in (None, "A")
+    assert time.process_time() - began < 1

@@ -65,6 +65,10 @@ def test_last_lines() -> None:
     ("given_text", "answer", "same"),
     [
         ("7", "7.0", True),
+        ("True", "true", True),
+        ("FALSE", "False", True),
+        ("Yes", "yes", False),
+        ("**5**", "5", True),
         ("+007", "7", True),
         ("1,000", "1000", True),
         ("-0", "0", True),

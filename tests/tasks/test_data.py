@@ -162,11 +162,11 @@ def test_numbers_in_json_are_known_exactly(tmp_path: Path) -> None:
 def test_answers_in_csv(tmp_path: Path) -> None:
     """JSON lists are lists of accepted answers; what is none is text; what stands for a missing number is refused."""
     path = tmp_path / "answers.csv"
-    cells = ('"[""a"", ""b""]"', '"[1, 2.5]"', "[a]", "[]", "nano", '"[""[1, 2]""]"')
+    cells = ('"[""a"", ""b""]"', '"[1, 2.5]"', "[a]", "[]", "nano", '"[""[1, 2]""]"', "\"['a', True]\"", "['a' 'b']")
     path.write_text(
         "prompt,answer,split\n" + "".join(f"p{n},{one},train\n" for n, one in enumerate(cells)) + "q,7,eval\n"
     )
-    assert answers(path) == [["a", "b"], [1, 2.5], "[a]", "[]", "nano", ["[1, 2]"], "7"]
+    assert answers(path) == [["a", "b"], [1, 2.5], "[a]", "[]", "nano", ["[1, 2]"], ["a", True], "['a' 'b']", "7"]
     task = find(str(path))
     assert task.verify("<answer>b</answer>", task.scenario("train", 0)) == 1.0
     for cell in ("nan", "NaN", "inf", "-inf", '"[1, NaN]"'):

@@ -117,6 +117,11 @@ def test_values_of_all_plain_kinds_come_back_as_they_are() -> None:
 
 
 @needs_sandbox
+def test_long_results_are_no_output() -> None:
+    tests = ["assert f(3000) == [i * i for i in range(3000)]", "assert f(2) == [0, 1]"]
+    assert examine("def f(n): return [i * i for i in range(n)]", tests, "", BRIEF).passed == (True, True)
+
+
 def test_setup_serves_both_sides() -> None:
     setup = "import math\ndef twice(x): return 2 * x"
     tests = ("assert math.isclose(f(2), math.pi * 4)", "assert twice(f(1)) > 6")
