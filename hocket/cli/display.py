@@ -290,7 +290,7 @@ def closing(summary: Mapping[str, Any], folder: Path, *, resume: str) -> Panel:
     before, after, measure = summary["before"], summary["after"], summary["measure"]
     share, what = is_share(measure), MEASURES.get(measure, ACCURACY)
     digits = 1 if what.answers else 3
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2))
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 1))
     for heading in ("", "before", "after", "change"):
         table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
     ways = ways_shown(before, after, measure, summary.get("leads", GREEDY))
@@ -378,4 +378,6 @@ def _change(before: Mapping[str, Any], after: Mapping[str, Any], name: str, *, s
     if name not in before or name not in after:
         return "–"
     change = after[name] - before[name]
+    if not math.isfinite(change):
+        return "–"
     return f"{100 * change:+.1f} points" if share else f"{change:+.{digits}f}"

@@ -159,7 +159,7 @@ def _drawn(curve: Curve, rows: Sequence[Row]) -> Chart:
     for key, name in curve.keys:
         for found in sorted({column for row in rows for column in row if column == key or column.endswith(f"/{key}")}):
             role = found.removesuffix(key).removesuffix("/")
-            if "/" not in role:
+            if "/" not in role and role != "eval":
                 lines.append(Line(f"{role} {name}" if role else name, points(rows, found)))
     known = [line for line in lines if line.points]
     return Chart(curve.title, known, curve.unit, curve.share, curve.zero, curve.note, curve.least)

@@ -19,6 +19,9 @@ Episode = Mapping[str, Any]
 WINDOW = 20
 """The latest steps that are looked at."""
 
+LOST = 0.2
+"""At most this share of what a policy once could do is left where it is lost."""
+
 DISAGREEMENT = 0.05
 """Nats between sampler and learner that numerics alone do not explain."""
 
@@ -92,7 +95,8 @@ def diagnose(rows: Sequence[Row], episodes: Sequence[Episode] = (), *, penalty: 
         return ["No training step was recorded, so there is nothing to learn from yet."] if rows else []
     first = next((row for row in rows if row.get("step") == 0), {})
     evidence = Evidence(trained, trained[-WINDOW:], first, group_episodes(episodes), penalty)
-    found = [sentence for rule in RULES for sentence in rule(evidence)]
+    ruin = [sentence for rule in (not_finite, ruined) for sentence in rule(evidence)]
+    found = [sentence for rule in RULES if not (ruin and rule in SYMPTOMS) for sentence in rule(evidence)]
     return list(dict.fromkeys(found))
 
 
@@ -140,10 +144,69 @@ def not_finite(evidence: Evidence) -> Iterator[str]:
         yield f"{what}; lower the learning rate (update.lr), and look for rewards that are infinite or not a number."
 
 
+def ruined(evidence: Evidence) -> Iterator[str]:
+    """Weights that too large updates have ruined: what the policy could do at first, or once, it no longer can."""
+    advice = f"the updates were too large, so begin again with a lower learning rate (update.lr{_rate(evidence.rows)})"
+    broken = [row[key] for row in evidence.rows for key in row if key == "watch/sampling/nan/since"]
+    if broken:
+        yield f"The policy gives no probabilities any more, since step {broken[0]:.0f}: {advice}."
+        return
+    every = [evidence.first, *evidence.rows]
+    losses = [row["eval/loss"] for row in every if row.get("eval/loss") is not None]
+    if len(losses) > 1 and losses[-1] > 10 * max(1.0, losses[0]):
+        yield f"The unseen loss rose from {losses[0]:.3g} to {losses[-1]:.3g}: {advice}."
+    elif (fall := _fall(evidence)) is not None and not (len(losses) > 1 and losses[-1] <= losses[0]):
+        yield f"The policy has lost what it could do, {fall}: {advice}."
+
+
+def _rate(rows: Sequence[Row]) -> str:
+    rates = [row[name] for row in rows for name in _names([row], "update/lr") if row[name] is not None]
+    return f", {max(rates):g} here" if rates else ""
+
+
+def _fall(evidence: Evidence) -> str | None:
+    """How far what is measured fell, in words; None where it did not, or where rewards rose meanwhile."""
+    if _risen(evidence.rows):
+        return None
+    measures = ("eval/return", "eval/sampled") if evidence.control else ("eval/accuracy",)
+    told = list[str]()
+    for name in measures:
+        ends = ("eval/sampled/low", "eval/sampled/high") if name == "eval/sampled" else ("eval/low", "eval/high")
+        rows = [row for row in (evidence.first, *evidence.rows) if None not in map(row.get, (name, *ends))]
+        if not rows:
+            continue
+        best, now = max(rows, key=lambda row: row[name]), rows[-1]
+        if now[ends[1]] >= best[ends[0]] or not (evidence.control or now[name] <= LOST * best[name]):
+            return None
+        values = f"{best[name]:.1f} to {now[name]:.1f}" if evidence.control else f"{best[name]:.1%} to {now[name]:.1%}"
+        told.append(f"{name.removeprefix('eval/')} {values}")
+    # Returns have no scale, and may fall for a while: lost is the policy that has stopped trying as well.
+    stuck = not evidence.control or _certain(evidence.rows)
+    return " and ".join(told) if told and stuck else None
+
+
+def _then_and_now(rows: Sequence[Row], key: str) -> tuple[float | None, float | None]:
+    """A metric in the first step, which no update has touched, and in the mean of the latest ones after it."""
+    return rows[0].get(key), _mean([row.get(key) for row in rows[1:][-5:]])
+
+
+def _risen(rows: Sequence[Row]) -> bool:
+    """Whether more is earned by now than in the first step."""
+    first, last = _then_and_now(rows, "reward/mean")
+    return last is not None and last > (first or 0.0)
+
+
+def _certain(rows: Sequence[Row]) -> bool:
+    """Whether next to nothing is left of the sampling entropy of the first step."""
+    before, now = _then_and_now(rows, "entropy")
+    return before is not None and now is not None and before > 0 and abs(now) < 0.02 * before
+
+
 def blown_up(evidence: Evidence) -> Iterator[str]:
     """Numbers that grew without end, as the run itself noticed."""
     rows = evidence.rows
     since = {match[1]: row[key] for row in rows for key in row if (match := _WATCH.fullmatch(key))}
+    since.pop("sampling/nan", None)  # See `ruined`.
     if since:
         told = ", ".join(f"{name} since step {step:.0f}" for name, step in since.items())
         yield f"The run blew up ({told}): {MEND}."
@@ -158,7 +221,15 @@ def cut_off(evidence: Evidence) -> Iterator[str]:
         share: float | None = sum(map(_cut, episodes)) / len(episodes)
     else:
         share = evidence.mean("truncated/share")
-    if share is not None and share >= 0.95:
+    began, now = _then_and_now(evidence.rows, "truncated/share")
+    grown = began is not None and now is not None and began < 0.1 and now >= 0.5 and not _risen(evidence.rows)
+    if grown and share is not None and share >= 0.5:
+        yield (
+            f"{share:.0%} of the answers were cut off at the length limit, and {began:.0%} in the first step: the "
+            f"policy has forgotten to end them; lower the learning rate (update.lr{_rate(evidence.rows)}), or reward "
+            "shorter answers."
+        )
+    elif share is not None and share >= 0.95:
         yield (
             "Every answer was cut off at the length limit before it was finished, so none could be judged on its "
             "result; raise decoding.max_tokens, or ask for shorter answers."
@@ -176,7 +247,8 @@ def _cut(episode: Episode) -> bool:
 
 def never_rewarded(evidence: Evidence) -> Iterator[str]:
     """Rewards that never rise above 0, and formats that are never met."""
-    rewards = [row["reward/mean"] for row in evidence.rows if row.get("reward/mean") is not None]
+    sampled = [row for row in evidence.rows if row.get("tokens/generated") != 0]
+    rewards = [row["reward/mean"] for row in sampled if row.get("reward/mean") is not None]
     # What cancels in a sum, as in games of zero sum, does not in its parts.
     parts = [*rewards, *evidence.parts]
     if evidence.control or not rewards or max(parts) > 0:
@@ -327,10 +399,14 @@ def no_gradient(evidence: Evidence) -> Iterator[str]:
         yield "The gradient is exactly 0 although advantages are not: no weight that is trained has any influence."
 
 
+SYMPTOMS: tuple[Rule, ...] = (cut_off, never_rewarded, groups_alike, too_certain)
+"""What follows from ruined weights, and is no cause then."""
+
 RULES: tuple[Rule, ...] = (
     failures,
     unrewarded,
     not_finite,
+    ruined,
     blown_up,
     cut_off,
     never_rewarded,

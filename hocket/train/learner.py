@@ -32,6 +32,9 @@ from hocket.types import Evaluation, Quantity
 from hocket.update.gradient import GradientStep
 from hocket.update.problem import Problem
 
+SATURATED = "ratio/saturated"
+"""What losses report as a count per mini-batch, and rows of metrics hold as a share."""
+
 AGREEMENT_SAMPLE = 2048
 """Decisions compared when a step evaluates none of its own."""
 
@@ -247,12 +250,20 @@ class Learner:
                 self.memory = {**self.memory, "update": problem.memory}
         else:
             metrics = {"loss": math.nan}  # No signal: nothing to learn from in this step, and nothing changes.
+        if SATURATED in metrics:
+            metrics[SATURATED] = self._share(metrics[SATURATED], mine)
         self._first = problem.first
         metrics |= self._agree(problem, self.completed(mine)) if agreed is None else agreed
         if isinstance(self.policy, Observes):
             self.policy.observe(mine)  # Only now: the batch is learnt from with what it was sampled with.
         self.policy.version += 1
         return metrics
+
+    def _share(self, count: float, batch: Batch) -> float:
+        """A mean count of decisions per mini-batch as a share of those with signal; never more than all of them."""
+        seen = batch.occurrences
+        active = int(((seen.weight != 0) & (seen.advantage != 0)).sum())
+        return min(1.0, count * int(getattr(self.recipe.update, "minibatches", 1)) / max(1, active))
 
     def told(self, metrics: Metrics) -> Learnt:
         """What another process is to know of the latest `learn`, which gave these metrics."""

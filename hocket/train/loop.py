@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from hocket.core import sums
@@ -391,6 +392,8 @@ def sampling_metrics(experience: Experience, weights: Mapping[str, float]) -> Me
         "truncated/share": _mean([float(trajectory.truncated) for trajectory in whole]),
         "episodes/failed": float(sum(trajectory.failure is not None for trajectory in own)),
     }
+    if broken := _broken(t for t in found if t.source in SAMPLED):
+        metrics["sampling/nan"] = broken
     judged = [trajectory for trajectory in whole if trajectory.scores]
     if judged:
         unrewarded = [math.isnan(total_reward(trajectory, weights)) for trajectory in judged]
@@ -407,6 +410,13 @@ def generated(trajectories: Iterable[Trajectory]) -> int:
     """Decisions that were sampled: those of a turn that several trajectories share once, and imposed ones never."""
     turns = {id(turn): turn for trajectory in trajectories for turn in trajectory.turns}
     return sum(len(turn) - (0 if turn.forced is None else int(turn.forced.sum())) for turn in turns.values())
+
+
+def _broken(trajectories: Iterable[Trajectory]) -> float:
+    """The share of turns whose log-probs are no numbers: what sampled them no longer gives probabilities."""
+    turns = {id(turn): turn for trajectory in trajectories for turn in trajectory.turns}.values()
+    known = [turn.logp for turn in turns if turn.logp is not None and len(turn)]
+    return sum(bool(np.isnan(logp).any()) for logp in known) / len(known) if known else 0.0
 
 
 def engine_metrics(before: Mapping[str, int], after: Mapping[str, int]) -> Metrics:

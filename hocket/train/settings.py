@@ -28,6 +28,10 @@ ORDERS = ("start", "arrival")
 """In which groups are learnt from that several processes draw."""
 
 
+MOST = 2**20
+"""Responses of one step, and scenarios of one evaluation."""
+
+
 @dataclass(frozen=True)
 class EvaluationSettings:
     """When and on how many unseen scenarios greedy success is measured.
@@ -44,6 +48,8 @@ class EvaluationSettings:
     def __post_init__(self) -> None:
         if self.n < 1 or self.between < 1:
             raise ValueError("n and between must be at least 1")
+        if self.n > MOST:
+            raise ValueError(f"n must be at most {MOST:,}, not {self.n:,}: an evaluation ends before a step begins")
         if self.every < 0:
             raise ValueError(f"every must be at least 0, not {self.every}")
 
@@ -339,9 +345,6 @@ def _is_day(text: str) -> bool:
         return False
 
 
-MOST = 2**20
-"""Responses of one step."""
-
 _POSITIVE = ("clip_norm", "target_kl")
 _NOT_NEGATIVE = ("weight_decay",)
 
@@ -364,6 +367,9 @@ def _check_sizes(recipe: Recipe) -> None:
         if value is not None and not (value > 0 or (value == 0 and name in _NOT_NEGATIVE)):
             bound = "above" if name in _POSITIVE else "at least"
             raise ConfigurationError(f"update.{name} must be {bound} 0, not {value}")
+    lr = getattr(recipe.update, "lr", None)
+    if lr is not None and not math.isfinite(lr):
+        raise ConfigurationError(f"update.lr must be a finite number, not {lr}")
 
 
 def as_recipe(value: Any) -> Recipe:

@@ -14,7 +14,7 @@ Row = Mapping[str, Any]
 WATCHED = re.compile(
     r"(?!eval/|watch/)(?P<role>(?:[^/]+/)*?)"
     r"(?P<what>loss|gradient/norm|value/largest|ratio/(?:furthest|saturated)|kl/(?:reference|behaviour)|update/skipped|"
-    r"reward|reward/.+)"
+    r"sampling/nan|reward|reward/.+)"
 )
 """What is watched: of everybody, or of each role."""
 
@@ -125,6 +125,13 @@ class Watch:
             if what == "update/skipped":
                 if value:
                     yield name, "counts gradients that were not finite"
+                continue
+            if what == "sampling/nan":
+                if value:
+                    yield (
+                        name,
+                        f"is {value:.0%}: so many turns have log-probs that are no numbers, as of ruined weights",
+                    )
                 continue
             track = self._tracks.setdefault(name, _Track())
             if what == "ratio/saturated":

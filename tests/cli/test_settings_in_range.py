@@ -70,6 +70,18 @@ def test_a_list_is_typed_with_commas(typed: str, due: list[int], tmp_path: Path)
     assert yaml.safe_load((tmp_path / "small" / "config.yaml").read_text())["network"]["hidden"] == due
 
 
+def test_a_learning_rate_without_end_is_refused(tmp_path: Path) -> None:
+    said = call("train", "--update.lr", "inf", "--steps", "0", "--runs", tmp_path, "--quiet")
+    assert said.code == 2
+    assert "update.lr must be a finite number, not inf" in said.err
+
+
+def test_an_evaluation_without_end_is_refused(tmp_path: Path) -> None:
+    said = call("train", "--evaluation.n", "99999999999", "--steps", "0", "--runs", tmp_path, "--quiet")
+    assert said.code == 2
+    assert "n must be at most 1,048,576, not 99,999,999,999" in said.err
+
+
 def test_a_length_beyond_the_context_is_announced(tmp_path: Path) -> None:
     train(tmp_path, "long", "--decoding.max_tokens", "100000", steps=0)
     context = "but the model's context holds 1,024 tokens"

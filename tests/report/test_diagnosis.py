@@ -174,6 +174,78 @@ def test_entropy_collapse():
     assert "sampling entropy fell from" in only(diagnose(falling))
 
 
+def ruin(steps, **after):
+    """A run whose first update ruined the weights: what was sampled before it is as in a healthy one."""
+    ends = {"eval/low": 0.0, "eval/high": 0.01, "eval/accuracy": 0.0, "eval/loss": None}
+    lost = {"reward/mean": 0.0, "loss": None, "groups/with_signal": 0, "truncated/share": 1.0, **after}
+    told = rows(steps, **{"update/lr": 1e30, "tokens/generated": 100.0})
+    told[0] |= {"eval/low": 0.25, "eval/high": 0.35}
+    return [*told[:2], *({**row, **lost} for row in told[2:-1]), {**told[-1], **lost, **ends}]
+
+
+def answers_cut_off():
+    return groups([0.0, 0.0], [0.0, 0.0], finish="length", truncated=True)
+
+
+@pytest.mark.parametrize("steps", [4, 40])
+def test_ruin_is_blamed_on_the_learning_rate_alone(steps):
+    for told in (ruin(steps, entropy=0.0), ruin(steps, **{"truncated/share": 0.6}), ruin(steps, entropy=5.0)):
+        sentence = only(diagnose(told, answers_cut_off()))
+        assert "accuracy 30.0% to 0.0%" in sentence
+        assert "lower learning rate (update.lr, 1e+30 here)" in sentence
+
+
+def test_probabilities_that_are_no_numbers_are_ruin_even_where_nothing_was_right_before():
+    told = ruin(4, entropy=None, **{"kl/behaviour": None, "watch/sampling/nan/since": 2.0})
+    told[0]["eval/accuracy"] = 0.0
+    sentence = only(diagnose(told, answers_cut_off()))
+    assert sentence.startswith("The policy gives no probabilities any more, since step 2: ")
+    assert "(update.lr, 1e+30 here)" in sentence
+
+
+def test_an_unseen_loss_that_rises_without_end_is_ruin():
+    told = [{"step": 0, "eval/loss": 0.7}, *rows(5)[1:]]
+    told[-1] |= {"eval/loss": 1e4, "update/lr": 10.0}
+    assert "unseen loss rose from 0.7 to 1e+04" in only(diagnose(told, MIXED))
+    told[-1]["eval/loss"] = 6.0
+    assert diagnose(told, MIXED) == []
+
+
+def test_a_controller_that_is_stuck_and_worse_is_ruined():
+    ends = {"eval/low": 22.0, "eval/high": 26.0}
+    told = [{"step": 0, "eval/return": 24.0, **ends}, *rows(6, **{"reward/mean": 20.0, "entropy": 0.0})[1:]]
+    told[1] |= {"reward/mean": 24.0, "entropy": 0.7}
+    told[-1] |= {"eval/return": 9.4, "eval/low": 9.2, "eval/high": 9.6}
+    assert "return 24.0 to 9.4" in only(diagnose(told, MIXED))
+    for row in told[2:]:
+        row["entropy"] = 0.6  # It still tries; returns fall for a while in honest runs.
+    assert diagnose(told, MIXED) == []
+
+
+def test_what_falls_while_rewards_or_likelihoods_rise_is_no_ruin():
+    better = ruin(10, **{"reward/mean": 0.9, "groups/with_signal": 9, "truncated/share": 0.02, "loss": 0.1})
+    assert diagnose(better, MIXED) == []
+    taught = ruin(10, **{"groups/with_signal": 9, "truncated/share": 0.02, "loss": 0.1})
+    taught[0]["eval/loss"], taught[-1]["eval/loss"] = 6.0, 3.0
+    assert not any("update.lr" in sentence for sentence in diagnose(taught, MIXED))
+
+
+def test_answers_that_no_longer_end_are_blamed_on_the_updates_where_nothing_was_gained():
+    told = rows(10, **{"reward/mean": 0.0, "truncated/share": 0.9})
+    told[1] |= {"truncated/share": 0.0}
+    sentence = next(one for one in diagnose(told, answers_cut_off()) if "cut off" in one)
+    assert "lower the learning rate (update.lr)" in sentence
+    assert "max_tokens" not in sentence
+    for row in told[2:]:
+        row["reward/mean"] = 0.3  # Longer answers that earn more need room.
+    assert any("max_tokens" in one for one in diagnose(told, answers_cut_off()))
+
+
+def test_where_nothing_is_sampled_no_reward_is_missed():
+    taught = rows(6, **{"reward/mean": 0.0, "tokens/generated": 0.0})
+    assert diagnose(taught, groups([0.0], [0.0])) == []
+
+
 def test_failures():
     failed = [e | {"failure": "the tool broke"} for e in MIXED]
     assert any("8 of 8 attempts failed, the first with: the tool broke" in s for s in diagnose(rows(), failed))

@@ -340,3 +340,10 @@ def test_steps_are_chosen_evenly():
     assert chosen([1, 5, 9], 24) == [1, 5, 9]
     found = chosen(list(range(1000)), 24)
     assert (len(found), found[0], found[-1]) == (24, 0, 999)
+
+
+def test_what_is_evaluated_is_no_role_of_what_is_learnt(tmp_path):
+    rows = [{"step": n, "pairs/accuracy": 0.5, "eval/pairs/accuracy": 0.6, "a/pairs/accuracy": 0.7} for n in (0, 1)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (chart,) = [one for one in curves(read_run(tmp_path), []) if one.title == "Recorded responses told right"]
+    assert [line.name for line in chart.lines] == ["a pairs learnt", "pairs learnt", "unseen pairs"]

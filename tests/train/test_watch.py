@@ -54,6 +54,7 @@ GROWING = [0.3 * 4**n for n in range(14)]
         ("gradient__norm", [0.1, math.inf], 2),
         ("reward__mean", [0.1, -math.inf], 2),
         ("update__skipped", [0.0, 0.0, 2.0], 3),
+        ("sampling__nan", [0.0, 0.25], 2),
         ("a__ratio__saturated", [0.0, 0.3, 0.1, 0.2, 0.4, 0.9], 6),
     ],
 )
@@ -168,6 +169,27 @@ def test_a_run_says_it_in_its_messages_metrics_and_summary(tmp_path):
     assert len(told) == 1
     assert told[0].startswith(f"step {since}: reward/mean has grown to ")
     assert "The run blew up (reward/mean since step" in (run.path / "report.html").read_text()
+
+
+def test_ruin_by_the_learning_rate_is_said_in_the_step_that_samples_with_it(tmp_path):
+    run = hocket.train(
+        "sums", steps=2, runs=str(tmp_path), run="r",
+        **{"update.lr": 1e30, "curriculum.prompts": 2, "rollout.samples": 4, "evaluation.n": 50, "evaluation.every": 0},
+    )  # fmt: skip
+    summary = json.loads((run.path / "summary.json").read_text())
+    assert summary["watch"] == {"sampling/nan": 2}
+    assert (run.path / "messages.txt").read_text().count("step 2: sampling/nan is 100%") == 1
+    page = (run.path / "report.html").read_text()
+    assert "The policy gives no probabilities any more, since step 2" in page
+    assert "update.lr, 1e+30 here" in page
+    assert "raise decoding.max_tokens" not in page
+
+
+def test_saturated_ratios_are_told_as_a_share(tmp_path):
+    changes = {**SETTINGS, "update.lr": 1e4, "update.minibatches": 4, "evaluation.n": 4}
+    run = hocket.train("gym:CartPole-v1", recipe="ppo", steps=1, runs=str(tmp_path), run="r", **changes)
+    share = rows_of(run.path)[1]["ratio/saturated"]
+    assert 0 < share <= 1
 
 
 def test_a_large_reward_from_the_start_is_nothing_to_say(tmp_path):
