@@ -289,7 +289,7 @@ def test_compared_runs_of_other_measures_keep_their_colours(run, tmp_path, make_
     (returns / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (returns / "summary.json").write_text(json.dumps({"measure": "return", "before": {}, "after": {}}))
     page = compare_page([run, returns])
-    (figure,) = re.findall(r"<figure.*?Evaluated return.*?</figure>", page.split("Evaluated accuracy")[1], re.DOTALL)
+    (figure,) = re.findall(r"<figure.*?Evaluated return.*?</figure>", page.split("Evaluated accuracy")[-1], re.DOTALL)
     assert set(re.findall(r'class="line c(\d)', figure)) == {"1"}
 
 
