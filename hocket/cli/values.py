@@ -10,7 +10,7 @@ from typing import Any
 
 FROM_ZERO = (
     *("--seed", "--steps", "--step", "--lessons", "--port", "--lag"),
-    *("--shared", "--number", "--publish", "--average", "--attackers"),
+    *("--own", "--shared", "--number", "--publish", "--average", "--attackers"),
 )
 """Flags with a whole number that may be 0. All others count something and begin at 1."""
 

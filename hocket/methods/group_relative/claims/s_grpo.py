@@ -50,7 +50,7 @@ def _() -> Finding:
     class Player:
         """Says a text per sample at first; letters are tokens, and what continues a prefix is one letter."""
 
-        encode = staticmethod(lambda text: tuple(map(ord, text)))
+        encode = staticmethod(lambda text, after=(): tuple(map(ord, text)))
         decode = staticmethod(lambda tokens: "".join(map(chr, tokens)))
 
         def __init__(self, *texts: str) -> None:

@@ -227,7 +227,7 @@ def _() -> Finding:
     twice = SwarmRun(EASY, [_node(4, 4)] * 2, lr=0.1, deliver=lambda one, other, data: [data, data]).run(4)
     once = SwarmRun(EASY, [_node(4, 4)] * 2, lr=0.1).run(4)
     counted, used = (twice.counts("received"), once.counts("received")), once.mean("shared/groups")
-    same = counted[0] == counted[1] < twice.counts("duplicate") and torch.equal(_weights(twice), _weights(once))
+    same = counted[0] == counted[1] == twice.counts("duplicate") and torch.equal(_weights(twice), _weights(once))
     return Finding(same and used > 1, say(dropped=twice.counts("duplicate"), groups_learnt_from_a_step=used))
 
 
