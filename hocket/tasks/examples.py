@@ -365,6 +365,13 @@ def _message(message: Any, where: str) -> Message:
         raise ConfigurationError(f'{where} has no "role"; write system, user, assistant or tool')
     called = role == "assistant" and isinstance(stated.get("tool_calls"), list)
     if called:
+        for number, call in enumerate(stated["tool_calls"]):
+            function = call.get("function", call) if isinstance(call, dict) else None
+            if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+                raise ConfigurationError(
+                    f'{where}: tool_calls[{number}] names no function; write {{"function": {{"name": ..., "arguments": '
+                    "{...}}}"
+                )
         stated = {"role": role, "content": "", **stated}
     if not isinstance(stated.get("content"), str):
         raise ConfigurationError(f'{where} has no text as its "content"')

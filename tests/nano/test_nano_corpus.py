@@ -183,7 +183,7 @@ def test_wordings_are_those_of_reasoning_gym(gym: ModuleType) -> None:
         ("</answer><answer>", "12", 0.0),
         ("<answer></answer>", "0", 0.0),
         ("<answer>1 2</answer>", "12", 0.0),
-        ("<answer>12.0</answer>", "12", 0.0),
+        ("<answer>12.0</answer>", "12", 1.0),
         ("<answer>--12</answer>", "12", 0.0),
         ("<answer>- 12</answer>", "-12", 0.0),
         ("<answer>12</answer>", "-12", 0.0),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hocket.core.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.inside import check_model_folder, leads_out
 from hocket.nano import BASE
 from hocket.policies.loading import read_config, read_tokenizer
@@ -109,7 +109,8 @@ def checkpoint(folder: Path, place: str = "policy") -> Path:
 def test_policies_of_a_checkpoint_lie_in_it(place: str, tmp_path: Path) -> None:
     assert problem(checkpoint(tmp_path / "whole")) is None
     assert problem(checkpoint(tmp_path / "spoilt", place)) == f"{place} lies elsewhere"
-    assert Checkpoints(tmp_path / "spoilt" / "checkpoints", on_problem=lambda said: None).latest() is None
+    with pytest.raises(HocketError, match="lies elsewhere"):
+        Checkpoints(tmp_path / "spoilt" / "checkpoints").latest()
 
 
 def test_what_is_linked_into_a_policy_is_not_exported(tmp_path: Path) -> None:

@@ -202,7 +202,7 @@ def test_what_plays_is_named(config, line, chips, tmp_path):
 def shown(row):
     console = Console(width=110, record=True, file=io.StringIO())
     display = LiveDisplay(console)
-    display.stepped(SimpleNamespace(measure=ACCURACY), row)
+    display.stepped(SimpleNamespace(measure=ACCURACY, task=SimpleNamespace(kind="text")), row)
     console.print(display._page())
     return console.export_text()
 

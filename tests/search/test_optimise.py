@@ -70,7 +70,8 @@ def test_a_search_that_was_cut_anywhere_comes_to_the_same(model: Path, tmp_path:
         cut.mkdir()
         # A torn last line, as a crash leaves it.
         (cut / "journal.jsonl").write_bytes(journal[: len(journal) * part // 4])
-        (cut / "search.json").write_bytes((whole / "search.json").read_bytes())
+        for name in ("search.json", "signature.json"):
+            (cut / name).write_bytes((whole / name).read_bytes())
         SearchRun(resumed(cut), cut).run()
         assert [(cut / one).read_bytes() for one in files] == due
 
@@ -189,7 +190,7 @@ def test_the_command_prints_one_document(model: Path, tmp_path: Path, capsys: An
         (["--reflector", "MODEL:silent"], "returned nothing"),
         (["--task", "gym:CartPole-v1"], "not answered in text"),
         (["--start", "gone.json"], "gone.json is missing"),
-        (["--practice", "0"], "practice = 0"),
+        (["--practice", "0"], "--practice: '0' is no whole number of 1 or more"),
         (["--tokens", "3"], "raise --tokens"),
         (["--searcher", "mass"], "--workflow blocks"),
         (["--model", "nano", "--start", "word " * 4000], "context"),

@@ -44,7 +44,7 @@ def test_what_is_written_is_data_that_trains(tmp_path, capsys, monkeypatch):
     [
         (["--out", "a.txt"], "call it a.jsonl"),
         (["--task", "maze"], "is played by a workflow of its own"),
-        (["--n", "0"], "n = 0: it must be at least 1"),
+        (["--n", "0"], "--n: '0' is no whole number of 1 or more"),
         (["--until", ""], "until = '' holds an empty text"),
         (["--model", "http://x/v1"], "name the server"),
     ],

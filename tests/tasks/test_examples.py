@@ -202,7 +202,7 @@ RANKED = {"prompt": "p", "responses": ["a", "b"], "scores": [1, 0]}
         ({"chosen": [USER, FOUR], "rejected": [USER]}, "rejected has no messages; write what is said"),
         ({"chosen": [USER, FOUR, USER], "rejected": [USER, FIVE]}, "chosen ends with 'user'"),
         ({**PAIR, "chosen": [{"role": "assistant", "content": " "}]}, "a message of the assistant's in chosen has no"),
-        ({**PAIR, "chosen": [{"role": "assistant", "tool_calls": [{}]}]}, "tool calls included"),
+        ({**PAIR, "chosen": [{"role": "assistant", "tool_calls": [{}]}]}, "tool_calls[0] names no function"),
         ({**PAIR, "chosen": ["hi"]}, "message 0 of chosen is text"),
         ({**PAIR, "target": 1.5}, "target is 1.5; write the probability in [0, 1]"),
         ({**PAIR, "target": -0.1}, "target is -0.1"),

@@ -174,7 +174,7 @@ def test_an_interrupted_run_measures_the_same(tmp_path: Path) -> None:
     for folder in (tmp_path / "parts" / "checkpoints").glob("step-*"):
         if int(folder.name[-6:]) > 1:
             shutil.rmtree(folder)
-    said = call("train", "--resume", "parts", "--runs", tmp_path, "--quiet")
+    said = call("train", "--resume", "parts", "--runs", tmp_path, "--quiet", "--start-over")
     assert said.code == 0, said.err
     assert_same(tmp_path / "whole", tmp_path / "parts")
     shown = call("eval", "parts", "--runs", tmp_path, "--n", "6", "--json").json

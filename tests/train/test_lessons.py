@@ -182,7 +182,7 @@ def test_a_task_without_lessons_is_left_as_it_was() -> None:
     [
         (["--task", "sums", "--lessons", "5"], "lessons = 5: task sums has no lessons; leave them out"),
         (["--task", "consultation?played=true", "--lessons", "5"], "has no lessons"),
-        (["--task", "maze", "--lessons=-1"], "lessons = -1: how many supervised steps come first, 0 for none"),
+        (["--task", "maze", "--lessons=-1"], "--lessons: '-1' is no whole number of 0 or more"),
         (["--task", "lessons:sums"], "task sums has no lessons"),
         (["--task", "lessons:mase"], "there is no task 'mase'"),
         (["--resume", "x", "--lessons", "5"], "lessons cannot change"),

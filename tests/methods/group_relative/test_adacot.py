@@ -21,7 +21,7 @@ from hocket.methods.group_relative.adacot import MaskDecision, ThinkingPenalties
         ("<think></think>b", False, True),
         ("b", False, True),
         ("<think>a", False, False),
-        ("a</think>", False, False),
+        ("a</think>", True, False),
         ("<think><think>a</think>", True, False),
         ("<think>a</think><think>b</think>", True, True),
     ],
