@@ -14,6 +14,7 @@ import hashlib
 import importlib
 import importlib.util
 import math
+import re
 import sys
 import types
 import typing
@@ -170,11 +171,27 @@ def leaf(data: Any, hint: Any, where: str) -> Any:
     try:
         return msgspec.convert(data, simple, strict=True)
     except msgspec.ValidationError as error:
-        reason = str(error).split(" - at")[0]
+        reason = _TYPES.sub(_in_words, str(error).split(" - at")[0])
         choices = _choices(simple)
         if choices and not isinstance(data, (Mapping, list)):
             raise ConfigurationError(f"{where} = {data!r}: choose from {', '.join(choices)}") from None
         raise ConfigurationError(f"{where} = {data!r}: {reason[0].lower()}{reason[1:]}") from None
+
+
+_TYPES = re.compile(r"`([^`]*)`")
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+}
+
+
+def _in_words(found: re.Match[str]) -> str:
+    """The types that msgspec names, as people call them."""
+    return " or ".join(_KINDS.get(kind, kind) for kind in found[1].split(" | "))
 
 
 def _members_of(hint: Any) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -137,10 +138,21 @@ def _check_place(where: str) -> None:
         if not (folder / "config.json").is_file():
             raise ConfigurationError(f"{where!r} is not a model folder: it has no config.json")
         check_model_folder(folder)
+        if _is_control_network(folder / "config.json"):
+            raise ConfigurationError(f"{where!r} holds a control network, which has no words; name a language model")
         return
     named = not where.startswith((".", "/", "~")) and where.count("/") <= 1
     if folder.exists() or not named:
         raise ConfigurationError(f"there is no model folder {where!r}; give an existing folder or a hub name")
+
+
+def _is_control_network(config: Path) -> bool:
+    """Whether a configuration is that of a control policy."""
+    try:
+        found = json.loads(config.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False  # Whoever reads it says what is wrong.
+    return isinstance(found, dict) and "model_type" not in found and "hidden" in found
 
 
 def _fetch(loader: Any, what: str, where: str, settings: dict[str, Any]) -> Any:

@@ -52,7 +52,7 @@ def test_suggestions_reach_only_recipes_that_have_the_setting() -> None:
     [
         ([("objective.hihg", 1)], ["objective.hihg", "'high'"]),
         ([("stepz", 1)], ["'stepz'", "'steps'"]),
-        ([("steps", "many")], ["steps", "'many'", "int"]),
+        ([("steps", "many")], ["steps", "'many'", "whole number"]),
         ([("objective.low", "abc")], ["objective.low", "'abc'"]),
         ([("rollout.samples", 1)], ["GroupRelative", "rollout.samples"]),
         ([("recipe", "gpro")], ["gpro", "'grpo'"]),

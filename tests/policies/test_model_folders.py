@@ -122,3 +122,9 @@ def test_what_is_linked_into_a_policy_is_not_exported(tmp_path: Path) -> None:
     (written / "policy" / "extra.txt").unlink()
     export_run(tmp_path / "run", tmp_path / "out")
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["config.json"]
+
+
+def test_a_control_network_is_no_language_model(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"observations": 4, "actions": 2, "discrete": true, "hidden": [8]}')
+    with pytest.raises(ConfigurationError, match="holds a control network, which has no words"):
+        read_tokenizer(str(tmp_path))

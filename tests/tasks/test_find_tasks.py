@@ -150,7 +150,7 @@ def test_numbers_and_splits_outside_are_refused() -> None:
         ("qqqqqqq", "there is no task 'qqqqqqq'; choose from sums, reasoning-gym:NAME"),
         ("", "there is no task ''; choose from"),
         ("sums?instruckt=true", "task sums has no setting 'instruckt'; did you mean 'instruct'?"),
-        ("sums?instruct=maybe", "task sums: instruct = 'maybe': expected `bool`, got `str`"),
+        ("sums?instruct=maybe", "task sums: instruct = 'maybe': expected true or false, got text"),
         ("sums?instruct", "'instruct' is no setting; write NAME?key=value"),
         ("sums?instruct=true&instruct=true", "instruct is given twice"),
         ("nowhere.jsonl", "there is no file nowhere.jsonl"),
@@ -184,7 +184,7 @@ def test_tasks_of_ones_own(own: Path) -> None:
         ("ecko", "has no 'ecko'; did you mean 'echo'?"),
         ("half", "lacks name, kind, size, scenario"),
         ("make?sise=3", "has no setting 'sise'; did you mean 'size'?"),
-        ("make?size=three", "size = 'three': expected `int`, got `str`"),
+        ("make?size=three", "size = 'three': expected a whole number, got text"),
         ("echo?size=3", "is an object already, so it takes no settings"),
     ],
 )
