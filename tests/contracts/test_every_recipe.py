@@ -68,6 +68,7 @@ TAUGHT = (
     "reagent-v",
     "reagent-v-dpo",
     "reagent-v-grpo",
+    "samalm",
     "videochat-m1",
     "vista-tools",
 )
