@@ -68,11 +68,12 @@ TAUGHT = (
     "reagent-v",
     "reagent-v-dpo",
     "reagent-v-grpo",
-    "samalm",
     "videochat-m1",
     "vista-tools",
 )
 """They read what only their own task tells, in which the shipped model earns nothing before lessons, as claims do."""
+OF_WORLDS = ("samalm",)
+"""Their workflow grades the moves of an environment, which sums are none."""
 TEXTUAL = ("clpo", "clpo-first", "latr", "mpo-mixed-online", "rluf", "toa", "toa-dpo", "webpilot")
 """They read recorded pairs, or judge, rewrite or compare words, or others read answers: no task of control has that."""
 COSTLY = ("safe-rlhf-v",)
@@ -176,7 +177,7 @@ def unseen(name: str) -> Any:
         unseen,
         sorted(
             set(all_recipes())
-            - {*LATENT, *SCORERS, *SEARCHING, *CENTRAL, *JOINT, *BELIEVING, *IN_TURN, *TAUGHT, *WITH_TOOLS}
+            - {*LATENT, *SCORERS, *SEARCHING, *CENTRAL, *JOINT, *BELIEVING, *IN_TURN, *TAUGHT, *OF_WORLDS, *WITH_TOOLS}
         ),
     ),
 )
