@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
+from hocket.apps.report.chart import HEIGHT, LEFT, WIDTH, Chart, Line, Point
 from hocket.core.intervals import mean_interval
-from hocket.report.chart import HEIGHT, LEFT, WIDTH, Chart, Line, Point
 
 FOLDER = Path("docs/evidence")
 STYLE = """

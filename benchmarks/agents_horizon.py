@@ -21,13 +21,13 @@ import numpy as np
 
 import hocket
 from hocket import tasks
+from hocket.agents.workflows.chat import Chat
 from hocket.core.intervals import mean_interval
-from hocket.environments.maze import DIRECTIONS, Layout, Maze, values
 from hocket.lab.exploitability import Situation, language_model
 from hocket.stages import Policy
-from hocket.tasks.maze import MazeTask
 from hocket.train.config import configure
-from hocket.workflows.chat import Chat
+from hocket.zoo.maze import DIRECTIONS, Layout, Maze, values
+from hocket.zoo.tasks.maze import MazeTask
 
 OUT = Path("docs/evidence/horizon.csv")
 RUNS = Path("runs/horizon")

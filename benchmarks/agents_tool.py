@@ -12,7 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-from hocket.cli.parser import main as hocket
+from hocket.apps.cli.parser import main as hocket
 
 OUT = Path("docs/evidence/tool.csv")
 RUNS = Path("runs/tool")

@@ -26,10 +26,10 @@ from hocket.core.keys import Key
 from hocket.recipes import find
 from hocket.rollout.allocated import Allocated
 from hocket.stages import Curriculum, Rollout
-from hocket.tasks.worked_sums import WorkedSums
 from hocket.train.config import configure
 from hocket.train.ledger import Ledger
 from hocket.train.trainer import Trainer
+from hocket.zoo.tasks.worked_sums import WorkedSums
 
 PROMPTS, SAMPLES, GROUPS = 16, 8, 8
 CHOOSE, SHARE = ("grpo", "repo-replay", "mmr1-vas", "cures", "kimi-k1-5", "srpo"), ("knapsack-rl", "cures")

@@ -27,10 +27,10 @@ from bench import machine
 
 from hocket import tasks
 from hocket.core.keys import Key
+from hocket.distributed.cluster.line import ThisMachine
+from hocket.distributed.cluster.ranks import Rendezvous, joined
+from hocket.distributed.cluster.sampler import Goal
 from hocket.train.aio import run_async
-from hocket.train.cluster.line import ThisMachine
-from hocket.train.cluster.ranks import Rendezvous, joined
-from hocket.train.cluster.sampler import Goal
 from hocket.train.config import configure
 from hocket.train.loop import collect, learn
 from hocket.train.trainer import Trainer

@@ -20,10 +20,10 @@ from rich.table import Table
 from hocket import tasks
 from hocket.core.compression import Blocks
 from hocket.core.keys import Key
+from hocket.distributed.swarm.averaging import EIGHT_BITS, FEDERATED, Averaging
 from hocket.lab.claims.taught import Pupil, begin
 from hocket.train.aio import run_async
 from hocket.train.held_out import recorded_metrics
-from hocket.train.swarm.averaging import EIGHT_BITS, FEDERATED, Averaging
 from hocket.update.outer import OuterStep
 
 GROUPS = (1, 4)

@@ -15,7 +15,7 @@ from typing import Any
 
 from plots import STYLE
 
-from hocket.report.chart import ticks, tidy
+from hocket.apps.report.chart import ticks, tidy
 from hocket.train.tracking import read_metrics
 
 OUT = Path("docs/evidence/outside-agent.csv")

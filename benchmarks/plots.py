@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from hocket.report.chart import ticks, tidy
+from hocket.apps.report.chart import ticks, tidy
 
 WIDTH, HEIGHT = 250.0, 190.0
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 18.0, 24.0, 36.0

@@ -35,12 +35,12 @@ from hocket.recipe import Recipe
 from hocket.recipes import find
 from hocket.stages import Reward, Split, Task
 from hocket.tasks.arithmetic import has_working, tagged_answer
-from hocket.tasks.graded_sums import GradedSums
 from hocket.tasks.text import TextTask
 from hocket.train.aio import run_async
 from hocket.train.config import configure
 from hocket.train.models import model_folder
 from hocket.types import Assignment, Scenario, Trajectory
+from hocket.zoo.tasks.graded_sums import GradedSums
 
 SEEDS = (0, 1, 2)
 Figures = Mapping[str, float]

@@ -25,24 +25,24 @@ from typing import Any
 
 import numpy as np
 
+from hocket.agents.search.gepa import Gepa
+from hocket.agents.search.plain import Reflective
+from hocket.agents.search.searcher import Bench, Played, Searcher, Spent, Trial, search
+from hocket.agents.tools.recall import called_up
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.texts import Texts
-from hocket.lab.graph_world import evaluating
-from hocket.lab.texts_worlds import Tactical, contrasting
 from hocket.methods.agents.rmm import ReflectiveMemory
 from hocket.methods.search.claims import mass, optagent, toa
 from hocket.methods.search.compass_smac import SkillSynthesis
 from hocket.methods.search.mars_prompt import Socratic
-from hocket.methods.search.optagent import VerbalGraph
-from hocket.methods.search.training_free_grpo import SemanticAdvantage
-from hocket.search.gepa import Gepa
-from hocket.search.plain import Reflective
-from hocket.search.searcher import Bench, Played, Searcher, Spent, Trial, search
+from hocket.methods.search.optagent.graph_world import evaluating
+from hocket.methods.search.optagent.method import VerbalGraph
+from hocket.methods.search.training_free_grpo.method import SemanticAdvantage
+from hocket.methods.search.training_free_grpo.world import Tactical, contrasting
 from hocket.stages import Split
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask
-from hocket.tools.recall import called_up
 from hocket.types import Scenario
 
 KINDS, TACTICS, CASES = 6, 4, 24

@@ -19,6 +19,7 @@ from bench import ROOT, Stopwatch, device_peak, forget_peak, matrix_rate, preloa
 from cases import MODULES, Case, Work, between, prompt_text
 from sides import Line, Side
 
+from hocket.agents.workflows.workflow import Workflow
 from hocket.core.keys import Key
 from hocket.policies.causal_lm import CausalLM
 from hocket.stages import Split
@@ -27,7 +28,6 @@ from hocket.train.config import configure
 from hocket.train.loop import collect, learn
 from hocket.train.trainer import Trainer
 from hocket.types import Scenario, Trajectory
-from hocket.workflows.workflow import Workflow
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def compilation(head: int) -> float | None:
 
     None where they cannot be compiled, so that torch computes alone.
     """
-    code = "import sys, hocket.kernels; sys.exit(not hocket.kernels.available(int(sys.argv[1])))"
+    code = "import sys, hocket.policies.kernels; sys.exit(not hocket.policies.kernels.available(int(sys.argv[1])))"
     with tempfile.TemporaryDirectory() as empty:
         taken = []
         for _ in range(2):  # The second one finds them in the cache; what remains is Python's and torch's start.

@@ -30,6 +30,7 @@ import numpy as np
 import torch
 from bench import Clock, machine, matrix_rate, spread
 
+from hocket.agents.workflows.chat import Chat
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.core.packing import pack
@@ -41,7 +42,6 @@ from hocket.policies.prefix_tree import tree_of
 from hocket.policies.sequences import rows_of
 from hocket.tasks import find
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
-from hocket.workflows.chat import Chat
 
 VARIANTS = ("padded", "shared", "bf16")
 

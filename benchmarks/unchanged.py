@@ -43,9 +43,9 @@ def plain() -> dict[str, Any]:
 
 def listing() -> dict[str, Any]:
     """`hocket recipes --json`, by name; how long claims took is left out."""
+    from hocket.apps.report.cards import card_of
+    from hocket.apps.report.methods import as_row
     from hocket.recipes import all_recipes
-    from hocket.report.cards import card_of
-    from hocket.report.methods import as_row
 
     rows = {name: as_row(card_of(recipe)) for name, recipe in sorted(all_recipes().items())}
     for row in rows.values():

@@ -41,6 +41,12 @@ import side_verifiers
 import torch
 from bench import busy_share, machine, spread
 
+from hocket.agents.tools import Call, carried_out
+from hocket.agents.workflows.chat import Chat
+from hocket.agents.workflows.episode import Limits
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.team import Actor, Team
+from hocket.agents.workflows.workflow import Workflow
 from hocket.core.keys import Key
 from hocket.engine import scheduler
 from hocket.engine.local import LocalEngine
@@ -50,13 +56,7 @@ from hocket.engine.scheduler import Scheduler
 from hocket.nano import BASE
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.policies.causal_lm import CausalLM
-from hocket.tools import Call, carried_out
 from hocket.types import Assignment, Decoding, Scenario, Trajectory
-from hocket.workflows.chat import Chat
-from hocket.workflows.episode import Limits
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Actor, Team
-from hocket.workflows.workflow import Workflow
 
 EPISODES = 256
 ANSWER = "The sum is 12 + 25 = 37, so <answer>37</answer>"

@@ -6,7 +6,7 @@ hocket train --task "calculator?digits=5" --workflow outside:examples/agents_sdk
 from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-from hocket.tools.calculator import calculator as value_of
+from hocket.agents.tools.calculator import calculator as value_of
 
 HTTP = DefaultAsyncHttpxClient()  # One for all clients: making one takes long.
 set_tracing_disabled(True)

@@ -8,13 +8,13 @@ First it is shown single moves: one in five the best, the others at random. Then
 import sys
 
 import hocket
+from hocket.agents.workflows.environment import PlayEnvironment
 from hocket.core.keys import Key
-from hocket.environments.maze import DIRECTIONS, Mazes
 from hocket.recipes import GIGPO, SFT
-from hocket.tasks.maze import MazeTask
 from hocket.train.config import configure
 from hocket.types import Scenario
-from hocket.workflows.environment import PlayEnvironment
+from hocket.zoo.maze import DIRECTIONS, Mazes
+from hocket.zoo.tasks.maze import MazeTask
 
 LESSONS = SFT.but({"update.lr": 1e-3, "curriculum.prompts": 48})
 WALKS = GIGPO.but({"update.lr": 3e-4, "curriculum.prompts": 8, "rollout.samples": 8})

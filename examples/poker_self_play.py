@@ -6,16 +6,16 @@ Run `python examples/poker_self_play.py [SEED]`.
 import sys
 
 import hocket
+from hocket.agents.environments.openspiel import OpenSpiel, PlainWords
+from hocket.agents.workflows import Chat
+from hocket.agents.workflows.environment import PlayEnvironment
 from hocket.core.keys import Key
-from hocket.environments.openspiel import OpenSpiel, PlainWords
 from hocket.lab.exploitability import assess, language_model, situations
 from hocket.objectives import ExactKL
 from hocket.recipes import MARS_SELF_PLAY, SFT
 from hocket.tasks.environment import EnvironmentTask
 from hocket.train.config import configure
 from hocket.types import Scenario
-from hocket.workflows import Chat
-from hocket.workflows.environment import PlayEnvironment
 
 
 class Brief(PlainWords):

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 import hocket
-from hocket.lab.toys.poles import balanced, pole_task
-from hocket.methods.control.mbtl import Contexts, spaced
+from hocket.methods.control.mbtl.bench import balanced, pole_task
+from hocket.methods.control.mbtl.method import Contexts, spaced
 
 LENGTHS = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4]
 """Half lengths, in metres."""

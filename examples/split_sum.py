@@ -6,13 +6,13 @@ Both are one policy unless `--cast '{type: hocket.core.Separate}'` gives each it
 agent is asked the whole sum.
 """
 
+from hocket.agents.workflows import Outcome, Workflow
 from hocket.core.keys import Key
 from hocket.core.markup import ANSWER
 from hocket.tasks.arithmetic import draw_terms, expression_of, question_of, verify
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask
 from hocket.types import Scenario
-from hocket.workflows import Outcome, Workflow
 
 
 class SplitSums(TextTask):

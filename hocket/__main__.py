@@ -2,6 +2,6 @@
 
 import sys
 
-from hocket.cli.parser import main
+from hocket.apps.cli.parser import main
 
 sys.exit(main())

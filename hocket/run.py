@@ -23,7 +23,7 @@ from hocket.train.trainer import Observer
 
 def write_report(run: Path) -> None:
     """Writes `report.html` into a run folder."""
-    from hocket.report import page  # Needed once, at the end: a run starts faster without it.
+    from hocket.apps.report import page  # Needed once, at the end: a run starts faster without it.
 
     page.write_report(run)
 
@@ -123,7 +123,7 @@ def train(
 
 def _run_phases(pipeline: Pipeline, given: Mapping[str, Task], keywords: Mapping[str, Any]) -> Run:
     """Runs the phases of a plan, one after the other."""
-    from hocket.report.plan import write_plan_report
+    from hocket.apps.report.plan import write_plan_report
 
     with closing(pipeline.trainers(given=given, report=write_report, **keywords)) as trainers:
         for trainer in trainers:

@@ -18,16 +18,16 @@ from typing import Any
 
 import numpy as np
 
+from hocket.agents.workflows.chat import Chat
+from hocket.agents.workflows.episode import Limits
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.team import Actor, Verifier
+from hocket.agents.workflows.workflow import Workflow
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.engine.requests import Request, Sample
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.types import Assignment, Decoding, Message, Scenario, Trajectory
-from hocket.workflows.chat import Chat
-from hocket.workflows.episode import Limits
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Actor, Verifier
-from hocket.workflows.workflow import Workflow
 
 # ---------------------------------------------------------------- what can be answered
 

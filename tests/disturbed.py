@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from hocket.train.cluster import arrival
-from hocket.train.cluster.line import Child
-from hocket.train.cluster.sampler import Sampler
-from hocket.train.cluster.sampler_worker import Underway
+from hocket.distributed.cluster import arrival
+from hocket.distributed.cluster.line import Child
+from hocket.distributed.cluster.sampler import Sampler
+from hocket.distributed.cluster.sampler_worker import Underway
 
 
 def interrupted_often(monkeypatch: pytest.MonkeyPatch) -> None:

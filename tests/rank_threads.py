@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from hocket.train.cluster.leaves import Alone, Ranks
+from hocket.distributed.cluster.leaves import Alone, Ranks
 
 
 @dataclass

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hocket.agents.workflows.pipeline import Pipeline
 from hocket.core.keys import Key
 from hocket.core.posterior import Outcomes
 from hocket.lab.bench import Player
@@ -18,7 +19,6 @@ from hocket.recipes import find
 from hocket.train.ledger import Ledger
 from hocket.train.loop import Playing
 from hocket.types import Assignment, Decoding, Experience, Scenario, Score, Trajectory, Turn
-from hocket.workflows.pipeline import Pipeline
 
 
 @dataclass

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hocket.cli.parser import main
+from hocket.apps.cli.parser import main
 
 # Rich draws a number from Python's global generator when it is first imported, and tests watch that generator.
 importlib.import_module("rich.style")

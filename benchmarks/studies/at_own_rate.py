@@ -12,15 +12,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from hocket.apps.studies.conduct import Found, StudyRunner, checked
+from hocket.apps.studies.folder import StudyFolder
+from hocket.apps.studies.planning import Planner
+from hocket.apps.studies.pool import Job, Pool
+from hocket.apps.studies.results import scores
+from hocket.apps.studies.statistics import difference
+from hocket.apps.studies.study import Study, read
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
-from hocket.studies.conduct import Found, StudyRunner, checked
-from hocket.studies.folder import StudyFolder
-from hocket.studies.planning import Planner
-from hocket.studies.pool import Job, Pool
-from hocket.studies.results import scores
-from hocket.studies.statistics import difference
-from hocket.studies.study import Study, read
 
 FILE = Path(__file__).with_name("group_relative.yaml")
 OWN = {1e-4: "grpo at 1e-4", 3e-4: "grpo at 3e-4", 6e-4: "grpo"}

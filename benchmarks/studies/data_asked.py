@@ -23,10 +23,10 @@ import numpy as np
 import torch
 
 from hocket import tasks
+from hocket.apps.studies.planning import Planner
+from hocket.apps.studies.statistics import difference
+from hocket.apps.studies.study import entries, read, rival, tasks_of
 from hocket.core.keys import Key
-from hocket.studies.planning import Planner
-from hocket.studies.statistics import difference
-from hocket.studies.study import entries, read, rival, tasks_of
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer
 

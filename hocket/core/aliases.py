@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from hocket.core.rooms import public
+from hocket.core.rooms import at_home, public
 
 CLASSES: dict[str, str] = {
     "hocket.curriculum.TurnHorizon": "hocket.hooks.TurnHorizon",
@@ -17,7 +17,12 @@ CLASSES: dict[str, str] = {
 }
 """The present name of every class or function that configurations once named otherwise."""
 
-ROOMS = {"hocket.casting": "hocket.core", "hocket.schedules": "hocket.core"}
+ROOMS = {
+    "hocket.casting": "hocket.core",
+    "hocket.schedules": "hocket.core",
+    "hocket.workflows": "hocket.agents.workflows",
+    "hocket.tools": "hocket.agents.tools",
+}
 """Rooms that were renamed."""
 
 OLD_SLOTS = ("horizon",)
@@ -33,13 +38,12 @@ _SENTENCES = {
 
 
 def present_name(name: str) -> str:
-    """The present name of a class or function; what left its room is found in the core or in a method's file."""
+    """The present name of a class or function; what left its room is found in the core, in a method or in the zoo."""
     room, _, last = CLASSES.get(name, name).rpartition(".")
     room = ROOMS.get(room, room)
     # `hocket.types` offers what the core defines.
-    moved = room.count(".") == 1 and room.startswith("hocket.") and room != "hocket.types"
-    if moved and last not in public(room):
-        room = public("hocket.core").get(last) or public("hocket.methods").get(last, room)
+    if room.startswith("hocket.") and room != "hocket.types" and last not in public(room):
+        room = public("hocket.core").get(last) or at_home(last) or room
     return f"{room}.{last}"
 
 

@@ -29,12 +29,12 @@ import yaml
 from hocket.core.aliases import present_name
 from hocket.core.batch import GroupBy
 from hocket.core.errors import ConfigurationError, nearest
-from hocket.core.rooms import public
+from hocket.core.rooms import folder_of_row, public
 from hocket.stages import Reward, Stage
 
 ROOMS = (
     *("curriculum", "rollout", "rewards", "credit", "objectives", "update", "hooks"),
-    *("types", "recipe", "core", "policies", "tools", "train", "workflows"),
+    *("types", "recipe", "core", "policies", "agents.tools", "train", "agents.workflows"),
 )
 """Packages whose exported classes may be named in a configuration."""
 
@@ -76,6 +76,9 @@ def type_name(thing: Any) -> str:
     for room in ROOMS:
         if f"{thing.__module__}.".startswith(f"hocket.{room}.") and thing.__qualname__ in public(f"hocket.{room}"):
             return f"hocket.{room}.{thing.__qualname__}"
+    folder = folder_of_row(thing.__module__)
+    if public(folder).get(thing.__qualname__) == thing.__module__:
+        return f"{folder}.{thing.__qualname__}"
     return f"{thing.__module__}.{thing.__qualname__}"
 
 
@@ -270,8 +273,7 @@ def load_named(name: str, where: str = "reference") -> Any:
     path, _, last = name.rpartition(".")
     if not path or not all(part.isidentifier() for part in name.split(".")):
         raise ConfigurationError(f"{where} = {name!r}: write hocket.ROOM.CLASS, FILE.py:NAME or package.module.NAME")
-    package, _, room = path.rpartition(".")
-    held = public(path) if package == "hocket" and room in ROOMS else {}
+    held = public(path) if path.removeprefix("hocket.") in ROOMS or folder_of_row(f"{path}.") else {}
     path = held.get(last, path)
     try:
         module = importlib.import_module(path)

@@ -4,8 +4,8 @@ The source says the name: `name = "debate"` in the body of a class, `name="grpo"
 makes a constant. So a package's names are known from the text of its files, and moving a definition from one file to
 another edits no table.
 
-    WORKFLOWS = Registry("workflow", ("hocket.workflows",), CLASS)
-    WORKFLOWS.find("debate")        # imports hocket.workflows.debate alone
+    WORKFLOWS = Registry("workflow", ("hocket.agents.workflows",), CLASS)
+    WORKFLOWS.find("debate")        # imports hocket.agents.workflows.debate alone
     WORKFLOWS.find("mine.py:Mine")
 """
 

@@ -29,6 +29,17 @@ def public(package: str) -> Mapping[str, str]:
     return names
 
 
+def at_home(name: str) -> str | None:
+    """The module of a public name that left its room for a method or the zoo; None where there is none."""
+    return public("hocket.methods").get(name) or public("hocket.zoo").get(name)
+
+
+def folder_of_row(module: str) -> str:
+    """The folder of a catalogue row, `hocket.methods.GROUP.ROW`, in which a module stands; empty for other modules."""
+    parts = module.split(".")
+    return ".".join(parts[:4]) if parts[:2] == ["hocket", "methods"] and len(parts) > 4 else ""
+
+
 def lazy(package: str, **elsewhere: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of a room; `elsewhere` are names it offers besides, with their modules."""
 
@@ -37,7 +48,7 @@ def lazy(package: str, **elsewhere: str) -> tuple[Callable[[str], Any], Callable
 
     def attribute(name: str) -> Any:
         # What moved into the file of its only method is found there, so that code written before goes on working.
-        module = None if name.startswith("_") else held().get(name) or public("hocket.methods").get(name)
+        module = None if name.startswith("_") else held().get(name) or at_home(name)
         if module is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}{nearest(name, held())}")
         return getattr(importlib.import_module(module), name)

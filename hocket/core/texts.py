@@ -44,7 +44,7 @@ class Recall:
     such scores, and tells how likely a choice was.
 
     With `learnt` these scores only choose the `among` highest, and of them a reranker shows the `top`: by q^T m + q^T L
-    m of the question and an entry, see `hocket.tools.recall.vectors`.
+    m of the question and an entry, see `hocket.agents.tools.recall.vectors`.
 
     Attributes:
         worth: what an entry's score is moved by, by its text; 0 where missing.

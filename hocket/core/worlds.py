@@ -60,7 +60,8 @@ class Factors:
 
 @dataclass(frozen=True)
 class Layout:
-    """What one of n agents that decide along a network sees, part by part: `hocket.environments.joint.networked`.
+    """What one of n agents that decide along a network sees, part by part:
+    `hocket.agents.environments.joint.networked`.
 
     Its own `sight`; the `context` that networks are drawn from; n numbers of chance for the order and n for the edges
     that lead to it; whose edge leads to it, `[n]` of 0 and 1; who it is, one-hot `[n]`; and what each of the others
@@ -122,7 +123,8 @@ class Plane:
 
 @dataclass(frozen=True)
 class Commands:
-    """What one sees who chooses a command, a verb with an object, all in whole numbers: `hocket.environments.commands`.
+    """What one sees who chooses a command, a verb with an object, all in whole numbers:
+    `hocket.methods.agents.knowledge_injection_text_games.commands`.
 
     The last words of a text, `length` of them; the words of every verb's name and of every object's, `span` each;
     `triples` of a graph, each a node, a relation and a node; and how many commands were illegal so far, which is for

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 
-from hocket import kernels
 from hocket.core.errors import HocketError
 from hocket.engine.barrier import Barrier, Episode
 from hocket.engine.batched import BatchedEngine, Pending, Promise
@@ -23,6 +22,7 @@ from hocket.engine.running import Asker, Running, Ticket
 from hocket.engine.scheduler import Scheduler
 from hocket.engine.session import Session
 from hocket.engine.stops import StopStrings
+from hocket.policies import kernels
 from hocket.policies.batching import batch_together
 from hocket.policies.family import Adapters, adapters_of, head_size, supports
 
@@ -108,8 +108,9 @@ class LocalEngine(BatchedEngine):
     """Batched sampling from one policy, always with its current weights; implements `hocket.engine.requests.Engine`.
 
     A request's tokens and log-probs depend on its key, context and weights, not on what is sampled beside it: to the
-    last bit where the kernels run (see `hocket.kernels`), else up to float rounding. There what was computed of
-    contexts and responses is kept until the weights change, so that a conversation's history is never computed again.
+    last bit where the kernels run (see `hocket.policies.kernels`), else up to float rounding. There what was computed
+    of contexts and responses is kept until the weights change, so that a conversation's history is never computed
+    again.
 
     Log-probs are those of the distribution drawn from: at the request's temperature, and of the cut vocabulary when
     `decoding.truncates`; greedy and forced tokens have those of the uncut distribution (greedy at temperature 1).

@@ -25,7 +25,7 @@ Ints = NDArray[np.int32]
 
 
 class Kernels(Protocol):
-    """The functions of `hocket.kernels` that sampling needs."""
+    """The functions of `hocket.policies.kernels` that sampling needs."""
 
     def paged_attention(
         self,
@@ -64,7 +64,7 @@ class ForwardBatch:
 
     Attributes:
         token, position, slot: of each token. table: pages of each row. run_start, run_row: see
-            `hocket.kernels.paged_attention`. owner: the number of the policy each token is for.
+            `hocket.policies.kernels.paged_attention`. owner: the number of the policy each token is for.
         rows, tokens: how many runs and tokens there are now.
 
     Args:

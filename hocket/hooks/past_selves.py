@@ -9,6 +9,9 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor
 
+from hocket.agents.workflows.episode import Episode
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.team import Actor
 from hocket.core import sums
 from hocket.core.columns import GUESTS
 from hocket.core.errors import ConfigurationError
@@ -16,9 +19,6 @@ from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult, earned_by_role
 from hocket.stages import Hook, HookContext, Player, Policy, State
 from hocket.types import Trajectory
-from hocket.workflows.episode import Episode
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Actor
 
 
 @dataclass

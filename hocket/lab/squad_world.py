@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from hocket.agents.environments.battle import Battle, Battles, Programs, View, carry_out, drills
+from hocket.agents.search.searcher import Played
+from hocket.agents.tools.recall import called_up
+from hocket.agents.tools.skills import Sandboxed
 from hocket.core.keys import Key
 from hocket.core.texts import Block, Recall, Texts, about, problem
-from hocket.environments.battle import Battle, Battles, Programs, View, carry_out, drills
-from hocket.search.searcher import Played
 from hocket.tasks.battle import ground_of
-from hocket.tools.recall import called_up
-from hocket.tools.skills import Sandboxed
 from hocket.types import Scenario
 
 Planner = Callable[[View, Mapping[str, str]], str]

@@ -23,6 +23,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from hocket.agents.workflows.chat import Tokens, Tools
+from hocket.agents.workflows.episode import Limits
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.team import Actor, Verifier
+from hocket.agents.workflows.workflow import Workflow
 from hocket.core.batch import Batch, Level
 from hocket.core.columns import ALTERNATIVES, ANSWER, ENTROPIES
 from hocket.core.errors import HocketError
@@ -36,11 +41,6 @@ from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
 from hocket.train.loop import RunContext, train_step
 from hocket.types import Assignment, Decoding, Evaluation, Message, Quantity, Scenario, Trajectory, before_training
-from hocket.workflows.chat import Tokens, Tools
-from hocket.workflows.episode import Limits
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Actor, Verifier
-from hocket.workflows.workflow import Workflow
 
 View = Callable[[tuple[Message, ...]], Hashable]
 """What of a conversation a policy sees: conversations with equal views share a row."""

@@ -13,6 +13,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
+from hocket.agents.tools.calculator import CALCULATOR, calculator
+from hocket.agents.workflows.plans import PLANNER_SYSTEM, WORKER_SYSTEM, notes_text, plan_text
 from hocket.tasks.arithmetic import (
     CHAIN_SUM_QUESTION,
     ArithmeticProblem,
@@ -22,8 +24,6 @@ from hocket.tasks.arithmetic import (
     working,
 )
 from hocket.tasks.split import percentile_of, split_of
-from hocket.tools.calculator import CALCULATOR, calculator
-from hocket.workflows.plans import PLANNER_SYSTEM, WORKER_SYSTEM, notes_text, plan_text
 
 Message: TypeAlias = dict[str, Any]
 Style: TypeAlias = Literal["direct", "worked", "untagged"]

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from transformers import DynamicCache, PreTrainedTokenizerFast, Qwen3ForCausalLM
 
+from hocket.agents.tools.calculator import CALCULATOR, calculator
+from hocket.agents.workflows.plans import PLANNER_SYSTEM, WORKER_SYSTEM, plan_steps
 from hocket.nano.corpus import (
     GENERATORS,
     Message,
@@ -21,8 +23,6 @@ from hocket.nano.corpus import (
 )
 from hocket.tasks.arithmetic import ArithmeticProblem, answer_format, problems, tagged_answer, verify
 from hocket.tasks.split import Split, split_of
-from hocket.tools.calculator import CALCULATOR, calculator
-from hocket.workflows.plans import PLANNER_SYSTEM, WORKER_SYSTEM, plan_steps
 
 LONGEST_COMPLETION = 128
 _BATCH = 256

@@ -11,7 +11,7 @@ from __future__ import annotations
 from tokenizers import AddedToken, Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
-from hocket.workflows.plans import PLANNER_SYSTEM, WORKER_SYSTEM
+from hocket.agents.workflows.plans import PLANNER_SYSTEM, WORKER_SYSTEM
 
 PAD = "<|pad|>"
 END = "<|end|>"

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from hocket import kernels
+from hocket.policies import kernels
 from hocket.policies.family import Map, Steps, head_size, supports
 from hocket.policies.lowrank import Joined
 from hocket.policies.prefix_tree import PrefixTree

@@ -1,7 +1,7 @@
 """Operations of a decoder layer with backward passes by hand: fewer passes over memory than one by one.
 
 Each equals the usual composition of elementary operations to the rounding of its types. They are differentiable once.
-On processors the loops are `hocket.kernels`, elsewhere torch's operators.
+On processors the loops are `hocket.policies.kernels`, elsewhere torch's operators.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from hocket import kernels
+from hocket.policies import kernels
 
 
 def by_kernels(x: Tensor) -> bool:

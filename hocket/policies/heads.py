@@ -12,7 +12,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from hocket import kernels
+from hocket.policies import kernels
 from hocket.policies.fused import ALIKE, by_kernels, product
 from hocket.policies.masking import masked
 

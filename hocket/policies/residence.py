@@ -12,7 +12,8 @@ from hocket.policies.family import Layer, Precision, Visit, layers_of, visited
 
 
 class Residence:
-    """All weights are here, all the time. Where they are not, another one brings them (`hocket.train.cluster.shards`).
+    """All weights are here, all the time. Where they are not, another one brings them
+    (`hocket.distributed.cluster.shards`).
 
     Attributes:
         here: whether all weights are here whatever happens.

@@ -1,6 +1,6 @@
 """Attention over a prefix tree: each token sees its ancestors, which are computed once however many share them.
 
-On processors `hocket.kernels` walk the tree; elsewhere blocks of nodes are gathered for batched products.
+On processors `hocket.policies.kernels` walk the tree; elsewhere blocks of nodes are gathered for batched products.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from hocket import kernels
-from hocket.kernels import TreePaths
+from hocket.policies import kernels
 from hocket.policies.fused import by_kernels, normalise_backward, scale_down
+from hocket.policies.kernels import TreePaths
 from hocket.policies.prefix_tree import TokenRun, attention_blocks
 
 

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from hocket.agents.tools.sandbox import Sandbox
+from hocket.agents.tools.unit_tests import Verdict, examine
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.markup import ANSWER, without_thoughts
 from hocket.rewards.opinions import Opinions
 from hocket.stages import Reward
-from hocket.tools.sandbox import Sandbox
-from hocket.tools.unit_tests import Verdict, examine
 from hocket.types import Scenario, Trajectory
 
 _FENCED = re.compile(r"^[ \t]*```(?:python|py)?[ \t]*\r?\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE | re.IGNORECASE)
@@ -39,8 +39,8 @@ class CodeTests(Reward):
 
     Tests are statements with an `assert` on the solution's functions, or `{"input": .., "output": ..}` for programs
     that read and print; `metadata["setup"]` holds imports and helpers that both may use. Solution and verdict are in
-    separate sandboxed processes (see `hocket.tools.unit_tests`). An answer without a program passes nothing; a program
-    that several answers to a scenario share is tried once.
+    separate sandboxed processes (see `hocket.agents.tools.unit_tests`). An answer without a program passes nothing; a
+    program that several answers to a scenario share is tried once.
 
     Attributes:
         grading: `share` of passed tests, or `all` or nothing.

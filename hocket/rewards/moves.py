@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hocket.environments.protocol import same_move
+from hocket.agents.environments.protocol import same_move
 from hocket.rewards.verifiers import token_match
 
 PLAN = "plan"

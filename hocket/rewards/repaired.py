@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from hocket.agents.tools.workbench import Workbench
 from hocket.core.columns import CALLS
 from hocket.core.keys import Key
 from hocket.stages import Reward
-from hocket.tools.workbench import Workbench
 from hocket.types import Scenario, Trajectory
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from hocket.environments.captions import Log
+from hocket.agents.environments.captions import Log
 
 Verdict = Literal["true", "false", "unbacked"]
 

@@ -1,7 +1,8 @@
 """Groups of answers that nodes of a swarm tell each other, as text: what is said, and how a rollout says and hears it.
 
 A node owns its model, its prompts and its verifier. It publishes answers, never rewards: who receives them reads the
-text with its own tokenizer and scores it with its own reward. `hocket.train.swarm` carries groups from node to node.
+text with its own tokenizer and scores it with its own reward. `hocket.distributed.swarm` carries groups from node to
+node.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from hocket.tasks.form import TaskForm
 
 __all__ = ["TaskEntry", "TaskForm", "catalogue", "find", "of"]
 
-TASKS = Registry("task", ("hocket.tasks", "hocket.methods"), constant("TaskForm"))
+TASKS = Registry("task", ("hocket.tasks", "hocket.zoo", "hocket.methods"), constant("TaskForm"))
 """Constants that are a `TaskForm`."""
 
 FIRST = ("sums", "reasoning-gym:NAME", "calculator", "code", "PATH.jsonl", "gym:ENVIRONMENT")

@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
+from hocket.agents.environments.battle import Battle, Battles
+from hocket.agents.environments.battle_skills import CHARGE, SKILLS
+from hocket.agents.environments.joint.skirmish import Skirmish
+from hocket.agents.environments.protocol import Environment
+from hocket.agents.tools.skills import Sandboxed
+from hocket.agents.workflows.skilled import Skilled
 from hocket.core.columns import RETURNS
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.options import checked
-from hocket.environments.battle import Battle, Battles
-from hocket.environments.battle_skills import CHARGE, SKILLS
-from hocket.environments.joint.skirmish import Skirmish
-from hocket.environments.protocol import Environment
 from hocket.tasks.battle_lessons import LOST, PROPOSE, TALKS, lessons_of_squad
 from hocket.tasks.environment import EnvironmentTask
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lessons, Reflecting, any_move, episode
-from hocket.tools.skills import Sandboxed
 from hocket.types import Trajectory
-from hocket.workflows.skilled import Skilled
 
 SPREAD_OUT: Mapping[str, int] = {"size": 13, "spread": 5, "radio": 5, "health": 4, "strength": 3, "length": 60}
 """Soldiers so far from each other that none sees another, each within the radio of its neighbours alone.

@@ -16,10 +16,10 @@ from typing import Any, cast
 
 import numpy as np
 
+from hocket.agents.environments.battle import Battle, Battles, View, carry_out
+from hocket.agents.environments.battle_skills import GATHER, HOLD, HUNT, RETREAT
 from hocket.core.keys import Key
 from hocket.core.texts import Texts
-from hocket.environments.battle import Battle, Battles, View, carry_out
-from hocket.environments.battle_skills import GATHER, HOLD, HUNT, RETREAT
 from hocket.tasks.lessons import Lesson
 from hocket.types import Message, Scenario
 

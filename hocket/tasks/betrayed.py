@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hocket.environments.joint.betrayed import TRAITOR
+from hocket.agents.environments.joint.betrayed import TRAITOR
 from hocket.tasks.joint import JointTask
 from hocket.types import Trajectory
 

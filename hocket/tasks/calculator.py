@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from hocket.agents.tools.calculator import Calculator, calculator
+from hocket.agents.workflows.tool_use import ToolUse
+from hocket.agents.workflows.workflow import Workflow
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.options import checked
@@ -18,10 +21,7 @@ from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lesson, Lessons, call_of, called
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
-from hocket.tools.calculator import Calculator, calculator
 from hocket.types import Message, Scenario
-from hocket.workflows.tool_use import ToolUse
-from hocket.workflows.workflow import Workflow
 
 
 class Calculations(TextTask):

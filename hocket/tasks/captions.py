@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from hocket.agents.environments.captions import Captions, Ending, Log, Numbers, captioned, captions_of
 from hocket.core.errors import ConfigurationError, HocketError, nearest
-from hocket.environments.captions import Captions, Ending, Log, Numbers, captioned, captions_of
 from hocket.tasks.gym import GymTask
 from hocket.tasks.joint import JointTask
 from hocket.types import Trajectory

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.agents.workflows.fitting import Fit, Truncate
 from hocket.core.batch import Level
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.examples import Example
@@ -26,7 +27,6 @@ from hocket.tasks.form import TaskForm
 from hocket.tasks.tables import SUFFIXES, Record, read_table, table_of
 from hocket.tasks.text import INSTRUCTION, TextTask, check_number, checked_extraction
 from hocket.types import Message, Scenario, Trajectory
-from hocket.workflows.fitting import Fit, Truncate
 
 BLOCK = 1000
 """Of so many consecutive scenarios of a mixture each data set has its share exactly."""

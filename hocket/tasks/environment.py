@@ -13,21 +13,21 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from hocket.agents.environments.joint.tables import SpielTable, ZooTable
+from hocket.agents.environments.legal import IllegalMoves
+from hocket.agents.environments.parallel_pettingzoo import ZooTeam
+from hocket.agents.environments.pettingzoo import of_pettingzoo, turn_by_turn
+from hocket.agents.environments.protocol import Environment, World
+from hocket.agents.environments.reading import READINGS
+from hocket.agents.workflows.environment import PlayEnvironment
 from hocket.core.columns import ILLEGAL, RETURNS
 from hocket.core.errors import ConfigurationError
 from hocket.core.options import checked
-from hocket.environments.joint.tables import SpielTable, ZooTable
-from hocket.environments.joint.zoo import ZooTeam
-from hocket.environments.legal import IllegalMoves
-from hocket.environments.pettingzoo import of_pettingzoo, turn_by_turn
-from hocket.environments.protocol import Environment, World
-from hocket.environments.reading import READINGS
 from hocket.stages import Reward, Split, Task
 from hocket.tasks.form import TaskForm
 from hocket.tasks.joint import JointTask
 from hocket.tasks.lessons import Beginner, Lessons, any_move, episode
 from hocket.types import Scenario, Trajectory
-from hocket.workflows.environment import PlayEnvironment
 
 TURNS = 200
 """Moves of an episode unless the task's name says otherwise: some games of free text have no end of their own."""
@@ -226,28 +226,28 @@ def _value(text: str) -> Any:
 
 
 def _openspiel(name: str, settings: Mapping[str, str]) -> World:
-    from hocket.environments.openspiel import OpenSpiel
+    from hocket.agents.environments.openspiel import OpenSpiel
 
     rule, parameters = _ruled(f"openspiel:{name}", settings)
     return OpenSpiel(name, parameters, rule=rule)
 
 
 def _textarena(name: str, settings: Mapping[str, str]) -> World:
-    from hocket.environments.textarena import TextArena
+    from hocket.agents.environments.textarena import TextArena
 
     values = {key: _value(text) for key, text in settings.items()}
     return TextArena(name, values.pop("players", None), values)
 
 
 def _gymnasium(name: str, settings: Mapping[str, str]) -> World:
-    from hocket.environments.gymnasium import GymnasiumWorld
+    from hocket.agents.environments.gymnasium import GymnasiumWorld
 
     rule, arguments = _ruled(f"gymnasium:{name}", settings)
     return GymnasiumWorld(name, arguments, rule=rule)
 
 
 def _pettingzoo(name: str, settings: Mapping[str, str]) -> World:
-    from hocket.environments.pettingzoo import PettingZoo
+    from hocket.agents.environments.pettingzoo import PettingZoo
 
     rule, arguments = _ruled(f"pettingzoo:{name}", settings)
     return PettingZoo(name, arguments, rule=rule)
@@ -313,7 +313,7 @@ def zoo_task(name: str, settings: Mapping[str, str]) -> Task:
 
 
 def _openenv(name: str, settings: Mapping[str, str]) -> World:
-    from hocket.environments.openenv import OpenEnv
+    from hocket.agents.environments.openenv import OpenEnv
 
     hints = {"into": str, "show": str, "wire": str, "concurrent": int, "seconds": float, "penalty": float, "tries": int}
     return OpenEnv(name, **checked(f"openenv:{name}", settings, hints))

@@ -12,11 +12,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.agents.environments.spaces import ranges_of
 from hocket.core.batch import Level
 from hocket.core.components import has_path
 from hocket.core.errors import ConfigurationError
 from hocket.core.worlds import Ranges, reward_of
-from hocket.environments.spaces import ranges_of
 from hocket.stages import Reward, Split
 from hocket.tasks.form import TaskForm
 from hocket.types import Scenario, Trajectory

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hocket.agents.environments.joint.keys import KeyRoom
 from hocket.core.options import checked
-from hocket.environments.joint.keys import KeyRoom
 from hocket.tasks.form import TaskForm
 from hocket.tasks.joint import JointTask
 

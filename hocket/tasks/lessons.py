@@ -16,19 +16,19 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
+from hocket.agents.environments.protocol import Environment
+from hocket.agents.tools.protocol import Tool, carried_out, read_calls
+from hocket.agents.workflows.environment import PlayEnvironment
+from hocket.agents.workflows.fitting import Fit
+from hocket.agents.workflows.simulated_user import SimulatedUser
+from hocket.agents.workflows.team import Team
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.examples import Example
 from hocket.core.keys import Key
-from hocket.environments.protocol import Environment
 from hocket.stages import Split, Task
 from hocket.tasks.form import TaskForm
 from hocket.tasks.text import TextTask, check_number
-from hocket.tools.protocol import Tool, carried_out, read_calls
 from hocket.types import Message, Scenario
-from hocket.workflows.environment import PlayEnvironment
-from hocket.workflows.fitting import Fit
-from hocket.workflows.simulated_user import SimulatedUser
-from hocket.workflows.team import Team
 
 Result = TypeVar("Result")
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hocket.environments.miniwob import Browsing, MiniWoB
-from hocket.environments.protocol import Environment
+from hocket.agents.environments.miniwob import Browsing, MiniWoB
+from hocket.agents.environments.protocol import Environment
 from hocket.tasks.environment import EnvironmentTask
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lessons, either, episode

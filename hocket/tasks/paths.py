@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hocket.environments.joint.once import OncePaths
-from hocket.environments.joint.paths import LifelongPaths
-from hocket.environments.joint.walks import walk
+from hocket.agents.environments.joint.once import OncePaths
+from hocket.agents.environments.joint.paths import LifelongPaths
+from hocket.agents.environments.joint.walks import walk
 from hocket.tasks.joint import JointTask
 from hocket.types import Trajectory
 
 
 @dataclass(frozen=True)
 class PathsTask(JointTask):
-    """A `JointTask` that tells of an episode the indicators of `hocket.environments.joint.walks`, all in [0, 1].
+    """A `JointTask` that tells of an episode the indicators of `hocket.agents.environments.joint.walks`, all in [0, 1].
 
     Throughput is an agent's; `cost`, the mean of the agents' costs, and `makespan` are shares of the limit of steps. Of
     worlds made around path finding, whose joint states may tell something else, it tells what any task tells.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from hocket.agents.environments.protocol import World
+from hocket.agents.environments.reading import READINGS
+from hocket.agents.workflows.environment import PlayEnvironment
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.options import checked
-from hocket.environments.protocol import World
-from hocket.environments.reading import READINGS
-from hocket.workflows.environment import PlayEnvironment
 
 
 class Bounded(World, Protocol):

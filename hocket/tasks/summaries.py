@@ -12,10 +12,10 @@ from typing import Any, cast, get_args
 
 import numpy as np
 
+from hocket.agents.environments.captions import Log, transcript
+from hocket.agents.environments.joint.key_walkers import Walker, Wants, walked
+from hocket.agents.environments.joint.keys import KEYS, KeyRoom
 from hocket.core.keys import Key
-from hocket.environments.captions import Log, transcript
-from hocket.environments.joint.key_walkers import Walker, Wants, walked
-from hocket.environments.joint.keys import KEYS, KeyRoom
 from hocket.rewards.statements import Statement, Tally, read, said_of, sentences
 from hocket.stages import Split
 from hocket.tasks.form import TaskForm

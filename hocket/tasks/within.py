@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
+from hocket.agents.workflows.environment import PlayEnvironment
 from hocket.core.errors import ConfigurationError
 from hocket.core.options import checked
 from hocket.stages import Split
 from hocket.tasks.environment import EnvironmentTask
 from hocket.types import Scenario
-from hocket.workflows.environment import PlayEnvironment
 
 
 @dataclass(frozen=True)

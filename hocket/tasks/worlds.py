@@ -7,26 +7,26 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from hocket.agents.environments.joint.attacked import Attacked
+from hocket.agents.environments.joint.betrayed import Betrayed
+from hocket.agents.environments.joint.dilemmas import Dilemma
+from hocket.agents.environments.joint.flickering import Flickering
+from hocket.agents.environments.joint.foraging import Foraging
+from hocket.agents.environments.joint.gathering import Gathering
+from hocket.agents.environments.joint.messaged import Messaged
+from hocket.agents.environments.joint.networked import Networked
+from hocket.agents.environments.joint.once import OncePaths
+from hocket.agents.environments.joint.particles import SpeakerListener, Spread, Tag
+from hocket.agents.environments.joint.paths import LifelongPaths
+from hocket.agents.environments.joint.planned import PlannedPaths
+from hocket.agents.environments.joint.pursued import Flee
+from hocket.agents.environments.joint.routing import Routing
+from hocket.agents.environments.joint.sequenced import Sequenced
+from hocket.agents.environments.joint.skirmish import Skirmish
+from hocket.agents.environments.pogema import Pogema
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.options import checked
 from hocket.core.worlds import JointWorld
-from hocket.environments.joint.attacked import Attacked
-from hocket.environments.joint.betrayed import Betrayed
-from hocket.environments.joint.dilemmas import Dilemma
-from hocket.environments.joint.flickering import Flickering
-from hocket.environments.joint.foraging import Foraging
-from hocket.environments.joint.gathering import Gathering
-from hocket.environments.joint.messaged import Messaged
-from hocket.environments.joint.networked import Networked
-from hocket.environments.joint.once import OncePaths
-from hocket.environments.joint.particles import SpeakerListener, Spread, Tag
-from hocket.environments.joint.paths import LifelongPaths
-from hocket.environments.joint.planned import PlannedPaths
-from hocket.environments.joint.pogema import Pogema
-from hocket.environments.joint.pursued import Flee
-from hocket.environments.joint.routing import Routing
-from hocket.environments.joint.sequenced import Sequenced
-from hocket.environments.joint.skirmish import Skirmish
 from hocket.tasks.betrayed import BetrayedTask
 from hocket.tasks.form import TaskForm
 from hocket.tasks.joint import JointTask

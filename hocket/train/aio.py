@@ -7,7 +7,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from hocket.workflows.ending import ended
+from hocket.agents.workflows.ending import ended
 
 T = TypeVar("T")
 

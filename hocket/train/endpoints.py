@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hocket.agents.workflows.chat import Chat
+from hocket.agents.workflows.plain import TextChat
+from hocket.agents.workflows.team import Actor
 from hocket.core.errors import ConfigurationError
 from hocket.engine.barrier import Barrier
 from hocket.engine.remote import Journal, RemoteEngine
@@ -9,9 +12,6 @@ from hocket.engine.remote_http import Endpoint
 from hocket.policies.loading import read_tokenizer
 from hocket.policies.templates import TemplateSettings
 from hocket.train.settings import RoleSettings
-from hocket.workflows.chat import Chat
-from hocket.workflows.plain import TextChat
-from hocket.workflows.team import Actor
 
 
 def outside_actor(

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal, get_type_hints
 
+from hocket.agents.search.found import Found, Opinion
+from hocket.agents.search.guided import Beam, Best, Guide, Guided, TreeSearch
 from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.core.keys import Key
 from hocket.core.occurrences import apart
 from hocket.core.options import checked, parse_name
 from hocket.rewards.score import grade
-from hocket.search.found import Found, Opinion
-from hocket.search.guided import Beam, Best, Guide, Guided, TreeSearch
 from hocket.stages import Play
 from hocket.train.evaluate import spread, success_of
 from hocket.train.loop import Playing, RunContext

@@ -48,10 +48,10 @@ class PolicyJudge(Judge):
     """
 
     def __init__(self, model: str, config: Config, journal: Journal | None, precision: Precision = "fp32") -> None:
+        from hocket.agents.workflows.chat import Chat
         from hocket.engine.local import LocalEngine
         from hocket.policies.causal_lm import CausalLM
         from hocket.train.machine import device_of
-        from hocket.workflows.chat import Chat
 
         super().__init__(model, journal)
         template, where = config.template.lenient, model_folder(model, config.runs)

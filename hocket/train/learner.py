@@ -16,15 +16,15 @@ from hocket.core.columns import Column
 from hocket.core.errors import ConfigurationError
 from hocket.core.evaluating import evaluate_detached, evaluation, policy_decisions
 from hocket.core.keys import Key
+from hocket.distributed.cluster.leaves import Alone, LeafProblem, Ranks
+from hocket.distributed.cluster.sharded import Moments, ShardedProblem, whole_state
+from hocket.distributed.cluster.shards import Meeting
+from hocket.distributed.cluster.weights import Packed, packed, put, taken
 from hocket.recipe import Recipe
 from hocket.recipes import parent_of
 from hocket.stages import Metrics, Policy, State
 from hocket.train.agreement import Agreement, agreement
 from hocket.train.annotate import annotate, with_behaviour
-from hocket.train.cluster.leaves import Alone, LeafProblem, Ranks
-from hocket.train.cluster.sharded import Moments, ShardedProblem, whole_state
-from hocket.train.cluster.shards import Meeting
-from hocket.train.cluster.weights import Packed, packed, put, taken
 from hocket.train.idle import idle_stages
 from hocket.train.oom_retry import OutOfMemoryRetry
 from hocket.train.reference_cache import ReferenceCache
@@ -139,8 +139,9 @@ class Learner:
         memory: what the recipe's stages remember. idle: those that changed nothing in the latest step.
         reference_cache: what the reference has said of recorded answers.
         retry: what happens when the machine's memory runs out.
-        leaves: into how many parts a gradient is split, see `hocket.train.cluster.leaves`. ranks: the processes that
-            share it; group: leads the others. meeting: where they meet if each holds its shares of the weights alone.
+        leaves: into how many parts a gradient is split, see `hocket.distributed.cluster.leaves`. ranks: the processes
+            that share it; group: leads the others. meeting: where they meet if each holds its shares of the weights
+            alone.
         elsewhere: who learns the policy where this process does not.
     """
 

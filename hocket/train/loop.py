@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from hocket.agents.workflows.cast import recast
+from hocket.agents.workflows.episode import CLOCKS
 from hocket.core import sums
 from hocket.core.annotators import Annotator
 from hocket.core.batch import Batch
@@ -48,8 +50,6 @@ from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger, Told
 from hocket.train.team_metrics import team_metrics
 from hocket.types import Assignment, Decoding, Experience, Trajectory
-from hocket.workflows.cast import recast
-from hocket.workflows.episode import CLOCKS
 
 
 @dataclass

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from hocket import kernels
 from hocket.core.errors import ConfigurationError
+from hocket.policies import kernels
 from hocket.policies.family import Precision, supports
 from hocket.stages import Metrics, Policy
 from hocket.train.cores import Watch, available_cores
@@ -52,7 +52,7 @@ class Machine:
 
     Attributes:
         threads: torch threads. precision: of matrix products.
-        compiled: whether language models run on the compiled kernels (`hocket.kernels`), not on torch's alone.
+        compiled: whether language models run on the compiled kernels (`hocket.policies.kernels`), not on torch's alone.
         memory: what the learner holds at once.
         why: the reason for each choice, by its name. rates: GFLOP/s that were measured, by precision and threads.
         changes: made since, in order of their steps.

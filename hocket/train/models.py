@@ -81,9 +81,9 @@ def load_policy(
 
     With adapters, policies loaded by the same `base_cache` share their frozen weights.
     """
+    from hocket.agents.workflows.chat import Chat
     from hocket.policies.causal_lm import CausalLM
     from hocket.train.machine import device_of
-    from hocket.workflows.chat import Chat
 
     policy = CausalLM.from_pretrained(
         model_path(model or config.model),
@@ -103,9 +103,9 @@ def load_scorer(
     config: Config, name: str, model: str | None = None, precision: Precision = "fp32", *, outputs: int
 ) -> Scorer:
     """The scorer `name` of a run as configured, before any training, with at least `outputs` outputs."""
+    from hocket.agents.workflows.chat import Chat
     from hocket.policies.scorer import Scorer
     from hocket.train.machine import device_of
-    from hocket.workflows.chat import Chat
 
     policy = Scorer.from_pretrained(
         model_path(model or config.model),

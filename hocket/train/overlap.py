@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import torch
 
+from hocket.agents.workflows.player import TextPlayer
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
@@ -40,7 +41,6 @@ from hocket.train.roles import learning
 from hocket.train.sampler import SamplerEngine, SamplerProcess
 from hocket.train.settings import Config, RoleSettings
 from hocket.types import Experience
-from hocket.workflows.player import TextPlayer
 
 _PATIENCE = 5.0
 """Seconds to wait for a collection that was called off: a reward may be busy, and is then left behind."""

@@ -17,16 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hocket import tasks
+from hocket.agents.workflows.player import TextPlayer
 from hocket.core.errors import ConfigurationError
 from hocket.core.outcomes import StepResult
+from hocket.distributed.cluster.arrival import Group, Version, collected, merged, parted
+from hocket.distributed.cluster.interrupted import Following, Plans, with_engines
+from hocket.distributed.cluster.sampler import Goal
+from hocket.distributed.cluster.weights import put
 from hocket.stages import Player, State
 from hocket.train import config as configuration
 from hocket.train.aio import run_async
 from hocket.train.checkpoint import Checkpoints, checkpoint_of, weights_in
-from hocket.train.cluster.arrival import Group, Version, collected, merged, parted
-from hocket.train.cluster.interrupted import Following, Plans, with_engines
-from hocket.train.cluster.sampler import Goal
-from hocket.train.cluster.weights import put
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
 from hocket.train.loop import RunContext, collect, learn_from, outcomes
@@ -36,12 +37,11 @@ from hocket.train.settings import CheckpointSettings, Config
 from hocket.train.tracking import read_metrics
 from hocket.train.trainer import Beside, NullObserver, Observer, Trainer
 from hocket.train.trust import run_pairs
-from hocket.workflows.player import TextPlayer
 
 if TYPE_CHECKING:
+    from hocket.agents.workflows.team import Actor
     from hocket.engine.local import LocalEngine
     from hocket.engine.requests import Engine
-    from hocket.workflows.team import Actor
 
 OF_THE_MACHINE = ("time/", "throughput/", "memory/")
 """How metrics begin that depend on the clock and the machine."""

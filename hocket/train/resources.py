@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Collection
 from typing import Any
 
+from hocket.agents.workflows.single import SingleTurn
 from hocket.stages import Player, Task
 from hocket.train.kinds.kind import Kind
 from hocket.train.learner import Learner
@@ -15,7 +16,6 @@ from hocket.train.overlap import divided
 from hocket.train.recorder import Recorder
 from hocket.train.resource_monitor import ResourceMonitor, in_words
 from hocket.train.settings import Config
-from hocket.workflows.single import SingleTurn
 
 
 class Resources:

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+from hocket.agents.workflows.player import TextPlayer
 from hocket.core.errors import ConfigurationError
 from hocket.core.examples import responses_of
 from hocket.core.keys import Key
@@ -20,7 +21,6 @@ from hocket.train.ledger import Ledger
 from hocket.train.loop import RunContext
 from hocket.train.settings import Config
 from hocket.types import Scenario
-from hocket.workflows.player import TextPlayer
 
 TOKENS_PER_MESSAGE = 64
 """More than a chat template writes around a message."""

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hocket.agents.workflows.chat import Chat
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.core.options import checked, parse_name
@@ -23,7 +24,6 @@ from hocket.stages import Policy, Reward
 from hocket.train.models import model_folder
 from hocket.train.settings import Config
 from hocket.types import Trajectory, Turn
-from hocket.workflows.chat import Chat
 
 if TYPE_CHECKING:
     from hocket.policies.family import Precision

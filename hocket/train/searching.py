@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hocket.agents.tools.embedded import EmbeddedIndex, Encoder
+from hocket.agents.tools.search import Search
 from hocket.core.errors import ConfigurationError
 from hocket.core.packing import pack
 from hocket.rewards.embedding import text_vectors
-from hocket.tools.embedded import EmbeddedIndex, Encoder
-from hocket.tools.search import Search
 from hocket.train.embedders import POLICY, SENTENCES, checked_vectors, compares_texts, text_function
 from hocket.train.settings import Config
 from hocket.types import Scenario, Trajectory, Turn

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from hocket.agents.workflows.episode import Limits
 from hocket.core.aliases import present
 from hocket.core.components import from_plain
 from hocket.core.errors import ConfigurationError, nearest
@@ -19,7 +20,6 @@ from hocket.recipe import Recipe
 from hocket.recipes import find
 from hocket.recipes import find as find_recipe
 from hocket.types import Decoding
-from hocket.workflows.episode import Limits
 
 PLACES = r"local|auto|ray://[^/\s]+:\d+"
 """What `cluster` may be."""

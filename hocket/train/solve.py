@@ -19,8 +19,8 @@ from hocket.core.components import replaced_all, to_plain
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.core.yaml_text import load_yaml
-from hocket.exact.solver import SOLVERS, Solver, SolverMethod, State, changed
-from hocket.exact.worlds import world
+from hocket.lab.exact.solver import SOLVERS, Solver, SolverMethod, State, changed
+from hocket.lab.exact.worlds import world
 from hocket.train.disk import json_ready, write_atomic
 from hocket.train.runfolder import RunLock
 from hocket.train.trust import check, sign

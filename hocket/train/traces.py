@@ -11,12 +11,12 @@ from typing import Any, get_args
 from urllib.parse import quote
 
 from hocket import tasks
+from hocket.agents.search.traces import Steps, is_right, right_traces, search_traces
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.core.occurrences import apart
 from hocket.rewards.verifiers import ExactMatch, Extraction
 from hocket.rollout.message_search import UCT, Tree
-from hocket.search.traces import Steps, is_right, right_traces, search_traces
 from hocket.stages import Task
 from hocket.train.aio import run_async
 from hocket.train.disk import JsonLines, json_ready
@@ -45,7 +45,7 @@ class TraceSettings:
         task: whose training scenarios are searched. model: the teacher: a model, a run, `http://HOST:PORT/v1#NAME` or
             `FILE.py:FUNCTION`, see `hocket.train.optimise.target`.
         n: scenarios. searches: through the tree of each. candidates: next steps that are sampled from a node.
-        until: what ends a step, see `hocket.workflows.stepwise`. runs: where runs are found by name.
+        until: what ends a step, see `hocket.agents.workflows.stepwise`. runs: where runs are found by name.
         pairs: settings of the run (`decoding.temperature`).
     """
 

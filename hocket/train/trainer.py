@@ -12,10 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hocket import tasks
+from hocket.agents.workflows.player import TextPlayer
 from hocket.core.aliases import present_state
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.notices import listening
 from hocket.core.outcomes import StepResult
+from hocket.distributed.cluster.ahead import Ahead
+from hocket.distributed.cluster.apart import Groups, parts_of
+from hocket.distributed.cluster.arrival import Arrival, check_order
+from hocket.distributed.cluster.divided import check_shared, gathered
+from hocket.distributed.cluster.learner_group import check_learners
+from hocket.distributed.cluster.line import Gone, Place
+from hocket.distributed.cluster.place import place_of
+from hocket.distributed.cluster.samplers import Samplers, check_samplers, spread
 from hocket.rewards import remembering
 from hocket.stages import Reward, State, Task
 from hocket.train import config as configuration
@@ -23,14 +32,6 @@ from hocket.train import silences
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_learners, build_parts, seat_references
 from hocket.train.checkpoint import REFERENCE, Checkpoints, weights_in
-from hocket.train.cluster.ahead import Ahead
-from hocket.train.cluster.apart import Groups, parts_of
-from hocket.train.cluster.arrival import Arrival, check_order
-from hocket.train.cluster.divided import check_shared, gathered
-from hocket.train.cluster.learner_group import check_learners
-from hocket.train.cluster.line import Gone, Place
-from hocket.train.cluster.place import place_of
-from hocket.train.cluster.samplers import Samplers, check_samplers, spread
 from hocket.train.cores import check_threads
 from hocket.train.embedders import embedder_of
 from hocket.train.evaluate import Evaluated
@@ -54,7 +55,6 @@ from hocket.train.settings import Config
 from hocket.train.tracking import read_metrics
 from hocket.train.trust import run_pairs
 from hocket.train.watch import Watch
-from hocket.workflows.player import TextPlayer
 
 if TYPE_CHECKING:
     from hocket.policies.family import Precision

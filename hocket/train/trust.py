@@ -28,18 +28,18 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote
 
+from hocket.agents.environments.pettingzoo import of_pettingzoo
+from hocket.agents.workflows.library import WORKFLOWS
 from hocket.core.aliases import present_name
 from hocket.core.cache import cache_folder
 from hocket.core.components import ROOMS, load_named
 from hocket.core.errors import ConfigurationError
 from hocket.core.names import RECIPES
 from hocket.core.rooms import public
-from hocket.environments.pettingzoo import of_pettingzoo
 from hocket.stages import Stage
 from hocket.tasks import TASKS
 from hocket.train.config import Pairs, read_pairs
 from hocket.train.disk import write_atomic
-from hocket.workflows.library import WORKFLOWS
 
 SIGNATURE = "signature.json"
 """Beside the configuration: the digests of the files that it names, and the signature over all."""
@@ -189,7 +189,7 @@ def _is_own(name: str, kind: Literal["type", "function"]) -> bool:
         return isinstance(found, type) and issubclass(found, Stage)
     if kind == "function":
         return False
-    return room in COMPONENTS and module != "hocket.tools.mcp"
+    return room in COMPONENTS and module != "hocket.agents.tools.mcp"
 
 
 def _spec(module: str) -> Any:

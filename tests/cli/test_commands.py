@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tiny_runs import TINY, call, train
 
+from hocket.agents.workflows.library import find, library
 from hocket.recipes import all_recipes
-from hocket.workflows.library import find, library
 
 COMMANDS = (
     "train",
@@ -33,7 +33,7 @@ COMMANDS = (
 SHUFFLED = "{type: hocket.curriculum.Shuffled, prompts: 2}"
 
 OWN = '''
-from hocket.workflows import Workflow
+from hocket.agents.workflows import Workflow
 
 
 class Own(Workflow):

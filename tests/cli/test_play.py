@@ -12,7 +12,7 @@ from tiny_runs import Said, call
 QUICK = ("--threads", "1", "--precision", "fp32")
 
 TEAM = """
-from hocket.workflows import Outcome, Workflow
+from hocket.agents.workflows import Outcome, Workflow
 
 class Relay(Workflow):
     roles = ("asker", "answerer")

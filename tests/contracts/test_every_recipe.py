@@ -12,6 +12,7 @@ import torch
 from tiny_runs import REWARDS
 
 from hocket import tasks
+from hocket.agents.tools import verilog
 from hocket.core.casting import Shared
 from hocket.core.components import has_path
 from hocket.core.errors import ConfigurationError
@@ -19,11 +20,10 @@ from hocket.core.examples import Example
 from hocket.lab.claims.record import is_fresh
 from hocket.lab.claims.registry import checks_of
 from hocket.methods.group_relative.hrpo import LatentThoughts
-from hocket.methods.teams.cpmobius import Invented
+from hocket.methods.teams.cpmobius.method import Invented
 from hocket.recipes import all_recipes
 from hocket.rewards.functions import load_reward
 from hocket.rollout.nucleus import DelayedNucleus
-from hocket.tools import verilog
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer
 

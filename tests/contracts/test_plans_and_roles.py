@@ -11,7 +11,7 @@ from tiny_runs import REWARDS, TINY, call, last_checkpoint, resume, rows, train,
 from hocket.nano import BASE
 
 FLOW = """
-from hocket.workflows import Outcome, Workflow
+from hocket.agents.workflows import Outcome, Workflow
 
 
 class Pair(Workflow):

@@ -89,7 +89,7 @@ def test_a_task_of_ones_own_and_several_rewards(tmp_path: Path) -> None:
 def test_equal_seeds_give_equal_numbers_whatever_python_hashes_to(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(REWARDS)
     flags = [*TINY, "--reward", f"{tmp_path / 'mine.py'}:spread", "--steps", "2", "--runs", str(tmp_path), "--quiet"]
-    from hocket.cli.parser import main
+    from hocket.apps.cli.parser import main
 
     assert main(["train", *flags, "--run", "here"]) == 0
     own = sys.flags.hash_randomization and os.environ.get("PYTHONHASHSEED", "random")

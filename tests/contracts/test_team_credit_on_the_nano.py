@@ -10,12 +10,12 @@ import torch
 from tiny_runs import TINY
 
 from hocket import tasks
-from hocket.cli.parser import split_settings
+from hocket.apps.cli.parser import split_settings
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer
 
 FLOW = """
-from hocket.workflows import Outcome, Workflow
+from hocket.agents.workflows import Outcome, Workflow
 
 
 def spread(reply):

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from tiny_runs import call
 
+from hocket.apps.play.arena import lineup_of
+from hocket.apps.play.operators import Chance, Person, Trained, asked, drawn, places_of
+from hocket.apps.play.screen import Screen
 from hocket.core.errors import HocketError
-from hocket.play.arena import lineup_of
-from hocket.play.operators import Chance, Person, Trained, asked, drawn, places_of
-from hocket.play.screen import Screen
 from hocket.stages import Policy
 from hocket.train.checkpoint import checkpoint_of
 

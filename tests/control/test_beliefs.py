@@ -6,10 +6,10 @@ import torch
 from control_cases import Line, asked, play
 
 from hocket import tasks
+from hocket.agents.environments.joint.bandits import Bandit, bayes_optimal
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.environments.joint.bandits import Bandit, bayes_optimal
 from hocket.methods.control.contrabar import ForetellingLoss
 from hocket.methods.marl.clam_agent_modelling import SameEpisode
 from hocket.methods.marl.mapo_lso import LatentLoss

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from hocket import tasks
+from hocket.agents.environments.joint.betrayed import TRAITOR, Betrayed
+from hocket.agents.environments.joint.foraging import Foraging
+from hocket.agents.environments.joint.gathering import Gathering
+from hocket.agents.environments.joint.sequenced import Sequenced
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.environments.joint.betrayed import TRAITOR, Betrayed
-from hocket.environments.joint.foraging import Foraging
-from hocket.environments.joint.gathering import Gathering
-from hocket.environments.joint.sequenced import Sequenced
-from hocket.exact.betrayal import Betrayal
+from hocket.lab.exact.betrayal import Betrayal
 from hocket.recipes import find
 from hocket.rollout.joint import JointPlayer
 from hocket.train.aio import run_async

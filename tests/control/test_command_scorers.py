@@ -12,7 +12,7 @@ import torch
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.environments.commands import words_of
+from hocket.methods.agents.knowledge_injection_text_games.commands import words_of
 from hocket.policies.control import ControlPolicy
 from hocket.policies.settings import NetworkSettings
 from hocket.train.assemble import build_parts

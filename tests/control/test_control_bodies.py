@@ -15,7 +15,7 @@ from torch.nn import functional
 
 import hocket
 from hocket import tasks
-from hocket.cli.parser import main
+from hocket.apps.cli.parser import main
 from hocket.core.batch import Level
 from hocket.core.joint import apart
 from hocket.core.keys import Key

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from hocket import tasks
+from hocket.apps.play.operators import joint_task
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.worlds import Factors
-from hocket.environments.joint.rts import MiniGame
-from hocket.play.operators import joint_task
+from hocket.methods.marl.sc2le.world import MiniGame
 from hocket.policies.control import ControlPolicy
 from hocket.policies.control_factors import Parts
 from hocket.policies.settings import NetworkSettings

@@ -7,10 +7,10 @@ import torch
 from control_cases import Line
 
 from hocket import tasks
-from hocket.cli.parser import main
+from hocket.agents.environments.joint.particles import Spread
+from hocket.apps.cli.parser import main
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.environments.joint.particles import Spread
 from hocket.policies.control import ControlPolicy
 from hocket.policies.control_sets import Turning, in_fours, turned_moves, unturned
 from hocket.policies.settings import NetworkSettings

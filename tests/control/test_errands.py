@@ -5,7 +5,7 @@ import pytest
 
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
-from hocket.environments.joint.errands import MOVES, Errands
+from hocket.methods.systems.l2rlcf.world import MOVES, Errands
 
 TURNED = {"A": lambda x, y: (x, y), "B": lambda x, y: (-x, -y), "C": lambda x, y: (-y, x), "D": lambda x, y: (y, -x)}
 

@@ -14,14 +14,14 @@ import pytest
 import torch
 from control_cases import asked
 
+from hocket.agents.environments.joint.solo import Solo
+from hocket.agents.environments.parallel_pettingzoo import ZooTeam
+from hocket.agents.environments.spaces import ranges_of
 from hocket.core.columns import ALLOWED
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.core.worlds import JointEnvironment, Moved, Seat, reward_of
-from hocket.environments.joint.solo import Solo
-from hocket.environments.joint.zoo import ZooTeam
-from hocket.environments.spaces import ranges_of
 from hocket.policies.control import ControlPolicy
 from hocket.policies.settings import NetworkSettings
 from hocket.rollout.joint import JointPlayer

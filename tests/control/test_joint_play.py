@@ -9,12 +9,12 @@ import torch
 from joint_cases import Relay, asked, controller, play
 
 from hocket import tasks
+from hocket.agents.environments.joint.solo import Solo
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.joint import apart
 from hocket.core.packing import pack
 from hocket.credit.gae import GAE
 from hocket.credit.reinforce import ReturnToGo
-from hocket.environments.joint.solo import Solo
 from hocket.recipes import find
 from hocket.tasks.joint import JointTask
 from hocket.train.annotate import annotate

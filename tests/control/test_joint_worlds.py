@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from hocket import recipes, tasks
+from hocket.agents.environments.joint.attacked import Attacked
+from hocket.agents.environments.joint.dilemmas import GAMES, Dilemma
+from hocket.agents.environments.joint.foraging import Foraging
+from hocket.agents.environments.joint.grids import distances, largest_part, shortest
+from hocket.agents.environments.joint.messaged import Messaged
+from hocket.agents.environments.joint.particles import SpeakerListener, Spread, Tag
+from hocket.agents.environments.joint.paths import LifelongPaths
+from hocket.agents.environments.joint.planned import PlannedPaths
+from hocket.agents.environments.joint.skirmish import Skirmish
+from hocket.agents.environments.parallel_pettingzoo import ZooTeam
 from hocket.core.errors import ConfigurationError
-from hocket.environments.joint.attacked import Attacked
-from hocket.environments.joint.dilemmas import GAMES, Dilemma
-from hocket.environments.joint.foraging import Foraging
-from hocket.environments.joint.grids import distances, largest_part, shortest
-from hocket.environments.joint.messaged import Messaged
-from hocket.environments.joint.particles import SpeakerListener, Spread, Tag
-from hocket.environments.joint.paths import LifelongPaths
-from hocket.environments.joint.planned import PlannedPaths
-from hocket.environments.joint.skirmish import Skirmish
-from hocket.environments.joint.zoo import ZooTeam
 
 TAG = {"num_adversaries": 4, "num_good": 2, "num_obstacles": 3}
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hocket import tasks
-from hocket.cli.parser import main
+from hocket.apps.cli.parser import main
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.policies.control import ControlPolicy

@@ -11,7 +11,7 @@ from joint_cases import controller as joint_controller
 from joint_cases import play as play_together
 
 from hocket import tasks
-from hocket.cli.parser import main
+from hocket.apps.cli.parser import main
 from hocket.core.batch import Level, LevelScores
 from hocket.core.keys import Key
 from hocket.core.packing import pack

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from hocket import tasks
+from hocket.agents.environments.joint.once import OncePaths
+from hocket.agents.environments.joint.walks import Walk
+from hocket.agents.environments.pogema import Pogema
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.environments.joint.once import OncePaths
-from hocket.environments.joint.pogema import Pogema
-from hocket.environments.joint.walks import Walk
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.loop import collect

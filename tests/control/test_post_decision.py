@@ -6,11 +6,11 @@ import torch
 from joint_cases import play as play_together
 
 from hocket import tasks
-from hocket.cli.parser import main
+from hocket.apps.cli.parser import main
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.environments.joint.lots import LotSizing
+from hocket.methods.control.pdppo.world import LotSizing
 from hocket.policies.control import ControlPolicy
 from hocket.tasks.joint import JointTask
 from hocket.types import Assignment, Quantity, Scenario

@@ -13,11 +13,11 @@ from tiny_runs import CONTROL, Said
 from tiny_runs import call as called
 
 from hocket import tasks
+from hocket.agents.environments.captions import Numbers, Step, captioned, captions_of
+from hocket.agents.environments.joint.keys import KeyRoom, places
+from hocket.agents.search.summaries import SUMMARISERS
 from hocket.core.errors import ConfigurationError
-from hocket.environments.captions import Numbers, Step, captioned, captions_of
-from hocket.environments.joint.keys import KeyRoom, places
 from hocket.rewards.statements import read, sentences
-from hocket.search.summaries import SUMMARISERS
 from hocket.tasks.summaries import merged
 
 ROOM = ["train", "--task", "keys:room?length=8", "--curriculum.prompts", "4", "--steps", "1", "--threads", "1"]

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from hocket import tasks
+from hocket.agents.environments.parallel_pettingzoo import ZooTeam
 from hocket.core.columns import ALLOWED
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.environments.joint.zoo import ZooTeam
 from hocket.policies.control import ControlPolicy
 from hocket.rollout.joint import JointPlayer
 from hocket.tasks.joint import JointTask

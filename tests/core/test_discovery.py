@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from hocket.agents.workflows import OutsideAgent
+from hocket.agents.workflows.library import WORKFLOWS, library
+from hocket.agents.workflows.workflow import Workflow
 from hocket.core.discovery import CLASS, Registry, constant
 from hocket.core.errors import ConfigurationError
 from hocket.core.names import RECIPES
@@ -15,9 +18,6 @@ from hocket.recipe import Recipe
 from hocket.recipes import all_recipes
 from hocket.tasks import TASKS
 from hocket.tasks.form import TaskForm
-from hocket.workflows import OutsideAgent
-from hocket.workflows.library import WORKFLOWS, library
-from hocket.workflows.workflow import Workflow
 
 SHAPES = '''
 """Shapes."""
@@ -122,7 +122,7 @@ def test_recipes_are_found_so() -> None:
 
 def test_finding_one_imports_no_other() -> None:
     code = (
-        "import sys; from hocket.workflows.library import find; find('agentflow'); "
+        "import sys; from hocket.agents.workflows.library import find; find('agentflow'); "
         "print(sorted(m for m in sys.modules if m.startswith(('hocket.methods.teams', 'hocket.methods.agents.a'))))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hocket.cli.training import _stopping
+from hocket.apps.cli.training import _stopping
 
 ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
@@ -24,7 +24,7 @@ def test_a_command_that_is_asked_to_end_leaves_things_in_order(asked: signal.Sig
     """Also where it does not look for signals itself, as at the start of a run, in `solve` or in `optimise`."""
     program = f"""
 import os, sys
-from hocket.cli import parser
+from hocket.apps.cli import parser
 def command(arguments):
     try:
         os.kill(os.getpid(), {int(asked)})

@@ -14,7 +14,7 @@ from hocket.core.batch import Batch, Level, Occurrences
 from hocket.core.columns import Column
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.methods.agents.reasoning_sql import ClauseMatch, JudgeFailures
+from hocket.methods.agents.reasoning_sql.method import ClauseMatch, JudgeFailures
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.functions import FunctionReward
 from hocket.rewards.score import grade

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from unrecorded import recordable
 
-from hocket.cli.parser import main
+from hocket.apps.cli.parser import main
 from hocket.core.annotators import Annotator
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.lab.microscope import inspect, relation

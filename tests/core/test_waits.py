@@ -17,21 +17,21 @@ from remote_server import Server, chat_answer
 from rich.console import Console
 from tiny_runs import TINY, call
 
-from hocket.cli.display import LiveDisplay
+from hocket.agents.tools.outside import asked
+from hocket.agents.workflows.episode import Episode, Limits
+from hocket.apps.cli.display import LiveDisplay
 from hocket.core import waits
 from hocket.core.keys import Key
 from hocket.core.waits import Wait, in_words, long_waits, waiting_for, watched
+from hocket.distributed.cluster import line
 from hocket.engine.remote_http import Endpoint
 from hocket.engine.vllm_offline import Child
 from hocket.rewards.judging import Answer, Question
 from hocket.rewards.score import grade
 from hocket.stages import Reward
-from hocket.tools.outside import asked
-from hocket.train.cluster import line
 from hocket.train.embedders import checked_vectors
 from hocket.train.sampler import SamplerProcess
 from hocket.types import Assignment, Scenario, Trajectory, Turn
-from hocket.workflows.episode import Episode, Limits
 
 LONG = 0.12
 """Seconds that things take here."""

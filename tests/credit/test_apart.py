@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from hocket.core.batch import Batch, GroupBy, Level
 from hocket.core.packing import pack
-from hocket.credit.apart import Apart
 from hocket.credit.group import GroupRelative
 from hocket.credit.reinforce import ReturnToGo, RunningMean
 from hocket.credit.turn_level import TurnRelative
+from hocket.methods.teams.cpmobius.per_role import Apart
 from hocket.rewards.combine import WeightedSum
 from hocket.types import Scenario, Score, Trajectory, Turn
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hocket import credit as room
+from hocket.apps.report.primitives import primitives
 from hocket.core.batch import GroupBy
 from hocket.core.columns import Column
 from hocket.core.components import from_plain, to_plain
@@ -23,24 +24,24 @@ from hocket.credit.gae import GAE
 from hocket.credit.group import GroupRelative, StepRelative
 from hocket.credit.in_turn import InTurn
 from hocket.credit.pairs import AllPairs, BestAgainstWorst
-from hocket.credit.parts import EachScore
 from hocket.credit.reinforce import GreedyBaseline, ReturnToGo, RunningMean, Uniform
 from hocket.credit.unscored import WithoutUnscored
 from hocket.credit.vtrace import VTrace
 from hocket.credit.whitened import WhitenedTokens
-from hocket.methods.agents.gtr import Unguided
+from hocket.methods.agents.gtr.method import Unguided
 from hocket.methods.agents.igpo import GainRelative
 from hocket.methods.data_and_rollout.ar3po import WithoutReplayed
 from hocket.methods.data_and_rollout.arpo import SharedMean
 from hocket.methods.data_and_rollout.avatar import EndsWeighted
-from hocket.methods.data_and_rollout.clpo import RewritingCredit
+from hocket.methods.data_and_rollout.clpo.method import RewritingCredit
 from hocket.methods.data_and_rollout.eframe import Filtered
 from hocket.methods.data_and_rollout.rl_plus import AgainstOwn
 from hocket.methods.data_and_rollout.tree_grpo import WithinAndAmong
 from hocket.methods.data_and_rollout.tree_opo import PrefixValue, TreeOrdered
 from hocket.methods.data_and_rollout.xrpo import NoveltyGuided
 from hocket.methods.group_relative.aapo import ReferenceMargin
-from hocket.methods.group_relative.bnpo import BetaDensity
+from hocket.methods.group_relative.bnpo.method import BetaDensity
+from hocket.methods.group_relative.bnpo.parts import EachScore
 from hocket.methods.group_relative.gpg import SignalShare
 from hocket.methods.group_relative.grpo_lead import LogisticAccuracy
 from hocket.methods.group_relative.lc_r1 import TagBonus
@@ -54,7 +55,6 @@ from hocket.methods.group_relative.s_grpo_noise import NoiseAware
 from hocket.methods.group_relative.seed_grpo import SemanticEntropy
 from hocket.methods.group_relative.vapo import LengthAdaptiveGAE
 from hocket.methods.group_relative.vital_dgrpo import Difficulty
-from hocket.report.primitives import primitives
 from hocket.rewards.shaping import KLInReward, MaskTruncated, OverlongPenalty
 from hocket.types import Turn
 

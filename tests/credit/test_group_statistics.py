@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from hocket.core.batch import GroupBy, Level
 from hocket.core.errors import ConfigurationError
 from hocket.credit.group import GroupRelative, StepRelative
-from hocket.credit.parts import EachScore
 from hocket.credit.reinforce import GreedyBaseline
 from hocket.methods.group_relative.aapo import ReferenceMargin
-from hocket.methods.group_relative.bnpo import BetaDensity
+from hocket.methods.group_relative.bnpo.method import BetaDensity
+from hocket.methods.group_relative.bnpo.parts import EachScore
 from hocket.methods.group_relative.gpg import SignalShare
 from hocket.methods.group_relative.grpo_lead import LogisticAccuracy
 from hocket.methods.group_relative.mapo import MixedDeviation

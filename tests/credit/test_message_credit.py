@@ -16,7 +16,7 @@ from hocket.core.errors import HocketError
 from hocket.credit.alternating import AlternatingCredit
 from hocket.credit.group import GroupRelative
 from hocket.credit.pairs import BestAgainstWorst
-from hocket.methods.teams.masprm import MessageValueLoss, MessageValues
+from hocket.methods.teams.masprm.method import MessageValueLoss, MessageValues
 from hocket.methods.teams.optima import BestAbove, MessageCost, Readability, SiblingTurns
 from hocket.objectives.alternating import AlternatingObjective
 from hocket.objectives.likelihood import NegativeLogLikelihood

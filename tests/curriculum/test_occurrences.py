@@ -25,13 +25,14 @@ from hocket.curriculum.level_bandit import LevelBandit
 from hocket.curriculum.remembering import RememberingCurriculum
 from hocket.curriculum.shuffled import Shuffled
 from hocket.curriculum.weighted import Weighted
+from hocket.distributed.cluster.arrival import collected, merged
 from hocket.methods.data_and_rollout.srpo import Unsolved
 from hocket.methods.group_relative.curr_reft import FormatStages
 from hocket.methods.group_relative.kimi_k1_5 import ByFailure, EasyToHard, PartialRollouts
 from hocket.methods.group_relative.ps_grpo import Families
 from hocket.methods.group_relative.temporal_r1 import Chosen
 from hocket.methods.group_relative.train_long_think_short import ShrinkingBudget
-from hocket.methods.teams.cpmobius import WithinBand
+from hocket.methods.teams.cpmobius.method import WithinBand
 from hocket.recipes import find
 from hocket.rewards.combine import WeightedSum
 from hocket.rewards.functions import columns_of
@@ -43,7 +44,6 @@ from hocket.rollout.reference import WithReference
 from hocket.rollout.remembering import RememberingRollout
 from hocket.rollout.replay_store import ReplayStore
 from hocket.rollout.replayed import ReusedSuccess, WithReplays
-from hocket.train.cluster.arrival import collected, merged
 from hocket.train.ledger import Ledger
 from hocket.train.loop import RunContext, collect, outcomes
 from hocket.types import Assignment, Decoding, Experience, Scenario, Score, Trajectory, Turn

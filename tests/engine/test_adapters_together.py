@@ -9,7 +9,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket import kernels
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
@@ -17,6 +16,7 @@ from hocket.engine import local, scheduler
 from hocket.engine.barrier import Barrier
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
+from hocket.policies import kernels
 from hocket.policies.batching import batch_together
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.settings import LoraSettings

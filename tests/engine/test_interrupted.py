@@ -8,7 +8,6 @@ import pytest
 import tiny_models
 import torch
 
-from hocket import kernels
 from hocket.core.columns import ALTERNATIVES, ENTROPIES
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
@@ -16,6 +15,7 @@ from hocket.engine import running
 from hocket.engine.decoding import written
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
+from hocket.policies import kernels
 from hocket.policies.causal_lm import CausalLM
 from hocket.types import Decoding
 

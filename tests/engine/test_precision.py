@@ -5,6 +5,7 @@ import pytest
 import tiny_models
 import torch
 
+from hocket.agents.workflows.chat import Chat
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
@@ -14,7 +15,6 @@ from hocket.nano import BASE
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.settings import LoraSettings
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
-from hocket.workflows.chat import Chat
 
 torch.set_num_threads(1)
 

@@ -12,6 +12,11 @@ import numpy as np
 import pytest
 from remote_server import Said, Server, chat_answer, token_answer
 
+from hocket.agents.workflows.chat import Chat
+from hocket.agents.workflows.plain import TextChat
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.team import Actor, Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.engine.barrier import Barrier
@@ -25,11 +30,6 @@ from hocket.policies.causal_lm import CausalLM
 from hocket.testing import ScriptedEngine
 from hocket.train.journal import Journal
 from hocket.types import Assignment, Decoding, Scenario, Trajectory
-from hocket.workflows.chat import Chat
-from hocket.workflows.plain import TextChat
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Actor, Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 CHAT = Chat(build_tokenizer())
 ASKED = ({"role": "user", "content": "2+2"},)

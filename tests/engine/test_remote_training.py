@@ -15,7 +15,7 @@ from tiny_runs import TINY, call, resume, rows, train, weights
 from hocket.nano import BASE
 
 FLOW = """
-from hocket.workflows import Outcome, Workflow
+from hocket.agents.workflows import Outcome, Workflow
 
 
 class Judged(Workflow):

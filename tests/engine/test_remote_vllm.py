@@ -20,6 +20,9 @@ from tiny_runs import TINY
 from vllm_server import real, serving
 
 from hocket import tasks
+from hocket.agents.workflows.chat import Chat
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.single import SingleTurn
 from hocket.core.errors import ConfigurationError
 from hocket.core.evaluating import evaluate_detached
 from hocket.core.keys import Key
@@ -38,9 +41,6 @@ from hocket.train.engines import Engines
 from hocket.train.journal import Journal
 from hocket.train.trainer import Trainer
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
-from hocket.workflows.chat import Chat
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.single import SingleTurn
 
 
 @pytest.fixture(autouse=True)

@@ -27,6 +27,7 @@ from vllm_server import VLLM_PYTHON, real
 from vllm_stand_in import StandInModel, ThreadChild
 
 from hocket import tasks
+from hocket.agents.workflows.chat import Chat
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.engine import handover, vllm_child, vllm_offline
@@ -38,7 +39,6 @@ from hocket.policies.causal_lm import CausalLM
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer, resumed
 from hocket.types import Decoding
-from hocket.workflows.chat import Chat
 
 Stand = Callable[..., StandInModel]
 

@@ -16,9 +16,9 @@ from collections import Counter
 import players
 import textarena
 
+from hocket.agents.environments.textarena import TextArena
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
-from hocket.environments.textarena import TextArena
 
 MOVES = 300
 

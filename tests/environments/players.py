@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from hocket.agents.environments.legal import IllegalMoves, LegalMoves
+from hocket.agents.environments.protocol import Environment, Observation
 from hocket.core.keys import Key
 from hocket.engine.requests import Request
-from hocket.environments.legal import IllegalMoves, LegalMoves
-from hocket.environments.protocol import Environment, Observation
 from hocket.types import Scenario
 
 Mover = Callable[[Environment, str, Observation], str]

@@ -3,12 +3,12 @@
 import pytest
 
 from hocket import tasks
+from hocket.agents.environments.battle import action_name, action_number, carry_out, drills, program_in
+from hocket.agents.environments.battle_skills import CHARGE, SKILLS
+from hocket.agents.tools.skills import refusal
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.environments.battle import action_name, action_number, carry_out, drills, program_in
-from hocket.environments.battle_skills import CHARGE, SKILLS
 from hocket.lab.squad_world import battles
-from hocket.tools.skills import refusal
 from hocket.types import Scenario
 
 

@@ -6,9 +6,9 @@ from hocket import tasks
 from hocket.core.components import from_plain
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.environments.carry import HOME, Carries
-from hocket.tasks.carry import WRITE, Heard, answer, drafted, nearest_first
 from hocket.types import Scenario
+from hocket.zoo.carry import HOME, Carries
+from hocket.zoo.tasks.carry import WRITE, Heard, answer, drafted, nearest_first
 
 
 def opened(seed=0, **settings):

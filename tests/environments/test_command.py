@@ -5,7 +5,7 @@ import pytest
 from hocket import tasks
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
-from hocket.environments.orders import ORDERS, Order, read
+from hocket.methods.marl.llm_pysc2.orders import ORDERS, Order, read
 from hocket.testing import rehearse
 from hocket.types import Scenario
 

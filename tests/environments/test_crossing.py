@@ -7,9 +7,9 @@ from hocket import tasks
 from hocket.core.columns import RETURNS
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.environments.crossing import COMMANDS, PERIOD, Crossings, sensible
-from hocket.environments.crowd import SocialForce, least_distances, turned, unit
-from hocket.tasks.crossing import arrived, touched
+from hocket.methods.teams.samalm.crowd import SocialForce, least_distances, turned, unit
+from hocket.methods.teams.samalm.task import arrived, touched
+from hocket.methods.teams.samalm.world import COMMANDS, PERIOD, Crossings, sensible
 from hocket.types import Scenario, Trajectory
 
 

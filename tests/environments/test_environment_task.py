@@ -9,16 +9,16 @@ import pytest
 
 pytest.importorskip("pyspiel")
 
+from hocket.agents.environments.legal import IllegalMoves
+from hocket.agents.environments.openspiel import OpenSpiel
+from hocket.agents.environments.reading import Tagged
+from hocket.agents.workflows.environment import PlayEnvironment
+from hocket.agents.workflows.episode import Limits
 from hocket.core.errors import ConfigurationError
-from hocket.environments.legal import IllegalMoves
-from hocket.environments.openspiel import OpenSpiel
-from hocket.environments.reading import Tagged
 from hocket.tasks import find
 from hocket.tasks.environment import EnvironmentTask
 from hocket.testing import rehearse
 from hocket.types import Scenario, Trajectory
-from hocket.workflows.environment import PlayEnvironment
-from hocket.workflows.episode import Limits
 
 
 def played(task: EnvironmentTask, returns: dict[str, float], illegal: int = 0) -> Trajectory:
@@ -111,9 +111,9 @@ def test_mistakes_are_named(name: str, said: str) -> None:
 def test_a_world_of_ones_own_is_a_task_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(
-        "from hocket.environments.openspiel import OpenSpiel\n"
+        "from hocket.agents.environments.openspiel import OpenSpiel\n"
         "from hocket.tasks.environment import EnvironmentTask\n"
-        "from hocket.workflows.environment import PlayEnvironment\n"
+        "from hocket.agents.workflows.environment import PlayEnvironment\n"
         "task = EnvironmentTask(PlayEnvironment(OpenSpiel('tic_tac_toe')))\n"
     )
     assert find(f"{file}:task").name == "openspiel:tic_tac_toe"

@@ -12,13 +12,13 @@ pytest.importorskip("gymnasium")
 
 import gymnasium
 
+from hocket.agents.environments.gymnasium import GymnasiumWorld, Words
+from hocket.agents.environments.spaces import actions_of, allowed, shown
+from hocket.agents.workflows.environment import PlayEnvironment
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.environments.gymnasium import GymnasiumWorld, Words
-from hocket.environments.spaces import actions_of, allowed, shown
 from hocket.testing import rehearse
 from hocket.types import Scenario
-from hocket.workflows.environment import PlayEnvironment
 
 spaces = gymnasium.spaces
 

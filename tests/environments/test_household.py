@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hocket.agents.environments.solitary import NOTHING, PLAYER
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
-from hocket.environments.household import (
+from hocket.tasks import find
+from hocket.tasks.split import split_of
+from hocket.zoo.household import (
     Household,
     Households,
     beginning,
@@ -20,10 +23,7 @@ from hocket.environments.household import (
     plan,
     reached,
 )
-from hocket.environments.household_house import ERRANDS, Goal, House, Place, draw_house
-from hocket.environments.solitary import NOTHING, PLAYER
-from hocket.tasks import find
-from hocket.tasks.split import split_of
+from hocket.zoo.household_house import ERRANDS, Goal, House, Place, draw_house
 
 SEEDS = st.integers(0, 10**6)
 

@@ -8,12 +8,12 @@ from typing import Any, cast
 import pytest
 
 from hocket import tasks
+from hocket.agents.workflows.single import SingleTurn
 from hocket.core.errors import ConfigurationError
-from hocket.environments.devices import PLAYER, Devices
-from hocket.methods.agents.knowledge_injection_text_games import InformedPlay, InformedWorld
+from hocket.methods.agents.knowledge_injection_text_games.devices import PLAYER, Devices
+from hocket.methods.agents.knowledge_injection_text_games.method import InformedPlay, InformedWorld
 from hocket.tasks.lessons import LessonTask
 from hocket.types import Scenario
-from hocket.workflows.single import SingleTurn
 
 
 def test_a_shed_is_started_by_the_verbs_that_fit() -> None:

@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hocket.agents.environments.solitary import PLAYER
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.environments.maze import (
+from hocket.tasks import find
+from hocket.tasks.split import split_of
+from hocket.zoo.maze import (
     DIRECTIONS,
     Layout,
     Maze,
@@ -22,9 +25,6 @@ from hocket.environments.maze import (
     uniform,
     values,
 )
-from hocket.environments.solitary import PLAYER
-from hocket.tasks import find
-from hocket.tasks.split import split_of
 
 SIZES = st.integers(2, 6)
 SEEDS = st.integers(0, 10**6)

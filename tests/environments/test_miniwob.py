@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hocket.agents.environments import browser as browsing
+from hocket.agents.environments.miniwob import SEAT, MiniWoB
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
-from hocket.environments import browser as browsing
-from hocket.environments.miniwob import SEAT, MiniWoB
 from hocket.tasks import find
 from hocket.testing import rehearse
 from hocket.types import Scenario

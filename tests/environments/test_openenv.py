@@ -25,16 +25,16 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from hocket.agents.environments.openenv import OpenEnv
+from hocket.agents.workflows.environment import PlayEnvironment
+from hocket.agents.workflows.episode import Limits
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.team import Actor
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.engine.barrier import Barrier
-from hocket.environments.openenv import OpenEnv
 from hocket.testing import rehearse
 from hocket.types import Assignment, Scenario
-from hocket.workflows.environment import PlayEnvironment
-from hocket.workflows.episode import Limits
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Actor
 
 CAPACITY = 2
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspiel")
 
+from hocket.agents.environments.legal import IllegalMoves
+from hocket.agents.environments.openspiel import OpenSpiel
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
-from hocket.environments.legal import IllegalMoves
-from hocket.environments.openspiel import OpenSpiel
 
 GAMES = {
     "kuhn_poker": True,

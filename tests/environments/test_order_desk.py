@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hocket.agents.workflows.simulated_user import SimulatedUser
 from hocket.core.canonical import canonical, database_hash
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.environments.order_desk import (
+from hocket.methods.agents.mua_rl.reward import DatabaseMatch, all_said
+from hocket.methods.agents.mua_rl.world import (
     DEAF,
     HANDLERS,
     PUZZLED,
@@ -30,11 +32,9 @@ from hocket.environments.order_desk import (
     goals,
     tools_on,
 )
-from hocket.rewards.database_hash import DatabaseMatch, all_said
 from hocket.tasks import find
 from hocket.testing import rehearse
 from hocket.types import Scenario, Trajectory
-from hocket.workflows.simulated_user import SimulatedUser
 
 SEEDS = st.integers(0, 10**6)
 PLAIN = st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=3) | st.floats(-2, 2)

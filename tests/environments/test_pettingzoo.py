@@ -14,12 +14,12 @@ pytest.importorskip("gymnasium")
 import gymnasium
 import pettingzoo
 
+from hocket.agents.environments.pettingzoo import PettingZoo
+from hocket.agents.workflows.environment import PlayEnvironment
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
-from hocket.environments.pettingzoo import PettingZoo
 from hocket.testing import rehearse
 from hocket.types import Scenario
-from hocket.workflows.environment import PlayEnvironment
 
 spaces = gymnasium.spaces
 

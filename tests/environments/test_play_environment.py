@@ -10,21 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workflows import chats, engines
 
+from hocket.agents.environments.legal import IllegalMoves
+from hocket.agents.environments.openspiel import OpenSpiel
+from hocket.agents.environments.reading import Tagged
+from hocket.agents.workflows.environment import PlayEnvironment
+from hocket.agents.workflows.episode import Limits
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.team import Actor
 from hocket.core.batch import Level
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.engine.barrier import Barrier
-from hocket.environments.legal import IllegalMoves
-from hocket.environments.maze import Mazes
-from hocket.environments.openspiel import OpenSpiel
-from hocket.environments.reading import Tagged
-from hocket.tasks.maze import MazeTask
 from hocket.testing import ScriptedEngine, rehearse
 from hocket.types import Assignment, Decoding, Scenario, Trajectory
-from hocket.workflows.environment import PlayEnvironment
-from hocket.workflows.episode import Limits
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Actor
+from hocket.zoo.maze import Mazes
+from hocket.zoo.tasks.maze import MazeTask
 
 SCENARIO = Scenario("s", seed=5)
 

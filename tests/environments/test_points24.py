@@ -10,7 +10,7 @@ import pytest
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.environments.points24 import PLAYER, Hand, Joined, Points24, read, solution
+from hocket.methods.agents.gtr.world import PLAYER, Hand, Joined, Points24, read, solution
 from hocket.tasks.lessons import lessons_of
 from hocket.tasks.split import split_of
 from hocket.types import Scenario

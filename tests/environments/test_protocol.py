@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hocket.agents.environments.legal import IllegalMoves
+from hocket.agents.environments.protocol import UNREADABLE, Environment, Observation, same_move
+from hocket.agents.environments.reading import LastLine, Numbered, Tagged, WholeText
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
-from hocket.environments.legal import IllegalMoves
-from hocket.environments.protocol import UNREADABLE, Environment, Observation, same_move
-from hocket.environments.reading import LastLine, Numbered, Tagged, WholeText
 
 
 def test_an_agent_is_told_everything_or_only_the_news() -> None:

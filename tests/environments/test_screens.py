@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.environments.screens import SEAT, OnScreen, Screen, Screens, Wanted, any_of
 from hocket.rewards.moves import argument_match, attempts, made, parsed
 from hocket.tasks import find
 from hocket.tasks.split import split_of
+from hocket.zoo.screens import SEAT, OnScreen, Screen, Screens, Wanted, any_of
 
 PAGE = Screen(
     ("button", "field", "label"),

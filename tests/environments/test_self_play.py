@@ -6,12 +6,12 @@ import pytest
 
 pytest.importorskip("pyspiel")
 
-from hocket.environments.openspiel import OpenSpiel
+from hocket.agents.environments.openspiel import OpenSpiel
+from hocket.agents.workflows.environment import PlayEnvironment
 from hocket.lab.exploitability import nash_conv
 from hocket.lab.talk import TalkBench
 from hocket.recipes import find
 from hocket.types import Scenario
-from hocket.workflows.environment import PlayEnvironment
 
 
 @pytest.mark.slow

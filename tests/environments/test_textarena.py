@@ -14,13 +14,13 @@ pytest.importorskip("textarena")
 
 import textarena
 
+from hocket.agents.environments.protocol import Environment, Observation
+from hocket.agents.environments.textarena import TextArena
+from hocket.agents.workflows.environment import PlayEnvironment
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.environments.protocol import Environment, Observation
-from hocket.environments.textarena import TextArena
 from hocket.testing import rehearse
 from hocket.types import Scenario
-from hocket.workflows.environment import PlayEnvironment
 
 MOVES: dict[str, Sequence[str]] = {
     "KuhnPoker-v0": ("[check]", "[bet]", "[call]", "[fold]"),

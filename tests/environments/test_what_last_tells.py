@@ -16,11 +16,11 @@ pytest.importorskip("gymnasium")
 import gymnasium
 import pettingzoo
 
+from hocket.agents.environments import pettingzoo as adapter
+from hocket.agents.environments.joint.tables import ZooTable
+from hocket.agents.environments.pettingzoo import PettingZoo
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.environments import pettingzoo as adapter
-from hocket.environments.joint.tables import ZooTable
-from hocket.environments.pettingzoo import PettingZoo
 from hocket.policies.control import ControlPolicy
 from hocket.rollout.joint import JointPlayer
 from hocket.tasks.joint import JointTask

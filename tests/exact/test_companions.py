@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from hocket.core.errors import ConfigurationError
-from hocket.exact.companions import Companion
-from hocket.exact.mdp import TabularMDP
-from hocket.exact.worlds import world
-from hocket.methods.marl.rlhg import HumanGain
+from hocket.lab.exact.mdp import TabularMDP
+from hocket.lab.exact.worlds import world
+from hocket.methods.marl.rlhg.companions import Companion
+from hocket.methods.marl.rlhg.method import HumanGain
 
 
 @pytest.mark.parametrize(("horizon", "goals"), [(2, [0.5, 0.0]), (2, [-1.0, 0.0]), (2, [1.0]), (None, [1.0, 0.0])])

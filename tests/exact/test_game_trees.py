@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hocket.core.errors import ConfigurationError
-from hocket.exact import trees
-from hocket.exact.worlds import world
+from hocket.lab.exact import trees
+from hocket.lab.exact.worlds import world
 from hocket.train.solve import SolveRun, SolveSettings
 
 pytest.importorskip("pyspiel")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hocket.cli.parser import main
+from hocket.apps.cli.parser import main
 
 FINE = {
     "state": np.array([0, 1, 1]),

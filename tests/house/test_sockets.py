@@ -37,22 +37,22 @@ FLAGS = ("--remote-debugging-port", "--bind", "tcp://", "0.0.0.0", "--api-key")
 
 KNOWN: dict[tuple[str, str], int] = {
     # serving
-    ("hocket/serve/host.py", "socket"): 1,
-    ("hocket/serve/host.py", "bind"): 1,
-    ("hocket/serve/host.py", "listen"): 1,
-    ("hocket/serve/host.py", "Server"): 1,
+    ("hocket/apps/serve/host.py", "socket"): 1,
+    ("hocket/apps/serve/host.py", "bind"): 1,
+    ("hocket/apps/serve/host.py", "listen"): 1,
+    ("hocket/apps/serve/host.py", "Server"): 1,
     # a swarm
-    ("hocket/train/swarm/lines.py", "create_server"): 1,
+    ("hocket/distributed/swarm/lines.py", "create_server"): 1,
     # learners
-    ("hocket/train/cluster/ranks.py", "init_process_group"): 1,
+    ("hocket/distributed/cluster/ranks.py", "init_process_group"): 1,
     # programs
-    ("hocket/train/cluster/ray.py", "init"): 1,
+    ("hocket/distributed/cluster/ray.py", "init"): 1,
     ("hocket/engine/vllm_child.py", "LLM"): 1,
     # without an address: pairs, and descriptors of what is open
     ("hocket/engine/vllm_child.py", "socket"): 1,
     ("hocket/engine/vllm_offline.py", "socketpair"): 1,
-    ("hocket/train/cluster/line.py", "Pipe"): 1,
-    ("hocket/train/cluster/line.py", "socket"): 3,
+    ("hocket/distributed/cluster/line.py", "Pipe"): 1,
+    ("hocket/distributed/cluster/line.py", "socket"): 3,
     ("hocket/train/sampler.py", "Pipe"): 1,
 }
 """How often each file does which."""
@@ -60,7 +60,7 @@ KNOWN: dict[tuple[str, str], int] = {
 ELSEWHERE: dict[tuple[str, str], int] = {
     ("hocket/methods/systems/claims/lattica.py", "create_server"): 1,  # 127.0.0.1, for a free port.
     ("benchmarks/side_vllm.py", "LLM"): 1,
-    ("hocket/cli/details.py", "0.0.0.0"): 1,  # An example of what needs a key.
+    ("hocket/apps/cli/details.py", "0.0.0.0"): 1,  # An example of what needs a key.
 }
 """What is no part of a run."""
 
@@ -147,5 +147,8 @@ def test_what_opens_a_socket_is_found(name: str) -> None:
 
 
 def test_what_is_hockets_own_and_opens_none_is_not() -> None:
-    own = "from hocket.tools.mcp import Server\nServer('x')\nclass Listener: ...\nListener()\nimport os\nos.popen('x')"
+    own = (
+        "from hocket.agents.tools.mcp import Server\nServer('x')\n"
+        "class Listener: ...\nListener()\nimport os\nos.popen('x')"
+    )
     assert not list(opens(ast.parse(own)))

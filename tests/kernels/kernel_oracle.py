@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hocket.core.keys import Key
-from hocket.kernels import TreePaths
+from hocket.policies.kernels import TreePaths
 
 TYPES = (torch.float32, torch.bfloat16)
 ROUNDING = {torch.float32: 2.0**-24, torch.bfloat16: 2.0**-8}

@@ -14,11 +14,11 @@ import numpy as np
 import tiny_models
 import torch
 
-from hocket import kernels
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
+from hocket.policies import kernels
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
 torch.set_num_threads(1)

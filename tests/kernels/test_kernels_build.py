@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from hocket import kernels
-from hocket.kernels import build
+from hocket.policies import kernels
+from hocket.policies.kernels import build
 
 torch.set_num_threads(1)
 HERE = Path(__file__).parent

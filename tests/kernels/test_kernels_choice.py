@@ -17,8 +17,8 @@ from kernel_oracle import (
     threads,
 )
 
-from hocket import kernels
 from hocket.core.keys import Key, uniforms
+from hocket.policies import kernels
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.skipif(not kernels.available(), reason="no kernels here")

@@ -19,7 +19,7 @@ from kernel_oracle import (
     turned,
 )
 
-from hocket import kernels
+from hocket.policies import kernels
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.skipif(not kernels.available(), reason="no kernels here")

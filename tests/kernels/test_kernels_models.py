@@ -12,11 +12,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "engine"))
 import tiny_models
 from kernel_oracle import same, threads
 
-from hocket import kernels
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
+from hocket.policies import kernels
 from hocket.policies.causal_lm import CausalLM
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 

@@ -21,8 +21,8 @@ from kernel_oracle import (
     whole_numbers,
 )
 
-from hocket import kernels
 from hocket.core.keys import Key
+from hocket.policies import kernels
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.skipif(not kernels.available(), reason="no kernels here")

@@ -17,7 +17,7 @@ from kernel_oracle import (
     threads,
 )
 
-from hocket import kernels
+from hocket.policies import kernels
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.skipif(not kernels.available(), reason="no kernels here")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hocket.cli.parser import main
+from hocket.apps.cli.parser import main
 from hocket.lab.claims import record
 from hocket.lab.claims.claim import Check, Finding, Verdict
 from hocket.lab.claims.registry import checks_of, files

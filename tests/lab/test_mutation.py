@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hocket.cli.parser import main
+from hocket.apps.cli.parser import main
+from hocket.apps.report import mutants
+from hocket.apps.report.mutants import OPEN, mutants_page
 from hocket.core.components import load_file
 from hocket.core.errors import ConfigurationError
 from hocket.lab.claims import record, survey
@@ -18,8 +20,6 @@ from hocket.lab.claims.mutation import asked, mutants_of, mutate, surveyed, with
 from hocket.lab.claims.registry import checks_of
 from hocket.lab.claims.survey import Survey
 from hocket.recipes import find
-from hocket.report import mutants
-from hocket.report.mutants import OPEN, mutants_page
 
 SOURCE = """
 class Stage:

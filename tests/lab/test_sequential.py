@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.lab.sequential import backward_induction
+from hocket.methods.teams.mac_spgg.sequential import backward_induction
 
 LAW = settings(max_examples=60, deadline=None, derandomize=True)
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import pytest
 import torch
 
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.casting import Alternating, Cast, Separate, Shared, Swapping
 from hocket.lab.talk import TalkBench, last_message, total
 from hocket.recipes import find
 from hocket.types import Scenario
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 COLOURS = ("red", "blue", "green")
 SHARED = Shared()

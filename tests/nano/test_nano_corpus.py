@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import torch
 
+from hocket.agents.tools.calculator import calculator
+from hocket.agents.workflows.plans import notes_text, plan_steps, plan_text
 from hocket.nano.corpus import (
     GENERATORS,
     STYLE_SHARES,
@@ -32,8 +34,6 @@ from hocket.tasks.arithmetic import (
     working,
 )
 from hocket.tasks.split import SHARES, SPLITS, split_of
-from hocket.tools.calculator import calculator
-from hocket.workflows.plans import notes_text, plan_steps, plan_text
 
 EXAMPLES = list(itertools.islice(chats(1), 4000))
 

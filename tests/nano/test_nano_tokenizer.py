@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hocket.agents.tools.calculator import CALCULATOR
 from hocket.nano.corpus import chats, tool_call
 from hocket.nano.pretrain import trained_targets
 from hocket.nano.tokenizer import CHARACTERS, END, PHRASES, ROLE_TAGS, TAGS, build_tokenizer
-from hocket.tools.calculator import CALCULATOR
 
 TOKENIZER = build_tokenizer()
 CHARS = st.text(alphabet=st.sampled_from(CHARACTERS))

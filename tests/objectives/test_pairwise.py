@@ -14,10 +14,10 @@ from objective_batches import batch_of, doubles, total_of, value_and_gradient
 from hocket.core.batch import Level, LevelScores
 from hocket.core.columns import MISMATCHED, PAIR_MARGIN, PAIR_TARGET, PAIR_WEIGHT
 from hocket.core.errors import HocketError
-from hocket.credit.labels import Desirability
 from hocket.credit.pairs import BestAgainstWorst
 from hocket.methods.preference.bco import RunningReward
-from hocket.methods.preference.kto import MismatchedDivergence
+from hocket.methods.preference.kto.labels import Desirability
+from hocket.methods.preference.kto.method import MismatchedDivergence
 from hocket.objectives.collision import COLLISION
 from hocket.objectives.links import (
     Aot,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from oracle.documents import document
 
-from hocket.cli.parser import main
+from hocket.apps.cli.parser import main
 from hocket.core.errors import HocketError
 from hocket.lab.microscope import inspect
 from hocket.recipes import find

@@ -13,12 +13,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "engine"))
 import tiny_models
 from tiny_runs import call, rows
 
-from hocket import kernels
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.policies import activation_cache as room
+from hocket.policies import kernels
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.settings import LoraSettings
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn

@@ -14,13 +14,13 @@ from safetensors.torch import load_file
 from tokenizers import pre_tokenizers
 from transformers import AutoTokenizer
 
+from hocket.agents.workflows.chat import Chat
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.policies import gguf as module
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.gguf import gguf_checkpoint, is_gguf
 from hocket.train.models import model_path
-from hocket.workflows.chat import Chat
 
 HIDDEN, HEADS, SHARED, INNER, LAYERS = 64, 4, 2, 96, 2
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]

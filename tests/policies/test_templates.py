@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from jinja2 import Environment
 
+from hocket.agents.workflows.chat import Chat
 from hocket.core.errors import ConfigurationError
 from hocket.nano.tokenizer import CHAT_TEMPLATE, build_tokenizer
 from hocket.policies.templates import TemplateSettings
-from hocket.workflows.chat import Chat
 
 DATED = (
     "{{- '<|system|>' + (date_string or strftime_now('%d %b %Y')) + strftime_now(\"/%H\") + '<|end|>' -}}"

@@ -14,22 +14,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hocket.agents.tools.calculator import CALCULATOR, calculator
+from hocket.agents.workflows.episode import Limits
+from hocket.agents.workflows.workflow import Outcome, Workflow
+from hocket.apps.report.conversations import Conversations, calls_in, content, earned, least_size, size
+from hocket.apps.report.groups import group_episodes
+from hocket.apps.report.page import write_report
+from hocket.apps.report.reading import read_run
+from hocket.apps.report.rollouts import rollouts
 from hocket.core.batch import Level
 from hocket.core.packing import pack
 from hocket.lab.microscope import RecordedBatch, inspect, record
 from hocket.methods.group_relative.pta_grpo import split
 from hocket.recipes import find
-from hocket.report.conversations import Conversations, calls_in, content, earned, least_size, size
-from hocket.report.groups import group_episodes
-from hocket.report.page import write_report
-from hocket.report.reading import read_run
-from hocket.report.rollouts import rollouts
 from hocket.testing import rehearse
-from hocket.tools.calculator import CALCULATOR, calculator
 from hocket.train.episodes import BRIEF, episodes, write_episodes
 from hocket.types import Decoding, Scenario, Score, Trajectory, Turn
-from hocket.workflows.episode import Limits
-from hocket.workflows.workflow import Outcome, Workflow
 
 ASK = ({"role": "user", "content": "What is 6 * 7 + 1?"},)
 
@@ -669,7 +669,7 @@ def test_hundreds_of_episodes_are_drawn_as_they_come_into_view(tmp_path):
 
 
 def test_groups_beyond_the_room_are_rows_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr("hocket.report.rollouts.ROOM", 3000)
+    monkeypatch.setattr("hocket.apps.report.rollouts.ROOM", 3000)
     page_of(tmp_path / "run", [trajectory([turn("x" * 30)], n, float(n)) for n in range(20)])
     (step,) = rollouts(read_run(tmp_path / "run"))["steps"]
     (group,) = step["groups"]

@@ -1,7 +1,7 @@
 import pytest
 
-from hocket.report.diagnosis import diagnose, kl_coefficient
-from hocket.report.groups import group_episodes
+from hocket.apps.report.diagnosis import diagnose, kl_coefficient
+from hocket.apps.report.groups import group_episodes
 
 
 def rows(steps=30, **changes):

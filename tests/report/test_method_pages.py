@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from hocket.apps.report.cards import card, card_of, cards
+from hocket.apps.report.catalogue import catalogue, catalogue_page
+from hocket.apps.report.method_docs import equivalences_page, primitives_page, recipes_page, theorems_page
+from hocket.apps.report.methods import differences, relations
+from hocket.apps.report.microscope import html
+from hocket.apps.report.mutants import mutants_page
 from hocket.core.keys import Key
 from hocket.lab.documents import random_document
 from hocket.lab.microscope import inspect
 from hocket.recipes import all_recipes, find
-from hocket.report.cards import card, card_of, cards
-from hocket.report.catalogue import catalogue, catalogue_page
-from hocket.report.method_docs import equivalences_page, primitives_page, recipes_page, theorems_page
-from hocket.report.methods import differences, relations
-from hocket.report.microscope import html
-from hocket.report.mutants import mutants_page
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -8,15 +8,15 @@ from html.parser import HTMLParser
 import pytest
 from rich.console import Console
 
+from hocket.apps.report.chart import Chart, Line, running_mean, ticks
+from hocket.apps.report.compare import compare_page, compare_rows, compare_table, differences
+from hocket.apps.report.curves import curves
+from hocket.apps.report.groups import group_episodes
+from hocket.apps.report.page import drawn as drawn_charts
+from hocket.apps.report.page import hero, template, write_report
+from hocket.apps.report.reading import read_run
+from hocket.apps.report.rollouts import chosen, rollouts
 from hocket.core.errors import ConfigurationError
-from hocket.report.chart import Chart, Line, running_mean, ticks
-from hocket.report.compare import compare_page, compare_rows, compare_table, differences
-from hocket.report.curves import curves
-from hocket.report.groups import group_episodes
-from hocket.report.page import drawn as drawn_charts
-from hocket.report.page import hero, template, write_report
-from hocket.report.reading import read_run
-from hocket.report.rollouts import chosen, rollouts
 from hocket.train.kinds.words import interval_of
 
 VOID = {"meta", "br", "link", "img", "input"}

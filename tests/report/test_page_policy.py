@@ -15,15 +15,15 @@ import pytest
 import yaml
 from rich.console import Console
 
+from hocket.apps.report.compare import compare_page, compare_table
+from hocket.apps.report.microscope import html
+from hocket.apps.report.page import policy, write_report
+from hocket.apps.report.plan import write_plan_report
+from hocket.apps.studies.page import page as study_page
 from hocket.core.keys import Key
 from hocket.lab.documents import random_document
 from hocket.lab.microscope import inspect
 from hocket.recipes import find
-from hocket.report.compare import compare_page, compare_table
-from hocket.report.microscope import html
-from hocket.report.page import policy, write_report
-from hocket.report.plan import write_plan_report
-from hocket.studies.page import page as study_page
 
 EVIL = (
     "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"

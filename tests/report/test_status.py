@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tiny_runs import call
 
-from hocket.report.page import page
-from hocket.report.reading import read_run
+from hocket.apps.report.page import page
+from hocket.apps.report.reading import read_run
 
 SAMPLER = {"name": "sampler 2", "where": "process 7 on here", "version": 3, "episodes": 1200, "busy": 6.0}
 

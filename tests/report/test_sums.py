@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hocket.apps.report.chart import running_mean, ticks
+from hocket.apps.report.groups import group_episodes
 from hocket.core import sums
 from hocket.core.intervals import mean_interval
 from hocket.curriculum.variable import sample_variance
-from hocket.report.chart import running_mean, ticks
-from hocket.report.groups import group_episodes
 from hocket.rollout.dynamic import total
 from hocket.types import Level, Score
 

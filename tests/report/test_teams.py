@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from hocket.cli.display import LiveDisplay, role_lines
+from hocket.apps.cli.display import LiveDisplay, role_lines
+from hocket.apps.report.curves import curves
+from hocket.apps.report.page import _chips, write_report
+from hocket.apps.report.reading import read_run
+from hocket.apps.report.roles import Summed, table
+from hocket.apps.report.rollouts import rollouts
 from hocket.core.casting import Separate
 from hocket.methods.base.grpo import GRPO
-from hocket.report.curves import curves
-from hocket.report.page import _chips, write_report
-from hocket.report.reading import read_run
-from hocket.report.roles import Summed, table
-from hocket.report.rollouts import rollouts
 from hocket.train.config import dump
 from hocket.train.kinds import ACCURACY
 from hocket.train.settings import Config, Phase

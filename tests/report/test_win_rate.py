@@ -12,8 +12,8 @@ import pytest
 import torch
 from tiny_runs import TINY, call, train
 
+from hocket.apps.report.win_rate import RIDGE, length_controlled, standardised, win_rates
 from hocket.core.keys import Key
-from hocket.report.win_rate import RIDGE, length_controlled, standardised, win_rates
 
 JUDGES = r"""
 import re

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from tiny_runs import TINY, in_child, last_checkpoint, resume, rows, train
 
-from hocket.cli.parser import main
+from hocket.apps.cli.parser import main
 
 HANGS = """
 import asyncio
 from pathlib import Path
 
-from hocket.workflows import Workflow
+from hocket.agents.workflows import Workflow
 
 MARK = Path("THE FILE")
 

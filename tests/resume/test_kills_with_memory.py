@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tiny_runs import TINY, in_child, last_checkpoint, resume, rows, train, weights
 
-from hocket.cli.parser import main
+from hocket.apps.cli.parser import main
 from hocket.core.keys import Key
 
 KILLS, STEPS = 20, 8

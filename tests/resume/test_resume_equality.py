@@ -15,7 +15,7 @@ import pytest
 from tiny_runs import REWARDS, TINY, assert_same, call, in_child, last_checkpoint, resume, rows, train, weights
 
 from hocket import tasks
-from hocket.cli.parser import main, split_settings
+from hocket.apps.cli.parser import main, split_settings
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.rewards.functions import FunctionReward
 from hocket.train.config import configure, read_pairs

@@ -7,6 +7,10 @@ import numpy as np
 import pytest
 from rollout_cases import NoHistory
 
+from hocket.agents.workflows.chat import Chat
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.single import SingleTurn
+from hocket.agents.workflows.team import Actor
 from hocket.core.batch import Level
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -14,10 +18,6 @@ from hocket.nano import BASE
 from hocket.policies.loading import read_tokenizer
 from hocket.rollout.labelled_steps import LabelledSteps
 from hocket.types import Assignment, Decoding, Scenario
-from hocket.workflows.chat import Chat
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.single import SingleTurn
-from hocket.workflows.team import Actor
 
 CHAT = Chat(read_tokenizer(str(BASE)))
 

@@ -10,7 +10,7 @@ from rollout_cases import talk_bench
 
 from hocket.core.components import from_plain, to_plain
 from hocket.core.markup import edit_distance
-from hocket.methods.teams.masprm import MessageSearch
+from hocket.methods.teams.masprm.method import MessageSearch
 from hocket.methods.teams.optima import DialogueTree
 from hocket.rollout.alternating import AlternatingRollout
 from hocket.rollout.independent import Independent

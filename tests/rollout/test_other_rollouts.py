@@ -9,9 +9,9 @@ from hocket.core.components import from_plain, to_plain
 from hocket.core.errors import ConfigurationError
 from hocket.core.packing import pack
 from hocket.credit.group import GroupRelative
-from hocket.credit.labels import Desirability
 from hocket.credit.pairs import BestAgainstWorst
 from hocket.credit.reinforce import GreedyBaseline
+from hocket.methods.preference.kto.labels import Desirability
 from hocket.rewards.combine import WeightedSum
 from hocket.rollout.baseline import WithGreedyBaseline
 from hocket.rollout.demonstrations import Demonstrations, Labelled, Preferences, Ranked

@@ -10,17 +10,17 @@ from dataclasses import replace
 import pytest
 import torch
 
-from hocket.cli.parser import main
+from hocket.agents.search.guided import Beam, Best, Guide, TreeSearch
+from hocket.agents.workflows.pipeline import Pipeline
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome
+from hocket.apps.cli.parser import main
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.lab.talk import TalkBench
 from hocket.recipes import find
-from hocket.search.guided import Beam, Best, Guide, TreeSearch
 from hocket.train.guided import guide_of, sought, way_of
 from hocket.types import Message, Scenario
-from hocket.workflows.pipeline import Pipeline
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome
 
 WORDS = ("red", "blue", "green", "grey")
 SCENARIOS = [Scenario(f"q{number}", f"question {number}", answer="red") for number in range(4)]

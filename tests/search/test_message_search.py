@@ -9,19 +9,19 @@ from collections.abc import Mapping, Sequence
 import pytest
 import torch
 
+from hocket.agents.search.beam import beam_search, best_of
+from hocket.agents.search.mcts import tree_search
+from hocket.agents.workflows.pipeline import Pipeline
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.lab.talk import TalkBench, total
+from hocket.methods.teams.masprm.values import HeadValue, verdict
 from hocket.recipes import find
-from hocket.search.beam import beam_search, best_of
-from hocket.search.mcts import tree_search
-from hocket.search.values import HeadValue, verdict
 from hocket.stages import Play
 from hocket.train.loop import Playing
 from hocket.types import PAUSED, Assignment, Message, Quantity, Scenario, Trajectory
-from hocket.workflows.pipeline import Pipeline
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 WORDS = ("red", "blue", "green")
 SCENARIO = Scenario("one", "say red", answer="red")

@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hocket.cli.parser import main
+from hocket.agents.search.gepa import Gepa
+from hocket.agents.search.plain import RandomMutation, Reflective
+from hocket.agents.search.searcher import SEARCHERS, Bench, Played, search
+from hocket.apps.cli.parser import main
 from hocket.core.errors import ConfigurationError
 from hocket.core.intervals import wilson
 from hocket.core.keys import Key
 from hocket.core.texts import Texts, problem
-from hocket.lab.texts_worlds import Instructed, Mentors, searched
-from hocket.search.gepa import Gepa
-from hocket.search.plain import RandomMutation, Reflective
-from hocket.search.searcher import SEARCHERS, Bench, Played, search
+from hocket.methods.search.mass.workflow import Blocks
+from hocket.methods.search.optagent.workflow import Network
+from hocket.methods.search.training_free_grpo.world import Instructed, Mentors, searched
 from hocket.testing import Part, rehearse
 from hocket.train.optimise.run import SearchRun, SearchSettings, corrected_interval, resumed
 from hocket.types import Scenario
-from hocket.workflows.blocks import Blocks
-from hocket.workflows.network import Network
 
 MODEL = '''
 import re

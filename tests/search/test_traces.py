@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hocket import tasks
-from hocket.cli.parser import main
+from hocket.apps.cli.parser import main
 from hocket.lab.toys import orders
 from hocket.train.traces import row_of
 from hocket.types import Scenario

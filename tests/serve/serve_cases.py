@@ -12,18 +12,18 @@ from typing import Any
 
 import httpx
 
+from hocket.agents.workflows.chat import Chat
+from hocket.apps.serve.app import build_app
+from hocket.apps.serve.backend import Backend, Caller, Job
+from hocket.apps.serve.bounds import Bounds
+from hocket.apps.serve.current import CurrentBackend
+from hocket.apps.serve.host import Host
+from hocket.apps.serve.refusals import Refused
+from hocket.apps.serve.source import Source
+from hocket.apps.serve.spelling import Delta, Spelling
+from hocket.apps.serve.wire import ChatRequest, RewardReport
 from hocket.nano import BASE
 from hocket.nano.tokenizer import build_tokenizer
-from hocket.serve.app import build_app
-from hocket.serve.backend import Backend, Caller, Job
-from hocket.serve.bounds import Bounds
-from hocket.serve.current import CurrentBackend
-from hocket.serve.host import Host
-from hocket.serve.refusals import Refused
-from hocket.serve.source import Source
-from hocket.serve.spelling import Delta, Spelling
-from hocket.serve.wire import ChatRequest, RewardReport
-from hocket.workflows.chat import Chat
 
 WAIT = 30.0
 """Seconds after which something that should happen at once has not."""

@@ -10,10 +10,10 @@ import httpx
 import pytest
 from serve_cases import WAIT, EchoBackend, Wire, error_of, events, hosted, post, question
 
+from hocket.apps.serve.app import build_app
+from hocket.apps.serve.bounds import Bounds
+from hocket.apps.serve.host import Host, is_loopback
 from hocket.core.errors import ConfigurationError
-from hocket.serve.app import build_app
-from hocket.serve.bounds import Bounds
-from hocket.serve.host import Host, is_loopback
 
 
 def test_body_is_refused_by_its_declared_length_before_it_is_read():

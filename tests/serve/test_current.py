@@ -18,14 +18,14 @@ from serve_cases import WAIT, error_of, events, hosted, joined, nano_backend, po
 from tiny_runs import train
 from transformers import AutoModelForCausalLM
 
+from hocket.agents.tools.calculator import CALCULATOR
+from hocket.apps.serve.bounds import Bounds
+from hocket.apps.serve.current import CurrentBackend
+from hocket.apps.serve.host import Host
 from hocket.core.keys import Key
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.nano import BASE
-from hocket.serve.bounds import Bounds
-from hocket.serve.current import CurrentBackend
-from hocket.serve.host import Host
-from hocket.tools.calculator import CALCULATOR
 from hocket.types import Decoding
 
 QUESTION = [{"role": "user", "content": "What is 12 + 5 - 3?"}]
@@ -244,7 +244,7 @@ def _spread(folder: Path) -> str:
 
 
 TEAM = """
-from hocket.workflows import Outcome, Workflow
+from hocket.agents.workflows import Outcome, Workflow
 
 class Relay(Workflow):
     roles = ("asker", "answerer")

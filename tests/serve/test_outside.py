@@ -18,6 +18,14 @@ import openai
 import pytest
 from serve_cases import WAIT, events, joined
 
+from hocket.agents.tools.calculator import CALCULATOR
+from hocket.agents.workflows.chat import Chat
+from hocket.agents.workflows.episode import Limits
+from hocket.agents.workflows.library import find
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.team import Actor
+from hocket.agents.workflows.workflow import Outcome
+from hocket.apps.serve.outside import OutsideAgent
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
@@ -27,16 +35,8 @@ from hocket.engine.requests import Engine, Request, Sample
 from hocket.nano import BASE
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.policies.causal_lm import CausalLM
-from hocket.serve.outside import OutsideAgent
 from hocket.testing import Script, ScriptedEngine
-from hocket.tools.calculator import CALCULATOR
 from hocket.types import Assignment, Decoding, Scenario, Trajectory
-from hocket.workflows.chat import Chat
-from hocket.workflows.episode import Limits
-from hocket.workflows.library import find
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Actor
-from hocket.workflows.workflow import Outcome
 
 CHAT = Chat(build_tokenizer())
 Agent = Callable[..., Awaitable[Any]]

@@ -11,8 +11,8 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from serve_cases import EchoBackend, hosted
 
-from hocket.serve.bounds import Bounds
-from hocket.serve.schema import openapi
+from hocket.apps.serve.bounds import Bounds
+from hocket.apps.serve.schema import openapi
 
 pytestmark = pytest.mark.global_rng
 

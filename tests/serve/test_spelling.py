@@ -12,7 +12,7 @@ from serve_cases import CHAT
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from hocket.serve.spelling import Delta, Spelling, calls_in
+from hocket.apps.serve.spelling import Delta, Spelling, calls_in
 
 ALPHABET = "ab<tool_c>/E\n "
 

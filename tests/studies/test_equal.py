@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hocket.apps.studies.equal import Lens, gradient, made_up, ratio, relate
+from hocket.apps.studies.planning import Planner, StudyRun
+from hocket.apps.studies.study import Study, StudyMethod
 from hocket.core.keys import Key
-from hocket.studies.equal import Lens, gradient, made_up, ratio, relate
-from hocket.studies.planning import Planner, StudyRun
-from hocket.studies.study import Study, StudyMethod
 
 COUNT = 24
 

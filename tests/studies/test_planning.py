@@ -13,14 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.core.errors import ConfigurationError
-from hocket.core.keys import Key
-from hocket.recipes import find
-from hocket.studies.conduct import checked, cost
-from hocket.studies.folder import StudyFolder
-from hocket.studies.planning import Planner, StudyRun, equal_budget
-from hocket.studies.running import Meter
-from hocket.studies.study import (
+from hocket.apps.studies.conduct import checked, cost
+from hocket.apps.studies.folder import StudyFolder
+from hocket.apps.studies.planning import Planner, StudyRun, equal_budget
+from hocket.apps.studies.running import Meter
+from hocket.apps.studies.study import (
     TUNING_SEEDS,
     Study,
     StudyMethod,
@@ -31,7 +28,10 @@ from hocket.studies.study import (
     tasks_of,
     without_recipe,
 )
-from hocket.studies.tuning import best, rounds, runs_of_search, tuning_seeds, units
+from hocket.apps.studies.tuning import best, rounds, runs_of_search, tuning_seeds, units
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.recipes import find
 from hocket.types import Assignment, Replay, Scenario, Trajectory, Turn
 
 GRPO = StudyMethod("grpo", "grpo")

@@ -14,9 +14,8 @@ from hypothesis.extra.numpy import arrays
 from rliable import library, metrics
 from scipy import stats
 
-from hocket.core.keys import Key
-from hocket.studies import statistics
-from hocket.studies.statistics import (
+from hocket.apps.studies import statistics
+from hocket.apps.studies.statistics import (
     Array,
     Indices,
     area,
@@ -32,6 +31,7 @@ from hocket.studies.statistics import (
     t_distribution,
     t_quantile,
 )
+from hocket.core.keys import Key
 
 values = st.one_of(st.floats(-1e3, 1e3), st.integers(0, 3).map(float))
 shapes = st.tuples(st.integers(1, 9), st.integers(1, 4))

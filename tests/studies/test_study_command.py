@@ -18,15 +18,15 @@ from xml.etree import ElementTree
 import pytest
 from tiny_runs import Said, call
 
-from hocket.studies.conduct import Found
-from hocket.studies.folder import StudyFolder, read_result
-from hocket.studies.markdown import markdown, pictures
-from hocket.studies.page import page
-from hocket.studies.planning import Planner
-from hocket.studies.pool import Pool
-from hocket.studies.results import results
-from hocket.studies.study import Measure, Study, StudyMethod, entries
-from hocket.studies.words import points, remarks
+from hocket.apps.studies.conduct import Found
+from hocket.apps.studies.folder import StudyFolder, read_result
+from hocket.apps.studies.markdown import markdown, pictures
+from hocket.apps.studies.page import page
+from hocket.apps.studies.planning import Planner
+from hocket.apps.studies.pool import Pool
+from hocket.apps.studies.results import results
+from hocket.apps.studies.study import Measure, Study, StudyMethod, entries
+from hocket.apps.studies.words import points, remarks
 from hocket.train.disk import json_ready
 
 TINY = [

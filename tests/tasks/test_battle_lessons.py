@@ -6,12 +6,12 @@ from collections import Counter
 import numpy as np
 
 from hocket import tasks
-from hocket.environments.battle import drills, program_in
-from hocket.environments.battle_skills import SKILLS
-from hocket.search.plain import shown
-from hocket.search.searcher import Played
+from hocket.agents.environments.battle import drills, program_in
+from hocket.agents.environments.battle_skills import SKILLS
+from hocket.agents.search.plain import shown
+from hocket.agents.search.searcher import Played
+from hocket.agents.tools.skills import name_of, refusal
 from hocket.tasks.battle_lessons import AWAY, EPISODE, PROPOSALS, VERSIONS, lessons_of_squad, version
-from hocket.tools.skills import name_of, refusal
 from hocket.types import Scenario
 
 KIND = {name: kind for kind, names in VERSIONS.items() for name in names} | {

@@ -10,9 +10,9 @@ import pytest
 
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
-from hocket.methods.search.training_free_grpo import edited
-from hocket.tasks.conventions import MEANINGS, Conventions
+from hocket.methods.search.training_free_grpo.method import edited
 from hocket.tasks.lessons import Lesson
+from hocket.zoo.tasks.conventions import MEANINGS, Conventions
 
 
 def lessons(seed: int, count: int = 300, searcher: str = "training-free-grpo") -> list[Lesson]:

@@ -6,7 +6,7 @@ import pytest
 
 from hocket.core.errors import ConfigurationError
 from hocket.tasks import find
-from hocket.tasks.graded_sums import GradedSums
+from hocket.zoo.tasks.graded_sums import GradedSums
 
 
 def test_what_is_better_is_right_and_steps_make_an_answer() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from hocket.core.errors import ConfigurationError
 from hocket.tasks import find
-from hocket.tasks.lookup import Lookup, held
 from hocket.testing import rehearse, tool_call
+from hocket.zoo.tasks.lookup import Lookup, held
 
 
 @pytest.mark.parametrize("hops", [1, 2])

@@ -6,14 +6,14 @@ import json
 
 import pytest
 
+from hocket.agents.workflows.tool_use import ToolUse
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.tasks import find
-from hocket.tasks.multihop import MultiHop
 from hocket.tasks.split import split_of
 from hocket.testing import rehearse
 from hocket.types import Scenario, Trajectory
-from hocket.workflows.tool_use import ToolUse
+from hocket.zoo.tasks.multihop import MultiHop
 
 
 def search(query: str) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from hocket import tasks
+from hocket.agents.environments.solitary import PLAYER
 from hocket.core.keys import Key
-from hocket.environments.solitary import PLAYER
-from hocket.environments.wizards import Wizard, Wizards
-from hocket.rewards.page_moves import Step, fresh
-from hocket.tasks.page_crew import PageCrew, planned, refined, verdict
+from hocket.methods.search.webpilot.prompts import Step, fresh
+from hocket.methods.search.webpilot.task import PageCrew, planned, refined, verdict
+from hocket.methods.search.webpilot.world import Wizard, Wizards
 from hocket.types import Scenario
 
 

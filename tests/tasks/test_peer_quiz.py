@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hocket import tasks
+from hocket.methods.teams.kairos.workflow import given
 from hocket.tasks.lessons import lessons_of
-from hocket.workflows.peer_pressure import given
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 from hocket.core.errors import ConfigurationError
 from hocket.tasks import find
 from hocket.tasks.lessons import lessons_of
-from hocket.tasks.lookup import held
-from hocket.tasks.reckoning import KINDS, Expressions, Reckoning
 from hocket.testing import rehearse, tool_call
+from hocket.zoo.tasks.lookup import held
+from hocket.zoo.tasks.reckoning import KINDS, Expressions, Reckoning
 
 
 def test_a_question_needs_what_its_kind_says_and_its_splits_are_apart() -> None:

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from hocket import tasks
+from hocket.agents.tools.bugs import Change, gives
+from hocket.agents.tools.edits import refusal
+from hocket.agents.tools.routines import ROUTINES, installed
+from hocket.agents.tools.sandbox import available
+from hocket.agents.workflows.chat import Chat
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.nano.tokenizer import build_tokenizer
-from hocket.tasks.repair import Repair, bugs_by_split, edit_of
 from hocket.testing import rehearse, tool_call
-from hocket.tools.bugs import Change, gives
-from hocket.tools.edits import refusal
-from hocket.tools.routines import ROUTINES, installed
-from hocket.tools.sandbox import available
 from hocket.types import Trajectory
-from hocket.workflows.chat import Chat
+from hocket.zoo.tasks.repair import Repair, bugs_by_split, edit_of
 
 pytestmark = pytest.mark.skipif(not available()[0], reason="this machine cannot lock a program in")
 

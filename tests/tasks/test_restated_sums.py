@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hocket import tasks
+from hocket.methods.data_and_rollout.clpo.task import EASIER, OTHERWISE, easier, otherwise, taught, terms_of, value_of
 from hocket.tasks.arithmetic import expression_of, question_of
-from hocket.tasks.restated_sums import EASIER, OTHERWISE, easier, otherwise, taught, terms_of, value_of
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from hocket.core.batch import Level
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.signals import REWARD
-from hocket.environments.household import Households, plan
-from hocket.environments.maze import DIRECTIONS, Mazes
 from hocket.tasks import find
-from hocket.tasks.household import HouseholdTask
-from hocket.tasks.maze import MazeTask
 from hocket.testing import rehearse
+from hocket.zoo.household import Households, plan
+from hocket.zoo.maze import DIRECTIONS, Mazes
+from hocket.zoo.tasks.household import HouseholdTask
+from hocket.zoo.tasks.maze import MazeTask
 
 
 def test_a_plan_wins_an_errand_turn_by_turn() -> None:

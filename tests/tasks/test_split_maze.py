@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hocket import tasks
+from hocket.agents.workflows.library import find
 from hocket.core.errors import ConfigurationError
-from hocket.tasks.split_maze import CollaborationGap, SplitMaze, SplitMazes, maze_of, posed
+from hocket.methods.teams.collaboration_gap.task import CollaborationGap, SplitMaze, SplitMazes, maze_of, posed
+from hocket.methods.teams.collaboration_gap.workflow import SplitMap, agrees, route_in
 from hocket.testing import Part, rehearse
 from hocket.types import Trajectory
-from hocket.workflows.library import find
-from hocket.workflows.split_map import SplitMap, agrees, route_in
 
 LAW = settings(max_examples=40, deadline=None, derandomize=True)
 TASK = SplitMazes(width=4, height=3, least=3, most=6)

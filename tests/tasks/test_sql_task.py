@@ -7,15 +7,15 @@ import re
 
 import pytest
 
+from hocket.agents.tools.sql import query
+from hocket.agents.workflows.single import SingleTurn
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.rewards.sql import brings_same
+from hocket.methods.agents.reasoning_sql.questions import LEVELS, draw_problem
+from hocket.methods.agents.reasoning_sql.reward import brings_same
 from hocket.tasks import find
 from hocket.tasks.split import split_of
-from hocket.tasks.sql_questions import LEVELS, draw_problem
 from hocket.testing import rehearse
-from hocket.tools.sql import query
-from hocket.workflows.single import SingleTurn
 
 
 @pytest.mark.parametrize("level", sorted(LEVELS))

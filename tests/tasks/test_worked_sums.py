@@ -9,9 +9,9 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.rewards.verifiers import TaskVerifier
 from hocket.tasks import find
-from hocket.tasks.worked_sums import WorkedSums, critique
 from hocket.train.aio import run_async
 from hocket.types import Scenario, Trajectory, Turn
+from hocket.zoo.tasks.worked_sums import WorkedSums, critique
 
 
 def said(scenario: Scenario, text: str) -> Trajectory:

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from tiny_runs import TINY, call, train
 
+from hocket.agents.tools import Call, carried_out
+from hocket.agents.tools.outside import ANSWERS, LONGEST, Answers, ToolFailed
 from hocket.core.errors import HocketError
-from hocket.tools import Call, carried_out
-from hocket.tools.outside import ANSWERS, LONGEST, Answers, ToolFailed
 
 MOODY = """
 import random
 from dataclasses import dataclass
 
-from hocket.tools import Call, carried_out
-from hocket.workflows import Outcome, Workflow
+from hocket.agents.tools import Call, carried_out
+from hocket.agents.workflows import Outcome, Workflow
 
 DRAWS = random.Random()
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from hocket import tools
+from hocket.agents import tools
+from hocket.agents.tools.documents import documents_of, passages
+from hocket.agents.tools.search import Index, Search, words
+from hocket.agents.workflows.library import find as find_workflow
+from hocket.agents.workflows.tool_use import ToolUse
 from hocket.core.errors import ConfigurationError
-from hocket.tools.documents import documents_of, passages
-from hocket.tools.search import Index, Search, words
-from hocket.workflows.library import find as find_workflow
-from hocket.workflows.tool_use import ToolUse
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from tiny_runs import TINY, call
 
+from hocket.agents.tools import Call, Tool, carried_out, find, find_all
+from hocket.agents.tools import mcp as served
+from hocket.agents.workflows.tool_use import ToolUse
 from hocket.core.errors import ConfigurationError
-from hocket.tools import Call, Tool, carried_out, find, find_all
-from hocket.tools import mcp as served
-from hocket.workflows.tool_use import ToolUse
 
 SERVER = '''
 import os, time

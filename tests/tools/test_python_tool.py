@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
+from hocket.agents.tools.python import PythonTool, told
+from hocket.agents.tools.sandbox import Finished, Sandbox, available
+from hocket.agents.workflows.tool_use import ToolUse
 from hocket.core.errors import ConfigurationError
 from hocket.testing import rehearse
-from hocket.tools.python import PythonTool, told
-from hocket.tools.sandbox import Finished, Sandbox, available
 from hocket.types import Scenario
-from hocket.workflows.tool_use import ToolUse
 
 LOCKS = available()[0]
 needs_sandbox = pytest.mark.skipif(

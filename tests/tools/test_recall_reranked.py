@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hocket.agents.tools.recall import called_up, candidates, recalled, reranked, vectors
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.texts import Recall, Texts
-from hocket.tools.recall import called_up, candidates, recalled, reranked, vectors
 
 ENTRIES = tuple(f"the {shade} {thing}" for thing in ("door", "lamp", "boat") for shade in ("red", "blue", "green"))
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from hocket.agents.tools import sandbox as module
+from hocket.agents.tools.sandbox import LAYERS, Finished, Sandbox, available
 from hocket.core.errors import ConfigurationError
-from hocket.tools import sandbox as module
-from hocket.tools.sandbox import LAYERS, Finished, Sandbox, available
 
 LOCKS = available()[0]
 CONFINED = {"limits", "seccomp"} <= set(LOCKS) and bool({"namespaces", "landlock"} & set(LOCKS))
@@ -503,7 +503,11 @@ def test_a_cancelled_call_ends_its_program(sessions: list[int]) -> None:
 def test_a_killed_trainer_takes_its_programs_along(tmp_path: Path) -> None:
     program = "import time\ntime.sleep(60)"
     trainer = subprocess.Popen(
-        [sys.executable, "-c", f"from hocket.tools.sandbox import Sandbox\nSandbox(seconds=60).run_now({program!r})"],
+        [
+            sys.executable,
+            "-c",
+            f"from hocket.agents.tools.sandbox import Sandbox\nSandbox(seconds=60).run_now({program!r})",
+        ],
         cwd=Path(__file__).parents[2],
         env={**os.environ, "TMPDIR": str(tmp_path)},  # it cannot clean up after itself
     )

@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
+from hocket.agents.tools.corpus import RELATIONS, Corpus, Document, Question, read
+from hocket.agents.tools.search import Index, Search, words
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.tools.corpus import RELATIONS, Corpus, Document, Question, read
-from hocket.tools.search import Index, Search, words
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_equal_keys_give_equal_corpora(corpus: Corpus) -> None:
 
 def test_it_does_not_depend_on_the_hash_seed() -> None:
     code = (
-        "from hocket.tools.corpus import Corpus; from hocket.core.keys import Key; import hashlib;"
+        "from hocket.agents.tools.corpus import Corpus; from hocket.core.keys import Key; import hashlib;"
         "print(hashlib.sha256(repr(Corpus(200, Key.of(3)).documents).encode()).hexdigest())"
     )
     said = {

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from hocket.agents.tools.sql import Caps, QueryError, ReadOnlySql, database, query
 from hocket.core.errors import ConfigurationError
-from hocket.tools.sql import Caps, QueryError, ReadOnlySql, database, query
 
 SCRIPT = """CREATE TABLE book (id INTEGER PRIMARY KEY, title TEXT, price INTEGER);
 INSERT INTO book VALUES (1, 'Amber', 12), (2, 'Basil', NULL), (3, 'Cedar', 41);"""

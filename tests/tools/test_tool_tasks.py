@@ -6,6 +6,9 @@ import asyncio
 
 import pytest
 
+from hocket.agents.tools.sandbox import available
+from hocket.agents.tools.unit_tests import take_apart
+from hocket.agents.workflows.single import SingleTurn
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.rewards.code_tests import CodeTests
@@ -14,10 +17,7 @@ from hocket.tasks import find
 from hocket.tasks.code import CHAINS, Code, draw_problem
 from hocket.tasks.split import split_of
 from hocket.testing import rehearse
-from hocket.tools.sandbox import available
-from hocket.tools.unit_tests import take_apart
 from hocket.types import Trajectory
-from hocket.workflows.single import SingleTurn
 
 LOCKS = available()[0]
 needs_sandbox = pytest.mark.skipif(

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from hocket.agents.workflows.chat import Chat
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.testing import Part, rehearse, tool_call
 from hocket.types import Scenario
-from hocket.workflows.chat import Chat
 
 PAGE = Path(__file__).parents[2] / "docs" / "tools.md"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hocket.tools.sandbox import Sandbox, available
-from hocket.tools.unit_tests import Verdict, examine
+from hocket.agents.tools.sandbox import Sandbox, available
+from hocket.agents.tools.unit_tests import Verdict, examine
 
 LOCKS = available()[0]
 needs_sandbox = pytest.mark.skipif(

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hocket.agents.tools.sandbox import Sandbox, available
+from hocket.agents.tools.unit_tests import Verdict, examine, take_apart
 from hocket.core.components import from_plain, to_plain
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.rewards.code_tests import CodeTests, code_of
-from hocket.tools.sandbox import Sandbox, available
-from hocket.tools.unit_tests import Verdict, examine, take_apart
 from hocket.types import Scenario, Trajectory, Turn
 
 LOCKS = available()[0]
@@ -391,7 +391,7 @@ def test_a_program_is_tried_once_for_all_answers_to_a_scenario_that_share_it(mon
 def test_the_reward_is_a_setting_like_others() -> None:
     reward = CodeTests("share", Sandbox(cpu=2))
     plain = json.loads(json.dumps(to_plain(reward)))
-    assert plain["sandbox"]["type"] == "hocket.tools.Sandbox"
+    assert plain["sandbox"]["type"] == "hocket.agents.tools.Sandbox"
     assert from_plain(plain) == reward
     with pytest.raises(ConfigurationError, match="share or all"):
         CodeTests("most")  # type: ignore[arg-type]

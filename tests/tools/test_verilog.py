@@ -7,9 +7,9 @@ import time
 import pytest
 
 from hocket import tasks
+from hocket.agents.tools.verilog import Simulated, installed, refused, simulate
 from hocket.core.errors import ConfigurationError
-from hocket.tasks.circuits import Circuits, VectorAgreement, verilog_of
-from hocket.tools.verilog import Simulated, installed, refused, simulate
+from hocket.zoo.tasks.circuits import Circuits, VectorAgreement, verilog_of
 
 simulated = pytest.mark.skipif(not installed(), reason="Icarus Verilog is not installed")
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from hocket.train.swarm.frames import Asked, Frame, Given, Hello, Mine, Told, Yours
-from hocket.train.swarm.mesh import Mesh
-from hocket.train.swarm.registry import Entry, Said
+from hocket.distributed.swarm.frames import Asked, Frame, Given, Hello, Mine, Told, Yours
+from hocket.distributed.swarm.mesh import Mesh
+from hocket.distributed.swarm.registry import Entry, Said
 
 KEY = b"a key of this test"
 WAIT = 0.4

@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load
 from tiny_runs import REWARDS, TINY, last_checkpoint, rows, train, weights
 
-from hocket.train.cluster import ranks
-from hocket.train.cluster.ranks import Joined
+from hocket.distributed.cluster import ranks
+from hocket.distributed.cluster.ranks import Joined
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hocket.core.errors import ConfigurationError
-from hocket.train.cluster.admission import Admission, Ticket
+from hocket.distributed.cluster.admission import Admission, Ticket
 
 Order = Literal["start", "arrival"]
 

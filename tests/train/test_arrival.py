@@ -14,10 +14,10 @@ from disturbed import killed_once
 from tiny_runs import CONTROL, REWARDS, TEAM, TINY, call, in_child, resume, rows, train, weights
 
 from hocket.core.errors import ConfigurationError
+from hocket.distributed.cluster.arrival import check_order, merged
+from hocket.distributed.cluster.sampler import Sampler
+from hocket.distributed.cluster.sampler_worker import Plays
 from hocket.recipes import find
-from hocket.train.cluster.arrival import check_order, merged
-from hocket.train.cluster.sampler import Sampler
-from hocket.train.cluster.sampler_worker import Plays
 from hocket.types import Experience
 
 ARRIVAL = ["--cluster", "local", "--samplers", "2", "--order", "arrival"]

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from hocket.core.compression import Blocks, Unreadable
 from hocket.core.errors import ConfigurationError
-from hocket.train.swarm.averaging import Averaging, flat, set_flat
+from hocket.distributed.swarm.averaging import Averaging, flat, set_flat
 from hocket.update.outer import OuterStep
 
 EXACT = Blocks(None)

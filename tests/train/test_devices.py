@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import pytest
 import torch
 
+from hocket.distributed.cluster import line
+from hocket.distributed.cluster.place import devices_of
 from hocket.tasks.sums import Sums
-from hocket.train.cluster import line
-from hocket.train.cluster.place import devices_of
 from hocket.train.config import configure
 
 

@@ -16,15 +16,23 @@ from tiny_runs import CONTROL, REWARDS, TEAM, TINY, call, rows, train, weights
 from torch import Tensor
 
 from hocket.core.keys import Key
+from hocket.distributed.cluster import differences
+from hocket.distributed.cluster.differences import (
+    Damaged,
+    Difference,
+    applied,
+    difference,
+    products_of,
+    used,
+    weights_for,
+)
+from hocket.distributed.cluster.sampler import Goal, Sampler
+from hocket.distributed.cluster.sampler_worker import Load
+from hocket.distributed.cluster.weights import Packed, packed, packed_of, put
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.family import Precision
-from hocket.train.cluster import differences
-from hocket.train.cluster.differences import Damaged, Difference, applied, difference, products_of, used, weights_for
-from hocket.train.cluster.sampler import Goal, Sampler
-from hocket.train.cluster.sampler_worker import Load
-from hocket.train.cluster.weights import Packed, packed, packed_of, put
 from hocket.train.models import model_path
 from hocket.types import Decoding
 

@@ -14,8 +14,8 @@ BREAKS = """
 import asyncio
 from dataclasses import dataclass
 
-from hocket.tools import Call, carried_out
-from hocket.workflows import Outcome, Workflow
+from hocket.agents.tools import Call, carried_out
+from hocket.agents.workflows import Outcome, Workflow
 
 FAULTS = ("raises", "hangs", "bytes", "surrogates", "huge", "fails", "no number", "no outcome", "cancels")
 SCHEMA = {"type": "function", "function": {"name": "oracle", "parameters": {"type": "object", "properties": {}}}}

@@ -15,9 +15,9 @@ from test_learner_group import TOGETHER, made
 from tiny_runs import REWARDS, TEAM, TINY, TWICE, call, resume, rows, train, weights
 
 from hocket.core.errors import HocketError
-from hocket.methods.teams.cpmobius import LearningProgress
+from hocket.distributed.cluster.line import Child
+from hocket.methods.teams.cpmobius.method import LearningProgress
 from hocket.nano import BASE
-from hocket.train.cluster.line import Child
 from hocket.train.trainer import Trainer
 
 

@@ -54,7 +54,7 @@ def moved(parts: Any) -> None:
 
 def loglikelihood(policy: CausalLM, prompt: str, response: str) -> tuple[float, int]:
     """The log-prob of a response with its end of turn by a plain pass of the model, float64 sum, and its tokens."""
-    from hocket.workflows.chat import Chat
+    from hocket.agents.workflows.chat import Chat
 
     chat = Chat(policy.tokenizer)
     opening = chat.opening([{"role": "user", "content": prompt}])

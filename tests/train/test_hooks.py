@@ -11,6 +11,8 @@ import yaml
 from tiny_runs import call, resume, rows, train
 
 from hocket import tasks
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.aliases import present, present_state
 from hocket.core.casting import Alternating, Shared
 from hocket.core.errors import ConfigurationError
@@ -19,14 +21,12 @@ from hocket.hooks.past_selves import PastSelves
 from hocket.lab.talk import TalkBench
 from hocket.methods.agents.agentgym_rl import TurnHorizon
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.teams.cpmobius import LearningProgress
+from hocket.methods.teams.cpmobius.method import LearningProgress
 from hocket.stages import Hook, HookContext, Player
 from hocket.train.config import configure, read_pairs
 from hocket.train.hooks import named
 from hocket.train.settings import as_recipe
 from hocket.types import Assignment, Scenario
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 COUNTING = """
 from dataclasses import dataclass

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tiny_runs import rows, train
 
+from hocket.apps.report.diagnosis import diagnose
 from hocket.lab.microscope import RecordedBatch
 from hocket.recipe import Recipe
 from hocket.recipes import find, parent_of
-from hocket.report.diagnosis import diagnose
 from hocket.train.idle import idle_stages
 
 

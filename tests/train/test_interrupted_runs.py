@@ -14,23 +14,23 @@ from disturbed import interrupted_often, killed_once
 from tiny_runs import CONTROL, REWARDS, TEAM, TINY, call, in_child, resume, train
 
 from hocket import tasks
-from hocket.cli.parser import split_settings
+from hocket.agents.workflows.player import TextPlayer
+from hocket.apps.cli.parser import split_settings
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import unique_turns
+from hocket.distributed.cluster.interrupted import Following, name_of, with_engines
+from hocket.distributed.cluster.sampler import Account, Goal, Sampler
+from hocket.distributed.cluster.sampler_worker import GoOn, Play, Played, Plays, Underway, Worker
+from hocket.distributed.cluster.setup import Setup
+from hocket.distributed.cluster.weights import Packed
 from hocket.engine import running
 from hocket.engine.requests import Request
 from hocket.train.aio import run_async
-from hocket.train.cluster.interrupted import Following, name_of, with_engines
-from hocket.train.cluster.sampler import Account, Goal, Sampler
-from hocket.train.cluster.sampler_worker import GoOn, Play, Played, Plays, Underway, Worker
-from hocket.train.cluster.setup import Setup
-from hocket.train.cluster.weights import Packed
 from hocket.train.config import configure, plain
 from hocket.train.replay import holding
 from hocket.train.trainer import Trainer
 from hocket.types import Assignment, Decoding
-from hocket.workflows.player import TextPlayer
 
 AWAY = ["--cluster", "local", "--samplers", "2", "--order", "arrival", "--interrupt", "true"]
 

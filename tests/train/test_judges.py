@@ -14,7 +14,7 @@ from remote_server import Said, Server, chat_answer
 from tiny_runs import TINY, assert_same, call, resume, rows, train
 
 from hocket import rewards, tasks
-from hocket.cli.parser import split_settings
+from hocket.apps.cli.parser import split_settings
 from hocket.core.keys import Key
 from hocket.engine.requests import Request
 from hocket.nano import BASE

@@ -11,10 +11,10 @@ import pytest
 from tiny_runs import CONTROL, REWARDS, TEAM, TINY, TWICE, call, resume, rows, train, weights
 
 from hocket import tasks
-from hocket.cli.parser import split_settings
+from hocket.apps.cli.parser import split_settings
 from hocket.core.errors import ConfigurationError, HocketError
+from hocket.distributed.cluster.line import Child
 from hocket.tasks.sums import Sums
-from hocket.train.cluster.line import Child
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer
 

@@ -21,10 +21,10 @@ from tiny_runs import TINY
 from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo
 
 from hocket import tasks
-from hocket.cli.parser import split_settings
-from hocket.train.cluster.line import Child, ThisMachine
-from hocket.train.cluster.ranks import InFolder, joined
-from hocket.train.cluster.ray_store import Table, TableStore
+from hocket.apps.cli.parser import split_settings
+from hocket.distributed.cluster.line import Child, ThisMachine
+from hocket.distributed.cluster.ranks import InFolder, joined
+from hocket.distributed.cluster.ray_store import Table, TableStore
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer
 
@@ -58,7 +58,7 @@ def loopback(found: set[tuple[str, str]]) -> bool:
 
 OTHER = """
 import sys, torch
-from hocket.train.cluster.ranks import InFolder, joined
+from hocket.distributed.cluster.ranks import InFolder, joined
 ranks = joined(1, 2, InFolder(sys.argv[1]), device=torch.device("cpu"))
 print(ranks.exchanged(torch.tensor([2.0]), 0).item(), flush=True)
 sys.stdin.read()

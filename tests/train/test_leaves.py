@@ -14,9 +14,9 @@ from torch import Tensor
 
 from hocket.core.keys import Key
 from hocket.core.packing import pack
+from hocket.distributed.cluster.leaves import Alone, Ranks, TreeSum, climbed, leaves_of
 from hocket.recipe import Recipe
 from hocket.recipes import all_recipes
-from hocket.train.cluster.leaves import Alone, Ranks, TreeSum, climbed, leaves_of
 from hocket.train.learner import Learner
 
 RECIPES = ("grpo", "dapo", "gvpo", "ppo", "gspo", "online-dpo", "grpo-kl")
@@ -133,7 +133,7 @@ def test_leaves_change_no_gradient_but_its_rounding(name: str, leaves: int) -> N
 
 
 def test_one_leaf_is_what_it_was() -> None:
-    from hocket.train.cluster.leaves import LeafProblem
+    from hocket.distributed.cluster.leaves import LeafProblem
     from hocket.update.problem import Problem
 
     recipe = all_recipes()["grpo"]

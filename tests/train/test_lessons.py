@@ -11,7 +11,7 @@ from tiny_runs import REWARDS, TINY, assert_same, call, resume, rows, train, wei
 
 import hocket
 from hocket import tasks
-from hocket.cli.parser import split_settings
+from hocket.apps.cli.parser import split_settings
 from hocket.core.components import to_plain
 from hocket.core.errors import ConfigurationError
 from hocket.core.examples import Example

@@ -19,7 +19,7 @@ import tiny_models
 from tiny_runs import REWARDS, TINY, rows, weights
 
 from hocket import tasks
-from hocket.cli.parser import split_settings
+from hocket.apps.cli.parser import split_settings
 from hocket.core.batch import Batch, Level
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key

@@ -21,7 +21,7 @@ from one_process import Inside, one_process
 from tiny_runs import REWARDS, TINY, assert_same, call, resume, rows, train
 
 from hocket import tasks
-from hocket.cli.parser import split_settings
+from hocket.apps.cli.parser import split_settings
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.evaluating import evaluate_detached
 from hocket.core.keys import Key
@@ -279,7 +279,7 @@ def test_a_phase_begins_from_its_own_weights(stop: int, tmp_path: Path, reward: 
 
 
 FLOW = """
-from hocket.workflows import Outcome, Workflow
+from hocket.agents.workflows import Outcome, Workflow
 
 
 class Pair(Workflow):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tiny_runs import TINY, call, in_child, last_checkpoint, rows, train, weights
 
-from hocket.cli.parser import main
+from hocket.apps.cli.parser import main
 from hocket.core.errors import ConfigurationError
 from hocket.policies.scorer import saved
 from hocket.run import train as train_in_python

@@ -49,7 +49,7 @@ def children(process: int) -> dict[int, str]:
             command = (file.parent / "cmdline").read_text()
         except OSError:
             continue  # It has just ended.
-        if parent == process and "hocket.train.cluster" in command:
+        if parent == process and "hocket.distributed.cluster" in command:
             found[int(file.parent.name)] = "learner" if "learner_worker" in command else "sampler"
     return found
 

@@ -16,8 +16,8 @@ from disturbed import interrupted_often
 from tiny_runs import REWARDS, TEAM, TINY, call, rows, train, weights
 
 from hocket.core.errors import ConfigurationError
-from hocket.train.cluster import ray as cluster
-from hocket.train.cluster.sampler import Sampler
+from hocket.distributed.cluster import ray as cluster
+from hocket.distributed.cluster.sampler import Sampler
 
 pytestmark = [
     pytest.mark.slow,
@@ -131,7 +131,7 @@ def test_every_process_is_given_a_device_or_an_equal_part_of_one() -> None:
     import ray
 
     place = cluster.RayCluster("auto", processes=1, cores=1, devices=True)
-    other = place.line("learner 1", "hocket.train.cluster.learner_worker")
+    other = place.line("learner 1", "hocket.distributed.cluster.learner_worker")
     ray.get(other.actor.versions.options(concurrency_group="life").remote())
     assert ray.available_resources().get("GPU", 0.0) == 0.0, "the first process has the other one"
     other.close()

@@ -56,7 +56,7 @@ def test_data_that_does_not_fit_is_refused_before_anything_is_sampled(
         raise AssertionError("something was sampled")
 
     monkeypatch.setattr("hocket.engine.local.LocalEngine.sample", sampled)
-    monkeypatch.setattr("hocket.workflows.player.TextPlayer.play", sampled)
+    monkeypatch.setattr("hocket.agents.workflows.player.TextPlayer.play", sampled)
     path = written(tmp_path / "data.jsonl", rows)
     said = call("train", *TINY, "--recipe", recipe, "--task", f"{path}{setting}", "--runs", tmp_path / "runs")
     assert said.code == 2, said.err
@@ -105,11 +105,11 @@ def test_truncated_examples_are_what_is_learnt(tmp_path: Path, monkeypatch: pyte
 
 
 def test_tools_of_a_row_are_shown_to_the_policy() -> None:
+    from hocket.agents.workflows.chat import Tools
+    from hocket.agents.workflows.player import TextPlayer
+    from hocket.agents.workflows.single import SingleTurn
+    from hocket.agents.workflows.team import Actor
     from hocket.types import Assignment, Scenario
-    from hocket.workflows.chat import Tools
-    from hocket.workflows.player import TextPlayer
-    from hocket.workflows.single import SingleTurn
-    from hocket.workflows.team import Actor
 
     shown: list[Tools | None] = []
 

@@ -14,6 +14,7 @@ import torch
 from tiny_runs import TINY, call, resume, rows, train, weights
 
 from hocket import tasks
+from hocket.agents.workflows.chat import Chat
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
@@ -26,7 +27,6 @@ from hocket.train.refitted import Pair, RefittedScorer
 from hocket.train.scorer_rewards import ScorerReward, scorer_reward
 from hocket.train.settings import Config
 from hocket.types import Scenario, Trajectory, Turn
-from hocket.workflows.chat import Chat
 
 RUN: Any = SimpleNamespace(key=Key.of(0))
 OFTEN = ["--checkpoint.steps", "2"]

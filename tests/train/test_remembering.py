@@ -13,6 +13,9 @@ import pytest
 from tiny_runs import TINY, assert_same, call, train
 
 from hocket import tasks
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
+from hocket.apps.report.evaluation import load
 from hocket.core.annotators import Annotator
 from hocket.core.columns import Column
 from hocket.core.errors import ConfigurationError
@@ -25,7 +28,6 @@ from hocket.lab.talk import TalkBench
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives import ClippedSurrogate
 from hocket.recipes import find
-from hocket.report.evaluation import load
 from hocket.rewards.novelty import Novelty
 from hocket.rewards.remembering import Recalled, RememberingReward, after, memories, recalled
 from hocket.rewards.score import grade
@@ -39,8 +41,6 @@ from hocket.train.config import configure
 from hocket.train.loop import remember
 from hocket.train.trainer import resumed
 from hocket.types import Experience, Scenario, Score, Trajectory
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 SUMS = ["--task", "worked_sums", "--curriculum", "{type: hocket.curriculum.LevelBandit, level: key_steps, prompts: 2}"]
 NOVEL = ["--reward", "task", "--reward", "hocket.rewards.Novelty=0.1"]

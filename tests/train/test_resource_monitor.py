@@ -11,7 +11,7 @@ import torch
 from tiny_runs import TINY
 
 from hocket import tasks
-from hocket.cli.parser import split_settings
+from hocket.apps.cli.parser import split_settings
 from hocket.train import resource_monitor
 from hocket.train.config import configure
 from hocket.train.machine import Change, Machine

@@ -10,6 +10,11 @@ from typing import Any
 import pytest
 from tiny_runs import call
 
+from hocket.agents.workflows.chat import Chat
+from hocket.agents.workflows.debate import DebateVote
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.single import SingleTurn
+from hocket.agents.workflows.team import Actor
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.nano import BASE
@@ -23,11 +28,6 @@ from hocket.tasks.data import from_rows
 from hocket.train import rows
 from hocket.train.rows import check_rows
 from hocket.types import Scenario
-from hocket.workflows.chat import Chat
-from hocket.workflows.debate import DebateVote
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.single import SingleTurn
-from hocket.workflows.team import Actor
 
 NO_SYSTEM = (
     "{%- if messages[0].role == 'system' -%}{{- raise_exception('System role not supported') -}}{%- endif -%}"
@@ -250,7 +250,7 @@ def test_nothing_is_sampled_before_all_rows_were_looked_at(tmp_path: Path, monke
     def sampled(*arguments: object, **keywords: object) -> None:
         raise AssertionError("something was sampled")
 
-    monkeypatch.setattr("hocket.workflows.player.TextPlayer.play", sampled)
+    monkeypatch.setattr("hocket.agents.workflows.player.TextPlayer.play", sampled)
     (tmp_path / "r.py").write_text(REWARDS)
     template = NO_SYSTEM + str(build_tokenizer().chat_template)
     (tmp_path / "t.jinja").write_text(template)

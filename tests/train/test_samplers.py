@@ -19,18 +19,18 @@ from hypothesis import strategies as st
 from tiny_runs import CONTROL, REWARDS, TEAM, TINY, TWICE, call, in_child, resume, rows, train, weights
 
 from hocket import tasks
-from hocket.cli.parser import split_settings
+from hocket.apps.cli.parser import split_settings
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
+from hocket.distributed.cluster import line
+from hocket.distributed.cluster.line import Child
+from hocket.distributed.cluster.messages import answered, asked, heard, told
+from hocket.distributed.cluster.sampler import Sampler
+from hocket.distributed.cluster.sampler_worker import Load, Play, Played, Plays
+from hocket.distributed.cluster.samplers import dealt
+from hocket.distributed.cluster.verify import picked, unlike
+from hocket.distributed.cluster.weights import digest
 from hocket.tasks.sums import Sums
-from hocket.train.cluster import line
-from hocket.train.cluster.line import Child
-from hocket.train.cluster.messages import answered, asked, heard, told
-from hocket.train.cluster.sampler import Sampler
-from hocket.train.cluster.sampler_worker import Load, Play, Played, Plays
-from hocket.train.cluster.samplers import dealt
-from hocket.train.cluster.verify import picked, unlike
-from hocket.train.cluster.weights import digest
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer
 from hocket.types import Assignment, Replay, Scenario, Trajectory, Turn

@@ -15,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "engine"))
 import tiny_models
 
 from hocket import tasks
-from hocket.cli.parser import split_settings
+from hocket.agents.workflows.chat import Chat
+from hocket.apps.cli.parser import split_settings
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.nano import BASE
@@ -25,7 +26,6 @@ from hocket.train.scorer_rewards import ScorerReward, scorer_reward
 from hocket.train.settings import Config
 from hocket.train.trainer import Trainer
 from hocket.types import Scenario, Trajectory, Turn
-from hocket.workflows.chat import Chat
 
 TINY = ["--evaluation.n", "6", "--evaluation.between", "4", "--curriculum.prompts", "3", "--threads", "1"]
 SAMPLED = [*TINY, "--rollout.samples", "3", "--decoding.max_tokens", "10"]

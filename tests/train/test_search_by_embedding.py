@@ -13,14 +13,15 @@ import pytest
 import torch
 from tiny_runs import TINY, assert_same, call, train
 
-from hocket import tasks, tools
+from hocket import tasks
+from hocket.agents import tools
+from hocket.agents.tools.corpus import Document
+from hocket.agents.tools.embedded import EmbeddedIndex, Encoder
+from hocket.agents.tools.search import Index, Search
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.nano import BASE
 from hocket.policies.causal_lm import CausalLM
-from hocket.tools.corpus import Document
-from hocket.tools.embedded import EmbeddedIndex, Encoder
-from hocket.tools.search import Index, Search
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.searching import mean_states, searched_by_vectors

@@ -9,7 +9,7 @@ import pytest
 from test_learner_group import TOGETHER, flags, made, struck
 from tiny_runs import TINY, call, in_child, resume, rows, train, weights
 
-from hocket.cli.parser import main
+from hocket.apps.cli.parser import main
 
 SHARES = [*TOGETHER, "--shard", "true", "--learners"]
 CASES = [("grpo", "2"), ("bf16", "2"), ("ppo", "2"), ("lora", "2"), ("team", "2"), ("gvpo", "2"), ("dapo", "2")]

@@ -20,11 +20,11 @@ from hocket.core.batch import Batch
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
+from hocket.distributed.cluster.divided import divide
+from hocket.distributed.cluster.sharded import whole_state
+from hocket.distributed.cluster.shards import PIECE, Meeting, Shards, blocks_of, bounds, strays
 from hocket.recipe import Recipe
 from hocket.recipes import all_recipes
-from hocket.train.cluster.divided import divide
-from hocket.train.cluster.sharded import whole_state
-from hocket.train.cluster.shards import PIECE, Meeting, Shards, blocks_of, bounds, strays
 from hocket.train.learner import Learner
 from hocket.types import Scenario as Told
 from hocket.types import Score, Trajectory, Turn

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from tiny_runs import TINY, assert_same, call, last_checkpoint, resume, rows, train, weights
 
 from hocket import tasks
-from hocket.cli.parser import split_settings
+from hocket.apps.cli.parser import split_settings
 from hocket.engine.scheduler import Scheduler
 from hocket.nano import BASE
 from hocket.policies.loading import read_model
@@ -22,7 +22,7 @@ from hocket.train.config import configure
 from hocket.train.trainer import Trainer
 
 FLOW = """
-from hocket.workflows import Outcome, Workflow
+from hocket.agents.workflows import Outcome, Workflow
 
 
 class Pair(Workflow):

@@ -11,12 +11,12 @@ import pytest
 from tiny_runs import TINY, call, rows, train
 
 import hocket
+from hocket.apps.report.diagnosis import diagnose
+from hocket.apps.report.page import diagnosis_of
+from hocket.apps.report.reading import read_run
 from hocket.core.batch import Level
 from hocket.core.errors import HocketError
 from hocket.core.outcomes import StepResult
-from hocket.report.diagnosis import diagnose
-from hocket.report.page import diagnosis_of
-from hocket.report.reading import read_run
 from hocket.train import silences
 from hocket.train.progress import Progress
 from hocket.types import Experience, Scenario, Score, Trajectory, Turn
@@ -24,7 +24,7 @@ from hocket.types import Experience, Scenario, Score, Trajectory, Turn
 FILE = """
 import math
 
-from hocket.workflows import Outcome, Workflow
+from hocket.agents.workflows import Outcome, Workflow
 
 CALLS = []
 

@@ -8,9 +8,9 @@ from typing import Literal
 
 import pytest
 
-from hocket.cli import main
+from hocket.apps.cli import main
 from hocket.core.errors import ConfigurationError
-from hocket.train.cluster.simulation import Fleet, Simulation, arrival
+from hocket.distributed.cluster.simulation import Fleet, Simulation, arrival
 
 SMALL = Fleet(nodes=20, places=4, batch=32, steps=12, learn=12.0)
 

@@ -18,15 +18,15 @@ import pytest
 from swarm_members import KEY, LARGEST_COUNT, WAIT, Liar, frozen_places, liars, meshes, number, say, served, where
 
 from hocket.core.errors import ConfigurationError
-from hocket.train.swarm.blobs import Missing, address, taken_apart
-from hocket.train.swarm.frames import Given, Hello, Sent, Told
-from hocket.train.swarm.inbox import OF_ALL, OF_ONE, Inbox
-from hocket.train.swarm.lines import Line
-from hocket.train.swarm.mesh import FORMER, Mesh
-from hocket.train.swarm.messages import LARGEST
-from hocket.train.swarm.peers import PEERS, Peers
-from hocket.train.swarm.pool import PER_NODE
-from hocket.train.swarm.registry import MOST, NAMES, Entry, Registry, Said
+from hocket.distributed.swarm.blobs import Missing, address, taken_apart
+from hocket.distributed.swarm.frames import Given, Hello, Sent, Told
+from hocket.distributed.swarm.inbox import OF_ALL, OF_ONE, Inbox
+from hocket.distributed.swarm.lines import Line
+from hocket.distributed.swarm.mesh import FORMER, Mesh
+from hocket.distributed.swarm.messages import LARGEST
+from hocket.distributed.swarm.peers import PEERS, Peers
+from hocket.distributed.swarm.pool import PER_NODE
+from hocket.distributed.swarm.registry import MOST, NAMES, Entry, Registry, Said
 
 SLACK = 1.5
 """Seconds that a busy machine may add."""
@@ -172,7 +172,7 @@ def test_members_lines_are_bounded_and_who_was_crowded_out_opens_another() -> No
 
 
 def test_lines_go_where_most_come_from() -> None:
-    from hocket.train.swarm.lines import crowding
+    from hocket.distributed.swarm.lines import crowding
 
     class End:
         def __init__(self, there: str) -> None:
@@ -388,7 +388,7 @@ def test_an_inbox_holds_so_many_bytes_of_one_and_of_all() -> None:
 
 
 def test_pieces_that_one_gives_in_heaps_are_not_kept_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hocket.train.swarm.mesh.HELD", 20)
+    monkeypatch.setattr("hocket.distributed.swarm.mesh.HELD", 20)
     with meshes("a", "b") as (a, b), liars("m") as (m,):
         name = b.publish("weights", bytes(range(250)) * 3000)  # 3 pieces and how they are put together.
         kept = set(a.pieces)
@@ -428,7 +428,7 @@ def test_what_is_announced_and_cannot_be_had_is_missed(announced: str) -> None:
 
 
 def test_who_is_always_late_is_not_fetched_from_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hocket.train.swarm.mesh.LATE", 3)
+    monkeypatch.setattr("hocket.distributed.swarm.mesh.LATE", 3)
     data = random.Random(0).randbytes(2**21)  # 8 pieces
     manifest, pieces = taken_apart(data)
     with meshes("a") as (a,), liars("m") as (m,):

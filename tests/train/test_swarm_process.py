@@ -18,12 +18,12 @@ from tiny_runs import call
 from torch import nn
 
 from hocket.core.errors import ConfigurationError
+from hocket.distributed.swarm.blobs import Missing
+from hocket.distributed.swarm.frames import Hello
+from hocket.distributed.swarm.mesh import Mesh
+from hocket.distributed.swarm.pool import Pool
+from hocket.distributed.swarm.process import key_of, set_weights, weights_of
 from hocket.tasks.sums import Sums
-from hocket.train.swarm.blobs import Missing
-from hocket.train.swarm.frames import Hello
-from hocket.train.swarm.mesh import Mesh
-from hocket.train.swarm.pool import Pool
-from hocket.train.swarm.process import key_of, set_weights, weights_of
 
 KEY = b"a key of this test"
 

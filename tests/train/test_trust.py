@@ -18,15 +18,15 @@ import pytest
 import yaml
 
 from hocket import tasks
+from hocket.apps.play.operators import Place, operator, places_of
+from hocket.apps.report.evaluation import load
+from hocket.apps.report.plan import write_plan_report
+from hocket.apps.serve.source import Source
 from hocket.core.components import load_object, to_plain
 from hocket.core.errors import ConfigurationError
 from hocket.core.names import RECIPES
 from hocket.core.yaml_text import load_yaml
-from hocket.play.operators import Place, operator, places_of
 from hocket.recipes import find
-from hocket.report.evaluation import load
-from hocket.report.plan import write_plan_report
-from hocket.serve.source import Source
 from hocket.train import solve
 from hocket.train.config import configure, read_pairs
 from hocket.train.optimise import run as optimise
@@ -59,8 +59,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("debate?judge=evil%252Epy%253AF", "file"),
         ({"type": "evil.py:Independent"}, "file"),
         ({"a": [{"b": {"type": "subprocess.Popen", "args": ["touch"]}}]}, "module"),
-        ({"type": "hocket.serve.outside.OutsideAgent", "command": "touch x"}, "module"),
-        ({"type": "hocket.tools.mcp.Server"}, "module"),
+        ({"type": "hocket.apps.serve.outside.OutsideAgent", "command": "touch x"}, "module"),
+        ({"type": "hocket.agents.tools.mcp.Server"}, "module"),
         ({"type": "hocket.train.trainer.Trainer"}, "module"),
         ({"type": "hocket.tasks.gym.GymTask", "environment": "evil:World"}, "module"),
         ({"type": "hocket.credit.gae.np"}, "module"),
@@ -430,7 +430,7 @@ def test_with_trust_it_runs() -> None:
 
 
 def test_a_configuration_given_to_train_is_looked_at_where_it_is_a_run_s() -> None:
-    from hocket.cli.training import _file_pairs
+    from hocket.apps.cli.training import _file_pairs
 
     Path("a").mkdir()
     Path("a/config.yaml").write_text("task: evil.py:X\n")
@@ -468,7 +468,7 @@ def test_a_run_does_not_write_through_links() -> None:
 
 
 def test_every_command_on_a_run_that_may_bring_code_takes_trust() -> None:
-    from hocket.cli.parser import build_parser
+    from hocket.apps.cli.parser import build_parser
 
     commands = build_parser().commands
     for name in ("train", "eval", "replay", "serve", "play", "arena", "summarise", "solve", "optimise"):

@@ -7,14 +7,14 @@ import math
 import pytest
 import torch
 
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.batch import Batch
 from hocket.core.casting import Separate
 from hocket.core.packing import pack
 from hocket.lab.talk import TalkBench
 from hocket.recipes import find
 from hocket.types import Scenario
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 WORDS = ("red", "blue")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hocket
-from hocket.report.diagnosis import diagnose
+from hocket.apps.report.diagnosis import diagnose
 from hocket.run import Trainer
 from hocket.train.config import configure
 from hocket.train.trainer import resumed

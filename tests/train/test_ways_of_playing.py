@@ -9,11 +9,11 @@ import pytest
 from rich.console import Console
 
 import hocket
-from hocket.cli.display import closing
+from hocket.apps.cli.display import closing
+from hocket.apps.report.evaluation import evaluate_run
+from hocket.apps.report.page import before_and_after, hero, page
+from hocket.apps.report.reading import read_run
 from hocket.core.keys import Key
-from hocket.report.evaluation import evaluate_run
-from hocket.report.page import before_and_after, hero, page
-from hocket.report.reading import read_run
 from hocket.tasks.gym import GymTask
 from hocket.train.evaluate import evaluate_both
 from hocket.train.kinds.ways import Way, as_told, leads_of, ways_of, ways_shown

@@ -13,10 +13,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.train.cluster.line import Child, serve
-from hocket.train.cluster.messages import asked, heard
-from hocket.train.cluster.sampler_worker import Load
-from hocket.train.cluster.weights import Packed, digest, packed
+from hocket.distributed.cluster.line import Child, serve
+from hocket.distributed.cluster.messages import asked, heard
+from hocket.distributed.cluster.sampler_worker import Load
+from hocket.distributed.cluster.weights import Packed, digest, packed
 
 SMALL = packed({"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([1, 2], dtype=torch.int64)})
 LARGE = packed({"w": torch.arange(2.0**20)})

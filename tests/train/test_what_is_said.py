@@ -7,7 +7,7 @@ from pathlib import Path
 from tiny_runs import TINY, call
 
 WORKFLOWS = """
-from hocket.workflows import Outcome, Workflow
+from hocket.agents.workflows import Outcome, Workflow
 
 
 class Endless(Workflow):

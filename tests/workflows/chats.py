@@ -5,8 +5,8 @@ from __future__ import annotations
 from tokenizers import AddedToken, Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
+from hocket.agents.workflows.chat import Chat
 from hocket.nano.tokenizer import build_tokenizer
-from hocket.workflows.chat import Chat
 
 CHATML = """\
 {%- for m in messages -%}

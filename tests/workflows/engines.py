@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from contextlib import AbstractAsyncContextManager
 
+from hocket.agents.workflows.chat import Chat
 from hocket.engine.barrier import Barrier
 from hocket.engine.requests import Request, Sample
 from hocket.testing import Script, ScriptedEngine
-from hocket.workflows.chat import Chat
 
 
 class SlowEngine(ScriptedEngine):

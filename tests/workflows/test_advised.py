@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import pytest
 
+from hocket.agents.workflows.advised import SYSTEM, Advised
+from hocket.agents.workflows.episode import Limits
+from hocket.agents.workflows.library import find
+from hocket.agents.workflows.single import SingleTurn
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.errors import ConfigurationError
 from hocket.methods.teams.rema import MetaReasoner
 from hocket.testing import rehearse
 from hocket.types import Scenario
-from hocket.workflows.advised import SYSTEM, Advised
-from hocket.workflows.episode import Limits
-from hocket.workflows.library import find
-from hocket.workflows.single import SingleTurn
-from hocket.workflows.workflow import Outcome, Workflow
 
 SUM = Scenario("s", "What is 1 + 2?", answer="3")
 

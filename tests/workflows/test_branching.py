@@ -18,21 +18,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket import kernels
+from hocket.agents.workflows.episode import Limits
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.team import Actor, Agent, Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request, Sample
 from hocket.nano import BASE
+from hocket.policies import kernels
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.family import head_size
 from hocket.testing import ScriptedEngine
 from hocket.types import Assignment, Decoding, Quantity, Scenario, Trajectory, Turn
-from hocket.workflows.episode import Limits
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Actor, Agent, Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 ROLES = ("left", "right")
 WORDS = ("go", "and then?", "12 + 3", "<think>a</think> so", "ab\n\n ab", "no")

@@ -8,6 +8,12 @@ from collections.abc import Mapping
 
 import pytest
 
+from hocket.agents.workflows.chat import Chat
+from hocket.agents.workflows.episode import Limits
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.reply import Reply
+from hocket.agents.workflows.team import Actor, Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.batch import Level
 from hocket.core.candidates import TURN_REWARD, Branching
 from hocket.core.keys import Key
@@ -16,12 +22,6 @@ from hocket.engine.requests import Request
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.testing import ScriptedEngine
 from hocket.types import Assignment, Decoding, Scenario, Trajectory
-from hocket.workflows.chat import Chat
-from hocket.workflows.episode import Limits
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.reply import Reply
-from hocket.workflows.team import Actor, Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 SCENARIO = Scenario("x", "begin")
 WORTH = {"one": 0.0, "two": 2.0, "three": 1.0}

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hocket.agents.tools.calculator import CALCULATOR
+from hocket.agents.workflows import shapes
+from hocket.agents.workflows.chat import Chat
 from hocket.core.errors import ConfigurationError
 from hocket.nano.tokenizer import build_tokenizer
-from hocket.tools.calculator import CALCULATOR
 from hocket.types import Message
-from hocket.workflows import shapes
-from hocket.workflows.chat import Chat
 
 USER = {"role": "user", "content": "What is 2+2?"}
 MORE = {"role": "user", "content": "And now?"}

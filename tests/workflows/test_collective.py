@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from hocket.methods.teams.cpmobius import CoachPlayer
-from hocket.methods.teams.mac_spgg import PublicGoods
+from hocket.agents.workflows import library
+from hocket.agents.workflows.crowd_vote import CrowdVote
+from hocket.methods.teams.cpmobius.method import CoachPlayer
+from hocket.methods.teams.mac_spgg.method import PublicGoods
 from hocket.testing import rehearse
 from hocket.types import Scenario
-from hocket.workflows import library
-from hocket.workflows.crowd_vote import CrowdVote
 
 QUESTION = Scenario("q", "2 + 2?", answer="4")
 

@@ -8,8 +8,8 @@ import chats
 import pytest
 import template_zoo as zoo
 
+from hocket.agents.workflows.chat import Chat
 from hocket.core.errors import ConfigurationError
-from hocket.workflows.chat import Chat
 
 
 def specials(chat: Chat) -> list[str]:

@@ -9,11 +9,11 @@ import time
 
 import pytest
 
+from hocket.agents.workflows import rendering
+from hocket.agents.workflows.chat import Chat
+from hocket.agents.workflows.rendering import Endless, within_bounds
 from hocket.core.errors import ConfigurationError
 from hocket.nano.tokenizer import build_tokenizer
-from hocket.workflows import rendering
-from hocket.workflows.chat import Chat
-from hocket.workflows.rendering import Endless, within_bounds
 
 LOOP = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
 RECURSION = "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(90) }}"
@@ -111,7 +111,7 @@ def test_errors_of_a_template_are_its_own() -> None:
 
 AFTER = """
 import cProfile
-from hocket.workflows.rendering import _WATCH, _Stop
+from hocket.agents.workflows.rendering import _WATCH, _Stop
 def endless():
     while True:
         pass

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hocket.agents.workflows.fitting import Fit
 from hocket.core.errors import ConfigurationError
 from hocket.types import Turn
-from hocket.workflows.fitting import Fit
 
 
 def conversation(*lengths: tuple[int, int]) -> list[Turn]:

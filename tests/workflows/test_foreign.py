@@ -13,17 +13,17 @@ from engines import SlowEngine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hocket.agents.workflows.chat import Chat
+from hocket.agents.workflows.foreign import Correspondent
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.reply import Reply
+from hocket.agents.workflows.team import Actor, Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.engine.requests import Request
 from hocket.testing import ScriptedEngine
 from hocket.types import Assignment, Decoding, Message, Scenario, Trajectory, Turn
-from hocket.workflows.chat import Chat
-from hocket.workflows.foreign import Correspondent
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.reply import Reply
-from hocket.workflows.team import Actor, Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 
 class Writing(Workflow):

@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 import template_zoo as zoo
 
+from hocket.agents.tools.calculator import Calculator
+from hocket.agents.tools.protocol import first_call, read_calls
+from hocket.agents.workflows.chat import Chat
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.single import SingleTurn
+from hocket.agents.workflows.team import Actor
+from hocket.agents.workflows.tool_use import ToolUse
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.core.markup import has_thought
 from hocket.rewards.tags import TagFormat
 from hocket.testing import Cut, Part, ScriptedEngine, rehearse
-from hocket.tools.calculator import Calculator
-from hocket.tools.protocol import first_call, read_calls
 from hocket.types import Assignment, Message, Scenario
-from hocket.workflows.chat import Chat
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.single import SingleTurn
-from hocket.workflows.team import Actor
-from hocket.workflows.tool_use import ToolUse
 
 ASKED: Message = {"role": "user", "content": "1+2?"}
 CALL = [{"id": "abcdefghi", "type": "function", "function": {"name": "calculator", "arguments": {"expression": "1+2"}}}]

@@ -7,6 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from hocket.agents.workflows.debate import DebateVote
+from hocket.agents.workflows.library import find, library
+from hocket.agents.workflows.planner_worker import PlannerWorker
+from hocket.agents.workflows.single import SingleTurn
+from hocket.agents.workflows.workflow import Workflow
 from hocket.core.errors import ConfigurationError
 from hocket.methods.teams.cory import PioneerObserver
 from hocket.methods.teams.mlpo import LeaderPeers
@@ -14,11 +19,6 @@ from hocket.methods.teams.rema import MetaReasoner
 from hocket.methods.teams.waltzrl import ConversationFeedback
 from hocket.testing import Script, rehearse
 from hocket.types import Scenario, Trajectory
-from hocket.workflows.debate import DebateVote
-from hocket.workflows.library import find, library
-from hocket.workflows.planner_worker import PlannerWorker
-from hocket.workflows.single import SingleTurn
-from hocket.workflows.workflow import Workflow
 
 SUM = Scenario("s", "What is 1 + 2 + 4?", answer="7")
 
@@ -61,7 +61,7 @@ def test_settings_stand_in_the_name() -> None:
 
 
 WRONG = """
-from hocket.workflows import Workflow
+from hocket.agents.workflows import Workflow
 
 class Plain:
     pass
@@ -94,13 +94,13 @@ five = 5
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (":Plain", r"Plain is no Workflow; write class Plain\(hocket.workflows.Workflow\)"),
+        (":Plain", r"Plain is no Workflow; write class Plain\(hocket.agents.workflows.Workflow\)"),
         (":Silent", r"write async def play\(...\) in it"),
         (":Word", r"roles = 'solver'; write a tuple of names"),
         (":Early", r"play is no coroutine; write async def play\(...\)"),
         (":Stray", r"prompts has no role 'slover' to go to; did you mean 'solver'"),
         (":Needy", "missing 1 required positional argument: 'what'"),
-        (":five", "is a int, not a hocket.workflows.Workflow"),
+        (":five", "is a int, not a hocket.agents.workflows.Workflow"),
         ("", "names a file alone; write .*wrong.py:NAME for a workflow in it"),
     ],
 )

@@ -11,6 +11,12 @@ import numpy as np
 import pytest
 import torch
 
+from hocket.agents.workflows.chat import Chat
+from hocket.agents.workflows.plans import PLANNER_SYSTEM, WORKER_SYSTEM, notes_text, plan_steps
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.single import SingleTurn
+from hocket.agents.workflows.team import Actor, Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
@@ -19,12 +25,6 @@ from hocket.nano import BASE
 from hocket.policies.causal_lm import CausalLM
 from hocket.tasks.arithmetic import tagged_answer
 from hocket.types import Assignment, Decoding, Scenario, Trajectory
-from hocket.workflows.chat import Chat
-from hocket.workflows.plans import PLANNER_SYSTEM, WORKER_SYSTEM, notes_text, plan_steps
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.single import SingleTurn
-from hocket.workflows.team import Actor, Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 pytestmark = pytest.mark.skipif(not (BASE / "config.json").is_file(), reason="the base has not been pretrained here")
 

@@ -11,6 +11,11 @@ import engines
 import pytest
 from test_team import SCENARIO, Doing, echo
 
+from hocket.agents.workflows.episode import LimitReached, Limits
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.single import SingleTurn
+from hocket.agents.workflows.team import Actor, Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.batch import Level
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -20,11 +25,6 @@ from hocket.engine.requests import ContextFull, Request
 from hocket.stages import Player
 from hocket.testing import ScriptedEngine, rehearse
 from hocket.types import Assignment, Decoding, Scenario, Score, Trajectory
-from hocket.workflows.episode import LimitReached, Limits
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.single import SingleTurn
-from hocket.workflows.team import Actor, Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 KEY = Key.of(3)
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.keys import Key
 from hocket.lab.talk import TalkBench
 from hocket.recipes import find
 from hocket.types import PAUSED, Assignment, Replay, Scenario, Trajectory
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 WORDS = ("red", "blue", "green", "grey", "black")
 SCENARIO = Scenario("one", "say", answer="red")

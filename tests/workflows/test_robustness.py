@@ -13,6 +13,12 @@ import numpy as np
 import pytest
 from test_team import SCENARIO, Doing, echo
 
+from hocket.agents.workflows import ending
+from hocket.agents.workflows.episode import Limits
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.reply import Reply
+from hocket.agents.workflows.team import Actor, Team
+from hocket.agents.workflows.workflow import Outcome
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.engine.barrier import Barrier
@@ -20,12 +26,6 @@ from hocket.engine.requests import Request
 from hocket.testing import ScriptedEngine
 from hocket.train.aio import run_async
 from hocket.types import Assignment, Decoding, Scenario, Trajectory
-from hocket.workflows import ending
-from hocket.workflows.episode import Limits
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.reply import Reply
-from hocket.workflows.team import Actor, Team
-from hocket.workflows.workflow import Outcome
 
 CHAT = chats.chat("nano")
 Act = Callable[[Scenario, Team], Awaitable[Outcome | None]]

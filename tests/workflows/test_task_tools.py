@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from hocket import tasks
+from hocket.agents.tools.search import Search
+from hocket.agents.workflows.chat import Chat
+from hocket.agents.workflows.planner_worker import PlannerWorker
+from hocket.agents.workflows.tool_use import ToolUse
+from hocket.agents.workflows.workflow import Workflow
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.testing import rehearse
-from hocket.tools.search import Search
 from hocket.train.config import configure
 from hocket.train.kinds.text import TEXT, workflow_of
-from hocket.workflows.chat import Chat
-from hocket.workflows.planner_worker import PlannerWorker
-from hocket.workflows.tool_use import ToolUse
-from hocket.workflows.workflow import Workflow
 
 CALL = '<tool_call>{"name": "calculator", "arguments": {"expression": "6*7"}}</tool_call>'
 

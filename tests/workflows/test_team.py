@@ -11,16 +11,16 @@ import engines
 import numpy as np
 import pytest
 
+from hocket.agents.workflows.chat import Chat
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.team import Actor, Agent, Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.engine.requests import Request
 from hocket.testing import ScriptedEngine, rehearse
 from hocket.types import Assignment, Decoding, Scenario, Trajectory
-from hocket.workflows.chat import Chat
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Actor, Agent, Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 SCENARIO = Scenario("s", "What is 2+2?", answer="4")
 

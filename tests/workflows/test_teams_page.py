@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tiny_runs import TINY, call
 
-from hocket.report.page import write_report
+from hocket.apps.report.page import write_report
 
 PAGE = (Path(__file__).parents[2] / "docs" / "teams-at-work.md").read_text()
 
@@ -40,7 +40,7 @@ def test_the_page_runs_and_the_report_shows_who_earned_what(desk: Path) -> None:
 
 
 IDLE = """
-from hocket.workflows import Outcome, Workflow
+from hocket.agents.workflows import Outcome, Workflow
 
 
 class Idle(Workflow):

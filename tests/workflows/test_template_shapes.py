@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import template_zoo as zoo
 
+from hocket.agents.workflows.chat import Chat
 from hocket.core.errors import ConfigurationError
 from hocket.types import Message
-from hocket.workflows.chat import Chat
 
 PLAIN = {"normalized": False, "strips": False, "special": True}
 FLAGS = [PLAIN, {**PLAIN, "normalized": True}, {**PLAIN, "strips": True}, {**PLAIN, "special": False}]

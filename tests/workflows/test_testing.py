@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from test_team import SCENARIO, Doing
 
+from hocket.agents.tools.protocol import read_calls
+from hocket.agents.workflows.episode import LimitReached, Limits
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome
 from hocket.testing import Cut, Fails, Hangs, Late, Part, ScriptedEngine, rehearse, tool_call
-from hocket.tools.protocol import read_calls
 from hocket.types import Message, Scenario
-from hocket.workflows.episode import LimitReached, Limits
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome
 
 PAGE = Path(__file__).parents[2] / "docs" / "workflows.md"
 

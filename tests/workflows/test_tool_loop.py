@@ -14,22 +14,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workflows.chats import chat as chat_of
 
+from hocket.agents.tools import find
+from hocket.agents.tools.calculator import Calculator
+from hocket.agents.tools.protocol import FORM, Call, read_calls
+from hocket.agents.workflows.chat import Chat
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.team import Actor, Team
+from hocket.agents.workflows.tool_loop import SPENT, Made, converse
+from hocket.agents.workflows.tool_use import ToolUse
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.engine.requests import Request, Sample
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.testing import ScriptedEngine, rehearse
-from hocket.tools import find
-from hocket.tools.calculator import Calculator
-from hocket.tools.protocol import FORM, Call, read_calls
 from hocket.types import Assignment, Decoding, Scenario, Trajectory
-from hocket.workflows.chat import Chat
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Actor, Team
-from hocket.workflows.tool_loop import SPENT, Made, converse
-from hocket.workflows.tool_use import ToolUse
-from hocket.workflows.workflow import Outcome, Workflow
 
 ASKED = Scenario("s", "What is 6 * 7?", answer="42")
 

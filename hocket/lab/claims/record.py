@@ -20,7 +20,18 @@ from typing import Literal
 from hocket.lab.claims.claim import Check, Verdict
 
 METHODS = Path(__file__).parents[2] / "methods"
-ROOMS = ("methods", "curriculum", "rollout", "rewards", "credit", "objectives", "update", "hooks", "exact", "lab.toys")
+ROOMS = (
+    "methods",
+    "curriculum",
+    "rollout",
+    "rewards",
+    "credit",
+    "objectives",
+    "update",
+    "hooks",
+    "lab.exact",
+    "lab.toys",
+)
 """Where the pieces of a method are; the rest of the library is held by its own tests."""
 
 ENGINE = frozenset({"hocket.update.problem"})
@@ -42,6 +53,8 @@ _WORDS = re.compile(
 _STRING = re.compile(r'(?P<docstring>^[ \t]*r?"""[\s\S]*?"""[ \t]*\n)|"""[\s\S]*?"""', re.MULTILINE)
 _CLAIM = re.compile(r"^@claim\((?:.*\)|\n(?:[ \t].*\n)+\))\ndef .*\n(?:(?:[ \t].*)?\n)*", re.MULTILINE)
 _IMPORTS = re.compile(r"^(?:from|import) (?:.*\(\n(?:[ \t].*\n)+\)|.*)\n", re.MULTILINE)
+_ORIGIN = re.compile(r"(?<=from )hocket[\w.]*(?= import )")
+"""Where a function imports from."""
 _SHIPPED = re.compile(r"^claim\.shipped\((?:.*\)|\n(?:[ \t].*\n)+\))\n", re.MULTILINE)
 _SPARES = re.compile(r"^claim\.spares\((?:.*\)|\n(?:[ \t].*\n)+\))\n", re.MULTILINE)
 
@@ -50,13 +63,14 @@ _SPARES = re.compile(r"^claim\.spares\((?:.*\)|\n(?:[ \t].*\n)+\))\n", re.MULTIL
 def _read(module: str) -> tuple[str, str, tuple[str, ...]]:
     """A module's digests with what recipes say of themselves and without, and the pieces that it imports.
 
-    Remarks, empty lines, docstrings and claims about recipes as shipped are left out.
+    Remarks, empty lines, docstrings, imports and claims about recipes as shipped are left out.
     """
     file = METHODS.parents[1].joinpath(*module.split(".")).with_suffix(".py")
     if not file.is_file():
         return "", "", ()
     text = _code(_SPARES.sub("", _SHIPPED.sub("", file.read_text(encoding="utf-8"))))
-    return hashed(text), hashed(_WORDS.sub("", text)), tuple(sorted(set(_IMPORT.findall(text))))
+    code = _ORIGIN.sub("", _IMPORTS.sub("", text))
+    return hashed(code), hashed(_WORDS.sub("", code)), tuple(sorted(set(_IMPORT.findall(text))))
 
 
 def _code(text: str) -> str:
@@ -70,7 +84,10 @@ def hashed(text: str) -> str:
 
 
 def digest(*modules: str, words: bool = False) -> str:
-    """A digest of modules and all pieces that they use, in turn; `words`: also of what recipes say of themselves."""
+    """A digest of modules and all pieces that they use, in turn; `words`: also of what recipes say of themselves.
+
+    It is of the code alone: a piece that moves to another file keeps it.
+    """
     waiting, known = list(modules), dict[str, str]()
     while waiting:
         module = waiting.pop()
@@ -78,7 +95,7 @@ def digest(*modules: str, words: bool = False) -> str:
             whole, code, used = _read(module)
             known[module] = whole if words else code
             waiting += used
-    return hashed("".join(f"{module} {known[module]}\n" for module in sorted(known)))
+    return hashed("\n".join(sorted(set(known.values()))))
 
 
 # ---------------------------------------------------------------- what is kept
@@ -119,6 +136,12 @@ class Sources:
         return not wanted <= kept <= wanted | {self.ground}
 
 
+def method_of(claims: Path) -> str:
+    """The module of the method whose claims a file holds: the row's file, or `method` in the row's folder."""
+    module = f"hocket.methods.{claims.parents[1].name}.{claims.stem}"
+    return f"{module}.method" if (claims.parents[1] / claims.stem).is_dir() else module
+
+
 def claims_file(row: str) -> Path | None:
     """The file of a row's claims."""
     return next(METHODS.glob(f"*/claims/{row.replace('-', '_')}.py"), None)
@@ -127,13 +150,13 @@ def claims_file(row: str) -> Path | None:
 def sources_of(claims: Path) -> Sources:
     """The digests of a row by its file of claims."""
     text = claims.read_text(encoding="utf-8")
-    method = f"hocket.methods.{claims.parents[1].name}.{claims.stem}"
+    method = method_of(claims)
     shipped, functions = "".join(_SHIPPED.findall(text)), _CLAIM.findall(text)
-    ground = _code(_IMPORTS.sub("", _CLAIM.sub("", _SPARES.sub("", _SHIPPED.sub("", text)))))
+    ground = _ORIGIN.sub("", _code(_IMPORTS.sub("", _CLAIM.sub("", _SPARES.sub("", _SHIPPED.sub("", text))))))
     base = digest(method, *_IMPORT.findall(text)) + ground
     return Sources(
         hashed(base),
-        {one: hashed(base + one) for one in map(_code, functions)},
+        {one: hashed(base + _ORIGIN.sub("", one)) for one in map(_code, functions)},
         hashed(digest(method) + shipped) if shipped else "",
     )
 

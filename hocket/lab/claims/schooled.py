@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Any, cast
 
 from hocket import tasks
+from hocket.agents.environments.battle import Battles, carry_out
+from hocket.agents.environments.battle_skills import SKILLS
+from hocket.agents.environments.protocol import Observation
+from hocket.agents.search.searcher import Trial
+from hocket.agents.workflows.chat import Chat
 from hocket.core.keys import Key
 from hocket.core.texts import Texts
 from hocket.engine.requests import Request
-from hocket.environments.battle import Battles, carry_out
-from hocket.environments.battle_skills import SKILLS
-from hocket.environments.protocol import Observation
 from hocket.rewards.judging import said
-from hocket.search.searcher import Trial
 from hocket.train.judges import judge_of
 from hocket.train.optimise.run import SearchRun, SearchSettings
 from hocket.train.optimise.target import ModelTarget, fingerprint, model_target
 from hocket.train.optimise.teaching import lessons_for, taught
 from hocket.types import Message, Scenario
-from hocket.workflows.chat import Chat
 
 TASK = "battle:3v3?brief=true"
 UNSEEN = range(1, 201, 2)

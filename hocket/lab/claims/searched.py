@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hocket.agents.search.searcher import SearchMethod
+from hocket.agents.workflows.worded import Worded
 from hocket.core.keys import Key
 from hocket.core.texts import Block, Texts
 from hocket.lab.claims.claim import Finding
 from hocket.rewards.judging import prompt_text
-from hocket.search.searcher import SearchMethod
 from hocket.train.aio import run_async
 from hocket.train.optimise.run import BEST, TRIALS, SearchRun, SearchSettings
 from hocket.types import Assignment
-from hocket.workflows.worded import Worded
 
 QUICK: Mapping[str, Any] = {"budget": 120, "practice": 8, "development": 10, "evaluation": 8}
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hocket.exact.solver import SolverMethod
 from hocket.lab.claims.claim import Finding
+from hocket.lab.exact.solver import SolverMethod
 from hocket.train.solve import METRICS, STATE, SolveRun, SolveSettings
 
 LEAST = 1e-9

@@ -15,15 +15,15 @@ from statistics import fmean
 from typing import Any
 
 from hocket import tasks
+from hocket.agents.search.searcher import Played, Trial
 from hocket.core.keys import Key
 from hocket.core.texts import Texts
 from hocket.lab.claims.harness import say
-from hocket.search.searcher import Played, Trial
-from hocket.tasks.conventions import MEANINGS, Conventions, means
 from hocket.train.optimise.run import SearchRun, SearchSettings
 from hocket.train.optimise.target import ModelTarget, fingerprint
 from hocket.train.optimise.teaching import lessons_for, taught
 from hocket.types import Scenario
+from hocket.zoo.tasks.conventions import MEANINGS, Conventions, means
 
 
 @dataclass(frozen=True)

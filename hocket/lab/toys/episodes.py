@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.agents.workflows.environment import PlayEnvironment
+from hocket.agents.workflows.episode import Limits
 from hocket.core.keys import Key
-from hocket.environments.maze import DIRECTIONS, Layout, Mazes, values
 from hocket.lab.claims.harness import Finding, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench
 from hocket.recipe import Recipe
 from hocket.types import Message, Scenario
-from hocket.workflows.environment import PlayEnvironment
-from hocket.workflows.episode import Limits
+from hocket.zoo.maze import DIRECTIONS, Layout, Mazes, values
 
 
 def episode(group: str, reward: float, turns: Sequence[Mapping[str, Any]], **more: Any) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.types import Message, Scenario
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 WAYS = ("north", "east", "south", "west")
 ASKED = [Scenario("one", "", answer="north east west south"), Scenario("two", "", answer="south south east west")]

@@ -8,14 +8,14 @@ from functools import cache
 from statistics import fmean
 from typing import Any
 
+from hocket.agents.workflows.environment import PlayEnvironment
+from hocket.agents.workflows.episode import Limits
 from hocket.core.keys import Key
-from hocket.environments.screens import SEAT, OnScreen, Part, Screen, Screens, Wanted
 from hocket.lab.talk import Prior, TalkBench
 from hocket.recipe import Recipe
 from hocket.rewards.moves import PLAN
 from hocket.types import Message, Scenario
-from hocket.workflows.environment import PlayEnvironment
-from hocket.workflows.episode import Limits
+from hocket.zoo.screens import SEAT, OnScreen, Part, Screen, Screens, Wanted
 
 PARTS: tuple[Part, ...] = ("button", "field", "label", "button")
 TEXTS = ("", "", "58", "")

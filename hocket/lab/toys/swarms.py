@@ -12,6 +12,8 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from hocket.core.outcomes import StepResult
+from hocket.distributed.swarm.node import join, off_policy
+from hocket.distributed.swarm.swarm import Deliver, Swarm, whole
 from hocket.lab.bench import Bench
 from hocket.lab.policy import Tabular
 from hocket.lab.world import World
@@ -19,8 +21,6 @@ from hocket.recipe import Recipe
 from hocket.stages import Metrics
 from hocket.train.aio import run_async
 from hocket.train.loop import RunContext, train_step
-from hocket.train.swarm.node import join, off_policy
-from hocket.train.swarm.swarm import Deliver, Swarm, whole
 
 
 @dataclass

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from hocket.agents.environments.openspiel import OpenSpiel
+from hocket.agents.workflows.environment import PlayEnvironment
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow, asked
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
-from hocket.environments.openspiel import OpenSpiel
 from hocket.lab.exploitability import Situation, assess
 from hocket.lab.talk import Lookup, Prior, TalkBench
 from hocket.rewards.tool_answer import ToolAnswer
 from hocket.types import Scenario, Trajectory, Turn
-from hocket.workflows.environment import PlayEnvironment
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow, asked
 
 Play = Callable[[Scenario, Team], Awaitable[Outcome]]
 

@@ -16,6 +16,10 @@ from typing import Any, cast
 
 import numpy as np
 
+from hocket.agents.tools import find_all
+from hocket.agents.tools.protocol import Tool, carried_out, read_calls
+from hocket.agents.workflows.team import Agent, Team
+from hocket.agents.workflows.workflow import Outcome, Workflow, asked
 from hocket.core.casting import Leading
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
@@ -26,12 +30,8 @@ from hocket.methods.base.grpo import GRPO
 from hocket.objectives.divergence import KLToReference
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lesson, Lessons, at_once, call_of
-from hocket.tasks.reckoning import Expressions, Reckoning
-from hocket.tools import find_all
-from hocket.tools.protocol import Tool, carried_out, read_calls
 from hocket.types import Assignment, Scenario, Trajectory
-from hocket.workflows.team import Agent, Team
-from hocket.workflows.workflow import Outcome, Workflow, asked
+from hocket.zoo.tasks.reckoning import Expressions, Reckoning
 
 TURNS = InfoColumn("turns", "How many turns the planner took.")
 MEMORY = InfoColumn("memory", "The lines of the memory at the end.")

@@ -25,6 +25,8 @@ from typing import Any
 
 import numpy as np
 
+from hocket.agents.tools.sandbox import Sandbox
+from hocket.agents.tools.unit_tests import examine
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.markup import without_thoughts
@@ -36,8 +38,6 @@ from hocket.stages import Reward, Split
 from hocket.tasks.form import TaskForm
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
-from hocket.tools.sandbox import Sandbox
-from hocket.tools.unit_tests import examine
 from hocket.types import Scenario, Trajectory
 
 LONGEST = 2000

@@ -20,6 +20,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from hocket.agents.environments.protocol import Environment, Observation, same_move
+from hocket.agents.workflows.environment import SEATS, PlayEnvironment
+from hocket.agents.workflows.episode import Limits
+from hocket.agents.workflows.reply import Reply
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome
 from hocket.core import sums
 from hocket.core.casting import Separate
 from hocket.core.columns import ILLEGAL, LIMIT, RETURNS
@@ -27,19 +33,13 @@ from hocket.core.components import load_named
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.requirements import Requirement
-from hocket.environments.household import Household, plan
-from hocket.environments.maze import Maze
-from hocket.environments.protocol import Environment, Observation, same_move
 from hocket.methods.teams.at_grpo import AT_GRPO
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lesson, Lessons
 from hocket.tasks.within import WithinTask, found_within, turn_by_turn
 from hocket.types import Message, Scenario
-from hocket.workflows.environment import SEATS, PlayEnvironment
-from hocket.workflows.episode import Limits
-from hocket.workflows.reply import Reply
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome
+from hocket.zoo.household import Household, plan
+from hocket.zoo.maze import Maze
 
 PLANNER_SYSTEM = "You see a situation. Name the next subgoal in one line."
 ACTOR_SYSTEM = "You see a situation and a subgoal. Make the one move that serves it."

@@ -20,6 +20,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hocket.agents.tools import find_all
+from hocket.agents.tools.protocol import Call, Tool, carried_out
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.tool_loop import Made
+from hocket.agents.workflows.tool_use import ToolsOf, tools_for
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core import sums
 from hocket.core.casting import Shared
 from hocket.core.columns import CALLS, TOOL_CALLS, InfoColumn
@@ -36,14 +42,8 @@ from hocket.rollout.groups import groups
 from hocket.stages import Grade, LedgerView, More, Play, Reward, Rollout
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lesson, Lessons
-from hocket.tasks.lookup import Lookup
-from hocket.tools import find_all
-from hocket.tools.protocol import Call, Tool, carried_out
 from hocket.types import Assignment, Experience, Message, Scenario, Trajectory
-from hocket.workflows.team import Team
-from hocket.workflows.tool_loop import Made
-from hocket.workflows.tool_use import ToolsOf, tools_for
-from hocket.workflows.workflow import Outcome, Workflow
+from hocket.zoo.tasks.lookup import Lookup
 
 AGENTS = "planner, searcher: WHAT, reasoner, generator, validator"
 CALL = f"Call {AGENTS}; or finish."

@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.tool_use import ToolUse
+from hocket.agents.workflows.workflow import Outcome
 from hocket.core.columns import CALLS
 from hocket.core.requirements import Requirement
 from hocket.credit.turn_level import TurnAndOutcome
@@ -16,9 +19,6 @@ from hocket.methods.base.conventions import TURNS
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.verifiers import allowed_answers
 from hocket.types import Scenario
-from hocket.workflows.team import Team
-from hocket.workflows.tool_use import ToolUse
-from hocket.workflows.workflow import Outcome
 
 
 @dataclass(frozen=True)

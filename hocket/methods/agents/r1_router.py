@@ -12,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.tool_use import ToolUse
+from hocket.agents.workflows.workflow import Outcome
 from hocket.core.batch import GroupBy
 from hocket.core.columns import CALLS
 from hocket.core.requirements import Requirement
@@ -19,9 +22,6 @@ from hocket.credit.turn_level import TurnRelative
 from hocket.methods.base.conventions import TURNS
 from hocket.methods.base.grpo import GRPO
 from hocket.types import Scenario
-from hocket.workflows.team import Team
-from hocket.workflows.tool_use import ToolUse
-from hocket.workflows.workflow import Outcome
 
 
 @dataclass(frozen=True)

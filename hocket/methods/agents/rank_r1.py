@@ -21,6 +21,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.markup import tagged
@@ -33,8 +35,6 @@ from hocket.tasks.lessons import Lesson, Lessons
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
 from hocket.types import Scenario, Trajectory
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 # ---------------------------------------------------------------- the reward
 

@@ -21,14 +21,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.agents.search.searcher import Bench, Played, Searcher, SearchMethod, Trial, check_wording
+from hocket.agents.tools.recall import candidates, scores, vectors
+from hocket.agents.tools.search import words
 from hocket.core import subsets
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.markup import tagged
 from hocket.core.texts import Recall, Texts
-from hocket.search.searcher import Bench, Played, Searcher, SearchMethod, Trial, check_wording
-from hocket.tools.recall import candidates, scores, vectors
-from hocket.tools.search import words
 
 Numbers = NDArray[np.float64]
 

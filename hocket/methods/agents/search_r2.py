@@ -16,6 +16,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hocket.agents.tools import find_all
+from hocket.agents.tools.protocol import Call, Tool, carried_out, read_calls
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.tool_loop import Made
+from hocket.agents.workflows.tool_use import ToolsOf, tools_for
+from hocket.agents.workflows.workflow import Outcome, Workflow, asked
 from hocket.core.columns import CALLS, TOOL_CALLS, InfoColumn
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -27,14 +33,8 @@ from hocket.rewards.opinions import Opinions
 from hocket.stages import Reward
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lesson, Lessons, call_of
-from hocket.tasks.lookup import Lookup
-from hocket.tools import find_all
-from hocket.tools.protocol import Call, Tool, carried_out, read_calls
 from hocket.types import Message, Scenario, Trajectory
-from hocket.workflows.team import Team
-from hocket.workflows.tool_loop import Made
-from hocket.workflows.tool_use import ToolsOf, tools_for
-from hocket.workflows.workflow import Outcome, Workflow, asked
+from hocket.zoo.tasks.lookup import Lookup
 
 JUDGE = "Is this right throughout? Answer yes or no."
 TRIM = "Which is the first wrong step? Answer with its number."

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from hocket.agents.tools.protocol import Call, read_calls
 from hocket.core.columns import CALLS, TOOL_CALLS
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -31,7 +32,6 @@ from hocket.rollout.dynamic import total
 from hocket.rollout.groups import groups
 from hocket.rollout.reference import asked_of_reference
 from hocket.stages import Grade, LedgerView, More, Play, Rollout, Stage, tokenizer_of
-from hocket.tools.protocol import Call, read_calls
 from hocket.types import Assignment, Experience, Message, Replay, Trajectory
 
 # ---------------------------------------------------------------- which traces are good

@@ -3,7 +3,7 @@
 Several designs are sampled for each specification and simulated with a testbench that was made for it. The one with
 the better result is chosen, the one with a worse result rejected, and DPO draws the policy towards the first. Pairs and
 loss are the library's (`BestAgainstWorst`, `Pairwise`); what is the paper's is where the preferences come from
-(`VectorAgreement` of `hocket.tasks.circuits`).
+(`VectorAgreement` of `hocket.zoo.tasks.circuits`).
 
 The paper has testbenches written by a model, in steps, and mended by what a compiler and simulator say; here they are
 generated from the circuit, and Icarus Verilog stands in for the commercial simulator. The weight of the leash, 0.1, is
@@ -13,7 +13,7 @@ that of the authors' settings (CatIIIIIIII/VeriPrefer, `scripts/llamafactory/dpo
 from __future__ import annotations
 
 from hocket.methods.base.dpo import ONLINE_DPO
-from hocket.tasks.circuits import VectorAgreement
+from hocket.zoo.tasks.circuits import VectorAgreement
 
 VERIPREFER = ONLINE_DPO.but(
     name="veriprefer",

@@ -25,8 +25,8 @@ from hocket.methods.base.sft import SFT
 from hocket.rewards.opinions import Opinions
 from hocket.rewards.tags import TagFormat
 from hocket.stages import Reward
-from hocket.tasks.circuits import examined, verilog_of
 from hocket.types import Scenario, Trajectory
+from hocket.zoo.tasks.circuits import examined, verilog_of
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _HEADER = re.compile(r"\bmodule\s+(\w+)\s*(?:\((.*?)\))?\s*;", re.DOTALL)

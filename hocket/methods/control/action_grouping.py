@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.exact.mdp import Array, TabularMDP
-from hocket.exact.solver import Solver, SolverMethod, State
-from hocket.exact.worlds import World, WorldFamily
+from hocket.lab.exact.mdp import Array, TabularMDP
+from hocket.lab.exact.solver import Solver, SolverMethod, State
+from hocket.lab.exact.worlds import World, WorldFamily
 
 Labels = NDArray[np.int64]
 

@@ -25,9 +25,9 @@ import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.exact.counts import Counts
-from hocket.exact.mdp import NEGLIGIBLE, Array, TabularMDP
-from hocket.exact.solver import EpisodicSolver, SolverMethod, State
+from hocket.lab.exact.counts import Counts
+from hocket.lab.exact.mdp import NEGLIGIBLE, Array, TabularMDP
+from hocket.lab.exact.solver import EpisodicSolver, SolverMethod, State
 
 
 @dataclass(frozen=True)

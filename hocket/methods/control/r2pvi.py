@@ -27,10 +27,10 @@ import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.exact.counts import Counts
-from hocket.exact.factored import FactoredMDP, estimated, factored
-from hocket.exact.mdp import Array, TabularMDP
-from hocket.exact.solver import EpisodicSolver, SolverMethod, State
+from hocket.lab.exact.counts import Counts
+from hocket.lab.exact.factored import FactoredMDP, estimated, factored
+from hocket.lab.exact.mdp import Array, TabularMDP
+from hocket.lab.exact.solver import EpisodicSolver, SolverMethod, State
 
 Divergence = Literal["tv", "kl", "chi2"]
 

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.exact.mdp import Array, Episode, TabularMDP, softmax
-from hocket.exact.solver import Solver, SolverMethod, State
-from hocket.exact.worlds import WorldFamily, grid
+from hocket.lab.exact.mdp import Array, Episode, TabularMDP, softmax
+from hocket.lab.exact.solver import Solver, SolverMethod, State
+from hocket.lab.exact.worlds import WorldFamily, grid
 
 MOST = 14
 """Items of a world at most: their subsets are enumerated."""

@@ -1,8 +1,8 @@
 """SySLLM: what an agent's policy is like, written by a language model that reads its episodes (arXiv:2503.10509).
 
-Every decision of recorded episodes is a line of text (`hocket.environments.captions`). A language model is shown the
-environment and the transcripts of some episodes at a time, writes what is typical of the agent there, and merges these
-summaries into one. No gradient is involved. The paper leaves room for the merge's form: here it is a tree, `fan`
+Every decision of recorded episodes is a line of text (`hocket.agents.environments.captions`). A language model is shown
+the environment and the transcripts of some episodes at a time, writes what is typical of the agent there, and merges
+these summaries into one. No gradient is involved. The paper leaves room for the merge's form: here it is a tree, `fan`
 summaries at a time, whose wording asks for what most of them agree on.
 
 Two pieces are ours, for summaries that nobody has to take on trust. Sentences of some forms are checked against the
@@ -19,11 +19,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from hocket.agents.environments.captions import Episode, Log, episodes_in, transcript
+from hocket.agents.search.searcher import check_wording
+from hocket.agents.search.summaries import Ask, Said, Summariser, Summary, SummaryMethod
 from hocket.core.errors import ConfigurationError, HocketError
-from hocket.environments.captions import Episode, Log, episodes_in, transcript
 from hocket.rewards.statements import Statement, Tally, Total, holds, read, sentences
-from hocket.search.searcher import check_wording
-from hocket.search.summaries import Ask, Said, Summariser, Summary, SummaryMethod
 from hocket.tasks.summaries import CHUNK as SHORT_CHUNK
 from hocket.tasks.summaries import FAN
 from hocket.tasks.summaries import MERGE as SHORT_MERGE

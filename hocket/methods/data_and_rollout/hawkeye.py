@@ -14,6 +14,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow, asked
 from hocket.core.batch import Batch, GroupBy
 from hocket.core.casting import Leading
 from hocket.core.errors import ConfigurationError
@@ -26,8 +28,6 @@ from hocket.rollout.branches import CLOSED, OPENED
 from hocket.rollout.reference import WithReference
 from hocket.stages import Shaping
 from hocket.types import Scenario
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow, asked
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ PPO's clip keeps the policy near the one that sampled, which holds it back when 
 the clip is about the proximal policy, the one just before the update; the policy that sampled enters as a weight
 (the decoupled loss of Hilton et al., arXiv:2110.00641), and tokens whose weight is above a cap count nothing.
 
-The asynchronous half of the paper is the run's (`hocket.train.cluster.admission`, `arrival`):
+The asynchronous half of the paper is the run's (`hocket.distributed.cluster.admission`, `arrival`):
 
     hocket train --recipe areal --cluster local --samplers 2 --order arrival --lag 4
 

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hocket.agents.workflows.plans import plan_text
 from hocket.core.batch import Batch
 from hocket.core.columns import TEXT, InfoColumn
 from hocket.core.errors import ConfigurationError
@@ -34,7 +35,6 @@ from hocket.rollout.demonstrations import Demonstrations
 from hocket.stages import Grade, LedgerView, More, Play, Rollout, Shaping, Tokenizer, tokenizer_of
 from hocket.tasks.arithmetic import question_of
 from hocket.types import Assignment, Experience, Scenario, Trajectory, Turn
-from hocket.workflows.plans import plan_text
 
 OPENED, CLOSED = "<plan>", "</plan>"
 PLAN = InfoColumn("plan", "The number of the plan that the solution follows, among the scenario's.")

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from hocket.agents.workflows.plans import PLANNER_SYSTEM
 from hocket.core.batch import Batch, GroupBy, Occurrences
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
@@ -31,7 +32,6 @@ from hocket.tasks.form import TaskForm
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
 from hocket.types import Scenario, Trajectory
-from hocket.workflows.plans import PLANNER_SYSTEM
 
 
 def discounted_gains(hits: Sequence[float]) -> list[float]:
@@ -198,8 +198,8 @@ HITS = InfoColumn("hits", "For each item of a list whether it is relevant, 0 or 
 class ListedSteps(TextTask):
     """The steps of a sum of six terms as a list: pairs of terms, three of them.
 
-    The prompt is the planner's (`hocket.workflows.plans`), so the shipped base answers with a numbered list; it knows
-    sums of four terms at most, and lists two steps, often wrong ones. A scenario's answer are the three.
+    The prompt is the planner's (`hocket.agents.workflows.plans`), so the shipped base answers with a numbered list; it
+    knows sums of four terms at most, and lists two steps, often wrong ones. A scenario's answer are the three.
     """
 
     name: str = "listed-steps"

@@ -12,6 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from hocket.agents.tools import find_all
+from hocket.agents.tools.calculator import calculator
+from hocket.agents.tools.protocol import Tool
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.tool_loop import converse
+from hocket.agents.workflows.tool_use import ToolsOf, tools_for
+from hocket.agents.workflows.workflow import Outcome, Workflow, asked
 from hocket.core.columns import CALLS, TOOL_CALLS
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -26,14 +33,7 @@ from hocket.tasks.arithmetic import question_of, sum_problem, verify
 from hocket.tasks.form import TaskForm
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
-from hocket.tools import find_all
-from hocket.tools.calculator import calculator
-from hocket.tools.protocol import Tool
 from hocket.types import Scenario, Trajectory
-from hocket.workflows.team import Team
-from hocket.workflows.tool_loop import converse
-from hocket.workflows.tool_use import ToolsOf, tools_for
-from hocket.workflows.workflow import Outcome, Workflow, asked
 
 _SEARCH = re.compile(r"<search>|" + re.escape(TOOL_CALL))
 

@@ -1,8 +1,8 @@
 """EIR-MAPPO: a team in which anybody may be a traitor, as a Bayesian game (Li et al., arXiv:2305.12872).
 
-In worlds with `?traitor=0.5` (`Betrayed` of `hocket.environments.joint.betrayed`) nature draws at the beginning of an
-episode who is Byzantine, if anybody: there an adversary policy decides, whose pay is minus the team's. The others are
-not told, and hold a belief of everybody's type,
+In worlds with `?traitor=0.5` (`Betrayed` of `hocket.agents.environments.joint.betrayed`) nature draws at the beginning
+of an episode who is Byzantine, if anybody: there an adversary policy decides, whose pay is minus the team's. The others
+are not told, and hold a belief of everybody's type,
 
     b_i(theta_j = 1 | o_i1..o_it),  trained by  -sum_j [theta_j log b_ij + (1 - theta_j) log(1 - b_ij)],
 
@@ -30,12 +30,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from hocket.agents.environments.joint.betrayed import TRAITOR, Betrayed
 from hocket.core.batch import Batch, Level
 from hocket.core.casting import Shared
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.requirements import Requirement
-from hocket.environments.joint.betrayed import TRAITOR, Betrayed
 from hocket.methods.base.mappo import MAPPO
 from hocket.policies.beliefs import Belief, Paths
 from hocket.policies.control_bodies import Memory

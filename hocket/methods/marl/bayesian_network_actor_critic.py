@@ -7,11 +7,12 @@ independently can be held fast where two of them would have to change at once; w
 Edges depend on the state, and are annealed, so that in the end each agent decides alone.
 
 With networks (`hocket train`) it is MAPPO in worlds with `?networked=true` (`Networked` of
-`hocket.environments.joint.networked`): in every step of the world a part of the shared network draws, from the joint
-state, an order of the agents and which of the edges along it are open; agents move in that order, told their parents'
-moves. The part learns with the actor, straight through the gates (`hocket.policies.control_graphs`). The critic reads
-the joint state and the parents' moves, so that what it predicts is the mean of A_i's value before a_i. `FadingNetwork`
-lets the networks act while they are learnt and takes more and more edges away; evaluation is without any.
+`hocket.agents.environments.joint.networked`): in every step of the world a part of the shared network draws, from the
+joint state, an order of the agents and which of the edges along it are open; agents move in that order, told their
+parents' moves. The part learns with the actor, straight through the gates (`hocket.policies.control_graphs`). The
+critic reads the joint state and the parents' moves, so that what it predicts is the mean of A_i's value before a_i.
+`FadingNetwork` lets the networks act while they are learnt and takes more and more edges away; evaluation is without
+any.
 
 In tables (`hocket solve`) values are exact.
 
@@ -33,15 +34,15 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from hocket.agents.environments.joint.networked import Networked
 from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
 from hocket.core.requirements import Requirement
-from hocket.environments.joint.networked import Networked
-from hocket.exact.cooperative import Cooperative, joint, localised
-from hocket.exact.mdp import Array, softmax
-from hocket.exact.solver import Solver, SolverMethod, State
+from hocket.lab.exact.cooperative import Cooperative, joint, localised
+from hocket.lab.exact.mdp import Array, softmax
+from hocket.lab.exact.solver import Solver, SolverMethod, State
 from hocket.methods.base.mappo import MAPPO
 from hocket.policies.control import ControlPolicy
 from hocket.policies.control_graphs import AlongParents

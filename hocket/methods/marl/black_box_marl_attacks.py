@@ -1,10 +1,10 @@
 """Black-box attacks on what a team observes, and training under them as a defence.
 
 After Constrained Black-Box Attacks Against Multi-Agent Reinforcement Learning. The attacks are worlds: any task takes
-`?attack=views&budget=0.3` (`Attacked` of `hocket.environments.joint.attacked`), so a trained team is measured under one
-by playing it there. The attacker has observations alone, and makes the agents' views contradict each other; or it has
-nothing, and shifts them apart. `Misled` seats a team in such a world while it trains, by default with noise of the same
-budget: the defence that an attack is measured against.
+`?attack=views&budget=0.3` (`Attacked` of `hocket.agents.environments.joint.attacked`), so a trained team is measured
+under one by playing it there. The attacker has observations alone, and makes the agents' views contradict each other;
+or it has nothing, and shifts them apart. `Misled` seats a team in such a world while it trains, by default with noise
+of the same budget: the defence that an attack is measured against.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import cast
 
+from hocket.agents.environments.joint.attacked import Attacked
 from hocket.core.errors import ConfigurationError
-from hocket.environments.joint.attacked import Attacked
 from hocket.methods.marl.ippo import IPPO
 from hocket.rollout.joint import JointPlayer
 from hocket.stages import Hook, HookContext, Player

@@ -1,8 +1,8 @@
 """CAMAR: routes of many agents in a plane, with continuous actions (arXiv:2508.12845).
 
-A benchmark, so no recipe. The world is `camar:routing` (`hocket.environments.joint.routing`), with the forces, sights
-and pay of the package; its planner is RRT* (`hocket.environments.joint.rrt`), which also guides learners there: with
-`?guide=true&maps=8` agents are shown the next point of a route around obstacles.
+A benchmark, so no recipe. The world is `camar:routing` (`hocket.agents.environments.joint.routing`), with the forces,
+sights and pay of the package; its planner is RRT* (`hocket.agents.environments.joint.rrt`), which also guides learners
+there: with `?guide=true&maps=8` agents are shown the next point of a route around obstacles.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ every step, and each agent others than its team. In training that makes few of w
 act on a part of the truth. Where more are met than ever in training, as many are dropped as there are too many, so that
 what a network reads is never of a kind that it has not read; what one step hides, the next ones show.
 
-Both are worlds: `Flickering` of `hocket.environments.joint.flickering` is any world seen so, and a task asks for it by
-`?flicker=2`. `Flicker` seats a team in it while it trains. A policy trained so is then played with more:
+Both are worlds: `Flickering` of `hocket.agents.environments.joint.flickering` is any world seen so, and a task asks for
+it by `?flicker=2`. `Flicker` seats a team in it while it trains. A policy trained so is then played with more:
 
     hocket train --recipe flickerfusion --run few
     hocket eval runs/few --task "mpe:flee?ids=false&flicker=2&pursuers=5&come=2"
@@ -17,9 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import cast
 
+from hocket.agents.environments.joint.flickering import Flickering
 from hocket.core.errors import ConfigurationError
 from hocket.core.requirements import Requirement
-from hocket.environments.joint.flickering import Flickering
 from hocket.methods.marl.ippo import IPPO
 from hocket.rollout.joint import JointPlayer
 from hocket.stages import Hook, HookContext, Player

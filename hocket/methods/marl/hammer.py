@@ -1,9 +1,9 @@
 """HAMMER: a central agent learns what to tell each of its local agents (Gupta et al., arXiv:2102.00824).
 
-In worlds with `?messages=M` (`Messaged` of `hocket.environments.joint.messaged`) a central agent that sees the joint
-state sends every local agent one of M symbols before each move; local agents hear their own message and nothing else.
-Messages are actions: the messenger is trained by PPO on the team's mean reward, its return being what the others made
-of its words, and no gradient passes from one network to the other. Local agents are trained by PPO on their own
+In worlds with `?messages=M` (`Messaged` of `hocket.agents.environments.joint.messaged`) a central agent that sees the
+joint state sends every local agent one of M symbols before each move; local agents hear their own message and nothing
+else. Messages are actions: the messenger is trained by PPO on the team's mean reward, its return being what the others
+made of its words, and no gradient passes from one network to the other. Local agents are trained by PPO on their own
 rewards. `TwoLevels` seats one policy below and one above. With `messages=0` there is no messenger, and the run is
 IPPO's.
 
@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hocket.agents.environments.joint.messaged import VOICE
 from hocket.core.casting import Shared
 from hocket.core.requirements import Requirement
-from hocket.environments.joint.messaged import VOICE
 from hocket.methods.marl.ippo import IPPO
 
 

@@ -26,9 +26,9 @@ import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.exact.mdp import Array
-from hocket.exact.solver import Solver, SolverMethod, State
-from hocket.exact.trees import TreeGame
+from hocket.lab.exact.mdp import Array
+from hocket.lab.exact.solver import Solver, SolverMethod, State
+from hocket.lab.exact.trees import TreeGame
 
 
 @dataclass(frozen=True)

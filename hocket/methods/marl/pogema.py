@@ -1,11 +1,11 @@
 """POGEMA: path finding of many agents on grids, and one protocol for learners and planners (arXiv:2407.14931).
 
-A benchmark, so no recipe. The worlds are `mapf:lifelong` and `mapf:once` (`hocket.environments.joint`), or those of the
-package itself (`pogema:lifelong`, `pogema:once`, `pogema:together`); the primary indicators of an episode are in
-`hocket.environments.joint.walks`, and `hocket eval` shows them. Here is what the protocol makes of them over a set of
-instances. The formulas are the paper's, section 4.2, but for path finding, which is printed there upside down: it is
-1 for the best cost, as in the released evaluation. Performance, Out-of-Distribution and Cooperation are one formula on
-different sets of maps.
+A benchmark, so no recipe. The worlds are `mapf:lifelong` and `mapf:once` (`hocket.agents.environments.joint`), or those
+of the package itself (`pogema:lifelong`, `pogema:once`, `pogema:together`); the primary indicators of an episode are in
+`hocket.agents.environments.joint.walks`, and `hocket eval` shows them. Here is what the protocol makes of them over a
+set of instances. The formulas are the paper's, section 4.2, but for path finding, which is printed there upside down:
+it is 1 for the best cost, as in the released evaluation. Performance, Out-of-Distribution and Cooperation are one
+formula on different sets of maps.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """PyTAG: tabletop games with masks and any number of players, and self-play PPO as baseline (arXiv:2307.09905).
 
-The bridge leads to OpenSpiel's and PettingZoo's games here (`Table` of `hocket.environments.joint.tables`), where the
-original's leads to games in Java. One network plays all seats and learns by PPO from what each of them earned. In a
-share of the steps one seat is taken by what the network was some steps ago, which learns nothing (`FormerSelf`); chance
-and tree search are scripted opponents of the task: `?against=random+mcts`.
+The bridge leads to OpenSpiel's and PettingZoo's games here (`Table` of `hocket.agents.environments.joint.tables`),
+where the original's leads to games in Java. One network plays all seats and learns by PPO from what each of them
+earned. In a share of the steps one seat is taken by what the network was some steps ago, which learns nothing
+(`FormerSelf`); chance and tree search are scripted opponents of the task: `?against=random+mcts`.
 """
 
 from __future__ import annotations

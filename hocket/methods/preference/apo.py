@@ -8,7 +8,7 @@ first is `Unpaired` with no shift.
 from __future__ import annotations
 
 from hocket.methods.base.dpo import DPO, RECORDED
-from hocket.methods.preference.kto import KTO, LABELLED
+from hocket.methods.preference.kto.method import KTO, LABELLED
 from hocket.objectives.links import ApoDown, ApoZero
 from hocket.rollout.demonstrations import Labelled
 

@@ -20,6 +20,8 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow, asked
 from hocket.core.batch import Batch, Occurrences
 from hocket.core.columns import TOKEN_TEXTS, Column, InfoColumn
 from hocket.core.errors import ConfigurationError
@@ -32,8 +34,6 @@ from hocket.tasks.form import TaskForm
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
 from hocket.types import Scenario, Trajectory
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow, asked
 
 SIGNAL = re.compile(r"<undo (\d{1,4}|all)>", re.ASCII)
 """The signal; a word is what stands between spaces, with the spaces after it."""

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from hocket.core.batch import Batch
 from hocket.core.columns import Column
-from hocket.methods.preference.kto import KTO, LABELLED
+from hocket.methods.preference.kto.method import KTO, LABELLED
 from hocket.objectives.aggregate import counted_lengths, trajectory_sums
 from hocket.objectives.ratios import recorded
 from hocket.objectives.unpaired import SHIFT, Unpaired

@@ -37,10 +37,10 @@ from hocket.rewards.ngrams import Orders, counts, unit
 from hocket.stages import Credit, Shaping, Split, State
 from hocket.tasks.arithmetic import draw_terms, expression_of, question_of, tagged_answer
 from hocket.tasks.form import TaskForm
-from hocket.tasks.graded_sums import written
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
 from hocket.types import Scenario
+from hocket.zoo.tasks.graded_sums import written
 
 DIFFICULTY = "difficulty"
 """The score, of no weight, that says how difficult a trajectory's task is, in [0, 1]; it is no part of the reward."""

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from hocket.agents.workflows.chat import Chat
 from hocket.core.analyses import Analysis
 from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError
@@ -32,11 +33,10 @@ from hocket.core.outcomes import StepResult
 from hocket.core.packing import pack
 from hocket.stages import Hook, HookContext, Split
 from hocket.tasks.form import TaskForm
-from hocket.tasks.graded_sums import GradedSums
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask, check_number
 from hocket.types import Quantity, Scenario, Trajectory, Turn
-from hocket.workflows.chat import Chat
+from hocket.zoo.tasks.graded_sums import GradedSums
 
 ASKED = 'Somebody says: "{}" What are they like?'
 """How a content is put before the model; the speaker's group is not named."""

@@ -19,22 +19,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from hocket.agents.environments.protocol import Environment, World
+from hocket.agents.environments.reading import LastLine
+from hocket.agents.workflows.environment import SEATS
+from hocket.agents.workflows.episode import Limits
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.columns import ACTIONS, ILLEGAL, LIMIT, RETURNS, InfoColumn
 from hocket.core.components import from_plain
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.method_columns import MESSAGES
 from hocket.core.requirements import Requirement
-from hocket.environments.carry import AGENTS
-from hocket.environments.protocol import Environment, World
-from hocket.environments.reading import LastLine
 from hocket.methods.base.grpo import GRPO
-from hocket.tasks.carry import AGREE, appraising, drafting, following, plan_text
 from hocket.types import Scenario
-from hocket.workflows.environment import SEATS
-from hocket.workflows.episode import Limits
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
+from hocket.zoo.carry import AGENTS
+from hocket.zoo.tasks.carry import AGREE, appraising, drafting, following, plan_text
 
 PLANS = InfoColumn(
     "meta_plans",

@@ -2,7 +2,7 @@
 
 Planners that see a part of the field each choose a skill, a small program, or write one; it runs step after step, is
 shown what its planner sees, and what failed is told before the next choice. Facts of who was seen where are passed on
-over several links (`hocket.environments.joint.skirmish.forwarded`, `hops` of the task). All of that is the task,
+over several links (`hocket.agents.environments.joint.skirmish.forwarded`, `hops` of the task). All of that is the task,
 `battle:3v3`. What is here is how the library grows: lost practice battles are shown to the reflecting model, which
 names what would have helped and writes the skill for it. A program enters only after its check has passed in the
 sandbox; a refused one is shown with the reason and may be mended. The library is one of the policy's texts, the best on
@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from hocket.agents.environments.battle import program_in
+from hocket.agents.search.plain import shown
+from hocket.agents.search.searcher import Bench, Searcher, SearchMethod, Trial, check_wording
+from hocket.agents.tools.skills import admitted, name_of
 from hocket.core.errors import ConfigurationError
 from hocket.core.texts import Recall
-from hocket.environments.battle import program_in
-from hocket.search.plain import shown
-from hocket.search.searcher import Bench, Searcher, SearchMethod, Trial, check_wording
-from hocket.tools.skills import admitted, name_of
 
 PROPOSE = """Agents act by choosing one of these skills again and again, each a Python function of what it sees:
 

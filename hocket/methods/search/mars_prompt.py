@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from hocket.agents.search.plain import prompt_of, shown, with_prompt
+from hocket.agents.search.searcher import Bench, Searcher, SearchMethod, check_wording
 from hocket.core.errors import ConfigurationError
-from hocket.search.plain import prompt_of, shown, with_prompt
-from hocket.search.searcher import Bench, Searcher, SearchMethod, check_wording
 
 PLAN = """You are the planner. An assistant works by this instruction:
 {prompt}

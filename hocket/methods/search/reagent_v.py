@@ -20,6 +20,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.casting import Leading
 from hocket.core.columns import InfoColumn
 from hocket.core.errors import ConfigurationError
@@ -29,7 +31,8 @@ from hocket.methods.base.grpo import GRPO
 from hocket.methods.base.sft import SFT
 from hocket.rewards.verdict_words import said_aloud
 from hocket.rollout.selected import Selected
-from hocket.tasks.clips import (
+from hocket.types import Scenario
+from hocket.zoo.tasks.clips import (
     STANCES,
     TOOLS,
     Frame,
@@ -41,9 +44,6 @@ from hocket.tasks.clips import (
     stance_question,
     tool_question,
 )
-from hocket.types import Scenario
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 ANSWERER, CRITIC = "answerer", "critic"
 ENOUGH = 0.6

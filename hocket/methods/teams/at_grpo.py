@@ -16,6 +16,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from hocket.agents.workflows.reply import Reply
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow, asked, with_line
 from hocket.core.batch import Batch, Level, LevelScores, Occurrences
 from hocket.core.candidates import TURN_REWARD, Branching
 from hocket.core.keys import Key
@@ -30,9 +33,6 @@ from hocket.methods.base.grpo import GRPO
 from hocket.rollout.groups import groups
 from hocket.stages import Credit, Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Scenario
-from hocket.workflows.reply import Reply
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hocket.agents.environments.protocol import Environment, Observation, same_move
+from hocket.agents.workflows.environment import SEATS, PlayEnvironment
+from hocket.agents.workflows.episode import Limits
+from hocket.agents.workflows.reply import Reply
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome
 from hocket.core.batch import Batch, Occurrences
 from hocket.core.casting import Separate
 from hocket.core.columns import ILLEGAL, LIMIT, RETURNS, InfoColumn
@@ -30,7 +36,6 @@ from hocket.core.keys import Key
 from hocket.core.requirements import Requirement
 from hocket.credit.pairs import Pairing, Visit, paired_turns, within
 from hocket.credit.sibling_turns import turns_of
-from hocket.environments.protocol import Environment, Observation, same_move
 from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.rewards.judging import Judge, grades
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
@@ -38,11 +43,6 @@ from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lesson, Lessons
 from hocket.tasks.within import WithinTask, found_within, turn_by_turn
 from hocket.types import Assignment, Experience, Message, Scenario, Trajectory, Turn
-from hocket.workflows.environment import SEATS, PlayEnvironment
-from hocket.workflows.episode import Limits
-from hocket.workflows.reply import Reply
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome
 
 ADVERSARY = "adversary"
 LEAD = "Others: "

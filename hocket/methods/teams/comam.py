@@ -15,6 +15,9 @@ from typing import ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from hocket.agents.workflows.plans import PLANNER_SYSTEM
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow, asked, with_line
 from hocket.core.batch import Batch, Level, Occurrences
 from hocket.core.markup import ANSWER
 from hocket.core.requirements import Requirement
@@ -26,9 +29,6 @@ from hocket.methods.base.conventions import PER_TURN
 from hocket.methods.base.grpo import GRPO
 from hocket.stages import Credit
 from hocket.types import Message, Scenario
-from hocket.workflows.plans import PLANNER_SYSTEM
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
 
 _NUMBER, _WORD = re.compile(r"\d+"), re.compile(r"\w{4,}")
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow, asked, with_line
 from hocket.core.casting import Swapping
 from hocket.core.columns import InfoColumn
 from hocket.credit.each_agent import EachAgent
 from hocket.methods.base.ppo import PPO_RLHF
 from hocket.types import Scenario
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
 
 PIONEER = InfoColumn("pioneer", "What the first answer is worth.")
 OBSERVER = InfoColumn("observer", "What the second answer is worth.")

@@ -11,6 +11,6 @@ from hocket.core.analyses import Analysis
 MAGPIE = Analysis(
     name="magpie",
     title="MAGPIE: contextual privacy among agents; two agree on a day without telling their secrets; task magpie",
-    where="hocket/tasks/magpie.py",
+    where="hocket/zoo/tasks/magpie.py",
     kind="benchmark",
 )

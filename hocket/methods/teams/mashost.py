@@ -15,6 +15,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from hocket.agents.workflows.reply import Reply
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow, asked, with_line
 from hocket.core.batch import GroupBy
 from hocket.core.casting import Leading
 from hocket.core.columns import SAID, InfoColumn
@@ -29,9 +32,6 @@ from hocket.tasks.lessons import Lesson, Lessons
 from hocket.tasks.text import TextTask
 from hocket.tasks.within import query_of
 from hocket.types import Message, Scenario
-from hocket.workflows.reply import Reply
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
 
 GRAPH = InfoColumn("graph", "The actions that built the team, in words.")
 ACTIONS_TAKEN = InfoColumn("actions", "How many actions the controller took.")

@@ -10,14 +10,14 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hocket.agents.workflows.reply import Reply
+from hocket.agents.workflows.team import Agent, Team
+from hocket.agents.workflows.workflow import Outcome, Workflow, asked, with_line
 from hocket.core.casting import Leading
 from hocket.core.columns import SAID, InfoColumn
 from hocket.core.requirements import Requirement
 from hocket.methods.base.grpo import GRPO
 from hocket.types import Scenario
-from hocket.workflows.reply import Reply
-from hocket.workflows.team import Agent, Team
-from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
 
 PEERS = InfoColumn("peers", "What each peer's first answer is worth.")
 

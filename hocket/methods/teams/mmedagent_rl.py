@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow, asked, with_line
 from hocket.core.batch import GroupBy
 from hocket.core.casting import Separate
 from hocket.core.columns import InfoColumn
@@ -27,8 +29,6 @@ from hocket.curriculum.shuffled import Shuffled
 from hocket.methods.base.grpo import GRPO
 from hocket.stages import Curriculum, LedgerView, Task
 from hocket.types import Scenario
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
 
 REFERRED = InfoColumn("referred", "The department that triage named; None where it named none.")
 

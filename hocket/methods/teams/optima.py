@@ -16,6 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hocket.agents.workflows.reply import Reply
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow, asked, with_line
 from hocket.core import sums
 from hocket.core.batch import Batch, GroupBy, Level, Occurrences
 from hocket.core.columns import Column
@@ -41,9 +44,6 @@ from hocket.rollout.independent import Independent
 from hocket.rollout.message_tree import MessageNode, StepTree, grafted
 from hocket.stages import Credit, Grade, LedgerView, More, Play, Rollout, Shaping
 from hocket.types import Assignment, Experience, Scenario, Trajectory
-from hocket.workflows.reply import Reply
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
 
 
 @dataclass(frozen=True)

@@ -22,25 +22,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.agents.environments.reading import LastLine
+from hocket.agents.workflows.environment import SEATS
+from hocket.agents.workflows.episode import Limits
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.columns import ACTIONS, ILLEGAL, LIMIT, RETURNS, InfoColumn
 from hocket.core.components import from_plain
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
 from hocket.core.requirements import Requirement
-from hocket.environments.carry import AGENTS, HOME, Carries
-from hocket.environments.reading import LastLine
 from hocket.methods.base.grpo import GRPO
 from hocket.stages import Hook, HookContext, Player, State
-from hocket.tasks.carry import CarryTask, Heard, move
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lesson, Lessons
 from hocket.tasks.solitary import played
 from hocket.types import Assignment, Scenario, Trajectory
-from hocket.workflows.environment import SEATS
-from hocket.workflows.episode import Limits
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
+from hocket.zoo.carry import AGENTS, HOME, Carries
+from hocket.zoo.tasks.carry import CarryTask, Heard, move
 
 Numbers = NDArray[np.float64]
 Moves = Mapping[str, str]

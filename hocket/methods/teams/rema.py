@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hocket.agents.workflows.reply import Reply
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow, asked, with_line
 from hocket.core.casting import Alternating
 from hocket.core.columns import InfoColumn
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.turn_ratio import TurnSurrogate
 from hocket.types import Scenario
-from hocket.workflows.reply import Reply
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
 
 ROUNDS = InfoColumn("rounds", "How many answers were given.")
 

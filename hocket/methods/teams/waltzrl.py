@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hocket.agents.workflows.reply import Reply
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow, asked, with_line
 from hocket.core.batch import GroupBy
 from hocket.core.casting import Alternating
 from hocket.core.columns import InfoColumn
@@ -18,9 +21,6 @@ from hocket.core.requirements import Requirement
 from hocket.credit.turn_level import TurnRelative
 from hocket.methods.base.grpo import GRPO
 from hocket.types import Scenario
-from hocket.workflows.reply import Reply
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow, asked, with_line
 
 GOOD = InfoColumn("good", "What each answer in turn is worth.")
 FLAGS = InfoColumn("flags", "Whether each piece of feedback called the answer unsafe or a needless refusal.")

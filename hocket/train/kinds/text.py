@@ -6,6 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from hocket.agents.workflows.chat import Chat
+from hocket.agents.workflows.episode import Limits
+from hocket.agents.workflows.fitting import Fit
+from hocket.agents.workflows.library import checked_workflow
+from hocket.agents.workflows.library import find as find_workflow
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.single import SingleTurn
+from hocket.agents.workflows.team import Actor, Labeller
+from hocket.agents.workflows.worded import Worded
+from hocket.agents.workflows.workflow import Workflow
 from hocket.core.columns import ANSWER
 from hocket.core.components import has_path
 from hocket.core.errors import ConfigurationError
@@ -25,16 +35,6 @@ from hocket.train.searching import seat_searches
 from hocket.train.settings import Config, RoleSettings
 from hocket.train.suggestions import is_open, lengths_of
 from hocket.types import Trajectory, before_training
-from hocket.workflows.chat import Chat
-from hocket.workflows.episode import Limits
-from hocket.workflows.fitting import Fit
-from hocket.workflows.library import checked_workflow
-from hocket.workflows.library import find as find_workflow
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.single import SingleTurn
-from hocket.workflows.team import Actor, Labeller
-from hocket.workflows.worded import Worded
-from hocket.workflows.workflow import Workflow
 
 if TYPE_CHECKING:
     from hocket.engine.requests import Engine

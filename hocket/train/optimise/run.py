@@ -11,13 +11,13 @@ from statistics import NormalDist, fmean
 from typing import Any, cast
 
 from hocket import tasks
+from hocket.agents.search.searcher import SEARCHERS, Bench, Searcher, SearchMethod, Trial, search
 from hocket.core.components import replaced, replaced_all
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.intervals import mean_interval, wilson
 from hocket.core.keys import Key
 from hocket.core.texts import Texts
 from hocket.rewards.judging import Judge, said
-from hocket.search.searcher import SEARCHERS, Bench, Searcher, SearchMethod, Trial, search
 from hocket.stages import Task
 from hocket.train.disk import json_ready, write_atomic
 from hocket.train.journal import Journal

@@ -11,6 +11,12 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from hocket.agents.search.searcher import Played
+from hocket.agents.tools.recall import recalled
+from hocket.agents.workflows.chat import Chat
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.team import Actor
+from hocket.agents.workflows.worded import Worded
 from hocket.core.components import load_object
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
@@ -18,9 +24,7 @@ from hocket.core.texts import Block, Texts, problem
 from hocket.engine.requests import Request, Sample
 from hocket.rewards.judging import prompt_text
 from hocket.rewards.score import grade
-from hocket.search.searcher import Played
 from hocket.stages import Policy, Reward, Split, Task
-from hocket.tools.recall import recalled
 from hocket.train.aio import run_async
 from hocket.train.config import configure
 from hocket.train.evaluate import success_of
@@ -28,10 +32,6 @@ from hocket.train.kinds import kind_of
 from hocket.train.kinds.text import workflow_of
 from hocket.train.settings import Config
 from hocket.types import Assignment, Message, Trajectory
-from hocket.workflows.chat import Chat
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Actor
-from hocket.workflows.worded import Worded
 
 Answers = Callable[[Sequence[Message], int], str]
 """A policy in Python: messages and a number to draw by (0 when greedy), to its answer.
@@ -120,7 +120,7 @@ class ModelTarget:
 
     @property
     def drills(self) -> Sequence[str]:
-        """What a new skill must pass, as `hocket.tools.skills` takes it."""
+        """What a new skill must pass, as `hocket.agents.tools.skills` takes it."""
         return cast(Sequence[str], getattr(self.player.workflow, "drills", ()))
 
     def calls(self, texts: Texts) -> int:

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from hocket import tasks
+from hocket.agents.workflows.library import find
 from hocket.core.errors import ConfigurationError
 from hocket.methods.agents.agentflow import InTheFlow, SteeredReckoning
 from hocket.testing import rehearse
 from hocket.types import Scenario
-from hocket.workflows.library import find
 
 QUESTION = Scenario("q", "How many legs has a spider?", "8")
 

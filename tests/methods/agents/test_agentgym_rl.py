@@ -9,6 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_runs import resume, rows, train, weights
 
+from hocket.agents.workflows.episode import Limits
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.components import from_plain, to_plain
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -19,9 +22,6 @@ from hocket.recipe import Recipe
 from hocket.recipes import find
 from hocket.train.aio import run_async
 from hocket.types import Assignment, Scenario
-from hocket.workflows.episode import Limits
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 BOTH = ("whole", "parts")
 RISING = st.lists(st.integers(1, 30), unique=True, max_size=4).map(sorted)

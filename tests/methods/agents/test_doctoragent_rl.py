@@ -11,10 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged_cases import asking
 
+from hocket.agents.workflows.library import find as workflow
+from hocket.agents.workflows.simulated_user import SimulatedUser
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.environments.casebook import Casebook, symptoms_of
-from hocket.environments.consultation import (
+from hocket.methods.agents.doctoragent_rl.casebook import Casebook, symptoms_of
+from hocket.methods.agents.doctoragent_rl.method import GradedDiagnosis, QuestionInformation
+from hocket.methods.agents.doctoragent_rl.reward import Compliance, Consultation, DiagnosisQuality
+from hocket.methods.agents.doctoragent_rl.world import (
     BEFORE,
     ONE_QUESTION,
     UNKNOWN,
@@ -27,13 +31,9 @@ from hocket.environments.consultation import (
     fewest,
     possible,
 )
-from hocket.methods.agents.doctoragent_rl import GradedDiagnosis, QuestionInformation
-from hocket.rewards.consultation import Compliance, Consultation, DiagnosisQuality
 from hocket.tasks import find
 from hocket.testing import rehearse
 from hocket.types import Scenario, Trajectory
-from hocket.workflows.library import find as workflow
-from hocket.workflows.simulated_user import SimulatedUser
 
 BOOK: Casebook = {
     "flu": {"symptoms": ["cough", "fever"], "advice": "rest"},

@@ -10,20 +10,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.batch import Level
 from hocket.core.components import from_plain, to_plain
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.core.signals import returns, rewards_by_occurrence
 from hocket.lab.talk import TalkBench
-from hocket.methods.agents.epo_explicit import DecisiveTurns, JudgedTurns
+from hocket.methods.agents.epo_explicit.method import DecisiveTurns, JudgedTurns
 from hocket.recipes import find
 from hocket.rewards.combine import WeightedSum
 from hocket.rollout.named_turns import NamedBy, ProbedTurns
 from hocket.train.aio import run_async
 from hocket.train.loop import collect
 from hocket.types import Scenario, Score, Trajectory, Turn
-from hocket.workflows.workflow import Outcome, Workflow
 
 ROWS = st.lists(
     st.tuples(

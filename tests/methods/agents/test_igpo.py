@@ -13,6 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rollout_cases import NoHistory, Stage, assignments
 
+from hocket.agents.workflows.chat import Chat
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.team import Actor
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.aliases import present_name
 from hocket.core.batch import Level
 from hocket.core.errors import ConfigurationError
@@ -28,10 +32,6 @@ from hocket.policies.causal_lm import CausalLM
 from hocket.rewards.combine import WeightedSum
 from hocket.testing import ScriptedEngine
 from hocket.types import Assignment, Decoding, Quantity, Scenario, Score, Trajectory, Turn
-from hocket.workflows.chat import Chat
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Actor
-from hocket.workflows.workflow import Outcome, Workflow
 
 ASKED = Scenario("sum", "What is 2 + 3?", "5")
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.components import from_plain, to_plain
 from hocket.core.keys import Key
 from hocket.core.packing import pack
@@ -20,7 +21,6 @@ from hocket.rewards.combine import WeightedSum
 from hocket.train.ledger import Ledger
 from hocket.train.loop import Playing
 from hocket.types import Assignment, Scenario, Score, Trajectory, Turn
-from hocket.workflows.workflow import Outcome, Workflow
 
 ROWS = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 10), st.sampled_from("ab"), st.booleans()),

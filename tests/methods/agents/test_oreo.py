@@ -15,9 +15,9 @@ from hocket.lab.microscope import RecordedBatch, inspect
 from hocket.lab.talk import Lookup
 from hocket.methods.agents.claims.oreo import ACTIONS, BETA, PATHS, PLAIN, learnt, tree, write
 from hocket.methods.agents.claims.oreo import place as place_of
-from hocket.methods.agents.oreo import OREO, PathConsistency, ValueSteps
+from hocket.methods.agents.oreo.method import OREO, PathConsistency, ValueSteps
+from hocket.methods.agents.oreo.searcher import ConsistentValue
 from hocket.objectives.surrogate import ClippedSurrogate
-from hocket.search.consistent import ConsistentValue
 from hocket.train.aio import run_async
 from hocket.train.loop import collect
 from hocket.types import Evaluation

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_cases import Scripted
 
+from hocket.agents.tools.sql import QueryResult
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.methods.agents.claims.reasoning_sql import problems
-from hocket.methods.agents.reasoning_sql import (
+from hocket.methods.agents.reasoning_sql.method import (
     REASONING_SQL,
     ClauseMatch,
     JudgeFailures,
@@ -26,9 +27,8 @@ from hocket.methods.agents.reasoning_sql import (
     overlap,
     used,
 )
+from hocket.methods.agents.reasoning_sql.reward import ExecutionMatch, ends_in_order, parsed, same_rows
 from hocket.rewards.judge import NoisyJudge
-from hocket.rewards.sql import ExecutionMatch, ends_in_order, parsed, same_rows
-from hocket.tools.sql import QueryResult
 from hocket.train.judges import with_judge
 from hocket.types import Scenario, Trajectory, Turn
 

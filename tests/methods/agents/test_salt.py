@@ -7,15 +7,15 @@ import pytest
 from credit_cases import LAW, batch_of, by_trajectory, experiences, make, make_turn
 from hypothesis import given
 
+from hocket.agents.workflows.environment import PlayEnvironment
 from hocket.credit.group import GroupRelative
 from hocket.credit.pairs import BestAgainstWorst
 from hocket.credit.units import turn_units
-from hocket.environments.maze import DIRECTIONS, Mazes
 from hocket.lab.talk import TalkBench
 from hocket.methods.agents.salt import MergedEdges, edges
 from hocket.recipes import find
 from hocket.types import Scenario
-from hocket.workflows.environment import PlayEnvironment
+from hocket.zoo.maze import DIRECTIONS, Mazes
 
 
 def step(state, move, agent="solo"):

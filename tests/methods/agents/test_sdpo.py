@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rollout_cases import NoHistory, Stage
 
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.batch import Batch, Recorded
 from hocket.core.components import from_plain, to_plain
 from hocket.core.errors import ConfigurationError
@@ -25,7 +26,6 @@ from hocket.rewards.combine import WeightedSum
 from hocket.rollout.named_turns import Finished, NamedBy, ProbedTurns, own_turns, resumed, values, worth
 from hocket.train.loop import Playing
 from hocket.types import Assignment, Evaluation, Experience, Scenario, Score, Trajectory, Turn
-from hocket.workflows.workflow import Outcome, Workflow
 
 WORDS = ("red", "blue")
 SCENARIOS = [Scenario(f"s{number}", f"s{number}") for number in range(12)]

@@ -9,7 +9,7 @@ import torch
 from credit_cases import credit_of
 
 from hocket.credit.group import GroupRelative
-from hocket.methods.group_relative.bnpo import BetaDensity, beta_density, beta_moments
+from hocket.methods.group_relative.bnpo.method import BetaDensity, beta_density, beta_moments
 
 
 def test_moments_of_a_beta():

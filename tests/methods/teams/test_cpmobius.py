@@ -20,8 +20,8 @@ from hocket import tasks
 from hocket.core.batch import Level
 from hocket.lab.talk import TalkBench
 from hocket.methods.teams.claims.cpmobius import bench, mass
-from hocket.methods.teams.cpmobius import INVENT, CoachPlayer, LearningProgress, WithinBand, unique_majority
-from hocket.rewards.deferred import pay
+from hocket.methods.teams.cpmobius.deferred import pay
+from hocket.methods.teams.cpmobius.method import INVENT, CoachPlayer, LearningProgress, WithinBand, unique_majority
 from hocket.testing import rehearse
 from hocket.train.config import configure
 from hocket.train.loop import RunContext

@@ -14,7 +14,7 @@ from hocket.core.batch import Batch, GroupBy, Level, Recorded
 from hocket.core.errors import ConfigurationError
 from hocket.core.packing import pack
 from hocket.core.signals import REWARD
-from hocket.methods.teams.genii import GENII, BestTurnAgainstWorst, GroupConsistency, polled, polled_by_cosine
+from hocket.methods.teams.genii.method import GENII, BestTurnAgainstWorst, GroupConsistency, polled, polled_by_cosine
 from hocket.objectives.preference import Pairwise
 from hocket.rewards.combine import WeightedSum
 from hocket.types import Evaluation, Scenario, Score, Trajectory, Turn

@@ -16,12 +16,20 @@ from hypothesis import strategies as st
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.lab.juries import Evidence, bayes, conformist, exactly, likelihood, record_chance, reliability
 from hocket.methods.teams.claims.kairos import CONTESTS, by, episode, read
-from hocket.tasks.peer_quiz import LETTERS, Contest, PeerQuiz, Robustness
+from hocket.methods.teams.kairos.juries import (
+    Evidence,
+    bayes,
+    conformist,
+    exactly,
+    likelihood,
+    record_chance,
+    reliability,
+)
+from hocket.methods.teams.kairos.task import LETTERS, Contest, PeerQuiz, Robustness
+from hocket.methods.teams.kairos.workflow import given
 from hocket.testing import rehearse
 from hocket.types import Scenario, Trajectory
-from hocket.workflows.peer_pressure import given
 
 RARE = Contest(3, 2, 3, 0.9, 0.4, 0.3, 0.7)
 

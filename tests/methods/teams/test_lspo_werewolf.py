@@ -11,10 +11,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hocket.agents.workflows.library import find
 from hocket.core.batch import Batch, Level
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.methods.teams.lspo_werewolf import (
+from hocket.methods.teams.lspo_werewolf.method import (
     AbstractGame,
     Course,
     IntentPairs,
@@ -29,7 +30,6 @@ from hocket.methods.teams.lspo_werewolf import (
 from hocket.rewards.combine import WeightedSum
 from hocket.testing import rehearse
 from hocket.types import Scenario, Score, Trajectory, Turn
-from hocket.workflows.library import find
 
 LAW = settings(max_examples=50, deadline=None, derandomize=True)
 LABELS = st.lists(st.integers(0, 3), min_size=2, max_size=12)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workflows_cases import earned
 
-from hocket.methods.teams.mac_spgg import PublicGood, PublicGoods
+from hocket.methods.teams.mac_spgg.method import PublicGood, PublicGoods
 from hocket.testing import rehearse
 from hocket.types import Decoding, Scenario
 

@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 from tiny_runs import TINY, assert_same, rows
 
 from hocket import tasks
-from hocket.cli.parser import split_settings
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
+from hocket.apps.cli.parser import split_settings
 from hocket.core.casting import Separate
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -30,9 +33,6 @@ from hocket.policies.causal_lm import CausalLM
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer, resumed
 from hocket.types import Decoding, Scenario
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 MOVES = ("rock", "paper", "scissors")
 PAYOFF = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
@@ -280,7 +280,7 @@ def test_kuhn_poker_is_learnt_against_past_selves(seed: int) -> None:
 
 
 FLOW = """
-from hocket.workflows import Outcome, Workflow
+from hocket.agents.workflows import Outcome, Workflow
 
 
 class Duel(Workflow):

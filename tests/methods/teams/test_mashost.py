@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hocket.agents.workflows.library import find
 from hocket.core.batch import Level
 from hocket.methods.teams.mashost import EXIT, BuiltTeam, Graph, Member, read_step, without, written
 from hocket.testing import Part, rehearse
 from hocket.types import Scenario, Trajectory
-from hocket.workflows.library import find
 
 ROLES = ("solver", "checker")
 SUM = Scenario("s", "What is 1 + 2 + 4?", answer="7")

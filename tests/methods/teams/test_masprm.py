@@ -12,7 +12,7 @@ from hypothesis import given
 from rollout_cases import talk_bench, talked
 
 from hocket.lab.talk import total
-from hocket.methods.teams.masprm import MESSAGE_VALUES, MessageSearch, MessageValueLoss, MessageValues
+from hocket.methods.teams.masprm.method import MESSAGE_VALUES, MessageSearch, MessageValueLoss, MessageValues
 from hocket.rollout.message_search import UCT
 from hocket.types import Evaluation
 

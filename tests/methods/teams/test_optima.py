@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rollout_cases import DIALOGUES, Stage, talk_bench, talked
 
+from hocket.agents.workflows.library import find as workflow
+from hocket.agents.workflows.pipeline import Pipeline
 from hocket.core.batch import Recorded
 from hocket.core.keys import Key
 from hocket.core.signals import returns
@@ -23,8 +25,6 @@ from hocket.recipes import find
 from hocket.rollout.message_tree import MessageNode
 from hocket.train.ledger import Ledger
 from hocket.types import Assignment, Scenario, Trajectory, Turn
-from hocket.workflows.library import find as workflow
-from hocket.workflows.pipeline import Pipeline
 
 RIGHT, WRONG = "<answer>red</answer>", "<answer>blue</answer>"
 SCENARIO = Scenario("one", "which", answer=RIGHT, metadata={"halves": ("left half", "right half")})

@@ -6,8 +6,8 @@ import pytest
 
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
-from hocket.methods.teams.videochat_m1 import PeersLeftOut, PlanTogether
-from hocket.tasks.films import Films, carried_out
+from hocket.methods.teams.videochat_m1.method import PeersLeftOut, PlanTogether
+from hocket.methods.teams.videochat_m1.task import Films, carried_out
 from hocket.tasks.lessons import lessons_of
 from hocket.testing import rehearse
 from hocket.types import Scenario

@@ -8,16 +8,16 @@ from typing import Any
 
 import torch
 
-from hocket.environments.maze import DIRECTIONS
-from hocket.environments.protocol import Observation
-from hocket.environments.solitary import PLAYER, Solitary
+from hocket.agents.environments.protocol import Observation
+from hocket.agents.environments.solitary import PLAYER, Solitary
+from hocket.agents.workflows.environment import PlayEnvironment
+from hocket.agents.workflows.episode import Limits
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.methods.agents.agentgym_rl import AGENTGYM_RL, TurnHorizon
 from hocket.types import Message, Scenario
-from hocket.workflows.environment import PlayEnvironment
-from hocket.workflows.episode import Limits
+from hocket.zoo.maze import DIRECTIONS
 
 claim = Claims("agentgym-rl", "arXiv:2509.08755 and its released code")
 # The signs of the trail and where each points; a wrong step leads back to the gate.

@@ -14,12 +14,15 @@ from typing import Any
 import numpy as np
 
 import hocket
+from hocket.agents.tools.sandbox import Sandbox
+from hocket.agents.workflows.single import SingleTurn
 from hocket.core.keys import Key
 from hocket.curriculum.weighted import Weighted
 from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, gradient, inspect_rows, say
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line, shaped
-from hocket.methods.agents.cuda_l1 import (
+from hocket.methods.agents.cuda_l1.loops import LONGEST, read, run
+from hocket.methods.agents.cuda_l1.method import (
     CUDA_L1,
     CUDA_L1_SELF,
     ROUNDS,
@@ -43,11 +46,8 @@ from hocket.methods.base.reinforce import REINFORCE
 from hocket.recipe import Recipe
 from hocket.rollout.independent import Independent
 from hocket.tasks.split import split_of
-from hocket.tools.loops import LONGEST, read, run
-from hocket.tools.sandbox import Sandbox
 from hocket.train.ledger import Ledger
 from hocket.types import Assignment, Message, Scenario, Score, Trajectory, Turn
-from hocket.workflows.single import SingleTurn
 
 claim = Claims("cuda-l1", "arXiv:2507.14111, from summaries of the paper")
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome
 from hocket.core.keys import Key
 from hocket.core.segments import segment_sum
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
@@ -23,8 +25,6 @@ from hocket.recipe import Recipe
 from hocket.train.aio import run_async
 from hocket.train.loop import collect, learn_from
 from hocket.types import Message, Scenario
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome
 
 claim = Claims("dmpo", "arXiv:2406.14868 and its released code")
 

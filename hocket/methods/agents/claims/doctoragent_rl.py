@@ -11,19 +11,28 @@ from typing import Any
 
 import numpy as np
 
+from hocket.agents.workflows.simulated_user import SimulatedUser
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.environments.casebook import agreeing, symptoms_of
-from hocket.environments.consultation import Clinic, Patient, answered, bound, ceiling, draw_book, fewest, possible
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import group_relative, lines
-from hocket.methods.agents.doctoragent_rl import DOCTOR_AGENT_RL, QuestionInformation
-from hocket.rewards.consultation import Compliance, Consultation, DiagnosisQuality
+from hocket.methods.agents.doctoragent_rl.casebook import agreeing, symptoms_of
+from hocket.methods.agents.doctoragent_rl.method import DOCTOR_AGENT_RL, QuestionInformation
+from hocket.methods.agents.doctoragent_rl.reward import Compliance, Consultation, DiagnosisQuality
+from hocket.methods.agents.doctoragent_rl.world import (
+    Clinic,
+    Patient,
+    answered,
+    bound,
+    ceiling,
+    draw_book,
+    fewest,
+    possible,
+)
 from hocket.rewards.judging import Answer, Judge, Question
 from hocket.testing import rehearse
 from hocket.types import Message, Scenario, Trajectory
-from hocket.workflows.simulated_user import SimulatedUser
 
 claim = Claims("doctoragent-rl", "catalogue; Feng et al., arXiv 2505.19630, and the authors' code")
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from hocket.core.batch import Level
 from hocket.core.keys import Key
-from hocket.environments.maze import Mazes
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.microscope import RecordedBatch, inspect
 from hocket.lab.toys.episodes import by_turn, chance_to_arrive, maze_bench, random_episodes
@@ -19,6 +18,7 @@ from hocket.lab.toys.rewarded import document, line
 from hocket.methods.agents.epo_entropy import EPO_ENTROPY
 from hocket.methods.base.grpo import GRPO
 from hocket.recipe import Recipe
+from hocket.zoo.maze import Mazes
 
 claim = Claims("epo-entropy", "arXiv:2509.22576")
 # The corridor without the bonus, at full strength.

@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 
 from hocket import tasks
+from hocket.agents.workflows.advised import ADVISES, Advised
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.batch import Level
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
@@ -21,15 +24,12 @@ from hocket.lab.talk import Prior, TalkBench
 from hocket.lab.toys.episodes import episode
 from hocket.lab.toys.rewarded import line
 from hocket.lab.toys.talks import as_prior, played_by, stepped
-from hocket.methods.agents.epo_explicit import DECISIVE, EPO_EXPLICIT
+from hocket.methods.agents.epo_explicit.method import DECISIVE, EPO_EXPLICIT
 from hocket.recipe import Recipe
 from hocket.rollout.named_turns import NamedBy, ProbedTurns, worth
 from hocket.train.aio import run_async
 from hocket.train.loop import collect
 from hocket.types import Message, Scenario, Score, Trajectory, Turn
-from hocket.workflows.advised import ADVISES, Advised
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 claim = Claims("epo-explicit", "arXiv:2502.12486")
 WAVERS = InfoColumn("wavers", "The round in which the buyer wavers.")

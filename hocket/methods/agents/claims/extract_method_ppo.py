@@ -13,6 +13,7 @@ from typing import Any, cast
 import torch
 
 import hocket
+from hocket.agents.tools.sandbox import Sandbox
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, Claims, Finding, same_gradient, say
@@ -45,7 +46,6 @@ from hocket.methods.base.sft import SFT
 from hocket.recipe import Recipe
 from hocket.rewards.code_tests import CodeTests
 from hocket.tasks.split import split_of
-from hocket.tools.sandbox import Sandbox
 from hocket.train.aio import run_async
 from hocket.types import Assignment, Scenario, Trajectory, Turn
 

@@ -9,10 +9,11 @@ from statistics import fmean
 from typing import Any
 
 from hocket import tasks
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome
 from hocket.core.columns import InfoColumn
 from hocket.core.packing import pack
 from hocket.core.signals import returns
-from hocket.environments.household import Households, plan
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.episodes import identical, random_batches
@@ -23,8 +24,7 @@ from hocket.methods.base.grpo import GRPO
 from hocket.recipe import Recipe
 from hocket.testing import Part, rehearse
 from hocket.types import Scenario, Trajectory
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome
+from hocket.zoo.household import Households, plan
 
 claim = Claims("g-ra", "arXiv:2508.10548")
 LOOKS = InfoColumn("looks", "How often the worker looked.")

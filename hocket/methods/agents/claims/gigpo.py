@@ -15,7 +15,6 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.credit.turn_level import EpisodeAndTurn
 from hocket.credit.units import agent_returns, turn_units
-from hocket.environments.maze import Mazes, uniform, values
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.toys.episodes import chance_to_arrive, episode, identical, maze_bench, random_batches, to_go
 from hocket.methods.agents.gigpo import GIGPO, GIGPO_UNBIASED
@@ -23,6 +22,7 @@ from hocket.methods.base.grpo import GRPO
 from hocket.recipe import Recipe
 from hocket.rewards.combine import WeightedSum
 from hocket.types import Scenario, Score, Trajectory, Turn
+from hocket.zoo.maze import Mazes, uniform, values
 
 claim = Claims("gigpo", "arXiv:2505.10978")
 

@@ -14,23 +14,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hocket.agents.environments.reading import Tagged
+from hocket.agents.workflows.environment import PlayEnvironment
+from hocket.agents.workflows.player import TextPlayer
 from hocket.core.keys import Key
 from hocket.core.markup import THOUGHT
-from hocket.environments.points24 import Joined, Points24, read, solution
-from hocket.environments.reading import Tagged
 from hocket.lab.claims.harness import Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.claims.taught import Pupil, after_lessons
 from hocket.lab.talk import ContextRows, Lookup, Prior, TalkBench, WordChat, total
 from hocket.lab.toys.rewarded import line, sample
-from hocket.methods.agents.gtr import GTR, GUIDED, GuidedThoughts, SolvedPoints, comes_out
+from hocket.methods.agents.gtr.method import GTR, GUIDED, GuidedThoughts, SolvedPoints, comes_out
+from hocket.methods.agents.gtr.task import chain_of, thought_of
+from hocket.methods.agents.gtr.world import Joined, Points24, read, solution
 from hocket.methods.base.ppo import PPO
 from hocket.recipe import Recipe
 from hocket.rollout.branches import tokens_covering
-from hocket.tasks.points24 import chain_of, thought_of
 from hocket.train.aio import run_async
 from hocket.types import Assignment, Message, Scenario, Trajectory, Turn
-from hocket.workflows.environment import PlayEnvironment
-from hocket.workflows.player import TextPlayer
 
 claim = Claims("gtr", "arXiv:2503.08525; weit123/GTR")
 HANDS = ((1, 2, 8), (1, 3, 6), (1, 3, 7), (1, 3, 8), (1, 4, 5), (1, 4, 6))

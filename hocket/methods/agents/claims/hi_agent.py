@@ -13,15 +13,12 @@ import torch
 
 import hocket
 from hocket import tasks
+from hocket.agents.environments.protocol import Environment, Observation
+from hocket.agents.environments.solitary import Solitary
 from hocket.core.candidates import TURN_REWARD
 from hocket.core.casting import Leading
 from hocket.core.columns import RETURNS
 from hocket.core.keys import Key
-from hocket.environments.household import Household
-from hocket.environments.household import plan as household_plan
-from hocket.environments.maze import Maze
-from hocket.environments.protocol import Environment, Observation
-from hocket.environments.solitary import Solitary
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.talk import Lookup, TalkBench
 from hocket.lab.toys.rewarded import group_relative, line
@@ -41,6 +38,9 @@ from hocket.recipe import Recipe
 from hocket.testing import rehearse
 from hocket.types import Scenario, Trajectory, Turn
 from hocket.update.gradient import GradientStep
+from hocket.zoo.household import Household
+from hocket.zoo.household import plan as household_plan
+from hocket.zoo.maze import Maze
 
 claim = Claims("hi-agent", "arXiv:2510.14388 (abstract)")
 

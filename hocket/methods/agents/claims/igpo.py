@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.batch import Level
 from hocket.core.keys import Key
 from hocket.core.signals import REWARD
@@ -25,8 +27,6 @@ from hocket.recipe import Recipe
 from hocket.train.aio import run_async
 from hocket.train.ledger import Ledger
 from hocket.types import Assignment, Experience, Message, Scenario, Trajectory, Turn
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 claim = Claims("igpo", "arXiv:2510.14967")
 

@@ -14,20 +14,21 @@ import torch
 from numpy.typing import NDArray
 
 from hocket import tasks
+from hocket.agents.environments.protocol import Environment
+from hocket.agents.environments.solitary import PLAYER
+from hocket.agents.workflows.environment import PlayEnvironment
+from hocket.agents.workflows.library import find as find_workflow
 from hocket.core.columns import ILLEGAL, RETURNS
 from hocket.core.keys import Key
-from hocket.environments.commands import Commanded
-from hocket.environments.devices import VERBS, Darkness, Shed
-from hocket.environments.household import Household, moves
-from hocket.environments.protocol import Environment
-from hocket.environments.solitary import PLAYER
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
 from hocket.lab.claims.taught import after_lessons
-from hocket.lab.commands import attention
-from hocket.lab.commands import scores as by_hand
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
-from hocket.methods.agents.knowledge_injection_text_games import (
+from hocket.methods.agents.knowledge_injection_text_games.command_lab import attention
+from hocket.methods.agents.knowledge_injection_text_games.command_lab import scores as by_hand
+from hocket.methods.agents.knowledge_injection_text_games.commands import Commanded
+from hocket.methods.agents.knowledge_injection_text_games.devices import VERBS, Darkness, Shed
+from hocket.methods.agents.knowledge_injection_text_games.method import (
     KNOWLEDGE_INJECTION_TEXT_GAMES,
     Informed,
     InformedPlay,
@@ -41,8 +42,7 @@ from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.loop import RunContext, train_step
 from hocket.types import Message, Scenario, Trajectory
-from hocket.workflows.environment import PlayEnvironment
-from hocket.workflows.library import find as find_workflow
+from hocket.zoo.household import Household, moves
 
 claim = Claims("knowledge-injection-text-games", "the abstract; worlds, tables and figures are our own")
 

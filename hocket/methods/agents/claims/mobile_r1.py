@@ -13,7 +13,6 @@ from hocket.core.batch import Batch
 from hocket.core.columns import ACTIONS, RETURNS
 from hocket.core.keys import Key
 from hocket.curriculum.shuffled import Shuffled
-from hocket.environments.screens import Screens
 from hocket.lab.claims.harness import Claims, Finding, gap, say
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import group_relative, line
@@ -25,6 +24,7 @@ from hocket.rewards.judging import Answer, Judge, Question
 from hocket.tasks import find
 from hocket.train.ledger import Ledger
 from hocket.types import Scenario, Trajectory
+from hocket.zoo.screens import Screens
 
 claim = Claims("mobile-r1", "arXiv:2506.20332, by its abstract and reviews of it")
 SEEDS = range(3)

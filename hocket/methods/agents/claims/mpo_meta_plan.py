@@ -11,6 +11,9 @@ from statistics import fmean
 import numpy as np
 import torch
 
+from hocket.agents.workflows.advised import Advised
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.core.packing import pack
@@ -24,9 +27,6 @@ from hocket.recipe import Recipe
 from hocket.rollout.named_turns import worth
 from hocket.train.ledger import Ledger
 from hocket.types import Assignment, Evaluation, Message, Replay, Scenario, Score, Trajectory, Turn
-from hocket.workflows.advised import Advised
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome
 
 claim = Claims("mpo-meta-plan", "arXiv:2503.02682 and its released scripts")
 PLACES = ("kitchen", "garden", "attic", "cellar")

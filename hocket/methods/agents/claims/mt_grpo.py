@@ -7,6 +7,9 @@ from itertools import product
 from statistics import fmean
 from typing import Any
 
+from hocket.agents.workflows.library import find as find_workflow
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
@@ -19,9 +22,6 @@ from hocket.methods.base.grpo import GRPO
 from hocket.recipe import Recipe
 from hocket.testing import rehearse, tool_call
 from hocket.types import Message, Scenario
-from hocket.workflows.library import find as find_workflow
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome
 
 claim = Claims("mt-grpo", "arXiv:2505.11821")
 RIGHT = InfoColumn("right", "Whether the answer was right.")

@@ -12,23 +12,23 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from hocket.agents.workflows.simulated_user import SimulatedUser
 from hocket.core.canonical import database_hash
 from hocket.core.casting import Separate
 from hocket.core.keys import Key
 from hocket.core.method_columns import CLOSED
 from hocket.core.packing import pack
-from hocket.environments import order_desk
-from hocket.environments.order_desk import ADDRESSES, HANDLERS, NOTES, WISHES, Database, DeskTool, Goal, OrderDesk
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
-from hocket.methods.agents.mua_rl import MUA_RL
-from hocket.rewards.database_hash import DatabaseMatch
+from hocket.methods.agents.mua_rl import world as order_desk
+from hocket.methods.agents.mua_rl.method import MUA_RL
+from hocket.methods.agents.mua_rl.reward import DatabaseMatch
+from hocket.methods.agents.mua_rl.world import ADDRESSES, HANDLERS, NOTES, WISHES, Database, DeskTool, Goal, OrderDesk
 from hocket.stages import Reward
 from hocket.testing import rehearse
 from hocket.types import Message, Scenario, Trajectory
-from hocket.workflows.simulated_user import SimulatedUser
 
 claim = Claims("mua-rl", "catalogue; Zhao et al., arXiv 2508.18669, and its released score")
 SOLVED = DatabaseMatch()

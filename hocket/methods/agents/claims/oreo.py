@@ -12,6 +12,10 @@ from typing import Any
 
 import torch
 
+from hocket.agents.search.beam import beam_search
+from hocket.agents.workflows.single import SingleTurn
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.core.packing import pack
@@ -19,20 +23,16 @@ from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, batches, ga
 from hocket.lab.talk import Lookup, TalkBench, total
 from hocket.lab.toys.instances import Judged
 from hocket.lab.toys.rewarded import line
-from hocket.methods.agents.oreo import OREO, OREO_STEP
+from hocket.methods.agents.oreo.method import OREO, OREO_STEP
+from hocket.methods.agents.oreo.searcher import ConsistentValue
 from hocket.methods.base.sft import SFT
 from hocket.objectives.divergence import ExactKL
 from hocket.recipe import Recipe
 from hocket.rollout.demonstrations import Demonstrations
 from hocket.rollout.independent import Independent
-from hocket.search.beam import beam_search
-from hocket.search.consistent import ConsistentValue
 from hocket.train.aio import run_async
 from hocket.train.loop import Playing, collect, learn_from
 from hocket.types import Assignment, Experience, Message, Scenario
-from hocket.workflows.single import SingleTurn
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 claim = Claims("oreo", "arXiv:2412.16145")
 Path = tuple[str, ...]

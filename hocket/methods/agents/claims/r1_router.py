@@ -5,6 +5,9 @@ from __future__ import annotations
 from statistics import fmean
 from typing import Any
 
+from hocket.agents.tools.corpus import Document
+from hocket.agents.tools.search import Index, Search
+from hocket.agents.workflows.library import find as find_workflow
 from hocket.core.columns import CALLS
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
@@ -15,12 +18,9 @@ from hocket.lab.toys.rewarded import group_relative, line
 from hocket.methods.agents.r1_router import R1_ROUTER, RoutedCalls
 from hocket.methods.base.grpo import GRPO
 from hocket.recipe import Recipe
-from hocket.tasks.lookup import base_of
 from hocket.testing import rehearse, tool_call
-from hocket.tools.corpus import Document
-from hocket.tools.search import Index, Search
 from hocket.types import Message, Scenario, Trajectory
-from hocket.workflows.library import find as find_workflow
+from hocket.zoo.tasks.lookup import base_of
 
 claim = Claims("r1-router", "the abstract of arXiv:2505.22095; rewards of steps are our own")
 

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from hocket.agents.tools.corpus import Document
+from hocket.agents.tools.search import Index, Search
+from hocket.agents.workflows.search_within import SearchWithin, information
 from hocket.core.columns import TOOL_CALLS
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect_rows, say
@@ -17,10 +20,7 @@ from hocket.lab.toys.rewarded import line
 from hocket.methods.agents.r1_searcher import R1_SEARCHER, R1_SEARCHER_RETRIEVAL, AnswerReward, well_formed
 from hocket.recipe import Recipe
 from hocket.rollout.independent import Independent
-from hocket.tools.corpus import Document
-from hocket.tools.search import Index, Search
 from hocket.types import Message, Scenario, Trajectory, Turn
-from hocket.workflows.search_within import SearchWithin, information
 
 claim = Claims("r1-searcher", "arXiv:2503.05592")
 

@@ -18,12 +18,12 @@ from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.instances import Instances
 from hocket.lab.toys.rewarded import document
 from hocket.lab.world import Answer
-from hocket.methods.agents.reasoning_sql import REASONING_SQL, clauses, frozen_tables, ngrams, overlap, used
+from hocket.methods.agents.reasoning_sql.method import REASONING_SQL, clauses, frozen_tables, ngrams, overlap, used
+from hocket.methods.agents.reasoning_sql.questions import SqlProblem, draw_problem
+from hocket.methods.agents.reasoning_sql.reward import ExecutionMatch
 from hocket.recipe import Recipe
 from hocket.rewards.judging import Answer as Said
 from hocket.rewards.judging import Judge, Question
-from hocket.rewards.sql import ExecutionMatch
-from hocket.tasks.sql_questions import SqlProblem, draw_problem
 from hocket.train.aio import run_async
 from hocket.types import Scenario, Trajectory, Turn
 

@@ -13,16 +13,16 @@ from statistics import fmean
 
 import numpy as np
 
+from hocket.agents.search.searcher import Bench, Played
+from hocket.agents.tools.recall import called_up, reranked, vectors
 from hocket.core import subsets
 from hocket.core.keys import Key
 from hocket.core.texts import Recall, Texts, problem
 from hocket.lab.claims import steered
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, say
-from hocket.lab.texts_worlds import searched
 from hocket.methods.agents.rmm import RMM, Learning, ReflectiveMemory, Reranker, cited, prospect, reward
-from hocket.search.searcher import Bench, Played
-from hocket.tasks.conventions import Conventions
-from hocket.tools.recall import called_up, reranked, vectors
+from hocket.methods.search.training_free_grpo.world import searched
+from hocket.zoo.tasks.conventions import Conventions
 
 claim = Claims("rmm", "arXiv:2503.08026, the formula as recalled in the catalogue")
 
@@ -254,8 +254,8 @@ def _() -> Finding:
 
 
 def _bm25(question: str, library: Sequence[str]) -> np.ndarray:
-    from hocket.tools.corpus import Document
-    from hocket.tools.search import Index
+    from hocket.agents.tools.corpus import Document
+    from hocket.agents.tools.search import Index
 
     return Index([Document(str(place), one) for place, one in enumerate(library)]).scores(question).astype(np.float64)
 

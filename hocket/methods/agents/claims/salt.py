@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, last_message
@@ -19,8 +21,6 @@ from hocket.methods.agents.salt import SALT
 from hocket.methods.base.grpo import GRPO
 from hocket.recipe import Recipe
 from hocket.types import Message, Quantity, Scenario
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome
 
 claim = Claims("salt", "arXiv:2510.20022")
 # Batches in which many steps are shared.

@@ -11,6 +11,8 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.batch import Batch
 from hocket.core.components import value_at
 from hocket.core.keys import Key
@@ -30,8 +32,6 @@ from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
 from hocket.train.loop import collect, learn_from
 from hocket.types import Assignment, Evaluation, Message, Scenario, Score, Trajectory, Turn
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 claim = Claims("sdpo", "arXiv:2501.01821 and its released code")
 

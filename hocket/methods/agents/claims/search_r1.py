@@ -9,6 +9,9 @@ from typing import Any
 
 import torch
 
+from hocket.agents.tools.corpus import Document
+from hocket.agents.tools.search import Index, Search
+from hocket.agents.workflows.search_within import SearchWithin, information
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.claims.taught import Pupil, after_lessons
@@ -17,10 +20,7 @@ from hocket.lab.toys.rewarded import line
 from hocket.methods.agents.search_r1 import SEARCH_R1
 from hocket.rewards.normalised_match import NormalisedMatch, normalised
 from hocket.testing import Cut, rehearse
-from hocket.tools.corpus import Document
-from hocket.tools.search import Index, Search
 from hocket.types import Message, Scenario
-from hocket.workflows.search_within import SearchWithin, information
 
 claim = Claims("search-r1", "arXiv:2503.09516")
 

@@ -13,6 +13,7 @@ from statistics import fmean
 
 import numpy as np
 
+from hocket.agents.workflows.tool_use import ToolUse
 from hocket.core.columns import CALLS
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, say
@@ -35,10 +36,9 @@ from hocket.methods.agents.search_r2 import (
     reviewed,
 )
 from hocket.recipe import Recipe
-from hocket.tasks.lookup import Lookup
 from hocket.testing import Part, rehearse, tool_call
 from hocket.types import Decoding, Message, Scenario, Trajectory
-from hocket.workflows.tool_use import ToolUse
+from hocket.zoo.tasks.lookup import Lookup
 
 claim = Claims("search-r2", "arXiv:2602.03647")
 

@@ -8,6 +8,9 @@ from functools import cache
 from statistics import fmean
 from typing import Any
 
+from hocket.agents.tools.calculator import calculator
+from hocket.agents.tools.protocol import Tool
+from hocket.agents.workflows.tool_use import ToolUse
 from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
@@ -21,10 +24,7 @@ from hocket.methods.base.dapo import DAPO
 from hocket.objectives.aggregate import HORIZON
 from hocket.rewards.tool_answer import ToolAnswer
 from hocket.rollout.dynamic import DynamicSampling, has_signal
-from hocket.tools.calculator import calculator
-from hocket.tools.protocol import Tool
 from hocket.types import Message, Scenario
-from hocket.workflows.tool_use import ToolUse
 
 claim = Claims("tapo-tool", "repository Goer17/TAPO")
 PLAIN = DAPO.but({"shaping": TAPO_TOOL.shaping})

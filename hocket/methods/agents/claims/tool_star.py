@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hocket.agents.tools.protocol import Tool
+from hocket.agents.workflows.tool_use import ToolUse
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, batches, below, gap, inspect_rows, say
 from hocket.lab.claims.shipped import ShippedRun
@@ -24,9 +26,7 @@ from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.methods.base.grpo import GRPO
 from hocket.recipe import Recipe
 from hocket.rewards.tool_answer import ToolAnswer
-from hocket.tools.protocol import Tool
 from hocket.types import Message, Scenario, Score, Trajectory, Turn
-from hocket.workflows.tool_use import ToolUse
 
 claim = Claims("tool-star", "re_search.py of the authors' code")
 CALLS = {kind: f'<tool_call>{{"name": "{kind}", "arguments": {{}}}}</tool_call>' for kind in ("search", "python")}

@@ -19,7 +19,7 @@ from hocket.lab.world import Answer
 from hocket.methods.agents.rrhf_code_optimization import BestLikelihood
 from hocket.methods.agents.veriprefer import VERIPREFER
 from hocket.rollout.demonstrations import Ranked
-from hocket.tasks.circuits import FAMILIES, Circuit, VectorAgreement, draw_circuit, examine
+from hocket.zoo.tasks.circuits import FAMILIES, Circuit, VectorAgreement, draw_circuit, examine
 
 claim = Claims("veriprefer", "arXiv:2504.15804")
 

@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import cast
 
 import hocket
+from hocket.agents.tools.verilog import refused, simulate
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
@@ -23,9 +24,8 @@ from hocket.methods.agents.verireason import (
     statements,
     structure,
 )
-from hocket.tasks.circuits import FAMILIES, Circuit, Circuits, VectorAgreement, draw_circuit, examine, verilog_of
-from hocket.tools.verilog import refused, simulate
 from hocket.types import Scenario
+from hocket.zoo.tasks.circuits import FAMILIES, Circuit, Circuits, VectorAgreement, draw_circuit, examine, verilog_of
 
 claim = Claims("verireason", "arXiv:2505.11849; weights from the repository's reward script")
 

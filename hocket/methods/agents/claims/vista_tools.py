@@ -15,9 +15,9 @@ from hocket.lab.talk import TalkBench
 from hocket.lab.toys.episodes import episode
 from hocket.lab.toys.rewarded import group_relative
 from hocket.lab.toys.talks import stepped
-from hocket.methods.agents.vista_tools import CALLED, VISTA_TOOLS, ToolSelection
+from hocket.methods.agents.vista_tools.method import CALLED, VISTA_TOOLS, ToolSelection
+from hocket.methods.agents.vista_tools.task import COLOURS, GOOD, TOOLS, Toolbox, ToolChoice, most_said, told, which
 from hocket.methods.base.grpo import GRPO
-from hocket.tasks.tool_choice import COLOURS, GOOD, TOOLS, Toolbox, ToolChoice, most_said, told, which
 from hocket.testing import Part, rehearse
 from hocket.types import Message, Trajectory
 

@@ -12,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 
 from hocket import tasks
+from hocket.agents.environments.joint.solo import Solo
 from hocket.core.batch import Batch, Level
 from hocket.core.casting import Shared
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.credit.in_turn import MOVED, InTurn
-from hocket.environments.joint.solo import Solo
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
 from hocket.lab.toys.teams import by_chance, interval, trained
 from hocket.methods.base.happo import HAPPO

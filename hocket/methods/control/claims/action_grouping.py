@@ -12,9 +12,9 @@ import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.exact.mdp import Array, TabularMDP
-from hocket.exact.worlds import random
 from hocket.lab.claims.harness import Claims, Finding, gap, say
+from hocket.lab.exact.mdp import Array, TabularMDP
+from hocket.lab.exact.worlds import random
 from hocket.methods.control.action_grouping import (
     ACTION_GROUPING,
     ActionGrouping,

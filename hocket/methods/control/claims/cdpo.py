@@ -9,12 +9,12 @@ from statistics import fmean
 import numpy as np
 
 from hocket.core.keys import Key
-from hocket.exact.counts import Counts
-from hocket.exact.mdp import Array, TabularMDP
-from hocket.exact.plan import PosteriorSampling
-from hocket.exact.solver import Solver, changed
-from hocket.exact.worlds import random, river
 from hocket.lab.claims.harness import Claims, Finding, gap, say
+from hocket.lab.exact.counts import Counts
+from hocket.lab.exact.mdp import Array, TabularMDP
+from hocket.lab.exact.plan import PosteriorSampling
+from hocket.lab.exact.solver import Solver, changed
+from hocket.lab.exact.worlds import random, river
 from hocket.methods.control.cdpo import CDPO, ConservativeDual, nearby, swept
 
 claim = Claims("cdpo", "the paper, as the catalogue recalls it")

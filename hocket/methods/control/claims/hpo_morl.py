@@ -7,10 +7,10 @@ from collections import deque
 import numpy as np
 
 from hocket.core.keys import Key
-from hocket.exact.fronts import DEPTHS, TREASURES, TwoAims, hypervolume, treasure
-from hocket.exact.mdp import Array
 from hocket.lab.claims.harness import Claims, Finding, below, say
-from hocket.methods.control.hpo_morl import DEFAULT, FRESH, HELD, HPO_MORL, SEARCH, HypervolumeSearch, chebyshev
+from hocket.lab.exact.mdp import Array
+from hocket.methods.control.hpo_morl.fronts import DEPTHS, TREASURES, TwoAims, hypervolume, treasure
+from hocket.methods.control.hpo_morl.method import DEFAULT, FRESH, HELD, HPO_MORL, SEARCH, HypervolumeSearch, chebyshev
 
 claim = Claims("hpo-morl", "abstract")
 SMALL = HypervolumeSearch(weights=4, moves=300, seeds=2)

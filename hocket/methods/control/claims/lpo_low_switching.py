@@ -10,11 +10,11 @@ from statistics import fmean
 import numpy as np
 
 from hocket.core.keys import Key
-from hocket.exact.factored import causeway, estimated, factored
-from hocket.exact.mdp import Array, TabularMDP
-from hocket.exact.worlds import lock, random
 from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.lab.claims.solved import SolvedRun
+from hocket.lab.exact.factored import causeway, estimated, factored
+from hocket.lab.exact.mdp import Array, TabularMDP
+from hocket.lab.exact.worlds import lock, random
 from hocket.methods.control.lpo_low_switching import LPO_LOW_SWITCHING, LowSwitching, climbed, joined, sensitivity
 
 claim = Claims("lpo-low-switching", "the paper, as the catalogue has it from its abstract")

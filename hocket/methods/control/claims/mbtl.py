@@ -13,12 +13,11 @@ import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.environments.poles import LONGEST as POLE_EPISODE
-from hocket.exact.mdp import Array
-from hocket.exact.worlds import shop
 from hocket.lab.claims.harness import Claims, Finding, below, say
-from hocket.lab.toys.poles import LONGEST, balanced, balancer, pushed
-from hocket.methods.control.mbtl import (
+from hocket.lab.exact.mdp import Array
+from hocket.lab.exact.worlds import shop
+from hocket.methods.control.mbtl.bench import LONGEST, balanced, balancer, pushed
+from hocket.methods.control.mbtl.method import (
     MBTL,
     POLE_RETURNS,
     Contexts,
@@ -29,6 +28,7 @@ from hocket.methods.control.mbtl import (
     shops,
     steepness,
 )
+from hocket.methods.control.mbtl.world import LONGEST as POLE_EPISODE
 
 claim = Claims("mbtl", "the paper, as the catalogue recalls it")
 ROOT = Key.of(0).derive("mbtl")
@@ -203,7 +203,7 @@ def _listed(kind: str, *names: Literal["model", "random", "even"]) -> str:
 def _() -> Finding:
     off, ended = 0.0, 0
     for length in (0.1, 0.5, 6.4):
-        name = "hocket.environments.poles:Pole-v1"
+        name = "hocket.methods.control.mbtl.world:Pole-v1"
         worlds = [gymnasium.make(name, length=length).unwrapped]
         worlds += [gymnasium.make("CartPole-v1").unwrapped] if length == 0.5 else []
         draw = ROOT.derive("moves").numpy()

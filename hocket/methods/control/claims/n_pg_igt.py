@@ -9,12 +9,12 @@ import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.exact.mdp import Array, Episode, TabularMDP, softmax
-from hocket.exact.panels import panel
-from hocket.exact.regulators import Regulator, regulator
-from hocket.exact.worlds import world
 from hocket.lab.claims.harness import Claims, Finding, below, say
-from hocket.methods.control.n_pg_igt import N_PG_IGT, Ascent, NormalisedAscent, Way, curvature, slope
+from hocket.lab.exact.mdp import Array, Episode, TabularMDP, softmax
+from hocket.lab.exact.worlds import world
+from hocket.methods.control.n_pg_igt.method import N_PG_IGT, Ascent, NormalisedAscent, Way, curvature, slope
+from hocket.methods.control.n_pg_igt.regulators import Regulator, regulator
+from hocket.methods.teams.marl_focal.panels import panel
 
 claim = Claims("n-pg-igt", "recalled")
 

@@ -15,10 +15,10 @@ from hocket import tasks
 from hocket.core.batch import Batch
 from hocket.core.keys import Key, uniforms
 from hocket.core.packing import pack
-from hocket.environments.joint.lots import HELD, LOST, SET_UP, LotSizing
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, say
 from hocket.lab.toys.teams import by_chance, trained
-from hocket.methods.control.pdppo import PDPPO
+from hocket.methods.control.pdppo.method import PDPPO
+from hocket.methods.control.pdppo.world import HELD, LOST, SET_UP, LotSizing
 from hocket.tasks.joint import JointTask
 from hocket.train.annotate import annotate
 from hocket.train.assemble import build_parts

@@ -10,11 +10,11 @@ from typing import get_args
 import numpy as np
 
 from hocket.core.keys import Key
-from hocket.exact.factored import FactoredMDP, causeway, factored, mixed
-from hocket.exact.mdp import Array
-from hocket.exact.worlds import random
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, say
 from hocket.lab.claims.solved import SolvedRun
+from hocket.lab.exact.factored import FactoredMDP, causeway, factored, mixed
+from hocket.lab.exact.mdp import Array
+from hocket.lab.exact.worlds import random
 from hocket.methods.control.r2pvi import R2PVI, Divergence, RobustPessimism, planned, robust_value, worst
 
 claim = Claims("r2pvi", "the paper, as the catalogue recalls it")

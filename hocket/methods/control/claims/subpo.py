@@ -11,8 +11,8 @@ import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.exact.mdp import Array, TabularMDP, softmax
 from hocket.lab.claims.harness import Claims, Finding, below, say
+from hocket.lab.exact.mdp import Array, TabularMDP, softmax
 from hocket.methods.control.subpo import SUBPO, Coverage, SubmodularGradient, cover, gradient
 
 claim = Claims("subpo", "the paper, as the catalogue recalls it")

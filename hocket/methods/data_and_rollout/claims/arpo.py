@@ -11,6 +11,8 @@ from statistics import fmean
 import numpy as np
 import torch
 
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome
 from hocket.core.columns import ENTROPIES
 from hocket.core.components import value_at
 from hocket.core.errors import ConfigurationError
@@ -28,8 +30,6 @@ from hocket.recipe import Recipe
 from hocket.train.aio import run_async
 from hocket.train.loop import collect
 from hocket.types import Assignment, Message, Quantity, Scenario, Trajectory, Turn
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome
 
 claim = Claims("arpo", "arXiv:2507.19849")
 

@@ -7,6 +7,8 @@ from statistics import fmean
 
 import torch
 
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.core.segments import segment_mean
@@ -21,8 +23,6 @@ from hocket.methods.data_and_rollout.avatar import AVATAR, ByDifficulty, EndsWei
 from hocket.recipe import Recipe
 from hocket.rollout.independent import Independent
 from hocket.types import Scenario, Score, Trajectory
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 claim = Claims("avatar", "the abstract of arXiv:2508.03100; shapes recalled")
 OURS = AVATAR.but({"curriculum": Shuffled(prompts=2)})

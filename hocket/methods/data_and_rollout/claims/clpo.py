@@ -13,12 +13,14 @@ from statistics import fmean
 
 import numpy as np
 
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, total
 from hocket.lab.toys.rewarded import line, sample
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.data_and_rollout.clpo import (
+from hocket.methods.data_and_rollout.clpo.method import (
     CLPO,
     CLPO_FIRST,
     DIFFICULTY,
@@ -27,14 +29,12 @@ from hocket.methods.data_and_rollout.clpo import (
     InWords,
     Restructured,
 )
+from hocket.methods.data_and_rollout.clpo.task import EASIER, OTHERWISE, RestatedSums, terms_of, value_of
 from hocket.recipe import Recipe
 from hocket.rewards.verifiers import TaskVerifier
 from hocket.rollout.independent import Independent
 from hocket.tasks.arithmetic import expression_of, question_of
-from hocket.tasks.restated_sums import EASIER, OTHERWISE, RestatedSums, terms_of, value_of
 from hocket.types import Message, Scenario
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 claim = Claims("clpo", "arXiv:2509.25004; csuking/CLPO")
 MOST, KNOWN = 14, 0.3

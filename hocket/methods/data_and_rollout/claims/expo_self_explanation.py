@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from hocket.agents.workflows.single import SingleTurn
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, gap, inspect_rows, say
@@ -21,7 +22,6 @@ from hocket.rollout.rescue import HELPED
 from hocket.train.aio import run_async
 from hocket.train.ledger import Ledger
 from hocket.types import Assignment, Message, Scenario, Score, Trajectory, Turn
-from hocket.workflows.single import SingleTurn
 
 claim = Claims("expo-self-explanation", "arXiv:2507.02834")
 COLOURS = ("red", "blue", "green")

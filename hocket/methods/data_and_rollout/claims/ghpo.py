@@ -15,8 +15,8 @@ from hocket.lab.toys.rewarded import lines, said, shaped
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.ghpo import GHPO, GHPO_PROMPT, SHARES
 from hocket.rollout.rescue import HELPED, HintAsPrefix, HintInPrompt
-from hocket.tasks.worked_sums import WorkedSums
 from hocket.types import Assignment
+from hocket.zoo.tasks.worked_sums import WorkedSums
 
 claim = Claims("ghpo", "arXiv:2507.10628; hkgc-1/GHPO")
 VERDICTS = GHPO.but({"shaping": ()})

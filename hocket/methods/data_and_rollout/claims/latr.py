@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hocket.agents.workflows.single import SingleTurn
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
@@ -31,7 +32,6 @@ from hocket.tasks.sums import Sums
 from hocket.train.aio import run_async
 from hocket.train.loop import Playing, collect
 from hocket.types import Assignment, Decoding, Experience, Message, Quantity, Scenario, Trajectory, Turn
-from hocket.workflows.single import SingleTurn
 
 claim = Claims("latr", "arXiv:2510.24302")
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from statistics import fmean, pstdev
 from typing import Any
 
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, asked
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, gap, say
@@ -15,13 +17,17 @@ from hocket.lab.talk import Prior, TalkBench
 from hocket.lab.toys.rewarded import group_relative, line
 from hocket.lab.toys.talks import played_by
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.data_and_rollout.long_short import LONG_SHORT, Importance, LongShort, importances, well_formed
+from hocket.methods.data_and_rollout.long_short.method import (
+    LONG_SHORT,
+    Importance,
+    LongShort,
+    importances,
+    well_formed,
+)
+from hocket.methods.data_and_rollout.long_short.task import SharedSums
 from hocket.recipe import Recipe
-from hocket.tasks.shared_sums import SharedSums
 from hocket.testing import Cut, rehearse
 from hocket.types import Assignment, Message, Scenario, Score, Trajectory
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, asked
 
 claim = Claims("long-short", "arXiv:2505.11827 and the authors' release; the form of the importance is ours")
 STEPS, FILLER, BOTCHED = ("one", "two", "three"), "um", "two?"

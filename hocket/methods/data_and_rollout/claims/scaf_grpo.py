@@ -15,8 +15,8 @@ from hocket.methods.data_and_rollout.scaf_grpo import PARTS, SCAF_GRPO, SCAF_GRP
 from hocket.recipe import Recipe
 from hocket.rollout.independent import Independent
 from hocket.rollout.rescue import HELPED, HintAsPrefix
-from hocket.tasks.worked_sums import WorkedSums
 from hocket.types import Assignment
+from hocket.zoo.tasks.worked_sums import WorkedSums
 
 claim = Claims("scaf-grpo", "arXiv:2510.19807; dvlab-research/Scaf-GRPO")
 EARLY = SCAF_GRPO.but({"rollout.after": 5})

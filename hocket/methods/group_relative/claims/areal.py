@@ -7,13 +7,13 @@ from statistics import fmean
 
 import torch
 
+from hocket.distributed.cluster.admission import Admission, Ticket
+from hocket.distributed.cluster.simulation import Fleet, Simulation
 from hocket.lab.by_hand import Counted, off, stale_rows, standardised
 from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, each, gap, gradient, runs, say
 from hocket.lab.toys.quick_worlds import summing
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.areal import AREAL
-from hocket.train.cluster.admission import Admission, Ticket
-from hocket.train.cluster.simulation import Fleet, Simulation
 
 claim = Claims("areal", "arXiv:2505.24298")
 

@@ -10,7 +10,7 @@ from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
 from hocket.lab.groups import document, first_advantages, recorded
 from hocket.lab.toys.enumerable_groups import GRPO_EXACT, binary_groups
 from hocket.methods.base.dr_grpo import DR_GRPO
-from hocket.methods.group_relative.bnpo import BetaDensity
+from hocket.methods.group_relative.bnpo.method import BetaDensity
 from hocket.recipes import find
 
 claim = Claims("bnpo", "arXiv:2506.02864")

@@ -16,6 +16,8 @@ from hocket import tasks
 from hocket.core.batch import Batch
 from hocket.core.columns import SENDER
 from hocket.core.keys import Key
+from hocket.distributed.swarm.node import join
+from hocket.distributed.swarm.swarm import Swarm
 from hocket.lab.claims.claim import Check
 from hocket.lab.claims.harness import Claims, Finding, inspect_rows, say
 from hocket.lab.claims.shipped import LEAST, configured, difference, largest
@@ -40,8 +42,6 @@ from hocket.rewards.judging import JudgedBy
 from hocket.rewards.shaping import OverlongPenalty
 from hocket.rewards.verifiers import ExactMatch
 from hocket.train.assemble import build_parts
-from hocket.train.swarm.node import join
-from hocket.train.swarm.swarm import Swarm
 from hocket.types import Scenario, Score, Trajectory, Turn
 
 claim = Claims("hail-to-the-thief", "arXiv:2511.09780; thresholds chosen here")

@@ -15,6 +15,8 @@ import torch
 from hocket import tasks
 from hocket.core.components import value_at
 from hocket.core.keys import Key
+from hocket.distributed.swarm.node import join, off_policy
+from hocket.distributed.swarm.swarm import Swarm, whole
 from hocket.lab.claims.claim import Check
 from hocket.lab.claims.harness import Claims, Finding, gap, say
 from hocket.lab.claims.shipped import LEAST, configured, difference, largest
@@ -25,8 +27,6 @@ from hocket.methods.group_relative.sapo_swarm import SAPO_SWARM, OwnAndShared
 from hocket.rollout.sharing import SharedGroup
 from hocket.train.assemble import build_parts
 from hocket.train.ledger import Ledger
-from hocket.train.swarm.node import join, off_policy
-from hocket.train.swarm.swarm import Swarm, whole
 from hocket.types import Assignment, Scenario, Score, Trajectory, Turn
 
 claim = Claims("sapo-swarm", "arXiv:2509.08721")

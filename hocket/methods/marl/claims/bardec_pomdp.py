@@ -13,14 +13,14 @@ import numpy as np
 import torch
 
 from hocket import tasks
+from hocket.agents.environments.joint.betrayed import TRAITOR, Betrayed
+from hocket.agents.environments.joint.gathering import MOVES, Gathering
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.environments.joint.betrayed import TRAITOR, Betrayed
-from hocket.environments.joint.gathering import MOVES, Gathering
-from hocket.exact.betrayal import Betrayal, History, Play
-from hocket.exact.mdp import Array
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, say
 from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.exact.betrayal import Betrayal, History, Play
+from hocket.lab.exact.mdp import Array
 from hocket.lab.toys.beliefs import believing, fresh_play, moved, taught
 from hocket.methods.marl.bardec_pomdp import ATTACK, BARDEC_POMDP, EX_ANTE, TypeLoss, types_of
 from hocket.policies.control import ControlPolicy

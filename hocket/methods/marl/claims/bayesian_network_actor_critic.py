@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from hocket import tasks
+from hocket.agents.environments.joint.networked import Networked
 from hocket.core.batch import Batch
 from hocket.core.casting import Separate
 from hocket.core.errors import ConfigurationError
@@ -21,13 +22,12 @@ from hocket.core.evaluating import evaluate_detached
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.core.worlds import JointEnvironment, Moved, Seat
-from hocket.environments.joint.networked import Networked
-from hocket.exact.cooperative import Cooperative, joint, penalty
-from hocket.exact.mdp import TabularMDP
-from hocket.exact.solver import State
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.claims.solved import SolvedRun
+from hocket.lab.exact.cooperative import Cooperative, joint, penalty
+from hocket.lab.exact.mdp import TabularMDP
+from hocket.lab.exact.solver import State
 from hocket.lab.toys.teams import by_chance, trained
 from hocket.methods.marl.bayesian_network_actor_critic import (
     BAYESIAN_NETWORK_ACTOR_CRITIC,

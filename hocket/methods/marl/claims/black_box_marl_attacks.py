@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket import tasks
+from hocket.agents.environments.joint.attacked import ATTACKS, Attacked, Contradiction, fitted, most_contradicting
+from hocket.agents.environments.joint.foraging import Foraging
+from hocket.agents.environments.joint.particles import Spread
 from hocket.core.errors import ConfigurationError
-from hocket.environments.joint.attacked import ATTACKS, Attacked, Contradiction, fitted, most_contradicting
-from hocket.environments.joint.foraging import Foraging
-from hocket.environments.joint.particles import Spread
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.methods.marl.black_box_marl_attacks import BLACK_BOX_MARL_ATTACKS, Misled
 from hocket.recipes import find

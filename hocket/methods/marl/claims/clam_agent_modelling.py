@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hocket.agents.environments.joint.partners import Partner, bayes_optimal, informed_optimal, last_round_optimal
 from hocket.core.batch import Batch
 from hocket.core.components import value_at
 from hocket.core.keys import Key
-from hocket.environments.joint.partners import Partner, bayes_optimal, informed_optimal, last_round_optimal
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.toys.beliefs import beliefs, believing, fitted, fresh_play, moved, taught

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from hocket.core.keys import Key
-from hocket.exact.mdp import Array, softmax
-from hocket.exact.swarms import Ring, Swarm, ring
 from hocket.lab.claims.harness import Claims, Finding, below, say
-from hocket.methods.marl.dec_pomfc import DEC_POMFC, UpperPolicy, executed, features
+from hocket.lab.exact.mdp import Array, softmax
+from hocket.methods.marl.dec_pomfc.method import DEC_POMFC, UpperPolicy, executed, features
+from hocket.methods.marl.dec_pomfc.swarms import Ring, Swarm, ring
 
 claim = Claims("dec-pomfc", "recalled")
 

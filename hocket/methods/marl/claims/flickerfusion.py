@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket import tasks
+from hocket.agents.environments.joint.flickering import Flickering
+from hocket.agents.environments.joint.particles import Spread
+from hocket.agents.environments.joint.pursued import Flee
 from hocket.core.errors import ConfigurationError
 from hocket.core.worlds import JointWorld
-from hocket.environments.joint.flickering import Flickering
-from hocket.environments.joint.particles import Spread
-from hocket.environments.joint.pursued import Flee
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.methods.marl.flickerfusion import FLICKERFUSION, Flicker
 from hocket.recipes import find

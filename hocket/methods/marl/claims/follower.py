@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket import tasks
+from hocket.agents.environments.joint.grids import distances, shortest
+from hocket.agents.environments.joint.planned import PlannedPaths, PlansAhead, crossings
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.environments.joint.grids import distances, shortest
-from hocket.environments.joint.planned import PlannedPaths, PlansAhead, crossings
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, say
 from hocket.lab.toys.teams import interval, trained
 from hocket.methods.marl.follower import FOLLOWER, FollowedPath, followed

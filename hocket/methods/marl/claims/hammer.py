@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from hocket import tasks
+from hocket.agents.environments.joint.messaged import VOICE
 from hocket.core.casting import Separate
 from hocket.core.keys import Key
-from hocket.environments.joint.messaged import VOICE
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.toys.teams import interval, trained

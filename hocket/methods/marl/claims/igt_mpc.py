@@ -11,15 +11,15 @@ from scipy.optimize import minimize
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.exact.crossings import CHOICES, EFFORT, LATE, Crossing, crossing
-from hocket.exact.lanes import ALONE, CRUISE, FASTEST, PUSH, TICK, Lanes, lanes
-from hocket.exact.lanes import EFFORT as PUSHING
-from hocket.exact.mdp import Array
-from hocket.exact.rendezvous import DISCOUNT, Rendezvous
-from hocket.exact.worlds import chain
 from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.lab.claims.solved import SolvedRun
-from hocket.methods.marl.igt_mpc import IGT_MPC, InteractionValue, form, gathered, inputs, settled, walked
+from hocket.lab.exact.mdp import Array
+from hocket.lab.exact.worlds import chain
+from hocket.methods.marl.igt_mpc.crossings import CHOICES, EFFORT, LATE, Crossing, crossing
+from hocket.methods.marl.igt_mpc.lanes import ALONE, CRUISE, FASTEST, PUSH, TICK, Lanes, lanes
+from hocket.methods.marl.igt_mpc.lanes import EFFORT as PUSHING
+from hocket.methods.marl.igt_mpc.method import IGT_MPC, InteractionValue, form, gathered, inputs, settled, walked
+from hocket.methods.marl.igt_mpc.rendezvous import DISCOUNT, Rendezvous
 
 claim = Claims("igt-mpc", "abstract")
 

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from hocket import tasks
+from hocket.agents.environments.joint.solo import Solo
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.environments.joint.solo import Solo
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, say
 from hocket.lab.toys.teams import by_chance, interval, trained
 from hocket.methods.base.ppo import PPO

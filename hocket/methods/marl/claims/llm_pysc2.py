@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from hocket.agents.environments.joint.skirmish import Skirmish
 from hocket.core.keys import Key
-from hocket.environments.command import FOES, Command, Commands
-from hocket.environments.joint.skirmish import Skirmish
-from hocket.environments.orders import ORDERS, Argument, Order, legal, read, refusal
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.toys.teams import interval
-from hocket.tasks.command import CommandTask, beginner, from_name
+from hocket.methods.marl.llm_pysc2.orders import ORDERS, Argument, Order, legal, read, refusal
+from hocket.methods.marl.llm_pysc2.task import CommandTask, beginner, from_name
+from hocket.methods.marl.llm_pysc2.world import FOES, Command, Commands
 from hocket.testing import Part, rehearse
 from hocket.types import Message, Scenario
 

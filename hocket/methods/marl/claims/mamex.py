@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from hocket.core.keys import Key
-from hocket.exact.markov_games import MarkovGame, coarse_equilibrium, doors, gap, rumours, strangers
-from hocket.exact.mdp import Array
 from hocket.lab.claims.harness import Claims, Finding, below, say
-from hocket.methods.marl.mamex import MAMEX, OptimisticTable, loss
+from hocket.lab.exact.mdp import Array
+from hocket.methods.marl.mamex.markov_games import MarkovGame, coarse_equilibrium, doors, gap, rumours, strangers
+from hocket.methods.marl.mamex.method import MAMEX, OptimisticTable, loss
 
 claim = Claims("mamex", "recalled")
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from hocket.core.keys import Key
-from hocket.exact.mdp import Array
-from hocket.exact.trees import TreeGame, of_openspiel
 from hocket.lab.claims.harness import Claims, Finding, below, say
+from hocket.lab.exact.mdp import Array
+from hocket.lab.exact.trees import TreeGame, of_openspiel
 from hocket.methods.marl.mds_mmds import MDS_MMDS, DecisionTimePlanning, rolled, stepped
 
 claim = Claims("mds-mmds", "recalled")

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hocket import tasks
+from hocket.agents.environments.joint.particles import Spread
 from hocket.core.casting import Separate
 from hocket.core.keys import Key
 from hocket.core.worlds import Seat
-from hocket.environments.joint.particles import Spread
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.methods.marl.ippo import IPPO

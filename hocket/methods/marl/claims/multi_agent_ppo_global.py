@@ -14,15 +14,14 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.core.signals import returns
-from hocket.exact.cooperative import Cooperative, joint, localised
-from hocket.exact.mdp import Array, softmax
-from hocket.exact.records import Records, crew, recorded
-from hocket.exact.solver import State
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.claims.solved import SolvedRun
-from hocket.lab.toys.joint_games import CooperativeGame, softened
-from hocket.methods.marl.multi_agent_ppo_global import (
+from hocket.lab.exact.cooperative import Cooperative, joint, localised
+from hocket.lab.exact.mdp import Array, softmax
+from hocket.lab.exact.solver import State
+from hocket.methods.marl.decentralized_policy_optimization.joint_games import CooperativeGame, softened
+from hocket.methods.marl.multi_agent_ppo_global.method import (
     MULTI_AGENT_PPO_GLOBAL,
     MULTI_AGENT_PPO_GLOBAL_RECORDED,
     PessimisticSteps,
@@ -30,6 +29,7 @@ from hocket.methods.marl.multi_agent_ppo_global import (
     promised,
     records_of,
 )
+from hocket.methods.marl.multi_agent_ppo_global.records import Records, crew, recorded
 from hocket.objectives.central import CentralValueLoss
 from hocket.objectives.drift import DriftSurrogate
 

@@ -8,15 +8,22 @@ import numpy as np
 import torch
 
 from hocket.core.keys import Key
-from hocket.exact.mdp import Array, softmax
-from hocket.exact.networks import Budget, Entropy, Network, Trails, patrol, shadow
 from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.lab.claims.solved import SolvedRun
-from hocket.methods.marl.primal_dual_general_utility_marl import (
+from hocket.lab.exact.mdp import Array, softmax
+from hocket.methods.marl.primal_dual_general_utility_marl.method import (
     PRIMAL_DUAL_GENERAL_UTILITY_MARL,
     PrimalDual,
     counted,
     neighbours,
+)
+from hocket.methods.marl.primal_dual_general_utility_marl.networks import (
+    Budget,
+    Entropy,
+    Network,
+    Trails,
+    patrol,
+    shadow,
 )
 
 claim = Claims("primal-dual-general-utility-marl", "recalled")

@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 
 from hocket import tasks
+from hocket.agents.environments.joint.tables import SpielTable
 from hocket.core.casting import Separate
 from hocket.core.columns import ALLOWED
 from hocket.core.keys import Key
-from hocket.environments.joint.tables import SpielTable
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.methods.marl.ippo import IPPO

@@ -8,10 +8,10 @@ import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.exact.games import MatrixGame, stag_hunt, trust, zero_sum
-from hocket.exact.mdp import Array
 from hocket.lab.claims.harness import Claims, Finding, below, say
-from hocket.methods.marl.rae import RAE, RiskAverse, answer, utility
+from hocket.lab.exact.mdp import Array
+from hocket.methods.marl.rae.games import MatrixGame, stag_hunt, trust, zero_sum
+from hocket.methods.marl.rae.method import RAE, RiskAverse, answer, utility
 
 claim = Claims("rae", "recalled")
 

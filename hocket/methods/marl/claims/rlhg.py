@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from hocket.core.keys import Key
-from hocket.exact.companions import Companion, companion
-from hocket.exact.mdp import Array, TabularMDP, softmax
 from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.lab.claims.solved import SolvedRun
-from hocket.methods.marl.rlhg import RLHG, HumanGain, advantage, gain
+from hocket.lab.exact.mdp import Array, TabularMDP, softmax
+from hocket.methods.marl.rlhg.companions import Companion, companion
+from hocket.methods.marl.rlhg.method import RLHG, HumanGain, advantage, gain
 
 claim = Claims("rlhg", "arXiv:2401.16444")
 TINY = companion(1, 4)

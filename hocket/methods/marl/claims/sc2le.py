@@ -17,12 +17,12 @@ from hocket import tasks
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.environments.joint.rts import ARMY, MOVE, NO_OP, POINT, RECT, TAKES, MiniGame, Screen
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.toys.teams import trained
 from hocket.methods.base.a2c import A2C
-from hocket.methods.marl.sc2le import SC2LE, SC2LE_PPO
+from hocket.methods.marl.sc2le.method import SC2LE, SC2LE_PPO
+from hocket.methods.marl.sc2le.world import ARMY, MOVE, NO_OP, POINT, RECT, TAKES, MiniGame, Screen
 from hocket.policies.control import ControlPolicy
 from hocket.policies.control_factors import Chain, Parts
 from hocket.policies.settings import NetworkSettings

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 import hocket
+from hocket.agents.workflows.chat import Chat
 from hocket.core.batch import GroupBy
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -26,7 +27,6 @@ from hocket.policies.causal_lm import CausalLM
 from hocket.stages import Split, State
 from hocket.tasks.text import TextTask
 from hocket.types import Occurrences, Scenario, Trajectory, Turn
-from hocket.workflows.chat import Chat
 
 claim = Claims("representation-reward-reranking", "arXiv:2503.10093 (abstract)")
 

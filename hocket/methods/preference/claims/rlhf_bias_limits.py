@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 import hocket
+from hocket.agents.workflows.chat import Chat
 from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -36,7 +37,6 @@ from hocket.policies.causal_lm import CausalLM
 from hocket.run import Run
 from hocket.tasks.arithmetic import tagged_answer
 from hocket.types import Evaluation
-from hocket.workflows.chat import Chat
 
 claim = Claims("rlhf-bias-limits", "arXiv:2503.09025; the probe of arXiv:2403.00742")
 

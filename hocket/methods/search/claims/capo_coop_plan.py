@@ -17,12 +17,15 @@ from hocket.core.columns import ACTIONS, LIMIT, RETURNS
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.method_columns import MESSAGES
-from hocket.environments.carry import Carries, Carry
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.claims.taught import after_lessons
 from hocket.methods.search.capo_coop_plan import CAPO, PLANS, MetaPlan, agrees, plan_in
-from hocket.tasks.carry import (
+from hocket.testing import Part, rehearse
+from hocket.train.aio import run_async
+from hocket.types import Assignment, Scenario, Trajectory
+from hocket.zoo.carry import Carries, Carry
+from hocket.zoo.tasks.carry import (
     AGREE,
     APPRAISE,
     LESSONS,
@@ -35,9 +38,6 @@ from hocket.tasks.carry import (
     objection,
     plan_text,
 )
-from hocket.testing import Part, rehearse
-from hocket.train.aio import run_async
-from hocket.types import Assignment, Scenario, Trajectory
 
 claim = Claims("capo-coop-plan", "arXiv:2411.04679")
 
@@ -313,7 +313,7 @@ def _() -> Finding:
 @claim("What a team cannot plan in is refused in a sentence.", "derived")
 def _() -> Finding:
     three = task_of("carry?team=3").scenario("eval", 0)
-    maze = Scenario("m", metadata={"world": {"type": "hocket.environments.maze.Mazes"}})
+    maze = Scenario("m", metadata={"world": {"type": "hocket.zoo.maze.Mazes"}})
     wanted: dict[Callable[[], Any], str] = {
         lambda: MetaPlan(agents=5): "agents = 5 is 1 to 4",
         lambda: MetaPlan(rounds=-1): "agents = 2 is 1 to 4; rounds = -1",

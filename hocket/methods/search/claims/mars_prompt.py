@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
+from hocket.agents.search.plain import RandomMutation
+from hocket.agents.search.searcher import Bench, Played, Searcher
 from hocket.core.components import replaced_all
 from hocket.core.keys import Key
 from hocket.core.texts import Block, Texts
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.claims.steered import Sought, random_lines, sought, told_of
-from hocket.lab.texts_worlds import Instructed, Mentors, calls_to, searched
 from hocket.methods.search.mars_prompt import MARS_PROMPT, Socratic
-from hocket.search.plain import RandomMutation
-from hocket.search.searcher import Bench, Played, Searcher
-from hocket.tasks.conventions import COURSES, MEANINGS, Conventions
+from hocket.methods.search.training_free_grpo.world import Instructed, Mentors, calls_to, searched
+from hocket.zoo.tasks.conventions import COURSES, MEANINGS, Conventions
 
 claim = Claims("mars-prompt", "arXiv:2503.16874")
 SEEDS = range(16)

@@ -19,7 +19,7 @@ from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.episodes import episode
 from hocket.methods.base.ppo import PPO
-from hocket.methods.search.multiphishguard import (
+from hocket.methods.search.multiphishguard.method import (
     EXPLANATION,
     MULTIPHISHGUARD,
     REPORTS,
@@ -31,8 +31,7 @@ from hocket.methods.search.multiphishguard import (
     read_weights,
     voted,
 )
-from hocket.rollout.independent import Independent
-from hocket.tasks.mails import (
+from hocket.methods.search.multiphishguard.task import (
     KINDS,
     PARTS,
     PHISHING,
@@ -47,6 +46,7 @@ from hocket.tasks.mails import (
     rewriting,
     weighing,
 )
+from hocket.rollout.independent import Independent
 from hocket.testing import Part, rehearse
 from hocket.types import Message, Scenario
 

@@ -9,6 +9,7 @@ from functools import cache
 from statistics import fmean
 from typing import Any
 
+from hocket.agents.workflows.single import SingleTurn
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.credit.pairs import BestAgainstWorst
@@ -32,10 +33,9 @@ from hocket.methods.search.reagent_v import (
     read_revision,
 )
 from hocket.rollout.selected import Selected
-from hocket.tasks.clips import STANCES, Clips, answer_question, picked, relevance, shown
 from hocket.testing import Part, rehearse
 from hocket.types import Message, Scenario, Trajectory
-from hocket.workflows.single import SingleTurn
+from hocket.zoo.tasks.clips import STANCES, Clips, answer_question, picked, relevance, shown
 
 claim = Claims("reagent-v", "the abstract, and the authors' code; clips are our own")
 TASK = Clips()

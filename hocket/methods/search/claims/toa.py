@@ -11,25 +11,25 @@ from functools import cache
 from statistics import fmean, stdev
 from typing import Any
 
+from hocket.agents.workflows.chat import Chat
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.team import Actor
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.engine.requests import Request
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.methods.base.dpo import DPO
-from hocket.methods.search.toa import TOA, TOA_DPO, PairsOfTree, SeatSearch, SeatTree, TreeOfAgents
+from hocket.methods.search.toa.method import TOA, TOA_DPO, PairsOfTree, SeatSearch, SeatTree, TreeOfAgents
+from hocket.methods.search.toa.seats import Alone, Growth, SeatBeam, WideningTree, best_answer, seat_of, worth
+from hocket.methods.search.toa.workflow import Relay
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.objectives.likelihood import NegativeLogLikelihood
 from hocket.rollout.message_tree import MessageNode
-from hocket.search.seats import Alone, Growth, SeatBeam, WideningTree, best_answer, seat_of, worth
 from hocket.stages import Rollout
 from hocket.testing import ScriptedEngine
 from hocket.train.aio import run_async
 from hocket.train.loop import Playing
 from hocket.types import Assignment, Experience, Scenario, Score, Trajectory
-from hocket.workflows.chat import Chat
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.relay import Relay
-from hocket.workflows.team import Actor
 
 claim = Claims("toa", "arXiv:2412.17061")
 SEATS = ("agent_1", "agent_2", "agent_3")

@@ -14,18 +14,21 @@ from types import SimpleNamespace
 from typing import Any
 
 from hocket import tasks
+from hocket.agents.environments.miniwob import MiniWoB
+from hocket.agents.environments.protocol import World
+from hocket.agents.workflows.chat import Chat
+from hocket.agents.workflows.environment import PlayEnvironment
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.team import Actor
 from hocket.core.columns import LIMIT
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.engine.requests import Request
-from hocket.environments.miniwob import MiniWoB
-from hocket.environments.protocol import World
-from hocket.environments.wizards import Wizards
 from hocket.lab.claims.harness import Check, Claims, Finding, say
 from hocket.lab.claims.shipped import Shipment, configured
 from hocket.lab.claims.taught import lessons
-from hocket.lab.toys.pages import PAGE, Graded, Locks, Mute, clicks, ended, greedy, turn, unscored
-from hocket.methods.search.webpilot import (
+from hocket.methods.search.webpilot.bench import PAGE, Graded, Locks, Mute, clicks, ended, greedy, turn, unscored
+from hocket.methods.search.webpilot.method import (
     WEBPILOT,
     Asked,
     Branching,
@@ -42,19 +45,16 @@ from hocket.methods.search.webpilot import (
     split,
     wanted,
 )
+from hocket.methods.search.webpilot.prompts import Step
+from hocket.methods.search.webpilot.world import Wizards
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.rewards.judging import Answer, Judge, Question
-from hocket.rewards.page_moves import Step
 from hocket.rollout.message_tree import MessageNode
 from hocket.testing import ScriptedEngine
 from hocket.train.aio import run_async
 from hocket.train.judges import judge_of
 from hocket.train.loop import Playing
 from hocket.types import PAUSED, Assignment, Scenario, Trajectory
-from hocket.workflows.chat import Chat
-from hocket.workflows.environment import PlayEnvironment
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Actor
 
 claim = Claims("webpilot", "arXiv:2408.15978")
 Explorer = Callable[[Request], str]

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from hocket.apps.studies.command import run
+from hocket.apps.studies.study import TUNING_SEEDS, Study, Tuning, read
+from hocket.apps.studies.tuning import best, combinations, rounds, runs_of_search, tuning_seeds
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, say
-from hocket.studies.command import run
-from hocket.studies.study import TUNING_SEEDS, Study, Tuning, read
-from hocket.studies.tuning import best, combinations, rounds, runs_of_search, tuning_seeds
 
 claim = Claims("autorl-hpo-protocol", "recalled")
 

@@ -21,7 +21,7 @@ from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.methods.base.ppo import PPO
-from hocket.methods.systems.l2rlcf import (
+from hocket.methods.systems.l2rlcf.method import (
     L2RLCF,
     L2RLCF_ALONE,
     L2RLCF_CONSOLIDATION,

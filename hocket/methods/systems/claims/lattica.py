@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from hocket.core.keys import Key
+from hocket.distributed.swarm.blobs import Missing, address, nearest, taken_apart
+from hocket.distributed.swarm.mesh import COPIES, Mesh
+from hocket.distributed.swarm.registry import Entry, Registry, Said
 from hocket.lab.claims.harness import Claims, Finding, say
-from hocket.train.swarm.blobs import Missing, address, nearest, taken_apart
-from hocket.train.swarm.mesh import COPIES, Mesh
-from hocket.train.swarm.registry import Entry, Registry, Said
 
 claim = Claims("lattica", "abstract")
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import hocket
+from hocket.apps.play.arena import Episode, played, seated
+from hocket.apps.play.screen import Screen
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding
-from hocket.play.arena import Episode, played, seated
-from hocket.play.screen import Screen
 
 claim = Claims("mosaic-platform", "abstract")
 
@@ -77,7 +77,7 @@ def _() -> Finding:
         file = Path(folder) / "mine.py"
         file.write_text(TIT_FOR_TAT)
         old = Path(folder) / "old.py"
-        ready = "import sys, hocket.play.worker as w; w.write(sys.stdout.buffer, w.Ready({})); {}"
+        ready = "import sys, hocket.apps.play.worker as w; w.write(sys.stdout.buffer, w.Ready({})); {}"
         old.write_text(ready.format(7, "sys.stdin.read()"))
         odd = Path(folder) / "odd.py"
         answers = "[w.write(sys.stdout.buffer, w.Acted(9)) for _ in range(3)]; sys.stdin.read()"

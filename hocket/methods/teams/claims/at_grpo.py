@@ -8,6 +8,10 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from hocket.agents.workflows.library import find as find_workflow
+from hocket.agents.workflows.reply import Reply
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.candidates import TURN_REWARD
 from hocket.core.casting import Separate
 from hocket.core.columns import InfoColumn
@@ -22,10 +26,6 @@ from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.at_grpo import AT_GRPO
 from hocket.recipe import Recipe
 from hocket.types import Scenario, Trajectory, Turn
-from hocket.workflows.library import find as find_workflow
-from hocket.workflows.reply import Reply
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 claim = Claims("at-grpo", "arXiv:2510.11062")
 GOAL = InfoColumn("goal", "Whether the goal was reached.")

@@ -11,18 +11,18 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean
 
+from hocket.agents.workflows.chat import Chat
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.talk import Prior, TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.lab.toys.talks import as_prior
 from hocket.methods.base.grpo import GRPO
+from hocket.methods.teams.collaboration_gap.task import CollaborationGap, SplitMaze, SplitMazes, posed
+from hocket.methods.teams.collaboration_gap.workflow import Route, SplitMap, agreed_route, route_in
 from hocket.nano.tokenizer import build_tokenizer
-from hocket.tasks.split_maze import CollaborationGap, SplitMaze, SplitMazes, posed
 from hocket.testing import Part, rehearse
 from hocket.types import Message, Scenario
-from hocket.workflows.chat import Chat
-from hocket.workflows.split_map import Route, SplitMap, agreed_route, route_in
 
 claim = Claims("collaboration-gap", "arXiv:2511.02687")
 TASK = SplitMazes()

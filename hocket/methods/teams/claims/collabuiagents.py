@@ -15,10 +15,10 @@ import torch
 
 import hocket
 from hocket import tasks
+from hocket.agents.workflows.episode import Limits
 from hocket.core.casting import Separate
 from hocket.core.columns import RETURNS
 from hocket.core.keys import Key
-from hocket.environments.screens import OnScreen, Screens
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.talk import TalkBench
@@ -44,7 +44,7 @@ from hocket.methods.teams.collabuiagents import (
 from hocket.rewards.judging import Answer, Judge, Question
 from hocket.testing import Part, rehearse
 from hocket.types import Message, Scenario, Trajectory
-from hocket.workflows.episode import Limits
+from hocket.zoo.screens import OnScreen, Screens
 
 claim = Claims("collabuiagents", "arXiv:2502.14496, by its abstract, summaries and the authors' code")
 AGENTS = ("agent_1", "agent_2", "agent_3")

@@ -9,6 +9,9 @@ from typing import Any
 
 import torch
 
+from hocket.agents.workflows.library import find as find_workflow
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
@@ -20,9 +23,6 @@ from hocket.methods.teams.comam import COMAM, RankConsistent, consistency, cover
 from hocket.recipe import Recipe
 from hocket.testing import Part, rehearse
 from hocket.types import Scenario
-from hocket.workflows.library import find as find_workflow
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 claim = Claims("comam", "arXiv:2603.12631; the statistic and the mixture are chosen here")
 

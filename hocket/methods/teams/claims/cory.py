@@ -7,6 +7,8 @@ from statistics import fmean, stdev
 
 import numpy as np
 
+from hocket.agents.workflows.library import find as find_workflow
+from hocket.agents.workflows.workflow import Workflow
 from hocket.core.casting import Separate
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
@@ -18,8 +20,6 @@ from hocket.methods.teams.cory import CORY, OBSERVER, PIONEER, PioneerObserver
 from hocket.recipe import Recipe
 from hocket.testing import Part, rehearse
 from hocket.types import Scenario
-from hocket.workflows.library import find as find_workflow
-from hocket.workflows.workflow import Workflow
 
 claim = Claims("cory", "section 5")
 

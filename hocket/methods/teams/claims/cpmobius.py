@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from hocket.agents.workflows.reply import Reply
+from hocket.agents.workflows.team import Team
 from hocket.core.batch import Level, Recorded
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import Claims, Finding, gap, say
 from hocket.lab.talk import TalkBench, TalkTask
 from hocket.lab.toys.rewarded import line
-from hocket.methods.teams.cpmobius import (
+from hocket.methods.teams.cpmobius.method import (
     CPMOBIUS,
     INSTRUCTION,
     INVENT,
@@ -37,8 +39,6 @@ from hocket.stages import Split
 from hocket.testing import Part, rehearse
 from hocket.train.aio import run_async
 from hocket.types import Assignment, Evaluation, Experience, Message, Scenario, Score, Trajectory
-from hocket.workflows.reply import Reply
-from hocket.workflows.team import Team
 
 claim = Claims("cpmobius", "section 4")
 SEEDS = range(10, 15)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 
 from hocket import tasks
+from hocket.agents.workflows.crowd_vote import CrowdVote
 from hocket.core.batch import Level, LevelScores
 from hocket.core.casting import Separate
 from hocket.core.errors import ConfigurationError
@@ -24,9 +25,8 @@ from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.lab.toys.talks import by_last
-from hocket.methods.teams.genii import GENII, GroupConsistency, polled, polled_by_cosine, turn_values
+from hocket.methods.teams.genii.method import GENII, GroupConsistency, polled, polled_by_cosine, turn_values
 from hocket.types import Scenario, Trajectory
-from hocket.workflows.crowd_vote import CrowdVote
 
 claim = Claims("genii", "arXiv:2510.08145")
 WORDS = ("first", "second")

@@ -15,27 +15,36 @@ from typing import cast
 import numpy as np
 
 from hocket import tasks
+from hocket.agents.workflows.chat import Chat
 from hocket.core.components import value_at
 from hocket.core.keys import Key
-from hocket.lab import juries
 from hocket.lab.by_hand import clipped, off, stale_rows
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
 from hocket.lab.exploitability import Situation, language_model
-from hocket.lab.juries import Agent, Chances, Evidence, bayes, conformist, everything_told, exactly, stubborn
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.rewarded import line
 from hocket.methods.base.sft import SFT
-from hocket.methods.teams.kairos import KAIROS
+from hocket.methods.teams.kairos import juries
+from hocket.methods.teams.kairos.juries import (
+    Agent,
+    Chances,
+    Evidence,
+    bayes,
+    conformist,
+    everything_told,
+    exactly,
+    stubborn,
+)
+from hocket.methods.teams.kairos.method import KAIROS
+from hocket.methods.teams.kairos.task import LETTERS, NAMES, PRESSURES, Contest, Draw, PeerQuiz, Robustness, clued
+from hocket.methods.teams.kairos.workflow import PeerPressure, given
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.policies.causal_lm import CausalLM
 from hocket.stages import Policy, Split
-from hocket.tasks.peer_quiz import LETTERS, NAMES, PRESSURES, Contest, Draw, PeerQuiz, Robustness, clued
 from hocket.testing import Part, rehearse
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer
 from hocket.types import Message, Scenario, Trajectory
-from hocket.workflows.chat import Chat
-from hocket.workflows.peer_pressure import PeerPressure, given
 
 claim = Claims("kairos", "arXiv:2508.18321 and the authors' code")
 CONTESTS = (

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from hocket.agents.workflows.environment import PlayEnvironment
 from hocket.core.columns import RETURNS
 from hocket.core.keys import Key
-from hocket.environments.uplink import SEND, WAIT, Uplinks, aloha
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.claims.taught import after_lessons
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.episodes import episode
 from hocket.methods.base.ppo import PPO
-from hocket.methods.teams.llm4mac import LLM4MAC
+from hocket.methods.teams.llm4mac.method import LLM4MAC
+from hocket.methods.teams.llm4mac.world import SEND, WAIT, Uplinks, aloha
 from hocket.types import Scenario, Trajectory
-from hocket.workflows.environment import PlayEnvironment
 
 claim = Claims("llm4mac", "the abstract; words, moves and settings are our own")
 

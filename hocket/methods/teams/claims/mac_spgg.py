@@ -10,17 +10,17 @@ from statistics import fmean
 import numpy as np
 import torch
 
+from hocket.agents.workflows.library import find as find_workflow
 from hocket.core.casting import Separate
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
-from hocket.lab.sequential import Solution, backward_induction
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
-from hocket.methods.teams.mac_spgg import MAC_SPGG, PublicGood, PublicGoods
+from hocket.methods.teams.mac_spgg.method import MAC_SPGG, PublicGood, PublicGoods
+from hocket.methods.teams.mac_spgg.sequential import Solution, backward_induction
 from hocket.testing import Part, rehearse
 from hocket.types import Decoding, Level, Scenario, Score, Trajectory, Turn
-from hocket.workflows.library import find as find_workflow
 
 claim = Claims("mac-spgg", "derived")
 LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)

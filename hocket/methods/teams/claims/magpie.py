@@ -8,13 +8,13 @@ from functools import cache
 from statistics import fmean
 
 from hocket.core.keys import Key
-from hocket.environments.calendars import DAYS, Calendar, Calendars, Card, Said
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.claims.taught import after_lessons
 from hocket.lab.talk import TalkBench
 from hocket.methods.base.grpo import GRPO
-from hocket.tasks.magpie import from_settings, talk_of, talked
 from hocket.types import Message, Scenario
+from hocket.zoo.calendars import DAYS, Calendar, Calendars, Card, Said
+from hocket.zoo.tasks.magpie import from_settings, talk_of, talked
 
 claim = Claims("magpie", "the abstract; the scenarios are our own")
 TASK = from_settings("magpie", {})

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome
 from hocket.core.casting import Separate
 from hocket.core.components import value_at
 from hocket.core.keys import Key
@@ -23,8 +25,6 @@ from hocket.lab.toys.talks import played_by
 from hocket.methods.teams.marft import MARFT, MARFT_TOKEN
 from hocket.recipe import Recipe
 from hocket.types import Evaluation, Message, Scenario
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome
 
 claim = Claims(
     "marft", "arXiv:2504.16129 and the authors' code; the identity is the standard multi-agent decomposition"

@@ -13,11 +13,10 @@ import numpy as np
 from hocket import tasks
 from hocket.core.answers import add_answers
 from hocket.core.keys import Key
-from hocket.exact.mdp import Array
-from hocket.exact.panels import Panel, of_answers, panel
 from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.lab.claims.taught import begin
-from hocket.methods.teams.marl_focal import (
+from hocket.lab.exact.mdp import Array
+from hocket.methods.teams.marl_focal.method import (
     LEAST,
     MARL_FOCAL,
     SURE,
@@ -26,6 +25,7 @@ from hocket.methods.teams.marl_focal import (
     focal_diversity,
     members,
 )
+from hocket.methods.teams.marl_focal.panels import Panel, of_answers, panel
 from hocket.train.aio import run_async
 from hocket.train.evaluate import evaluate
 

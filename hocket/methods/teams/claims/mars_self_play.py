@@ -10,6 +10,9 @@ from fractions import Fraction
 from statistics import fmean
 from typing import Any
 
+from hocket.agents.workflows.reply import Reply
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome
 from hocket.core.batch import GroupBy
 from hocket.core.keys import Key
 from hocket.credit.turn_level import TurnRelative
@@ -24,9 +27,6 @@ from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.mars_self_play import MARS_SELF_PLAY, PAST_SELVES
 from hocket.recipe import Recipe
 from hocket.types import Message, Scenario
-from hocket.workflows.reply import Reply
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome
 
 claim = Claims("mars-self-play", "arXiv:2510.15414 and the authors' code")
 

@@ -13,25 +13,25 @@ from typing import Any
 
 import torch
 
+from hocket.agents.search.beam import beam_search, best_of
+from hocket.agents.search.guided import Beam
+from hocket.agents.search.mcts import tree_search
+from hocket.agents.workflows.pipeline import Pipeline
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.claims.taught import begin
 from hocket.lab.talk import TalkBench, total
 from hocket.lab.toys.talks import stepped
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.teams.masprm import MASPRM, MessageSearch
+from hocket.methods.teams.masprm.method import MASPRM, MessageSearch
+from hocket.methods.teams.masprm.values import HeadValue, verdict
 from hocket.rollout.message_search import UCT
 from hocket.rollout.message_tree import MessageNode, grafted
-from hocket.search.beam import beam_search, best_of
-from hocket.search.guided import Beam
-from hocket.search.mcts import tree_search
-from hocket.search.values import HeadValue, verdict
 from hocket.stages import Play
 from hocket.train.aio import run_async
 from hocket.train.guided import sought
 from hocket.train.loop import Playing
 from hocket.types import Assignment, Evaluation, Message, Scenario, Trajectory
-from hocket.workflows.pipeline import Pipeline
 
 claim = Claims("masprm", "arXiv:2510.24803 and its released code")
 WORDS = ("red", "blue", "green", "grey")

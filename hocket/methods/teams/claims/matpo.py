@@ -9,6 +9,9 @@ from typing import Any
 import torch
 
 from hocket import tasks
+from hocket.agents.workflows.library import find as find_workflow
+from hocket.agents.workflows.team import Agent, Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.casting import Separate
 from hocket.core.columns import InfoColumn
 from hocket.core.packing import pack
@@ -23,9 +26,6 @@ from hocket.objectives.entropy import EntropyBonus
 from hocket.recipe import Recipe
 from hocket.testing import Part, rehearse, tool_call
 from hocket.types import Message, Quantity, Scenario, Trajectory
-from hocket.workflows.library import find as find_workflow
-from hocket.workflows.team import Agent, Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 claim = Claims("matpo", "arXiv:2510.04678 and the authors' code")
 RIGHT = InfoColumn("right", "Whether all parts were right.")

@@ -17,10 +17,10 @@ from hocket.lab.toys.episodes import episode
 from hocket.lab.toys.rewarded import group_relative
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.mmedagent_rl import MMEDAGENT_RL, AdviceStages, TriageAttending, stage_of
-from hocket.tasks.referral import CONDITIONS, DEPARTMENTS, Referral, Wards, attending, given
 from hocket.testing import Cut, rehearse
 from hocket.train.ledger import Ledger
 from hocket.types import Message, Scenario, Trajectory
+from hocket.zoo.tasks.referral import CONDITIONS, DEPARTMENTS, Referral, Wards, attending, given
 
 claim = Claims("mmedagent-rl", "the abstract; stages are recalled, the cases in words are our own")
 TASK = Referral()

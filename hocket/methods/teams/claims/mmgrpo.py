@@ -11,6 +11,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from hocket.agents.search.plain import Reflective
+from hocket.agents.search.searcher import Played
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.core.texts import Block, Texts
@@ -19,17 +23,13 @@ from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, gradie
 from hocket.lab.documents import random_document
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench, last_message
-from hocket.lab.texts_worlds import searched
 from hocket.lab.toys.rewarded import document, group_relative, lines
 from hocket.lab.toys.talks import played_by
 from hocket.methods.base.grpo import GRPO
+from hocket.methods.search.training_free_grpo.world import searched
 from hocket.methods.teams.mmgrpo import MMGRPO, ModuleRelative
-from hocket.search.plain import Reflective
-from hocket.search.searcher import Played
 from hocket.train.pipeline import Pipeline, phase_runs
 from hocket.types import Message, Scenario
-from hocket.workflows.team import Team
-from hocket.workflows.workflow import Outcome, Workflow
 
 claim = Claims("mmgrpo", "arXiv:2508.04660 and dspy.GRPO")
 

@@ -15,6 +15,10 @@ from typing import Any
 import numpy as np
 
 from hocket import tasks
+from hocket.agents.workflows.chat import Chat
+from hocket.agents.workflows.episode import Limits
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.team import Actor
 from hocket.core.columns import ACTIONS, RETURNS
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -47,10 +51,6 @@ from hocket.stages import Player
 from hocket.testing import Part, ScriptedEngine
 from hocket.train.aio import run_async
 from hocket.types import Assignment, Decoding, Message, Scenario, Trajectory
-from hocket.workflows.chat import Chat
-from hocket.workflows.episode import Limits
-from hocket.workflows.player import TextPlayer
-from hocket.workflows.team import Actor
 
 claim = Claims("read-advantage-feedback", "arXiv:2405.14314")
 

@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from statistics import fmean
 from typing import Any
 
+from hocket.agents.workflows.library import find as find_workflow
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.microscope import RecordedBatch
@@ -17,7 +18,6 @@ from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.rema import REMA, ROUNDS, MetaReasoner
 from hocket.testing import Cut, Part, rehearse
 from hocket.types import Evaluation, Message, Scenario
-from hocket.workflows.library import find as find_workflow
 
 claim = Claims("rema", "arXiv:2503.09501 and the authors' code")
 MEANS = ("geometric", "arithmetic")

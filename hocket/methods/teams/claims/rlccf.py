@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hocket.agents.workflows.crowd_vote import CrowdVote
 from hocket.core.batch import Batch, Level
 from hocket.core.casting import Separate, Shared
 from hocket.core.keys import Key
@@ -28,7 +29,6 @@ from hocket.methods.group_relative.ttrv import TTRV, VoteReward
 from hocket.methods.teams.rlccf import RLCCF, CrowdReward, self_consistency, weighted_plurality
 from hocket.recipe import Recipe
 from hocket.types import Scenario, Trajectory
-from hocket.workflows.crowd_vote import CrowdVote
 
 claim = Claims("rlccf", "derived")
 MAJORITY = TTRV.but(name="majority-vote", shaping=(VoteReward(vote="majority", entropy=0.0),))

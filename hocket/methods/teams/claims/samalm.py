@@ -17,16 +17,18 @@ from numpy.typing import NDArray
 
 import hocket
 from hocket import tasks
+from hocket.agents.environments.reading import WholeText
+from hocket.agents.workflows.environment import PlayEnvironment
+from hocket.agents.workflows.episode import Limits
+from hocket.agents.workflows.reply import Reply
 from hocket.core.columns import ALTERNATIVES, LIMIT, RETURNS
 from hocket.core.keys import Key
-from hocket.environments.crossing import COMMANDS, Crossing, Crossings, Outlook, sensible
-from hocket.environments.reading import WholeText
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.episodes import episode
 from hocket.lab.toys.rewarded import group_relative
-from hocket.methods.teams.samalm import (
+from hocket.methods.teams.samalm.method import (
     CRITIC,
     OVERSEER,
     SAMALM,
@@ -46,14 +48,12 @@ from hocket.methods.teams.samalm import (
     said_together,
     scaled,
 )
-from hocket.tasks.crossing import arrived, touched
+from hocket.methods.teams.samalm.task import arrived, touched
+from hocket.methods.teams.samalm.world import COMMANDS, Crossing, Crossings, Outlook, sensible
 from hocket.tasks.lessons import Lessons
 from hocket.testing import Part, rehearse
 from hocket.train.aio import run_async
 from hocket.types import Message, Scenario, Trajectory
-from hocket.workflows.environment import PlayEnvironment
-from hocket.workflows.episode import Limits
-from hocket.workflows.reply import Reply
 
 claim = Claims("samalm", "arXiv:2503.09758, by its abstract; the formulas are the entropy-weight method's")
 

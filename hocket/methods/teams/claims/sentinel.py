@@ -21,7 +21,7 @@ from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.lab.toys.talks import stepped
-from hocket.methods.teams.sentinel import (
+from hocket.methods.teams.sentinel.method import (
     ATTACK,
     ATTACKER,
     PREFIX,
@@ -33,10 +33,7 @@ from hocket.methods.teams.sentinel import (
     heads_of,
     novelty,
 )
-from hocket.policies.value_head import ValueHead
-from hocket.recipe import Recipe
-from hocket.rollout.independent import Independent
-from hocket.tasks.redteam import (
+from hocket.methods.teams.sentinel.task import (
     ASK,
     ATTACKS,
     BAIT,
@@ -49,6 +46,9 @@ from hocket.tasks.redteam import (
     replied,
     toxicity,
 )
+from hocket.policies.value_head import ValueHead
+from hocket.recipe import Recipe
+from hocket.rollout.independent import Independent
 from hocket.testing import Part, rehearse
 from hocket.types import Message, Scenario, Trajectory
 

@@ -10,6 +10,7 @@ from functools import cache
 from statistics import fmean
 from typing import Any
 
+from hocket.agents.workflows.player import TextPlayer
 from hocket.core.casting import Separate
 from hocket.core.errors import ConfigurationError
 from hocket.core.intervals import mean_interval
@@ -21,7 +22,7 @@ from hocket.lab.talk import TalkBench
 from hocket.lab.toys.episodes import episode
 from hocket.lab.toys.rewarded import group_relative
 from hocket.lab.toys.talks import stepped
-from hocket.methods.teams.videochat_m1 import (
+from hocket.methods.teams.videochat_m1.method import (
     REWRITTEN,
     SERVED,
     VIDEOCHAT_M1,
@@ -30,14 +31,13 @@ from hocket.methods.teams.videochat_m1 import (
     PlanTogether,
     read_by,
 )
+from hocket.methods.teams.videochat_m1.task import Films, carried_out, memory, readable, steps_of
 from hocket.rollout.independent import Independent
-from hocket.tasks.clips import DOES, TOOLS
-from hocket.tasks.films import Films, carried_out, memory, readable, steps_of
 from hocket.testing import Part, rehearse
 from hocket.train.aio import run_async
 from hocket.train.ledger import Ledger
 from hocket.types import Assignment, Message, Scenario, Trajectory
-from hocket.workflows.player import TextPlayer
+from hocket.zoo.tasks.clips import DOES, TOOLS
 
 claim = Claims("videochat-m1", "arXiv:2511.19524, its abstract and summaries; films in words are our own")
 TASK, LONG = Films(6), Films()

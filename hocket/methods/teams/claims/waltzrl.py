@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from hocket import tasks
+from hocket.agents.workflows.library import find as find_workflow
 from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
@@ -14,7 +15,6 @@ from hocket.lab.toys.rewarded import group_relative
 from hocket.methods.teams.waltzrl import WALTZRL, ConversationFeedback
 from hocket.testing import Part, rehearse
 from hocket.types import Message, Scenario, Trajectory
-from hocket.workflows.library import find as find_workflow
 
 claim = Claims("waltzrl", "section 3")
 MANNERS = ("answer", "refuse", "ok", "unsafe", "needless")

@@ -1,0 +1,1 @@
+"""Teams and what they act in: workflows, tools, environments, search."""

@@ -1,0 +1,196 @@
+"""Parallel environments of PettingZoo's interface, by the full name of their module, for control policies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hocket.agents.environments.pettingzoo import maker, observed
+from hocket.agents.environments.spaces import ranges_of
+from hocket.core.errors import ConfigurationError
+from hocket.core.worlds import JointEnvironment, Moved, Ranges, Seat, reward_of
+
+
+@dataclass(frozen=True)
+class ZooTeam:
+    """The parallel environment of a module, such as `mpe2.simple_spread_v3`, made with keyword arguments `settings`.
+
+    Box observations are flattened, a dictionary's `observation` is read and its `action_mask` kept to; actions are
+    discrete or a one-dimensional Box, of which +-1 are the ends. The joint state is the environment's own `state()`,
+    where it has one. Each copy is an environment of its own, one after the other: the native worlds are faster.
+
+    Raises:
+        ConfigurationError: for a module that is not there or only turn by turn, or spaces that a network cannot read.
+    """
+
+    module: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _ = self.layout  # opens the environment once, so that mistakes show at once
+
+    @property
+    def name(self) -> str:
+        return f"pettingzoo:{self.module}"
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        return tuple(self.layout[0])
+
+    @property
+    def seats(self) -> tuple[Seat, ...]:
+        return tuple(self.layout[0].values())
+
+    @property
+    def joint(self) -> int:
+        return self.layout[1]
+
+    @property
+    def joint_ranges(self) -> Ranges:
+        return self.layout[2]
+
+    @cached_property
+    def layout(self) -> tuple[Mapping[str, Seat], int, Ranges]:
+        """Each agent's seat, and the size and ranges of the joint state."""
+        course = self.new()
+        try:
+            seats = {str(agent): self._seat(course, agent) for agent in course.possible_agents}
+            space = getattr(course, "state_space", None)
+            size = 0 if space is None or space.shape is None else int(np.prod(space.shape))
+            return seats, size, ranges_of(space)
+        finally:
+            course.close()
+
+    def _seat(self, course: Any, agent: Any) -> Seat:
+        seen, acts = course.observation_space(agent), course.action_space(agent)
+        seen = seen["observation"] if hasattr(seen, "spaces") and "action_mask" in seen.spaces else seen
+        if not hasattr(seen, "low"):
+            raise ConfigurationError(
+                f"task {self.name}: agent {agent} observes {seen}; control networks read Box observations, so wrap it"
+            )
+        grid = tuple(int(side) for side in seen.shape) if len(seen.shape) in (2, 3) else ()
+        if hasattr(acts, "n"):
+            return Seat(int(np.prod(seen.shape)), int(acts.n), shape=grid, ranges=ranges_of(seen))
+        if not hasattr(acts, "low") or len(acts.shape) != 1:
+            raise ConfigurationError(
+                f"task {self.name}: agent {agent} takes actions from {acts}; control networks choose Discrete actions "
+                "or one-dimensional Box vectors, so wrap it"
+            )
+        size = int(np.prod(seen.shape))
+        return Seat(size, int(acts.shape[0]), discrete=False, shape=grid, ranges=ranges_of(seen))
+
+    def new(self) -> Any:
+        """Opens one environment."""
+        try:
+            return maker(self.module, ("parallel_env",))(**self.settings)
+        except (TypeError, AssertionError) as error:
+            raise ConfigurationError(f"task {self.name}: {error}") from None
+
+    def open(self, width: int) -> JointEnvironment:
+        return _Side(self, width)
+
+
+class _Side(JointEnvironment):
+    """Environments side by side."""
+
+    def __init__(self, world: ZooTeam, width: int) -> None:
+        self.world = world
+        self._courses: list[Any] = [None] * width
+        self._seen = [np.zeros((width, seat.observations), np.float32) for seat in world.seats]
+        # Of the agents that ever had one.
+        self._masks: dict[int, NDArray[np.bool_]] = {}
+        self._state = np.zeros((width, world.joint), np.float32)
+
+    def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
+        failed = {}
+        for slot, seed in zip(slots, seeds, strict=True):
+            try:
+                if self._courses[slot] is None:
+                    self._courses[slot] = self.world.new()
+                for rows in self._seen:
+                    rows[slot] = 0.0
+                self._note(slot, *self._courses[slot].reset(seed=seed))
+            except Exception as error:
+                failed[slot] = self._broken(slot, error)
+        return failed
+
+    def step(self, actions: Sequence[NDArray[Any]], live: NDArray[np.bool_]) -> Moved:
+        agents, width = self.world.agents, len(live)
+        rewards, failed = np.zeros((width, len(agents))), {}
+        ends = np.zeros((2, width, len(agents)), bool)
+        for slot in np.flatnonzero(live).tolist():
+            course = self._courses[slot]
+            try:
+                moves = {
+                    agent: self._move(course, agent, actions[number][slot])
+                    for number, agent in enumerate(agents)
+                    if agent in course.agents
+                }
+                seen, paid, terminated, truncated, told = course.step(moves)
+                self._note(slot, seen, told)
+                earned = [reward_of(paid.get(agent, 0.0), f"task {self.world.name}") for agent in agents]
+            except ConfigurationError:
+                raise
+            except Exception as error:
+                failed[slot] = self._broken(slot, error)
+                continue
+            rewards[slot] = earned
+            for number, agent in enumerate(agents):
+                # Who is told of no more has left.
+                ends[0, slot, number] = bool(terminated.get(agent, agent not in course.agents))
+                ends[1, slot, number] = bool(truncated.get(agent, False))
+        return Moved(rewards, ends[0], ends[1], failed)
+
+    def _move(self, course: Any, agent: str, action: Any) -> Any:
+        space = course.action_space(agent)
+        if hasattr(space, "n"):
+            return int(action) + int(getattr(space, "start", 0))
+        bounded = np.isfinite(space.low) & np.isfinite(space.high)
+        low, high = np.where(bounded, space.low, -1), np.where(bounded, space.high, 1)
+        return np.clip((low + high) / 2 + (high - low) / 2 * action, space.low, space.high).astype(space.dtype)
+
+    def _note(self, slot: int, seen: Mapping[str, Any], told: Mapping[str, Any]) -> None:
+        for number, agent in enumerate(self.world.agents):
+            sight, mask = observed(seen.get(agent), told.get(agent))
+            if sight is not None:
+                shown = sight["observation"] if isinstance(sight, Mapping) else sight
+                self._seen[number][slot] = np.asarray(shown, np.float32).reshape(-1)
+            if mask is not None and number not in self._masks:
+                self._masks[number] = np.ones((len(self._courses), self.world.seats[number].actions), bool)
+            if number in self._masks:  # What is not forbidden anew is free again.
+                self._masks[number][slot] = True if mask is None else np.asarray(mask, bool)
+        if self.world.joint:
+            self._state[slot] = np.asarray(self._courses[slot].state(), np.float32).reshape(-1)
+
+    def seen(self) -> Sequence[NDArray[np.float32]]:
+        return self._seen
+
+    def allowed(self) -> Sequence[NDArray[np.bool_] | None]:
+        if not self._masks:
+            return ()
+        # A step changes them, and who asked keeps what was allowed before it.
+        return [None if (mask := self._masks.get(number)) is None else mask.copy() for number in range(len(self._seen))]
+
+    def state(self) -> NDArray[np.float32] | None:
+        return self._state if self.world.joint else None
+
+    def close(self) -> None:
+        for slot in range(len(self._courses)):
+            self._forget(slot)
+
+    def _broken(self, slot: int, error: Exception) -> str:
+        self._forget(slot)
+        return f"environment: {type(error).__name__}: {error}"
+
+    def _forget(self, slot: int) -> None:
+        course, self._courses[slot] = self._courses[slot], None
+        if course is not None:
+            try:
+                course.close()
+            except Exception:  # a broken environment may fail to close as well; it is forgotten either way
+                return

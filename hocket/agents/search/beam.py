@@ -1,0 +1,57 @@
+"""Beam search over messages, and the best of several episodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hocket.agents.search.found import Found, Opinion
+from hocket.core.errors import HocketError
+from hocket.rollout.groups import groups
+from hocket.rollout.message_tree import MessageNode, StepTree
+from hocket.stages import Play
+from hocket.types import Assignment, Trajectory
+
+
+async def beam_search(
+    play: Play, asking: Assignment, value: Opinion, *, width: int, candidates: int, judge: Opinion | None = None
+) -> Found:
+    """Step-level beam search: of all next messages the `width` best transcripts are kept, per message of an agent.
+
+    MASPRM (arXiv 2510.24803). Every transcript kept is continued by `candidates` messages, drawn independently, and
+    `value` says what each is worth. Episodes that have ended stay in the beam with their value. At the end `judge`, an
+    outcome model, picks the answer among those kept; without one it is `value`.
+
+    Raises:
+        HocketError: when an episode fails, or no message comes back.
+    """
+    if width < 1 or candidates < 1:
+        raise ValueError(f"width and candidates must be at least 1, not {width} and {candidates}")
+    tree = StepTree(asking)
+    beam = [tree.root]
+    while going := [node for node in beam if not node.episodes]:
+        played = await groups(play, [tree.onward(node, samples=candidates, more=1) for node in going])
+        grown = [tree.step(one, node) for node, group in zip(going, played, strict=True) for one in group]
+        among = [*(node for node in beam if node.episodes), *grown]
+        worth = await value([_transcript(node) for node in among])
+        ranked = sorted(range(len(among)), key=lambda place: -worth[place])
+        beam = [among[place] for place in ranked[:width]]
+    kept = [_transcript(node) for node in beam]
+    final = [float(number) for number in await judge(kept)] if judge is not None else [1.0, *([0.0] * (len(kept) - 1))]
+    return Found(kept[final.index(max(final))], tree.calls)
+
+
+def _transcript(node: MessageNode) -> Trajectory:
+    """The episode that stands at a node, ended or put aside."""
+    found = node.episodes[0] if node.episodes else node.aside
+    assert found is not None
+    return found
+
+
+async def best_of(play: Play, asking: Assignment, judge: Opinion, *, samples: int) -> Found:
+    """The episode of `samples` that `judge` thinks best, the earliest of equals."""
+    every = await play([replace(asking, samples=samples)])
+    played = [one for one in every if one.failure is None]
+    if not played:
+        raise HocketError(f"all {samples} episodes of {asking.scenario.id!r} failed: {every[0].failure}")
+    worth = list(await judge(played))
+    return Found(played[worth.index(max(worth))], sum(len(one.turns) for one in played))

@@ -1,0 +1,79 @@
+"""Ways to look for an answer at inference, each led by what a trained value says of transcripts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, runtime_checkable
+
+from hocket.agents.search.beam import beam_search, best_of
+from hocket.agents.search.found import Found, Opinion
+from hocket.agents.search.mcts import tree_search
+from hocket.core.keys import Key
+from hocket.rollout.message_search import UCT
+from hocket.stages import Play, Policy
+from hocket.types import Assignment
+
+
+@runtime_checkable
+class Guide(Protocol):
+    """An objective that fits a value of transcripts: what to ask at inference."""
+
+    def guide(self, policy: Policy, reference: Policy | None) -> Opinion:
+        """What transcripts are worth by the value that `policy` learnt."""
+
+
+@dataclass(frozen=True)
+class Guided(ABC):
+    """One way; its fields are the settings behind its name, `beam?width=2`."""
+
+    title: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for name, number in vars(self).items():
+            if number < 1:
+                raise ValueError(f"{name} must be at least 1, not {number}")
+
+    @abstractmethod
+    async def seek(self, play: Play, asking: Assignment, value: Opinion, key: Key) -> Found:
+        """The episode that it chose for one scenario."""
+
+
+@dataclass(frozen=True)
+class Best(Guided):
+    """The best of `samples` whole episodes."""
+
+    samples: int = 4
+
+    title = "best of several"
+
+    async def seek(self, play: Play, asking: Assignment, value: Opinion, key: Key) -> Found:
+        return await best_of(play, asking, value, samples=self.samples)
+
+
+@dataclass(frozen=True)
+class Beam(Guided):
+    """A beam of `width` transcripts, each continued by `candidates` messages (`hocket.agents.search.beam_search`)."""
+
+    width: int = 2
+    candidates: int = 2
+
+    title = "beam search"
+
+    async def seek(self, play: Play, asking: Assignment, value: Opinion, key: Key) -> Found:
+        return await beam_search(play, asking, value, width=self.width, candidates=self.candidates)
+
+
+@dataclass(frozen=True)
+class TreeSearch(Guided):
+    """`searches` through a tree of messages by UCT, with a value instead of rollouts (`tree_search`)."""
+
+    searches: int = 8
+    candidates: int = 4
+
+    title = "tree search"
+
+    async def seek(self, play: Play, asking: Assignment, value: Opinion, key: Key) -> Found:
+        rule = UCT(candidates=self.candidates)
+        found, _ = await tree_search(play, asking, value, searches=self.searches, key=key, rule=rule, value=value)
+        return found

@@ -1,0 +1,34 @@
+"""Tree search at inference: messages are tried where the value, or the outcome, says it is worth while."""
+
+from __future__ import annotations
+
+from hocket.agents.search.found import Found, Opinion
+from hocket.core.keys import Key
+from hocket.rollout.message_search import RETURN, UCT, Tree
+from hocket.rollout.message_tree import MessageNode
+from hocket.stages import Play
+from hocket.types import Assignment, Trajectory
+
+
+async def tree_search(
+    play: Play,
+    asking: Assignment,
+    judge: Opinion,
+    *,
+    searches: int,
+    key: Key,
+    rule: UCT | None = None,
+    value: Opinion | None = None,
+) -> tuple[Found, MessageNode]:
+    """`searches` times through the tree; the ended episode that `judge` thinks best, and the tree.
+
+    `judge` tells what an end is worth, in [-1, 1]. With `value` a search stops at the first new message and backs up
+    what `value` says of it (MASPRM, arXiv 2510.24803); it goes on until some episode has ended.
+    """
+    tree = Tree(asking, key)
+    ended: list[Trajectory] = []
+    number = 0
+    while number < searches or not ended:
+        ended += await (rule or UCT()).search([tree], play=play, judge=judge, value=value)
+        number += 1
+    return Found(max(ended, key=lambda one: float(RETURN.get(one))), tree.calls), tree.root

@@ -1,0 +1,121 @@
+"""Two plain searchers of prompts: random mutation, which every other has to beat, and reflection on failures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hocket.agents.search.searcher import Bench, Played, Searcher, SearchMethod, Trial
+from hocket.core.errors import ConfigurationError
+from hocket.core.texts import Texts
+
+VARY = """Write another version of this instruction to an assistant. Reply with the instruction alone.
+
+Instruction:
+{prompt}
+
+Version number {number}:"""
+
+IMPROVE = """An assistant works by this instruction:
+{prompt}
+
+These of its answers were wrong:
+{failures}
+
+Write a better instruction that prevents such mistakes. Reply with the instruction alone."""
+
+
+def prompt_of(texts: Texts, role: str) -> str:
+    """The prompt of a role as reflecting models are shown it."""
+    return texts.prompts.get(role) or "(none)"
+
+
+def with_prompt(texts: Texts, role: str, prompt: str) -> Texts:
+    """The texts with another prompt for a role."""
+    return replace(texts, prompts={**texts.prompts, role: prompt})
+
+
+def shown(played: Sequence[Played], most: int = 400) -> str:
+    """Episodes as reflecting models read them, each text cut after `most` characters."""
+    lines = []
+    for one in played:
+        right = f"\nRight answer: {one.expected[:most]}" if one.expected else ""
+        lines.append(f"Question: {one.question[:most]}\nAnswer: {one.answer[:most]}{right}")
+    return "\n\n".join(lines)
+
+
+def reflected(bench: Bench, of: Trial, role: str, number: int, batch: int) -> Trial | None:
+    """A trial with the prompt of a role rewritten in view of wrong answers among `batch` practice cases, number-th.
+
+    None where none was wrong, nothing was said, or it cannot be played.
+    """
+    first = number * batch
+    played = bench.practise(of.texts, range(first, first + min(batch, bench.practice)), greedy=True)
+    wrong = [one for one in played if one.score < 1]
+    said = wrong and bench.ask(IMPROVE.format(prompt=prompt_of(of.texts, role), failures=shown(wrong)))
+    if not said:
+        return None
+    return bench.measure(with_prompt(of.texts, role, said), f"{role} after {len(wrong)} failures", of)
+
+
+@dataclass(frozen=True)
+class RandomMutation(Searcher):
+    """The best prompt so far is rewritten without a look at what went wrong; kept when it is better on development.
+
+    Attributes:
+        proposals: the most. patience: so many proposals in a row that are nothing new end the search.
+    """
+
+    proposals: int = 1000
+    patience: int = 10
+
+    def search(self, bench: Bench) -> None:
+        idle = 0
+        for number in range(self.proposals):
+            best, role, known = bench.best, bench.roles[number % len(bench.roles)], len(bench.trials)
+            said = bench.ask(VARY.format(prompt=prompt_of(best.texts, role), number=number + 1))
+            if said:
+                bench.measure(with_prompt(best.texts, role, said), f"{role} mutated", best)
+            idle = 0 if len(bench.trials) > known else idle + 1
+            if idle == self.patience:
+                return
+
+
+@dataclass(frozen=True)
+class Reflective(Searcher):
+    """The best prompt so far is rewritten in view of wrong answers to some practice cases.
+
+    Attributes:
+        batch: practice cases looked at for a proposal; where all are right none is made.
+        proposals: the most. patience: so many in a row that are nothing new end the search.
+    """
+
+    batch: int = 4
+    proposals: int = 1000
+    patience: int = 10
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise ConfigurationError(f"searcher.batch = {self.batch}: look at 1 case or more")
+
+    def search(self, bench: Bench) -> None:
+        idle = 0
+        for number in range(self.proposals):
+            role, known = bench.roles[number % len(bench.roles)], len(bench.trials)
+            reflected(bench, bench.best, role, number, self.batch)
+            idle = 0 if len(bench.trials) > known else idle + 1
+            if idle == self.patience:
+                return
+
+
+RANDOM_MUTATION = SearchMethod(
+    name="random-mutation",
+    description="prompts rewritten blindly, the better one kept: the baseline",
+    searcher=RandomMutation(),
+)
+
+REFLECTIVE = SearchMethod(
+    name="reflective",
+    description="prompts rewritten in view of wrong answers, the better one kept",
+    searcher=Reflective(),
+)

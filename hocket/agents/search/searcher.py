@@ -1,0 +1,344 @@
+"""Search for better texts: a searcher proposes versions of a policy's texts, and a bench plays and scores them.
+
+A searcher is a procedure whose draws all come from the bench's key and whose every question (to the policy, or to the
+reflecting model) is kept by the bench's journal. So its state is what it has asked so far: going on after an
+interruption means running it again from the beginning, with known questions answered from the journal, to the same
+numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import string
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from hocket.core.discovery import Registry, constant
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.core.texts import Block, Texts
+
+SEARCHERS = Registry("searcher", ("hocket.agents.search", "hocket.methods"), constant("SearchMethod"))
+"""Every searcher of the library and of installed packages by name."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """One episode: what was asked, what is right where that is known, what was answered, and how good it was.
+
+    `calls` counts answers of the policy in it, `tokens` what was sampled for them; `said` has them all in time order,
+    role and text.
+    """
+
+    case: int
+    sample: int
+    score: float
+    calls: int
+    question: str
+    expected: str
+    answer: str
+    said: Sequence[Sequence[str]] = ()
+    tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Texts that were measured on all development cases.
+
+    Attributes:
+        number: 0 is the start. score: the mean of `scores`. parent: the trial it was made from. how: in words.
+        spent, tokens: target calls and their tokens of the whole search when it was measured.
+    """
+
+    number: int
+    texts: Texts
+    score: float
+    scores: tuple[float, ...]
+    parent: int | None
+    how: str
+    spent: int
+    tokens: int = 0
+
+
+class Target(Protocol):
+    """What plays the texts."""
+
+    @property
+    def roles(self) -> Sequence[str]: ...
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """The parts that texts may choose the number of; the first is what answers."""
+        ...
+
+    def calls(self, texts: Texts) -> int:
+        """Answers of the policy in an episode with these texts, as far as one can tell before the first.
+
+        Raises:
+            ConfigurationError: when no episode can be played with them.
+        """
+        ...
+
+    def play(
+        self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
+    ) -> Sequence[Played]:
+        """Every sample of every case, in order; samples are numbered from `first`, by which they are drawn."""
+        ...
+
+    def refuses(self, texts: Texts) -> str | None:
+        """Why these texts cannot be played, or None."""
+        ...
+
+
+class Kept(Protocol):
+    """A journal: what was answered, by key."""
+
+    def get(self, key: str, /) -> Any: ...
+
+    def put(self, key: str, value: Any, /) -> Any: ...
+
+
+class Spent(Exception):
+    """What is left of the budget does not pay for the next episodes. Ends a search; searchers let it pass."""
+
+
+class _Remembered(dict[str, Any]):
+    put = dict.__setitem__
+
+
+@dataclass(eq=False)
+class Bench:
+    """What a searcher works with. Practice cases are for looking at, development cases choose; they are disjoint.
+
+    Attributes:
+        target: plays. reflect: the reflecting model. start: the texts to improve. key: of all draws.
+        budget: the most target calls. Episodes begin only while the budget pays for them at the most calls that an
+            episode of such a team took so far, so it is overdrawn only where one takes more than any before.
+        most_tokens: likewise, of what the target samples; None for any number.
+        practice, development: how many cases of each; development cases are numbered on from practice.
+        observe: called with each new trial.
+        spent, tokens, asked: target calls, their tokens and questions to the reflecting model so far.
+        trials: all of them, the start first.
+        refused: why proposals were not measured.
+    """
+
+    target: Target
+    reflect: Callable[[str], str | None]
+    start: Texts
+    key: Key
+    budget: int
+    practice: int
+    development: int
+    journal: Kept = field(default_factory=_Remembered)
+    observe: Callable[[Trial], None] = lambda trial: None
+    most_tokens: int | None = None
+    spent: int = 0
+    tokens: int = 0
+    asked: int = 0
+    trials: list[Trial] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    _paid: set[str] = field(default_factory=set)
+    _longest: dict[Any, tuple[int, int]] = field(default_factory=dict)
+
+    def begin(self) -> Trial:
+        """Measures the start.
+
+        Raises:
+            ConfigurationError: when the start cannot be played, or the budget does not pay for one measurement.
+        """
+        problem = self.target.refuses(self.start)
+        if problem is not None:
+            raise ConfigurationError(f"the texts to start from cannot be played: {problem}")
+        least = self.development * self.target.calls(self.start)
+        if self.budget < least:
+            raise ConfigurationError(
+                f"budget = {self.budget}: measuring one candidate on {self.development} development cases takes "
+                f"{least} calls; raise --budget or lower --development"
+            )
+        found = self._measured(self.start, None, "the start")
+        if self.most_tokens is not None and self.tokens > self.most_tokens:
+            raise ConfigurationError(
+                f"tokens = {self.most_tokens}: measuring the start alone took {self.tokens}; raise --tokens or lower "
+                "--development"
+            )
+        return found
+
+    @property
+    def best(self) -> Trial:
+        """The best on development, the earliest of equals: never worse than the start."""
+        return max(self.trials, key=lambda trial: (trial.score, -trial.number))
+
+    @property
+    def roles(self) -> Sequence[str]:
+        return self.target.roles
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        return self.target.blocks
+
+    @property
+    def skills(self) -> Mapping[str, str]:
+        """The programs that the target begins with, by name; none where it plays without."""
+        return getattr(self.target, "skills", {})
+
+    @property
+    def drills(self) -> Sequence[str]:
+        """What a new skill must pass, as `hocket.agents.tools.skills` takes it."""
+        return getattr(self.target, "drills", ())
+
+    def calls(self, texts: Texts) -> int:
+        """Answers of the target in an episode with these texts, as far as one can tell."""
+        return self.target.calls(texts)
+
+    def refuses(self, texts: Texts) -> str | None:
+        """Why these texts cannot be played, or None."""
+        return self.target.refuses(texts)
+
+    def practise(
+        self, texts: Texts, cases: Sequence[int], samples: int = 1, *, greedy: bool = False, again: int = 0
+    ) -> list[Played]:
+        """Episodes on practice cases (numbers wrap round), `samples` of each, drawn unless `greedy`.
+
+        The same question has the same answers, at no cost; `again` = 1, 2, .. draws anew.
+
+        Raises:
+            Spent: when the budget does not pay for them.
+        """
+        wrapped = [case % self.practice for case in cases]
+        return self._play(texts, wrapped, samples, greedy, again * samples)
+
+    def measure(self, texts: Texts, how: str, parent: Trial | None = None) -> Trial | None:
+        """The score of texts on all development cases; texts that were measured before cost nothing.
+
+        None when they cannot be played: a placeholder is lost, or they leave no room in the context.
+
+        Raises:
+            Spent: when the budget does not pay for it.
+        """
+        known = next((trial for trial in self.trials if trial.texts.digest == texts.digest), None)
+        if known is not None:
+            return known
+        problem = self.target.refuses(texts)
+        if problem is not None:
+            self.refused.append(problem)
+            return None
+        return self._measured(texts, parent, how)
+
+    def ask(self, question: str) -> str:
+        """What the reflecting model says; an empty text where it says nothing.
+
+        Raises:
+            ConfigurationError: when it says nothing the first time.
+        """
+        said = (self.reflect(question) or "").strip()
+        if not said and not self.asked:
+            raise ConfigurationError("the reflecting model returned nothing; give another with --reflector")
+        self.asked += 1
+        return said
+
+    def _measured(self, texts: Texts, parent: Trial | None, how: str) -> Trial:
+        cases = range(self.practice, self.practice + self.development)
+        scores = tuple(one.score for one in self._play(texts, cases, 1, greedy=True))
+        mean, above = sum(scores) / len(scores), None if parent is None else parent.number
+        trial = Trial(len(self.trials), texts, mean, scores, above, how, self.spent, self.tokens)
+        self.trials.append(trial)
+        self.observe(trial)
+        return trial
+
+    def _play(self, texts: Texts, cases: Sequence[int], samples: int, greedy: bool, first: int = 0) -> list[Played]:
+        how = f"{first}+{samples}/{'greedy' if greedy else 'drawn'}"
+        names = {case: f"play/{texts.digest}/{case}/{how}" for case in cases}
+        unpaid = [case for case, name in names.items() if name not in self._paid]
+        self._afford(texts, len(unpaid) * samples)
+        kept = {case: self.journal.get(name) for case, name in names.items()}
+        fresh = [case for case, found in kept.items() if not found]
+        if fresh:
+            key = self.key.derive("play")
+            played = self.target.play(texts, fresh, samples, first=first, greedy=greedy, key=key)
+            for place, case in enumerate(fresh):
+                kept[case] = [asdict(one) for one in played[place * samples : (place + 1) * samples]]
+                self.journal.put(names[case], kept[case])
+        found = {case: [Played(**row) for row in rows] for case, rows in kept.items()}
+        for case in unpaid:
+            self._paid.add(names[case])
+            self.spent += sum(one.calls for one in found[case])
+            self.tokens += sum(one.tokens for one in found[case])
+            for one in found[case]:
+                calls, tokens = self._longest.get(_team(texts), (0, 0))
+                self._longest[_team(texts)] = max(calls, one.calls), max(tokens, one.tokens)
+        return [one for case in cases for one in found[case]]
+
+    def _afford(self, texts: Texts, episodes: int) -> None:
+        """Goes on where the budget pays for so many more."""
+        calls, tokens = self._longest.get(_team(texts), (0, 0))
+        left = math.inf if self.most_tokens is None else self.most_tokens - self.tokens
+        if episodes * max(calls, self.target.calls(texts)) > self.budget - self.spent or episodes * tokens > left:
+            raise Spent
+
+
+def _team(texts: Texts) -> Any:
+    """What the length of an episode depends on."""
+    return texts.edges, None if texts.blocks is None else tuple(sorted(texts.blocks.items()))
+
+
+class Searcher(ABC):
+    """How new texts are proposed. A frozen dataclass: its fields are its settings, and it remembers nothing itself."""
+
+    def check(self, bench: Bench) -> None:  # noqa: B027  Most need nothing.
+        """Called before anything is played.
+
+        Raises:
+            ConfigurationError: when the bench, or what is installed, is not what the searcher needs.
+        """
+
+    @abstractmethod
+    def search(self, bench: Bench) -> None:
+        """Proposes texts by `bench.measure` until it has no more to propose; the start is measured already.
+
+        What was best on development is taken afterwards, so nothing needs to be returned.
+        """
+
+
+def check_wording(name: str, wording: str, usual: str, where: str = "searcher") -> None:
+    """Refuses another wording of a question to a language model that needs more than the usual one is given.
+
+    Raises:
+        ConfigurationError: naming the placeholder that nothing fills.
+    """
+    try:
+        given, known = ({place for _, place, _, _ in string.Formatter().parse(one)} for one in (wording, usual))
+    except ValueError as error:
+        raise ConfigurationError(f"{where}.{name} cannot be filled in: {error}; write braces twice") from error
+    strange = sorted(place for place in given - known if place is not None)
+    if strange:
+        told = ", ".join(sorted(place for place in known if place))
+        raise ConfigurationError(f"{where}.{name} has a placeholder {{{strange[0]}}} that nothing fills; use {told}")
+
+
+@dataclass(frozen=True)
+class SearchMethod:
+    """A searcher by name.
+
+    Attributes:
+        name: as `hocket optimise --searcher` takes it; a paper's is its catalogue id. source: the paper.
+        note: what is weaker than in the paper; such a row is partial.
+    """
+
+    name: str
+    description: str
+    searcher: Searcher
+    source: str = ""
+    note: str = ""
+
+
+def search(bench: Bench, searcher: Searcher) -> Trial:
+    """Measures the start, searches until the budget or the searcher ends, and returns the best trial."""
+    searcher.check(bench)
+    bench.begin()
+    try:
+        searcher.search(bench)
+    except Spent:
+        pass
+    return bench.best

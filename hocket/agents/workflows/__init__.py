@@ -1,0 +1,7 @@
+"""Agents and teams as ordinary async Python, and what records them."""
+
+from __future__ import annotations
+
+from hocket.core.rooms import lazy
+
+__getattr__, __dir__ = lazy(__name__, OutsideAgent="hocket.apps.serve.outside")

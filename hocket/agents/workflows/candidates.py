@@ -1,0 +1,76 @@
+"""Several answers to one question, of which one is taken: where an episode branches.
+
+`await agent.candidates(question, score=f)` draws as many answers as the rollout asks for (one, unless its rollout is
+`hocket.rollout.AgentTurnTree`), scores each, and goes on with one of them as if it alone had been given. The others
+become trajectories of one turn beside the episode's: `Trajectory.branches`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
+
+from hocket.agents.workflows.reply import Reply
+from hocket.core.batch import Level
+from hocket.core.candidates import TURN_REWARD, Branching
+from hocket.core.errors import HocketError
+from hocket.types import Score, Trajectory, Turn
+
+Opinion = float | Mapping[str, float]
+"""How good a candidate is: one number, or `team` (what it is worth to all) and any others (to the agent itself)."""
+
+Judge = Callable[[Reply], Opinion | Awaitable[Opinion]]
+"""Scores one candidate without changing the episode; with an environment, on a copy of it."""
+
+
+class Candidate(NamedTuple):
+    """An answer that was drawn at call `place` of an episode as number `number`, and what it earned."""
+
+    place: int
+    number: int
+    turn: Turn
+    reward: float
+    taken: bool
+
+
+async def judged(judge: Judge, reply: Reply, branching: Branching) -> float:
+    """The mixed reward `alpha * team + sum of the others` of one candidate.
+
+    Raises:
+        HocketError: when the reward is not a finite number.
+    """
+    found = judge(reply)
+    opinion = await found if inspect.isawaitable(found) else found
+    if isinstance(opinion, Mapping):
+        reward = sum(branching.alpha * value if name == "team" else value for name, value in opinion.items())
+    else:
+        reward = float(opinion)
+    if not math.isfinite(reward):
+        raise HocketError(f"score() gave {reward} for a candidate of {reply.turn.agent!r}; return a finite number")
+    return reward
+
+
+def chosen(rewards: list[float], branching: Branching) -> int:
+    """Which candidate is executed: the best (the earliest of equals), or the first."""
+    return 0 if branching.take == "first" else max(range(len(rewards)), key=lambda number: rewards[number])
+
+
+def settle(trajectory: Trajectory, candidates: list[Candidate]) -> None:
+    """Writes what candidates earned into their trajectories: the taken ones' here, the others' into its branches."""
+    if not candidates:
+        return
+    earned = {id(one.turn): one.reward for one in candidates if one.taken}
+    trajectory.scores[TURN_REWARD] = Score([earned.get(id(turn)) for turn in trajectory.turns], Level.TURN)
+    trajectory.branches = [
+        Trajectory(
+            trajectory.scenario,
+            [one.turn],
+            sample=trajectory.sample,
+            scores={TURN_REWARD: Score([one.reward], Level.TURN)},
+            source="branch",
+        )
+        for one in sorted(candidates)
+        if not one.taken
+    ]

@@ -1,0 +1,59 @@
+"""Putting a cast in its seats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
+
+from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.team import Actor
+from hocket.core.casting import Cast
+from hocket.stages import Player
+from hocket.types import before_training
+
+
+@runtime_checkable
+class Seats(Protocol):
+    """A player that says which policy takes each seat: `hocket.rollout.joint.JointPlayer`."""
+
+    seats: Mapping[str, str]
+
+    def seated(self, policies: Mapping[str, str]) -> Player:
+        """The player with other policies in these seats."""
+        ...
+
+
+def recast(player: Player, cast: Cast, step: int) -> Player:
+    """The player with the cast of `step` in its seats. Seats of outside models, and players without roles, stay.
+
+    A policy brings its engine and template to the seat; how the role is decoded stays with the role.
+    """
+    if isinstance(player, Seats):
+        now = cast.seats(player.seats, step)
+        return player if now == player.seats else player.seated(now)
+    if not isinstance(player, TextPlayer):
+        return player
+    usual = {role: actor.policy for role, actor in player.actors.items() if actor.learns}
+    now = cast.seats(usual, step)
+    return seated(player, now)
+
+
+def seated(player: Player, policies: Mapping[str, str]) -> Player:
+    """The player with other policies in the roles that `policies` names."""
+    if not isinstance(player, TextPlayer) or all(player.actors[role].policy == policies[role] for role in policies):
+        return player
+    references = _seated(player.references, _before(policies))
+    return replace(player, actors=_seated(player.actors, policies), references=references)
+
+
+def _seated(actors: Mapping[str, Actor], now: Mapping[str, str]) -> dict[str, Actor]:
+    of = {actor.policy: actor for actor in actors.values()}
+    return {
+        role: replace(of[now[role]], decoding=actor.decoding) if role in now else actor
+        for role, actor in actors.items()
+    }
+
+
+def _before(now: Mapping[str, str]) -> dict[str, str]:
+    return {role: before_training(policy) for role, policy in now.items()}

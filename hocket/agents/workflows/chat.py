@@ -1,0 +1,541 @@
+"""A tokenizer's chat template as exact token spans: openings, what follows a response, demonstrations.
+
+A conversation is a concatenation of token ids, never a re-encoding: what was sampled stays as it was sampled, and
+only what is new is encoded, as it is encoded behind what stands before it. The text between two assistant turns is
+found by rendering a conversation whose assistant message is a marker and taking what stands after it. What messages
+hold is encoded as plain text: control tokens spelt in it (a forged turn in a tool's output) are letters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from enum import Enum, auto
+from functools import lru_cache
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+from jinja2 import TemplateError
+
+from hocket.agents.workflows.chat_template import SealedSource
+from hocket.agents.workflows.control_tokens import SEAL, control_tokens, sealed_tokenizer
+from hocket.agents.workflows.rendering import Endless, within_bounds
+from hocket.agents.workflows.shapes import Shapes
+from hocket.core.errors import ConfigurationError
+from hocket.core.examples import BESIDES
+from hocket.core.markup import THOUGHT_TAGS, without_thoughts
+from hocket.types import Message
+
+Tokens = tuple[int, ...]
+Tools = Sequence[Mapping[str, Any]]
+
+_MARKER = "hocket0marker1here"
+_WORDS = "hocket{}\"'\\<&>%é\n  Zz{{x}}here"
+"""Words that show it when a template escapes, trims or changes what it writes."""
+_KEPT = 1024
+_TAIL = 16
+"""Tokens at the end of an observation in which a thought may be opened."""
+_QUESTION: Message = {"role": "user", "content": "question"}
+_MARKED: Message = {"role": "assistant", "content": _MARKER}
+_CALL = {"id": "abcdefghi", "type": "function", "function": {"name": "marker", "arguments": {"marker": 1}}}
+_SILENT: Message = {"role": "assistant", "content": ""}
+_CALLED: Message = {**_SILENT, "tool_calls": [_CALL]}
+_RESULT: Message = {"role": "tool", "content": _MARKER, "name": "marker", "tool_call_id": "abcdefghi"}
+
+
+class _Probe(NamedTuple):
+    """A conversation, whether the assistant is to speak after it, and what a template makes of it."""
+
+    messages: list[Message]
+    speak: bool
+    text: str
+
+
+class Growth(Enum):
+    """What follows an answer: the same as in a conversation of one question, something of its own, or a new past."""
+
+    ALIKE = auto()
+    OWN = auto()
+    REWRITES = auto()
+
+
+class Chat:
+    """A HF tokenizer with a chat template.
+
+    The end-of-turn token belongs to a response when it was sampled, and to the next observation when the response
+    was cut; whatever the template puts after it (ChatML's newline) always belongs to the next observation.
+
+    Where a template opens a thought at the end of its prompt, the response goes on with it: its text begins with the
+    tag that its tokens have not.
+
+    Args:
+        tokenizer: a `PreTrainedTokenizerFast` whose template closes assistant turns with one added token.
+        settings: further variables for the template, such as `enable_thinking`.
+
+    Attributes:
+        end_of_turn: id of the token that closes an assistant turn.
+        stops: ids after which a sampled response ends: `end_of_turn`, the tokenizer's end-of-sequence token, and the
+            token that closes a turn which calls a tool, where that is another one.
+
+    Raises:
+        ConfigurationError: when the template is missing, its assistant turns cannot be told apart, or it writes
+            control tokens in a way that is not understood.
+    """
+
+    def __init__(self, tokenizer: Any, settings: Mapping[str, Any] | None = None) -> None:
+        if not getattr(tokenizer, "chat_template", None):
+            raise ConfigurationError(
+                f"the tokenizer {_name(tokenizer)} has no chat template; set its chat_template or use a chat model"
+            )
+        self.tokenizer = tokenizer
+        self._settings = dict(settings or {})
+        self._rendered: dict[str, str] = {}
+        self._growth: dict[Hashable, Growth] = {}
+        self._forms: dict[Hashable, list[str] | None] = {}
+        self._encode = lru_cache(_KEPT)(self._encoded)
+        self._encode_sealed = lru_cache(_KEPT)(self.encode_sealed)
+        self._read = lru_cache(_KEPT)(self._said)
+        self._begun = lru_cache(_KEPT)(self._opened)
+        template = tokenizer.chat_template
+        try:
+            self._shapes = Shapes([template] if isinstance(template, str) else map(str, dict(template).values()))
+            probes = self._probes()
+            self._words = sealed_tokenizer(tokenizer, control_tokens(tokenizer, _frame(probes)))
+            self._source = lru_cache(4)(lambda source: SealedSource(source, self._words.texts, self._words.sealed))
+            openers = [self._words.sealed(tag) for tag in sorted(THOUGHT_TAGS) if "/" not in tag]
+            self._thought = re.compile(rf"({'|'.join(map(re.escape, openers))})(\s*)\Z")
+            self._check(probes)
+        except TemplateError as error:
+            raise ConfigurationError(f"the chat template of {_name(tokenizer)} cannot be read: {error}") from error
+        self.end_of_turn = self._closing(())
+        # Some templates close the last assistant turn, or one that calls a tool, with another token than earlier ones.
+        calling = self._closing_calls()
+        self._closers = {self.end_of_turn, self._closing((_QUESTION,)), *calling}
+        ends = (self.end_of_turn, tokenizer.eos_token_id, *calling)
+        self.stops: Tokens = tuple(dict.fromkeys(int(token) for token in ends if token is not None))
+        self._before = self._text([_QUESTION], None, speak=True)
+        lead = self._text([_QUESTION, _MARKED], None, speak=False).partition(_MARKER)[0]
+        space = lead[len(self._before) :] if lead.startswith(self._before) else ""
+        self._lead = space if space.isspace() else ""
+
+    # ------------------------------------------------------------ from messages to tokens
+
+    def forget(self) -> None:
+        """Lets go of what is kept of earlier messages."""
+        self._rendered.clear()
+        self._encode.cache_clear()
+        self._encode_sealed.cache_clear()
+
+    def sealed(self, messages: Sequence[Message], tools: Tools | None = None) -> str:
+        """The text of a whole history that ends where the assistant is to speak, its control tokens as seals."""
+        return self._text(list(messages), tools, speak=True)
+
+    def opening(self, messages: Sequence[Message], tools: Tools | None = None) -> Tokens:
+        """Ids of a whole history that ends where the assistant is to speak.
+
+        Raises:
+            ConfigurationError: when the template refuses the messages.
+            HocketError: when a message holds what is no character.
+        """
+        return self._encode(self._text(list(messages), tools, speak=True))
+
+    def following(
+        self,
+        new: Sequence[Message],
+        *,
+        history: Sequence[Message] = (_QUESTION,),
+        tools: Tools | None = None,
+        ended: bool = True,
+    ) -> Tokens:
+        """Ids of the observation that follows an assistant response when `new` messages arrive.
+
+        Args:
+            new: messages after the response, none of them seen before.
+            history: messages before the response; most templates do not care.
+            tools: as in the opening.
+            ended: whether the response itself holds the end-of-turn token; if not, it comes first here.
+        """
+        return self._after(self._suffix(history, new, tools), ended)
+
+    def grown(
+        self,
+        history: Sequence[Message],
+        response: Sequence[int],
+        new: Sequence[Message],
+        tools: Tools | None = None,
+        said: Message | None = None,
+    ) -> Tokens | None:
+        """`following`, or None when the template would show the past differently once `new` messages are there.
+
+        Templates that drop earlier thinking, or move the system prompt, rewrite the past. Differences in white
+        space alone (templates that trim) do not count: what was sampled stays. This is found out once for all
+        conversations of a shape, see `hocket.agents.workflows.shapes`.
+
+        Args:
+            said: the response as a message, where it is known.
+        """
+        reply = self.reply_text(response)
+        said = said or {"role": "assistant", "content": reply}
+        words = said.get("content")
+        # A response may read more than the words, such as a thought that the template adds to the last answer alone.
+        if len(said) > 2 or not isinstance(words, str) or not _squeezed(words).endswith(_squeezed(reply)):
+            return self._grown(history, said, new, tools, response)
+        messages = (*history, said, *new)
+        shape = len(history), self._shapes.of(messages), repr(tools) if tools else None
+        if shape not in self._growth:
+            if len(self._growth) >= _KEPT:
+                self._growth.clear()
+            self._growth[shape] = self._tried(self._shapes.trial(messages), len(history), tools)
+        growth = self._growth[shape]
+        if growth is Growth.REWRITES:
+            return None
+        suffix = self._filled(new, tools) if growth is Growth.ALIKE else self._suffix(history, new, tools)
+        return self._after(suffix, self.ended(response))
+
+    def demonstration(
+        self, said: str | Message, history: Sequence[Message] = (_QUESTION,), tools: Tools | None = None
+    ) -> Tokens:
+        """Ids of a response that says so behind the opening of `history`, end-of-turn token included.
+
+        It is what the template writes there, its calls of tools among it, encoded with what stands before. Where the
+        template drops what is to be learnt from (thoughts), or finished answers begin otherwise than the opening ends,
+        it is the words and what the template writes after an answer. A thought that the opening has begun is gone on
+        with, or closed where nothing was thought.
+
+        Raises:
+            ConfigurationError: when the template refuses the messages, or does not show the words or the calls.
+        """
+        message: Message = {"role": "assistant", "content": said} if isinstance(said, str) else said
+        before = self._text(list(history), tools, speak=True)
+        return self._words.encode_after(before, self._answer(message, history, tools))
+
+    # ------------------------------------------------------------ from tokens to text
+
+    def ended(self, response: Sequence[int]) -> bool:
+        """Whether a response holds its end-of-turn token."""
+        return len(response) > 0 and int(response[-1]) in self._closers
+
+    def reply_text(self, response: Sequence[int], observation: Sequence[int] = ()) -> str:
+        """What a response says, without the token that ended it. Other special tokens stay visible.
+
+        Args:
+            observation: ids before the response; a thought that they open belongs to the text.
+        """
+        begun = self._begun(tuple(int(token) for token in observation[-_TAIL:])) if len(observation) else ""
+        return begun + self._read(tuple(int(token) for token in response))
+
+    def _opened(self, observation: Tokens) -> str:
+        found = self._thought.search(self.sealed_text(observation))
+        return self._words.opened(found.group()) if found else ""
+
+    def _said(self, ids: Tokens) -> str:
+        ended = bool(ids) and (ids[-1] in self._closers or ids[-1] in self.stops)
+        return self.render(ids[:-1] if ended else ids)
+
+    def render(self, tokens: Sequence[int]) -> str:
+        """All tokens as text, special ones included."""
+        ids = [int(token) for token in tokens]
+        return str(self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def sealed_text(self, tokens: Sequence[int]) -> str:
+        """All tokens as text, control tokens as seals."""
+        return self._words.decode(tokens)
+
+    def encode(self, text: str, after: Sequence[int] = ()) -> Tokens:
+        """Ids of a piece of a response; control tokens that it spells are letters.
+
+        Args:
+            after: the response's ids before it; without any the piece begins the response, as the template has it.
+        """
+        words = str(self._words.plain(text, "assistant"))
+        if len(after) or not words:
+            return self._words.encode_within(words)
+        thought = self._thought.search(self._before)
+        if thought is not None and words.startswith(thought[1]):
+            words = words.removeprefix(thought[1]).removeprefix(thought[2])
+        return self._words.encode_after(self._before, self._lead + words)
+
+    def encode_sealed(self, text: str) -> Tokens:
+        """Ids of a piece of what `sealed` wrote, from its middle."""
+        return self._words.encode_within(text)
+
+    def _encoded(self, text: str) -> Tokens:
+        return self._words.encode(text)
+
+    # ------------------------------------------------------------ the template
+
+    def _probes(self) -> list[_Probe]:
+        """Conversations that the template takes, and what it makes of them."""
+        found: list[_Probe] = []
+        tried: list[list[Message]] = [[_QUESTION, _MARKED], [_QUESTION, _CALLED], [_QUESTION, _CALLED, _RESULT]]
+        for role in ("user", "system", "tool"):
+            other: Message = {"role": role, "content": _MARKER}
+            tried += [[other], [other, _QUESTION], [_QUESTION, _MARKED, other]]
+        for messages in tried:
+            for speak in (False, True):
+                try:
+                    text = self._applied(messages, None, speak, **self._settings)
+                except Endless:
+                    raise
+                except Exception:
+                    continue  # What a template makes of roles that it does not know is its own.
+                found.append(_Probe(messages, speak, text))
+        return found
+
+    def _check(self, probes: Sequence[_Probe]) -> None:
+        """Looks whether every control token that the tokenizer finds in what the template writes is a seal."""
+        for probe in probes:
+            usual = self.tokenizer(probe.text, add_special_tokens=False)["input_ids"]
+            ids = self._encode(self._text(probe.messages, None, speak=probe.speak))
+            if self._words.counted(usual) - self._words.counted(ids):
+                raise ConfigurationError(
+                    f"the chat template of {_name(self.tokenizer)} puts control tokens together from pieces, so that "
+                    f"they cannot be told from what messages spell (in {probe.text[:60]!r}); write each one whole in "
+                    "the template"
+                )
+
+    def _filled(self, new: Sequence[Message], tools: Tools | None) -> str:
+        """The text after an answer to one question: plain words are put where the template copies them."""
+        if all(map(self._shapes.plain, new)):
+            roles = tuple(str(message["role"]) for message in new)
+            form = roles, repr(tools) if tools else None
+            if form not in self._forms:
+                self._forms[form] = self._form(roles, tools)
+            gaps = self._forms[form]
+            if gaps is not None:
+                return "".join(part for pair in zip(gaps, [*map(self._content, new), ""], strict=True) for part in pair)
+        return self._suffix((_QUESTION,), new, tools)
+
+    def _form(self, roles: Sequence[str], tools: Tools | None) -> list[str] | None:
+        """What the template writes around messages of these roles; None where it does not copy their words."""
+        words = [_WORDS.format(place) for place in range(len(roles))]
+        new = [{"role": role, "content": word} for role, word in zip(roles, words, strict=True)]
+        gaps, rest = [], self._suffix((_QUESTION,), new, tools)
+        for word in words:
+            before, found, rest = rest.partition(word)
+            if not found:
+                return None
+            gaps.append(before)
+        gaps.append(rest)
+        return None if any(word in gap for word in words for gap in gaps) else gaps
+
+    def _tried(self, messages: Sequence[Message], past: int, tools: Tools | None) -> Growth:
+        """How the template shows messages of which the first `past` were there before the answer that follows them."""
+        history, said, new = messages[:past], messages[past], messages[past + 1 :]
+        before, after = (self._render(shown, tools, speak=True) for shown in (history, messages))
+        suffix = self._rest(self._render([*history, _MARKED, *new], tools, speak=bool(new)))
+        content, thought = self._content(said), self._thought.search(before)
+        if thought is not None and content.lstrip().startswith(thought[1]):
+            before = before[: thought.start()]  # The answer's text begins with the thought that the opening began.
+        if _squeezed(after) != _squeezed(before + content + suffix):
+            return Growth.REWRITES
+        try:
+            alike = self._suffix((_QUESTION,), new, tools) == suffix
+        except ConfigurationError:
+            alike = False
+        return Growth.ALIKE if alike else Growth.OWN
+
+    def _text(self, messages: Sequence[Message], tools: Tools | None, *, speak: bool) -> str:
+        """The rendered messages. The samples of a group ask for the same text, so the latest are kept."""
+        name = repr((messages, tools, speak))
+        if name not in self._rendered:
+            if len(self._rendered) >= _KEPT:
+                self._rendered.clear()
+            self._rendered[name] = self._render(messages, tools, speak)
+        return self._rendered[name]
+
+    def _render(self, messages: Sequence[Message], tools: Tools | None, speak: bool) -> str:
+        roles = [str(message.get("role")) for message in messages]
+        strange = next((role for role in roles if not re.fullmatch(r"[\w-]+", role)), None)
+        if strange is not None:
+            raise ConfigurationError(f"a message has the role {strange!r}; a role is one word, such as user")
+        shown = [self._words.plain(message) for message in messages]
+        schemas = [self._words.plain(tool) for tool in tools] if tools else None
+        own = {name: self._own(token) for name, token in self.tokenizer.special_tokens_map.items()}
+        try:
+            template = self._source(self.tokenizer.get_chat_template(tools=schemas))
+            text = self._applied(shown, schemas, speak, chat_template=template.source, **own | self._settings)
+        except Endless:
+            raise
+        except Exception as error:  # A template is a program of somebody else's.
+            raise ConfigurationError(
+                f"the chat template of {_name(self.tokenizer)} refuses messages with the roles {', '.join(roles)}: "
+                f"{error or type(error).__name__}; change the workflow's messages or the template"
+            ) from error
+        return template.finished(text, roles)
+
+    def _own(self, token: Any) -> Any:
+        return self._words.sealed(token) if isinstance(token, str) else [self._own(one) for one in token]
+
+    def _applied(self, messages: Sequence[Any], tools: Any, speak: bool, **settings: Any) -> str:
+        asked = {"tools": tools, "add_generation_prompt": speak, "tokenize": False, **settings}
+        return within_bounds(self.tokenizer, lambda: str(self.tokenizer.apply_chat_template(list(messages), **asked)))
+
+    def _content(self, message: Message) -> str:
+        return str(self._words.plain(_words_of(message), str(message["role"])))
+
+    def _answer(self, said: Message, history: Sequence[Message], tools: Tools | None) -> str:
+        """What a response reads that says so, from the end of the opening to the end of turn, all of it shown."""
+        found = self._written(said, history, tools)
+        self._check_shown(said, history, tools, found)
+        return found
+
+    def _written(self, said: Message, history: Sequence[Message], tools: Tools | None) -> str:
+        before, whole = self._text(list(history), tools, speak=True), self._text([*history, said], tools, speak=False)
+        thought, words = self._thought.search(before), self._content(said)
+        rest = self._behind(history, said, tools)
+        if rest is None and len(history) > 1:  # Once it is answered the past may read otherwise.
+            rest = self._behind((_QUESTION,), said, tools)
+        if rest is None or _squeezed(words) not in _squeezed(rest):
+            if _squeezed(self._unthought(words)) not in _squeezed(whole):
+                raise ConfigurationError(
+                    f"the chat template of {_name(self.tokenizer)} does not show what the assistant says "
+                    f"({words[:40]!r}){', beside its calls of tools' if said.get('tool_calls') else ''}; leave it out, "
+                    "or use a template that shows it"
+                )
+            rest = words + self._rest(self._text([*history, {**said, "content": _MARKER}], tools, speak=False))
+        if thought is not None:
+            name = self._words.opened(thought[1])
+            rest = _gone_on(rest, thought[1], thought[2], self._words.sealed(f"{name[0]}/{name[1:]}"))
+        last = max((seal.end() for seal in SEAL.finditer(rest) if int(seal[1]) in self._closers), default=None)
+        if last is None:
+            raise ConfigurationError(
+                f"the chat template of {_name(self.tokenizer)} leaves out the end of turn of an answer; correct the "
+                "template"
+            )
+        return rest[:last]
+
+    def _behind(self, history: Sequence[Message], said: Message, tools: Tools | None) -> str | None:
+        """What stands behind the opening, but for a thought that it begins; None where the opening reads otherwise."""
+        before, whole = self._text(list(history), tools, speak=True), self._text([*history, said], tools, speak=False)
+        thought = self._thought.search(before)
+        bare = before if thought is None else before[: thought.start()]
+        return whole[len(bare) :] if whole.startswith(bare) else None
+
+    def _unthought(self, text: str) -> str:
+        return without_thoughts(self._words.opened(text))
+
+    def _check_shown(self, said: Message, history: Sequence[Message], tools: Tools | None, found: str) -> None:
+        """Looks whether there is something in an answer of everything that is to be learnt from."""
+        for name in BESIDES:
+            value = said.get(name)
+            parts = [value[:n] + value[n + 1 :] for n in range(len(value))] if isinstance(value, list) else [None]
+            for left in parts if value else ():
+                less = {key: left if key == name else one for key, one in said.items() if key != name or left}
+                try:
+                    other = self._written(less, history, tools)
+                except ConfigurationError:
+                    continue  # A message that says nothing else may be refused.
+                if other == found:
+                    raise ConfigurationError(
+                        f"the chat template of {_name(self.tokenizer)} does not show the {name} of an assistant "
+                        "message, so nothing would be learnt of them; leave them out, or use a template that does"
+                    )
+
+    def _grown(
+        self,
+        history: Sequence[Message],
+        said: Message,
+        new: Sequence[Message],
+        tools: Tools | None,
+        response: Sequence[int],
+    ) -> Tokens | None:
+        """`grown` of a response that is more than words: what stands after it in the whole conversation."""
+        head = self._text(list(history), tools, speak=True) + self._answer(said, history, tools)
+        head = head[: max(seal.start() for seal in SEAL.finditer(head))]
+        suffix = _past(self._text([*history, said, *new], tools, speak=True), head)
+        ended = self.ended(response)
+        if suffix is None or (ended and self._close(suffix) != response[-1]):
+            return None
+        return self._after(suffix, ended)
+
+    def _suffix(self, history: Sequence[Message], new: Sequence[Message], tools: Tools | None) -> str:
+        """The text after an assistant message, up to where the assistant speaks again if anything is new."""
+        return self._rest(self._text([*history, _MARKED, *new], tools, speak=bool(new)))
+
+    def _rest(self, text: str) -> str:
+        """What stands after the marked answer."""
+        before, found, after = text.rpartition(_MARKER)
+        if not found or _MARKER in before:
+            raise ConfigurationError(
+                f"the chat template of {_name(self.tokenizer)} does not show an assistant message exactly once; "
+                "use a template that does"
+            )
+        return after
+
+    def _after(self, suffix: str, ended: bool) -> Tokens:
+        ids = self._encode_sealed(suffix)
+        return ids[ids.index(self._close(suffix)) + 1 :] if ended else ids
+
+    def _closing_calls(self) -> tuple[int, ...]:
+        """The token that a turn ends with which calls a tool; nothing where the template knows no calls."""
+        try:
+            bare, text = (self._text([_QUESTION, one], None, speak=False) for one in (_SILENT, _CALLED))
+        except Endless:
+            raise
+        except ConfigurationError:
+            return ()
+        seals = list(SEAL.finditer(text))
+        ends = text != bare and seals and not text[seals[-1].end() :].strip()
+        return (int(seals[-1][1]),) if ends else ()
+
+    def _closing(self, new: Sequence[Message]) -> int:
+        return self._close(self._suffix((_QUESTION,), new, None))
+
+    def _close(self, suffix: str) -> int:
+        """The end-of-turn token that a text begins with, but for space."""
+        seal = SEAL.match(suffix.lstrip())
+        if seal is None:
+            raise ConfigurationError(
+                f"the chat template of {_name(self.tokenizer)} closes an assistant turn with {suffix[:20]!r}, which "
+                "is no token of its own; close it with an added token such as the end-of-sequence token"
+            )
+        return int(seal[1])
+
+
+def _name(tokenizer: Any) -> str:
+    return repr(getattr(tokenizer, "name_or_path", "") or type(tokenizer).__name__)
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
+def _frame(probes: Sequence[_Probe]) -> str:
+    """What a template writes around messages, but for calls of tools."""
+    called = next((probe.text for probe in probes if probe.messages[-1] is _CALLED and not probe.speak), "")
+    parts = []
+    for probe in probes:
+        alike = zip(probe.text, called if _CALLED in probe.messages else "", strict=False)
+        parts.append(probe.text[sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], alike)) :])
+    return "\n".join(parts)
+
+
+def _words_of(message: Message) -> str:
+    """The text of a message; of one in parts, of all of them."""
+    content = message.get("content")
+    if isinstance(content, (list, tuple)):
+        return "".join(str(part.get("text") or "") for part in content if isinstance(part, Mapping))
+    return "" if content is None else str(content)
+
+
+def _gone_on(answer: str, tag: str, space: str, closer: str) -> str:
+    """An answer behind an opening that has begun a thought by `tag` and `space`: without these, or closing it."""
+    words = answer.lstrip()
+    if words.startswith(tag):
+        return words.removeprefix(tag).removeprefix(space)
+    return answer if closer in answer else f"\n{closer}\n\n{words}"
+
+
+def _past(text: str, head: str) -> str | None:
+    """What stands in `text` after `head`, where they differ in white space alone; None where it does not begin so."""
+    place = 0
+    for character in head:
+        if character.isspace():
+            continue
+        while place < len(text) and text[place].isspace():
+            place += 1
+        if place == len(text) or text[place] != character:
+            return None
+        place += 1
+    return text[place:]

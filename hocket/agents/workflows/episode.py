@@ -1,0 +1,267 @@
+"""What one attempt records while it is played, and what it may spend."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections import Counter
+from collections.abc import Coroutine
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
+
+from hocket.agents.tools.outside import Answers
+from hocket.agents.workflows.candidates import Candidate
+from hocket.agents.workflows.ending import ended
+from hocket.core.columns import CALL, CONVERSATION
+from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.keys import Key
+from hocket.core.waits import Wait
+from hocket.engine.requests import Engine, Request, Sample
+from hocket.types import PAUSED, Assignment, Message, Turn
+
+T = TypeVar("T")
+
+
+class LimitReached(HocketError):
+    """An episode has spent what it may. Raised inside the workflow; uncaught, it ends the episode as truncated."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one episode may spend; None is no limit.
+
+    Limits of time make results depend on the machine. Calls made together may each spend the tokens that were left.
+
+    Attributes:
+        turns: agent calls.
+        tokens: response tokens of all calls.
+        seconds: wall-clock time of the episode.
+        call_seconds: wall-clock time of one call.
+        idle_seconds: wall-clock time in which no call is under way: a workflow that takes longer has hung.
+    """
+
+    turns: int | None = 64
+    tokens: int | None = None
+    seconds: float | None = None
+    call_seconds: float | None = None
+    idle_seconds: float | None = 600.0
+
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            if value is not None and value <= 0:
+                raise ConfigurationError(f"limits.{setting.name} must be above 0 (or null for no limit), not {value}")
+
+    def over(self, other: Limits) -> Limits:
+        """These limits, and the other's where these are the usual ones."""
+        usual = Limits()
+        chosen = {name: value for name, value in vars(self).items() if value != getattr(usual, name)}
+        return replace(other, **chosen)
+
+
+CLOCKS = ("limits.seconds", "limits.call_seconds", "limits.idle_seconds")
+"""By what the reason is known of an episode that a limit of time ended."""
+
+OWN = "a workflow that calls no agent"
+"""What is waited for while a workflow is busy with something of its own."""
+
+REFUSALS = 100
+"""A workflow that has been refused so many calls, and goes on asking, is ended."""
+
+
+class Episode:
+    """One attempt at a scenario: its turns in call order, its keys, and what is left of its limits.
+
+    Attributes:
+        key: of this attempt. common: of all samples of the scenario. draws: for what the workflow draws itself; the
+            attempt's unless another one is replayed.
+
+    Args:
+        answers: of its tools, to tell which of them it waits for.
+    """
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        limits: Limits,
+        key: Key,
+        common: Key | None = None,
+        draws: Key | None = None,
+        answers: Answers | None = None,
+    ) -> None:
+        self.assignment = assignment
+        self.key = key
+        self.common = common or key
+        self.draws = draws or key
+        self._answers = answers
+        self._limits = limits
+        budgets = [limit for limit in (limits.tokens, assignment.budget) if limit is not None]
+        self._tokens = min(budgets, default=None)
+        horizons = [limit for limit in (limits.turns, assignment.turns) if limit is not None]
+        self._most = min(horizons, default=None)
+        self._turns: list[Turn | None] = []
+        self.candidates: list[Candidate] = []
+        self._conversations: Counter[str] = Counter()
+        self._calls: set[asyncio.Task[object]] = set()
+        self._given: list[tuple[str, Coroutine[Any, Any, Any]]] = []
+        self._spent = self._refused = 0
+        self._active = time.monotonic()
+        self._closed = False
+        self._own: Wait | None = None
+        replay = assignment.replay
+        self._again = {} if replay is None else {_call(turn): turn for turn in replay.turns}
+        more = None if replay is None else replay.more
+        self._pause = None if more is None else len(self._again) + more
+
+    @property
+    def turns(self) -> list[Turn]:
+        """The recorded turns, in the order in which they were asked for."""
+        return [turn for turn in self._turns if turn is not None]
+
+    def conversation(self, role: str) -> int:
+        """The number of a new conversation of `role`."""
+        self._conversations[role] += 1
+        return self._conversations[role] - 1
+
+    def given(self, role: str, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """A call of an agent, which the workflow is to await; see `forgotten`."""
+        self._given.append((role, call))
+        return call
+
+    def forgotten(self) -> list[str]:
+        """The roles whose calls nobody awaited, of an episode that has ended. The calls are closed."""
+        found = [(role, call) for role, call in self._given if inspect.getcoroutinestate(call) == inspect.CORO_CREATED]
+        for _, call in found:
+            call.close()
+        self._given.clear()
+        return [role for role, _ in found]
+
+    def begin(self, role: str, longest: int) -> tuple[int, int]:
+        """The place of a new call among all calls, and how many tokens (at most `longest`) it may use.
+
+        Raises:
+            LimitReached: when no turn or no token is left.
+        """
+        if self._closed:
+            raise HocketError(f"agent {role!r} was called after its episode had ended; await every call in play()")
+        if self._most is not None and len(self._turns) >= self._most:
+            setting = "limits.turns" if self._most == self._limits.turns else "the recipe's horizon"
+            raise self._refusal(f"the episode has used its {self._most} turns; raise {setting} to allow more")
+        left = longest
+        if self._tokens is not None:
+            left = self._tokens - self._spent - sum(len(one.turn) for one in self.candidates if not one.taken)
+        if left <= 0:
+            raise self._refusal(f"the episode has used its {self._tokens} tokens; raise limits.tokens to allow more")
+        self._turns.append(None)
+        return len(self._turns) - 1, min(left, longest)
+
+    def again(self, call: tuple[str, int, int], place: int, prompt: tuple[Message, ...]) -> Turn | None:
+        """What is replayed in answer to a call (agent, conversation, number), the `place`-th of all; None: sample.
+
+        Raises:
+            HocketError: when the call asks otherwise than before.
+            LimitReached: when the episode is to be put aside.
+        """
+        turn = self._again.get(call)
+        if turn is None:
+            if self._pause is not None and place >= self._pause:
+                raise LimitReached(PAUSED)
+            return None
+        if turn.prompt != prompt:
+            raise HocketError(
+                f"call {call[2] + 1} of agent {call[0]!r} asks otherwise than before; an episode that is replayed may "
+                "depend on nothing but replies and team.key"
+            )
+        return turn
+
+    def _refusal(self, reason: str) -> BaseException:
+        """What a call is answered with when the episode may spend no more."""
+        self._refused += 1
+        if self._refused <= REFUSALS:
+            return LimitReached(reason)
+        # Whoever catches limits and asks again would never end; this, `except Exception` does not catch.
+        return asyncio.CancelledError(f"the workflow went on calling agents although {reason}")
+
+    async def sample(self, engine: Engine, request: Request) -> Sample:
+        """Waits for one continuation, at most as long as a call may take."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._calls.add(task)
+        if self._own is not None:
+            self._own.over()
+        try:
+            if self._limits.call_seconds is None:
+                return await engine.submit(request)
+            return await self._bounded(engine, request, self._limits.call_seconds)
+        finally:
+            self._calls.discard(task)
+            self._active = time.monotonic()
+            if self._own is not None and not self._calls:
+                self._own = Wait(OWN)
+
+    async def _bounded(self, engine: Engine, request: Request, seconds: float) -> Sample:
+        clock = asyncio.timeout(seconds)
+        try:
+            async with clock:
+                return await engine.submit(request)
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            raise LimitReached(f"a call took more than limits.call_seconds = {seconds} s") from None
+
+    def record(self, place: int, turn: Turn) -> None:
+        """Puts a finished turn at its place."""
+        if not self._closed:
+            self._turns[place] = turn
+            self._spent += len(turn)
+
+    async def watch(self, playing: asyncio.Task[Any]) -> str | None:
+        """Waits until the workflow has ended; which limit of time ended it, in words, or None when it came to its end.
+
+        Raises:
+            HocketError: when it goes on although it was told to end.
+        """
+        self._own = Wait(OWN)
+        try:
+            reason = await self._outlasted(playing)
+        finally:
+            self._own.over()
+            self._own = None
+        if reason is None:
+            return None
+        self._closed = True
+        if not await ended([playing]):
+            raise HocketError(f"{reason}, and the workflow did not end when cancelled: it catches CancelledError")
+        return reason
+
+    async def _outlasted(self, playing: asyncio.Task[Any]) -> str | None:
+        most, idle, begun = self._limits.seconds, self._limits.idle_seconds, time.monotonic()
+        while True:
+            now = time.monotonic()
+            if most is not None and now - begun >= most:
+                return f"the episode took more than limits.seconds = {most} s{self._held_up}"
+            active = now if self._calls else self._active
+            if idle is not None and now - active >= idle:
+                return f"the workflow called no agent for more than limits.idle_seconds = {idle} s{self._held_up}"
+            waits = [begun + most] if most is not None else []
+            waits += [active + idle] if idle is not None else []
+            done, _ = await asyncio.wait([playing], timeout=min(waits) - now if waits else None)
+            if done:
+                return None
+
+    @property
+    def _held_up(self) -> str:
+        """Which tools it waits for, in words."""
+        waiting = [] if self._answers is None else list(dict.fromkeys(self._answers.waiting))
+        return f", and waits for {', '.join(waiting)}" if waiting else ""
+
+    async def close(self) -> None:
+        """Ends the episode: calls still pending (siblings of one that failed) are cancelled."""
+        self._closed = True
+        await ended([task for task in self._calls if task is not asyncio.current_task()])
+
+
+def _call(turn: Turn) -> tuple[str, int, int]:
+    """Which call of an episode gave a turn: its role (its agent may go by the name of a seat), conversation, number."""
+    return turn.role, int(CONVERSATION.get(turn)), int(CALL.get(turn))

@@ -1,0 +1,160 @@
+"""Conversations that somebody else keeps: whole histories come in, and what was sampled here is found in them again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hocket.agents.workflows.chat import Chat, Tokens, Tools
+from hocket.agents.workflows.chat_format import ChatFormat
+from hocket.agents.workflows.reply import Reply
+from hocket.agents.workflows.team import Agent, _Call
+from hocket.core.columns import CONVERSATION
+from hocket.engine.requests import Request
+from hocket.types import Message
+
+
+@dataclass(frozen=True)
+class History:
+    """A conversation up to where the policy is to speak, and how it was shown.
+
+    Attributes:
+        observation: the tokens that are new since `known`, the answer that it continues; None opens a conversation.
+    """
+
+    messages: tuple[Message, ...]
+    shown: str
+    observation: Tokens
+    known: Known | None
+
+    @property
+    def context(self) -> Tokens:
+        """All tokens that the policy reads."""
+        return self.observation if self.known is None else self.known.tokens + self.observation
+
+
+@dataclass(frozen=True)
+class Known:
+    """An answer that was given: what led to it, and both together as text and tokens."""
+
+    reply: Reply
+    messages: tuple[Message, ...]
+    text: str
+    tokens: Tokens
+    conversation: int
+
+
+class Correspondent(Agent):
+    """An agent whose conversations are kept by the other side, as clients of chat completions do.
+
+    Every call brings a whole history. It is matched with the longest of the token sequences sampled here that it
+    continues, prompt and response together: the call is then a child turn, whose context has exactly those tokens and
+    whose observation is what follows them. Whatever else stands in the history, an answer that was edited or never
+    given here too, is observation and no decision. A history that continues nothing opens a conversation of its own.
+
+    Draws depend on the context and on how often it was asked before, not on the order in which calls arrive.
+    """
+
+    def __init__(self, agent: Agent) -> None:
+        super().__init__(agent.role, agent._actor, agent._episode)
+        self._free = [agent._conversation, self._conversation]
+        self._known: list[Known] = []
+        self._asked: dict[str, set[int]] = {}
+
+    @property
+    def chat(self) -> ChatFormat:
+        """What turns messages into tokens."""
+        return self._actor.chat
+
+    def read(self, messages: Sequence[Message], tools: Tools | None = None) -> History:
+        """Finds in a history what was sampled here.
+
+        Raises:
+            ConfigurationError: when the chat template refuses the messages.
+        """
+        whole = tuple(messages)
+        shown = _shown(self.chat, whole, tools)
+        for known in sorted(self._known, key=lambda one: len(one.tokens), reverse=True):
+            if shown.startswith(known.text):
+                return History(whole, shown, _encoded(self.chat, shown[len(known.text) :]), known)
+            grown = self._grown(whole, known, tools)
+            if grown is not None:
+                return History(whole, shown, grown, known)
+        return History(whole, shown, self.chat.opening(whole, tools), None)
+
+    def write(
+        self, history: History, *, longest: int | None = None, stops: Sequence[str] = ()
+    ) -> Coroutine[Any, Any, Reply]:
+        """Asks the policy to go on with a history; await the reply.
+
+        It is sampled as the episode says; `longest` may shorten it, and `stops` end it.
+
+        Raises:
+            LimitReached: when the episode has no turn or token left.
+        """
+        decoding = replace(self._episode.assignment.decoding, **self._actor.decoding)
+        most = decoding.max_tokens if longest is None else min(longest, decoding.max_tokens)
+        place, left = self._episode.begin(self.role, most)
+        decoding = replace(decoding, stop=(*decoding.stop, *stops), max_tokens=left)
+        digest, number = self._numbered(history.context)
+        key = self._episode.key.derive(self.role, digest, number)
+        request = Request(history.context, decoding, key, messages=history.messages)
+        parent = None if history.known is None else history.known.reply.turn
+        call = _Call(history.messages, history.observation, parent, place, request, None, number)
+        known = history.known
+        return self._written(call, history, digest, self._opened() if known is None else known.conversation)
+
+    async def _written(self, call: _Call, history: History, digest: str, conversation: int) -> Reply:
+        try:
+            reply = await self._answered(call)
+        except BaseException:
+            # Nobody saw this draw, so whoever asks again gets the same one.
+            self._asked[digest].discard(call.number)
+            raise
+        CONVERSATION.write(reply.turn, conversation)
+        said = reply.tokens.tolist()
+        text, tokens = history.shown + _spelt(self.chat, said), history.context + tuple(said)
+        self._known.append(Known(reply, history.messages, text, tokens, conversation))
+        return reply
+
+    def _opened(self) -> int:
+        """The number of a new conversation."""
+        return self._free.pop(0) if self._free else self._episode.conversation(self.role)
+
+    def _grown(self, messages: tuple[Message, ...], known: Known, tools: Tools | None) -> Tokens | None:
+        """What follows an answer that a template shows with other white space, or another end, than it was given."""
+        past, turn = len(known.messages), known.reply.turn
+        if len(messages) < past + 2 or messages[:past] != known.messages:
+            return None
+        # Clients are not told of a thought that the prompt opened.
+        said, own = messages[past], self.chat.reply_text(turn.action.tolist())
+        if not any(said == {"role": "assistant", "content": text} for text in (turn.text, own)):
+            return None
+        return self.chat.grown(known.messages, turn.action.tolist(), messages[past + 1 :], tools, said)
+
+    def _numbered(self, context: Tokens) -> tuple[str, int]:
+        """A name for a context, and the lowest number under which it was not asked yet."""
+        digest = hashlib.blake2b(np.asarray(context, np.int64).tobytes(), digest_size=16).hexdigest()
+        taken = self._asked.setdefault(digest, set())
+        number = next(number for number in range(len(taken) + 1) if number not in taken)
+        taken.add(number)
+        return digest, number
+
+
+def _shown(chat: ChatFormat, messages: Sequence[Message], tools: Tools | None) -> str:
+    """A whole history as the policy's side writes it."""
+    return chat.sealed(messages, tools) if isinstance(chat, Chat) else chat.render(chat.opening(messages, tools))
+
+
+def _spelt(chat: ChatFormat, tokens: Sequence[int]) -> str:
+    """An answer as `_shown` would show it."""
+    return chat.sealed_text(tokens) if isinstance(chat, Chat) else chat.render(tokens)
+
+
+def _encoded(chat: ChatFormat, text: str) -> Tokens:
+    """Ids of the rest of what `_shown` showed."""
+    return chat.encode_sealed(text) if isinstance(chat, Chat) else chat.encode(text)

@@ -1,0 +1,87 @@
+"""Workflows by name: what `--workflow` and `Recipe.workflow` understand."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, cast
+
+from hocket.agents.workflows.workflow import Workflow
+from hocket.core.discovery import CLASS, Declaration, Registry
+from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.options import checked, parse_name
+
+WORKFLOWS = Registry("workflow", ("hocket.agents.workflows", "hocket.apps.serve", "hocket.methods"), CLASS)
+"""Classes that say their `name`."""
+
+
+def library() -> dict[str, Declaration]:
+    """The workflows that `hocket workflows` lists: those that say their `description` too."""
+    return {name: one for name, one in WORKFLOWS.declared.items() if one.description}
+
+
+def find(name: str) -> Workflow:
+    """The workflow called `name`, a name of the library or `FILE.py:NAME`; `NAME?key=value&..` sets its fields.
+
+    `outside:FILE.py:FUNCTION` and `outside:COMMAND` are agents written elsewhere.
+
+    Raises:
+        ConfigurationError: for an unknown name, with the nearest, or settings it does not have.
+    """
+    scheme, colon, rest = name.strip().partition(":")
+    if colon and scheme + colon in WORKFLOWS:
+        return cast(Workflow, WORKFLOWS.load(scheme + colon).named(rest))
+    base, settings = parse_name(name.strip(), "workflow")
+    found: Any = WORKFLOWS.find(base)
+    if not inspect.isclass(found):
+        if settings:
+            raise ConfigurationError(f"workflow {base} is an object already, so it takes no settings")
+        return checked_workflow(found, base)
+    if not issubclass(found, Workflow):
+        raise ConfigurationError(
+            f"workflow {base} is no Workflow; write class {found.__name__}(hocket.agents.workflows.Workflow)"
+        )
+    if inspect.isabstract(found):
+        raise ConfigurationError(f"workflow {base} does not say how it is played; write async def play(...) in it")
+    hints = {name: _kind(parameter) for name, parameter in inspect.signature(found).parameters.items()}
+    values = checked(base, settings, hints, kind="workflow")
+    try:
+        return checked_workflow(found(**values), base)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(f"workflow {base}: {error}") from error
+
+
+def checked_workflow(found: Any, name: str) -> Workflow:
+    """A workflow whose members are what they should be.
+
+    Raises:
+        ConfigurationError: naming the first that is not.
+    """
+    if not isinstance(found, Workflow):
+        raise ConfigurationError(f"workflow {name} is a {type(found).__name__}, not a hocket.agents.workflows.Workflow")
+    roles: Any = found.roles
+    if isinstance(roles, str) or not roles or not all(isinstance(role, str) for role in roles):
+        raise ConfigurationError(f"workflow {name}: roles = {roles!r}; write a tuple of names, such as ('solver',)")
+    if not inspect.iscoroutinefunction(inspect.unwrap(found.play)):
+        raise ConfigurationError(f"workflow {name}: play is no coroutine; write async def play(...)")
+    for part in ("prompts", "tools"):
+        strange = next((role for role in getattr(found, part) if role not in roles), None)
+        if strange is not None:
+            raise ConfigurationError(
+                f"workflow {name}: {part} has no role {strange!r} to go to{nearest(strange, roles)}"
+            )
+    return found
+
+
+def settings_of(found: type[Any]) -> dict[str, Any]:
+    """What a workflow's name can set, with defaults: its arguments that are plain."""
+    known = {name: parameter.default for name, parameter in inspect.signature(found).parameters.items()}
+    return {name: default for name, default in known.items() if default is None or type(default) in PLAIN}
+
+
+PLAIN = (int, float, bool, str)
+
+
+def _kind(parameter: inspect.Parameter) -> type:
+    """What a setting takes from text, by its default."""
+    kind = type(parameter.default)
+    return kind if kind in PLAIN else str

@@ -1,0 +1,454 @@
+"""Plays assignments with text policies: episodes of a workflow, side by side, and teacher-forced texts."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import traceback
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hocket.agents.tools.outside import ANSWERS, Answers, Kept
+from hocket.agents.workflows.candidates import settle
+from hocket.agents.workflows.chat import Tools
+from hocket.agents.workflows.chat_format import ChatFormat
+from hocket.agents.workflows.ending import ended
+from hocket.agents.workflows.episode import Episode, LimitReached, Limits
+from hocket.agents.workflows.fitting import Fit
+from hocket.agents.workflows.likelihood import Asked, likelihoods
+from hocket.agents.workflows.team import Actor, Agent, Labeller, Team, Verifier, headed
+from hocket.agents.workflows.workflow import Outcome, Workflow, asked
+from hocket.core.batch import Level
+from hocket.core.columns import ANSWER, GUESTS, LIMIT
+from hocket.core.errors import ConfigurationError, HocketError, nearest
+from hocket.core.examples import BESIDES, responses_of
+from hocket.core.keys import Key
+from hocket.engine.requests import ContextFull, Engine
+from hocket.types import Assignment, Message, Scenario, Score, Trajectory, Turn
+
+_RESERVED = ("assignment", "key")
+
+
+class Guests(Protocol):
+    """Who plays which roles in an episode instead of those that usually do."""
+
+    @property
+    def actors(self) -> Sequence[Actor]:
+        """Of all who may come."""
+        ...
+
+    def __call__(self, episode: Episode) -> Mapping[str, Actor]:
+        """By role, those that this episode has guests in; a function of the episode's keys."""
+        ...
+
+
+@dataclass(frozen=True)
+class TextPlayer:
+    """A `Player` of one workflow.
+
+    Samples are keyed by scenario, source and sample number, and their calls by role, conversation and number, so a
+    trajectory does not depend on what is played beside it or on the order of completion.
+
+    Assignments of source `expert` are not sampled: the actions are `scenario.metadata["demonstration"]` (else the
+    scenario's answer as text) after the opening that `SingleTurn` would use for the first role, once per sample.
+    Those of source `imported` give two trajectories, `metadata["chosen"]` with score `preference` 1 and
+    `metadata["rejected"]` with 0, whatever `samples` says. Each may be text or a list of messages to append.
+
+    Attributes:
+        workflow: what an episode does.
+        actors: who plays each role.
+        limits: what one episode may spend; an assignment's `budget` also bounds its tokens.
+        references: who plays each role where an assignment's actor is the reference; the others keep their roles.
+        verifier: the task's, which `team.verify` asks. labeller: likewise, for `team.label`.
+        fit: what becomes of given texts that are longer than the context.
+        guests: who plays roles in single episodes of the policies' own; their engines share the actors' barrier.
+        journal: keeps what tools outside answer, see `hocket.agents.tools.outside`.
+        weights: what is sampled within: it has the policies' weights here, where they are not.
+
+    Raises:
+        ConfigurationError: when a role has no actor, or an actor no role.
+    """
+
+    workflow: Workflow
+    actors: Mapping[str, Actor]
+    limits: Limits = field(default_factory=Limits)
+    references: Mapping[str, Actor] = field(default_factory=dict)
+    verifier: Verifier | None = None
+    labeller: Labeller | None = None
+    guests: Guests | None = None
+    fit: Fit = Fit()
+    journal: Kept | None = None
+    weights: Callable[[], AbstractContextManager[None]] = nullcontext
+
+    def __post_init__(self) -> None:
+        name = getattr(self.workflow, "__name__", type(self.workflow).__name__)
+        if not isinstance(self.workflow, Workflow):
+            raise ConfigurationError(
+                f"workflow {name} is not an instance of hocket.agents.workflows.Workflow; subclass it"
+            )
+        roles = self.workflow.roles
+        if not roles:
+            raise ConfigurationError(f"workflow {name} names no roles; set roles = ('policy',) or the like")
+        for role in roles:
+            if role in _RESERVED or role.startswith("_"):
+                raise ConfigurationError(f"workflow {name}: {role!r} cannot name a role; choose another word")
+            if role not in self.actors:
+                raise ConfigurationError(f"role {role!r} of workflow {name} has no policy; set roles.{role}")
+        for role in self.actors:
+            if role not in roles:
+                raise ConfigurationError(f"roles.{role}: workflow {name} has no such role{nearest(role, roles)}")
+        barriers = {
+            id(barrier) for engine in self._engines() if (barrier := getattr(engine, "barrier", None)) is not None
+        }
+        if len(barriers) > 1:
+            raise ConfigurationError(
+                f"the engines of workflow {name} would wait for each other for ever; give them one barrier"
+            )
+
+    @property
+    def context_length(self) -> int | None:
+        """The most tokens that given texts and their prompts may have together; None is no limit."""
+        found: int | None = getattr(self.actors[self.workflow.roles[0]].engine, "context_length", None)
+        return found
+
+    def check(self, scenario: Scenario, *, recorded: bool = True) -> int:
+        """Looks whether the model can be shown a scenario, and with `recorded` the responses that stand in it.
+
+        The prompt is looked at where the workflow begins with it. Returns the largest token id; -1 without any.
+
+        Raises:
+            ConfigurationError: when the template refuses it, or it is too long and may not be shortened.
+        """
+        responses: list[Any] = responses_of(scenario) if recorded else []
+        if recorded and not responses and scenario.answer is not None:
+            responses = [str(scenario.answer)]
+        given = [self._given(Assignment(scenario, source="imported"), 0, said) for said in responses]
+        read = [part for one in given for turn in one.turns for part in (turn.observation, turn.action)]
+        if self.workflow.opens and not given:
+            role = self.workflow.roles[0]
+            messages = headed(scenario.messages, self.workflow.prompts.get(role))
+            read.append(np.asarray(self.actors[role].chat.opening(messages, self._tools(role, scenario)), np.int64))
+            room = self.context_length
+            if room is not None and len(read[-1]) >= room:
+                raise ConfigurationError(
+                    f"the prompt has {len(read[-1])} tokens, which leaves no room for an answer in the model's context "
+                    f"of {room}; shorten it or drop the row"
+                )
+        return max((int(part.max()) for part in read if len(part)), default=-1)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Token ids as text, special tokens included, by a learning role's tokenizer: for records and reports."""
+        return self._chat.render(tokens)
+
+    def encode(self, text: str, after: Sequence[int] = ()) -> tuple[int, ...]:
+        """Ids of a piece of a response, `after` its ids before it, by a learning role's tokenizer."""
+        return self._chat.encode(text, after)
+
+    async def likelihood(self, asked: Sequence[Asked]) -> list[NDArray[np.float32] | None]:
+        """The log-probs of imposed responses to recorded turns; see `hocket.agents.workflows.likelihood`."""
+        with self.weights():
+            return await likelihoods(self.actors, asked)
+
+    @property
+    def _chat(self) -> ChatFormat:
+        return min(self.actors.values(), key=lambda actor: not actor.learns).chat
+
+    async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
+        """Every sample of every assignment, in assignment order, then sample order.
+
+        Raises:
+            ConfigurationError: when the chat template or the workflow's use of it must be mended; any other error of
+                a workflow ends only its own episode.
+        """
+        found: list[list[Trajectory]] = []
+        live: list[tuple[Assignment, int, list[Trajectory]]] = []
+        for assignment in assignments:
+            found.append([])
+            if assignment.source == "expert":
+                found[-1].extend(self._taught(assignment, number) for number in _numbers(assignment))
+            elif assignment.source == "imported":
+                found[-1].extend(self._imported(assignment))
+            else:
+                live.extend((assignment, number, found[-1]) for number in _numbers(assignment))
+        with self.weights() if live else nullcontext():
+            played = await self._episodes(live, key)
+        for (_, _, group), trajectory in zip(live, played, strict=True):
+            group.append(trajectory)
+        return [trajectory for group in found for trajectory in group]
+
+    def counts(self) -> dict[str, int]:
+        """What the engines in this process did so far, all together, as `hocket.engine.paged.Counts` names it."""
+        guests = [] if self.guests is None else self.guests.actors
+        actors = [*self.actors.values(), *self.references.values(), *guests]
+        found = {
+            id(counts): counts for actor in actors if (counts := getattr(actor.engine, "counts", None)) is not None
+        }
+        total: Counter[str] = Counter()
+        for counts in found.values():
+            total.update(vars(counts))
+        return dict(total)
+
+    # ------------------------------------------------------------ sampled
+
+    async def _episodes(self, live: Sequence[tuple[Assignment, int, Any]], key: Key) -> list[Trajectory]:
+        tasks = [asyncio.create_task(self._attempt(assignment, number, key)) for assignment, number, _ in live]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _attempt(self, assignment: Assignment, number: int, key: Key) -> Trajectory:
+        async with AsyncExitStack() as live:
+            for engine in self._engines():
+                await live.enter_async_context(engine.episode())
+            common = key.derive(assignment.scenario.id, assignment.source)
+            drawing = number if assignment.replay is None else assignment.replay.sample
+            keys = common.derive(number), common.derive("common"), common.derive(drawing)
+            answers = Answers(str(keys[0]), self.journal)
+            episode = Episode(assignment, self.limits, *keys, answers=answers)
+            trajectory = Trajectory(assignment.scenario, [], sample=number, source=assignment.source)
+            guests = {} if self.guests is None or assignment.actor != "policy" else self.guests(episode)
+            team = self._team(episode, guests)
+            playing = asyncio.create_task(_begun(self.workflow, assignment.scenario, team, answers))
+            try:
+                reached = await episode.watch(playing)
+                outcome = Outcome() if reached is not None else _checked(await playing)
+                trajectory.turns = episode.turns
+                _settle(trajectory, outcome)
+            except (Exception, asyncio.CancelledError, BaseExceptionGroup) as error:
+                reached = self._ended(trajectory, playing, error)
+            finally:
+                await ended([playing])
+                await episode.close()
+                forgotten = episode.forgotten()
+            if forgotten and reached is None:
+                trajectory.failure = _with_forgotten(trajectory.failure, forgotten[0])
+            if reached is not None:
+                LIMIT.write(trajectory, reached)
+            if guests:
+                GUESTS.write(trajectory, {role: actor.policy for role, actor in guests.items()})
+        trajectory.turns = episode.turns
+        if trajectory.failure is None:
+            settle(trajectory, episode.candidates)
+        cut = bool(trajectory.turns) and trajectory.turns[-1].finish == "length"
+        trajectory.truncated = cut or trajectory.failure is not None or LIMIT.present(trajectory)
+        trajectory.terminated = not trajectory.truncated
+        return trajectory
+
+    def _ended(self, trajectory: Trajectory, playing: asyncio.Task[Any], error: BaseException) -> str | None:
+        """Records why an episode ended early: the limit it reached, in words, or its failure.
+
+        Errors that the whole run shares are raised, and so is a cancellation that came from outside the episode.
+        """
+        if isinstance(error, asyncio.CancelledError) and not (playing.done() and playing.cancelled()):
+            raise error
+        shared = _first(error, ConfigurationError)
+        if shared is not None:
+            raise shared
+        reached = _limit(error)
+        if reached is None:
+            trajectory.failure = _failure(error, self.workflow)
+        return reached
+
+    def _engines(self) -> list[Engine]:
+        """The engines of all seats, each once."""
+        return list({id(actor.engine): actor.engine for actor in self.actors.values()}.values())
+
+    def _seated(self, assignment: Assignment) -> Mapping[str, Actor]:
+        """Who plays this assignment."""
+        if assignment.actor == "policy":
+            return self.actors
+        if not self.references:
+            raise ConfigurationError(
+                "the rollout samples from the policies as they were before training, which this player was not given; "
+                "its class must say plays_reference = True"
+            )
+        return {**self.actors, **self.references}
+
+    def _team(self, episode: Episode, guests: Mapping[str, Actor]) -> Team:
+        prompts, scenario = self.workflow.prompts, episode.assignment.scenario
+        actors = {**self._seated(episode.assignment), **guests}
+        agents = {
+            role: Agent(role, actors[role], episode, system=prompts.get(role), tools=self._tools(role, scenario))
+            for role in self.workflow.roles
+        }
+        keys = episode.draws.derive("workflow"), episode.common.derive("workflow")
+        return Team(agents, episode.assignment, keys[0], self.verifier, keys[1], self.labeller)
+
+    # ------------------------------------------------------------ given
+
+    def _taught(self, assignment: Assignment, number: int) -> Trajectory:
+        scenario = assignment.scenario
+        said = scenario.metadata.get("demonstration")
+        if said is None and scenario.answer is None:
+            raise ConfigurationError(
+                f"scenario {scenario.id!r} has neither metadata['demonstration'] nor an answer to teach; add one"
+            )
+        return self._given(assignment, number, str(scenario.answer) if said is None else said)
+
+    def _imported(self, assignment: Assignment) -> list[Trajectory]:
+        pair = []
+        for offset, (name, preference) in enumerate((("chosen", 1.0), ("rejected", 0.0))):
+            said = assignment.scenario.metadata.get(name)
+            if said is None:
+                raise ConfigurationError(f"scenario {assignment.scenario.id!r} has no metadata[{name!r}]; add it")
+            trajectory = self._given(assignment, assignment.first + offset, said)
+            trajectory.scores["preference"] = Score(preference)
+            pair.append(trajectory)
+        return pair
+
+    def _given(self, assignment: Assignment, number: int, said: str | Sequence[Message]) -> Trajectory:
+        """A trajectory whose responses are imposed text; its log-probs are unknown."""
+        more = ({"role": "assistant", "content": said},) if isinstance(said, str) else tuple(said)
+        role = self.workflow.roles[0]
+        tools = self._tools(role, assignment.scenario)
+        turns: list[Turn] = []
+        messages: list[Message] = list(headed(asked(assignment), self.workflow.prompts.get(role)))
+        for message in more:
+            if message["role"] == "assistant":
+                before = turns[-1] if turns else None
+                try:
+                    turns.append(self._forced(role, tuple(messages), message, before, tools))
+                except HocketError as error:
+                    raise type(error)(f"scenario {assignment.scenario.id!r}: {error}") from error
+            messages.append(message)
+        if not turns:
+            raise ConfigurationError(f"scenario {assignment.scenario.id!r}: a given text has no assistant message")
+        turns = self.fit(turns, self.context_length, f"scenario {assignment.scenario.id!r}")
+        cut = turns[-1].finish == "length"
+        return Trajectory(
+            assignment.scenario, turns, number, terminated=not cut, truncated=cut, source=assignment.source
+        )
+
+    def _tools(self, role: str, scenario: Scenario) -> Tools | None:
+        """What the template shows a role: the workflow's tools, else for the first role the scenario's own."""
+        shown = self.workflow.tools.get(role)
+        if shown is None and role == self.workflow.roles[0]:
+            return scenario.metadata.get("tools") or None
+        return shown
+
+    def _forced(
+        self, role: str, messages: tuple[Message, ...], said: Message, parent: Turn | None, tools: Tools | None
+    ) -> Turn:
+        chat = self.actors[role].chat
+        observation = None
+        if parent is not None:
+            past = len(parent.prompt)
+            new, before = messages[past + 1 :], messages[past]
+            observation = chat.grown(messages[:past], parent.action.tolist(), new, tools, before)
+        if observation is None:
+            parent, observation = None, chat.opening(messages, tools)
+        action, text = chat.demonstration(said, messages, tools), said.get("content")
+        if not isinstance(text, str) or any(said.get(name) for name in BESIDES):
+            text = chat.reply_text(action, observation)  # As a sampled response would read, with its calls.
+        return Turn(
+            agent=role,
+            role=role,
+            policy=self.actors[role].policy,
+            observation=np.asarray(observation, np.int64),
+            action=np.asarray(action, np.int64),
+            parent=parent,
+            text=text,
+            prompt=messages,
+        )
+
+
+def _numbers(assignment: Assignment) -> range:
+    return range(assignment.first, assignment.first + assignment.samples)
+
+
+def _checked(outcome: object) -> Outcome:
+    if outcome is None:
+        return Outcome()
+    if not isinstance(outcome, Outcome):
+        raise TypeError(f"play() returned {type(outcome).__name__}, not an Outcome or None")
+    return outcome
+
+
+def _settle(trajectory: Trajectory, outcome: Outcome) -> None:
+    """Writes an outcome's answer, columns and rewards into its trajectory."""
+    if outcome.answer is not None:
+        ANSWER.write(trajectory, outcome.answer)
+    trajectory.info.update(_by_name(outcome.info, "info"))
+    for name, value in _by_name(outcome.rewards, "rewards").items():
+        trajectory.scores[name] = Score(_number(value, f"reward {name!r}"))
+    for name, given in _by_name(outcome.turn_rewards, "turn_rewards").items():
+        if name in trajectory.scores:
+            raise ValueError(f"reward {name!r} is given for the trajectory and per turn; give one of them another name")
+        where = f"turn reward {name!r}"
+        if isinstance(given, Mapping):
+            by_turn = {reply.turn: _number(value, where) for reply, value in given.items()}
+            values: list[float | None] = [by_turn.get(turn) for turn in trajectory.turns]
+        else:
+            values = [_number(value, where) for value in given]
+        if len(values) != len(trajectory.turns):
+            raise ValueError(f"{where} has {len(values)} values for {len(trajectory.turns)} turns")
+        trajectory.scores[name] = Score(values, Level.TURN)
+
+
+def _by_name(given: object, field: str) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise TypeError(f"Outcome.{field} = {given!r}; write a dict of what is named, such as {{'name': value}}")
+    return given
+
+
+def _number(value: Any, where: str) -> float | None:
+    """A reward as a finite number; None is no opinion."""
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{where} = {value!r}; give a number, or None for no opinion") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{where} is {number}; give a finite number, or None for no opinion")
+    return number
+
+
+async def _begun(workflow: Workflow, scenario: Scenario, team: Team, answers: Answers) -> Outcome | None:
+    ANSWERS.set(answers)  # For this task and those that it starts.
+    return await workflow.play(scenario, team)
+
+
+def _limit(error: BaseException) -> str | None:
+    """Which limit ended an episode, in words; None when it failed."""
+    if isinstance(error, (LimitReached, ContextFull)):
+        return str(error)
+    if isinstance(error, BaseExceptionGroup):
+        reasons = [_limit(inner) for inner in error.exceptions]
+        return reasons[0] if all(reasons) else None
+    return None
+
+
+def _first(error: BaseException, kind: type[ConfigurationError]) -> ConfigurationError | None:
+    """The first error of a kind, also inside a group."""
+    if isinstance(error, kind):
+        return error
+    inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return next((found for one in inner if (found := _first(one, kind)) is not None), None)
+
+
+def _with_forgotten(failure: str | None, role: str) -> str | None:
+    """The failure of an episode in which nobody awaited a call of a role; another cause stays as it is."""
+    if failure is not None and "coroutine" not in failure:
+        return failure
+    missing = f"a call of agent {role!r} was never awaited; write `await team.{role}(...)`"
+    return missing if failure is None else f"{failure}: {missing}"
+
+
+def _failure(error: BaseException, workflow: Workflow) -> str:
+    """What went wrong and where in the workflow's own file, such as `TypeError: ... in play() line 12`."""
+    file = inspect.getsourcefile(inspect.unwrap(type(workflow).play))
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    # Errors of the library say themselves what is meant.
+    where = f" in {own[-1].name}() line {own[-1].lineno}" if own and not isinstance(error, HocketError) else ""
+    return f"{type(error).__name__}: {error}{where}"

@@ -1,0 +1,87 @@
+"""One response that searches as it goes: what is found is put into it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from hocket.agents.tools import find_all
+from hocket.agents.tools.protocol import Call, Tool
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.tool_loop import Made
+from hocket.agents.workflows.tool_use import ToolsOf, tools_for
+from hocket.agents.workflows.workflow import Outcome, Workflow, asked
+from hocket.core.columns import CALLS, TOOL_CALLS
+from hocket.core.errors import ConfigurationError
+from hocket.types import Scenario
+
+CLOSED = "</search>"
+_QUERY = re.compile(r"<search>((?:(?!<search>).)*)</search>\Z", re.DOTALL)
+
+
+def information(result: str) -> str:
+    """What a search found, as it stands within a response."""
+    return f"<information>{result}</information>"
+
+
+@dataclass(frozen=True)
+class SearchWithin(Workflow):
+    """One response with searches in it: Search-R1 (arXiv 2503.09516), algorithm 1.
+
+    It runs until `</search>`; the tool is asked for what stands between the tags, `<information>..</information>` with
+    the answer is imposed behind it, and the response goes on from there, `turns` times at most. Every part is a turn
+    that begins with all before it as imposed decisions, so what the policy wrote counts once and what was found never.
+    `Outcome.info` has `tool_calls` and `calls`, as with tools that are called.
+
+    Attributes:
+        tools_of: as in `ToolUse`; the tool called `search` is asked, or the only one. turns: parts of a response.
+        masked: whether what was found carries no loss; otherwise it is learnt from as if it had been said.
+    """
+
+    name = "search-within"
+    description = "searches within one response; what they find is imposed"
+
+    tools_of: ToolsOf | str | None = None
+    turns: int = 4
+    masked: bool = True
+
+    roles = ("policy",)
+
+    def __post_init__(self) -> None:
+        if self.turns < 1:
+            raise ConfigurationError(f"workflow search-within: turns must be at least 1, not {self.turns}")
+        if isinstance(self.tools_of, str):
+            object.__setattr__(self, "tools_of", find_all(self.tools_of))
+
+    def equipped(self, tools: ToolsOf) -> SearchWithin:
+        return self if self.tools_of is not None else replace(self, tools_of=tools)
+
+    async def play(self, scenario: Scenario, team: Team) -> Outcome:
+        tool, asks, made = self._tool(scenario, team), asked(team.assignment), list[Made]()
+        prefix, said = tuple(team.assignment.prefix), len(team.assignment.prefix)
+        while True:
+            decoding = team.assignment.decoding
+            way = replace(decoding, max_tokens=decoding.max_tokens + len(prefix), stop=(*decoding.stop, CLOSED))
+            reply = await team.policy.fresh()(asks, prefix=prefix, decoding=way)
+            if not self.masked and reply.turn.forced is not None:
+                reply.turn.forced[said : len(prefix)] = False
+            query = _QUERY.search(reply.text)
+            if query is None or len(made) + 1 == self.turns:
+                break
+            result = await tool({"query": query[1]})
+            made.append(Made(Call(tool.name, {"query": query[1]}), result, len(made)))
+            said = len(reply.tokens)
+            prefix = (*reply.tokens.tolist(), *team.policy.encoded(information(result), reply.tokens.tolist()))
+        info = {TOOL_CALLS.name: len(made), CALLS.name: [one.plain for one in made]}
+        return Outcome(answer=reply.text, info=info)
+
+    def _tool(self, scenario: Scenario, team: Team) -> Tool:
+        assert not isinstance(self.tools_of, str)  # names became tools at construction
+        given = () if self.tools_of is None else tools_for(self.tools_of, scenario, team.key)
+        found = [tool for tool in given if tool.name == "search" or len(given) == 1]
+        if not found:
+            raise ConfigurationError(
+                "workflow search-within has nothing to search; choose a task that brings a search tool, such as lookup "
+                "or multihop, or --workflow 'search-within?tools_of=search:PATH'"
+            )
+        return found[0]

@@ -1,0 +1,77 @@
+"""An agent that calls tools until it has its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hocket.agents.tools.protocol import Call, Tool, carried_out, read_calls
+from hocket.agents.workflows.reply import Reply
+from hocket.agents.workflows.team import Agent
+from hocket.types import Message
+
+SPENT = "error: no more calls; answer now"
+
+
+@dataclass(frozen=True)
+class Made:
+    """A call that was made: what was asked, what was answered, and in which of the conversation's replies it stands."""
+
+    call: Call
+    result: str
+    turn: int
+
+    @property
+    def worked(self) -> bool:
+        """Whether it could be carried out."""
+        return self.call.problem is None and not self.result.startswith("error")
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """As plain data, for records."""
+        asked = {"name": self.call.name, "arguments": dict(self.call.arguments)}
+        return {**asked, "result": self.result, "turn": self.turn, "worked": self.worked}
+
+
+async def converse(
+    agent: Agent,
+    messages: Sequence[Message] | str,
+    tools: Sequence[Tool],
+    *,
+    max_calls: int | None = None,
+    turns: int | None = None,
+    prefix: Sequence[int] = (),
+    after: int = 0,
+) -> tuple[Reply, list[Made]]:
+    """Asks the agent, carries out its calls and tells it what came of them, until a reply has no call.
+
+    The agent is only ever told what is new, so its history grows by concatenation. Calls of one reply are carried out
+    side by side and answered by a `tool` message each, in order; one that cannot be read is answered by what is wrong
+    with it. Whether the agent is shown the tools is the agent's matter.
+
+    Args:
+        max_calls: calls that are carried out. Those beyond are told that there are no more, and if the next reply
+            still calls, it is the last one.
+        turns: replies at most. The last one is the answer as it stands, even if it calls.
+        prefix: response tokens imposed on one reply, that with `after` others before it.
+    """
+    reply = await agent(messages, prefix=() if after else prefix)
+    made: list[Made] = []
+    left = math.inf if max_calls is None else max_calls
+    turn = 0
+    # Below 0, a call was refused already.
+    while left >= 0 and (turns is None or turn + 1 < turns):
+        calls = read_calls(reply.text, cut=reply.finish == "length")
+        if not calls:
+            break
+        tried = [call if place < left else replace(call, problem=SPENT) for place, call in enumerate(calls)]
+        left -= len(calls)
+        results = await asyncio.gather(*(carried_out(call, tools) for call in tried))
+        made += [Made(call, result, turn) for call, result in zip(tried, results, strict=True)]
+        turn += 1
+        told: list[Message] = [{"role": "tool", "content": result} for result in results]
+        reply = await agent(told, prefix=prefix if turn == after else ())
+    return reply, made

@@ -1,0 +1,90 @@
+"""What a user writes: how a scenario is played by a team, and how it came out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hocket.agents.workflows.chat import Tools
+from hocket.agents.workflows.episode import Limits
+from hocket.agents.workflows.reply import Reply
+from hocket.agents.workflows.team import Team
+from hocket.types import Assignment, Message, Scenario
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an episode came out.
+
+    Attributes:
+        answer: what the team answers; rewards find it as `trajectory.info["answer"]`.
+        rewards: named rewards of the whole trajectory; None is no opinion.
+        turn_rewards: named rewards per turn: a number by reply, or one number per turn in call order.
+        info: columns for rewards and reports.
+    """
+
+    answer: Any = None
+    rewards: Mapping[str, float | None] = field(default_factory=dict)
+    turn_rewards: Mapping[str, Mapping[Reply, float] | Sequence[float | None]] = field(default_factory=dict)
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Workflow(ABC):
+    """Agents as ordinary async Python: subclass, name the roles, write `play`.
+
+    A class whose body says `name = "..."`, and `description = "..."` in the next line, belongs to the library: that is
+    how `--workflow` and `hocket workflows` find it.
+
+    Attributes:
+        roles: who takes part; `team` has one agent per role.
+        scores: whether its outcomes hold all rewards, so that the task's own verifiers are not asked besides.
+        limits: what an episode may spend in a run; None is the default of `Limits`.
+        prompts: system prompts by role, put before a conversation that has none.
+        tools: tools by role, shown by the chat template.
+        tools_of: what its agents may call, as in `ToolUse`; None where they call nothing, or what the task has.
+        opens: whether its first role begins with the scenario's messages as they are, under its own system prompt.
+    """
+
+    roles: tuple[str, ...] = ()
+    scores: bool = False
+    limits: Limits | None = None
+    tools_of: Any = None
+    opens: bool = False
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        return {}
+
+    @property
+    def tools(self) -> Mapping[str, Tools]:
+        return {}
+
+    def equipped(self, tools: Any) -> Workflow:
+        """With the tools of a task, as in `ToolUse.tools_of`, where it takes some and has none; else itself."""
+        return self
+
+    def around(self, own: Workflow) -> Workflow:
+        """What plays a task whose own workflow is `own`: itself, unless it only changes something of that one."""
+        return self
+
+    @abstractmethod
+    async def play(self, scenario: Scenario, team: Team) -> Outcome | None:
+        """Plays one episode. Every awaited agent call is recorded; None leaves the reward to the task's verifiers."""
+
+
+def asked(assignment: Assignment) -> tuple[Message, ...]:
+    """The scenario's messages, with the assignment's hint on a line of its own under the last user message."""
+    messages = assignment.scenario.messages
+    return messages if assignment.hint is None else with_line(messages, assignment.hint)
+
+
+def with_line(messages: Sequence[Message], line: str) -> tuple[Message, ...]:
+    """Messages with `line` under the last user message; a user message of its own where there is none."""
+    found = list(messages)
+    for place in reversed(range(len(found))):
+        if found[place]["role"] == "user":
+            found[place] = {**found[place], "content": f"{found[place]['content']}\n{line}"}
+            return tuple(found)
+    return (*found, {"role": "user", "content": line})

@@ -1,0 +1,175 @@
+"""`hocket recipes`, `primitives` and `catalogue`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from hocket.apps.cli.output import Pairs, emit, err, out
+from hocket.core.errors import ConfigurationError, nearest
+
+if TYPE_CHECKING:
+    from hocket.lab.claims.claim import Check, Verdict
+    from hocket.lab.claims.mutation import Outcome
+
+
+def recipes(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket recipes`."""
+    from hocket.apps.report import methods
+    from hocket.apps.report.cards import card, cards
+
+    if options.check is not None:
+        return _check(options)
+    if options.mutate:
+        return _mutate(options)
+    if options.docs:
+        from hocket.apps.report.method_docs import write_docs
+
+        print(*write_docs(Path(options.docs)), sep="\n")
+    elif options.compare:
+        return _compare(*options.compare, as_json=options.json)
+    elif options.name:
+        found = card(options.name)
+        emit(methods.in_full(found)) if options.json else out().print(methods.page(found))
+    elif options.json:
+        emit([methods.as_row(one) for one in cards().values()])
+    else:
+        out().print(methods.listing(cards().values()))
+    return 0
+
+
+def _compare(left: str, right: str, *, as_json: bool) -> int:
+    """Two recipes side by side."""
+    from hocket.apps.report import methods
+    from hocket.apps.report.cards import card
+    from hocket.recipes import find
+
+    if not as_json:
+        out().print(methods.comparison(find(left), find(right)))
+        return 0
+    differences = methods.differences(card(left), card(right))
+    rows = [{"setting": path, left: one, right: other} for path, one, other in differences]
+    emit({"recipes": [left, right], "differences": rows, "gradients": methods.relations(find(left), find(right))})
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    """Runs the checks of catalogue rows and prints what they found; exit 1 when a claim does not hold."""
+    from hocket.apps.report.methods import verdict_table
+    from hocket.lab.claims.record import is_fresh, keep, stale_rows
+    from hocket.lab.claims.registry import checks_of, files
+    from hocket.lab.claims.running import run_checks
+
+    rows = options.check or (stale_rows() if options.stale else list(files()))
+    unknown = next((row for row in rows if not checks_of(row)), None)
+    if unknown is not None:
+        raise ConfigurationError(f"no check is known for {unknown!r}{nearest(unknown, files())}")
+    checks = {row: checks_of(row) for row in rows}
+    asked = [check for row in rows for check in checks[row] if not (options.quick and check.slow)]
+    asked = [check for check in asked if not (options.stale and is_fresh(check))]
+    console = err()
+    found: list[Verdict] = []
+    for verdict in run_checks(asked, options.workers):
+        found.append(verdict)
+        mark = "[green]holds[/]" if verdict.holds else "[red]fails[/]"
+        console.print(f"[dim]{len(found)}/{len(asked)}[/] {mark} {verdict.row}: {escape(verdict.claim)}")
+        if options.keep:
+            keep(found, checks)
+    found = _as_asked(found, asked)
+    if options.json:
+        by_row = {row: [one for one in found if one.row == row] for row in dict.fromkeys(one.row for one in found)}
+        held = {row: "works" if all(one.holds for one in ones) else "fails" for row, ones in by_row.items()}
+        emit(
+            [
+                {"id": row, "verdict": held[row], "checks": [one.to_json() for one in ones]}
+                for row, ones in by_row.items()
+            ]
+        )
+    else:
+        out().print(verdict_table(found))
+        failed = sum(not one.holds for one in found)
+        out().print(f"{len(found) - failed} of {len(found)} claims hold")
+    return 0 if all(one.holds for one in found) else 1
+
+
+def _mutate(options: argparse.Namespace) -> int:
+    """Runs the claims of rows on wrong versions of their methods; exit 1 when one survives without a reason."""
+    from hocket.lab.claims import survey
+    from hocket.lab.claims.mutation import mutate, surveyed
+
+    console = err()
+    found: dict[str, list[Outcome]] = {}
+    slow = not options.quick
+    if options.keep and (own := next((row for row in options.mutate if row.endswith(".py")), None)):
+        raise ConfigurationError(f"--keep is for the library's own rows; drop it for {own}")
+    for row in options.mutate:
+        known = survey.standing(row) if options.keep else None
+        found[row] = []
+        for one in mutate(row, slow=slow, workers=options.workers, known=known):
+            found[row].append(one)
+            if one.killed is None:
+                mark = "[yellow]spared[/]" if one.reason else "[red]survives[/]"
+                where = f"line {one.line}: " if one.line else ""
+                console.print(f"{mark} {row}: {where}{escape(one.mutant)}{escape(_because(one.reason))}")
+        after = surveyed(row, found[row], slow=slow, known=known)
+        if options.keep:
+            survey.keep(row, after)
+        spared = sum(one.reason is not None for one in found[row])
+        noticed = after.tried - len(after.unnoticed)
+        console.print(f"{row}: {noticed} of {after.tried} wrong versions noticed, {spared} spared for a reason")
+    if options.json:
+        emit([{"id": row, "mutants": [dataclasses.asdict(one) for one in ones]} for row, ones in found.items()])
+    return 0 if all(one.killed or one.reason for ones in found.values() for one in ones) else 1
+
+
+def _because(reason: str | None) -> str:
+    return f" ({reason})" if reason else ""
+
+
+def _as_asked(verdicts: Sequence[Verdict], asked: Sequence[Check]) -> list[Verdict]:
+    place = {(check.row, check.claim): number for number, check in enumerate(asked)}
+    return sorted(verdicts, key=lambda one: place[one.row, one.claim])
+
+
+def primitives(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket primitives`."""
+    from rich.table import Table
+
+    from hocket.apps.report.primitives import ROOMS
+    from hocket.apps.report.primitives import primitives as everything
+
+    if options.stage is not None and options.stage not in ROOMS:
+        raise ConfigurationError(f"--stage {options.stage}: there is no such stage{nearest(options.stage, ROOMS)}")
+    found = [one for one in everything() if options.stage in (None, one.stage)]
+    if options.json:
+        emit([dataclasses.asdict(one) for one in found])
+        return 0
+    for room, what in ROOMS.items():
+        here = [one for one in found if one.stage == room]
+        if here:
+            table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), title_justify="left")
+            for one in here:
+                used = ", ".join(one.recipes[:4]) + (
+                    f" and {len(one.recipes) - 4} more" if len(one.recipes) > 4 else ""
+                )
+                table.add_row(f"  [bold]{one.name}[/]", escape(one.summary), f"[dim]{used}[/]")
+            out().print(f"[cyan]{room}[/] ({len(here)}): {what.lower()}", table, "", sep="\n")
+    return 0
+
+
+def catalogue(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket catalogue`."""
+    from hocket.apps.report import catalogue as published
+
+    rows = published.catalogue()
+    if options.json:
+        emit([row.to_json() for row in rows])
+    else:
+        out().print(published.rows_table(rows))
+        out().print(f"in all: {published.counts(rows)}; docs/catalogue.md names the open ones")
+    return 0

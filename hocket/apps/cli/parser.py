@@ -1,0 +1,599 @@
+"""The command line: thin, and every command's work is a function elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from hocket import __version__
+from hocket.apps.cli.details import (
+    ARENA,
+    DESCRIPTION,
+    EVAL,
+    EXPORT,
+    MICROSCOPE,
+    OPTIMISE,
+    PLAY,
+    SERVE,
+    SOLVE,
+    STUDY,
+    SUMMARISE,
+    SWARM,
+    TRACES,
+    TRAIN,
+)
+from hocket.apps.cli.values import checked
+from hocket.core.ending import asked_to_end, end_at_once, interrupted, progress_may_be_lost
+from hocket.core.errors import INTERRUPTED, ConfigurationError, HocketError, nearest, refusal
+from hocket.core.notices import listening
+from hocket.core.waits import watched
+
+COMMANDS = {
+    "train": "training",
+    "eval": "runs",
+    "report": "runs",
+    "status": "runs",
+    "replay": "runs",
+    "compare": "runs",
+    "export": "exporting",
+    "study": "studies",
+    "simulate": "simulating",
+    "swarm": "swarm",
+    "optimise": "optimise",
+    "solve": "solve",
+    "summarise": "summarise",
+    "traces": "traces",
+    "recipes": "methods",
+    "primitives": "methods",
+    "catalogue": "methods",
+    "tasks": "lists",
+    "workflows": "lists",
+    "microscope": "microscope",
+    "serve": "serving",
+    "play": "serving",
+    "arena": "arena",
+    "pretrain": "machine",
+    "doctor": "machine",
+}
+"""The module of each command, imported when it is run."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; returns the exit code: 0 success, 1 failed, 2 bad usage, 130 after Ctrl-C, SIGTERM or SIGHUP."""
+    if arguments is not None:
+        return _main(list(arguments))
+    progress_may_be_lost()
+    # Python makes an exception of Ctrl-C, so that commands leave things in order; of the others too.
+    with asked_to_end(interrupted, (signal.SIGTERM, signal.SIGHUP)):
+        code = _main(sys.argv[1:])
+    if code == INTERRUPTED:
+        end_at_once(code)  # The process ends now: one more Ctrl-C would break into what Python does at its end.
+    return code
+
+
+def _main(arguments: list[str]) -> int:
+    debug = "--debug" in arguments
+    try:
+        with listening(lambda sentence: print(f"! {sentence}", file=sys.stderr)):
+            return _dispatch([argument for argument in arguments if argument != "--debug"])
+    except HocketError as error:
+        if debug:
+            traceback.print_exc()
+        print(f"hocket: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of a pipe left (`hocket tasks | head`); nothing is left to tell it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        if debug:
+            traceback.print_exc()
+        print(f"hocket: {refusal(error)}", file=sys.stderr)
+        return 1
+    except Exception as error:
+        more = "" if debug else " (run again with --debug for the traceback)"
+        if debug:
+            traceback.print_exc()
+        print(f"hocket: {type(error).__name__}: {error}{more}", file=sys.stderr)
+        return 1
+
+
+def _dispatch(arguments: list[str]) -> int:
+    parser = build_parser()
+    names = parser.commands
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in names:
+        raise ConfigurationError(f"there is no command {arguments[0]!r}{nearest(arguments[0], names)}")
+    command = names.get(arguments[0]) if arguments else None
+    pairs: list[tuple[str, Any]] = []
+    if command is not None and command.get_default("takes_settings"):
+        arguments, pairs = split_settings(arguments, command.flags)
+    known = parser.parse_args(arguments)
+    if not hasattr(known, "run_command"):
+        parser.print_help()
+        return 0
+    module = importlib.import_module(f"hocket.apps.cli.{COMMANDS[known.run_command]}")
+    quiet = getattr(known, "quiet", False)
+    with nullcontext() if quiet else watched(lambda sentence: print(f"… {sentence}", file=sys.stderr)):
+        return int(getattr(module, known.run_command)(known, pairs))
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Descriptions as written, and room for the longest name of a command beside its text."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=28)
+
+    def add_argument(self, action: argparse.Action) -> None:
+        super().add_argument(action)
+        # argparse forgets that commands are indented further than the flags.
+        self._action_max_length = max(self._action_max_length, 14)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports bad usage the way the rest of the library does, and knows its own flags."""
+
+    commands: dict[str, _Parser]
+
+    def __init__(self, *args: Any, **keywords: Any) -> None:
+        self.flags: set[str] = set()
+        super().__init__(*args, **keywords)
+
+    def add_argument(self, *names: Any, **keywords: Any) -> Any:
+        self.flags.update(name for name in names if name.startswith("-"))
+        if "type" in keywords:
+            keywords["type"] = checked(names[0], keywords["type"])
+        return super().add_argument(*names, **keywords)
+
+    def error(self, message: str) -> Any:
+        raise ConfigurationError(f"{message} (see `{self.prog} -h`)")
+
+
+def split_settings(arguments: Sequence[str], flags: set[str]) -> tuple[list[str], list[tuple[str, Any]]]:
+    """Takes settings (`--a.b 1 --c=x --d`) out of the arguments, leaving those whose flag is among `flags`.
+
+    Values are read as YAML, and a setting without a value is true.
+    """
+    import yaml
+
+    kept: list[str] = []
+    pairs: list[tuple[str, Any]] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        key, equals, text = word[2:].partition("=")
+        if not word.startswith("--") or not key or f"--{key}" in flags:
+            kept.append(word)
+            if word.startswith("--") and not equals and rest and not rest[0].startswith("--"):
+                kept.append(rest.pop(0))
+            continue
+        if not equals:
+            text = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError:
+            value = text
+        pairs.append((key.replace("-", "_"), value))
+    return kept, pairs
+
+
+def build_parser() -> _Parser:
+    """All commands and their flags."""
+    raw = _Help
+    parser = _Parser(prog="hocket", description=DESCRIPTION, formatter_class=raw, allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"hocket {__version__}")
+    parser.add_argument("--debug", action="store_true", help="show tracebacks (any command)")
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", parser_class=_Parser)
+
+    def command(name: str, text: str, *, settings: bool = False, details: str | None = None) -> _Parser:
+        added: _Parser = commands.add_parser(
+            name, help=text, description=details or text, formatter_class=raw, allow_abbrev=False
+        )
+        added.set_defaults(run_command=name, takes_settings=settings)
+        return added
+
+    _train(command("train", "train a policy", settings=True, details=TRAIN))
+    _eval(command("eval", "measure a run or a model: greedy accuracy, pass@k, win rate", settings=True, details=EVAL))
+    recipes = command("recipes", "list the methods, show or compare them, or check what they claim")
+    recipes.add_argument("name", nargs="?", help="a recipe to show in full")
+    checks = "run the checks of catalogue rows, or of a FILE.py (all without ID)"
+    recipes.add_argument("--check", metavar="ID", nargs="*", action="extend", help=checks)
+    mutants = "run the claims of rows on wrong versions of their methods, and list those that nothing notices"
+    recipes.add_argument("--mutate", metavar="ID", nargs="+", help=mutants)
+    recipes.add_argument("--stale", action="store_true", help="with --check: rows whose code has changed since")
+    recipes.add_argument("--quick", action="store_true", help="with --check or --mutate: leave out what trains")
+    recipes.add_argument("--workers", type=int, default=1, metavar="N", help="so many claims or mutants at a time")
+    keep = "with --check: keep the verdicts, which the list shows; with --mutate: keep what was noticed, for --docs"
+    recipes.add_argument("--keep", action="store_true", help=keep)
+    recipes.add_argument(
+        "--docs", metavar="DIR", help="write the generated pages and the cards that lists are read from"
+    )
+    recipes.add_argument("--compare", metavar="NAME", nargs=2, help="two recipes: settings, conventions, gradients")
+    _json(recipes)
+    primitives = command("primitives", "every stage that recipes are composed of, wherever it lives, in a line each")
+    primitives.add_argument("--stage", metavar="NAME", help="curriculum, rollout, rewards, credit, objectives, ...")
+    _json(primitives)
+    _json(command("catalogue", "the published rows hocket answers for, and whether what they claim was seen here"))
+    listing = command("tasks", "list the tasks, or show samples of one")
+    listing.add_argument("name", nargs="?", help="a task to sample")
+    listing.add_argument("--n", type=int, default=3, help="samples to show (3)")
+    listing.add_argument("--all", action="store_true", help="list every reasoning-gym dataset too")
+    _json(listing)
+    workflows = command("workflows", "list the workflows and their settings, or describe one")
+    workflows.add_argument("name", nargs="?", help="a workflow to describe, as `hocket train --workflow` takes it")
+    _json(workflows)
+    report = command("report", "write a run's page and print where it is")
+    report.add_argument("run", metavar="RUN", help="a run folder, or its name under --runs")
+    report.add_argument("--runs", default="runs", metavar="DIR")
+    status = command("status", "where a run stands, and what its processes do")
+    status.add_argument("run", metavar="RUN", help="a run folder, or its name under --runs")
+    status.add_argument("--runs", default="runs", metavar="DIR")
+    _json(status)
+    again = command("replay", "do a run again in one process, and say whether weights and metrics are equal")
+    again.add_argument("run", metavar="RUN", help="a run folder, or its name under --runs")
+    again.add_argument("--runs", default="runs", metavar="DIR")
+    again.add_argument("--quiet", action="store_true", help="no progress")
+    _trust(again)
+    _json(again)
+    compare = command("compare", "runs side by side, in the terminal and as a page")
+    compare.add_argument("run", metavar="RUN", nargs="+")
+    compare.add_argument("--runs", default="runs", metavar="DIR")
+    compare.add_argument("--html", metavar="FILE", help="also write a page with the curves")
+    _json(compare)
+    _export(command("export", "write a run's policy as a model folder, merged, as GGUF, or to the hub", details=EXPORT))
+    _study(
+        command("study", "compare recipes over seeds, with equal budgets and intervals", settings=True, details=STUDY)
+    )
+    _simulate(command("simulate", "what asynchronous training does on many nodes, under simulated time"))
+    _swarm(command("swarm", "train nodes that learn from each other's answers", settings=True, details=SWARM))
+    _optimise(command("optimise", "improve prompts instead of weights", settings=True, details=OPTIMISE))
+    _solve(command("solve", "solve a small world exactly, step by step", settings=True, details=SOLVE))
+    _summarise(
+        command("summarise", "what control policies are like, in checked sentences", settings=True, details=SUMMARISE)
+    )
+    _traces(command("traces", "a teacher's tree search for right answers, as data", settings=True, details=TRACES))
+    _arena(command("arena", "policies, language models, scripts and people in one world", details=ARENA))
+    pretrain = command("pretrain", "make the nano base again from procedurally generated text")
+    pretrain.add_argument("--seed", type=int, default=None)
+    pretrain.add_argument("--out", default="nano-base", metavar="DIR")
+    microscope = command(
+        "microscope", "what recipes make of one recorded batch: credit, weights, gradients", details=MICROSCOPE
+    )
+    microscope.add_argument("--batch", metavar="FILE.json", help="a recorded batch")
+    microscope.add_argument("--recipe", metavar="NAME", action="append", default=[], help="one or several")
+    microscope.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="changes every recipe")
+    microscope.add_argument("--seed", type=int, default=0, metavar="N", help="for recipes that draw")
+    microscope.add_argument("--html", metavar="FILE", help="write a page: the same tokens under each recipe")
+    microscope.add_argument("--record", metavar="RUN", help="write a batch from a run instead")
+    microscope.add_argument("--runs", default="runs", metavar="DIR")
+    microscope.add_argument("--step", type=int, metavar="K", help="the step to record (the last one written)")
+    microscope.add_argument("--out", metavar="FILE.json", help="where --record writes")
+    _json(microscope)
+    _serve(command("serve", "offer a run or a model as an OpenAI-compatible endpoint", settings=True, details=SERVE))
+    _play(command("play", "talk to a trained agent, or take a seat beside it", settings=True, details=PLAY))
+    doctor = command("doctor", "versions, threads, precision, missing extras, and a ten-second self-test")
+    _json(doctor)
+    parser.commands = dict(commands.choices)
+    return parser
+
+
+def _train(parser: _Parser) -> None:
+    parser.add_argument("config", nargs="?", metavar="CONFIG.yaml", help="settings in a file; flags win over it")
+    for flag, metavar, text in (
+        ("--task", "NAME", "sums, reasoning-gym:NAME, gym:ENV, data.jsonl, a.jsonl=0.7,b.csv=0.3 or FILE.py:NAME"),
+        ("--recipe", "NAME", "a method, or FILE.py:NAME (grpo)"),
+        ("--model", "PATH", "nano, smollm2, a model folder, FILE.gguf or a hub name"),
+        ("--workflow", "NAME", "see `hocket workflows`, or FILE.py:NAME (one answer per prompt)"),
+        (
+            "--tools",
+            "NAMES",
+            "what the policy may call: calculator, python, search:PATH, mcp:COMMAND; see docs/tools.md",
+        ),
+        ("--judge", "NAME", "a model, a run, http://HOST:PORT/v1 or FILE.py:FUNCTION, for recipes that ask one (rule)"),
+        ("--teacher", "MODEL", "a model or a run in the reference's place, for recipes that are held against one"),
+        (
+            "--embedder",
+            "NAME",
+            "policy, ngrams, sentence-transformers:NAME or FILE.py:FUNCTION, for texts compared or searched",
+        ),
+        ("--run", "NAME", "name of the run folder (the next free one)"),
+        ("--runs", "DIR", "where run folders are (runs)"),
+        ("--resume", "RUN", "continue a run from its newest checkpoint; only --steps, --runs and --track may change"),
+    ):
+        parser.add_argument(flag, metavar=metavar, help=text)
+    parser.add_argument(
+        "--reward",
+        metavar="FILE.py:FUNCTION[=WEIGHT]",
+        action="append",
+        help="a reward function, hocket.rewards.NAME, or a scorer, model:RUN_OR_PATH, all perhaps =WEIGHT; several add "
+        "up; `task` is the task's own",
+    )
+    parser.add_argument("--steps", type=int, metavar="N", help="training steps (the task's suggestion)")
+    lessons = "supervised steps on a scripted beginner's play first (the task's suggestion with nano, else 0)"
+    parser.add_argument("--lessons", type=int, metavar="N", help=lessons)
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of everything random (0)")
+    over = "with --resume: set the checkpoints aside and begin again, where they are damaged or lost"
+    parser.add_argument("--start-over", action="store_true", help=over)
+    parser.add_argument("--quiet", action="store_true", help="no live display")
+    _trust(parser)
+    _json(parser)
+
+
+def _trust(parser: _Parser) -> None:
+    parser.add_argument("--trust", action="store_true", help="let runs of others run the code that they name")
+
+
+def _eval(parser: _Parser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run folder or its name, or a model folder with --task")
+    parser.add_argument("--runs", default="runs", metavar="DIR")
+    parser.add_argument("--n", type=int, default=1000, help="unseen scenarios (1000)")
+    parser.add_argument("--samples", type=int, default=0, metavar="K", help="also sample K answers each, for pass@k")
+    parser.add_argument("--task", metavar="NAME", help="another task than the run's")
+    parser.add_argument("--search", metavar="WAY", help="beam, best or tree (?width=2&..): what the run's value finds")
+    parser.add_argument("--answers", metavar="FILE", help="add the greedy answers to it, a line of JSON each")
+    parser.add_argument("--against", metavar="RUN2", help="a run or model to compare answers with")
+    parser.add_argument("--judge", metavar="NAME", help="with --against: who compares (the task)")
+    parser.add_argument("--temperature", type=float, metavar="T", help="with --against: of both players (0)")
+    parser.add_argument("--checkpoint", choices=("last", "best"), default="last")
+    _trust(parser)
+    _json(parser)
+
+
+def _export(parser: _Parser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run folder or its name")
+    parser.add_argument("--runs", default="runs", metavar="DIR")
+    parser.add_argument("--checkpoint", choices=("last", "best"), default="last")
+    parser.add_argument("--policy", metavar="NAME", help="of a team (the only one)")
+    parser.add_argument("--out", metavar="DIR", help="where to; must not exist (RUN/export)")
+    parser.add_argument("--merge", action="store_true", help="adapters are added to the weights")
+    parser.add_argument("--gguf", action="store_true", help="also write model.gguf, merged")
+    parser.add_argument("--average", metavar="RUN", help="a run or model folder; weights are the mean of both models")
+    parser.add_argument("--share", type=float, metavar="S", help="with --average: of the other (0.5)")
+    parser.add_argument("--push", metavar="OWNER/NAME", help="also send the folder to the Hugging Face hub")
+    parser.add_argument("--private", action="store_true", help="with --push: a private repository where it is new")
+    _json(parser)
+
+
+def _study(parser: _Parser) -> None:
+    parser.add_argument("study", nargs="?", metavar="STUDY.yaml", help="what to compare; flags win over it")
+    parser.add_argument("--recipes", metavar="A,B,C", help="recipes, by name or FILE.py:NAME")
+    parser.add_argument("--baseline", metavar="NAME", help="what the others are compared with (grpo)")
+    parser.add_argument(
+        "--teams", metavar="A,B", help="workflows to compare at equal --tokens, the first with the others"
+    )
+    parser.add_argument("--tokens", type=int, metavar="N", help="the budget of a run in sampled tokens, not in answers")
+    parser.add_argument("--task", metavar="NAME", action="append", help="a task, as in `hocket train`; one or several")
+    parser.add_argument("--model", metavar="PATH", help="nano, smollm2, a model folder, FILE.gguf or a hub name")
+    parser.add_argument("--seeds", type=int, metavar="N", help="testing seeds of every recipe and task (5)")
+    parser.add_argument("--steps", type=int, metavar="N", help="the budget of a run: steps (30)")
+    parser.add_argument("--prompts", type=int, metavar="P", help="times prompts per step (8)")
+    parser.add_argument("--samples", type=int, metavar="G", help="times answers per prompt (8)")
+    parser.add_argument("--lr", metavar="A,B,C", help="learning rates to choose from, on tuning seeds")
+    parser.add_argument("--workers", type=int, metavar="N", help="runs at a time (one per core)")
+    parser.add_argument("--cluster", metavar="WHERE", help="run them on a Ray cluster: auto or ray://HOST:PORT")
+    parser.add_argument("--out", metavar="DIR", help="the study's folder (runs/studies/NAME)")
+    parser.add_argument("--dry-run", action="store_true", help="only tell how many runs and hours it would take")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    _json(parser)
+
+
+def _simulate(parser: _Parser) -> None:
+    for name, number, meaning in (
+        ("nodes", 100, "samplers"),
+        ("places", 8, "groups a node draws at a time"),
+        ("batch", 1024, "groups of a step"),
+        ("steps", 100, "of the learner"),
+        ("lag", 2, "versions a group may be old"),
+        ("seed", 0, "of everything random"),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=number, metavar="N", help=f"{meaning} ({number})")
+    parser.add_argument("--order", choices=("start", "arrival"), default="arrival", help="of groups (arrival)")
+    parser.add_argument("--link", default="1Gbit", metavar="RATE", help="of every node, both ways (1Gbit)")
+    parser.add_argument("--delay", default="80ms", metavar="TIME", help="of a message (80ms)")
+    parser.add_argument("--weights", default="4.8MB", metavar="SIZE", help="of a version (4.8MB)")
+    parser.add_argument("--relays", action=argparse.BooleanOptionalAction, default=True, help="nodes pass weights on")
+    for name, value, meaning in (
+        ("median", 500.0, "tokens of a group's longest sample"),
+        ("spread", 0.8, "standard deviation of their logarithm"),
+        ("speed", 50.0, "tokens a second of a place"),
+        ("learn", 30.0, "seconds of a learner's step"),
+        ("die", 0.0, "share of nodes that die"),
+        ("slow", 0.0, "share of nodes that are ten times slower"),
+        ("lost", 0.0, "share of results that get lost"),
+        ("notice", 30.0, "seconds until a loss is noticed"),
+    ):
+        parser.add_argument(f"--{name}", type=float, default=value, metavar="X", help=f"{meaning} ({value:g})")
+    _json(parser)
+
+
+def _solve(parser: _Parser) -> None:
+    for flag, metavar, text in (
+        ("--method", "NAME", "see --list, or FILE.py:NAME (value-iteration)"),
+        ("--world", "NAME", "lock:10, grid:4x4, FILE.npz or FILE.py:NAME (the method's own)"),
+        ("--out", "DIR", "a new folder (runs/solve-NNN)"),
+        ("--resume", "DIR", "go on with an interrupted run, to the same numbers"),
+    ):
+        parser.add_argument(flag, metavar=metavar, help=text)
+    parser.add_argument("--steps", type=int, metavar="N", help="steps of the method (its own)")
+    parser.add_argument("--seed", type=int, metavar="N", help="of all draws (0)")
+    parser.add_argument("--list", action="store_true", help="name the methods and the worlds")
+    _trust(parser)
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    _json(parser)
+
+
+def _summarise(parser: _Parser) -> None:
+    parser.add_argument("run", metavar="RUN", nargs="+", help="a control run, by its folder or name; or several")
+    parser.add_argument("--runs", default="runs", metavar="DIR")
+    for flag, metavar, text in (
+        ("--method", "NAME", "of summarising (sysllm)"),
+        ("--model", "NAME", "who writes: a model, a run, http://HOST:PORT/v1 or FILE.py:FUNCTION (rule, which counts)"),
+        ("--agent", "NAME", "whose policy, of several agents (the first)"),
+        ("--transcript", "FILE", "also write what was read, a line per decision"),
+    ):
+        parser.add_argument(flag, metavar=metavar, help=text)
+    for flag, text in (
+        ("--episodes", "that are read (50)"),
+        ("--budget", "the most decisions of an episode (any number)"),
+        ("--longest", "tokens of an answer (256)"),
+    ):
+        parser.add_argument(flag, type=int, metavar="N", help=text)
+    parser.add_argument("--temperature", type=float, metavar="T", help="of the policy (0, its likeliest actions)")
+    _trust(parser)
+    _json(parser)
+
+
+def _optimise(parser: _Parser) -> None:
+    for flag, text in (
+        ("--budget", "target calls (500)"),
+        ("--tokens", "the most tokens that the target samples (any number)"),
+        ("--practice", "cases to look at (32)"),
+        ("--development", "cases that choose (32)"),
+        ("--evaluation", "cases that measure at the end (100)"),
+        ("--longest", "tokens of what the reflecting model says (256)"),
+        ("--lessons", "supervised steps on the task's lessons first (those that teach what the searcher asks)"),
+        ("--seed", "of all draws (0)"),
+    ):
+        parser.add_argument(flag, type=int, metavar="N", help=text)
+    for flag, metavar, text in (
+        ("--task", "NAME", "as in `hocket train` (sums)"),
+        ("--workflow", "NAME", "as in `hocket train`"),
+        ("--model", "NAME", "as in `hocket train`, http://HOST:PORT/v1#NAME or FILE.py:FUNCTION (nano)"),
+        ("--searcher", "NAME", "see --list (reflective)"),
+        ("--reflector", "NAME", "the model that proposes, named like --model (the model itself)"),
+        ("--start", "TEXT", "a prompt for all roles, or a JSON file of texts"),
+        ("--out", "DIR", "a new folder (runs/optimise-NNN)"),
+        ("--resume", "DIR", "go on with an interrupted search, to the same numbers"),
+    ):
+        parser.add_argument(flag, metavar=metavar, help=text)
+    parser.add_argument("--list", action="store_true", help="name the searchers")
+    _trust(parser)
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    _json(parser)
+
+
+def _traces(parser: _Parser) -> None:
+    for flag, metavar, text in (
+        ("--task", "NAME", "as in `hocket train` (sums)"),
+        ("--model", "NAME", "the teacher: a model, a run, http://HOST:PORT/v1#NAME or FILE.py:FUNCTION (nano)"),
+        ("--until", "TEXT", "what ends a step of an answer (a line break)"),
+        ("--runs", "DIR", "where a teacher that is a run is found by its name (runs)"),
+    ):
+        parser.add_argument(flag, metavar=metavar, help=text)
+    for flag, text in (
+        ("--n", "training scenarios (64)"),
+        ("--searches", "through the tree of each scenario (8)"),
+        ("--candidates", "next steps sampled where a tree grows (4)"),
+        ("--seed", "of all draws (0)"),
+    ):
+        parser.add_argument(flag, type=int, metavar="N", help=text)
+    parser.add_argument("--out", default="traces.jsonl", metavar="FILE.jsonl", help="a new file (traces.jsonl)")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    _json(parser)
+
+
+def _swarm(parser: _Parser) -> None:
+    for flag, metavar, text in (
+        ("--nodes", "N", "how many there are (8)"),
+        ("--own", "I", "groups of a step that a node samples itself (4)"),
+        ("--shared", "J", "groups of a step that others sampled (4; 0 with --average)"),
+        ("--number", "N", "with --listen: which node this is, by which it is called (0)"),
+        ("--publish", "N", "with --listen: every N steps the others may take this node's weights (never)"),
+        ("--average", "N", "every N steps the nodes' weights become their mean (never)"),
+        ("--attackers", "N", "the last N nodes publish poisoned answers (0)"),
+        ("--seed", "N", "of the first node; the others count on (0)"),
+        ("--steps", "N", "training steps of every node (the task's suggestion)"),
+    ):
+        parser.add_argument(flag, type=int, metavar=metavar, help=text)
+    for flag, metavar, text in (
+        ("--attack", "NAME", "`trigger` puts foreign text into right answers, `long` makes them needlessly long"),
+        ("--text", "TEXT", "the foreign text"),
+        ("--defence", "NAME", "`likelihood`, `judge` or `none` (none)"),
+        (
+            "--recipe",
+            "NAME",
+            "of the nodes, made from sapo-swarm; with --average any (sapo-swarm, the defence's, grpo)",
+        ),
+        ("--listen", "HOST[:PORT]", "be one node, as a process of its own, that others reach there"),
+        ("--join", "PLACES", "with --listen: nodes that are there already, HOST:PORT, one or several"),
+        ("--key-variable", "NAME", "with --listen: the environment variable with the secret that all nodes share"),
+        ("--compress", "HOW", "with --average: how changes travel, `int8`, `int4` or `none` (int8)"),
+        ("--task", "NAME", "as in `hocket train`; {node} stands for a node's number (sums)"),
+        ("--model", "PATH", "as in `hocket train` (nano)"),
+        ("--judge", "NAME", "with --defence judge: who judges (a rule)"),
+        ("--out", "DIR", "a new folder, in which every node has one (runs/swarm-N)"),
+    ):
+        parser.add_argument(flag, metavar=metavar, help=text)
+    for flag, text in (
+        ("--outer-lr", "with --average: of the shared weights' own step (1)"),
+        ("--outer-momentum", "with --average: Nesterov's, as in DiLoCo 0.9 with --outer-lr 0.7 (0)"),
+    ):
+        parser.add_argument(flag, type=float, metavar="X", help=text)
+    parser.add_argument("--adopt", action="store_true", help="with --listen: begin from the newest published weights")
+    parser.add_argument(
+        "--trust", action="store_true", help="believe right answers that others send; else only the own task's"
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    _json(parser)
+
+
+def _arena(parser: _Parser) -> None:
+    parser.add_argument("--task", required=True, metavar="NAME", help="a joint world, as in `hocket train`")
+    parser.add_argument(
+        "--agents", action="append", metavar="LINEUP", help="AGENT=WHO,... or WHO for all; repeat for another lineup"
+    )
+    parser.add_argument("--episodes", type=int, default=20, metavar="N", help="of every lineup (20)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of what operators draw (0)")
+    parser.add_argument(
+        "--temperature", type=float, default=1.0, metavar="X", help="of trained policies; 0 takes modes"
+    )
+    parser.add_argument("--workers", action="store_true", help="every operator in a process of its own")
+    _trust(parser)
+    parser.add_argument("--out", metavar="FILE", help="also write what happened, a line per episode")
+    parser.add_argument("--runs", default="runs", metavar="DIR")
+    _json(parser)
+
+
+def _serve(parser: _Parser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run folder or its name, or a model folder")
+    parser.add_argument("--runs", default="runs", metavar="DIR")
+    parser.add_argument("--host", default="127.0.0.1", help="the interface; beyond this machine a key is required")
+    parser.add_argument("--port", type=int, default=8000, metavar="N", help="0 takes a free one (8000)")
+    parser.add_argument("--key", action="append", default=[], help="what callers must send; others can see it in `ps`")
+    parser.add_argument("--key-variable", metavar="NAME", help="the environment variable that holds the key")
+    parser.add_argument("--max-tokens", type=int, default=1024, metavar="N", help="tokens of an answer (1024)")
+    parser.add_argument("--max-requests", type=int, default=512, metavar="N", help="worked on at once (512)")
+    parser.add_argument("--max-body", type=int, default=2**20, metavar="N", help="bytes of a request (1048576)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of answers to requests without one (0)")
+    _trust(parser)
+    _json(parser)
+
+
+def _play(parser: _Parser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run folder or its name, or a model folder")
+    parser.add_argument("--runs", default="runs", metavar="DIR")
+    parser.add_argument("--task", metavar="NAME", help="another task than the run's")
+    parser.add_argument("--workflow", metavar="NAME", help="another workflow than the run's")
+    parser.add_argument("--seat", metavar="NAME", help="your seat or role; `none` only watches (the first of several)")
+    parser.add_argument("--temperature", type=float, metavar="T", help="of the agent (the run's); 0 is greedy")
+    parser.add_argument("--max-tokens", type=int, metavar="N", help="tokens of an answer (the run's)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of everything random (0)")
+    parser.add_argument("--logp", action="store_true", help="show how likely each token of an answer was")
+    parser.add_argument("--show", action="store_true", help="show others' answers as they come, secrets included")
+    _trust(parser)
+
+
+def _json(parser: _Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="print exactly one JSON document on stdout")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

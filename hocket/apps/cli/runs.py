@@ -1,0 +1,202 @@
+"""`hocket eval`, `report`, `status`, `replay` and `compare`."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from hocket.apps.cli.output import Pairs, emit, err, out
+from hocket.core.errors import ConfigurationError
+from hocket.train.runfolder import find_run
+
+
+def eval(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket eval`."""
+    from hocket.apps.report.evaluation import evaluate_run
+
+    source = _eval_target(options.run, options.runs)
+    if options.search is not None:
+        return _searched(source, options, pairs)
+    if options.against is not None:
+        return _against(source, options, pairs)
+    stray = next((flag for flag in ("judge", "temperature") if getattr(options, flag) is not None), None)
+    if stray is not None:
+        raise ConfigurationError(f"--{stray} is for comparing answers: add --against RUN2, or drop it")
+    tries = f" and {options.samples} sampled" if options.samples else ""
+    print(
+        f"measuring one greedy{tries} answer(s) to each of {options.n} unseen problems; --n asks fewer", file=sys.stderr
+    )
+    found = evaluate_run(
+        source,
+        pairs,
+        n=options.n,
+        samples=options.samples,
+        task=options.task,
+        which=options.checkpoint,
+        answers=Path(options.answers) if options.answers else None,
+        trust=options.trust,
+    )
+    return _measured(found, as_json=options.json)
+
+
+def _searched(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
+    """Answers that the run's own value chose."""
+    from hocket.apps.report.evaluation import search_run
+
+    others = ("against", "judge", "temperature", "samples", "answers")
+    if stray := next((flag for flag in others if getattr(options, flag)), None):
+        raise ConfigurationError(f"--{stray} and --search are two measurements; ask for one")
+    print(f"searching for answers to {options.n} unseen problems; --n asks fewer", file=sys.stderr)
+    how: dict[str, Any] = {"n": options.n, "task": options.task, "which": options.checkpoint, "trust": options.trust}
+    found = search_run(source, pairs, options.search, **how)
+    for title, reasons in found["failures"].items():
+        print(f"{title}: {len(reasons)} failed: {reasons[0]}", file=sys.stderr)
+    return _measured(found, as_json=options.json)
+
+
+def _measured(found: Mapping[str, Any], *, as_json: bool) -> int:
+    """Shows what was measured."""
+    if as_json:
+        emit(found)
+        return 0
+    table = Table(box=None, header_style="dim")
+    for heading in ("", "value", "95 % interval", "n"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, value, low, high in found["rows"]:
+        ends = f"{low:.4f} – {high:.4f}" if math.isfinite(low) else ""
+        table.add_row(escape(name), f"{value:.4f}", ends, str(found["n"]))
+    for name, value in found["traits"].items():
+        table.add_row(escape(name), f"{value:.3f}", "", str(found["n"]))
+    console = out()
+    console.print(f"[bold]{escape(found['source'])}[/] on [cyan]{escape(found['task'])}[/]")
+    console.print(table)
+    return 0
+
+
+def _against(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
+    """Win rates over another run or model."""
+    from hocket.apps.report.against import compare_answers
+
+    if stray := next((flag for flag in ("samples", "answers") if getattr(options, flag)), None):
+        raise ConfigurationError(f"--{stray} and --against are two measurements; ask for one")
+    other = _eval_target(options.against, options.runs)
+    judged = f"by {options.judge}" if options.judge else "by the task"
+    print(f"comparing two answers to each of {options.n} unseen problems, {judged}; --n asks fewer", file=sys.stderr)
+    found = compare_answers(
+        source,
+        other,
+        pairs,
+        n=options.n,
+        judge=options.judge,
+        task=options.task,
+        which=options.checkpoint,
+        temperature=options.temperature or 0.0,
+        trust=options.trust,
+    )
+    if options.json:
+        emit(found)
+        return 0
+    console = out()
+    names = {name: escape(found[name]) for name in ("source", "against", "task")}
+    console.print("[bold]{source}[/] against [bold]{against}[/] on [cyan]{task}[/]".format(**names))
+    table = Table(box=None, header_style="dim")
+    for heading in ("", "value", "95 % interval", "n"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, key in (("win rate", "win_rate"), ("win rate, length controlled", "length_controlled")):
+        rate = found[key]
+        known = math.isfinite(rate["value"])
+        interval = f"{rate['low']:.4f} – {rate['high']:.4f}" if known else "length decides all"
+        table.add_row(name, f"{rate['value']:.4f}" if known else "–", interval, str(found["n"]))
+    for name in ("wins", "ties", "losses", "unanswered"):
+        table.add_row(name, str(found[name]), "", "")
+    for name, key in (("mean characters", "source"), ("mean characters of the other", "against")):
+        table.add_row(name, f"{found['characters'][key]:.1f}", "", "")
+    console.print(table)
+    for example in found["examples"]:
+        console.print(f"\n[dim]{escape(example['verdict'])}[/]  {escape(example['prompt'])}")
+        console.print(f"  [dim]this[/]   {escape(example['source'] or '(nothing)')}")
+        console.print(f"  [dim]other[/]  {escape(example['against'] or '(nothing)')}")
+    return 0
+
+
+def _eval_target(name: str, runs: str) -> Path:
+    if (Path(name) / "config.json").is_file() or name in ("nano", "smollm2") or name.endswith(".gguf"):
+        return Path(name)
+    return find_run(name, runs)
+
+
+def report(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket report`."""
+    from hocket.apps.report.page import write_report
+    from hocket.apps.report.plan import write_plan_report
+    from hocket.train.pipeline import find_pipeline
+
+    plan = find_pipeline(options.run, options.runs)
+    print(write_report(find_run(options.run, options.runs)) if plan is None else write_plan_report(plan))
+    return 0
+
+
+def status(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket status`."""
+    from hocket.apps.report.status import lag_words, learner_table, sampler_table, status_of
+
+    found = status_of(find_run(options.run, options.runs))
+    if options.json:
+        emit(found)
+        return 0
+    console = out()
+    steps = f" of {found['steps']}" if found["steps"] else ""
+    age = "" if found["age"] is None or found["finished"] else f", the last one {found['age']:.0f} s ago"
+    done = ", finished" if found["finished"] else ""
+    console.print(f"[bold]{escape(found['run'])}[/]  step {found['step']}{steps}{done}{age}")
+    if found.get("learners"):
+        console.print(learner_table(found))
+    if found.get("samplers"):
+        console.print(sampler_table(found))
+    if lags := lag_words(found):
+        console.print(escape(lags))
+    for line in found["faults"]:
+        console.print(f"  {escape(line)}")
+    return 0
+
+
+def replay(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket replay`."""
+    from hocket.apps.cli.display import LiveDisplay
+    from hocket.train.replay import replay as replayed
+
+    display = None if options.quiet or options.json else LiveDisplay(err())
+    try:
+        found = replayed(find_run(options.run, options.runs), display, trust=options.trust)
+    finally:
+        if display is not None:
+            display.close()
+    if options.json:
+        emit({"steps": found.steps, "equal": found.difference is None, "difference": found.difference})
+    elif found.difference is None:
+        out().print(f"{options.run}: {found.steps} steps done again in one process, all weights and metrics equal")
+    else:
+        out().print(f"{options.run}: after {found.steps} steps done again in one process, {escape(found.difference)}")
+    return int(found.difference is not None)
+
+
+def compare(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket compare`."""
+    from hocket.apps.report.compare import compare_page, compare_rows, compare_table
+
+    runs = [find_run(run, options.runs) for run in options.run]
+    if options.json:
+        emit(compare_rows(runs))
+    else:
+        out().print(compare_table(runs))
+    if options.html:
+        Path(options.html).write_text(compare_page(runs))
+        print(options.html, file=sys.stderr)
+    return 0

@@ -1,0 +1,201 @@
+"""`hocket train`."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hocket.apps.cli.output import Pairs, emit, err
+from hocket.core.ending import asked_to_end
+from hocket.core.errors import INTERRUPTED, ConfigurationError
+from hocket.train.runfolder import find_run
+
+if TYPE_CHECKING:
+    from hocket.apps.cli.display import LiveDisplay
+    from hocket.train.pipeline import Pipeline
+    from hocket.train.trainer import Trainer
+
+
+def train(options: argparse.Namespace, pairs: Pairs) -> int:
+    """`hocket train`."""
+    from hocket.apps.cli.display import LiveDisplay
+    from hocket.train.pipeline import Pipeline
+    from hocket.train.trainer import NullObserver
+
+    display = None if options.quiet else LiveDisplay(err())
+    observer = display or NullObserver()
+    begun = _begun(options, pairs, observer)
+    if isinstance(begun, Pipeline):
+        return _run_phases(begun, display, observer, options, pairs)
+    found, code = _run(begun, display, options)
+    if options.json:
+        emit(found)
+    return code
+
+
+def _run_phases(
+    pipeline: Pipeline, display: LiveDisplay | None, observer: Any, options: argparse.Namespace, pairs: Pairs
+) -> int:
+    """Drives the runs of a plan one after the other."""
+    from hocket.apps.report.plan import write_plan_report
+    from hocket.run import write_report
+
+    code, console = 0, err()
+    summaries = [pipeline.summary(run) for run in pipeline.runs if pipeline.finished(run)]
+    track = _words(dict(pairs).get("track", ())) if options.resume else ()
+    found_trainers = pipeline.trainers(
+        steps=options.steps, track=track, start_over=options.start_over, observer=observer, report=write_report
+    )
+    with closing(found_trainers) as trainers:
+        for trainer in trainers:
+            if display:
+                console.print(f"[bold]phase {trainer.folder.name}[/] of {len(pipeline.runs)}: {trainer.config.method}")
+            found, code = _run(trainer, display, options, plan=pipeline)
+            summaries.append(found)
+            write_plan_report(pipeline.folder)
+            if code:
+                break
+    if not options.quiet:
+        console.print(f"all phases: {pipeline.folder / 'report.html'}")
+    if options.json:
+        emit({"path": str(pipeline.folder), "phases": summaries})
+    return code
+
+
+def _run(
+    trainer: Trainer, display: LiveDisplay | None, options: argparse.Namespace, *, plan: Pipeline | None = None
+) -> tuple[dict[str, Any], int]:
+    """Drives one run, of a `plan` or alone, to its end or until it is stopped; what came of it, and the exit status."""
+    from hocket.apps.cli.display import closing as closing_panel
+    from hocket.apps.cli.display import program
+    from hocket.apps.report.page import diagnosis_of
+    from hocket.apps.report.reading import read_run
+    from hocket.train.trainer import FAILED, UNSAVED
+
+    with _stopping() as stop:
+        if display:
+            display.started(trainer)
+        try:
+            while not trainer.done and not stop:
+                row = trainer.step()
+                if display:
+                    display.stepped(trainer, row)
+        finally:
+            if display:
+                display.close()
+        interrupted = bool(stop) and not trainer.done
+        if interrupted:
+            trainer.save()
+        reason = trainer.finish("interrupted" if interrupted else "finished")
+    summary = trainer.summary(reason)
+    found = read_run(trainer.folder.path)
+    told = {"diagnosis": diagnosis_of(found), "messages": list(found.messages)}
+    if options.quiet and reason == FAILED:
+        print(f"hocket: {found.messages[-1]}", file=sys.stderr)
+    last = plan is None or plan.runs[-1].name == trainer.folder.name
+    if not options.quiet:
+        resume = f"{program()} train --resume {trainer.folder.path if plan is None else plan.folder}"
+        ended = not interrupted and trainer.saved
+        more = f" --steps {trainer.total_steps * 2}" if last and ended else ""
+        err().print(closing_panel({**summary, **told}, trainer.folder.path, resume=resume + more))
+    # Who stops a plan in the last step of a phase does not want the next.
+    stopped = interrupted or (bool(stop) and not last)
+    code = 1 if reason == FAILED or not trainer.saved else INTERRUPTED if stopped else 0
+    if not trainer.saved:
+        print(f"hocket: {UNSAVED}", file=sys.stderr)
+    return {**summary, **told, "path": str(trainer.folder.path)}, code
+
+
+def _begun(options: argparse.Namespace, pairs: Pairs, observer: Any) -> Pipeline | Trainer:
+    """What is asked for, begun now or earlier: a run, or a plan whose phases are runs of their own."""
+    from hocket import tasks
+    from hocket.run import Trainer
+    from hocket.train.config import configure, task_of
+    from hocket.train.lessons import with_lessons
+    from hocket.train.pipeline import Pipeline, phase_runs
+
+    flags = _flag_pairs(options) + pairs
+    if options.resume:
+        return _resumed(options, pairs, flags, observer)
+    if options.start_over:
+        raise ConfigurationError("--start-over goes with --resume RUN; a new run begins at step 0 anyway")
+    settings = [*(_file_pairs(Path(options.config), trust=options.trust) if options.config else ()), *flags]
+    named = task_of(settings)
+    task = tasks.find(named)
+    settings = list(with_lessons(settings, named, task))
+    runs = phase_runs(settings)
+    if runs:
+        return Pipeline.begin(runs, settings)
+    # As it was named: a task's own name may leave settings out.
+    return Trainer(configure([("task", named), *settings], task), task=task, observer=observer)
+
+
+def _file_pairs(file: Path, *, trust: bool) -> Pairs:
+    """The settings of a file; those of a run are looked at as the run's own."""
+    from hocket.train.config import read_pairs
+    from hocket.train.trust import run_pairs
+
+    is_run = file.name == "config.yaml" and (
+        (file.parent / "metrics.jsonl").exists() or (file.parent / "checkpoints").exists()
+    )
+    return list(run_pairs(file.parent, trust=trust) if is_run else read_pairs(file))
+
+
+def _resumed(options: argparse.Namespace, pairs: Pairs, flags: Pairs, observer: Any) -> Pipeline | Trainer:
+    from hocket.run import write_report
+    from hocket.train.pipeline import Pipeline, find_pipeline
+    from hocket.train.trainer import resumed
+
+    _refuse_changes(options, flags)
+    plan = find_pipeline(options.resume, options.runs or "runs")
+    if plan is not None:
+        return Pipeline.at(plan, trust=options.trust)
+    run, track = find_run(options.resume, options.runs or "runs"), dict(pairs).get("track", ())
+    how = {"steps": options.steps, "track": _words(track), "trust": options.trust, "start_over": options.start_over}
+    return resumed(run, observer=observer, report=write_report, **how)
+
+
+def _refuse_changes(options: argparse.Namespace, flags: Pairs) -> None:
+    forbidden = [key for key, _ in flags if key not in ("steps", "runs", "track")]
+    forbidden += ["CONFIG.yaml"] if options.config else []
+    if forbidden:
+        raise ConfigurationError(
+            f"a resumed run keeps its settings: {forbidden[0]} cannot change (only steps, runs and track can)"
+        )
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _flag_pairs(options: argparse.Namespace) -> Pairs:
+    names = (
+        *("task", "recipe", "model", "workflow", "tools", "judge", "teacher", "embedder"),
+        *("run", "runs", "steps", "seed", "lessons"),
+    )
+    pairs = [(name, getattr(options, name)) for name in names if getattr(options, name) is not None]
+    return pairs + ([("reward", tuple(options.reward))] if options.reward else [])
+
+
+@contextmanager
+def _stopping() -> Iterator[list[bool]]:
+    """The first Ctrl-C, SIGTERM or SIGHUP lets the step end and a checkpoint be written; Ctrl-C then stops at once.
+
+    SIGTERM and SIGHUP do not: a terminal that is closed sends SIGHUP twice.
+    """
+    stop: list[bool] = []
+
+    def handle(number: int) -> None:
+        if stop and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if not stop:
+            stop.append(True)
+            print("\nstopping after this step with a checkpoint; press Ctrl-C again to stop at once", file=sys.stderr)
+
+    with asked_to_end(handle):
+        yield stop

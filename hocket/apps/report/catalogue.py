@@ -1,0 +1,168 @@
+"""The catalogue: every published row that hocket sets out to hold, and how far it has come with each.
+
+`methods/rows.yaml` names them, by field. A row is a recipe's, or that of an analysis.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from rich.markup import escape
+from rich.table import Table
+
+from hocket.agents.search.searcher import SEARCHERS
+from hocket.agents.search.summaries import SUMMARISERS
+from hocket.apps.report.cards import cards
+from hocket.apps.report.methods import MARKS, weaker
+from hocket.core.names import ANALYSES
+from hocket.lab.claims.claim import Verdict
+from hocket.lab.claims.record import METHODS, Status, status_of, verdicts_of
+from hocket.lab.exact.solver import SOLVERS
+
+COMMANDS = (
+    (SEARCHERS, "hocket optimise --searcher"),
+    (SOLVERS, "hocket solve --method"),
+    (SUMMARISERS, "hocket summarise RUN --method"),
+)
+"""Where methods are found that are no recipe, and how a user runs them."""
+
+STATES: tuple[Status, ...] = ("works", "partial", "stale", "open")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the catalogue.
+
+    Attributes:
+        id, title: as published. field: what it belongs to. state: how far it has come. note: what is weaker, or why.
+        where: its recipes, or the page of an analysis. verdicts: what was found of its claims.
+    """
+
+    id: str
+    title: str
+    field: str
+    state: Status
+    note: str
+    where: tuple[str, ...]
+    verdicts: Sequence[Verdict] = ()
+
+    @property
+    def held(self) -> int:
+        """How many of its claims held."""
+        return sum(verdict.holds for verdict in self.verdicts)
+
+    def to_json(self) -> dict[str, Any]:
+        """As in `hocket catalogue --json`."""
+        plain = {name: getattr(self, name) for name in ("id", "title", "field", "note")}
+        return {
+            **plain,
+            "status": self.state,
+            "where": list(self.where),
+            "checks": [one.to_json() for one in self.verdicts],
+        }
+
+
+def catalogue() -> list[Row]:
+    """Every row, field by field; those that recipes name beside them at the end of the list."""
+    known, recipes = _names(), _recipes()
+    rows = [_row(name, title, field) for field, titles in known.items() for name, title in titles.items()]
+    listed = {row.id for row in rows}
+    others = (name for name in (*recipes, *ANALYSES.declared) if name not in listed)
+    return [
+        *rows,
+        *(_row(name, cards()[recipes[name][0]]["title"] if name in recipes else name, "") for name in others),
+    ]
+
+
+def _row(name: str, title: str, field: str) -> Row:
+    recipes, found = tuple(_recipes().get(name, ())), verdicts_of(name)
+    if name in ANALYSES.declared:
+        state, where = status_of((name,), "", ships=False), (*recipes, ANALYSES.load(name).where)
+        return Row(name, title, field, state, weaker(state, found), where, found)
+    for registry, command in COMMANDS:
+        if name not in registry.declared:
+            continue
+        method = registry.load(name)
+        state = status_of((name,), method.note)
+        where = (*recipes, f"{command} {name}")
+        return Row(name, title, field, state, method.note or weaker(state, found), where, found)
+    if not recipes:
+        return Row(name, title, field, "open", "", ())
+    note = " ".join(dict.fromkeys(cards()[one]["note"] for one in recipes if cards()[one]["note"]))
+    state = status_of((name,), note)
+    return Row(name, title, field, state, note or weaker(state, found), recipes, found)
+
+
+@functools.cache
+def _names() -> Mapping[str, Mapping[str, str]]:
+    """The titles of all rows by id, by field."""
+    found: Mapping[str, Mapping[str, str]] = yaml.safe_load((METHODS / "rows.yaml").read_text(encoding="utf-8"))
+    return found
+
+
+@functools.cache
+def _recipes() -> Mapping[str, Sequence[str]]:
+    """The recipes of every row that has some."""
+    where: dict[str, list[str]] = {}
+    for recipe in cards().values():
+        for row in recipe["catalogue_ids"]:
+            where.setdefault(row, []).append(recipe["name"])
+    return where
+
+
+def rows_table(rows: Sequence[Row]) -> Table:
+    """Every row that is not open: its state, how many of its claims held, and where it stands."""
+    table = Table(box=None, header_style="dim")
+    for heading in ("row", "state", "claims that held", "where"):
+        table.add_column(heading, no_wrap=heading == "row", overflow="fold")
+    for row in sorted((one for one in rows if one.state != "open"), key=lambda one: one.id):
+        held = f"{row.held} of {len(row.verdicts)}"
+        table.add_row(f"[bold]{row.id}[/]", MARKS[row.state], held, escape(", ".join(row.where)))
+    return table
+
+
+def counts(rows: Sequence[Row]) -> str:
+    """How many rows are in which state, in a line."""
+    found = {state: sum(row.state == state for row in rows) for state in STATES}
+    return ", ".join(f"{count} {state}" for state, count in found.items() if count)
+
+
+def catalogue_page() -> str:
+    """Every row by field: its state, why it is not whole, and where it stands."""
+    rows = catalogue()
+    lines = [
+        "# Catalogue",
+        "",
+        "Every published method that hocket sets out to hold. Generated by `hocket recipes --docs docs`;",
+        "`hocket catalogue` lists what there is in the terminal. A row *works* when all its claims hold, nothing is",
+        "noted as weaker, and its recipe, as a user runs it, was seen to be what its paper says.",
+        "",
+        f"In all: {counts(rows)}.",
+    ]
+    for field in dict.fromkeys(row.field for row in rows):
+        here = [row for row in rows if row.field == field]
+        lines += [
+            "",
+            f"## {field.replace('-', ' ').capitalize() or 'Besides'}",
+            "",
+            f"{counts(here).capitalize()}.",
+            "",
+        ]
+        done = [row for row in here if row.state != "open"]
+        if done:
+            lines += ["| row | state | claims that held | recipes |", "|---|---|---|---|"]
+            lines += [_line(row) for row in done]
+        left = ", ".join(f"{row.id} ({row.title})" for row in here if row.state == "open")
+        lines += ["", f"Open: {left}."] if left else []
+    return "\n".join(lines) + "\n"
+
+
+def _line(row: Row) -> str:
+    note = f": {row.note}" if row.note else ""
+    where = ", ".join(f"`{one}`" for one in row.where)
+    cells = (f"{row.id}: {row.title}", f"{row.state}{note}", f"{row.held} of {len(row.verdicts)}", where)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,0 +1,105 @@
+"""What recipes make of one batch, for people: a table per recipe, and a page with the same tokens under each recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+
+from hocket import __version__
+from hocket.apps.report.page import asset, embedded, template
+from hocket.lab.microscope import relation
+
+Found = Mapping[str, Any]
+
+
+def view(found: Sequence[Found], document: Mapping[str, Any]) -> Group:
+    """For a terminal: reward, mean advantage, weight and gradient of each trajectory under each recipe."""
+    parts: list[Any] = []
+    for one, lies in zip(found, lying(found), strict=True):
+        if "error" in one:
+            parts.append(f"[bold]{escape(one['recipe'])}[/]  [red]{escape(one['error'])}[/]\n")
+            continue
+        said = f"[bold]{escape(one['recipe'])}[/]  loss {one['loss']:.6g}[dim]  {escape(lies)}[/]"
+        parts += [said, _table(one, document), ""]
+    return Group(*parts)
+
+
+def lying(found: Sequence[Found]) -> list[str]:
+    """How each recipe's gradient lies to that of the first one that ran, in words."""
+    first = next((one for one in found if "error" not in one), None)
+    return [
+        ""
+        if first is None or one is first or "error" in one
+        else f"gradient against {first['recipe']}: {relation(first, one)}"
+        for one in found
+    ]
+
+
+def _table(one: Found, document: Mapping[str, Any]) -> Table:
+    table = Table(box=None, header_style="dim")
+    for heading in ("trajectory", "group", "scores", "advantage", "weight", "gradient"):
+        table.add_column(heading, justify="right" if heading in ("advantage", "weight", "gradient") else "left")
+    for number, row in enumerate(document["trajectories"]):
+        columns = [one[name][number] for name in ("advantages", "weight", "gradient")]
+        means = [f"{sum(values) / len(values):+.4f}" if values else "–" for values in columns]
+        told = (str(row.get("id", f"#{number}")), str(row["group"]), _scores(row))
+        table.add_row(*map(escape, told), *means)
+    return table
+
+
+def _scores(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in row["scores"].items() if value is not None)
+
+
+# ---------------------------------------------------------------- the page
+
+
+def html(found: Sequence[Found], document: Mapping[str, Any], title: str) -> str:
+    """A self-contained page: each trajectory's tokens under each recipe side by side, coloured by credit."""
+    recipes = [
+        {
+            "name": one["recipe"],
+            "error": one.get("error", ""),
+            "loss": None if "error" in one else f"{one['loss']:.6g}",
+            "lies": lies,
+            "most": {name: _largest(one, name) for name in ("advantages", "gradient")},
+        }
+        for one, lies in zip(found, lying(found), strict=True)
+    ]
+    rows = [_row(number, row, found) for number, row in enumerate(document["trajectories"])]
+    return template("microscope.html").render(
+        title=title,
+        css=asset("page.css"),
+        js=asset("microscope.js"),
+        recipes=recipes,
+        rows=rows,
+        data=embedded({"recipes": recipes, "rows": rows}),
+        footer=Markup("hocket {}: computed in float64 by the functions that train").format(__version__),
+    )
+
+
+def _largest(one: Found, name: str) -> float:
+    return max((abs(value) for row in one.get(name, ()) for value in row), default=0.0)
+
+
+def _row(number: int, row: Mapping[str, Any], found: Sequence[Found]) -> dict[str, Any]:
+    pieces = (row.get("info") or {}).get("pieces") or [str(token) for token in row.get("tokens") or ()]
+    size = len(row["logp"])
+    return {
+        "id": str(row.get("id", f"#{number}")),
+        "group": str(row["group"]),
+        "scores": _scores(row),
+        "pieces": pieces if len(pieces) == size else [str(place) for place in range(size)],
+        # Without their texts tokens are set apart, so that numbers can be told from each other.
+        "apart": not (row.get("info") or {}).get("pieces"),
+        "logp": row["logp"],
+        "under": [
+            None if "error" in one else {name: one[name][number] for name in ("advantages", "gradient", "weight")}
+            for one in found
+        ],
+    }

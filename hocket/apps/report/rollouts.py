@@ -1,0 +1,123 @@
+"""The rollouts that a page holds: every group of some steps in numbers, and as conversations while there is room."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hocket.apps.report.conversations import Conversations, content, digits, least_size, short
+from hocket.apps.report.groups import Group, advantage_of, group_episodes, reward_of
+from hocket.apps.report.reading import Recorded
+from hocket.apps.report.roles import Summed
+
+STEPS = 24
+"""Steps shown at most: the first, the last, and others evenly between."""
+
+ROOM = 6_000_000
+"""Characters of conversations that a page holds at most, shared by its steps."""
+
+ROWS = 256
+"""Groups listed per step at most."""
+
+Data = dict[str, Any]
+
+
+def rollouts(run: Recorded, latest: Sequence[Mapping[str, Any]] | None = None) -> Data:
+    """The data behind the page's rollouts: the steps, and what each agent did in them.
+
+    `latest` are the episodes of the last step, where they have been read already.
+    """
+    steps = chosen(run.steps, STEPS)
+    room = ROOM // max(len(steps), 1)
+    found = []
+    for step in steps:
+        episodes = latest if latest is not None and step == steps[-1] else run.episodes(step)
+        if episodes:
+            found.append(_step(step, group_episodes(episodes), room) | {"summed": Summed.of(episodes).to_json()})
+    return {"steps": found}
+
+
+def chosen(steps: Sequence[int], most: int) -> list[int]:
+    """At most `most` of the steps, evenly, the first and the last among them."""
+    if len(steps) <= most:
+        return list(steps)
+    places = {round(number * (len(steps) - 1) / (most - 1)) for number in range(most)}
+    return [steps[place] for place in sorted(places)]
+
+
+def _step(step: int, groups: Sequence[Group], room: int) -> Data:
+    """One step: groups in order; those that taught something get conversations first, then those with failures."""
+    listed = list(groups[:ROWS])
+    turns = [turn for group in listed for episode in group.episodes for turn in episode.get("turns", ())]
+    agents = list(dict.fromkeys(str(turn.get("agent", "")) for turn in turns))
+    rows = [_row(group, agents) for group in listed]
+    for place in sorted(range(len(listed)), key=lambda place: _worth(listed[place])):
+        room -= _tell(rows[place], listed[place], room)
+    return {"step": step, "groups": rows, "hidden": len(groups) - len(listed), "agents": agents}
+
+
+def _worth(group: Group) -> int:
+    """What is told first: 0 before 1 before 2."""
+    if group.signal:
+        return 0
+    return 1 if any(episode.get("failure") for episode in group.episodes) else 2
+
+
+def _tell(row: Data, group: Group, room: int) -> int:
+    """Adds the conversations of a group to its row, as many as there is room for; returns the room taken."""
+    conversations = Conversations()
+    for number, (sample, episode) in enumerate(zip(row["samples"], group.episodes, strict=True)):
+        # Spares building what cannot fit: the first one shares no turn with another.
+        if number == 0 and least_size(episode) > room:
+            break
+        told = conversations.add(number, episode, room)
+        if told is None:
+            break
+        sample.update(told)
+        row["shown"] = True
+    row["turns"] = conversations.turns
+    return conversations.size
+
+
+def _row(group: Group, agents: Sequence[str]) -> Data:
+    scenario: Mapping[str, Any] = group.episodes[0].get("scenario") or {}
+    answer = scenario.get("answer")
+    return {
+        "number": group.number,
+        "scenario": group.scenario,
+        "prompt": short(_prompt(scenario.get("prompt")), 300),
+        "answer": None if answer is None else short(str(answer), 300),
+        "mean": digits(group.mean),
+        "std": digits(group.std),
+        "signal": group.signal,
+        "why": group.why,
+        "shown": False,
+        "samples": [_sample(episode, agents) for episode in group.episodes],
+    }
+
+
+def _sample(episode: Mapping[str, Any], agents: Sequence[str]) -> Data:
+    kept = bool(episode.get("kept", True)) and not episode.get("discarded")
+    return {
+        "reward": digits(reward_of(episode)),
+        "advantage": digits(advantage_of(episode)),
+        "kept": kept,
+        "flags": _flags(episode, kept),
+        "agents": sorted({agents.index(str(turn.get("agent", ""))) for turn in episode.get("turns", ())}),
+    }
+
+
+def _flags(episode: Mapping[str, Any], kept: bool) -> list[str]:
+    limit = bool((episode.get("info") or {}).get("limit"))
+    flags = ["failed"] if episode.get("failure") else ["limit reached"] if limit else []
+    flags += ["truncated"] if episode.get("truncated") and not flags else []
+    flags += ["discarded"] if episode.get("discarded") and not episode.get("failure") else []
+    flags += [str(episode["source"])] if episode.get("source", "own") != "own" else []
+    return flags + (["left out"] if not kept and not flags else [])
+
+
+def _prompt(prompt: Any) -> str:
+    if isinstance(prompt, list):
+        return "\n".join(content(message.get("content")) for message in prompt if isinstance(message, Mapping))
+    return "" if prompt is None else prompt if isinstance(prompt, str) else json.dumps(prompt, ensure_ascii=False)

@@ -1,0 +1,257 @@
+"""The endpoint: OpenAI's chat completions over HTTP, in front of a `Backend`."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from hocket.apps.serve.backend import Backend, Caller, Job
+from hocket.apps.serve.bounds import Bounds
+from hocket.apps.serve.completions import collected, streamed
+from hocket.apps.serve.host import addressed, is_loopback
+from hocket.apps.serve.refusals import Refused
+from hocket.apps.serve.schema import openapi
+from hocket.apps.serve.wire import ChatRequest, Health, Model, Models, read_report, read_request
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    Endpoint = Callable[[Request], Awaitable[Response]]
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger("hocket.apps.serve")
+_MISTAKE = Refused(500, "the server made a mistake, which its own output tells", code="mistake")
+
+
+def build_app(backend: Backend, bounds: Bounds, *, episodes: bool = False, local_only: bool = False) -> Starlette:
+    """The application. With `episodes` it has their addresses too: `/e/EPISODE/v1/..` and `/e/EPISODE/reward`.
+
+    With `local_only` it answers to this machine's own names alone, so that no page of the web can ask it under another.
+    """
+    from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.routing import BaseRoute, Route
+
+    house = _House(backend, bounds)
+    document = msgspec.json.encode(openapi(episodes=episodes, bounds=bounds))
+
+    async def described(request: Request) -> Response:
+        return _json(document)
+
+    def served(path: str, endpoint: Endpoint, method: str) -> list[BaseRoute]:
+        prefixes = ("", "/e/{episode}") if episodes else ("",)
+        return [Route(prefix + path, careful(endpoint), methods=[method]) for prefix in prefixes]
+
+    careful = functools.partial(_careful, local_only=local_only)
+    routes: list[BaseRoute] = [
+        Route("/health", careful(house.health), methods=["GET"]),
+        Route("/openapi.json", careful(described), methods=["GET"]),
+        *served("/v1/models", house.models, "GET"),
+        *served("/v1/models/{model:path}", house.model, "GET"),
+        *served("/v1/chat/completions", house.complete, "POST"),
+    ]
+    if episodes:
+        routes.append(Route("/e/{episode}/reward", careful(house.reward), methods=["POST"]))
+    return Starlette(routes=routes, exception_handlers={HTTPException: _unrouted})
+
+
+class _House:
+    """The endpoints."""
+
+    def __init__(self, backend: Backend, bounds: Bounds) -> None:
+        self._backend = backend
+        self._bounds = bounds
+        self._working = 0
+        self._began = int(time.time())
+
+    async def health(self, request: Request) -> Response:
+        return _json(Health(self._backend.weights()))
+
+    async def models(self, request: Request) -> Response:
+        self._admitted(request)
+        return _json(Models([Model(name, self._began) for name in self._backend.models()]))
+
+    async def model(self, request: Request) -> Response:
+        self._admitted(request)
+        name = request.path_params["model"]
+        if name not in self._backend.models():
+            raise Refused(404, f"there is no model {name!r}", code="model_not_found", param="model")
+        return _json(Model(name, self._began))
+
+    async def reward(self, request: Request) -> Response:
+        caller = self._admitted(request)
+        self._backend.report(caller, read_report(await self._body(request)))
+        return _json({"status": "ok"})
+
+    async def complete(self, request: Request) -> Response:
+        caller = self._admitted(request)
+        if self._working >= self._bounds.requests:
+            raise Refused(429, "too many requests are worked on; come back later", code="busy", retry_after="1")
+        self._working += 1
+        try:
+            async with asyncio.timeout(self._bounds.work_seconds):
+                body = await self._body(request)
+                asked = read_request(body)
+                if len(asked.messages) > self._bounds.messages:
+                    most = f"a conversation may have {self._bounds.messages} messages"
+                    raise Refused(400, most, code="too_many_messages", param="messages")
+                return await self._answer(request, caller, body, asked)
+        except TimeoutError:
+            raise _late(self._bounds.work_seconds) from None
+        finally:
+            self._working -= 1
+
+    async def _answer(self, request: Request, caller: Caller, body: bytes, asked: ChatRequest) -> Response:
+        job = await _unless_gone(request, self._backend.open(caller, body, asked))
+        created = int(time.time())
+        if asked.stream:
+            return self._stream(job, asked, created)
+        return _json(await _unless_gone(request, collected(job, asked, created)))
+
+    def _stream(self, job: Job, asked: ChatRequest, created: int) -> Response:
+        from starlette.responses import StreamingResponse
+
+        async def events() -> AsyncGenerator[bytes, None]:
+            self._working += 1
+            limit = self._bounds.work_seconds
+            end = None if limit is None else asyncio.get_running_loop().time() + limit
+            try:
+                async with aclosing(streamed(job, asked, created)) as chunks:
+                    while True:
+                        # Only what is waited for here: the reader's time is bounded by the connection.
+                        async with asyncio.timeout_at(end):
+                            chunk = await anext(chunks, None)
+                        if chunk is None:
+                            break
+                        yield _event(chunk)
+                yield b"data: [DONE]\n\n"
+            except Refused as refusal:
+                yield _event(refusal.body())
+            except TimeoutError:
+                yield _event(_late(limit).body())
+            except Exception:
+                _LOG.exception("a stream broke off")
+                yield _event(_MISTAKE.body())
+            finally:
+                self._working -= 1
+
+        class Events(StreamingResponse):
+            async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+                # Otherwise a stream whose reader has left stays as it is until it is swept up.
+                async with aclosing(told):
+                    await super().__call__(scope, receive, send)
+
+        told = events()
+        return Events(told, media_type="text/event-stream", headers={"cache-control": "no-cache"})
+
+    def _admitted(self, request: Request) -> Caller:
+        """Who asks, once they may."""
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        caller = Caller(
+            episode=request.path_params.get("episode"),
+            key=key.strip() if scheme.lower() == "bearer" and key.strip() else None,
+            retry=request.headers.get("idempotency-key"),
+            again=request.headers.get("x-stainless-retry-count", "0") not in ("", "0"),
+            local=_local(request),
+        )
+        self._backend.admit(caller)
+        return caller
+
+    async def _body(self, request: Request) -> bytes:
+        """The body, unless it is too large, too slow, or no JSON."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            # A page of the web may send other types here without asking the browser first.
+            raise Refused(415, "send the body as content-type application/json", code="unsupported_media_type")
+        most, found = self._bounds.body_bytes, bytearray()
+        too_large = Refused(413, f"a body may have {most} bytes", code="body_too_large", connection="close")
+        declared = request.headers.get("content-length", "0")
+        if declared.isdecimal() and int(declared) > most:
+            raise too_large
+        try:
+            async with asyncio.timeout(self._bounds.body_seconds):
+                async for part in request.stream():
+                    found += part
+                    if len(found) > most:
+                        raise too_large
+        except TimeoutError:
+            raise Refused(408, "the body came too slowly", code="slow_body", connection="close") from None
+        return bytes(found)
+
+
+async def _unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Waits for `work`, and gives it up when the client has left.
+
+    Raises:
+        Refused: when the client has left; nobody reads it.
+    """
+
+    async def left() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    working, leaving = asyncio.create_task(work), asyncio.create_task(left())
+    try:
+        await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise Refused(499, "the client has left", code="client_left")
+        return working.result()
+    finally:
+        working.cancel()
+        leaving.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+def _local(request: Request) -> bool:
+    """Whether a request is addressed to this machine by a name of its own."""
+    return is_loopback(addressed(request.headers.get("host", "")) or "")
+
+
+def _careful(endpoint: Endpoint, *, local_only: bool) -> Endpoint:
+    """An endpoint whose refusals, and mistakes, are told in OpenAI's form."""
+
+    async def answered(request: Request) -> Response:
+        try:
+            if local_only and not _local(request):
+                raise Refused(403, "without a key this server answers to localhost only", code="wrong_host")
+            return await endpoint(request)
+        except Refused as refusal:
+            return _json(refusal.body(), refusal.status, refusal.headers)
+        except Exception:
+            _LOG.exception("a request could not be answered")
+            return _json(_MISTAKE.body(), _MISTAKE.status)
+
+    return answered
+
+
+def _late(seconds: float | None) -> Refused:
+    return Refused(504, f"the request took more than {seconds} seconds", code="timeout")
+
+
+async def _unrouted(request: Request, error: Exception) -> Response:
+    """Addresses and methods that nobody serves."""
+    status, headers = getattr(error, "status_code", 500), getattr(error, "headers", None)
+    words = {404: "there is nothing at this address", 405: "this address does not take this method"}
+    refusal = Refused(status, words.get(status, str(error)), code="not_found" if status == 404 else "not_allowed")
+    return _json(refusal.body(), status, headers)
+
+
+def _event(document: Any) -> bytes:
+    return b"data: " + msgspec.json.encode(document) + b"\n\n"
+
+
+def _json(document: Any, status: int = 200, headers: Any = None) -> Response:
+    from starlette.responses import Response
+
+    body = document if isinstance(document, bytes) else msgspec.json.encode(document)
+    return Response(body, status, headers, media_type="application/json")

@@ -1,0 +1,330 @@
+"""Answers with the current weights of a run or a model; calls that arrive together are sampled together."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from hocket.agents.workflows.chat import Chat, Tokens
+from hocket.apps.serve.across import across
+from hocket.apps.serve.backend import Caller, Job
+from hocket.apps.serve.bounds import Bounds
+from hocket.apps.serve.read_write_lock import ReadWriteLock
+from hocket.apps.serve.refusals import Refused, template_refusals
+from hocket.apps.serve.source import Source
+from hocket.apps.serve.spelling import Delta, Spelling
+from hocket.apps.serve.wire import ChatRequest, RewardReport, template_message
+from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.keys import Key
+from hocket.core.packing import pack
+from hocket.engine.barrier import Barrier
+from hocket.engine.requests import Request
+from hocket.types import Decoding, Scenario, Trajectory, Turn
+
+if TYPE_CHECKING:
+    from hocket.engine.local import LocalEngine
+    from hocket.policies.causal_lm import CausalLM
+
+LEAST, MOST = 4, 64
+"""Tokens that are written before an answer is looked at again: few where they take long, more where they do not."""
+
+SOON = 0.1
+"""Seconds after which a reader wants to see something."""
+
+LARGE = 2**15
+"""Bytes of a request that is not worth keeping."""
+
+_LOG = logging.getLogger("hocket.apps.serve")
+
+
+@dataclass(frozen=True)
+class _Served:
+    """A policy and what it is asked through."""
+
+    name: str
+    policy: CausalLM
+    engine: LocalEngine
+    chat: Chat
+
+
+@dataclass(frozen=True)
+class _Question:
+    """A request as the engine gets it."""
+
+    served: _Served
+    request: ChatRequest
+    tokens: Tokens
+    decoding: Decoding
+    key: Key
+
+
+class CurrentBackend:
+    """A `Backend` in front of a `Source`. The models compute in a thread of their own, in which `_loop` runs.
+
+    A newer checkpoint is loaded between answers: none is written with two sets of weights.
+
+    Args:
+        source: whose weights.
+        bounds: of requests.
+        keys: one of which a caller must show; with none, callers of this machine need no key.
+        seed: of answers to requests that bring none.
+        every: seconds between two looks for a newer checkpoint.
+        say: is told, in a sentence, when the weights have changed.
+
+    Raises:
+        ConfigurationError: when the weights cannot be read.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        bounds: Bounds | None = None,
+        keys: Sequence[str] = (),
+        seed: int = 0,
+        every: float = 2.0,
+        say: Callable[[str], None] = _LOG.info,
+    ) -> None:
+        self._source = source
+        self._bounds = bounds or Bounds()
+        self._keys = [key.encode() for key in keys]
+        self._root = Key.of(seed).derive("serve")
+        self._every = every
+        self._say = say
+        self._served: dict[str, _Served] = {}
+        self._label = ""
+        self._calls = 0
+        started: Future[asyncio.AbstractEventLoop] = Future()
+        self._stop: Callable[[], None] = lambda: None
+        self._thread = threading.Thread(target=self._run, args=(started,), name="hocket-engine", daemon=True)
+        self._thread.start()
+        self._loop = started.result()
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._stop()
+        self._thread.join(10)
+
+    # ------------------------------------------------------------ the backend
+
+    def admit(self, caller: Caller) -> None:
+        if not self._keys:
+            if not caller.local:
+                raise Refused(403, "without a key this server answers to localhost only", code="wrong_host")
+            return
+        given = (caller.key or "").encode()
+        right = [hmac.compare_digest(key, given) for key in self._keys]  # All, so that time tells nothing.
+        if not any(right):
+            words = "the key is wrong" if caller.key else "send a key: authorization: Bearer KEY"
+            raise Refused(401, words, code="invalid_api_key", www_authenticate="Bearer")
+
+    def models(self) -> list[str]:
+        return list(self._served)
+
+    def weights(self) -> str:
+        return self._label
+
+    def report(self, caller: Caller, report: RewardReport) -> None:
+        raise Refused(404, "there are no episodes here", code="unknown_episode")
+
+    async def open(self, caller: Caller, body: bytes, request: ChatRequest) -> Job:
+        served = self._served.get(request.model)
+        if served is None:
+            hint = nearest(request.model, self._served)
+            raise Refused(404, f"there is no model {request.model!r}{hint}", code="model_not_found", param="model")
+        self._calls += 1
+        key = (
+            self._root.derive("call", self._calls) if request.seed is None else self._root.derive("seed", request.seed)
+        )
+        name = f"{self._root.derive('id', self._calls)}"[:24]
+        question = await across(self._loop, lambda: self._read(served, len(body), request, key))
+        deltas = self._deltas(question, name)
+        return Job(f"chatcmpl-{name}", served.name, self._label, len(question.tokens), deltas)
+
+    async def _deltas(self, question: _Question, name: str) -> AsyncGenerator[Delta, None]:
+        """All answers as they grow."""
+        news: asyncio.Queue[Delta | asyncio.Task[None]] = asyncio.Queue()
+        here = asyncio.get_running_loop()
+
+        def tell(delta: Delta) -> None:
+            here.call_soon_threadsafe(news.put_nowait, delta)
+
+        def begin(index: int) -> asyncio.Task[None]:
+            task = asyncio.create_task(across(self._loop, lambda: self._write(question, index, name, tell)))
+            task.add_done_callback(news.put_nowait)
+            return task
+
+        tasks = [begin(index) for index in range(question.request.choices)]
+        going = len(tasks)
+        try:
+            while going:
+                item = await news.get()
+                if isinstance(item, asyncio.Task):
+                    item.result()
+                    going -= 1
+                else:
+                    yield item
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    # ------------------------------------------------------------ in the engine's thread
+
+    def _run(self, started: Future[asyncio.AbstractEventLoop]) -> None:
+        try:
+            asyncio.run(self._live(started))
+        except BaseException as error:
+            if started.done():
+                raise
+            started.set_exception(error)
+
+    async def _live(self, started: Future[asyncio.AbstractEventLoop]) -> None:
+        loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+        self._weights_lock = ReadWriteLock()
+        self._load()
+        self._stop = partial(_tell, loop, stopped)
+        watching = asyncio.create_task(self._watch())
+        started.set_result(loop)
+        await stopped.wait()
+        watching.cancel()
+
+    def _load(self) -> None:
+        """Reads the weights as they are now."""
+        from hocket.engine.local import LocalEngine
+
+        machine = self._source.machine()
+        machine.apply()  # Here, because torch keeps the number of threads by thread.
+        checkpoint = self._source.checkpoint()
+        self._label = checkpoint.name if checkpoint else "untrained" if self._source.is_run else self._source.name
+        policies = self._source.policies(checkpoint, machine)
+        barrier = Barrier()
+        for name, policy in policies.items():
+            shown = self._source.name if len(policies) == 1 else name
+            engine = LocalEngine(policy, barrier=barrier)
+            self._served[shown] = _Served(shown, policy, engine, Chat(policy.tokenizer))
+
+    async def _watch(self) -> None:
+        """Loads a newer checkpoint when there is one."""
+        while self._source.is_run:
+            await asyncio.sleep(self._every)
+            newest = self._source.newest()
+            if newest is None or newest <= self._label.replace("untrained", ""):
+                continue
+            async with self._weights_lock.writing():
+                try:
+                    self._reload()
+                except (ConfigurationError, OSError, ValueError) as error:
+                    # The run may have dropped it meanwhile; the next look finds what replaced it.
+                    _LOG.warning("%s could not be loaded: %s", newest, error)
+
+    def _reload(self) -> None:
+        from hocket.train.checkpoint import weights_in
+
+        checkpoint = self._source.checkpoint()
+        if checkpoint is None or checkpoint.name == self._label:
+            return
+        folders = weights_in(checkpoint)
+        for served in self._served.values():
+            folder = folders.get(served.policy.name)
+            if folder is None:
+                raise ConfigurationError(f"it has no policy {served.policy.name!r}")
+            served.policy.load(folder)
+            served.policy.version += 1
+        self._label = checkpoint.name
+        self._say(f"now serving {checkpoint.name}")
+
+    async def _read(self, served: _Served, size: int, request: ChatRequest, key: Key) -> _Question:
+        """The request in tokens."""
+        messages = [template_message(message) for message in request.messages]
+        with template_refusals():
+            tokens = served.chat.opening(messages, request.shown_tools())
+        if size > LARGE:
+            served.chat.forget()  # It keeps a thousand conversations, whatever their size.
+        context = served.policy.context_length
+        longest = min(request.longest or self._bounds.tokens, self._bounds.tokens)
+        room = longest if context is None else min(longest, context - len(tokens))
+        if room < 1:
+            words = f"the conversation has {len(tokens)} tokens, and the model's context is {context}; shorten it"
+            raise Refused(400, words, code="context_length_exceeded", param="messages")
+        decoding = Decoding(
+            temperature=1.0 if request.temperature is None else request.temperature,
+            top_p=1.0 if request.top_p is None else request.top_p,
+            top_k=request.top_k if (request.top_k or 0) > 0 else None,
+            min_p=request.min_p or 0.0,
+            max_tokens=room,
+        )
+        if request.alternatives and decoding.truncates:
+            raise Refused(
+                400,
+                "top_logprobs go with top_p 1 only, and no top_k or min_p",
+                code="invalid_value",
+                param="top_logprobs",
+            )
+        return _Question(served, request, tokens, decoding, key)
+
+    async def _write(self, question: _Question, index: int, name: str, tell: Callable[[Delta], None]) -> None:
+        """Writes one answer, some tokens at a time; in parts or at once, it says the same."""
+        asked, served, key = question.request, question.served, question.key.derive(index)
+        spelling = Spelling(
+            served.chat,
+            index,
+            stops=asked.stops,
+            tools=asked.offers_tools,
+            prompt=question.tokens,
+            name=f"{name}_{index}",
+            logprobs=bool(asked.logprobs),
+        )
+        written: tuple[int, ...] = ()
+        # The likeliest tokens take a pass over everything, so they are asked for once.
+        part = question.decoding.max_tokens if asked.alternatives else LEAST
+        async with self._weights_lock.reading(), served.engine.episode():
+            while True:
+                began = time.monotonic()
+                left = question.decoding.max_tokens - len(written)
+                decoding = replace(question.decoding, max_tokens=min(part, left))
+                context = question.tokens + written
+                sample = await served.engine.submit(Request(context, decoding, key, drawn=len(written)))
+                written += tuple(sample.tokens.tolist())
+                likely = _likely(served.policy, context, sample.tokens, decoding, asked.alternatives)
+                spelling.take(sample.tokens.tolist(), None if sample.logp is None else sample.logp.tolist(), likely)
+                if sample.finish == "stop" or spelling.stopped or len(written) >= question.decoding.max_tokens:
+                    tell(spelling.last(sample.finish))
+                    return
+                tell(spelling.delta())
+                took = time.monotonic() - began
+                part = min(2 * part, MOST) if took < SOON else max(part // 2, LEAST) if took > 4 * SOON else part
+
+
+def _tell(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+    loop.call_soon_threadsafe(event.set)
+
+
+def _likely(
+    policy: CausalLM, context: Tokens, response: NDArray[np.int64], decoding: Decoding, most: int
+) -> list[list[tuple[int, float]]] | None:
+    """The `most` likeliest tokens at each place of a response, under the distribution it was drawn from."""
+    if not most:
+        return None
+    observation = np.asarray(context, np.int64)
+    turn = Turn("assistant", policy.name, observation, response, decoding=decoding)
+    batch = pack([Trajectory(Scenario("served"), [turn])])
+    logp = policy.distributions(batch, torch.arange(len(response)))
+    found: list[list[tuple[int, float]]] = []
+    for start in range(0, len(response), 64):
+        places = torch.arange(start, min(start + 64, len(response)))
+        best = logp(places).topk(most)
+        found += [list(zip(*row, strict=True)) for row in zip(best.indices.tolist(), best.values.tolist(), strict=True)]
+    return found

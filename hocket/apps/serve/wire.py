@@ -1,0 +1,397 @@
+"""The chat-completions protocol as types: they check what comes in, and give the published schema."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from hocket.apps.serve.refusals import Refused
+
+T = TypeVar("T")
+
+CHOICES = 16
+"""Answers to one request at most."""
+
+# ---------------------------------------------------------------- asked
+
+
+class TextPart(Struct, tag="text", tag_field="type"):
+    """A piece of a message's text. Pieces are joined by newlines."""
+
+    text: str
+
+
+Content = str | Annotated[list[TextPart], Meta(min_length=1)]
+
+
+class CalledFunction(Struct):
+    """Which function an assistant called, with its arguments as JSON text."""
+
+    name: str
+    arguments: str
+
+
+class ToolCall(Struct):
+    """A call of a tool."""
+
+    id: str
+    function: CalledFunction
+    type: Literal["function"] = "function"
+
+
+class SystemMessage(Struct, tag="system", tag_field="role"):
+    """What the model is told beforehand."""
+
+    content: Content
+
+
+class DeveloperMessage(Struct, tag="developer", tag_field="role"):
+    """The same as a system message."""
+
+    content: Content
+
+
+class UserMessage(Struct, tag="user", tag_field="role"):
+    """What a user says."""
+
+    content: Content
+
+
+class AssistantMessage(Struct, tag="assistant", tag_field="role"):
+    """What the model said, or is supposed to have said."""
+
+    content: Content | None = None
+    tool_calls: list[ToolCall] | None = None
+
+
+class ToolMessage(Struct, tag="tool", tag_field="role"):
+    """What a tool answered."""
+
+    content: Content
+    tool_call_id: str | None = None
+
+
+ChatMessage = SystemMessage | DeveloperMessage | UserMessage | AssistantMessage | ToolMessage
+
+
+class Function(Struct):
+    """A function that the model may call."""
+
+    name: Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_.-]{1,64}$")]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class Tool(Struct):
+    """A tool that the model may call."""
+
+    function: Function
+    type: Literal["function"]
+
+
+class StreamOptions(Struct):
+    """What a stream tells besides."""
+
+    include_usage: bool | None = None
+
+
+class ResponseFormat(Struct):
+    """The only format there is."""
+
+    type: Literal["text"]
+
+
+REFUSED = ("frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias")
+"""Fields that may only say that nothing is wanted."""
+
+Zero = Annotated[float, Meta(ge=0, le=0)]
+One = Annotated[float, Meta(ge=1, le=1)]
+StopString = Annotated[str, Meta(min_length=1, max_length=256)]
+
+
+class ChatRequest(Struct):
+    """A request for chat completions, with vLLM's `top_k` (0 and -1: all) and `min_p`. Other fields are ignored."""
+
+    model: str
+    messages: Annotated[list[ChatMessage], Meta(min_length=1)]
+    n: Annotated[int, Meta(ge=1, le=CHOICES)] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Meta(ge=-1)] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None
+    stop: StopString | Annotated[list[StopString], Meta(max_length=4)] | None = None
+    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    tools: list[Tool] | None = None
+    tool_choice: Literal["none", "auto"] | None = None
+    response_format: ResponseFormat | None = None
+    frequency_penalty: Zero | None = None
+    presence_penalty: Zero | None = None
+    repetition_penalty: One | None = None
+    logit_bias: Annotated[dict[str, Any], Meta(max_length=0)] | None = None
+
+    @property
+    def choices(self) -> int:
+        return self.n or 1
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens of an answer, None where the request does not say."""
+        given = [most for most in (self.max_completion_tokens, self.max_tokens) if most is not None]
+        return min(given, default=None)
+
+    @property
+    def alternatives(self) -> int:
+        """How many likely tokens are told at each place."""
+        return self.top_logprobs or 0 if self.logprobs else 0
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    @property
+    def offers_tools(self) -> bool:
+        """Whether calls of tools are to be read from the answer."""
+        return bool(self.tools) and self.tool_choice != "none"
+
+    @property
+    def tells_usage(self) -> bool:
+        """Whether a stream ends with the usage."""
+        return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+    def shown_tools(self) -> list[dict[str, Any]] | None:
+        """The tools as a chat template takes them."""
+        if not self.offers_tools:
+            return None
+        return [_template_tool(tool.function) for tool in self.tools or ()]
+
+
+def _template_tool(function: Function) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": {}, **(function.parameters or {})}
+    described = {"name": function.name, "description": function.description or "", "parameters": parameters}
+    return {"type": "function", "function": described}
+
+
+def template_message(message: ChatMessage) -> dict[str, Any]:
+    """A message as a chat template takes it."""
+    content = _text(message.content)
+    match message:
+        case SystemMessage() | DeveloperMessage():
+            return {"role": "system", "content": content}
+        case UserMessage():
+            return {"role": "user", "content": content}
+        case ToolMessage():
+            return {"role": "tool", "content": content}
+    calls = [_template_call(call) for call in message.tool_calls or ()]
+    return {"role": "assistant", "content": content, **({"tool_calls": calls} if calls else {})}
+
+
+def _text(content: Content | None) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "\n".join(part.text for part in content)
+
+
+def _template_call(call: ToolCall) -> dict[str, Any]:
+    """Templates write arguments as JSON themselves, so they get the object where the text is one."""
+    arguments: Any = call.function.arguments
+    try:
+        read = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, RecursionError):
+        read = None
+    function = {"name": call.function.name, "arguments": read if isinstance(read, dict) else arguments}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+class RewardReport(Struct, forbid_unknown_fields=True):
+    """How an episode came out, where an agent's return value does not say. The last report counts."""
+
+    reward: float | UnsetType = UNSET
+    answer: str | UnsetType = UNSET
+
+
+def read_request(body: bytes) -> ChatRequest:
+    """A request from the body that holds it.
+
+    Raises:
+        Refused: when it is no JSON, or no such request.
+    """
+    return _read(body, ChatRequest)
+
+
+def read_report(body: bytes) -> RewardReport:
+    """A report of an episode's outcome from the body that holds it; errors as `read_request`."""
+    return _read(body, RewardReport)
+
+
+def _read(body: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(_whole(msgspec.json.decode(body)), kind)
+    except msgspec.ValidationError as error:
+        reason, _, place = str(error).partition(" - at `$")
+        param = place.rstrip("`").lstrip(".") or None
+        if param in REFUSED:
+            reason = "it cannot be set here; leave it out"
+        where = f"{param}: " if param else ""
+        raise Refused(400, f"{where}{reason}", code="invalid_value", param=param) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refused(400, f"the body is not JSON: {error}", code="invalid_json") from None
+
+
+def _whole(document: Any) -> Any:
+    """JSON knows one kind of number: 2.0 is an integer."""
+    if not isinstance(document, dict):
+        return document
+    integral = {name: int(value) for name, value in document.items() if isinstance(value, float) and value.is_integer()}
+    return document | integral
+
+
+# ---------------------------------------------------------------- answered
+
+
+class TopLogprob(Struct):
+    """A token that might have come, and how likely it was."""
+
+    token: str
+    logprob: float
+    bytes: list[int] | None
+
+
+class TokenLogprob(Struct):
+    """A token that came, and how likely it was under the distribution it was drawn from."""
+
+    token: str
+    logprob: float
+    bytes: list[int] | None
+    top_logprobs: list[TopLogprob]
+
+
+class Logprobs(Struct):
+    """Log-probs of an answer's tokens."""
+
+    content: list[TokenLogprob]
+    refusal: None = None
+
+
+class Said(Struct):
+    """The message that was written."""
+
+    content: str | None
+    role: Literal["assistant"] = "assistant"
+    refusal: None = None
+    tool_calls: list[ToolCall] | UnsetType = UNSET
+
+
+FinishReason = Literal["stop", "length", "tool_calls"]
+
+
+class Choice(Struct):
+    """One answer."""
+
+    index: int
+    message: Said
+    finish_reason: FinishReason
+    logprobs: Logprobs | None = None
+
+
+class Usage(Struct):
+    """Tokens read and written; an answer's end-of-turn token counts."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class Completion(Struct):
+    """Answers to a request."""
+
+    id: str
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[Choice]
+    usage: Usage
+    object: Literal["chat.completion"] = "chat.completion"
+
+
+class CallDelta(Struct):
+    """A call of a tool, in a stream."""
+
+    index: int
+    id: str
+    function: CalledFunction
+    type: Literal["function"] = "function"
+
+
+class SaidDelta(Struct, omit_defaults=True):
+    """What is new in a message."""
+
+    role: Literal["assistant"] | UnsetType = UNSET
+    content: str | UnsetType = UNSET
+    tool_calls: list[CallDelta] | UnsetType = UNSET
+
+
+class ChoiceDelta(Struct):
+    """What is new in an answer."""
+
+    index: int
+    delta: SaidDelta
+    finish_reason: FinishReason | None = None
+    logprobs: Logprobs | None = None
+
+
+class Chunk(Struct):
+    """One event of a stream."""
+
+    id: str
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[ChoiceDelta]
+    usage: Usage | UnsetType | None = UNSET
+    object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
+
+
+class Model(Struct):
+    """A model that answers here."""
+
+    id: str
+    created: int
+    object: Literal["model"] = "model"
+    owned_by: str = "hocket"
+
+
+class Models(Struct):
+    """All models that answer here."""
+
+    data: list[Model]
+    object: Literal["list"] = "list"
+
+
+class Health(Struct):
+    """That the server runs, and with which weights."""
+
+    weights: str
+    status: Literal["ok"] = "ok"
+
+
+class ErrorDetail(Struct):
+    """What was wrong."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorResponse(Struct):
+    """A refusal."""
+
+    error: ErrorDetail

@@ -1,0 +1,227 @@
+"""One run of a study, from its plan to its numbers; what a worker process does."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hocket import tasks
+from hocket.apps.studies.folder import alone
+from hocket.apps.studies.planning import StudyRun
+from hocket.apps.studies.statistics import area
+from hocket.core.errors import HocketError
+from hocket.core.keys import Key
+from hocket.core.packing import unique_turns
+from hocket.stages import Player
+from hocket.tasks.lessons import PREFIX
+from hocket.train.aio import run_async
+from hocket.train.checkpoint import checkpoint_of, weights_in
+from hocket.train.config import configure, settled
+from hocket.train.evaluate import Evaluated, evaluate_samples
+from hocket.train.kinds import kind_of
+from hocket.train.loop import SAMPLED
+from hocket.train.trainer import Trainer
+from hocket.types import Assignment, Trajectory
+
+TRIAL_STEPS = 2
+"""Steps in which a rollout that decides itself how much to sample shows how much that is."""
+
+LAST = 0.25
+"""The share of a run, at its end, over which entropy is averaged."""
+
+
+class Meter:
+    """Counts the answers that a player samples for training, and their tokens.
+
+    Evaluations do not count, nor what is given: demonstrations, references and recorded episodes.
+    """
+
+    def __init__(self, player: Player) -> None:
+        self.answers = 0
+        self.tokens = 0
+        self._player = player
+        self._running = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._player, name)
+
+    async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
+        played = await self._player.play(assignments, key=key)
+        if self._running:
+            said = [one for one in played if one.source in SAMPLED]
+            left = [branch for one in said for branch in one.branches]
+            again = {id(turn) for one in assignments if one.replay is not None for turn in one.replay.turns}
+            turns = unique_turns([*said, *left])
+            self.answers += len(said) + len(left)
+            self.tokens += sum(_sampled(turn) for turn in turns if id(turn) not in again)
+        return played
+
+    def used(self, unit: str) -> int:
+        """How many answers or tokens."""
+        return self.tokens if unit == "tokens" else self.answers
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        self._running = False
+        try:
+            yield
+        finally:
+            self._running = True
+
+
+def _sampled(turn: Any) -> int:
+    """The decisions of a turn that were not imposed."""
+    return len(turn.action) - (0 if turn.forced is None else int(turn.forced.sum()))
+
+
+class MeteredTrainer(Trainer):
+    """A trainer that counts what it samples and keeps no checkpoints: a run cut off is short, and run again."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.meter = Meter(self.parts.player)
+        self.parts.player = self.meter
+
+    def evaluate(self, n: int | None = None) -> Evaluated:
+        with self.meter.paused():
+            return super().evaluate(n)
+
+    def save(self, *, best: bool = False) -> Path | None:
+        return None
+
+
+def perform(run: StudyRun, place: Path) -> dict[str, Any]:
+    """Trains and measures; `place` is an empty folder's path for the time being. Returns the result as JSON data.
+
+    Raises:
+        HocketError: when the run cannot be made; other exceptions when it fails.
+    """
+    began, busy = time.monotonic(), time.process_time()
+    pairs = {**dict(run.pairs), **_taught(run, place.parent)}
+    if run.metered:
+        pairs["steps"] = _steps(run, pairs, place)
+        pairs["evaluation.every"] = max(1, pairs["steps"] // run.measure["points"])
+    trainer = _trainer(pairs, place)
+    try:
+        found = _trained(trainer, run)
+    finally:
+        trainer.folder.release()
+        shutil.rmtree(place, ignore_errors=True)
+    return {
+        **found,
+        "seconds": time.process_time() - busy,
+        "wall": time.monotonic() - began,
+    }
+
+
+def _trainer(pairs: dict[str, Any], place: Path) -> MeteredTrainer:
+    shutil.rmtree(place, ignore_errors=True)
+    source = tasks.find(str(pairs["task"]))
+    settings = [*pairs.items(), ("runs", str(place.parent)), ("run", place.name)]
+    return MeteredTrainer(configure(settings, source), task=source)
+
+
+def _taught(run: StudyRun, work: Path) -> dict[str, Any]:
+    """The model that runs after lessons begin with: taught once, by the first of them, and kept in `work`."""
+    if not run.lessons:
+        return {}
+    pairs = dict(run.pairs)
+    model = {key: value for key, value in pairs.items() if key in ("model", "threads")}
+    wanted = {**model, "task": PREFIX + run.task, "recipe": "sft", "steps": run.lessons, "seed": 0}
+    key = hashlib.blake2b(json.dumps(wanted, sort_keys=True).encode(), digest_size=10).hexdigest()
+    folder = work / f"lessons-{key}"
+    with alone(work, key):
+        if not (folder / "summary.json").is_file():
+            shutil.rmtree(folder, ignore_errors=True)
+            source = tasks.find(wanted["task"])
+            settings = [*wanted.items(), ("runs", str(work)), ("run", folder.name)]
+            Trainer(settled(configure(settings, source), source), task=source).run()
+    (weights,) = weights_in(checkpoint_of(folder, "last")).values()
+    return {"model": str(weights.resolve())}
+
+
+def _steps(run: StudyRun, pairs: dict[str, Any], place: Path) -> int:
+    """How many steps the budget lasts, by a trial that no later result depends on otherwise."""
+    trial = {"evaluation.n": 1, "evaluation.between": 1, "evaluation.every": 0, "steps": TRIAL_STEPS + 1}
+    trainer = _trainer({**pairs, **trial}, place)
+    try:
+        for _ in range(TRIAL_STEPS + 1):  # The first is the measurement before training.
+            trainer.step()
+    finally:
+        trainer.folder.release()
+    used = trainer.meter.used(run.unit)
+    if not used:
+        raise HocketError(f"{run.label} samples no {run.unit}, so it has no equal budget; leave it out")
+    return max(1, round(run.budget * TRIAL_STEPS / used))
+
+
+def _trained(trainer: MeteredTrainer, run: StudyRun) -> dict[str, Any]:
+    """Steps until the budget or the steps are used up, then measures."""
+    measure = trainer.measure.name
+    meter, rows = trainer.meter, []
+    while not trainer.done and not _spent(trainer, run):
+        row = trainer.step()
+        rows.append({**_told(row, measure), "answers": meter.answers, "tokens": meter.tokens})
+    if not trainer.done:  # The budget ended it early.
+        final = trainer.evaluate()
+        rows[-1] |= {"value": final.success, "eval_length": final.length}
+    values = [(min(1.0, row[run.unit] / run.budget), row["value"]) for row in rows if row["value"] is not None]
+    last = rows[-max(1, round(LAST * len(rows))) :]
+    return {
+        "measure": measure,
+        "steps": trainer.progress.step,
+        "before": rows[0]["value"],
+        "final": rows[-1]["value"],
+        "area": area(values),
+        "answers": meter.answers,
+        "tokens": meter.tokens,
+        "length": rows[-1]["eval_length"],
+        "entropy": _mean([row["entropy"] for row in last]),
+        "pass": _pass(trainer, run),
+        "rows": rows,
+    }
+
+
+def _spent(trainer: MeteredTrainer, run: StudyRun) -> bool:
+    """Whether another step like those before would end further from the budget than the run is now."""
+    used, steps = trainer.meter.used(run.unit), trainer.progress.step
+    return steps > 0 and used + used / steps / 2 > run.budget
+
+
+def _told(row: dict[str, Any], measure: str) -> dict[str, Any]:
+    """What a study keeps of a step."""
+    names = {"value": f"eval/{measure}", "eval_length": "eval/length", "reward": "reward/mean"}
+    kept = {name: row.get(key) for name, key in names.items()}
+    return {"step": row["step"], **kept, "entropy": row.get("entropy"), "length": row.get("length/mean")}
+
+
+def _pass(trainer: MeteredTrainer, run: StudyRun) -> dict[str, float]:
+    """pass@k of the trained policy by k, from sampled answers."""
+    samples = run.measure["samples"]
+    if not samples or not kind_of(trainer.task).measure.share:
+        return {}
+    parts = trainer.parts
+    work = evaluate_samples(
+        trainer.task,
+        parts.player,
+        parts.rewards,
+        n=run.measure["problems"],
+        samples=samples,
+        decoding=parts.decoding,
+        key=parts.key.derive("evaluation"),
+    )
+    with trainer.meter.paused():
+        found = run_async(work)
+    return {str(k): value for k, (value, _, _) in found.items()}
+
+
+def _mean(values: Sequence[Any]) -> float | None:
+    known = [float(value) for value in values if value is not None and math.isfinite(value)]
+    return sum(known) / len(known) if known else None

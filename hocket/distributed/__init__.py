@@ -1,0 +1,1 @@
+"""Past one process: the cluster and the swarm."""

@@ -1,0 +1,7 @@
+"""cuda-l1: the method, and what it alone uses (loops)."""
+
+from __future__ import annotations
+
+from hocket.core.rooms import lazy
+
+__getattr__, __dir__ = lazy(__name__)

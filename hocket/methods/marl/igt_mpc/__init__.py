@@ -1,0 +1,7 @@
+"""igt-mpc: the method, and what it alone uses (crossings, lanes, rendezvous)."""
+
+from __future__ import annotations
+
+from hocket.core.rooms import lazy
+
+__getattr__, __dir__ = lazy(__name__)

@@ -1,0 +1,7 @@
+"""llm-pysc2: the method, and what it alone uses (orders, task, world)."""
+
+from __future__ import annotations
+
+from hocket.core.rooms import lazy
+
+__getattr__, __dir__ = lazy(__name__)

@@ -1,0 +1,7 @@
+"""optagent: the method, and what it alone uses (graph_world, workflow)."""
+
+from __future__ import annotations
+
+from hocket.core.rooms import lazy
+
+__getattr__, __dir__ = lazy(__name__)

@@ -1,0 +1,7 @@
+"""toa: the method, and what it alone uses (seats, workflow)."""
+
+from __future__ import annotations
+
+from hocket.core.rooms import lazy
+
+__getattr__, __dir__ = lazy(__name__)

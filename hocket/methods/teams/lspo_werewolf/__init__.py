@@ -1,0 +1,7 @@
+"""lspo-werewolf: the method, and what it alone uses (recorded_games)."""
+
+from __future__ import annotations
+
+from hocket.core.rooms import lazy
+
+__getattr__, __dir__ = lazy(__name__)
