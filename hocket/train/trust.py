@@ -69,7 +69,7 @@ RECIPE = "hocket.recipe.Recipe"
 DESCRIPTIVE = frozenset({"title", "source", "family", "catalogue_ids", "axes", "formula", "conventions", "note"})
 """What a recipe says of itself is text that nobody reads a name from."""
 
-COMPONENTS = frozenset({*ROOMS, "methods", "search", "exact"}) - {"train"}
+COMPONENTS = frozenset({*ROOMS, "methods", "agents.search", "lab.exact"}) - {"train"}
 """Rooms whose classes anybody's configuration may name: none starts a program of somebody else's choosing."""
 
 SETTINGS = frozenset({"hocket.train.settings", "hocket.train.scorer_rewards", "hocket.train.refitted"})
@@ -173,8 +173,9 @@ def _is_own(name: str, kind: Literal["type", "function"]) -> bool:
     if not _DOTTED.fullmatch(name):
         return False
     path, _, last = present_name(name).rpartition(".")
-    first, room, *_ = *path.split("."), ""
-    if first != "hocket" or not room:
+    inside = path.removeprefix("hocket.") + "."
+    room = next((one for one in (*COMPONENTS, "tasks", "train", "zoo") if inside.startswith(f"{one}.")), "")
+    if not path.startswith("hocket.") or not room:
         return False
     # `hocket.types` offers what the core defines.
     held = {**public("hocket.core"), **public(path)} if path == "hocket.types" else public(path)
@@ -183,7 +184,7 @@ def _is_own(name: str, kind: Literal["type", "function"]) -> bool:
         return False
     if room == "train":
         return module in SETTINGS
-    if room == "tasks" or (room == "rewards" and kind == "function"):
+    if room in ("tasks", "zoo") or (room in ("rewards", "methods") and kind == "function"):
         # A reward, which may stand beside its task; functions could be given any text.
         found = load_named(name)
         return isinstance(found, type) and issubclass(found, Stage)

@@ -89,7 +89,7 @@ def test_info_and_extras_have_no_other_keys() -> None:
     wrong = []
     for place, module in modules():
         # Simulators have dictionaries called info of their own.
-        own = set() if place.startswith("environments/") else HOLDERS
+        own = set() if place.startswith("agents/environments/") else HOLDERS
         for key in keys(module, own):
             word = isinstance(key, ast.Constant) and isinstance(key.value, str)
             spelt = word and not ("claims/" in place and key.value in names)  # type: ignore[attr-defined]

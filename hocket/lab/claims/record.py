@@ -1,8 +1,9 @@
 """What the last run of a row's claims found, kept beside them with a digest of what it was made from.
 
-`methods/GROUP/claims/ROW.json` holds the verdicts of `methods/GROUP/claims/ROW.py`. The digest of a verdict covers the
-method's file, the claim, what the claims of the row share, and the pieces of the rooms that these use, in turn; a
-verdict of other code is stale. So a new claim leaves the verdicts of the others as they are.
+`methods/GROUP/verdicts.jsonl` holds the verdicts of `methods/GROUP/claims/*.py`, one a line. The digest of a verdict
+covers the method's file, the claim, what the claims of the row share, and the pieces of the rooms that these use, in
+turn, but not where they stand; a verdict of other code is stale. So a new claim leaves the verdicts of the others as
+they are.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from hocket.lab.claims.claim import Check, Verdict
+from hocket.lab.claims.kept_lines import lines_of, replace_lines
 
 METHODS = Path(__file__).parents[2] / "methods"
 ROOMS = (
@@ -55,6 +56,8 @@ _CLAIM = re.compile(r"^@claim\((?:.*\)|\n(?:[ \t].*\n)+\))\ndef .*\n(?:(?:[ \t].
 _IMPORTS = re.compile(r"^(?:from|import) (?:.*\(\n(?:[ \t].*\n)+\)|.*)\n", re.MULTILINE)
 _ORIGIN = re.compile(r"(?<=from )hocket[\w.]*(?= import )")
 """Where a function imports from."""
+_OWN = re.compile(r"from hocket[\w.]* import ([\s\S]*)")
+_NAME = re.compile(r"\w+(?: as \w+)?")
 _SHIPPED = re.compile(r"^claim\.shipped\((?:.*\)|\n(?:[ \t].*\n)+\))\n", re.MULTILINE)
 _SPARES = re.compile(r"^claim\.spares\((?:.*\)|\n(?:[ \t].*\n)+\))\n", re.MULTILINE)
 
@@ -69,13 +72,22 @@ def _read(module: str) -> tuple[str, str, tuple[str, ...]]:
     if not file.is_file():
         return "", "", ()
     text = _code(_SPARES.sub("", _SHIPPED.sub("", file.read_text(encoding="utf-8"))))
-    code = _ORIGIN.sub("", _IMPORTS.sub("", text))
+    code = _ORIGIN.sub("", _IMPORTS.sub("", text)) + _imported(text)
     return hashed(code), hashed(_WORDS.sub("", code)), tuple(sorted(set(_IMPORT.findall(text))))
 
 
 def _code(text: str) -> str:
     """Without remarks, empty lines and docstrings."""
     return _REMARK.sub("", _STRING.sub(lambda found: "" if found["docstring"] else found[0], text))
+
+
+def _imported(text: str) -> str:
+    """What a module imports: of the library the names alone, which stay as they are when a piece moves."""
+    lines: set[str] = set()
+    for statement in _IMPORTS.findall(text):
+        own = _OWN.match(statement)
+        lines |= set(_NAME.findall(own[1])) if own else {statement.strip()}
+    return "\n".join(sorted(lines))
 
 
 def hashed(text: str) -> str:
@@ -167,11 +179,8 @@ def recorded(row: str) -> Record | None:
     claims = claims_file(row)
     if claims is None:
         return None
-    file = claims.with_suffix(".json")
-    if not file.is_file():
-        return Record((), stale=True)
-    verdicts = tuple(Verdict(row, **one) for one in json.loads(file.read_text(encoding="utf-8"))["verdicts"])
-    return Record(verdicts, sources_of(claims).stale(verdicts))
+    verdicts = tuple(Verdict(row, **line) for line in lines_of(_file(claims), row))
+    return Record(verdicts, not verdicts or sources_of(claims).stale(verdicts))
 
 
 def is_fresh(check: Check) -> bool:
@@ -222,17 +231,28 @@ def keep(verdicts: Iterable[Verdict], checks: Mapping[str, Sequence[Check]]) -> 
         file, old = claims_file(row), recorded(row)
         if file is None or old is None or row not in checks:  # A file of a user's has verdicts, but no place for them.
             continue
-        sources, rows = sources_of(file), []
+        sources, verdicts_kept = sources_of(file), list[Verdict]()
         for check in checks[row]:
             made_from = sources.of(check)
             before = (one for one in old.verdicts if (one.claim, one.made_from) == (check.claim, made_from))
             known = found.get(check.claim) or next(before, None)
             if known is not None:
-                rows.append(_plain(replace(known, made_from=made_from)))
-        if len(rows) == len(checks[row]):
-            text = json.dumps({"verdicts": rows}, indent=1, ensure_ascii=False)
-            file.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
+                verdicts_kept.append(replace(known, made_from=made_from))
+        if len(verdicts_kept) == len(checks[row]):
+            store(row, verdicts_kept)
+
+
+def store(row: str, verdicts: Iterable[Verdict]) -> None:
+    """Puts verdicts in the place of those that were kept of a row of the library."""
+    claims = claims_file(row)
+    assert claims is not None, row
+    replace_lines(_file(claims), row, [_plain(one) for one in verdicts])
     recorded.cache_clear()
+
+
+def _file(claims: Path) -> Path:
+    """Where the verdicts of a row are kept, by the file of its claims."""
+    return claims.parents[1] / "verdicts.jsonl"
 
 
 def _plain(verdict: Verdict) -> dict[str, object]:

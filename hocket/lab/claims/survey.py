@@ -1,20 +1,20 @@
 """What the last run of a row's claims on wrong versions of its method found, kept beside them.
 
-`methods/GROUP/claims/ROW.mutants.json` holds how many wrong versions each claim noticed, and those that none did. The
-digest of it covers the method, the pieces it uses and what the claims of the row share; while that stands, only claims
-that are new are run, on what nothing noticed. When it changes, or a claim goes that noticed something, the row is
-tried anew.
+`methods/GROUP/mutants.jsonl` holds, a line a row, how many wrong versions each claim noticed, and those that none did.
+The digest of it covers the method, the pieces it uses and what the claims of the row share; while that stands, only
+claims that are new are run, on what nothing noticed. When it changes, or a claim goes that noticed something, the row
+is tried anew.
 """
 
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from hocket.lab.claims.claim import Check
+from hocket.lab.claims.kept_lines import lines_of, replace_lines
 from hocket.lab.claims.record import Sources, claims_file, digest, hashed, sources_of
 from hocket.lab.claims.registry import checks_of
 
@@ -80,9 +80,9 @@ def _sources(row: str) -> Sources:
 def kept(row: str) -> Survey | None:
     """What is kept of a row, whatever it was made from."""
     file = _file(row)
-    if file is None or not file.is_file():
+    if file is None or not (lines := lines_of(file, row)):
         return None
-    read = json.loads(file.read_text(encoding="utf-8"))
+    (read,) = lines
     unnoticed = {int(place): name for place, name in read["unnoticed"].items()}
     return Survey(read["made_from"], frozenset(read["claims"]), read["noticed"], unnoticed)
 
@@ -97,12 +97,12 @@ def keep(row: str, survey: Survey) -> None:
         "noticed": dict(sorted(survey.noticed.items())),
         "unnoticed": dict(sorted(survey.unnoticed.items())),
     }
-    file.write_text(json.dumps(plain, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    replace_lines(file, row, [plain])
 
 
 def _file(row: str) -> Path | None:
     claims = claims_file(row)
-    return None if claims is None else claims.with_suffix(".mutants.json")
+    return None if claims is None else claims.parents[1] / "mutants.jsonl"
 
 
 def reasons(row: str) -> dict[str, str]:
