@@ -5,7 +5,7 @@ makes a constant. So a package's names are known from the text of its files, and
 another edits no table.
 
     WORKFLOWS = Registry("workflow", ("hocket.agents.workflows",), CLASS)
-    WORKFLOWS.find("debate")        # imports hocket.agents.workflows.debate alone
+    WORKFLOWS.find("debate")        # imports its file alone
     WORKFLOWS.find("mine.py:Mine")
 """
 

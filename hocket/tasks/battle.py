@@ -15,14 +15,12 @@ from hocket.agents.environments.joint.skirmish import Skirmish
 from hocket.agents.environments.protocol import Environment
 from hocket.agents.tools.skills import Sandboxed
 from hocket.agents.workflows.skilled import Skilled
-from hocket.core.columns import RETURNS
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.options import checked
 from hocket.tasks.battle_lessons import LOST, PROPOSE, TALKS, lessons_of_squad
-from hocket.tasks.environment import EnvironmentTask
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lessons, Reflecting, any_move, episode
-from hocket.types import Trajectory
+from hocket.tasks.skirmish import GROUND, SkirmishTask
 
 SPREAD_OUT: Mapping[str, int] = {"size": 13, "spread": 5, "radio": 5, "health": 4, "strength": 3, "length": 60}
 """Soldiers so far from each other that none sees another, each within the radio of its neighbours alone.
@@ -35,13 +33,6 @@ AUTHORS: Mapping[str, Mapping[str, Any]] = {"compass-smac": {"propose": PROPOSE,
 
 DOUBT = 0.1
 """How often a beginner takes any skill."""
-
-
-class SkirmishTask(EnvironmentTask):
-    """Skirmishes without end. Success is victory; the reward pays for the foes' health as well."""
-
-    def success(self, trajectory: Trajectory) -> float:
-        return float(max(RETURNS.get(trajectory, {}).values(), default=0.0) > 1 - 1e-9)
 
 
 @dataclass(frozen=True)
@@ -113,10 +104,6 @@ def beginner(environment: Environment, seat: str, rng: np.random.Generator) -> s
     if not environment.view(seat)["foes"]:
         return "hold"
     return next((name for name in ("hunt", "charge") if name in environment.skills), CHARGE)
-
-
-GROUND = ("size", "sight", "reach", "radio", "hops", "health", "strength", "spread", "length")
-"""Settings of a ground in a task's name."""
 
 
 def ground_of(soldiers: int, foes: int, settings: Mapping[str, int]) -> Skirmish:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hocket.agents.environments.joint.betrayed import TRAITOR
+from hocket.agents.environments.joint.betrayed import TRAITOR, Betrayed
+from hocket.core.wrappers import WorldWrapper
 from hocket.tasks.joint import JointTask
 from hocket.types import Trajectory
 
@@ -37,3 +38,14 @@ class BetrayedTask(JointTask):
         places = [place for place, stage in enumerate(recipe.regularisers) if hasattr(stage, "members")]
         told = {f"regularisers.{place}.members": len(self.world.agents) - 1 for place in places}
         return {**super().suggest(recipe), **told}
+
+
+BETRAYED = WorldWrapper(
+    name="traitor=PRIOR",
+    description="with this probability a traitor acts in the place of one member of the team",
+    settings={"traitor": float},
+    layer=5,
+    wrap=lambda world, traitor: Betrayed(world, traitor),
+    team=True,
+    form=BetrayedTask,
+)

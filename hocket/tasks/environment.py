@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from hocket.agents.environments.joint.tables import SpielTable, ZooTable
 from hocket.agents.environments.legal import IllegalMoves
 from hocket.agents.environments.parallel_pettingzoo import ZooTeam
 from hocket.agents.environments.pettingzoo import of_pettingzoo, turn_by_turn
@@ -24,7 +23,7 @@ from hocket.core.columns import ILLEGAL, RETURNS
 from hocket.core.errors import ConfigurationError
 from hocket.core.options import checked
 from hocket.stages import Reward, Split, Task
-from hocket.tasks.form import TaskForm
+from hocket.tasks.form import TaskForm, variant
 from hocket.tasks.joint import JointTask
 from hocket.tasks.lessons import Beginner, Lessons, any_move, episode
 from hocket.types import Scenario, Trajectory
@@ -211,14 +210,15 @@ def environment_task(name: str, settings: Mapping[str, str]) -> EnvironmentTask:
 def _ruled(name: str, settings: Mapping[str, str]) -> tuple[IllegalMoves, dict[str, Any]]:
     """What illegal moves cost, and the settings left, read as JSON where they can be."""
     rule = checked(name, {key: text for key, text in settings.items() if key in _RULE}, _RULE)
-    left = {key: _value(text) for key, text in settings.items() if key not in _RULE}
+    left = {key: read_value(text) for key, text in settings.items() if key not in _RULE}
     try:
         return IllegalMoves(**rule), left
     except ValueError as error:
         raise ConfigurationError(f"task {name}: {error}") from None
 
 
-def _value(text: str) -> Any:
+def read_value(text: str) -> Any:
+    """A setting as JSON where it can be read so, else the text."""
     try:
         return json.loads(text)
     except ValueError:
@@ -235,7 +235,7 @@ def _openspiel(name: str, settings: Mapping[str, str]) -> World:
 def _textarena(name: str, settings: Mapping[str, str]) -> World:
     from hocket.agents.environments.textarena import TextArena
 
-    values = {key: _value(text) for key, text in settings.items()}
+    values = {key: read_value(text) for key, text in settings.items()}
     return TextArena(name, values.pop("players", None), values)
 
 
@@ -266,37 +266,7 @@ def spiel_task(name: str, settings: Mapping[str, str]) -> Task:
     given = dict(settings)
     if _kind(name, given, "text") == "text":
         return environment_task(name, given)
-    told, left = _table(name, given)
-    numbers = str(left.pop("players", ""))
-    seats = _seats(name, numbers) if "-" in numbers else ()
-    parameters = {**left, **({"players": _value(numbers)} if numbers and not seats else {})}
-    world = SpielTable(name.removeprefix("openspiel:"), parameters, seats, **told)
-    return JointTask(world, identified=False, suggested=_PLAYED)
-
-
-_PLAYED: Mapping[str, Any] = {
-    "curriculum.prompts": 256,
-    "rollout.samples": 1,
-    "steps": 60,
-    "credit.gamma": 1.0,
-    "credit.lam": 1.0,
-    "update.lr": 3e-3,
-}
-"""What suits games of a few moves."""
-
-
-def _seats(name: str, numbers: str) -> tuple[int, ...]:
-    found = re.fullmatch(r"(\d+)-(\d+)", numbers)
-    if found is None or not 1 <= int(found[1]) < int(found[2]):
-        raise ConfigurationError(f"task {name}: players = {numbers!r}; give a number, or two such as 2-4")
-    return tuple(range(int(found[1]), int(found[2]) + 1))
-
-
-def _table(name: str, given: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Who plays against whom, and the settings left, which are the game's."""
-    hints = {"against": str, "searches": int}
-    told = checked(name, {key: text for key, text in given.items() if key in hints}, hints)
-    return told, {key: _value(text) for key, text in given.items() if key not in hints}
+    return variant("openspiel:GAME?kind=control").make(name, given)
 
 
 def zoo_task(name: str, settings: Mapping[str, str]) -> Task:
@@ -305,10 +275,9 @@ def zoo_task(name: str, settings: Mapping[str, str]) -> Task:
     if _kind(name, given, "text" if of_pettingzoo(module) else "control") == "text":
         return environment_task(name, given)
     if turn_by_turn(module):
-        told, left = _table(name, given)
-        return JointTask(ZooTable(module, left, **told), identified=False, suggested=_PLAYED)
+        return variant("pettingzoo:MODULE?kind=control").make(name, given)
     ids = checked(name, {key: text for key, text in given.items() if key == "ids"}, {"ids": bool}).get("ids", True)
-    left = {key: _value(text) for key, text in given.items() if key != "ids"}
+    left = {key: read_value(text) for key, text in given.items() if key != "ids"}
     return JointTask(ZooTeam(module, left), identified=bool(ids))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from hocket.core.discovery import Registry, constant
 from hocket.stages import Task
 
 
@@ -21,3 +22,31 @@ class TaskForm:
     name: str
     description: str
     make: Callable[[str, Mapping[str, str]], Task]
+
+
+@dataclass(frozen=True)
+class TaskVariant:
+    """A task or kind of tasks that a `TaskForm` finds by name, and that stands in another file than the form.
+
+    Attributes:
+        name: as the form asks for it, such as `mapf:planned`. description: in a line; lists show the form's.
+        make: as of a form.
+    """
+
+    name: str
+    description: str
+    make: Callable[[str, Mapping[str, str]], Task]
+
+
+VARIANTS = Registry("variant of a task", ("hocket.tasks", "hocket.zoo", "hocket.methods"), constant("TaskVariant"))
+"""Constants that are a `TaskVariant`."""
+
+
+def variant(name: str) -> TaskVariant:
+    """The variant of this name; imports its file.
+
+    Raises:
+        ConfigurationError: for an unknown name, with the nearest.
+    """
+    found: TaskVariant = VARIANTS.load(name)
+    return found

@@ -11,13 +11,15 @@ import pytest
 from hocket.agents.workflows import OutsideAgent
 from hocket.agents.workflows.library import WORKFLOWS, library
 from hocket.agents.workflows.workflow import Workflow
+from hocket.apps.cli.command import ROW_COMMANDS, Command
 from hocket.core.discovery import CLASS, Registry, constant
 from hocket.core.errors import ConfigurationError
 from hocket.core.names import RECIPES
+from hocket.core.wrappers import WRAPPERS, WorldWrapper
 from hocket.recipe import Recipe
 from hocket.recipes import all_recipes
 from hocket.tasks import TASKS
-from hocket.tasks.form import TaskForm
+from hocket.tasks.form import VARIANTS, TaskForm, TaskVariant
 
 SHAPES = '''
 """Shapes."""
@@ -109,10 +111,13 @@ def test_every_declared_thing_is_what_its_source_says() -> None:
         name: one.description for name, one in library().items()
     }
     assert workflows["outside:"] is OutsideAgent
-    for name, one in TASKS.declared.items():
-        form = one.load()
-        assert isinstance(form, TaskForm)
-        assert (form.name, form.description) == (name, one.description)
+    kinds = ((TASKS, TaskForm), (VARIANTS, TaskVariant), (WRAPPERS, WorldWrapper), (ROW_COMMANDS, Command))
+    for registry, kind in kinds:
+        assert registry.declared
+        for name, one in registry.declared.items():
+            found = one.load()
+            assert isinstance(found, kind)
+            assert (found.name, found.description) == (name, one.description)
 
 
 def test_recipes_are_found_so() -> None:

@@ -185,7 +185,7 @@ class Bench:
 
     @property
     def drills(self) -> Sequence[str]:
-        """What a new skill must pass, as `hocket.agents.tools.skills` takes it."""
+        """What a new skill must pass: assertions in Python, with `{skill}` for its name."""
         return getattr(self.target, "drills", ())
 
     def calls(self, texts: Texts) -> int:

@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hocket.agents.workflows.reply import Reply
+from hocket.agents.workflows.reply import Reply, final
 from hocket.agents.workflows.team import Team
 from hocket.agents.workflows.workflow import Outcome, Workflow, asked
 from hocket.core.columns import InfoColumn
-from hocket.core.markup import ANSWER
 from hocket.types import Scenario
 
 AGREED = InfoColumn("agreed", "Whether the last answers agreed.")
@@ -64,12 +63,6 @@ class DebateVote(Workflow):
             turn_rewards={"own": own},
             info={AGREED.name: agreed},
         )
-
-
-def final(reply: Reply) -> str:
-    """What a reply votes for: what stands in its answer tags, else all it said."""
-    tagged = ANSWER.search(str(reply))
-    return (str(reply) if tagged is None else tagged[1]).strip()
 
 
 def _others(said: Sequence[Reply], place: int) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.core.markup import ANSWER
 from hocket.types import Turn
 
 
@@ -21,3 +22,9 @@ class Reply:
 
     def __str__(self) -> str:
         return self.text
+
+
+def final(reply: Reply) -> str:
+    """What a reply votes for: what stands in its answer tags, else all it said."""
+    tagged = ANSWER.search(str(reply))
+    return (str(reply) if tagged is None else tagged[1]).strip()

@@ -79,14 +79,6 @@ is loaded between answers. docs/serving.md says more.
   hocket serve RUN --host 0.0.0.0 --key-variable KEY   for others, who must send the key"""
 
 
-TRACES = """A teacher's tree search for right answers to the training scenarios of a task, written as data: a column
-`traces` with the different ones of each scenario, in steps, and its shortest as `demonstration`.
-
-  hocket traces --task worked_sums --until = --out traces.jsonl   steps that end with "="
-  hocket train --recipe tree-opo --task traces.jsonl              completes what they begin with
-  hocket traces --model RUN --decoding.temperature 0.8            another teacher, other draws"""
-
-
 SWARM = """Trains several nodes, each with a model, prompts and a folder of its own, that learn from each other's
 answers. Nodes tell each other text, never weights or rewards; with --average they tell each other how far
 their weights have come, every few steps, and end with the same. docs/cluster.md says more.
@@ -119,16 +111,6 @@ and the regret with it. docs/exact.md says more.
   hocket solve --method psrl --world river:6 --steps 300
   hocket solve --method value-iteration --world mine.npz
   hocket solve --resume runs/solve-001 --steps 600   settings of the method: --method.NAME VALUE"""
-
-
-SUMMARISE = """Tells in words what the policy of a control run is like: what it does, and when. A
-sentence that can be counted is checked against the recorded episodes, and struck out where they
-refute it. A language model writes, or without one a rule that counts. docs/control.md says more.
-
-  hocket summarise RUN                          by counting, from 50 unseen episodes
-  hocket summarise RUN --model smollm2          a language model reads the episodes
-  hocket summarise RUN RUN2 RUN3                and a reader of other episodes says which is whose
-  hocket summarise RUN --method.most 8          settings of the method: --method.NAME VALUE"""
 
 
 PLAY = """Talks to a trained agent in the terminal. A run with a workflow or an environment is played: you

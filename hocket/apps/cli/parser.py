@@ -8,11 +8,12 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 from hocket import __version__
+from hocket.apps.cli.command import ROW_COMMANDS, Command
 from hocket.apps.cli.details import (
     ARENA,
     DESCRIPTION,
@@ -24,9 +25,7 @@ from hocket.apps.cli.details import (
     SERVE,
     SOLVE,
     STUDY,
-    SUMMARISE,
     SWARM,
-    TRACES,
     TRAIN,
 )
 from hocket.apps.cli.values import checked
@@ -48,8 +47,6 @@ COMMANDS = {
     "swarm": "swarm",
     "optimise": "optimise",
     "solve": "solve",
-    "summarise": "summarise",
-    "traces": "traces",
     "recipes": "methods",
     "primitives": "methods",
     "catalogue": "methods",
@@ -62,7 +59,7 @@ COMMANDS = {
     "pretrain": "machine",
     "doctor": "machine",
 }
-"""The module of each command, imported when it is run."""
+"""The module of each command, imported when it is run. Rows of the catalogue bring others, see `Command`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -108,7 +105,7 @@ def _main(arguments: list[str]) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    parser = build_parser()
+    parser = build_parser(arguments[0] if arguments else "")
     names = parser.commands
     if arguments and not arguments[0].startswith("-") and arguments[0] not in names:
         raise ConfigurationError(f"there is no command {arguments[0]!r}{nearest(arguments[0], names)}")
@@ -120,10 +117,18 @@ def _dispatch(arguments: list[str]) -> int:
     if not hasattr(known, "run_command"):
         parser.print_help()
         return 0
-    module = importlib.import_module(f"hocket.apps.cli.{COMMANDS[known.run_command]}")
     quiet = getattr(known, "quiet", False)
     with nullcontext() if quiet else watched(lambda sentence: print(f"… {sentence}", file=sys.stderr)):
-        return int(getattr(module, known.run_command)(known, pairs))
+        return int(known.run_command(known, pairs))
+
+
+def _work(name: str) -> Callable[[argparse.Namespace, list[tuple[str, Any]]], int]:
+    """What does the work of a command of the library; its module is imported when it is called."""
+
+    def work(options: argparse.Namespace, pairs: list[tuple[str, Any]]) -> int:
+        return int(getattr(importlib.import_module(f"hocket.apps.cli.{COMMANDS[name]}"), name)(options, pairs))
+
+    return work
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
@@ -185,8 +190,12 @@ def split_settings(arguments: Sequence[str], flags: set[str]) -> tuple[list[str]
     return kept, pairs
 
 
-def build_parser() -> _Parser:
-    """All commands and their flags."""
+def build_parser(chosen: str = "") -> _Parser:
+    """All commands and their flags; of those that rows bring the flags of the `chosen` one alone, which is imported.
+
+    Raises:
+        ConfigurationError: when a row brings a command that there is already.
+    """
     raw = _Help
     parser = _Parser(prog="hocket", description=DESCRIPTION, formatter_class=raw, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"hocket {__version__}")
@@ -197,7 +206,7 @@ def build_parser() -> _Parser:
         added: _Parser = commands.add_parser(
             name, help=text, description=details or text, formatter_class=raw, allow_abbrev=False
         )
-        added.set_defaults(run_command=name, takes_settings=settings)
+        added.set_defaults(run_command=_work(name), takes_settings=settings)
         return added
 
     _train(command("train", "train a policy", settings=True, details=TRAIN))
@@ -256,10 +265,12 @@ def build_parser() -> _Parser:
     _swarm(command("swarm", "train nodes that learn from each other's answers", settings=True, details=SWARM))
     _optimise(command("optimise", "improve prompts instead of weights", settings=True, details=OPTIMISE))
     _solve(command("solve", "solve a small world exactly, step by step", settings=True, details=SOLVE))
-    _summarise(
-        command("summarise", "what control policies are like, in checked sentences", settings=True, details=SUMMARISE)
-    )
-    _traces(command("traces", "a teacher's tree search for right answers, as data", settings=True, details=TRACES))
+    for one in ROW_COMMANDS.declared.values():
+        if one.name in COMMANDS:
+            raise ConfigurationError(f"{one.module} brings a command {one.name!r}, and there is one already; rename it")
+        added = command(one.name, one.description, settings=True)
+        if one.name == chosen:
+            _brought(added, one.load())
     _arena(command("arena", "policies, language models, scripts and people in one world", details=ARENA))
     pretrain = command("pretrain", "make the nano base again from procedurally generated text")
     pretrain.add_argument("--seed", type=int, default=None)
@@ -283,6 +294,16 @@ def build_parser() -> _Parser:
     _json(doctor)
     parser.commands = dict(commands.choices)
     return parser
+
+
+def _brought(parser: _Parser, command: Command) -> None:
+    """What a row says of its command."""
+    parser.description = command.details
+    parser.set_defaults(run_command=command.run)
+    command.flags(parser)
+    if command.trust:
+        _trust(parser)
+    _json(parser)
 
 
 def _train(parser: _Parser) -> None:
@@ -430,27 +451,6 @@ def _solve(parser: _Parser) -> None:
     _json(parser)
 
 
-def _summarise(parser: _Parser) -> None:
-    parser.add_argument("run", metavar="RUN", nargs="+", help="a control run, by its folder or name; or several")
-    parser.add_argument("--runs", default="runs", metavar="DIR")
-    for flag, metavar, text in (
-        ("--method", "NAME", "of summarising (sysllm)"),
-        ("--model", "NAME", "who writes: a model, a run, http://HOST:PORT/v1 or FILE.py:FUNCTION (rule, which counts)"),
-        ("--agent", "NAME", "whose policy, of several agents (the first)"),
-        ("--transcript", "FILE", "also write what was read, a line per decision"),
-    ):
-        parser.add_argument(flag, metavar=metavar, help=text)
-    for flag, text in (
-        ("--episodes", "that are read (50)"),
-        ("--budget", "the most decisions of an episode (any number)"),
-        ("--longest", "tokens of an answer (256)"),
-    ):
-        parser.add_argument(flag, type=int, metavar="N", help=text)
-    parser.add_argument("--temperature", type=float, metavar="T", help="of the policy (0, its likeliest actions)")
-    _trust(parser)
-    _json(parser)
-
-
 def _optimise(parser: _Parser) -> None:
     for flag, text in (
         ("--budget", "target calls (500)"),
@@ -476,26 +476,6 @@ def _optimise(parser: _Parser) -> None:
         parser.add_argument(flag, metavar=metavar, help=text)
     parser.add_argument("--list", action="store_true", help="name the searchers")
     _trust(parser)
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    _json(parser)
-
-
-def _traces(parser: _Parser) -> None:
-    for flag, metavar, text in (
-        ("--task", "NAME", "as in `hocket train` (sums)"),
-        ("--model", "NAME", "the teacher: a model, a run, http://HOST:PORT/v1#NAME or FILE.py:FUNCTION (nano)"),
-        ("--until", "TEXT", "what ends a step of an answer (a line break)"),
-        ("--runs", "DIR", "where a teacher that is a run is found by its name (runs)"),
-    ):
-        parser.add_argument(flag, metavar=metavar, help=text)
-    for flag, text in (
-        ("--n", "training scenarios (64)"),
-        ("--searches", "through the tree of each scenario (8)"),
-        ("--candidates", "next steps sampled where a tree grows (4)"),
-        ("--seed", "of all draws (0)"),
-    ):
-        parser.add_argument(flag, type=int, metavar="N", help=text)
-    parser.add_argument("--out", default="traces.jsonl", metavar="FILE.jsonl", help="a new file (traces.jsonl)")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     _json(parser)
 

@@ -7,9 +7,20 @@ from pathlib import Path
 
 from rich.markup import escape
 
+from hocket.agents.search.summaries import SUMMARISERS
+from hocket.apps.cli.command import Command
 from hocket.apps.cli.output import Pairs, emit, err, out
 from hocket.core.errors import ConfigurationError
 from hocket.train.runfolder import find_run
+
+_DETAILS = """Tells in words what the policy of a control run is like: what it does, and when. A
+sentence that can be counted is checked against the recorded episodes, and struck out where they
+refute it. A language model writes, or without one a rule that counts. docs/control.md says more.
+
+  hocket summarise RUN                          by counting, from 50 unseen episodes
+  hocket summarise RUN --model smollm2          a language model reads the episodes
+  hocket summarise RUN RUN2 RUN3                and a reader of other episodes says which is whose
+  hocket summarise RUN --method.most 8          settings of the method: --method.NAME VALUE"""
 
 STYLES = {"true": "", "unbacked": "dim", "false": "red strike"}
 
@@ -48,3 +59,34 @@ def summarise(options: argparse.Namespace, pairs: Pairs) -> int:
         right = sum(one == run for one, run in zip(taken, options.run, strict=True))
         err().print(f"by other episodes alone a blind reader gives {right} of {len(runs)} summaries to their own run")
     return 0
+
+
+def _flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", nargs="+", help="a control run, by its folder or name; or several")
+    parser.add_argument("--runs", default="runs", metavar="DIR")
+    for flag, metavar, text in (
+        ("--method", "NAME", "of summarising (sysllm)"),
+        ("--model", "NAME", "who writes: a model, a run, http://HOST:PORT/v1 or FILE.py:FUNCTION (rule, which counts)"),
+        ("--agent", "NAME", "whose policy, of several agents (the first)"),
+        ("--transcript", "FILE", "also write what was read, a line per decision"),
+    ):
+        parser.add_argument(flag, metavar=metavar, help=text)
+    for flag, text in (
+        ("--episodes", "that are read (50)"),
+        ("--budget", "the most decisions of an episode (any number)"),
+        ("--longest", "tokens of an answer (256)"),
+    ):
+        parser.add_argument(flag, type=int, metavar="N", help=text)
+    parser.add_argument("--temperature", type=float, metavar="T", help="of the policy (0, its likeliest actions)")
+
+
+SUMMARISE = Command(
+    name="summarise",
+    description="what control policies are like, in checked sentences",
+    details=_DETAILS,
+    flags=_flags,
+    run=summarise,
+    trust=True,
+    methods=SUMMARISERS,
+    usage="hocket summarise RUN --method",
+)

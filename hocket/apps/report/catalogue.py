@@ -15,20 +15,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from hocket.agents.search.searcher import SEARCHERS
-from hocket.agents.search.summaries import SUMMARISERS
+from hocket.apps.cli.command import ROW_COMMANDS, Command
 from hocket.apps.report.cards import cards
 from hocket.apps.report.methods import MARKS, weaker
+from hocket.core.discovery import Registry
 from hocket.core.names import ANALYSES
 from hocket.lab.claims.claim import Verdict
 from hocket.lab.claims.record import METHODS, Status, status_of, verdicts_of
 from hocket.lab.exact.solver import SOLVERS
 
-COMMANDS = (
-    (SEARCHERS, "hocket optimise --searcher"),
-    (SOLVERS, "hocket solve --method"),
-    (SUMMARISERS, "hocket summarise RUN --method"),
-)
-"""Where methods are found that are no recipe, and how a user runs them."""
+COMMANDS = ((SEARCHERS, "hocket optimise --searcher"), (SOLVERS, "hocket solve --method"))
+"""Where methods are found that are no recipe, and how a user runs them; commands that rows bring have others."""
 
 STATES: tuple[Status, ...] = ("works", "partial", "stale", "open")
 
@@ -83,7 +80,7 @@ def _row(name: str, title: str, field: str) -> Row:
     if name in ANALYSES.declared:
         state, where = status_of((name,), "", ships=False), (*recipes, ANALYSES.load(name).where)
         return Row(name, title, field, state, weaker(state, found), where, found)
-    for registry, command in COMMANDS:
+    for registry, command in _commands():
         if name not in registry.declared:
             continue
         method = registry.load(name)
@@ -95,6 +92,13 @@ def _row(name: str, title: str, field: str) -> Row:
     note = " ".join(dict.fromkeys(cards()[one]["note"] for one in recipes if cards()[one]["note"]))
     state = status_of((name,), note)
     return Row(name, title, field, state, note or weaker(state, found), recipes, found)
+
+
+@functools.cache
+def _commands() -> Sequence[tuple[Registry, str]]:
+    """Those of `COMMANDS`, and those that rows bring."""
+    brought: list[Command] = [ROW_COMMANDS.load(name) for name in ROW_COMMANDS.declared]
+    return (*COMMANDS, *((one.methods, one.usage) for one in brought if one.methods is not None))
 
 
 @functools.cache

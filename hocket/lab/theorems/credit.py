@@ -22,7 +22,6 @@ from hocket.lab.theorems.theorem import (
     rewarded,
     rewards,
 )
-from hocket.rewards.noise import backward, forward
 
 SAMPLES = 6
 
@@ -114,10 +113,18 @@ def _rates(key: Key) -> tuple[Tensor, Tensor]:
     )
 
 
+def _corrected(form: str, false_positive: Tensor, false_negative: Tensor) -> Tensor:
+    """What a wrong and a right verdict become, `[2]`."""
+    rates = {"false_positive": float(false_positive), "false_negative": float(false_negative)}
+    settings = {f"shaping__0__{name}": value for name, value in {"form": form, **rates}.items()}
+    document = mixed(batch(Key.of(0), samples=2))
+    values = advantages(of("noisy-verifier-forward", **settings), document)
+    return torch.stack([values[1], values[0]])
+
+
 def _backward(key: Key) -> float:
     false_positive, false_negative = _rates(key)
-    said = torch.tensor([0.0, 1.0], dtype=torch.float64)
-    value = backward(said, false_positive, false_negative)
+    value = _corrected("backward", false_positive, false_negative)
     given_right = torch.stack([false_negative, 1 - false_negative])
     given_wrong = torch.stack([1 - false_positive, false_positive])
     return max(abs(float(given_right @ value) - 1.0), abs(float(given_wrong @ value)))
@@ -125,7 +132,7 @@ def _backward(key: Key) -> float:
 
 def _forward(key: Key) -> float:
     false_positive, false_negative = _rates(key)
-    value = forward(torch.tensor([0.0, 1.0], dtype=torch.float64), false_negative)
+    value = _corrected("forward", false_positive, false_negative)
     right = torch.stack([false_negative, 1 - false_negative]) @ value
     wrong = torch.stack([1 - false_positive, false_positive]) @ value
     return max(abs(float(right)), abs(float(wrong) + float(1 - false_positive - false_negative)))

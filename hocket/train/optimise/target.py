@@ -120,7 +120,7 @@ class ModelTarget:
 
     @property
     def drills(self) -> Sequence[str]:
-        """What a new skill must pass, as `hocket.agents.tools.skills` takes it."""
+        """What a new skill must pass: assertions in Python, with `{skill}` for its name."""
         return cast(Sequence[str], getattr(self.player.workflow, "drills", ()))
 
     def calls(self, texts: Texts) -> int:

@@ -18,6 +18,7 @@ from hocket.agents.environments.wrapper import CourseAround, WorldAround
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key, uniforms
 from hocket.core.worlds import JointEnvironment, JointWorld, Moved, Seat
+from hocket.core.wrappers import WorldWrapper
 
 Floats = NDArray[np.float64]
 ATTACKS = ("views", "fixed", "noise")
@@ -182,3 +183,12 @@ def _moves(seat: Seat, mask: NDArray[np.bool_] | None, noise: np.random.Generato
         return noise.normal(size=(16, seat.actions)).astype(np.float32)
     drawn = noise.random((16, seat.actions)) * (1.0 if mask is None else mask + 1e-9)
     return np.asarray(drawn.argmax(1))
+
+
+ATTACK = WorldWrapper(
+    name="attack=NAME&budget=NUMBER&collected=COUNT",
+    description="what agents see is a little wrong: by an attack, within a budget, made from so many observations",
+    settings={"attack": str, "budget": float, "collected": int},
+    layer=4,
+    wrap=Attacked,
+)

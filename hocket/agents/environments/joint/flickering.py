@@ -13,6 +13,7 @@ from hocket.agents.environments.wrapper import CourseAround, WorldAround
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key, uniforms
 from hocket.core.worlds import JointEnvironment, Moved, Slots
+from hocket.core.wrappers import WorldWrapper
 
 
 @dataclass(frozen=True)
@@ -87,3 +88,12 @@ class _Flickered(CourseAround):
         front = np.argsort(~kept, 1, kind="stable")[..., None]
         packed = np.take_along_axis(np.where(kept[..., None], rows, np.float32(0)), front, 1)
         return np.concatenate([shown[:, : slots.own], packed.reshape(len(shown), -1), shown[:, end:]], 1)
+
+
+FLICKER = WorldWrapper(
+    name="flicker=MOST",
+    description="agents see at most so many of the others at a time, drawn anew at every step",
+    settings={"flicker": int},
+    layer=1,
+    wrap=lambda world, flicker: Flickering(world, flicker),
+)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hocket.agents.environments.wrapper import CourseAround, WorldAround
 from hocket.core.errors import ConfigurationError
 from hocket.core.worlds import JointEnvironment, Moved, Seat
+from hocket.core.wrappers import WorldWrapper
 
 VOICE = "messenger"
 """What the names of the central agent's voices begin with."""
@@ -134,3 +135,15 @@ class _Told(CourseAround):
     def state(self) -> NDArray[np.float32] | None:
         state = self._course.state()
         return None if state is None else np.concatenate([state, self.told.reshape(len(state), -1)], 1)
+
+
+MESSAGES = WorldWrapper(
+    name="messages=SYMBOLS",
+    description="a central agent says one of so many symbols to every other before it moves",
+    settings={"messages": int},
+    layer=3,
+    wrap=lambda world, messages: Messaged(world, messages),
+    identified=True,
+    # Words mean nothing at first, and begin to by small differences that few episodes hide and many passes overlook.
+    suggested={"curriculum.prompts": 256, "update.lr": 3e-3, "update.epochs": 4},
+)

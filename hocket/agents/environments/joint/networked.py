@@ -13,6 +13,7 @@ from hocket.agents.environments.wrapper import CourseAround, WorldAround
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key, uniforms
 from hocket.core.worlds import JointEnvironment, Layout, Moved, Networks, Seat
+from hocket.core.wrappers import WorldWrapper
 
 Floats = NDArray[np.float32]
 
@@ -153,3 +154,20 @@ class _AlongNetworks(CourseAround):
                 told = (made * self.kept[:, :, agent, None]).reshape(width, -1)
             found.append(np.concatenate([sight, context, chance, me, told], 1).astype(np.float32))
         return found
+
+
+def _clash(settings: Mapping[str, Any]) -> str | None:
+    others = settings.get("sequenced") or settings.keys() & {"messages", "attack", "budget", "collected"}
+    if settings.get("networked") and others:
+        return "networked=true says who is told of whose moves; drop sequenced, messages and attack"
+    return None
+
+
+NETWORKED = WorldWrapper(
+    name="networked=BOOL",
+    description="agents decide along a network, which says who knows of whose moves",
+    settings={"networked": bool},
+    layer=2,
+    wrap=lambda world, networked: Networked(world) if networked else world,
+    clash=_clash,
+)

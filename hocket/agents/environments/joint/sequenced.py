@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hocket.agents.environments.wrapper import CourseAround, WorldAround
 from hocket.core.errors import ConfigurationError
 from hocket.core.worlds import JointEnvironment, Moved, Seat
+from hocket.core.wrappers import WorldWrapper
 
 
 @dataclass(frozen=True)
@@ -91,3 +92,12 @@ class _InTurn(CourseAround):
     def state(self) -> NDArray[np.float32] | None:
         state = self._course.state()
         return None if state is None else np.concatenate([state, self._told()], 1)
+
+
+SEQUENCED = WorldWrapper(
+    name="sequenced=BOOL",
+    description="agents decide one by one within a step, each knowing what those before it chose",
+    settings={"sequenced": bool},
+    layer=2,
+    wrap=lambda world, sequenced: Sequenced(world) if sequenced else world,
+)

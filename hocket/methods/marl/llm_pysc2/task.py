@@ -16,9 +16,9 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.options import checked
 from hocket.methods.marl.llm_pysc2.orders import Order, legal
 from hocket.methods.marl.llm_pysc2.world import Command, Commands
-from hocket.tasks.battle import GROUND, SkirmishTask
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lessons, episode
+from hocket.tasks.skirmish import GROUND, SkirmishTask
 
 DOUBT = 0.3
 """How often a beginner orders anything."""

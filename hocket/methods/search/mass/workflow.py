@@ -10,8 +10,7 @@ from functools import partial
 from typing import ClassVar, cast
 
 from hocket.agents.tools import find_all
-from hocket.agents.workflows.debate import final
-from hocket.agents.workflows.reply import Reply
+from hocket.agents.workflows.reply import Reply, final
 from hocket.agents.workflows.team import Agent, Team
 from hocket.agents.workflows.tool_loop import converse
 from hocket.agents.workflows.tool_use import ToolsOf, tools_for

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hocket.agents.workflows.debate import final
-from hocket.agents.workflows.reply import Reply
+from hocket.agents.workflows.reply import Reply, final
 from hocket.agents.workflows.team import Team
 from hocket.agents.workflows.workflow import Outcome, Workflow, asked
 from hocket.core.errors import ConfigurationError

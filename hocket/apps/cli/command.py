@@ -1,0 +1,39 @@
+"""Commands of `hocket` that a row of the catalogue brings."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hocket.core.discovery import Registry, constant
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that is found by its name, the first thing it says; its file is imported when the command is run.
+
+    Every such command takes settings (`--a.b VALUE`) and `--json`, with which it prints one JSON document.
+
+    Attributes:
+        name: as typed. description: its line in `hocket --help`. details: what its own help says instead.
+        flags: adds its arguments and flags to its parser.
+        run: does the work, of what was typed and the settings; returns the exit code.
+        trust: whether it takes `--trust`, since it opens runs that may name code of others.
+        methods: names of methods that it runs and that are no recipes; None for a command without any.
+        usage: how a method of these is run, but for its name: `hocket summarise RUN --method`.
+    """
+
+    name: str
+    description: str
+    details: str
+    flags: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace, list[tuple[str, Any]]], int]
+    trust: bool = False
+    methods: Registry | None = None
+    usage: str = ""
+
+
+ROW_COMMANDS = Registry("command", ("hocket.apps.cli", "hocket.zoo", "hocket.methods"), constant("Command"))
+"""Every such command of the library and of installed packages."""
