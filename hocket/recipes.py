@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 
-from hocket.core.components import load_object
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.names import RECIPES
+from hocket.core.user_files import load_object
 from hocket.recipe import Recipe
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.user_files import load_object
 
 CLASS = re.compile(
     r'class (?P<attribute>\w+)\b.*?\n    name = "(?P<name>[^"\n]+)"(?:\n    description = "(?P<description>[^"\n]+)")?',
@@ -122,8 +123,6 @@ class Registry:
                 f"{self.kind} {name!r} names a file alone; write {name}:NAME for a {self.kind} in it"
             )
         if ":" in name and name not in self:
-            from hocket.core.components import load_object
-
             return load_object(name, self.kind)
         return self.load(name)
 

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-__all__ = ["Constant", "Cosine", "Linear", "Schedule", "Setting", "Steps", "bounds", "value_at"]
+__all__ = ["Constant", "Cosine", "Linear", "Setting", "Steps", "bounds", "value_at"]
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,6 @@ class Steps:
     def __call__(self, progress: float) -> float:
         return self.values[sum(progress >= place for place in self.at)]
 
-
-Schedule = Constant | Linear | Cosine | Steps
 
 Setting = float | Constant | Linear | Cosine | Steps
 """A number, or how it changes over a run."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -116,11 +115,6 @@ def chosen(worth: Sequence[float], count: int, take: Take, key: Key) -> list[int
         return sorted(order[size - count :])
     splits = [order[:low] + order[size - count + low :] for low in range(count + 1)]
     return sorted(max(splits, key=lambda places: float(np.var([worth[place] for place in places]))))
-
-
-def most_varied(worth: Sequence[float], count: int) -> float:
-    """The largest variance that any `count` of the values have, by trying all; for checks."""
-    return max(float(np.var(some)) for some in combinations(worth, count))
 
 
 # ---------------------------------------------------------------- as plain data

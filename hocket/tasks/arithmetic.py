@@ -15,7 +15,6 @@ from hocket.core.markup import has_thought
 from hocket.core.numerals import number
 from hocket.tasks.split import SPLITS, Split, split_of
 
-NAME = "sums"
 TITLE = "sums of 2 to 4 terms"
 
 TERM_COUNTS: tuple[int, ...] = (2, 3, 4)

@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, cast
 
-from hocket.core.components import load_object
 from hocket.core.errors import ConfigurationError
 from hocket.core.options import checked
+from hocket.core.user_files import load_object
 from hocket.stages import Task
 from hocket.tasks.form import TaskForm
 

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from hocket.core.batch import Batch
 from hocket.core.columns import EMBEDDING, TURN_EMBEDDINGS
-from hocket.core.components import load_object
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.signals import turn_visits
+from hocket.core.user_files import load_object
 from hocket.core.waits import waiting_for
 from hocket.rewards.outside import call_outside
 from hocket.rewards.score import Journal

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from hocket.core.components import load_object
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
+from hocket.core.user_files import load_object
 from hocket.engine.remote_http import Endpoint
 from hocket.engine.remote_wire import read_text, text_body
 from hocket.engine.requests import Request

@@ -26,7 +26,7 @@ from hocket.recipes import find
 from hocket.rewards.score import Journal, grade
 from hocket.stages import Hook, HookContext, Metrics, Reward, State
 from hocket.train.learner import Learner
-from hocket.train.scorer_rewards import ScorerReward
+from hocket.train.model_reward import ScorerReward
 from hocket.types import Scenario, Score, Trajectory, Turn
 
 GOLD = "gold"

@@ -12,8 +12,8 @@ import pytest
 from hocket.apps.cli.parser import main
 from hocket.apps.report import mutants
 from hocket.apps.report.mutants import OPEN, mutants_page
-from hocket.core.components import load_file
 from hocket.core.errors import ConfigurationError
+from hocket.core.user_files import load_file
 from hocket.lab.claims import record, survey
 from hocket.lab.claims.mutants import of_code, of_recipe
 from hocket.lab.claims.mutation import asked, mutants_of, mutate, surveyed, within

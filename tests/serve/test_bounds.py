@@ -10,9 +10,10 @@ import httpx
 import pytest
 from serve_cases import WAIT, EchoBackend, Wire, error_of, events, hosted, post, question
 
+from hocket.apps.serve.addresses import is_loopback
 from hocket.apps.serve.app import build_app
 from hocket.apps.serve.bounds import Bounds
-from hocket.apps.serve.host import Host, is_loopback
+from hocket.apps.serve.host import Host
 from hocket.core.errors import ConfigurationError
 
 

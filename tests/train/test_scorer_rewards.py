@@ -22,7 +22,8 @@ from hocket.core.keys import Key
 from hocket.nano import BASE
 from hocket.policies.scorer import Scorer, over_trunk
 from hocket.train.config import configure
-from hocket.train.scorer_rewards import ScorerReward, scorer_reward
+from hocket.train.model_reward import ScorerReward
+from hocket.train.scorer_rewards import scorer_reward
 from hocket.train.settings import Config
 from hocket.train.trainer import Trainer
 from hocket.types import Scenario, Trajectory, Turn

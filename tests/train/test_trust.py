@@ -22,9 +22,10 @@ from hocket.apps.play.operators import Place, operator, places_of
 from hocket.apps.report.evaluation import load
 from hocket.apps.report.plan import write_plan_report
 from hocket.apps.serve.source import Source
-from hocket.core.components import load_object, to_plain
+from hocket.core.components import to_plain
 from hocket.core.errors import ConfigurationError
 from hocket.core.names import RECIPES
+from hocket.core.user_files import load_object
 from hocket.core.yaml_text import load_yaml
 from hocket.recipes import find
 from hocket.train import solve

@@ -13,10 +13,10 @@ from hocket.agents.workflows.chat import Tools
 from hocket.agents.workflows.team import Agent, Team
 from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.columns import CALLS, LIMIT, SAID
-from hocket.core.components import load_object
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key
 from hocket.core.method_columns import CLOSED, DATABASE
+from hocket.core.user_files import load_object
 from hocket.types import Message, Scenario
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -138,6 +139,8 @@ def _as_asked(verdicts: Sequence[Verdict], asked: Sequence[Check]) -> list[Verdi
 
 def primitives(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket primitives`."""
+    if options.unused:
+        return _unused(as_json=options.json)
     from rich.table import Table
 
     from hocket.apps.report.primitives import ROOMS
@@ -159,6 +162,28 @@ def primitives(options: argparse.Namespace, pairs: Pairs) -> int:
                 )
                 table.add_row(f"  [bold]{one.name}[/]", escape(one.summary), f"[dim]{used}[/]")
             out().print(f"[cyan]{room}[/] ({len(here)}): {what.lower()}", table, "", sep="\n")
+    return 0
+
+
+def _unused(*, as_json: bool) -> int:
+    """Definitions that neither the engine nor two rows use, by module."""
+    from rich.table import Table
+
+    from hocket.apps.report.usage import unused
+
+    few = unused()
+    if as_json:
+        emit([usage.to_json() for usage in few])
+        return 0
+    for module, members in itertools.groupby(few, key=lambda usage: usage.definition.module):
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        for usage in members:
+            table.add_row(
+                f"  [bold]{usage.definition.name}[/]", f"{usage.definition.lines} lines", f"[dim]{usage.users}[/]"
+            )
+        out().print(f"[cyan]{module}[/]", table, sep="\n")
+    lines = sum(usage.definition.lines for usage in few)
+    out().print(f"{len(few)} definitions with one row or nobody for a user, {lines} lines")
     return 0
 
 

@@ -229,6 +229,7 @@ def build_parser(chosen: str = "") -> _Parser:
     _json(recipes)
     primitives = command("primitives", "every stage that recipes are composed of, wherever it lives, in a line each")
     primitives.add_argument("--stage", metavar="NAME", help="curriculum, rollout, rewards, credit, objectives, ...")
+    primitives.add_argument("--unused", action="store_true", help="public definitions used by one row or by nobody")
     _json(primitives)
     _json(command("catalogue", "the published rows hocket answers for, and whether what they claim was seen here"))
     listing = command("tasks", "list the tasks, or show samples of one")

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket import tasks
-from hocket.core.components import load_file
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
+from hocket.core.user_files import load_file
 from hocket.core.worlds import Seat
 from hocket.tasks.joint import JointTask
 

@@ -18,7 +18,6 @@ from hocket.train.disk import log_problem, read_json_lines
 from hocket.train.kinds import ACCURACY, MEASURES
 
 Row = Mapping[str, Any]
-Episode = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from hocket.apps.serve.addresses import addressed, is_loopback
 from hocket.apps.serve.backend import Backend, Caller, Job
 from hocket.apps.serve.bounds import Bounds
 from hocket.apps.serve.completions import collected, streamed
-from hocket.apps.serve.host import addressed, is_loopback
 from hocket.apps.serve.refusals import Refused
 from hocket.apps.serve.schema import openapi
 from hocket.apps.serve.wire import ChatRequest, Health, Model, Models, read_report, read_request

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hocket.apps.serve.addresses import is_loopback
 from hocket.apps.serve.bounds import Bounds
-from hocket.apps.serve.host import Host, is_loopback, require
+from hocket.apps.serve.host import Host, require
 from hocket.core.ending import asked_to_end
 from hocket.core.errors import ConfigurationError
 

@@ -12,8 +12,8 @@ import h11
 import msgspec
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from hocket.apps.serve.addresses import addressed
 from hocket.apps.serve.bounds import Bounds
-from hocket.apps.serve.host import addressed
 from hocket.apps.serve.refusals import Refused
 
 HEAD_BYTES = 2**16

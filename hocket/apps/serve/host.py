@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import socket
 import threading
 from collections.abc import Callable
@@ -133,29 +132,3 @@ def _listening(host: str, port: int) -> socket.socket:
         reason = error.strerror or error
         raise ConfigurationError(f"cannot listen on {host}:{port}: {reason}; choose another --port") from error
     return listener
-
-
-_AUTHORITY = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?")
-
-
-def addressed(authority: str) -> str | None:
-    """The name or address in a Host header, `NAME` or `NAME:PORT`, an IPv6 one without its brackets; None for no such.
-
-    Nothing is guessed: what is written otherwise is not read as what it resembles.
-    """
-    found = _AUTHORITY.fullmatch(authority)
-    if found is None or int(found["port"] or 0) >= 2**16:
-        return None
-    return found["name"].strip("[]").lower()
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an interface."""
-    import ipaddress
-
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

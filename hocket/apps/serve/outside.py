@@ -22,9 +22,9 @@ from hocket.agents.workflows.foreign import Correspondent
 from hocket.agents.workflows.team import Team
 from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.apps.serve.across import across
-from hocket.core.components import load_object
 from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.core.occurrences import unmarked
+from hocket.core.user_files import load_object
 from hocket.types import Scenario
 
 if TYPE_CHECKING:

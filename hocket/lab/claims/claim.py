@@ -8,16 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from hocket.lab.claims.finding import Finding
+
 if TYPE_CHECKING:
     from hocket.recipe import Recipe
 
-
-@dataclass(frozen=True)
-class Finding:
-    """Whether a claim held, and the figures seen, in a line."""
-
-    holds: bool
-    saw: str
+__all__ = ["Check", "Claims", "Finding", "Verdict"]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.lab.bandit import flat
 from hocket.lab.bench import Bench
-from hocket.lab.claims.claim import Check, Claims, Finding
+from hocket.lab.claims.claim import Check, Claims
+from hocket.lab.claims.finding import Finding
 from hocket.lab.documents import random_document
 from hocket.lab.microscope import inspect
 from hocket.lab.stale import run_stale

@@ -21,9 +21,9 @@ from types import ModuleType
 
 import torch
 
-from hocket.core.components import load_file
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.names import RECIPES
+from hocket.core.user_files import load_file
 from hocket.lab.claims.claim import Check
 from hocket.lab.claims.mutants import Mutant, of_code, of_method, of_recipe
 from hocket.lab.claims.record import verdicts_of

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
-from hocket.core.components import load_file
 from hocket.core.discovery import sources
 from hocket.core.names import RECIPES
+from hocket.core.user_files import load_file
 from hocket.lab.claims.claim import Check, Claims
 from hocket.lab.claims.record import METHODS
 

@@ -14,7 +14,7 @@ from hocket.agents.search.searcher import SearchMethod
 from hocket.agents.workflows.worded import Worded
 from hocket.core.keys import Key
 from hocket.core.texts import Block, Texts
-from hocket.lab.claims.claim import Finding
+from hocket.lab.claims.finding import Finding
 from hocket.rewards.judging import prompt_text
 from hocket.train.aio import run_async
 from hocket.train.optimise.run import BEST, TRIALS, SearchRun, SearchSettings

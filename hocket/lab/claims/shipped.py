@@ -19,7 +19,7 @@ from hocket import tasks
 from hocket.core.components import value_at
 from hocket.core.errors import ConfigurationError
 from hocket.core.outcomes import StepResult
-from hocket.lab.claims.claim import Finding
+from hocket.lab.claims.finding import Finding
 from hocket.recipe import ROOMS, Recipe
 from hocket.recipes import parent_of
 from hocket.stages import Task

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hocket.lab.claims.claim import Finding
+from hocket.lab.claims.finding import Finding
 from hocket.lab.exact.solver import SolverMethod
 from hocket.train.solve import METRICS, STATE, SolveRun, SolveSettings
 

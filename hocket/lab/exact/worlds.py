@@ -9,10 +9,10 @@ from typing import Protocol
 
 import numpy as np
 
-from hocket.core.components import load_object
 from hocket.core.discovery import Registry, constant
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.core.user_files import load_object
 from hocket.lab.exact.mdp import Array, TabularMDP, read
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 
-from hocket.core.components import load_object
 from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.user_files import load_object
 from hocket.stages import Task
 from hocket.train.kinds.control import CONTROL
 from hocket.train.kinds.kind import ACCURACY, MEASURES, RETURN, Kind, Measure, held_out_of, is_share, measure_of

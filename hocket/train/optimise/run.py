@@ -30,8 +30,6 @@ from hocket.train.trust import check, sign
 
 SETTINGS, BEST, SUMMARY, TRIALS = "search.json", "best.json", "summary.json", "trials.jsonl"
 
-Pairs = Sequence[tuple[str, Any]]
-
 
 @dataclass(frozen=True)
 class SearchSettings:

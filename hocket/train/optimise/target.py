@@ -17,10 +17,10 @@ from hocket.agents.workflows.chat import Chat
 from hocket.agents.workflows.player import TextPlayer
 from hocket.agents.workflows.team import Actor
 from hocket.agents.workflows.worded import Worded
-from hocket.core.components import load_object
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.core.texts import Block, Texts, problem
+from hocket.core.user_files import load_object
 from hocket.engine.requests import Request, Sample
 from hocket.rewards.judging import prompt_text
 from hocket.rewards.score import grade
