@@ -75,7 +75,7 @@ def type_name(thing: Any) -> str:
         if f"{thing.__module__}.".startswith(f"hocket.{room}.") and thing.__qualname__ in public(f"hocket.{room}"):
             return f"hocket.{room}.{thing.__qualname__}"
     folder = folder_of_row(thing.__module__)
-    if public(folder).get(thing.__qualname__) == thing.__module__:
+    if folder and public(folder).get(thing.__qualname__) == thing.__module__:
         return f"{folder}.{thing.__qualname__}"
     return f"{thing.__module__}.{thing.__qualname__}"
 

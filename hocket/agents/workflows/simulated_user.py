@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -13,10 +12,9 @@ from hocket.agents.workflows.chat import Tools
 from hocket.agents.workflows.team import Agent, Team
 from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.columns import CALLS, LIMIT, SAID
-from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.discovery import Registry, constant
 from hocket.core.keys import Key
 from hocket.core.method_columns import CLOSED, DATABASE
-from hocket.core.user_files import load_object
 from hocket.types import Message, Scenario
 
 
@@ -75,11 +73,16 @@ class TalkSource(Protocol):
         ...
 
 
-DESKS: Mapping[str, str] = {
-    "order_desk": "order_desk:OrderDesk",
-    "consultation": "consultation:Clinic",
-}
-"""Desks of `hocket.agents.environments` by name, each with its usual settings."""
+@dataclass(frozen=True)
+class Desk:
+    """A name for a place where talks come from: `make` is it with its usual settings."""
+
+    name: str
+    make: Callable[[], TalkSource]
+
+
+DESKS = Registry("desk", ("hocket.agents", "hocket.zoo", "hocket.methods"), constant("Desk"))
+"""Constants that are a `Desk`."""
 
 
 def desk_called(name: str) -> TalkSource:
@@ -88,13 +91,9 @@ def desk_called(name: str) -> TalkSource:
     Raises:
         ConfigurationError: for an unknown name, with the nearest.
     """
-    if name in DESKS:
-        module, _, member = DESKS[name].partition(":")
-        found: Any = getattr(importlib.import_module(f"hocket.agents.environments.{module}"), member)
-    elif ":" in name:
-        found = load_object(name, "desk")
-    else:
-        raise ConfigurationError(f"there is no desk {name!r}{nearest(name, DESKS)}; a file is FILE.py:NAME")
+    found: Any = DESKS.find(name)
+    if isinstance(found, Desk):
+        return found.make()
     return cast(TalkSource, found() if inspect.isclass(found) else found)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from hocket.agents.workflows.simulated_user import Desk
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.methods.agents.doctoragent_rl.casebook import FINAL, Casebook, agreeing, named, spoken, symptoms_of
@@ -210,3 +211,6 @@ class Clinic:
 def answered(book: Casebook, condition: str) -> str:
     """The right last message."""
     return f"Diagnosis: {condition}. Recommendation: {book[condition]['advice']}"
+
+
+CLINIC = Desk(name="consultation", make=Clinic)

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from hocket.agents.workflows.simulated_user import Desk
 from hocket.core.canonical import database_hash
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -371,3 +372,6 @@ class OrderDesk:
         told = {"database": database, "wish": goal.wish, "slots": dict(goal.slots), **goal.known(database)}
         right = [{"name": called, "arguments": dict(arguments)} for called, arguments in goal.actions]
         return Scenario(name, self.prompt, json.dumps(right), metadata=told, **fields)
+
+
+ORDER_DESK = Desk(name="order_desk", make=OrderDesk)
