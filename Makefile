@@ -4,18 +4,21 @@ PIP = .venv/bin/python -m pip --disable-pip-version-check
 # One thread per test process: on busy cores OpenMP's spinning makes two slower than one.
 ONE_THREAD = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: train test check slow clean
+.PHONY: train test check docs slow clean
 
 train: .venv/ready
 	.venv/bin/hocket train
 
-test: .venv/ready-dev check
+test: .venv/ready-dev check docs
 	$(ONE_THREAD) .venv/bin/python -m pytest -n 2 -m "not slow"
 
 check: .venv/ready-dev
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
+
+docs: .venv/ready-dev  # The documentation site in site/; a broken link is an error.
+	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict
 
 slow: .venv/ready-dev
 	$(PIP) install -q -c constraints.txt -e '.[cluster]'  # 80 MB that only these tests need.
@@ -35,4 +38,4 @@ slow: .venv/ready-dev
 	touch $@
 
 clean:
-	rm -rf .venv
+	rm -rf .venv site

@@ -102,8 +102,8 @@ TEAMS = {
     "samalm": "--recipe samalm --task verified:crossing --lessons 220",
 }
 
-FLAT = "hardly anything rises in so few steps; that it learns is seen in tables (`hocket recipes --check`)"
-PAIRS = "of pairs one half is right by choice, so samples earn a half"
+FLAT = "too few steps to rise; `hocket recipes --check` shows that it learns, in tables"
+PAIRS = "half of the answers in the pairs are right by construction, so samples earn a half"
 CIRCLES = "greedy play walks in circles where samples get out"
 WHY = {
     "gigpo": CIRCLES,
@@ -115,32 +115,37 @@ WHY = {
     "mpo-meta-plan": FLAT,
     "sdpo": f"{PAIRS}; {CIRCLES}",
     "oreo": PAIRS,
-    "search-r1": "greedy answers are right after the lessons; samples come after",
-    "r1-searcher": "greedy answers are mostly right after the lessons; samples come after",
+    "search-r1": "greedy answers are right after the lessons; samples follow",
+    "r1-searcher": "greedy answers are mostly right after the lessons; samples follow",
     "comam": FLAT,
     "waltzrl": FLAT,
     "rlccf": FLAT,
     "cpmobius": FLAT,
-    "mars-self-play": "what one seat earns the other loses: look at exploitability, which falls in tables",
-    "rema": "without system prompts, which the shipped model has never seen",
-    "masprm": "the value alone is learnt, in weights that are not to speak; what it is for is seen with `hocket eval "
-    "NAME --search` ([search](search.md#answers-that-a-value-chose)): .32 to .62 of sums",
-    "doctoragent-rl": "samples earn more; greedy answers do not tell",
-    "samalm": "of grades that part what comes too near actors make nothing better yet",
+    "mars-self-play": "a zero-sum game: exploitability, which falls in tables, is the measure",
+    "rema": "without system prompts, because the shipped model was not trained on them",
+    "masprm": "only the value is learnt, in weights that write no answers; its use is `hocket eval NAME --search` "
+    "([search](search.md#answers-that-a-value-chose)): .32 to .62 of sums",
+    "doctoragent-rl": "the reward of samples rises, greedy success does not",
+    "samalm": "critics separate unsafe commands, but actors propose nothing better after a refusal",
     "cuda-l1": "samples try more as they learn; greedy programs are all faster",
-    "mrag": "it imitates its best episodes, of which all earn 1",
-    "rrhf-code-optimization": "what is ranked are recorded programs, not its own samples",
-    "lca": "a state is worth what the episode earned until a judge is named (`--judge`); nothing is seen to rise",
+    "mrag": "it imitates its best episodes, which all earn 1",
+    "rrhf-code-optimization": "the ranked programs are recorded, not sampled",
+    "lca": "without `--judge` the value of a state is the episode's return; nothing rises",
 }
 """What is to be known of a row's figures, and why nothing rises where nothing does."""
 
 INTRO = """# Agents and teams, row by row
 
-The rows of the [catalogue](catalogue.md) for agents and teams that `hocket train` runs, each with a command and, where
-it was measured, what one run of it came to: what its samples earned in the first and the last five steps, and the share
-of 100 unseen problems (or all there are) that greedy answers solve before and after. The shipped model, seed 0, one
-thread; most take two to six minutes. What a row claims stands with `hocket recipes --check ROW`, over several seeds;
-this is one curve, to look at with `hocket report`.
+The rows of the [catalogue](catalogue.md) for agents and teams that `hocket train` runs, each with its command and the
+result of one run.
+
+| column | meaning |
+|---|---|
+| samples | mean reward of the samples in the first and in the last five steps |
+| greedy | share of 100 unseen problems (or all there are) that greedy answers solve, before and after |
+
+All runs use the shipped model, seed 0 and one thread; most take two to six minutes. `hocket report` shows the curve.
+One run is no evidence for a method: `hocket recipes --check ROW` tests what a row claims, over several seeds.
 `python benchmarks/agents_rows.py ROW` measures a row again.
 """
 
@@ -201,10 +206,14 @@ def page() -> str:
                 continue
             first, last, before, after = (_number(found.get(end)) for end in ("first", "last", "before", "after"))
             steps = found.get("steps") or ""
-            told = f"{first} to {last} | {before} to {after} | {WHY.get(row, '')}"
-            lines.append(f"| {row} | `{command}` | {steps} | {told} |")
+            cells = [steps, _span(first, last), _span(before, after), WHY.get(row, "")]
+            lines.append(f"| {row} | `{command}` | {' | '.join(map(str, cells))} |")
         lines.append("")
     return "\n".join(lines)
+
+
+def _span(first: str, last: str) -> str:
+    return f"{first} to {last}" if first or last else ""
 
 
 def _number(value: float | None) -> str:
