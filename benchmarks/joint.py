@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hocket.agents.environments.joint.particles import Spread
-from hocket.agents.environments.joint.paths import LifelongPaths
 from hocket.core.worlds import JointWorld
+from hocket.zoo.joint.particles import Spread
+from hocket.zoo.joint.paths import LifelongPaths
 
 SECONDS = 1.0
 """Of one timing."""

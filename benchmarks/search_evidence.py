@@ -32,14 +32,14 @@ from hocket.agents.tools.recall import called_up
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.texts import Texts
+from hocket.lab.texts_worlds import Tactical, contrasting
 from hocket.methods.agents.rmm import ReflectiveMemory
 from hocket.methods.search.claims import mass, optagent, toa
-from hocket.methods.search.compass_smac import SkillSynthesis
+from hocket.methods.search.compass_smac.method import SkillSynthesis
 from hocket.methods.search.mars_prompt import Socratic
 from hocket.methods.search.optagent.graph_world import evaluating
 from hocket.methods.search.optagent.method import VerbalGraph
-from hocket.methods.search.training_free_grpo.method import SemanticAdvantage
-from hocket.methods.search.training_free_grpo.world import Tactical, contrasting
+from hocket.methods.search.training_free_grpo import SemanticAdvantage
 from hocket.stages import Split
 from hocket.tasks.split import split_of
 from hocket.tasks.text import TextTask

@@ -29,10 +29,10 @@ from dataclasses import dataclass
 from hocket.apps.cli.command import Command
 from hocket.core.wrappers import WorldWrapper
 from hocket.agents.environments.wrapper import WorldAround
-from hocket.agents.environments.joint.paths import LifelongPaths
+from hocket.zoo.joint.paths import LifelongPaths
 from hocket.tasks.form import TaskVariant
 from hocket.tasks.joint import JointTask
-from hocket.tasks.paths import paths_task
+from hocket.zoo.tasks.paths import paths_task
 
 
 class MyTask(JointTask):

@@ -6,7 +6,6 @@ import torch
 from control_cases import Line, asked, play
 
 from hocket import tasks
-from hocket.agents.environments.joint.bandits import Bandit, bayes_optimal
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
@@ -17,6 +16,7 @@ from hocket.policies.control import ControlPolicy
 from hocket.policies.settings import NetworkSettings
 from hocket.train.learner import _believing
 from hocket.types import Quantity
+from hocket.zoo.joint.bandits import Bandit, bayes_optimal
 
 FORM = ForetellingLoss(hidden=(7, 5), size=4, ahead=2).belief
 POOLED = SameEpisode(wide=6, heads=2, size=5).belief

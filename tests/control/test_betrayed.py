@@ -4,19 +4,19 @@ import numpy as np
 import pytest
 
 from hocket import tasks
-from hocket.agents.environments.joint.betrayed import TRAITOR, Betrayed
-from hocket.agents.environments.joint.foraging import Foraging
-from hocket.agents.environments.joint.gathering import Gathering
-from hocket.agents.environments.joint.sequenced import Sequenced
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.lab.exact.betrayal import Betrayal
+from hocket.methods.marl.bardec_pomdp.betrayal import Betrayal
+from hocket.methods.marl.bardec_pomdp.gathering import Gathering
+from hocket.methods.marl.bardec_pomdp.traitor import TRAITOR, Betrayed
+from hocket.methods.marl.black_box_marl_attacks.foraging import Foraging
 from hocket.recipes import find
 from hocket.rollout.joint import JointPlayer
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.loop import collect
+from hocket.zoo.joint.sequenced import Sequenced
 
 
 def test_the_traitor_moves_in_the_place_of_one_and_nobody_else_changes():

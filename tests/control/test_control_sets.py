@@ -7,7 +7,6 @@ import torch
 from control_cases import Line
 
 from hocket import tasks
-from hocket.agents.environments.joint.particles import Spread
 from hocket.apps.cli.parser import main
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -16,6 +15,7 @@ from hocket.policies.control_sets import Turning, in_fours, turned_moves, unturn
 from hocket.policies.settings import NetworkSettings
 from hocket.tasks.joint import JointTask
 from hocket.types import Quantity
+from hocket.zoo.joint.particles import Spread
 
 GRAPH = JointTask(Spread(count=3, graph=True))
 SPACES = GRAPH.spaces(GRAPH.world.agents)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from hocket import tasks
-from hocket.agents.environments.joint.flickering import Flickering
-from hocket.agents.environments.joint.pursued import Flee
 from hocket.apps.cli.parser import main
 from hocket.core.errors import ConfigurationError
+from hocket.methods.marl.flickerfusion.open_team import Flickering
+from hocket.zoo.joint.pursued import Flee
 
 
 @pytest.mark.parametrize(

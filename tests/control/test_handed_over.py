@@ -14,7 +14,6 @@ import pytest
 import torch
 from control_cases import asked
 
-from hocket.agents.environments.joint.solo import Solo
 from hocket.agents.environments.parallel_pettingzoo import ZooTeam
 from hocket.agents.environments.spaces import ranges_of
 from hocket.core.columns import ALLOWED
@@ -30,6 +29,7 @@ from hocket.tasks.gym import GymTask
 from hocket.tasks.joint import JointTask
 from hocket.train.kinds.control import CONTROL
 from hocket.types import Assignment, Quantity, Scenario
+from hocket.zoo.joint.solo import Solo
 
 Box, Discrete = gym.spaces.Box, gym.spaces.Discrete
 

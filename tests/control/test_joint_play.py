@@ -9,7 +9,6 @@ import torch
 from joint_cases import Relay, asked, controller, play
 
 from hocket import tasks
-from hocket.agents.environments.joint.solo import Solo
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.joint import apart
 from hocket.core.packing import pack
@@ -22,6 +21,7 @@ from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.loop import train_step
 from hocket.types import Quantity
+from hocket.zoo.joint.solo import Solo
 
 
 def test_every_agent_has_a_turn_a_time_and_an_end_of_its_own():

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from hocket import recipes, tasks
-from hocket.agents.environments.joint.attacked import Attacked
-from hocket.agents.environments.joint.dilemmas import GAMES, Dilemma
-from hocket.agents.environments.joint.foraging import Foraging
-from hocket.agents.environments.joint.grids import distances, largest_part, shortest
-from hocket.agents.environments.joint.messaged import Messaged
-from hocket.agents.environments.joint.particles import SpeakerListener, Spread, Tag
-from hocket.agents.environments.joint.paths import LifelongPaths
-from hocket.agents.environments.joint.planned import PlannedPaths
-from hocket.agents.environments.joint.skirmish import Skirmish
 from hocket.agents.environments.parallel_pettingzoo import ZooTeam
 from hocket.core.errors import ConfigurationError
+from hocket.methods.marl.bardec_pomdp.dilemmas import GAMES, Dilemma
+from hocket.methods.marl.black_box_marl_attacks.foraging import Foraging
+from hocket.methods.marl.black_box_marl_attacks.observation_attack import Attacked
+from hocket.methods.marl.follower.guided_paths import PlannedPaths
+from hocket.methods.marl.hammer.message_channel import Messaged
+from hocket.zoo.joint.grids import distances, largest_part, shortest
+from hocket.zoo.joint.particles import SpeakerListener, Spread, Tag
+from hocket.zoo.joint.paths import LifelongPaths
+from hocket.zoo.joint.skirmish import Skirmish
 
 TAG = {"num_adversaries": 4, "num_good": 2, "num_obstacles": 3}
 

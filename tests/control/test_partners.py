@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from hocket import tasks
-from hocket.agents.environments.joint.partners import Partner, bayes_optimal, informed_optimal, last_round_optimal
 from hocket.core.errors import ConfigurationError
+from hocket.zoo.joint.partners import Partner, bayes_optimal, informed_optimal, last_round_optimal
 
 COPIES = 4000
 

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from hocket import tasks
-from hocket.agents.environments.joint.once import OncePaths
-from hocket.agents.environments.joint.walks import Walk
 from hocket.agents.environments.pogema import Pogema
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.loop import collect
+from hocket.zoo.joint.once import OncePaths
+from hocket.zoo.joint.walks import Walk
 
 
 @pytest.mark.parametrize("name", ["mapf:once?agents=5&length=30", "mapf:lifelong?agents=5&length=30", "mapf:planned"])

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from hocket import tasks
-from hocket.agents.environments.joint.routing import Routing
 from hocket.core.errors import ConfigurationError
+from hocket.methods.marl.camar.world import Routing
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from hocket import tasks
-from hocket.agents.environments.joint.skirmish import ATTACK, MOVES, Skirmish, forwarded
 from hocket.core.errors import ConfigurationError
+from hocket.zoo.joint.skirmish import ATTACK, MOVES, Skirmish, forwarded
 
 
 class _Plain:

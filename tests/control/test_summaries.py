@@ -13,12 +13,12 @@ from tiny_runs import CONTROL, Said
 from tiny_runs import call as called
 
 from hocket import tasks
-from hocket.agents.environments.captions import Numbers, Step, captioned, captions_of
-from hocket.agents.environments.joint.keys import KeyRoom, places
-from hocket.agents.search.summaries import SUMMARISERS
 from hocket.core.errors import ConfigurationError
-from hocket.rewards.statements import read, sentences
-from hocket.tasks.summaries import merged
+from hocket.methods.control.sysllm.captions import Numbers, Step, captioned, captions_of
+from hocket.methods.control.sysllm.keys import KeyRoom, places
+from hocket.methods.control.sysllm.statements import read, sentences
+from hocket.methods.control.sysllm.summaries import SUMMARISERS
+from hocket.methods.control.sysllm.summaries_task import merged
 
 ROOM = ["train", "--task", "keys:room?length=8", "--curriculum.prompts", "4", "--steps", "1", "--threads", "1"]
 ROOM += ["--evaluation.n", "2", "--recipe", "ppo", "--quiet"]

@@ -37,7 +37,7 @@ from hocket.methods.data_and_rollout.clpo.method import RewritingCredit
 from hocket.methods.data_and_rollout.eframe import Filtered
 from hocket.methods.data_and_rollout.rl_plus import AgainstOwn
 from hocket.methods.data_and_rollout.tree_grpo import WithinAndAmong
-from hocket.methods.data_and_rollout.tree_opo import PrefixValue, TreeOrdered
+from hocket.methods.data_and_rollout.tree_opo.method import PrefixValue, TreeOrdered
 from hocket.methods.data_and_rollout.xrpo import NoveltyGuided
 from hocket.methods.group_relative.aapo import ReferenceMargin
 from hocket.methods.group_relative.bnpo.method import BetaDensity

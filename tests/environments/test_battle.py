@@ -3,12 +3,12 @@
 import pytest
 
 from hocket import tasks
-from hocket.agents.environments.battle import action_name, action_number, carry_out, drills, program_in
-from hocket.agents.environments.battle_skills import CHARGE, SKILLS
-from hocket.agents.tools.skills import refusal
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.lab.squad_world import battles
+from hocket.methods.search.compass_smac.battle_skills import CHARGE, SKILLS
+from hocket.methods.search.compass_smac.skills import refusal
+from hocket.methods.search.compass_smac.squad_world import battles
+from hocket.methods.search.compass_smac.world import action_name, action_number, carry_out, drills, program_in
 from hocket.types import Scenario
 
 

@@ -17,10 +17,10 @@ import gymnasium
 import pettingzoo
 
 from hocket.agents.environments import pettingzoo as adapter
-from hocket.agents.environments.joint.tables import ZooTable
 from hocket.agents.environments.pettingzoo import PettingZoo
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.methods.marl.pytag.world import ZooTable
 from hocket.policies.control import ControlPolicy
 from hocket.rollout.joint import JointPlayer
 from hocket.tasks.joint import JointTask

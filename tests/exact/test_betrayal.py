@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from hocket.lab.exact.betrayal import Betrayal
+from hocket.methods.marl.bardec_pomdp.betrayal import Betrayal
 
 
 def by_normal_form(game: Betrayal, watching: bool) -> float:

@@ -17,9 +17,9 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.exact.counts import Counts
 from hocket.lab.exact.mdp import Array, TabularMDP
+from hocket.lab.exact.panels import Panel
 from hocket.lab.exact.solver import SOLVERS
 from hocket.lab.exact.worlds import WORLDS, random, world
-from hocket.methods.teams.marl_focal.panels import Panel
 
 
 def enumerated(one: TabularMDP, policy: Array) -> float:
@@ -178,7 +178,7 @@ def test_experts_of_ones_own(tmp_path: Path, capsys: Any) -> None:
     """Two of three are always right; asking two of them costs .02."""
     (tmp_path / "mine.py").write_text(
         "import numpy as np\n"
-        "from hocket.methods.teams.marl_focal.panels import Panel\n"
+        "from hocket.lab.exact.panels import Panel\n"
         "truth = np.arange(40) % 4\n"
         "answers = np.stack([truth, truth, (truth + 1) % 4], 1)\n"
         "PANEL = Panel(answers, truth, np.zeros(40, int), name='mine')\n"

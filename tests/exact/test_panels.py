@@ -11,8 +11,8 @@ import pytest
 
 from hocket.core.answers import add_answers, read_answers
 from hocket.core.errors import ConfigurationError
+from hocket.lab.exact.panels import Panel
 from hocket.lab.exact.worlds import world
-from hocket.methods.teams.marl_focal.panels import Panel
 from hocket.tasks import find
 from hocket.types import Trajectory, Turn
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rewards_cases import AlwaysRight
 
 from hocket.core.keys import Key
+from hocket.methods.group_relative.noisy_verifier_correction.noise import backward, forward
 from hocket.rewards.judge import (
     NoisyJudge,
     TextJudge,
@@ -23,7 +24,6 @@ from hocket.rewards.judge import (
     logistic,
     pair_accuracy,
 )
-from hocket.rewards.noise import backward, forward
 from hocket.types import Scenario, Trajectory, Turn
 
 RATES = st.tuples(st.floats(0, 0.45), st.floats(0, 0.45))

@@ -21,9 +21,9 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.intervals import wilson
 from hocket.core.keys import Key
 from hocket.core.texts import Texts, problem
+from hocket.lab.texts_worlds import Instructed, Mentors, searched
 from hocket.methods.search.mass.workflow import Blocks
 from hocket.methods.search.optagent.workflow import Network
-from hocket.methods.search.training_free_grpo.world import Instructed, Mentors, searched
 from hocket.testing import Part, rehearse
 from hocket.train.optimise.run import SearchRun, SearchSettings, corrected_interval, resumed
 from hocket.types import Scenario

@@ -10,7 +10,7 @@ import pytest
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.methods.search.mars_prompt import Socratic
-from hocket.methods.search.training_free_grpo.method import SemanticAdvantage
+from hocket.methods.search.training_free_grpo import SemanticAdvantage
 from hocket.tasks.lessons import lessons_of
 from hocket.train.optimise.run import SearchRun, SearchSettings, resumed, searcher_of
 from hocket.train.optimise.target import fingerprint

@@ -10,7 +10,7 @@ import pytest
 from hocket import tasks
 from hocket.apps.cli.parser import main
 from hocket.lab.toys import orders
-from hocket.train.traces import row_of
+from hocket.methods.data_and_rollout.tree_opo.making import row_of
 from hocket.types import Scenario
 
 TEACHER = ["--task", "worked_sums", "--model", f"{orders.__file__}:teacher", "--n", "4", "--searches", "3"]

@@ -6,12 +6,12 @@ from collections import Counter
 import numpy as np
 
 from hocket import tasks
-from hocket.agents.environments.battle import drills, program_in
-from hocket.agents.environments.battle_skills import SKILLS
 from hocket.agents.search.plain import shown
 from hocket.agents.search.searcher import Played
-from hocket.agents.tools.skills import name_of, refusal
-from hocket.tasks.battle_lessons import AWAY, EPISODE, PROPOSALS, VERSIONS, lessons_of_squad, version
+from hocket.methods.search.compass_smac.battle_skills import SKILLS
+from hocket.methods.search.compass_smac.lessons import AWAY, EPISODE, PROPOSALS, VERSIONS, lessons_of_squad, version
+from hocket.methods.search.compass_smac.skills import name_of, refusal
+from hocket.methods.search.compass_smac.world import drills, program_in
 from hocket.types import Scenario
 
 KIND = {name: kind for kind, names in VERSIONS.items() for name in names} | {

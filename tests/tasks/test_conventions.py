@@ -10,7 +10,7 @@ import pytest
 
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
-from hocket.methods.search.training_free_grpo.method import edited
+from hocket.methods.search.training_free_grpo import edited
 from hocket.tasks.lessons import Lesson
 from hocket.zoo.tasks.conventions import MEANINGS, Conventions
 

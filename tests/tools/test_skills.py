@@ -3,9 +3,9 @@
 import pytest
 
 from hocket.agents.tools.recall import called_up, recalled
-from hocket.agents.tools.skills import act, admitted, name_of, refusal
 from hocket.core.errors import ConfigurationError
 from hocket.core.texts import Recall, Texts, about
+from hocket.methods.search.compass_smac.skills import act, admitted, name_of, refusal
 
 DOUBLE = 'def double(view):\n    "twice what is seen"\n    return str(2 * view["n"])\n'
 TESTS = ["assert {skill}({'n': 3}) == '6'", "assert {skill}({'n': 0}) == '0'"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hocket import tasks
-from hocket.agents.search.traces import steps_of
 from hocket.core.keys import Key
 from hocket.lab.toys import orders
+from hocket.methods.data_and_rollout.tree_opo.traces import steps_of
 from hocket.train.aio import run_async
 from hocket.train.optimise.target import seated
 from hocket.types import Assignment

@@ -1,8 +1,8 @@
 """POGEMA: path finding of many agents on grids, and one protocol for learners and planners (arXiv:2407.14931).
 
-A benchmark, so no recipe. The worlds are `mapf:lifelong` and `mapf:once` (`hocket.agents.environments.joint`), or those
+A benchmark, so no recipe. The worlds are `mapf:lifelong` and `mapf:once` (`hocket.zoo.joint`), or those
 of the package itself (`pogema:lifelong`, `pogema:once`, `pogema:together`); the primary indicators of an episode are in
-`hocket.agents.environments.joint.walks`, and `hocket eval` shows them. Here is what the protocol makes of them over a
+`hocket.zoo.joint.walks`, and `hocket eval` shows them. Here is what the protocol makes of them over a
 set of instances. The formulas are the paper's, section 4.2, but for path finding, which is printed there upside down:
 it is 1 for the best cost, as in the released evaluation. Performance, Out-of-Distribution and Cooperation are one
 formula on different sets of maps.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hocket.agents.environments.joint.bandits import Bandit
-from hocket.agents.environments.joint.partners import Partner
-from hocket.agents.environments.joint.recall import Corridor
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.options import checked
 from hocket.core.worlds import JointWorld
 from hocket.tasks.form import TaskForm
 from hocket.tasks.joint import JointTask
+from hocket.zoo.joint.bandits import Bandit
+from hocket.zoo.joint.partners import Partner
+from hocket.zoo.joint.recall import Corridor
 
 _SUGGESTED: Mapping[str, Any] = {
     "curriculum.prompts": 64,

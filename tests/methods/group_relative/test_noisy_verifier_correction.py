@@ -12,7 +12,7 @@ from rollout_cases import Stage, assignments
 
 from hocket.lab.microscope import RecordedBatch
 from hocket.methods.group_relative.claims.noisy_verifier_correction import PAGE, claim
-from hocket.methods.group_relative.noisy_verifier_correction import (
+from hocket.methods.group_relative.noisy_verifier_correction.method import (
     AppealedCorrection,
     NoiseCorrection,
     WithAppeals,

@@ -20,8 +20,8 @@ from hocket.core.keys import Key
 from hocket.core.texts import Recall, Texts, problem
 from hocket.lab.claims import steered
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, say
+from hocket.lab.texts_worlds import searched
 from hocket.methods.agents.rmm import RMM, Learning, ReflectiveMemory, Reranker, cited, prospect, reward
-from hocket.methods.search.training_free_grpo.world import searched
 from hocket.zoo.tasks.conventions import Conventions
 
 claim = Claims("rmm", "arXiv:2503.08026, the formula as recalled in the catalogue")

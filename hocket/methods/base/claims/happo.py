@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 
 from hocket import tasks
-from hocket.agents.environments.joint.solo import Solo
 from hocket.core.batch import Batch, Level
 from hocket.core.casting import Shared
 from hocket.core.keys import Key
@@ -31,6 +30,7 @@ from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.loop import RunContext, train_step
 from hocket.types import End, Quantity, Scenario, Score, Trajectory, Turn
+from hocket.zoo.joint.solo import Solo
 
 claim = Claims("happo", "arXiv:2109.11251")
 

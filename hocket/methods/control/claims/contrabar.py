@@ -13,9 +13,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hocket.agents.environments.joint.bandits import Bandit, bayes_optimal, last_pull_optimal
-from hocket.agents.environments.joint.partners import Partner, last_round_optimal
-from hocket.agents.environments.joint.partners import bayes_optimal as bayes_of_partners
 from hocket.core.batch import Batch
 from hocket.core.components import value_at
 from hocket.core.keys import Key
@@ -31,6 +28,9 @@ from hocket.policies.control import ControlPolicy
 from hocket.train.loop import RunContext
 from hocket.types import Evaluation, Quantity
 from hocket.update.gradient import GradientStep
+from hocket.zoo.joint.bandits import Bandit, bayes_optimal, last_pull_optimal
+from hocket.zoo.joint.partners import Partner, last_round_optimal
+from hocket.zoo.joint.partners import bayes_optimal as bayes_of_partners
 
 claim = Claims("contrabar", "arXiv:2306.02418")
 BANDIT, PARTNER = "recall:bandit", "recall:partner"

@@ -11,10 +11,10 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.lab.exact.mdp import Array, Episode, TabularMDP, softmax
+from hocket.lab.exact.panels import panel
 from hocket.lab.exact.worlds import world
 from hocket.methods.control.n_pg_igt.method import N_PG_IGT, Ascent, NormalisedAscent, Way, curvature, slope
 from hocket.methods.control.n_pg_igt.regulators import Regulator, regulator
-from hocket.methods.teams.marl_focal.panels import panel
 
 claim = Claims("n-pg-igt", "recalled")
 

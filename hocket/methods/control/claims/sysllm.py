@@ -18,22 +18,22 @@ from typing import Any, cast
 import numpy as np
 
 from hocket import tasks
-from hocket.agents.environments.captions import Episode, Log, Step, episodes_in, transcript
-from hocket.agents.environments.joint.key_walkers import Walker, walked
-from hocket.agents.environments.joint.keys import KeyRoom
-from hocket.agents.search.summaries import Ask, Summary
 from hocket.apps.cli.parser import main
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.lab.claims.claim import Check
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.claims.taught import lessons
-from hocket.methods.control.sysllm import LIMIT, MERGE, SYSLLM, SYSLLM_SHORT, Miner, SySLLM, agreement
+from hocket.methods.control.sysllm.captions import Episode, Log, Step, episodes_in, transcript
+from hocket.methods.control.sysllm.captions_task import in_words
+from hocket.methods.control.sysllm.key_walkers import Walker, walked
+from hocket.methods.control.sysllm.keys import KeyRoom
+from hocket.methods.control.sysllm.method import LIMIT, MERGE, SYSLLM, SYSLLM_SHORT, Miner, SySLLM, agreement
+from hocket.methods.control.sysllm.statements import OFTEN, Statement, Tally, Total, holds, read, said_of
+from hocket.methods.control.sysllm.summaries import Ask, Summary
 from hocket.rewards import judging
-from hocket.rewards.statements import OFTEN, Statement, Tally, Total, holds, read, said_of
 from hocket.rollout.joint import JointPlayer
 from hocket.rollout.vector import VectorPlayer
-from hocket.tasks.captions import in_words
 from hocket.tasks.gym import GymTask
 from hocket.tasks.joint import JointTask
 from hocket.train.aio import run_async

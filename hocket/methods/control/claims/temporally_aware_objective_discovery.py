@@ -16,14 +16,14 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, same_gradient, say
 from hocket.lab.discover import compared
-from hocket.lab.lifetimes import Lifetimes, Timed
 from hocket.lab.toys.control import ADVANTAGES, cart_pole
 from hocket.methods.base.ppo import PPO
-from hocket.methods.control.temporally_aware_objective_discovery import BLIND, TA_LPO, TIMED, TimedDrift
+from hocket.methods.control.temporally_aware_objective_discovery.lifetimes import Lifetimes, Timed
+from hocket.methods.control.temporally_aware_objective_discovery.method import BLIND, TA_LPO, TIMED, TimedDrift
+from hocket.methods.control.temporally_aware_objective_discovery.timed_drift import timed_drift
 from hocket.methods.group_relative.discovered_policy_optimisation import LearntDrift
 from hocket.objectives.drift import ClipDrift, DriftSurrogate
 from hocket.objectives.learnt_drift import network_drift
-from hocket.objectives.timed_drift import timed_drift
 
 claim = Claims("temporally-aware-objective-discovery", "arXiv:2402.05828")
 TIMES, FRESH, TRAINED_ON, UNSEEN = (0.0, 0.5, 1.0), range(3), 20, (10, 40)

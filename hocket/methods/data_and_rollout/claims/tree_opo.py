@@ -23,7 +23,8 @@ from hocket.lab.toys.hard_half import ALL_HARD, LENGTH, TOKENS, solution
 from hocket.lab.toys.rewarded import lines
 from hocket.lab.world import Answer, World
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.data_and_rollout.tree_opo import (
+from hocket.methods.data_and_rollout.tree_opo.making import TraceSearch, TraceSettings, Written
+from hocket.methods.data_and_rollout.tree_opo.method import (
     PREFIX,
     TREE_OPO,
     TREE_OPO_ORDERED,
@@ -36,7 +37,6 @@ from hocket.methods.data_and_rollout.tree_opo import (
 )
 from hocket.recipe import Recipe
 from hocket.tasks.arithmetic import verify
-from hocket.train.traces import TraceSearch, TraceSettings, Written
 from hocket.types import Assignment, Scenario
 
 claim = Claims("tree-opo", "arXiv:2509.09284; forms recalled")

@@ -13,16 +13,16 @@ import numpy as np
 import torch
 
 from hocket import tasks
-from hocket.agents.environments.joint.betrayed import TRAITOR, Betrayed
-from hocket.agents.environments.joint.gathering import MOVES, Gathering
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, say
 from hocket.lab.claims.shipped import ShippedRun
-from hocket.lab.exact.betrayal import Betrayal, History, Play
 from hocket.lab.exact.mdp import Array
 from hocket.lab.toys.beliefs import believing, fresh_play, moved, taught
-from hocket.methods.marl.bardec_pomdp import ATTACK, BARDEC_POMDP, EX_ANTE, TypeLoss, types_of
+from hocket.methods.marl.bardec_pomdp.betrayal import Betrayal, History, Play
+from hocket.methods.marl.bardec_pomdp.gathering import MOVES, Gathering
+from hocket.methods.marl.bardec_pomdp.method import ATTACK, BARDEC_POMDP, EX_ANTE, TypeLoss, types_of
+from hocket.methods.marl.bardec_pomdp.traitor import TRAITOR, Betrayed
 from hocket.policies.control import ControlPolicy
 from hocket.rollout.joint import JointPlayer
 from hocket.tasks.joint import JointTask

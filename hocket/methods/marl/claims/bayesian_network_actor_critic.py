@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 
 from hocket import tasks
-from hocket.agents.environments.joint.networked import Networked
 from hocket.core.batch import Batch
 from hocket.core.casting import Separate
 from hocket.core.errors import ConfigurationError
@@ -29,7 +28,8 @@ from hocket.lab.exact.cooperative import Cooperative, joint, penalty
 from hocket.lab.exact.mdp import TabularMDP
 from hocket.lab.exact.solver import State
 from hocket.lab.toys.teams import by_chance, trained
-from hocket.methods.marl.bayesian_network_actor_critic import (
+from hocket.methods.marl.bayesian_network_actor_critic.message_graph import Networked
+from hocket.methods.marl.bayesian_network_actor_critic.method import (
     BAYESIAN_NETWORK_ACTOR_CRITIC,
     BAYESIAN_NETWORK_TABLES,
     BayesianNetwork,

@@ -13,18 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket import tasks
-from hocket.agents.environments.joint.attacked import ATTACKS, Attacked, Contradiction, fitted, most_contradicting
-from hocket.agents.environments.joint.foraging import Foraging
-from hocket.agents.environments.joint.particles import Spread
 from hocket.core.errors import ConfigurationError
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
-from hocket.methods.marl.black_box_marl_attacks import BLACK_BOX_MARL_ATTACKS, Misled
+from hocket.methods.marl.black_box_marl_attacks.foraging import Foraging
+from hocket.methods.marl.black_box_marl_attacks.method import BLACK_BOX_MARL_ATTACKS, Misled
+from hocket.methods.marl.black_box_marl_attacks.observation_attack import (
+    ATTACKS,
+    Attacked,
+    Contradiction,
+    fitted,
+    most_contradicting,
+)
 from hocket.recipes import find
 from hocket.rollout.joint import JointPlayer
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.loop import RunContext, train_step
 from hocket.types import Assignment, Decoding
+from hocket.zoo.joint.particles import Spread
 
 claim = Claims("black-box-marl-attacks", "its abstract")
 PAIR, STEPS = "mpe:spread?agents=2", 20

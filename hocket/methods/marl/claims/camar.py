@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket import tasks
-from hocket.agents.environments.joint.routing import AGENT, CELL, OBSTACLE, Routing, border, centres, route
-from hocket.agents.environments.joint.rrt import Discs, Tree, length
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.toys.teams import interval, trained
+from hocket.methods.marl.camar.rrt import Discs, Tree, length
+from hocket.methods.marl.camar.world import AGENT, CELL, OBSTACLE, Routing, border, centres, route
 from hocket.tasks.joint import JointTask
 
 claim = Claims("camar", "arXiv:2508.12845")

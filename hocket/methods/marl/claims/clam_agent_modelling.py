@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hocket.agents.environments.joint.partners import Partner, bayes_optimal, informed_optimal, last_round_optimal
 from hocket.core.batch import Batch
 from hocket.core.components import value_at
 from hocket.core.keys import Key
@@ -24,6 +23,7 @@ from hocket.policies.beliefs import Paths
 from hocket.train.loop import RunContext
 from hocket.types import Evaluation
 from hocket.update.gradient import GradientStep
+from hocket.zoo.joint.partners import Partner, bayes_optimal, informed_optimal, last_round_optimal
 
 claim = Claims("clam-agent-modelling", "arXiv:2401.00132")
 PARTNER, WORLD, SEEDS = "recall:partner", Partner(), (0, 1, 2)

@@ -25,9 +25,9 @@ from hocket.core.packing import pack
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.exact.cooperative import joint
 from hocket.lab.exact.mdp import Array
+from hocket.lab.toys.joint_games import CooperativeGame
 from hocket.lab.toys.teams import by_chance, interval, trained
-from hocket.methods.marl.decentralized_policy_optimization.joint_games import CooperativeGame
-from hocket.methods.marl.decentralized_policy_optimization.method import (
+from hocket.methods.marl.decentralized_policy_optimization import (
     DECENTRALIZED_POLICY_OPTIMIZATION,
     DecentralisedStep,
     adapted,

@@ -12,13 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket import tasks
-from hocket.agents.environments.joint.flickering import Flickering
-from hocket.agents.environments.joint.particles import Spread
-from hocket.agents.environments.joint.pursued import Flee
 from hocket.core.errors import ConfigurationError
 from hocket.core.worlds import JointWorld
 from hocket.lab.claims.harness import Claims, Finding, say
-from hocket.methods.marl.flickerfusion import FLICKERFUSION, Flicker
+from hocket.methods.marl.flickerfusion.method import FLICKERFUSION, Flicker
+from hocket.methods.marl.flickerfusion.open_team import Flickering
 from hocket.recipes import find
 from hocket.rollout.joint import JointPlayer
 from hocket.tasks.joint import JointTask
@@ -27,6 +25,8 @@ from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.loop import RunContext, train_step
 from hocket.types import Assignment, Decoding
+from hocket.zoo.joint.particles import Spread
+from hocket.zoo.joint.pursued import Flee
 
 claim = Claims("flickerfusion", "arXiv:2410.15876")
 CROWD, WIDTH, STEPS = Flee(count=2, pursuers="5", come="2", go="0"), 400, 30

@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket import tasks
-from hocket.agents.environments.joint.grids import distances, shortest
-from hocket.agents.environments.joint.planned import PlannedPaths, PlansAhead, crossings
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, say
 from hocket.lab.toys.teams import interval, trained
-from hocket.methods.marl.follower import FOLLOWER, FollowedPath, followed
+from hocket.methods.marl.follower.guided_paths import PlannedPaths, PlansAhead, crossings
+from hocket.methods.marl.follower.method import FOLLOWER, FollowedPath, followed
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.loop import collect
+from hocket.zoo.joint.grids import distances, shortest
 
 claim = Claims("follower", "arXiv:2310.01207")
 CROWD, HALL = "mapf:planned?agents=8", "mapf:planned?agents=8&map=corridor"

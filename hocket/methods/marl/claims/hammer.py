@@ -9,13 +9,13 @@ import numpy as np
 import torch
 
 from hocket import tasks
-from hocket.agents.environments.joint.messaged import VOICE
 from hocket.core.casting import Separate
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.toys.teams import interval, trained
-from hocket.methods.marl.hammer import HAMMER
+from hocket.methods.marl.hammer.message_channel import VOICE
+from hocket.methods.marl.hammer.method import HAMMER
 from hocket.methods.marl.ippo import IPPO
 from hocket.recipe import Recipe
 from hocket.train.assemble import build_parts

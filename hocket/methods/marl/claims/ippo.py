@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from hocket import tasks
-from hocket.agents.environments.joint.solo import Solo
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, say
@@ -27,6 +26,7 @@ from hocket.train.annotate import annotate
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.loop import collect, train_step
+from hocket.zoo.joint.solo import Solo
 
 claim = Claims("ippo", "arXiv:2011.09533")
 NO_BONUS = (ValueLoss(coefficient=0.5, aggregate="token-mean"),)

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from hocket.agents.environments.joint.skirmish import Skirmish
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.toys.teams import interval
@@ -20,6 +19,7 @@ from hocket.methods.marl.llm_pysc2.task import CommandTask, beginner, from_name
 from hocket.methods.marl.llm_pysc2.world import FOES, Command, Commands
 from hocket.testing import Part, rehearse
 from hocket.types import Message, Scenario
+from hocket.zoo.joint.skirmish import Skirmish
 
 claim = Claims("llm-pysc2", "arXiv:2411.05348")
 GROUND = Skirmish(4, 3, size=7, radio=3, hops=1, spread=2, strength=3)

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hocket import tasks
-from hocket.agents.environments.joint.particles import Spread
 from hocket.core.casting import Separate
 from hocket.core.keys import Key
 from hocket.core.worlds import Seat
@@ -40,6 +39,7 @@ from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.loop import RunContext, train_step
 from hocket.types import Quantity
+from hocket.zoo.joint.particles import Spread
 
 claim = Claims("multi-agent-mdp-homomorphic-networks", "arXiv:2110.04495")
 Body = Literal["sets", "equivariant"]

@@ -20,7 +20,7 @@ from hocket.lab.claims.solved import SolvedRun
 from hocket.lab.exact.cooperative import Cooperative, joint, localised
 from hocket.lab.exact.mdp import Array, softmax
 from hocket.lab.exact.solver import State
-from hocket.methods.marl.decentralized_policy_optimization.joint_games import CooperativeGame, softened
+from hocket.lab.toys.joint_games import CooperativeGame, softened
 from hocket.methods.marl.multi_agent_ppo_global.method import (
     MULTI_AGENT_PPO_GLOBAL,
     MULTI_AGENT_PPO_GLOBAL_RECORDED,

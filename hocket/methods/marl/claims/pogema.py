@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket.agents.environments.joint.grids import Cell, distances, shortest
-from hocket.agents.environments.joint.once import OncePaths
-from hocket.agents.environments.joint.paths import MOVES, LifelongPaths, PathsAhead
-from hocket.agents.environments.joint.walks import Walk
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.toys.teams import by_chance, interval, trained
 from hocket.methods.marl.pogema import lifelong_performance, path_finding, performance, scalability
+from hocket.zoo.joint.grids import Cell, distances, shortest
+from hocket.zoo.joint.once import OncePaths
+from hocket.zoo.joint.paths import MOVES, LifelongPaths, PathsAhead
+from hocket.zoo.joint.walks import Walk
 
 claim = Claims("pogema", "arXiv:2407.14931")
 STAY, NORTH, SOUTH, WEST, EAST = range(5)

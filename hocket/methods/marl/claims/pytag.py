@@ -14,14 +14,14 @@ import torch
 from numpy.typing import NDArray
 
 from hocket import tasks
-from hocket.agents.environments.joint.tables import SpielTable
 from hocket.core.casting import Separate
 from hocket.core.columns import ALLOWED
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.methods.marl.ippo import IPPO
-from hocket.methods.marl.pytag import PYTAG, FormerSelf, Pool
+from hocket.methods.marl.pytag.method import PYTAG, FormerSelf, Pool
+from hocket.methods.marl.pytag.world import SpielTable
 from hocket.policies.control import ControlPolicy
 from hocket.recipe import Recipe
 from hocket.rollout.joint import JointPlayer

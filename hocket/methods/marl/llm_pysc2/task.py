@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from hocket.agents.environments.joint.skirmish import Skirmish
 from hocket.agents.environments.protocol import Environment
 from hocket.agents.environments.reading import WholeText
 from hocket.agents.workflows.environment import PlayEnvironment
@@ -18,7 +17,8 @@ from hocket.methods.marl.llm_pysc2.orders import Order, legal
 from hocket.methods.marl.llm_pysc2.world import Command, Commands
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lessons, episode
-from hocket.tasks.skirmish import GROUND, SkirmishTask
+from hocket.zoo.joint.skirmish import Skirmish
+from hocket.zoo.tasks.skirmish import GROUND, SkirmishTask
 
 DOUBT = 0.3
 """How often a beginner orders anything."""

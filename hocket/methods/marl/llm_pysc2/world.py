@@ -1,6 +1,6 @@
 """A skirmish led by commanders who write orders in text, in the manner of LLM-PySC2 (arXiv:2411.05348).
 
-The game is `hocket.agents.environments.joint.skirmish`; StarCraft itself is a program that no package has. What a
+The game is `hocket.zoo.joint.skirmish`; StarCraft itself is a program that no package has. What a
 commander sees and says is `hocket.methods.marl.llm_pysc2.orders`, which another game can stand behind just as well.
 """
 
@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket.agents.environments.joint.skirmish import ATTACK, MOVES, Battlefield, Bools, Skirmish
 from hocket.agents.environments.protocol import Environment, Observation
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.methods.marl.llm_pysc2.orders import FORMS, Order, Picture, Spoken, Unit, read, refusal
 from hocket.types import Scenario
+from hocket.zoo.joint.skirmish import ATTACK, MOVES, Battlefield, Bools, Skirmish
 
 FOES = 0x10
 """Tags of foes begin above it, those of soldiers at 1."""

@@ -9,18 +9,18 @@ from functools import cache
 from statistics import fmean
 from typing import Any
 
-from hocket.agents.environments.battle import Battle, drills
-from hocket.agents.environments.battle_skills import CHARGE, GATHER, HOLD, RETREAT, SKILLS
 from hocket.agents.search.searcher import Bench, Played
-from hocket.agents.tools.skills import name_of, refusal
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.texts import Block, Recall, Texts
 from hocket.lab.claims.harness import Claims, Finding, say
-from hocket.lab.claims.schooled import always, authored, by_chance, led, of_model, squad
-from hocket.lab.squad_world import Planner, Squads, battles, fitting, fought
-from hocket.methods.search.compass_smac import COMPASS_SMAC, SkillSynthesis
-from hocket.methods.search.training_free_grpo.world import searched
+from hocket.lab.texts_worlds import searched
+from hocket.methods.search.compass_smac.battle_skills import CHARGE, GATHER, HOLD, RETREAT, SKILLS
+from hocket.methods.search.compass_smac.lesson_checks import always, authored, by_chance, led, of_model, squad
+from hocket.methods.search.compass_smac.method import COMPASS_SMAC, SkillSynthesis
+from hocket.methods.search.compass_smac.skills import name_of, refusal
+from hocket.methods.search.compass_smac.squad_world import Planner, Squads, battles, fitting, fought
+from hocket.methods.search.compass_smac.world import Battle, drills
 from hocket.types import Scenario
 
 claim = Claims("compass-smac", "arXiv:2502.10148")

@@ -16,8 +16,8 @@ from hocket.core.keys import Key
 from hocket.core.texts import Block, Texts
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.claims.steered import Sought, random_lines, sought, told_of
+from hocket.lab.texts_worlds import Instructed, Mentors, calls_to, searched
 from hocket.methods.search.mars_prompt import MARS_PROMPT, Socratic
-from hocket.methods.search.training_free_grpo.world import Instructed, Mentors, calls_to, searched
 from hocket.zoo.tasks.conventions import COURSES, MEANINGS, Conventions
 
 claim = Claims("mars-prompt", "arXiv:2503.16874")

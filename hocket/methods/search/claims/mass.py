@@ -15,9 +15,9 @@ from hocket.agents.search.searcher import Bench, Searcher
 from hocket.core.keys import Key
 from hocket.core.texts import Texts
 from hocket.lab.claims.harness import Claims, Finding, say
+from hocket.lab.texts_worlds import searched
 from hocket.methods.search.mass.blocks_world import SKILLS, Built, Effect, mending, rule
 from hocket.methods.search.mass.method import MASS, BlocksToTeams, activation, drawn
-from hocket.methods.search.training_free_grpo.world import searched
 
 claim = Claims("mass", "arXiv:2502.02533")
 SEEDS, MOST, PLENTY = range(12), 12, 4000

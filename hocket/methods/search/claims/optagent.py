@@ -13,9 +13,9 @@ from hocket.agents.search.searcher import Bench, Played
 from hocket.core.keys import Key
 from hocket.core.texts import Edge, Texts
 from hocket.lab.claims.harness import Claims, Finding, say
+from hocket.lab.texts_worlds import searched
 from hocket.methods.search.optagent.graph_world import Debaters, evaluating
 from hocket.methods.search.optagent.method import OPTAGENT, VerbalGraph
-from hocket.methods.search.training_free_grpo.world import searched
 
 claim = Claims("optagent", "arXiv:2510.18032")
 SEEDS = range(8)

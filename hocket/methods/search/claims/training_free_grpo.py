@@ -12,8 +12,8 @@ from hocket.core.keys import Key
 from hocket.core.texts import Texts
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.claims.steered import Sought, random_lines, sought, told_of
-from hocket.methods.search.training_free_grpo.method import TRAINING_FREE_GRPO, SemanticAdvantage, edited
-from hocket.methods.search.training_free_grpo.world import Tactical, contrasting, searched
+from hocket.lab.texts_worlds import Tactical, contrasting, searched
+from hocket.methods.search.training_free_grpo import TRAINING_FREE_GRPO, SemanticAdvantage, edited
 
 claim = Claims("training-free-grpo", "arXiv:2510.08191")
 SEEDS = range(24)

@@ -16,7 +16,8 @@ from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.lab.claims.taught import begin
 from hocket.lab.exact.mdp import Array
-from hocket.methods.teams.marl_focal.method import (
+from hocket.lab.exact.panels import Panel, of_answers, panel
+from hocket.methods.teams.marl_focal import (
     LEAST,
     MARL_FOCAL,
     SURE,
@@ -25,7 +26,6 @@ from hocket.methods.teams.marl_focal.method import (
     focal_diversity,
     members,
 )
-from hocket.methods.teams.marl_focal.panels import Panel, of_answers, panel
 from hocket.train.aio import run_async
 from hocket.train.evaluate import evaluate
 

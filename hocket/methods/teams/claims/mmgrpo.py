@@ -23,10 +23,10 @@ from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, gradie
 from hocket.lab.documents import random_document
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench, last_message
+from hocket.lab.texts_worlds import searched
 from hocket.lab.toys.rewarded import document, group_relative, lines
 from hocket.lab.toys.talks import played_by
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.search.training_free_grpo.world import searched
 from hocket.methods.teams.mmgrpo import MMGRPO, ModuleRelative
 from hocket.train.pipeline import Pipeline, phase_runs
 from hocket.types import Message, Scenario

@@ -1,0 +1,7 @@
+"""tree-opo: the method, and what it alone uses (command, making, traces, workflow)."""
+
+from __future__ import annotations
+
+from hocket.core.rooms import lazy
+
+__getattr__, __dir__ = lazy(__name__)

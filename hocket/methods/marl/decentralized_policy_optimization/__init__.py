@@ -1,7 +1,0 @@
-"""decentralized-policy-optimization: the method, and what it alone uses (joint_games)."""
-
-from __future__ import annotations
-
-from hocket.core.rooms import lazy
-
-__getattr__, __dir__ = lazy(__name__)

@@ -1,0 +1,7 @@
+"""compass-smac: the method, and the battles, skills and lessons that it alone uses."""
+
+from __future__ import annotations
+
+from hocket.core.rooms import lazy
+
+__getattr__, __dir__ = lazy(__name__)

@@ -1,7 +1,0 @@
-"""marl-focal: the method, and what it alone uses (panels)."""
-
-from __future__ import annotations
-
-from hocket.core.rooms import lazy
-
-__getattr__, __dir__ = lazy(__name__)
