@@ -12,6 +12,7 @@ from hocket.core.columns import Column
 from hocket.core.components import misplaced, replaced_all
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.joint import apart, together
+from hocket.core.policy_parts import PolicyPart
 from hocket.core.requirements import Requirement
 from hocket.core.rooms import public
 from hocket.curriculum.remembering import RememberingCurriculum
@@ -140,34 +141,9 @@ class Recipe:
         return any(stage.plays_reference for stage in self.stages)
 
     @property
-    def needs_latents(self) -> bool:
-        """Whether it trains a policy with latent thoughts."""
-        return any(stage.needs_latents for stage in self.stages)
-
-    @property
-    def central(self) -> bool:
-        """Whether a stage says (`central`) that values are of the joint state of all agents, which must be offered."""
-        return any(getattr(stage, "central", False) for stage in self.stages)
-
-    @property
-    def post_decision(self) -> bool:
-        """Whether a stage says (`post_decision`) that values are also of the states between decision and chance."""
-        return any(getattr(stage, "post_decision", False) for stage in self.stages)
-
-    @property
-    def chained(self) -> bool:
-        """Whether a stage says (`chained`) that the parts of an action are drawn one after the other."""
-        return any(getattr(stage, "chained", False) for stage in self.stages)
-
-    @property
-    def body(self) -> str | None:
-        """What a stage says (`body`) that the networks of the policy are, as `network.body` does."""
-        return next((found for stage in self.stages if (found := getattr(stage, "body", None)) is not None), None)
-
-    @property
-    def belief(self) -> Any:
-        """What a stage says (`belief`) that the policy sums up what it saw with (see `hocket.policies.beliefs`)."""
-        return next((found for stage in self.stages if (found := getattr(stage, "belief", None)) is not None), None)
+    def policy_parts(self) -> tuple[PolicyPart, ...]:
+        """Parts that the policy must have, each once, in the order of the stages."""
+        return tuple(dict.fromkeys(part for stage in self.stages for part in stage.policy_parts))
 
     @property
     def learns_from_teacher(self) -> bool:

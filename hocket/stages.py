@@ -23,6 +23,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.examples import Example
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
+from hocket.core.policy_parts import PolicyPart
 from hocket.core.posterior import Outcomes
 from hocket.types import Assignment, Evaluation, Experience, Quantity, Scenario, Terms, Trajectory, Turn
 
@@ -219,9 +220,9 @@ class Stage:
         return any(part.needs_text for part in self.parts())
 
     @fact
-    def needs_latents(self) -> bool:
-        """Whether it trains a policy with latent thoughts."""
-        return any(part.needs_latents for part in self.parts())
+    def policy_parts(self) -> tuple[PolicyPart, ...]:
+        """Parts that its policy must have, each once."""
+        return tuple(dict.fromkeys(one for part in self.parts() for one in part.policy_parts))
 
     @fact
     def on_policy_only(self) -> bool:

@@ -31,6 +31,9 @@ class TablePolicy:
         self.default_lr = 0.1
         self.evaluated = 0
 
+    latents = True
+    """It reads states whatever a model would have thought."""
+
     def centralise(self) -> None:
         """Its states are whole as they are."""
 

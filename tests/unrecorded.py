@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hocket.policies.control_factors import Chained
 from hocket.recipe import Recipe
 from hocket.types import Quantity
 
@@ -11,6 +12,6 @@ IN_WORLDS: frozenset[str] = frozenset({"ami", "follower", "pdppo", "prism-3d-pbr
 
 def recordable(name: str, recipe: Recipe) -> bool:
     """Whether recorded log-probs hold all that a recipe reads: no worlds, beliefs, whole distributions or scores."""
-    if recipe.chained:  # Actions have parts.
+    if Chained() in recipe.policy_parts:  # Actions have parts.
         return False
     return name not in IN_WORLDS and not recipe.needs & {Quantity.KL_EXACT, Quantity.BELIEF} and not recipe.outputs

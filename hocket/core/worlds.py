@@ -40,61 +40,6 @@ def reward_of(reward: Any, world: str) -> float:
 
 
 @dataclass(frozen=True)
-class Factors:
-    """An action in parts: a function, then its arguments, each of its own choices.
-
-    Attributes:
-        sizes: choices of every part, the function's first.
-        takes: of every function, which of the other parts are arguments of it. Those that are not are 0.
-    """
-
-    sizes: tuple[int, ...]
-    takes: tuple[tuple[bool, ...], ...]
-
-    def __post_init__(self) -> None:
-        if len(self.takes) != self.sizes[0] or any(len(row) != len(self.sizes) - 1 for row in self.takes):
-            raise ValueError(
-                f"{self.sizes[0]} functions and {len(self.sizes) - 1} arguments need as many rows of takes"
-            )
-
-
-@dataclass(frozen=True)
-class Layout:
-    """What one of n agents that decide along a network sees, part by part:
-    `hocket.methods.marl.bayesian_network_actor_critic.message_graph`.
-
-    Its own `sight`; the `context` that networks are drawn from; n numbers of chance for the order and n for the edges
-    that lead to it; whose edge leads to it, `[n]` of 0 and 1; who it is, one-hot `[n]`; and what each of the others
-    that moved before it did, one-hot `[n, moves]`, zeros of those that it cannot be told of.
-    """
-
-    sight: int
-    context: int
-    agents: int
-    moves: int
-
-    @property
-    def parts(self) -> tuple[int, ...]:
-        """The sizes of all these in turn."""
-        agents = self.agents
-        return (self.sight, self.context, agents, agents, agents, agents, agents * self.moves)
-
-
-class Networks(Protocol):
-    """What draws networks over n agents for B contexts."""
-
-    def __call__(
-        self, context: NDArray[np.float32], order: NDArray[np.float32], edges: NDArray[np.float32]
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Everybody's place in the order, `[B, n]`, and which edges are open, from the first of a pair, `[B, n, n]`.
-
-        Args:
-            context: `[B, C]`. order, edges: chance, standard Gumbel numbers `[B, n]` and logistic ones `[B, n, n]`.
-        """
-        ...
-
-
-@dataclass(frozen=True)
 class Slots:
     """What is seen of others, row by row, behind an agent's `own` numbers.
 
@@ -122,39 +67,6 @@ class Plane:
 
 
 @dataclass(frozen=True)
-class Commands:
-    """What one sees who chooses a command, a verb with an object, all in whole numbers:
-    `hocket.methods.agents.knowledge_injection_text_games.commands`.
-
-    The last words of a text, `length` of them; the words of every verb's name and of every object's, `span` each;
-    `triples` of a graph, each a node, a relation and a node; and how many commands were illegal so far, which is for
-    the record. Words are numbered from 1 to `words`, nodes from 1: verbs, objects, and the agent last; relations too. 0
-    is where there is none. Command v * objects + o is verb v with object o.
-
-    Attributes:
-        relations: how many there are; 0 where there is no graph.
-    """
-
-    words: int
-    length: int
-    verbs: int
-    objects: int
-    span: int
-    relations: int
-    triples: int
-
-    @property
-    def nodes(self) -> int:
-        """Of the graph."""
-        return self.verbs + self.objects + 1
-
-    @property
-    def parts(self) -> tuple[int, ...]:
-        """The sizes of all these in turn."""
-        return (self.length, (self.verbs + self.objects) * self.span, 3 * self.triples, 1)
-
-
-@dataclass(frozen=True)
 class Seat:
     """What an agent sees and may do.
 
@@ -163,18 +75,18 @@ class Seat:
             dimensions of its action vector, in units where a range is [-1, 1].
         shape: of the grid with which what it sees begins, channels and all; empty where it sees none.
         ranges: of what it sees, where a network must not read the numbers as they are, such as pictures.
-        factors: the parts of an action, where it has any: actions are then `[B, parts]` whole numbers, `actions` is the
-            sum of all sizes, and what is allowed of each part stands after what is allowed of the part before.
-        layout: of what it sees, where agents decide along a network. slots: where it sees others row by row, which
-            rows. plane: which numbers and actions are vectors of a plane, where the world is the same however turned.
+        action_form: of an action that is neither one choice nor a vector, an `ActionForm` of
+            `hocket.policies.control_parts`; `actions` are then the outputs that it reads. sight_form: of what networks
+            of its own read, a `SightForm` of the same. slots: where it sees others row by row, which rows. plane: which
+            numbers and actions are vectors of a plane, where the world is the same however turned.
     """
 
     observations: int
     actions: int
     discrete: bool = True
     shape: tuple[int, ...] = ()
-    factors: Factors | None = None
-    layout: Layout | None = None
+    action_form: Any = None
+    sight_form: Any = None
     slots: Slots | None = None
     plane: Plane | None = None
     ranges: Ranges = ()

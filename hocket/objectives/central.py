@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from hocket.core.policy_parts import CentralCritic, PolicyPart
 from hocket.objectives.value import ValueLoss
 
 
@@ -16,4 +17,4 @@ class CentralValueLoss(ValueLoss):
     execution: Lowe et al., arXiv 1706.02275; the agent-specific global state of Yu et al., arXiv 2103.01955).
     """
 
-    central: ClassVar[bool] = True
+    policy_parts: ClassVar[tuple[PolicyPart, ...]] = (CentralCritic(),)

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
+from hocket.core.batch import Batch
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.policies.control_bodies import Memory
+from hocket.policies.control_parts import ControlPart, Host
+from hocket.policies.turns import at_ends, before, sequences
 
 
 @dataclass(frozen=True)
@@ -58,12 +62,6 @@ class Belief(nn.Module, ABC):
         """What the loss that trains it reads at every decision, `[U, L, D]`."""
 
 
-class BeliefForm(Protocol):
-    """How a belief is made: what a stage gives as its `belief`."""
-
-    def build(self, observations: int, actions: int, *, discrete: bool, key: Key) -> Belief: ...
-
-
 class Carried(Belief):
     """A gated recurrent unit whose state is the belief; layers `hidden[:-1]` with tanh stand before it."""
 
@@ -93,3 +91,87 @@ class Beliefs(nn.Module):
         """What acts becomes what was learnt."""
         for mine, new in zip(self.acting.parameters(), self.learnt.parameters(), strict=True):
             mine.copy_(new)
+
+
+class BeliefForm(ControlPart):
+    """How a belief is made, and what has the policy read it: a part that the stage states whose loss trains it."""
+
+    needed: ClassVar[str] = "a belief that a loss of its own trains"
+    advice: ClassVar[str] = "choose a task such as recall:bandit, or another recipe"
+    recurrent: ClassVar[bool] = True
+    groups: ClassVar[Mapping[str, str]] = {"belief": "beliefs"}
+
+    @abstractmethod
+    def build(self, observations: int, actions: int, *, discrete: bool, key: Key) -> Belief:
+        """A fresh belief of what a policy sees and does, its weights drawn from the key."""
+
+    def begin(self, host: Host) -> None:
+        if host.action_form is not None:
+            raise ConfigurationError(
+                "a belief reads one choice for every decision, and here an action is a function with arguments; use "
+                "sc2le, or a task such as recall:bandit"
+            )
+        if host.module.beliefs is not None or host.module.critic is not None:
+            there = "another belief" if host.module.beliefs is not None else "a critic without a belief"
+            raise ConfigurationError(f"policy {host.name!r} has {there} already; train it anew")
+        key = host.key.derive("belief")
+        host.module.beliefs = Beliefs(self.build(host.observations, host.actions, discrete=host.discrete, key=key))
+
+    def config(self, host: Host) -> Mapping[str, Any]:
+        return {"belief": repr(self)}
+
+    def behind(self, host: Host) -> int:
+        return beliefs_of(host).learnt.size
+
+    def read(self, host: Host, batch: Batch, chosen: Tensor, seen: Tensor, *, critic: bool) -> Tensor:
+        return torch.cat([seen, acting_beliefs(host, batch)[chosen]], 1)
+
+    def read_last(self, host: Host, batch: Batch, rows: Sequence[int], last: Tensor, seen: Tensor) -> Tensor:
+        read = host.as_read(host.observed(batch))
+        ends = [torch.cat([read[own], end[None]]) for own, end in zip(before(batch, rows), last, strict=True)]
+        with torch.no_grad():
+            return torch.cat([seen, at_ends(beliefs_of(host).acting, ends)], 1)
+
+    def carries(self, host: Host) -> int:
+        return beliefs_of(host).acting.carries
+
+    def step(self, host: Host, seen: Tensor, carried: Tensor) -> tuple[Tensor, Tensor]:
+        belief, state = beliefs_of(host).acting.step(seen, carried)
+        return torch.cat([seen, belief], 1), state
+
+    def observe(self, host: Host, batch: Batch, mine: Tensor) -> None:
+        beliefs_of(host).go_on()
+
+
+def beliefs_of(host: Host) -> Beliefs:
+    """The beliefs of a policy.
+
+    Raises:
+        ValueError: where it has none.
+    """
+    if host.module.beliefs is None:
+        raise ValueError(f"policy {host.name!r} has no belief: attach one first")
+    return cast(Beliefs, host.module.beliefs)
+
+
+def acting_beliefs(host: Host, batch: Batch) -> Tensor:
+    """What the policy that acts believes before each decision of a batch, `[T, size]`, without gradient."""
+    acting = beliefs_of(host).acting
+
+    def along_turns() -> Tensor:
+        index, place = sequences(batch, torch.arange(batch.decisions))
+        with torch.no_grad():
+            found: Tensor = acting(host.as_read(host.observed(batch))[index])[place]
+        return found
+
+    return host.cached("beliefs", batch.observation, along_turns)
+
+
+def belief_outputs(host: Host, batch: Batch, chosen: Tensor) -> Tensor:
+    """What the belief that is learnt tells its loss at the chosen decisions, `[T, D]`, 0 elsewhere."""
+    learnt = beliefs_of(host).learnt
+    index, place = sequences(batch, chosen)
+    seen = host.as_read(host.observed(batch))[index]
+    key = host.key.derive("told", batch.step)
+    read = learnt.told(Paths(seen, batch.action[index], index, key))[place]
+    return read.new_zeros(batch.decisions, read.shape[1]).index_put((chosen,), read)

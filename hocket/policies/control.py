@@ -8,9 +8,8 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -23,14 +22,13 @@ from hocket.core.batch import Batch, Level
 from hocket.core.errors import ConfigurationError
 from hocket.core.evaluating import policy_decisions
 from hocket.core.keys import Key
-from hocket.core.worlds import Factors, Ranges
-from hocket.policies.beliefs import BeliefForm, Beliefs, Paths
+from hocket.policies.beliefs import belief_outputs
 from hocket.policies.control_bodies import Recurrent
-from hocket.policies.control_factors import Chain, Parts
-from hocket.policies.control_graphs import check_networks
-from hocket.policies.control_heads import Categorical, DiagonalGaussian
-from hocket.policies.control_made import Sight, Wanted, made
-from hocket.policies.control_networks import ActorCritic, Normaliser, Perceptron, reader
+from hocket.policies.control_central import JointState
+from hocket.policies.control_heads import Categorical, DiagonalGaussian, Head
+from hocket.policies.control_made import Sight, made
+from hocket.policies.control_networks import ActorCritic, Normaliser, reader
+from hocket.policies.control_parts import ActionForm, ControlPart, Wanted
 from hocket.policies.settings import NetworkSettings, other_network
 from hocket.policies.spaces import Spaces
 from hocket.policies.turns import at_ends, before, of_whole_turns, sequences
@@ -53,14 +51,11 @@ class ControlPolicy:
     range is [-1, 1], `[L, A]` float32, recorded before any clipping, so that log-probs are exact. Actions that the
     environment forbids have probability 0, in the sample and in every log-prob, entropy and KL of that decision.
 
-    The critic reads the observation; a `central` one reads the joint state of all agents beside it, the agent-specific
-    global state of Yu et al. (arXiv 2103.01955). What acts never sees the joint state.
+    Stages bring further parts, which are `attached`: a critic of the joint state, a belief of what was seen (see
+    `hocket.policies.control_parts`). Worlds bring forms of actions and of sight that networks of their own read.
 
     A recurrent body carries a state along the decisions of a turn, from 0; who samples holds it (`carries`, `sample`),
     and learning computes it anew from each turn's beginning, so mini-batches are of whole trajectories.
-
-    A policy that `believe`s has a part that sums up what its agent has seen; actor and critic read that beside what is
-    seen now, and learn nothing of it: see `hocket.policies.beliefs`.
 
     With `network.normalise` the networks read what they see less its running mean over its running deviation. Both are
     of all decisions learnt from so far and change by `observe` alone, after an update: a batch is learnt from with the
@@ -85,26 +80,16 @@ class ControlPolicy:
         self.version = 0
         self.observations, self.actions, self.discrete = spaces.observations, spaces.actions, spaces.discrete
         self.hidden = tuple(self.network.hidden if hidden is None else hidden)
+        self.spaces = spaces
         self.joint: int = getattr(spaces, "joint", 0)
-        self.central = False
-        self.post: int = getattr(spaces, "post", 0)
-        self._after = getattr(spaces, "after", None)
-        self.factors: Factors | None = getattr(spaces, "factors", None)
-        self.chained = False
-        self.foresees = False
+        self.action_form: ActionForm | None = getattr(spaces, "action_form", None)
         self.sight = Sight.of(spaces)
-        if self.sight.layout is not None:
-            check_networks(self.network)
-        self._key = key
-        self._form: BeliefForm | None = None
-        self._believes = 0
+        self.attached: tuple[ControlPart, ...] = ()
+        self.key = key
         log_std = None if self.discrete else torch.full((self.actions,), _FIRST_LOG_STD)
         self._module = ActorCritic(self._actor(), log_std)
-        self._joint_ranges: Ranges = getattr(spaces, "joint_ranges", ())
         self._module.seen = reader(self.observations, getattr(spaces, "ranges", ()), normalise=self.network.normalise)
-        self._gathered: tuple[Sequence[NDArray[Any]], Tensor] | None = None
-        self._gathered_joint: tuple[Sequence[NDArray[Any] | None], Tensor] | None = None
-        self._believed: tuple[Sequence[NDArray[Any]], Tensor] | None = None
+        self._cache: dict[str, tuple[object, Tensor]] = {}
 
     @classmethod
     def for_task(cls, task: Spaces, *, key: Key, name: str = "policy", network: NetworkSettings | None = None) -> Self:
@@ -112,28 +97,25 @@ class ControlPolicy:
         return cls(task, key=key, name=name, network=network)
 
     def _network(self, outputs: int, purpose: str, gain: float, more: int = 0) -> nn.Module:
-        offset = self.joint if self.central and purpose == "critic" else 0
-        inputs = offset + self.observations + self._believes + more
+        offset = sum(part.before(self) for part in self.attached) if purpose == "critic" else 0
+        inputs = offset + self.observations + sum(part.behind(self) for part in self.attached) + more
         wanted = Wanted(inputs, outputs, offset, purpose == "actor", gain)
-        return made(self.network, self.hidden, self.sight, wanted, self._key.derive(purpose))
+        return made(self.network, self.hidden, self.sight, wanted, self.key.derive(purpose))
 
     def _actor(self) -> nn.Module:
-        """A network with an output for every choice; of a chain one for each part, which reads the parts before."""
-        if not self.chained or self.factors is None:
+        """A network with an output for every choice, or what the form of actions says."""
+        if self.action_form is None:
             return self._network(self.actions, "actor", 0.01)
-        sizes, links = self.factors.sizes, list[nn.Module]()
-        for part, size in enumerate(sizes):
-            links.append(self._network(size, "actor" if part == 0 else f"part {part}", 0.01, sum(sizes[:part])))
-        return Chain(links, sizes)
+        return self.action_form.actor(lambda outputs, purpose, more: self._network(outputs, purpose, 0.01, more))
+
+    def remake_actor(self) -> None:
+        """Draws the actor anew, as it is now to be."""
+        self._module.actor = self._actor()
 
     @property
     def recurrent(self) -> bool:
         """Whether what it decides depends on what was seen before."""
-        return self.network.body == "recurrent" or self._form is not None
-
-    @property
-    def _beliefs(self) -> Beliefs | None:
-        return cast(Beliefs | None, self._module.beliefs)
+        return self.network.body == "recurrent" or any(part.recurrent for part in self.attached)
 
     @property
     def granularity(self) -> Level:
@@ -143,8 +125,7 @@ class ControlPolicy:
     @property
     def carries(self) -> int:
         """Numbers carried from decision to decision; 0 where each depends on what is seen then alone."""
-        beliefs = self._beliefs
-        return self._own + (0 if beliefs is None else beliefs.acting.carries)
+        return self._own + sum(part.carries(self) for part in self.attached)
 
     @property
     def _own(self) -> int:
@@ -156,112 +137,57 @@ class ControlPolicy:
         return self._module
 
     def parts(self) -> dict[str, list[nn.Parameter]]:
-        """The weights by part: `actor`, and `critic` and `belief` where there is one; see `hocket.update.parts`."""
-        critics = (self._module.critic, self._module.after)
-        critic = [weight for one in critics if one is not None for weight in one.parameters()]
-        belief = [] if self._beliefs is None else list(self._beliefs.parameters())
-        others = {id(weight) for weight in (*critic, *belief)}
+        """The weights by part: `actor`, and `critic` and what else is attached; see `hocket.update.parts`."""
+        critic = [weight for name in self._critics for weight in self._weights(name)]
+        groups = {name: self._weights(held) for part in self.attached for name, held in part.groups.items()}
+        others = {id(weight) for weight in (*critic, *(one for group in groups.values() for one in group))}
         found = {"actor": [weight for weight in self._module.parameters() if id(weight) not in others]}
-        return {**found, **({"critic": critic} if critic else {}), **({"belief": belief} if belief else {})}
+        return {**found, **({"critic": critic} if critic else {}), **groups}
+
+    @property
+    def _critics(self) -> tuple[str, ...]:
+        """The names of the modules that values alone need."""
+        return ("critic", *(name for part in self.attached for name in part.critics))
+
+    def _weights(self, name: str) -> list[nn.Parameter]:
+        found: nn.Module | None = getattr(self._module, name, None)
+        return [] if found is None else list(found.parameters())
 
     def require(self, needs: frozenset[Quantity]) -> None:
-        """Adds the critic when a value is needed."""
+        """Adds the critic, and those of attached parts, when a value is needed."""
         if Quantity.VALUE in needs and self._module.critic is None:
             self._module.critic = self._network(1, "critic", 1.0)
-            if self.foresees:
-                sizes = (self.post, *self.hidden, 1)
-                self._module.after = Perceptron(sizes, last_gain=1.0, key=self._key.derive("after"))
+            for part in self.attached:
+                part.add_critics(self)
+
+    def attach(self, part: ControlPart) -> None:
+        """Adds a part; nothing where it is there.
+
+        Raises:
+            ConfigurationError: where it does not go with what this policy reads, does or has.
+        """
+        if part in self.attached:
+            return
+        part.begin(self)
+        self.attached = (*self.attached, part)
+        if part.behind(self):
+            self.remake_actor()
 
     def centralise(self) -> None:
         """Lets the critic that `require` will add read the joint state beside the observation.
 
         Raises:
-            ConfigurationError: where there is no joint state.
+            ConfigurationError: where there is no joint state, or a critic without it.
         """
-        if not self.joint:
-            raise ConfigurationError(
-                "a central critic reads the joint state of all agents, and this environment offers none; use ippo, "
-                "whose critic reads what its agent sees"
-            )
-        if self._module.critic is not None and not self.central:
-            raise ConfigurationError(f"policy {self.name!r} has a critic of its observations already; train it anew")
-        self.central = True
-        self._module.whole = reader(self.joint, self._joint_ranges, normalise=self.network.normalise)
-
-    def foresee(self) -> None:
-        """Has `require` add a critic of post-decision states: a decision's value is then the smaller of both critics'.
-
-        Raises:
-            ConfigurationError: where the environment knows no such states.
-        """
-        if not self.post:
-            raise ConfigurationError(
-                "a critic of post-decision states reads what a decision leads to before chance, which this environment "
-                "does not tell; use ppo, or a world with `post` and `after` such as lots:sizing"
-            )
-        if self._module.critic is not None and not self.foresees:
-            raise ConfigurationError(f"policy {self.name!r} has a single critic already; train it anew")
-        self.foresees = True
-
-    def believe(self, form: BeliefForm) -> None:
-        """Gives actor and critic a belief to read, made anew from the policy's key; nothing if it has this one.
-
-        Raises:
-            ConfigurationError: where a critic or another belief is there already.
-        """
-        if self._form == form:
-            return
-        if self._module.critic is not None or self._form is not None:
-            raise ConfigurationError(
-                f"policy {self.name!r} has {'another belief' if self._form else 'a critic without a belief'} already; "
-                "train it anew"
-            )
-        key = self._key.derive("belief")
-        learnt = form.build(self.observations, self.actions, discrete=self.discrete, key=key)
-        self._form, self._believes, self._module.beliefs = form, learnt.size, Beliefs(learnt)
-        self._module.actor = self._actor()
-
-    def embody(self, body: Any) -> None:
-        """Makes the networks anew with this body, as `network.body` would have; nothing where they have it.
-
-        Raises:
-            ConfigurationError: where it cannot read what is seen, or there is a critic of another body already.
-        """
-        if self.network.body == body:
-            return
-        if self._module.critic is not None or self.factors is not None:
-            raise ConfigurationError(
-                f"policy {self.name!r} has a critic, or actions in parts, of another body than {body}; train it anew"
-            )
-        self.network = replace(self.network, body=body)
-        self._module.actor = self._actor()
-
-    def chain(self) -> None:
-        """Draws every part of an action given those before it, by a network of its own; nothing where it does.
-
-        Raises:
-            ConfigurationError: where actions have no parts, or the body carries something along.
-        """
-        if self.factors is None:
-            raise ConfigurationError(
-                "a chain of parts needs actions that have parts, a function and its arguments, and this environment's "
-                "have none; use a2c, or a world such as rts:beacon"
-            )
-        if self.network.body == "recurrent":
-            raise ConfigurationError(
-                "network.body = recurrent carries no chain of parts; use perceptron or convolution"
-            )
-        if not self.chained:
-            self.chained = True
-            self._module.actor = self._actor()
+        self.attach(JointState())
 
     # ------------------------------------------------------------ acting
 
     @property
     def draws(self) -> int:
         """Uniforms per decision."""
-        if self.factors is not None:
-            return len(self.factors.sizes)
+        if self.action_form is not None:
+            return self.action_form.draws
         return 1 if self.discrete else self.actions
 
     def sample(
@@ -282,7 +208,7 @@ class ControlPolicy:
         greedy = temperature == 0
         with torch.inference_mode():
             kept = None if allowed is None else torch.from_numpy(allowed)
-            outputs = self._acting(self._seen(torch.from_numpy(observations)), carried)
+            outputs = self._acting(self.as_read(torch.from_numpy(observations)), carried)
             head = self._head(outputs, kept)
             if not (temperature == 1).all():
                 head = head.tempered(torch.from_numpy(np.where(greedy, np.float32(1), temperature)))
@@ -295,32 +221,29 @@ class ControlPolicy:
 
     def _acting(self, seen: Tensor, carried: NDArray[np.float32] | None) -> Tensor:
         """The actor's outputs; `carried` is changed in place."""
-        actor, beliefs = self._module.actor, self._beliefs
-        if self.carries and carried is None:
-            raise ValueError(f"policy {self.name!r} remembers: give what it carries")
-        if beliefs is not None:
-            assert carried is not None
-            belief, state = beliefs.acting.step(seen, torch.from_numpy(carried[:, self._own :]))
-            carried[:, self._own :] = state.numpy()
-            seen = torch.cat([seen, belief], 1)
+        actor, end = self._module.actor, self._own
+        if carried is None:
+            if self.carries:
+                raise ValueError(f"policy {self.name!r} remembers: give what it carries")
+            carried = np.zeros((len(seen), 0), np.float32)
+        for part in self.attached:
+            start, end = end, end + part.carries(self)
+            seen, state = part.step(self, seen, torch.from_numpy(carried[:, start:end]))
+            carried[:, start:end] = state.numpy()
         if not isinstance(actor, Recurrent):
             return actor(seen)  # type: ignore[no-any-return]
-        assert carried is not None
         outputs, state = actor.step(seen, torch.from_numpy(carried[:, : self._own]))
         carried[:, : self._own] = state.numpy()
         return outputs
 
-    def _seen(self, observations: Tensor) -> Tensor:
-        """As the networks read them."""
+    def as_read(self, observations: Tensor) -> Tensor:
+        """Observations as the networks read them: scaled, or normalised."""
         return observations if self._module.seen is None else self._module.seen(observations)
 
-    def _head(
-        self, outputs: Tensor, allowed: Tensor | None = None, taken: Tensor | None = None
-    ) -> Categorical | DiagonalGaussian | Parts:
-        """The distribution; `taken` are the actions along which a chain's entropy is measured."""
-        if self.factors is not None:
-            actor = self._module.actor
-            return Parts(outputs, self.factors, allowed, actor if isinstance(actor, Chain) else None, taken)
+    def _head(self, outputs: Tensor, allowed: Tensor | None = None, taken: Tensor | None = None) -> Head:
+        """The distribution; `taken` are the actions along which some forms of actions measure it."""
+        if self.action_form is not None:
+            return self.action_form.head(outputs, self._module.actor, allowed, taken)
         if self._module.log_std is None:
             return Categorical(outputs if allowed is None else outputs.masked_fill(~allowed, NEVER))
         return DiagonalGaussian(outputs, self._module.log_std.expand_as(outputs))
@@ -371,52 +294,31 @@ class ControlPolicy:
             entropy=scattered(head.entropy()) if Quantity.ENTROPY in wanted else None,
             value=value,
             kl_exact=kl,
-            belief=self._told(batch, chosen) if Quantity.BELIEF in wanted else None,
+            belief=belief_outputs(self, batch, chosen) if Quantity.BELIEF in wanted else None,
         )
 
-    def _told(self, batch: Batch, chosen: Tensor) -> Tensor:
-        """What the belief that is learnt tells its loss at the chosen decisions, `[T, D]`, 0 elsewhere."""
-        if self._beliefs is None:
-            raise ValueError(f"policy {self.name!r} has no belief: call believe first")
-        index, place = sequences(batch, chosen)
-        seen = self._seen(self.observed(batch))[index]
-        key = self._key.derive("told", batch.step)
-        told = self._beliefs.learnt.told(Paths(seen, batch.action[index], index, key))[place]
-        return told.new_zeros(batch.decisions, told.shape[1]).index_put((chosen,), told)
-
-    def beliefs(self, batch: Batch) -> Tensor:
-        """What the policy that acts believes before each decision of a batch, `[T, size]`, without gradient."""
-        if self._beliefs is None:
-            raise ValueError(f"policy {self.name!r} has no belief: call believe first")
-        if self._believed is None or self._believed[0] is not batch.observation:
-            index, place = sequences(batch, torch.arange(batch.decisions))
-            with torch.no_grad():
-                found = self._beliefs.acting(self._seen(self.observed(batch))[index])[place]
-            self._believed = (batch.observation, found)
-        return self._believed[1]
-
-    def _decided(self, batch: Batch, chosen: Tensor, allowed: Tensor | None) -> Categorical | DiagonalGaussian | Parts:
+    def _decided(self, batch: Batch, chosen: Tensor, allowed: Tensor | None) -> Head:
         """The distributions that the chosen decisions were drawn from, as they are now."""
-        outputs = self._along(self._module.actor, batch, chosen, self._read)
-        head = self._head(outputs, allowed, batch.action[chosen] if self.chained else None)
+        outputs = self._along(self._module.actor, batch, chosen)
+        head = self._head(outputs, allowed, None if self.action_form is None else batch.action[chosen])
         if batch.temperature is None or bool((batch.temperature == 1).all()):
             return head
         return head.tempered(batch.temperature[batch.turn[chosen]].to(outputs.dtype))
 
-    def _along(
-        self, network: nn.Module, batch: Batch, chosen: Tensor, read: Callable[[Batch, Tensor], Tensor]
-    ) -> Tensor:
+    def _along(self, network: nn.Module, batch: Batch, chosen: Tensor, *, critic: bool = False) -> Tensor:
         """What a network gives at the chosen decisions, `[K, outputs]`, from what it reads before each."""
         if not isinstance(network, Recurrent):
-            return network(read(batch, chosen))  # type: ignore[no-any-return]
+            return network(self._read(batch, chosen, critic=critic))  # type: ignore[no-any-return]
         index, place = sequences(batch, chosen)
-        rows = read(batch, index.flatten()).reshape(*index.shape, -1)
+        rows = self._read(batch, index.flatten(), critic=critic).reshape(*index.shape, -1)
         return network(rows)[place]  # type: ignore[no-any-return]
 
-    def _read(self, batch: Batch, chosen: Tensor) -> Tensor:
-        """What the actor reads before the chosen decisions, `[K, O]`, and what it believes then, where it does."""
-        seen = self._seen(self.observed(batch)[chosen])
-        return seen if self._beliefs is None else torch.cat([seen, self.beliefs(batch)[chosen]], 1)
+    def _read(self, batch: Batch, chosen: Tensor, *, critic: bool) -> Tensor:
+        """What actor or critic read before the chosen decisions, `[K, I]`: what is seen, and what parts join to it."""
+        seen = self.as_read(self.observed(batch)[chosen])
+        for part in self.attached:
+            seen = part.read(self, batch, chosen, seen, critic=critic)
+        return seen
 
     def _allowed(self, batch: Batch, chosen: Tensor) -> Tensor | None:
         """Which actions the chosen decisions were kept to, `[K, A]` bool; None where none was kept to any."""
@@ -429,42 +331,10 @@ class ControlPolicy:
         ]
         return torch.from_numpy(np.concatenate(rows))[chosen]
 
-    def _valued(self, batch: Batch, chosen: Tensor) -> Tensor:
-        """What the critic reads before the chosen decisions, `[K, O]` or, when central, `[K, S + O]`."""
-        read = self._read(batch, chosen)
-        return torch.cat([self._whole(self._joint(batch)[chosen]), read], 1) if self.central else read
-
-    def _whole(self, joint: Tensor) -> Tensor:
-        """Joint states as the critic reads them."""
-        return joint if self._module.whole is None else self._module.whole(joint)
-
-    def _joint(self, batch: Batch) -> Tensor:
-        """The joint state before each decision, `[T, S]`; 0 for turns of other worlds."""
-        if self._gathered_joint is None or self._gathered_joint[0] is not batch.joint:
-            lengths = torch.bincount(batch.turn, minlength=batch.turns).tolist()
-            given = batch.joint
-            if not given:
-                raise ConfigurationError(
-                    "a central critic reads the joint state, which these turns were recorded without"
-                )
-            rows = [
-                state if state is not None and state.shape == (length, self.joint) else np.zeros((length, self.joint))
-                for state, length in zip(given, lengths, strict=True)
-            ]
-            joined = torch.from_numpy(np.concatenate(rows or [np.zeros((0, self.joint))]).astype(np.float32))
-            self._gathered_joint = (batch.joint, joined)
-        return self._gathered_joint[1]
-
     def _values(self, batch: Batch, chosen: Tensor) -> Tensor:
-        values = self._along(self._critic, batch, chosen, self._valued).squeeze(-1)
-        return values if self._module.after is None else torch.minimum(values, self.post_values(batch, chosen))
-
-    def post_values(self, batch: Batch, chosen: Tensor) -> Tensor:
-        """What the critic of post-decision states says of the chosen decisions, `[K]`; see `foresee`."""
-        assert self._after is not None
-        assert self._module.after is not None
-        rows = self._after(self.observed(batch)[chosen].numpy(), batch.action[chosen].numpy())
-        values: Tensor = self._module.after(torch.from_numpy(rows)).squeeze(-1)
+        values = self._along(self._critic, batch, chosen, critic=True).squeeze(-1)
+        for part in self.attached:
+            values = part.values(self, batch, chosen, values)
         return values
 
     @property
@@ -473,19 +343,28 @@ class ControlPolicy:
             raise ValueError(f"policy {self.name!r} has no critic: call require({{Quantity.VALUE}}) first")
         return self._module.critic
 
+    def cached(self, name: str, source: object, make: Callable[[], Tensor]) -> Tensor:
+        """What `make` gives, made once for a `source` until weights or statistics change.
+
+        Every mini-batch and epoch of a step shares the sequences of its batch, so they are joined once.
+        """
+        held = self._cache.get(name)
+        if held is None or held[0] is not source:
+            held = self._cache[name] = (source, make())
+        return held[1]
+
     def observed(self, batch: Batch) -> Tensor:
         """The observation before each decision, `[T, O]`; 0 for turns of other shapes, which others decided."""
-        if self._gathered is None or self._gathered[0] is not batch.observation:
-            lengths = torch.bincount(batch.turn, minlength=batch.turns).tolist()
-            blank = np.zeros((max(lengths, default=0), self.observations), np.float32)
-            rows = [
-                seen if seen.shape == (length, self.observations) else blank[:length]
-                for seen, length in zip(batch.observation, lengths, strict=True)
-            ]
-            joined = np.concatenate([np.asarray(row, np.float32) for row in rows] or [blank])
-            # Every mini-batch and epoch of a step shares this sequence, so it is joined once.
-            self._gathered = (batch.observation, torch.from_numpy(joined))
-        return self._gathered[1]
+        return self.cached("observation", batch.observation, lambda: self._joined(batch))
+
+    def _joined(self, batch: Batch) -> Tensor:
+        lengths = torch.bincount(batch.turn, minlength=batch.turns).tolist()
+        blank = np.zeros((max(lengths, default=0), self.observations), np.float32)
+        rows = [
+            seen if seen.shape == (length, self.observations) else blank[:length]
+            for seen, length in zip(batch.observation, lengths, strict=True)
+        ]
+        return torch.from_numpy(np.concatenate([np.asarray(row, np.float32) for row in rows] or [blank]))
 
     def final_values(self, batch: Batch) -> Tensor:
         """Values of final states of trajectories cut short `[N]`, without gradient; 0 where the task itself ended."""
@@ -500,12 +379,10 @@ class ControlPolicy:
             if open_ended[row] and state is not None and np.asarray(state).shape == sees
         ]
         if found:
-            joined = self._seen(torch.from_numpy(np.stack([np.asarray(states[row], np.float32) for row in found])))
-            if self._beliefs is not None:
-                joined = torch.cat([joined, self._last_beliefs(batch, found, joined)], 1)
-            if self.central:
-                whole = [np.asarray(batch.final_joint[row], np.float32) for row in found]
-                joined = torch.cat([self._whole(torch.from_numpy(np.stack(whole))), joined], 1)
+            last = self.as_read(torch.from_numpy(np.stack([np.asarray(states[row], np.float32) for row in found])))
+            joined = last
+            for part in self.attached:
+                joined = part.read_last(self, batch, found, last, joined)
             with torch.no_grad():
                 values[found] = self._ended(batch, found, joined)
         return values
@@ -515,31 +392,23 @@ class ControlPolicy:
         critic = self._critic
         if not isinstance(critic, Recurrent):
             return critic(final).squeeze(-1)  # type: ignore[no-any-return]
-        earlier = (self._valued(batch, own) for own in before(batch, rows))
+        earlier = (self._read(batch, own, critic=True) for own in before(batch, rows))
         ends = [torch.cat([read, end[None]]) for read, end in zip(earlier, final, strict=True)]
         return at_ends(critic, ends).squeeze(-1)
 
-    def _last_beliefs(self, batch: Batch, rows: Sequence[int], final: Tensor) -> Tensor:
-        """What is believed when `final` `[R, O]` was seen last in these trajectories, `[R, size]`."""
-        assert self._beliefs is not None
-        seen = self._seen(self.observed(batch))
-        ends = [torch.cat([seen[own], end[None]]) for own, end in zip(before(batch, rows), final, strict=True)]
-        with torch.no_grad():
-            return at_ends(self._beliefs.acting, ends)
-
     def observe(self, batch: Batch) -> None:
-        """Counts what this policy saw in a batch among what it normalises by, and lets what was learnt of beliefs act.
+        """Counts what this policy saw in a batch among what it normalises by, and lets attached parts do so.
 
         The learner calls it after an update.
         """
-        if self._beliefs is not None:
-            self._beliefs.go_on()
-        self._believed, seen, whole = None, self._module.seen, self._module.whole
-        if isinstance(seen, Normaliser):
+        self._cache.clear()
+        seen = self._module.seen
+        if self.attached or isinstance(seen, Normaliser):
             mine = policy_decisions(batch, self.name)
-            seen.observe(self.observed(batch)[mine])
-            if isinstance(whole, Normaliser):
-                whole.observe(self._joint(batch)[mine])
+            for part in self.attached:
+                part.observe(self, batch, mine)
+            if isinstance(seen, Normaliser):
+                seen.observe(self.observed(batch)[mine])
 
     # ------------------------------------------------------------ copies and files
 
@@ -547,7 +416,7 @@ class ControlPolicy:
         clone = copy.copy(self)
         clone._module = copy.deepcopy(self._module, {id(one): one for one in self._module.scalers})
         clone._module.requires_grad_(False)
-        clone._gathered = clone._gathered_joint = clone._believed = None
+        clone._cache = {}
         return clone
 
     def _config(self) -> dict[str, Any]:
@@ -556,15 +425,12 @@ class ControlPolicy:
             "actions": self.actions,
             "discrete": self.discrete,
             "hidden": list(self.hidden),
-            **({"joint": self.joint} if self.central else {}),
-            **({"post": self.post} if self.foresees else {}),
-            **({"factors": list(self.factors.sizes), "chained": self.chained} if self.factors is not None else {}),
-            **({"belief": repr(self._form)} if self._form is not None else {}),
+            **{name: one for part in self.attached for name, one in part.config(self).items()},
+            **({} if self.action_form is None else self.action_form.config()),
             **({"normalise": True} if self.network.normalise else {}),
             **({"scaled": True} if self._module.scaled else {}),
             **({"body": self.network.body} if self.network.body != "perceptron" else {}),
-            **({"layout": list(self.sight.layout.parts)} if self.sight.layout is not None else {}),
-            **({"words": self.sight.commands.words} if self.sight.commands is not None else {}),
+            **({} if self.sight.form is None else self.sight.form.config()),
         }
 
     def save(self, folder: Path) -> None:
@@ -591,7 +457,7 @@ class ControlPolicy:
         if any(name.startswith("critic.") for name in tensors):
             self.require(frozenset({Quantity.VALUE}))
         absent = self._module.load_state_dict(tensors, strict=False).missing_keys
-        self._believed = None
-        spared = ("critic.", "after.", "seen.", "whole.")[: 4 if plain else 2]
+        self._cache.clear()
+        spared = tuple(f"{name}." for name in (*self._critics, *(("seen", "whole") if plain else ())))
         if any(not name.startswith(spared) for name in absent):
             raise ConfigurationError(f"{folder / WEIGHTS} lacks {absent[0]}; the file is not a whole controller")

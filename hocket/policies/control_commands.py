@@ -14,7 +14,9 @@ Relations in messages, a single head, and the product W x_v * g_o beside g_o are
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,14 +24,59 @@ from torch.nn import functional
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.worlds import Commands
 from hocket.policies.control_bodies import Memory
 from hocket.policies.control_networks import Perceptron
+from hocket.policies.control_parts import Wanted
+from hocket.policies.settings import NetworkSettings
 
 NEVER = -1e9
 """The score of a command without an object: its probability is 0 exactly."""
 SLOPE = 0.2
 """Of LeakyReLU below 0, Velickovic et al.'s."""
+
+
+@dataclass(frozen=True)
+class Commands:
+    """What one sees who chooses a command, a verb with an object, all in whole numbers:
+    `hocket.methods.agents.knowledge_injection_text_games.commands`.
+
+    The last words of a text, `length` of them; the words of every verb's name and of every object's, `span` each;
+    `triples` of a graph, each a node, a relation and a node; and how many commands were illegal so far, which is for
+    the record. Words are numbered from 1 to `words`, nodes from 1: verbs, objects, and the agent last; relations too. 0
+    is where there is none. Command v * objects + o is verb v with object o. It is a `SightForm`.
+
+    Attributes:
+        relations: how many there are; 0 where there is no graph.
+    """
+
+    words: int
+    length: int
+    verbs: int
+    objects: int
+    span: int
+    relations: int
+    triples: int
+
+    @property
+    def nodes(self) -> int:
+        """Of the graph."""
+        return self.verbs + self.objects + 1
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """The sizes of all these in turn."""
+        return (self.length, (self.verbs + self.objects) * self.span, 3 * self.triples, 1)
+
+    def network(self, settings: NetworkSettings, hidden: Sequence[int], wanted: Wanted, key: Key) -> OverCommands:
+        if settings.body != "perceptron" or settings.normalise or wanted.inputs != sum(self.parts):
+            raise ConfigurationError(
+                "commands are scored by a network of their own, from words and triples as they are; drop "
+                "network.body, network.normalise, and stages that ask for another body or a belief"
+            )
+        return OverCommands(self, hidden, acts=wanted.actor, last_gain=wanted.gain, key=key)
+
+    def config(self) -> Mapping[str, Any]:
+        return {"words": self.words}
 
 
 class GraphAttention(nn.Module):

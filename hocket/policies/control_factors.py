@@ -6,15 +6,79 @@ one network for all, whose arguments know the function by what it takes alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from hocket.core.errors import ConfigurationError
-from hocket.core.worlds import Factors
+from hocket.policies.control_parts import ControlPart, Host, Links
+
+
+@dataclass(frozen=True)
+class Factors:
+    """An action in parts: a function, then its arguments, each of its own choices; an `ActionForm`.
+
+    Actions are `[B, parts]` whole numbers; what is allowed of each part stands after what is allowed of those before.
+
+    Attributes:
+        sizes: choices of every part, the function's first.
+        takes: of every function, which of the other parts are arguments of it. Those that are not are 0.
+        chained: whether every part is drawn given those before it, by a network of its own.
+    """
+
+    sizes: tuple[int, ...]
+    takes: tuple[tuple[bool, ...], ...]
+    chained: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.takes) != self.sizes[0] or any(len(row) != len(self.sizes) - 1 for row in self.takes):
+            raise ValueError(
+                f"{self.sizes[0]} functions and {len(self.sizes) - 1} arguments need as many rows of takes"
+            )
+
+    @property
+    def draws(self) -> int:
+        return len(self.sizes)
+
+    def actor(self, link: Links) -> nn.Module:
+        if not self.chained:
+            return link(sum(self.sizes), "actor", 0)
+        links = (
+            link(size, "actor" if part == 0 else f"part {part}", sum(self.sizes[:part]))
+            for part, size in enumerate(self.sizes)
+        )
+        return Chain(list(links), self.sizes)
+
+    def head(self, outputs: Tensor, actor: nn.Module, allowed: Tensor | None, taken: Tensor | None) -> Parts:
+        return Parts(outputs, self, allowed, actor if isinstance(actor, Chain) else None, taken)
+
+    def config(self) -> Mapping[str, Any]:
+        return {"factors": list(self.sizes), "chained": self.chained}
+
+
+@dataclass(frozen=True)
+class Chained(ControlPart):
+    """Every part of an action is drawn given those before it, by a network of its own."""
+
+    needed: ClassVar[str] = "actions in parts, each drawn given those before"
+    advice: ClassVar[str] = "choose a task such as rts:beacon"
+
+    def begin(self, host: Host) -> None:
+        if not isinstance(host.action_form, Factors):
+            raise ConfigurationError(
+                "a chain of parts needs actions that have parts, a function and its arguments, and this environment's "
+                "have none; use a2c, or a world such as rts:beacon"
+            )
+        if host.network.body == "recurrent":
+            raise ConfigurationError(
+                "network.body = recurrent carries no chain of parts; use perceptron or convolution"
+            )
+        host.action_form = replace(host.action_form, chained=True)
+        host.remake_actor()
 
 
 class Chain(nn.Module):

@@ -8,7 +8,9 @@ Gradients pass straight through: a gate is 0 or 1 as it was drawn, and its slope
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -17,21 +19,62 @@ from torch import Tensor, nn
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.worlds import Layout
 from hocket.policies.control_networks import Perceptron
+from hocket.policies.control_parts import Wanted
 from hocket.policies.settings import NetworkSettings
 
 OPEN = 2.0
 """The logit of every edge before learning: 0.88 of them are open."""
 
 
-def check_networks(settings: NetworkSettings) -> None:
-    """Raises `ConfigurationError` for bodies that cannot read what agents along a network see."""
-    if settings.body != "perceptron" or settings.normalise:
-        raise ConfigurationError(
-            "agents that decide along a network read what they see part by part, with perceptrons and as it is; "
-            "drop network.body and network.normalise"
-        )
+@dataclass(frozen=True)
+class Layout:
+    """What one of n agents that decide along a network sees, part by part:
+    `hocket.agents.environments.joint.networked`.
+
+    Its own `sight`; the `context` that networks are drawn from; n numbers of chance for the order and n for the edges
+    that lead to it; whose edge leads to it, `[n]` of 0 and 1; who it is, one-hot `[n]`; and what each of the others
+    that moved before it did, one-hot `[n, moves]`, zeros of those that it cannot be told of. It is a `SightForm`.
+    """
+
+    sight: int
+    context: int
+    agents: int
+    moves: int
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """The sizes of all these in turn."""
+        agents = self.agents
+        return (self.sight, self.context, agents, agents, agents, agents, agents * self.moves)
+
+    def network(self, settings: NetworkSettings, hidden: Sequence[int], wanted: Wanted, key: Key) -> TellingParents:
+        if settings.body != "perceptron" or settings.normalise:
+            raise ConfigurationError(
+                "agents that decide along a network read what they see part by part, with perceptrons and as it is; "
+                "drop network.body and network.normalise"
+            )
+        sizes: tuple[int, Sequence[int], int] = (wanted.inputs, hidden, wanted.outputs)
+        if wanted.actor:
+            return AlongParents(self, *sizes, last_gain=wanted.gain, key=key)
+        return TellingParents(self, *sizes, offset=wanted.offset, last_gain=wanted.gain, key=key)
+
+    def config(self) -> Mapping[str, Any]:
+        return {"layout": list(self.parts)}
+
+
+class Networks(Protocol):
+    """What draws networks over n agents for B contexts."""
+
+    def __call__(
+        self, context: NDArray[np.float32], order: NDArray[np.float32], edges: NDArray[np.float32]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Everybody's place in the order, `[B, n]`, and which edges are open, from the first of a pair, `[B, n, n]`.
+
+        Args:
+            context: `[B, C]`. order, edges: chance, standard Gumbel numbers `[B, n]` and logistic ones `[B, n, n]`.
+        """
+        ...
 
 
 class TellingParents(nn.Module):
@@ -74,7 +117,7 @@ class TellingParents(nn.Module):
 class AlongParents(TellingParents):
     """The same with a part that draws networks, which learns through the gates that it set.
 
-    As a function of a context and chance it is a `hocket.core.worlds.Networks`: `drawn`.
+    As a function of a context and chance it is a `Networks`: `drawn`.
     """
 
     def __init__(
@@ -101,7 +144,7 @@ class AlongParents(TellingParents):
     def drawn(
         self, context: NDArray[np.float32], order: NDArray[np.float32], edges: NDArray[np.float32]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """See `hocket.core.worlds.Networks`."""
+        """See `Networks`."""
         with torch.inference_mode():
             scores, logits = self.scores(torch.from_numpy(context))
             perturbed = scores + torch.from_numpy(order)

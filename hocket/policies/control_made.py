@@ -10,46 +10,28 @@ from torch import nn
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.worlds import Commands, Layout, Plane, Slots
+from hocket.core.worlds import Plane, Slots
 from hocket.policies.control_bodies import Convolution, Recurrent
-from hocket.policies.control_commands import OverCommands
-from hocket.policies.control_graphs import AlongParents, TellingParents
 from hocket.policies.control_networks import Perceptron
+from hocket.policies.control_parts import SightForm, Wanted
 from hocket.policies.control_sets import OverSets
 from hocket.policies.settings import NetworkSettings
 
 
 @dataclass(frozen=True)
 class Sight:
-    """How what is seen is laid out: see `Seat` and `Commands` of `hocket.core.worlds`."""
+    """How what is seen is laid out: see `Seat` of `hocket.core.worlds`."""
 
     shape: tuple[int, ...] = ()
-    layout: Layout | None = None
     slots: Slots | None = None
     plane: Plane | None = None
-    commands: Commands | None = None
+    form: SightForm | None = None
 
     @classmethod
     def of(cls, spaces: Any) -> Self:
         """Of what a controller was told."""
-        found = (getattr(spaces, name, None) for name in ("shape", "layout", "slots", "plane", "commands"))
-        shape, layout, slots, plane, commands = found
-        return cls(tuple(shape or ()), layout, slots, plane, commands)
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A network for `inputs` numbers, of which the first `offset` stand before what is seen.
-
-    Attributes:
-        actor: whether its outputs are logits of the actions. gain: of the last layer.
-    """
-
-    inputs: int
-    outputs: int
-    offset: int
-    actor: bool
-    gain: float
+        shape, slots, plane, form = (getattr(spaces, name, None) for name in ("shape", "slots", "plane", "sight_form"))
+        return cls(tuple(shape or ()), slots, plane, form)
 
 
 def made(settings: NetworkSettings, hidden: Sequence[int], sight: Sight, wanted: Wanted, key: Key) -> nn.Module:
@@ -58,8 +40,8 @@ def made(settings: NetworkSettings, hidden: Sequence[int], sight: Sight, wanted:
     Raises:
         ConfigurationError: for a body that cannot read what is seen.
     """
-    if sight.commands is not None:
-        return _over_commands(settings, hidden, sight.commands, wanted, key)
+    if sight.form is not None:
+        return sight.form.network(settings, hidden, wanted, key)
     sizes: tuple[int, Sequence[int], int] = (wanted.inputs, hidden, wanted.outputs)
     if settings.body == "recurrent":
         return Recurrent(*sizes, last_gain=wanted.gain, key=key)
@@ -71,22 +53,7 @@ def made(settings: NetworkSettings, hidden: Sequence[int], sight: Sight, wanted:
         return Convolution(sight.shape, *sizes, offset=wanted.offset, last_gain=wanted.gain, key=key)
     if settings.body in ("sets", "equivariant"):
         return _over_sets(settings, hidden, sight, wanted, key)
-    if sight.layout is not None and wanted.actor:
-        return AlongParents(sight.layout, *sizes, last_gain=wanted.gain, key=key)
-    if sight.layout is not None:
-        return TellingParents(sight.layout, *sizes, offset=wanted.offset, last_gain=wanted.gain, key=key)
     return Perceptron((wanted.inputs, *hidden, wanted.outputs), last_gain=wanted.gain, key=key)
-
-
-def _over_commands(
-    settings: NetworkSettings, hidden: Sequence[int], commands: Commands, wanted: Wanted, key: Key
-) -> OverCommands:
-    if settings.body != "perceptron" or settings.normalise or wanted.inputs != sum(commands.parts):
-        raise ConfigurationError(
-            "commands are scored by a network of their own, from words and triples as they are; drop network.body, "
-            "network.normalise, and stages that ask for another body or a belief"
-        )
-    return OverCommands(commands, hidden, acts=wanted.actor, last_gain=wanted.gain, key=key)
 
 
 def _over_sets(settings: NetworkSettings, hidden: Sequence[int], sight: Sight, wanted: Wanted, key: Key) -> OverSets:

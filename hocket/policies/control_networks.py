@@ -115,12 +115,10 @@ class ActorCritic(nn.Module):
     """An actor, a state-independent log standard deviation for continuous actions, and a critic when required.
 
     `seen` scales what agents see by its ranges, where it has any, or normalises it where the policy is asked to;
-    `whole` does so with the joint state. `after` is a critic of the
-    state between decision and chance, `beliefs` what sums up all that was seen.
+    `whole` does so with the joint state. `beliefs` is what sums up all that was seen.
     """
 
     critic: nn.Module | None
-    after: nn.Module | None
     log_std: nn.Parameter | None
     seen: Normaliser | Scaler | None
     whole: Normaliser | Scaler | None
@@ -130,7 +128,7 @@ class ActorCritic(nn.Module):
         super().__init__()
         self.actor = actor
         self.log_std = None if log_std is None else nn.Parameter(log_std)
-        self.critic = self.after = None
+        self.critic = None
         self.seen = self.whole = self.beliefs = None
 
     @property

@@ -10,12 +10,11 @@ class Spaces(Protocol):
 
     `actions` is the number of choices when `discrete`, else the dimensions of the action vector. One that offers the
     state of all agents together has its size in an attribute `joint`; one whose observations begin with a grid, its
-    shape in an attribute `shape`; one whose actions have parts, these in `factors`; one that knows the state between a
-    decision and chance, its size in an attribute `post` and the function that gives it in `after`; one whose agents
-    decide along a network, in `layout` how what they see is laid out; one whose agents see others row by row, in
-    `slots` which rows, and in `plane` what of it may be turned; one that shows pictures, or other numbers that networks
-    should not read as they are, their ranges in `ranges`, and those of the joint state in `joint_ranges`; one whose
-    actions are commands in words, in `commands` how words and commands are numbered.
+    shape in an attribute `shape`; one whose agents see others row by row, in `slots` which rows, and in `plane` what of
+    it may be turned; one that shows pictures, or other numbers that networks should not read as they are, their ranges
+    in `ranges`, and those of the joint state in `joint_ranges`. One whose actions are neither choices nor vectors has
+    their form in `action_form`, one that networks of its own read, its form in `sight_form` (see
+    `hocket.policies.control_parts`), and one of a joint task its world in `world`.
     """
 
     @property

@@ -2,47 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hocket.core.batch import Level
 from hocket.core.components import has_path
 from hocket.core.errors import ConfigurationError
-from hocket.core.worlds import Factors, JointWorld, Layout, Plane, Ranges, Slots
+from hocket.core.worlds import JointWorld, Plane, Ranges, Slots
 from hocket.stages import Reward, Split
 from hocket.tasks.gym import ACTOR_CRITIC, GROUPED
 from hocket.types import Scenario, Trajectory
 
-After = Callable[[NDArray[np.float32], NDArray[Any]], NDArray[np.float32]]
-"""The states between decision and chance, `[B, post]`, from what is seen `[B, O]` and what is done."""
-
-
-def _between(world: JointWorld) -> tuple[int, After | None]:
-    """How many numbers a post-decision state has, and what tells it; 0 and None in worlds that know of none."""
-    return getattr(world, "post", 0), getattr(world, "after", None)
-
 
 @dataclass(frozen=True)
 class PolicySpaces:
-    """What one policy of a joint task is made for; see `hocket.policies.control.Spaces`."""
+    """What one policy of a joint task is made for; see `hocket.policies.spaces.Spaces`."""
 
     observations: int
     actions: int
     discrete: bool
     joint: int
     shape: tuple[int, ...] = ()
-    post: int = 0
-    after: After | None = field(default=None, compare=False)
-    factors: Factors | None = None
-    layout: Layout | None = None
+    action_form: Any = None
+    sight_form: Any = None
     slots: Slots | None = None
     plane: Plane | None = None
     ranges: Ranges = ()
     joint_ranges: Ranges = ()
+    world: JointWorld | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -122,13 +112,13 @@ class JointTask:
             first.discrete,
             self.world.joint,
             first.shape,
-            *_between(self.world),
-            first.factors,
-            first.layout,
+            first.action_form,
+            first.sight_form,
             first.slots,
             first.plane,
             first.ranges,
             getattr(self.world, "joint_ranges", ()),
+            self.world,
         )
 
     # ------------------------------------------------------------ settings

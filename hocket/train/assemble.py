@@ -118,11 +118,6 @@ def build_learners(
     for name, policy in policies.items():
         settings = own.get(name, RoleSettings())
         chosen = find_recipe(settings.recipe) if settings.recipe else recipe
-        if chosen.needs_latents and not getattr(policy, "latents", False):
-            raise ConfigurationError(
-                f"recipe {chosen.name} trains a policy with latent thoughts (hocket.policies.latent.LatentLM), which "
-                f"{name!r} is not; build it in Python, or choose grpo-kl"
-            )
         learners[name] = Learner(
             policy,
             with_judge(chosen, judge),

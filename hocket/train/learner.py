@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -37,41 +37,6 @@ SATURATED = "ratio/saturated"
 
 AGREEMENT_SAMPLE = 2048
 """Decisions compared when a step evaluates none of its own."""
-
-
-@runtime_checkable
-class Centralises(Protocol):
-    """A policy whose critic can read the joint state of all agents."""
-
-    def centralise(self) -> None: ...
-
-
-@runtime_checkable
-class Foresees(Protocol):
-    """A policy that can have a critic of the states between decision and chance."""
-
-    def foresee(self) -> None: ...
-
-
-@runtime_checkable
-class Chains(Protocol):
-    """A policy that can draw the parts of an action one after the other."""
-
-    def chain(self) -> None: ...
-
-
-@runtime_checkable
-class Embodied(Protocol):
-    """A policy whose networks may be of several kinds."""
-
-    def embody(self, body: Any) -> None: ...
-
-
-@runtime_checkable
-class Believes(Protocol):
-    """A policy that can have a part that sums up what it saw."""
-
-    def believe(self, form: Any) -> None: ...
 
 
 @runtime_checkable
@@ -150,16 +115,7 @@ class Learner:
     ) -> None:
         self.policy = policy
         self.recipe = recipe
-        if recipe.body is not None:
-            _embodied(policy, recipe.body)
-        if recipe.central:
-            _centralised(policy)
-        if recipe.post_decision:
-            _foreseeing(policy)
-        if recipe.belief is not None:
-            _believing(policy, recipe.belief)
-        if recipe.chained:
-            _chaining(policy)
+        install_parts(policy, recipe)
         policy.require(self.needs)
         self.total_steps = total_steps
         self.frozen = frozen
@@ -358,51 +314,16 @@ class Learner:
             self.reference_cache.restore(state["referred"])
 
 
-def _embodied(policy: Policy, body: str) -> None:
-    if not isinstance(policy, Embodied):
-        raise ConfigurationError(
-            f"networks with the body {body} are those of control policies, and {type(policy).__name__} is none; choose "
-            "a task such as mpe:spread?graph=true"
-        )
-    policy.embody(body)
+def install_parts(policy: Policy, recipe: Recipe) -> None:
+    """Gives a policy the parts that the stages of its recipe need it to have.
 
-
-def _centralised(policy: Policy) -> None:
-    if not isinstance(policy, Centralises):
-        raise ConfigurationError(
-            f"a central critic reads the joint state of all agents, which {type(policy).__name__} has none of; use a "
-            "recipe whose critic reads what its agent sees, such as ppo"
-        )
-    policy.centralise()
-
-
-def _foreseeing(policy: Policy) -> None:
-    if not isinstance(policy, Foresees):
-        raise ConfigurationError(
-            f"a critic of post-decision states needs an environment that tells them, and {type(policy).__name__} acts "
-            "in none; use ppo"
-        )
-    policy.foresee()
-
-
-def _chaining(policy: Policy) -> None:
-    if not isinstance(policy, Chains):
-        raise ConfigurationError(
-            f"actions in parts, each drawn given those before, are those of control policies, and "
-            f"{type(policy).__name__} is none; choose a task such as rts:beacon"
-        )
-    policy.chain()
-
-
-def _believing(policy: Policy, form: Any) -> None:
-    if not isinstance(policy, Believes):
-        raise ConfigurationError(
-            f"beliefs that a loss of their own trains are parts of control policies, and {type(policy).__name__} is "
-            "none; choose a task such as recall:bandit, or another recipe"
-        )
-    if getattr(policy, "factors", None) is not None:
-        raise ConfigurationError(
-            "a belief reads one choice for every decision, and here an action is a function with arguments; use sc2le, "
-            "or a task such as recall:bandit"
-        )
-    policy.believe(form)
+    Raises:
+        ConfigurationError: for a policy of a kind that cannot have one, or where a part does not go with it.
+    """
+    for part in recipe.policy_parts:
+        if not part.fits(policy):
+            raise ConfigurationError(
+                f"recipe {recipe.name} needs {part.needed}: such parts are those of {part.holders}, and "
+                f"{type(policy).__name__} is none; {part.advice}"
+            )
+        part.install(policy)

@@ -17,10 +17,13 @@ from hocket.core.casting import Shared
 from hocket.core.components import has_path
 from hocket.core.errors import ConfigurationError
 from hocket.core.examples import Example
+from hocket.core.policy_parts import CentralCritic
 from hocket.lab.claims.record import is_fresh
 from hocket.lab.claims.registry import checks_of
+from hocket.methods.control.pdppo.method import PostDecisionCritic
 from hocket.methods.group_relative.hrpo import LatentThoughts
 from hocket.methods.teams.cpmobius.method import Invented
+from hocket.policies.control_factors import Chained
 from hocket.recipes import all_recipes
 from hocket.rewards.functions import load_reward
 from hocket.rollout.nucleus import DelayedNucleus
@@ -85,11 +88,15 @@ SCENES = ("prism-3d-pbrl",)
 CASTS = tuple(name for name, recipe in all_recipes().items() if type(recipe.cast) is not Shared)
 """They seat several policies; a task of one agent refuses them in a sentence."""
 READS = {
-    name: ("mpe:spread?length=5", "joint state") if recipe.central else ("lots:sizing?length=5", "post-decision states")
+    name: offer
     for name, recipe in all_recipes().items()
-    if recipe.central or recipe.post_decision
+    for part, offer in {
+        CentralCritic(): ("mpe:spread?length=5", "joint state"),
+        PostDecisionCritic(): ("lots:sizing?length=5", "post-decision states"),
+        Chained(): ("rts:beacon?length=5", "parts"),
+    }.items()
+    if part in recipe.policy_parts
 }
-READS |= {name: ("rts:beacon?length=5", "parts") for name, recipe in all_recipes().items() if recipe.chained}
 READS |= {name: ("dilemma:gathering?traitor=0.5", "joint state") for name in READS if name.startswith("bardec-pomdp")}
 READS["bayesian-network-actor-critic"] = ("mpe:spread?length=5&networked=true", "joint state")
 CENTRAL = tuple(READS)

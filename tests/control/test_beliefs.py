@@ -12,15 +12,15 @@ from hocket.core.packing import pack
 from hocket.methods.control.contrabar import ForetellingLoss
 from hocket.methods.marl.clam_agent_modelling import SameEpisode
 from hocket.methods.marl.mapo_lso import LatentLoss
+from hocket.policies.beliefs import acting_beliefs
 from hocket.policies.control import ControlPolicy
 from hocket.policies.settings import NetworkSettings
-from hocket.train.learner import _believing
 from hocket.types import Quantity
 from hocket.zoo.joint.bandits import Bandit, bayes_optimal
 
-FORM = ForetellingLoss(hidden=(7, 5), size=4, ahead=2).belief
-POOLED = SameEpisode(wide=6, heads=2, size=5).belief
-LATENT = LatentLoss(hidden=(7, 5), ahead=2).belief
+(FORM,) = ForetellingLoss(hidden=(7, 5), size=4, ahead=2).policy_parts
+(POOLED,) = SameEpisode(wide=6, heads=2, size=5).policy_parts
+(LATENT,) = LatentLoss(hidden=(7, 5), ahead=2).policy_parts
 ALL = frozenset({Quantity.LOGP, Quantity.VALUE, Quantity.BELIEF})
 LINES = [Line(limit=9), Line(actions=3, discrete=False, limit=7)]
 
@@ -28,7 +28,7 @@ LINES = [Line(limit=9), Line(actions=3, discrete=False, limit=7)]
 def believing(world, body="perceptron", form=FORM) -> ControlPolicy:
     """One whose belief matters: weights far from their small beginnings."""
     policy = ControlPolicy(world, key=Key.of(3), network=NetworkSettings(body=body, hidden=(8, 6)))
-    policy.believe(form)
+    form.install(policy)
     policy.require(ALL)
     for weight in policy.module.actor.parameters():
         weight.data.mul_(4)
@@ -54,7 +54,7 @@ def test_log_probs_are_those_of_what_was_believed_when_it_was_sampled(world, bod
 def test_beliefs_along_turns_are_those_step_by_step(form):
     policy = believing(LINES[0], form=form)
     batch = pack(play(LINES[0], [asked(seed) for seed in range(5)], policy))
-    found, acting = policy.beliefs(batch), policy.module.beliefs.acting
+    found, acting = acting_beliefs(policy, batch), policy.module.beliefs.acting
     for turn in range(batch.turns):
         carried = torch.zeros(1, acting.carries)
         for row, seen in zip(found[batch.turn == turn], torch.from_numpy(batch.observation[turn]), strict=True):
@@ -92,9 +92,9 @@ def test_a_saved_policy_believes_what_it_believed(tmp_path):
     batch = pack(play(LINES[0], [asked(seed) for seed in range(3)], policy))
     policy.save(tmp_path)
     other = ControlPolicy(LINES[0], key=Key.of(8), network=policy.network)
-    other.believe(FORM)
+    FORM.install(other)
     other.load(tmp_path)
-    assert torch.equal(other.beliefs(batch), policy.beliefs(batch))
+    assert torch.equal(acting_beliefs(other, batch), acting_beliefs(policy, batch))
     plain = ControlPolicy(LINES[0], key=Key.of(8), network=policy.network)
     with pytest.raises(ConfigurationError):
         plain.load(tmp_path)
@@ -104,14 +104,9 @@ def test_a_belief_comes_before_a_critic_and_there_is_one():
     policy = ControlPolicy(LINES[0], key=Key.of(3))
     policy.require(ALL)
     with pytest.raises(ConfigurationError, match="a critic without a belief"):
-        policy.believe(FORM)
+        FORM.install(policy)
     with pytest.raises(ConfigurationError, match="another belief"):
-        believing(LINES[0]).believe(ForetellingLoss(hidden=(3,)).belief)
-
-
-def test_other_policies_have_no_belief():
-    with pytest.raises(ConfigurationError, match="recall:bandit"):
-        _believing(object(), FORM)
+        ForetellingLoss(hidden=(3,)).policy_parts[0].install(believing(LINES[0]))
 
 
 def test_an_episode_of_a_bandit_is_its_seed_whatever_is_played_beside_it():

@@ -28,7 +28,7 @@ def test_what_is_seen_are_numbers_of_words() -> None:
     task: Any = tasks.find("commands:devices?count=2&verbs=3&graph=true")
     made = task.make()
     row = made.reset(0)
-    lexicon, commands = task.lexicon, task.commands
+    lexicon, commands = task.lexicon, task.sight_form
     words = ["", *lexicon.words]
     text, names, triples, illegal = np.split(row.astype(int), np.cumsum(commands.parts)[:-1])
     told = made.environment.observe("player").text

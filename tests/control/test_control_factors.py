@@ -8,10 +8,9 @@ from hocket import tasks
 from hocket.apps.play.operators import joint_task
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.worlds import Factors
 from hocket.methods.marl.sc2le.world import MiniGame
 from hocket.policies.control import ControlPolicy
-from hocket.policies.control_factors import Parts
+from hocket.policies.control_factors import Chained, Factors, Parts
 from hocket.policies.settings import NetworkSettings
 from hocket.tasks.joint import JointTask
 
@@ -25,14 +24,14 @@ def policy(**settings):
 
 def test_a_saved_chain_is_read_by_a_chain_alone(tmp_path):
     first, second, apart = policy(), policy(), policy()
-    first.chain()
+    Chained().install(first)
     with torch.no_grad():
         for weight in first.module.parameters():
             weight += 0.1
     first.save(tmp_path)
     with pytest.raises(ConfigurationError, match="another network"):
         apart.load(tmp_path)
-    second.chain()
+    Chained().install(second)
     second.load(tmp_path)
     pairs = zip(first.module.state_dict().values(), second.module.state_dict().values(), strict=True)
     assert all(torch.equal(one, other) for one, other in pairs)
@@ -50,10 +49,10 @@ def test_a_chain_needs_parts_and_a_body_without_memory():
     task = tasks.find("recall:corridor")
     plain = ControlPolicy.for_task(task.spaces(task.world.agents), key=Key.of(0))
     with pytest.raises(ConfigurationError, match="parts"):
-        plain.chain()
+        Chained().install(plain)
     remembers = policy(body="recurrent")
     with pytest.raises(ConfigurationError, match="recurrent"):
-        remembers.chain()
+        Chained().install(remembers)
 
 
 def test_a_recurrent_body_draws_parts_apart():

@@ -10,6 +10,7 @@ from hocket import tasks
 from hocket.apps.cli.parser import main
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.methods.marl.multi_agent_mdp_homomorphic_networks import EquivariantNetworks
 from hocket.policies.control import ControlPolicy
 from hocket.policies.control_sets import Turning, in_fours, turned_moves, unturned
 from hocket.policies.settings import NetworkSettings
@@ -80,14 +81,14 @@ def test_a_central_critic_reads_the_joint_state_as_its_own_numbers():
 
 
 def test_a_body_is_asked_for_once():
-    policy = made("perceptron")
-    policy.embody("sets")
+    policy, other = made("perceptron"), made("sets")
+    EquivariantNetworks().install(policy)
     kept = policy.module.actor
-    policy.embody("sets")
+    EquivariantNetworks().install(policy)
     assert policy.module.actor is kept
-    policy.require(frozenset({Quantity.VALUE}))
+    other.require(frozenset({Quantity.VALUE}))
     with pytest.raises(ConfigurationError, match="train it anew"):
-        policy.embody("equivariant")
+        EquivariantNetworks().install(other)
 
 
 def test_a_file_holds_the_weights_and_not_the_turns(tmp_path):

@@ -412,7 +412,7 @@ def test_a_policy_that_was_trained_on_plain_numbers_is_loaded_so(worlds, tmp_pat
         assert not np.array_equal(loaded.sample(rows, draws, warm)[1], due)
         reference = loaded.frozen_copy()  # As a run that goes on has of the policy before training.
         loaded.load(again)
-        assert reference._seen(torch.from_numpy(rows)).tolist() == rows.tolist()
+        assert reference.as_read(torch.from_numpy(rows)).tolist() == rows.tolist()
         assert np.array_equal(loaded.sample(rows, draws, warm)[1], due)
         again = tmp_path / str(number)
         loaded.save(again)
@@ -423,7 +423,7 @@ def test_normalised_numbers_are_not_scaled_besides(worlds):
     task = worlds(observation_space=Box(0, 255, (2,), np.uint8))
     policy = ControlPolicy(task, key=Key.of(0), network=NetworkSettings(normalise=True))
     assert "scaled" not in policy._config()
-    assert policy._seen(torch.tensor([[5.0, 6.0]])).tolist() == [[5.0, 6.0]]
+    assert policy.as_read(torch.tensor([[5.0, 6.0]])).tolist() == [[5.0, 6.0]]
 
 
 def test_a_central_critic_reads_a_joint_state_of_pictures_so(worlds):

@@ -115,3 +115,13 @@ def test_returns_are_scaled_by_the_deviation_of_all_rewards_to_go_so_far():
 def test_network_settings_for_language_models_are_refused(capsys):
     assert main(["train", "--task", "sums", "--network.normalise", "true"]) == 2
     assert "network.* is about the networks of control policies" in capsys.readouterr().err
+
+
+def test_a_central_critic_asked_for_again_keeps_what_it_normalises_by():
+    policy = joint_controller(Relay(), network=ON)
+    policy.centralise()
+    policy.require(frozenset({Quantity.VALUE}))
+    batch = pack(play_together(Relay(), [asked(seed) for seed in range(5)], policy))
+    policy.observe(batch)
+    policy.centralise()  # As the learner of a second phase does.
+    assert float(policy.module.whole.count) == batch.decisions

@@ -10,6 +10,7 @@ from hocket.apps.cli.parser import main
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
+from hocket.methods.control.pdppo.method import PostDecisionCritic
 from hocket.methods.control.pdppo.world import LotSizing
 from hocket.policies.control import ControlPolicy
 from hocket.tasks.joint import JointTask
@@ -20,7 +21,7 @@ VALUE = frozenset({Quantity.VALUE})
 
 def foreseeing(world, seed=3):
     policy = ControlPolicy(JointTask(world).spaces(world.agents), key=Key.of(seed))
-    policy.foresee()
+    PostDecisionCritic().install(policy)
     policy.require(VALUE)
     return policy
 

@@ -35,7 +35,7 @@ SPLITTABLE = sorted(
     name
     for name, recipe in all_recipes().items()
     if recordable(name, recipe)
-    and recipe.body is None  # Tables have no networks of the kind that a recipe may ask for.
+    and all(part.fits(TablePolicy(1, 1)) for part in recipe.policy_parts)
     and not (recipe.credit.needs_baseline or STATES in recipe.reads)
 )
 

@@ -13,6 +13,7 @@ from hocket import tasks
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.core.packing import pack
+from hocket.policies.beliefs import acting_beliefs
 from hocket.policies.control import ControlPolicy
 from hocket.recipe import Recipe
 from hocket.train.annotate import annotate
@@ -42,7 +43,7 @@ def fresh_play(parts: RunContext, seed: int = 5) -> Batch:
 
 def beliefs(parts: RunContext, play: Batch) -> NDArray[np.float64]:
     """What the policy believes before each decision of a play, and a 1, `[T, size + 1]`."""
-    found = cast(ControlPolicy, parts.lead.policy).beliefs(play).double().numpy()
+    found = acting_beliefs(cast(ControlPolicy, parts.lead.policy), play).double().numpy()
     return np.column_stack([found, np.ones(len(found))])
 
 

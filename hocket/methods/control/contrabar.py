@@ -29,7 +29,7 @@ from hocket.core.keys import Key
 from hocket.methods.base.ppo import PPO
 from hocket.objectives.entropy import EntropyBonus
 from hocket.objectives.value import ValueLoss
-from hocket.policies.beliefs import Carried, Paths
+from hocket.policies.beliefs import BeliefForm, Carried, Paths
 from hocket.policies.control_bodies import Memory
 from hocket.policies.control_networks import Perceptron
 from hocket.policies.turns import in_turns, spread
@@ -68,7 +68,7 @@ class Foretelling(Carried):
 
 
 @dataclass(frozen=True)
-class ForetellingForm:
+class ForetellingForm(BeliefForm):
     """How a `Foretelling` is made; see `ForetellingLoss`."""
 
     hidden: tuple[int, ...]
@@ -109,9 +109,9 @@ class ForetellingLoss(Objective):
             )
 
     @property
-    def belief(self) -> ForetellingForm:
-        """What the policy is to sum up what it saw with."""
-        return ForetellingForm(self.hidden, self.size, self.ahead)
+    def policy_parts(self) -> tuple[ForetellingForm, ...]:
+        """The belief that it trains."""
+        return (ForetellingForm(self.hidden, self.size, self.ahead),)
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         rows, place, length = in_turns(batch)

@@ -7,10 +7,26 @@ gates decide how much of the last step's summary enters the next input; `LatentT
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from hocket.core.policy_parts import PolicyPart
 from hocket.methods.base.grpo import GRPO_KL
 from hocket.rollout.independent import Independent
+
+
+@dataclass(frozen=True)
+class Latents(PolicyPart):
+    """Gates that mix thoughts with latents: those of a `LatentLM`, which is made with them."""
+
+    needed: ClassVar[str] = "latent thoughts"
+    holders: ClassVar[str] = "the policy hocket.policies.latent.LatentLM"
+    advice: ClassVar[str] = "build it in Python, or choose grpo-kl"
+
+    def fits(self, policy: Any) -> bool:
+        return bool(getattr(policy, "latents", False))
+
+    def install(self, policy: Any) -> None:
+        """There is nothing to add."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +36,7 @@ class LatentThoughts(Independent):
     Policies of other kinds are refused: without gates the method would be another one.
     """
 
-    needs_latents: ClassVar[bool] = True
+    policy_parts: ClassVar[tuple[PolicyPart, ...]] = (Latents(),)
 
 
 HRPO = GRPO_KL.but(

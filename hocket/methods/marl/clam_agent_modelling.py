@@ -30,7 +30,7 @@ from hocket.core.keys import Key, uniforms
 from hocket.methods.base.ppo import PPO
 from hocket.objectives.entropy import EntropyBonus
 from hocket.objectives.value import ValueLoss
-from hocket.policies.beliefs import Belief, Paths
+from hocket.policies.beliefs import Belief, BeliefForm, Paths
 from hocket.policies.control_networks import Perceptron
 from hocket.policies.turns import in_turns, spread
 from hocket.stages import Objective
@@ -95,7 +95,7 @@ class Pooled(Belief):
 
 
 @dataclass(frozen=True)
-class PooledForm:
+class PooledForm(BeliefForm):
     """How a `Pooled` is made; see `SameEpisode`."""
 
     wide: int
@@ -143,9 +143,9 @@ class SameEpisode(Objective):
             raise ValueError(f"wide, heads and size must be at least 1, not {self.wide}, {self.heads} and {self.size}")
 
     @property
-    def belief(self) -> PooledForm:
-        """What the policy is to sum up what it saw with."""
-        return PooledForm(self.wide, self.heads, self.size, self.masked, self.views)
+    def policy_parts(self) -> tuple[PooledForm, ...]:
+        """The belief that it trains."""
+        return (PooledForm(self.wide, self.heads, self.size, self.masked, self.views),)
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         rows, place, length = in_turns(batch)

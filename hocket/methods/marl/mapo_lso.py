@@ -37,7 +37,7 @@ from hocket.core.outcomes import StepResult
 from hocket.core.requirements import Requirement
 from hocket.core.signals import rewards_by_occurrence
 from hocket.methods.base.mappo import MAPPO
-from hocket.policies.beliefs import Carried, Paths
+from hocket.policies.beliefs import BeliefForm, Carried, Paths
 from hocket.policies.control_bodies import Memory
 from hocket.policies.control_networks import Perceptron
 from hocket.stages import Hook, HookContext, Objective
@@ -130,7 +130,7 @@ class Told(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LatentsForm:
+class LatentsForm(BeliefForm):
     """How `Latents` are made; see `LatentLoss`."""
 
     hidden: tuple[int, ...]
@@ -184,9 +184,9 @@ class LatentLoss(Objective):
         return Level.TRAJECTORY if self.acts else Level.DECISION
 
     @property
-    def belief(self) -> LatentsForm | None:
-        """What the policy is to sum up what it saw with."""
-        return LatentsForm(self.hidden, self.ahead, self.masked) if self.acts else None
+    def policy_parts(self) -> tuple[LatentsForm, ...]:
+        """The latent that it trains, where there is one."""
+        return (LatentsForm(self.hidden, self.ahead, self.masked),) if self.acts else ()
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         seen = batch.occurrences

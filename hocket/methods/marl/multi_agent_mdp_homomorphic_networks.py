@@ -12,18 +12,21 @@ in every step how far the policy is from turning with its world. All else is ind
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
 
+from hocket.core.errors import ConfigurationError
 from hocket.core.evaluating import policy_decisions
 from hocket.core.outcomes import StepResult
+from hocket.core.policy_parts import PolicyPart
 from hocket.core.requirements import Requirement
 from hocket.core.worlds import Plane, Slots
 from hocket.methods.marl.ippo import IPPO
 from hocket.policies.control import ControlPolicy
+from hocket.policies.control_parts import ControlPart, Host
 from hocket.policies.control_sets import TURNS, beside, turned, turned_moves, unturned
 from hocket.stages import Hook, HookContext
 
@@ -32,10 +35,29 @@ ROWS = 512
 
 
 @dataclass(frozen=True)
+class EquivariantNetworks(ControlPart):
+    """Networks that turn with their world, as `network.body = equivariant` has them."""
+
+    needed: ClassVar[str] = "networks with the body equivariant"
+    advice: ClassVar[str] = "choose a task such as mpe:spread?graph=true"
+
+    def begin(self, host: Host) -> None:
+        if host.network.body == "equivariant":
+            return
+        if host.module.critic is not None or host.action_form is not None:
+            raise ConfigurationError(
+                f"policy {host.name!r} has a critic, or actions in parts, of another body than equivariant; train it "
+                "anew"
+            )
+        host.network = replace(host.network, body="equivariant")
+        host.remake_actor()
+
+
+@dataclass(frozen=True)
 class Equivariant(Hook):
     """Policies have networks that turn with their world; `symmetry/gap` is the most by which a probability does not."""
 
-    body: ClassVar[str] = "equivariant"
+    policy_parts: ClassVar[tuple[PolicyPart, ...]] = (EquivariantNetworks(),)
 
     async def after(self, run: HookContext, step: int, result: StepResult, memory: Any) -> Any:
         """Measures the policies that learn, on what they saw."""

@@ -447,7 +447,7 @@ def _() -> Finding:
         task: Any = tasks.find(name)
         rows = [task.make().reset(2 * number) for number in range(12)]
         networks = [
-            OverCommands(task.commands, (8, 6), acts=acts, last_gain=1.0, key=Key.of(3)).double()
+            OverCommands(task.sight_form, (8, 6), acts=acts, last_gain=1.0, key=Key.of(3)).double()
             for acts in (True, False)
         ]
         for network, noise in itertools.product(networks, (Key.of(4).torch(),)):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket.agents.environments.protocol import UNREADABLE, Environment
-from hocket.core.worlds import Commands
+from hocket.policies.control_commands import Commands
 
 Triple = tuple[str, str, str]
 """A node, a relation, and a node; nodes are names of verbs and objects, or `YOU`."""

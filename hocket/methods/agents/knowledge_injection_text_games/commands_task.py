@@ -14,7 +14,6 @@ from hocket.core.batch import Level
 from hocket.core.components import has_path
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.worlds import Commands
 from hocket.methods.agents.knowledge_injection_text_games.commands import (
     SEES,
     Commanded,
@@ -24,6 +23,7 @@ from hocket.methods.agents.knowledge_injection_text_games.commands import (
     relations_of,
     words_of,
 )
+from hocket.policies.control_commands import Commands
 from hocket.stages import Reward, Split
 from hocket.tasks.environment import EnvironmentTask
 from hocket.tasks.form import TaskForm
@@ -167,17 +167,17 @@ class CommandsTask:
             environment.close()
 
     @property
-    def commands(self) -> Commands:
+    def sight_form(self) -> Commands:
         """How what is seen is laid out."""
         return self.lexicon.commands
 
     @property
     def observations(self) -> int:
-        return sum(self.commands.parts)
+        return sum(self.sight_form.parts)
 
     @property
     def actions(self) -> int:
-        return self.commands.verbs * self.commands.objects
+        return self.sight_form.verbs * self.sight_form.objects
 
     @property
     def discrete(self) -> bool:

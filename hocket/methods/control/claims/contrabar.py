@@ -23,7 +23,7 @@ from hocket.lab.toys.teams import measured
 from hocket.methods.control.contrabar import CONTRABAR, Foretelling, ForetellingLoss
 from hocket.objectives.entropy import EntropyBonus
 from hocket.objectives.value import ValueLoss
-from hocket.policies.beliefs import Paths
+from hocket.policies.beliefs import Paths, acting_beliefs
 from hocket.policies.control import ControlPolicy
 from hocket.train.loop import RunContext
 from hocket.types import Evaluation, Quantity
@@ -157,7 +157,7 @@ def _() -> Finding:
     recorded = batch.logp["behaviour"].values
     with torch.no_grad():
         same = float((policy.evaluate(batch, frozenset({Quantity.LOGP})).logp - recorded).abs().max())
-        policy._believed = (batch.observation, policy.beliefs(batch).roll(1, 0))
+        policy._cache["beliefs"] = (batch.observation, acting_beliefs(policy, batch).roll(1, 0))
         other = float((policy.evaluate(batch, frozenset({Quantity.LOGP})).logp - recorded).abs().max())
     return Finding(same < 1e-5 < 1e-3 < other, say(largest_difference=same, with_other_beliefs=other))
 

@@ -6,26 +6,31 @@ of the two: `A = G - min(V(s), V_post(f(s, a)))`, as in the released code for lo
 depends on the action through f, so the baseline biases the gradient; by how much is one of the claims. The advantage is
 not centred either: where the critics differ, its mean is above 0, and all that was done is made likelier.
 
-`PostDecisionValueLoss` asks the policy for such a critic, which a world makes possible that tells `after` and `post`
-(`LotSizing` of `hocket.methods.control.pdppo.world`); `NormalisedReturns` is the credit.
+`PostDecisionValueLoss` asks the policy for such a critic (`PostDecisionCritic`), which a world makes possible that
+tells `after` and `post` (`LotSizing` of `hocket.methods.control.pdppo.world`); `NormalisedReturns` is the credit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from hocket.core.batch import Batch, Occurrences
 from hocket.core.columns import Column
 from hocket.core.errors import ConfigurationError
+from hocket.core.policy_parts import PolicyPart
 from hocket.core.segments import suffix_sum
 from hocket.core.signals import rewards_by_occurrence
 from hocket.credit.formulas import whitened
 from hocket.methods.base.ppo import PPO
 from hocket.objectives.entropy import EntropyBonus
 from hocket.objectives.value import ValueLoss
+from hocket.policies.control_networks import Perceptron
+from hocket.policies.control_parts import ControlPart, Host
 from hocket.stages import Credit
 
 
@@ -67,13 +72,48 @@ class NormalisedReturns(Credit):
 
 
 @dataclass(frozen=True)
+class PostDecisionCritic(ControlPart):
+    """A second critic, `module.after`, of post-decision states: a decision's value is the smaller of both critics'."""
+
+    needed: ClassVar[str] = "a critic of post-decision states"
+    advice: ClassVar[str] = "use ppo, or a world with `post` and `after` such as lots:sizing"
+    critics: ClassVar[tuple[str, ...]] = ("after",)
+
+    def begin(self, host: Host) -> None:
+        if not _size(host):
+            raise ConfigurationError(
+                "a critic of post-decision states reads what a decision leads to before chance, which this environment "
+                "does not tell; use ppo, or a world with `post` and `after` such as lots:sizing"
+            )
+        if host.module.critic is not None:
+            raise ConfigurationError(f"policy {host.name!r} has a single critic already; train it anew")
+
+    def add_critics(self, host: Host) -> None:
+        sizes = (_size(host), *host.hidden, 1)
+        host.module.add_module("after", Perceptron(sizes, last_gain=1.0, key=host.key.derive("after")))
+
+    def config(self, host: Host) -> Mapping[str, Any]:
+        return {"post": _size(host)}
+
+    def values(self, host: Host, batch: Batch, chosen: Tensor, values: Tensor) -> Tensor:
+        rows = host.spaces.world.after(host.observed(batch)[chosen].numpy(), batch.action[chosen].numpy())
+        after: Tensor = host.module.get_submodule("after")(torch.from_numpy(rows)).squeeze(-1)
+        return torch.minimum(values, after)
+
+
+def _size(host: Host) -> int:
+    """How many numbers a post-decision state has; 0 in worlds that know of none."""
+    return int(getattr(getattr(host.spaces, "world", None), "post", 0))
+
+
+@dataclass(frozen=True)
 class PostDecisionValueLoss(ValueLoss):
     """`ValueLoss` of `min(V(s), V_post(f(s, a)))`, which is what the policy's value of a decision is then.
 
     The slope goes to the smaller of the two critics.
     """
 
-    post_decision: ClassVar[bool] = True
+    policy_parts: ClassVar[tuple[PolicyPart, ...]] = (PostDecisionCritic(),)
 
 
 PDPPO = PPO.but(

@@ -16,7 +16,7 @@ from hocket.lab.by_hand import clipped, off, stale_rows
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.toys.quick_worlds import lead
 from hocket.lab.world import World
-from hocket.methods.group_relative.hrpo import HRPO, LatentThoughts
+from hocket.methods.group_relative.hrpo import HRPO, Latents, LatentThoughts
 from hocket.nano.model import new_model
 from hocket.policies.latent import LATENTS, THINKING, LatentLM, LatentPlayer
 from hocket.recipes import find
@@ -31,7 +31,9 @@ claim = Claims("hrpo", "arXiv 2505.18454")
 @claim("loss and gradient are GRPO's with 0.005 of KL, counted by hand, for policies that think in latents alone")
 def _() -> Finding:
     gaps = [off(HRPO, rows, partial(clipped, kl=0.005)) for rows in stale_rows("hrpo")]
-    return below(1e-12, HRPO.rollout == LatentThoughts(samples=8), HRPO.needs_latents, off_by_hand=max(gaps))
+    return below(
+        1e-12, HRPO.rollout == LatentThoughts(samples=8), HRPO.policy_parts == (Latents(),), off_by_hand=max(gaps)
+    )
 
 
 SYMBOLS, HOPS, THOUGHTS = 3, 2, 2

@@ -37,7 +37,7 @@ from hocket.core.keys import Key
 from hocket.core.requirements import Requirement
 from hocket.methods.base.mappo import MAPPO
 from hocket.methods.marl.bardec_pomdp.traitor import TRAITOR, Betrayed
-from hocket.policies.beliefs import Belief, Paths
+from hocket.policies.beliefs import Belief, BeliefForm, Paths
 from hocket.policies.control_bodies import Memory
 from hocket.policies.control_networks import Perceptron
 from hocket.rollout.joint import JointPlayer
@@ -68,7 +68,7 @@ class Suspicion(Belief):
 
 
 @dataclass(frozen=True)
-class SuspicionForm:
+class SuspicionForm(BeliefForm):
     """How a `Suspicion` is made; see `TypeLoss`."""
 
     hidden: tuple[int, ...]
@@ -103,9 +103,9 @@ class TypeLoss(Objective):
             )
 
     @property
-    def belief(self) -> SuspicionForm:
-        """What the policy is to sum up what it saw with."""
-        return SuspicionForm(self.hidden, self.members)
+    def policy_parts(self) -> tuple[SuspicionForm, ...]:
+        """The belief that it trains."""
+        return (SuspicionForm(self.hidden, self.members),)
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         decision = batch.occurrences.decision

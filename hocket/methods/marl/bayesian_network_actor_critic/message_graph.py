@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from hocket.agents.environments.wrapper import CourseAround, WorldAround
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key, uniforms
-from hocket.core.worlds import JointEnvironment, Layout, Moved, Networks, Seat
+from hocket.core.worlds import JointEnvironment, Moved, Seat
 from hocket.core.wrappers import WorldWrapper
+from hocket.policies.control_graphs import Layout, Networks
 
 Floats = NDArray[np.float32]
 
@@ -56,7 +57,7 @@ class Networked(WorldAround):
     @property
     def seats(self) -> tuple[Seat, ...]:
         layout = self.layout
-        own = replace(self.world.seats[0], observations=sum(layout.parts), layout=layout)
+        own = replace(self.world.seats[0], observations=sum(layout.parts), sight_form=layout)
         return (own,) * layout.agents
 
     def open(self, width: int) -> JointEnvironment:

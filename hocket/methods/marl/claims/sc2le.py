@@ -24,7 +24,7 @@ from hocket.methods.base.a2c import A2C
 from hocket.methods.marl.sc2le.method import SC2LE, SC2LE_PPO
 from hocket.methods.marl.sc2le.world import ARMY, MOVE, NO_OP, POINT, RECT, TAKES, MiniGame, Screen
 from hocket.policies.control import ControlPolicy
-from hocket.policies.control_factors import Chain, Parts
+from hocket.policies.control_factors import Chain, Chained, Parts
 from hocket.policies.settings import NetworkSettings
 from hocket.recipe import Recipe
 from hocket.tasks.joint import JointTask
@@ -48,11 +48,15 @@ def _policy(chained: bool, body: Literal["perceptron", "convolution"] = "percept
         network=NetworkSettings(body=body, hidden=(12,)),
     )
     if chained:
-        policy.chain()
+        Chained().install(policy)
     noise = Key.of(4).numpy()
     for weight in policy.module.double().parameters():
         weight.data += torch.from_numpy(noise.normal(scale=0.4, size=weight.shape))
     return policy
+
+
+def _chained(policy: ControlPolicy) -> bool:
+    return Chained() in policy.attached
 
 
 def _screen() -> Screen:
@@ -156,7 +160,7 @@ def _() -> Finding:
         table = _table(policy)
         chance, logp = table.exp(), torch.where(table.isfinite(), table, torch.zeros_like(table))
         exact = -(chance * logp).sum(1)
-        if policy.chained:
+        if _chained(policy):
             taken = EVERY.repeat(4, 1)
             with torch.no_grad():
                 along = _head(policy, _screen(), taken, rows=len(EVERY)).entropy().reshape(4, -1)
@@ -291,7 +295,7 @@ def _() -> Finding:
 
 @claim("The ratio of sc2le-ppo is that of whole actions: its log is the sum of the parts' log-ratios.", "derived")
 def _() -> Finding:
-    chained = SC2LE_PPO.chained and SC2LE.chained and not A2C.chained
+    chained = SC2LE_PPO.policy_parts == SC2LE.policy_parts == (Chained(),) != A2C.policy_parts
     policy, screen = _policy(True), _screen()
     taken = torch.tensor([[RECT, 4, 7], [POINT, 2, 0], [MOVE, 8, 0], [NO_OP, 0, 0]])
     with torch.no_grad():
@@ -417,7 +421,7 @@ def _drawn(shipped: ShippedRun) -> dict[str, float]:
     experience = shipped.results[0].experience
     assert experience is not None
     actions = np.concatenate([np.asarray(turn.action) for one in experience.trajectories for turn in one.turns])
-    chained = cast(ControlPolicy, shipped.parts.lead.policy).chained
+    chained = _chained(cast(ControlPolicy, shipped.parts.lead.policy))
     return {
         "functions": float(len(set(actions[:, 0]))),
         "points": float(len(set(actions[:, 1]))),

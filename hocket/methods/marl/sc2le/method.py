@@ -14,17 +14,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from hocket.core.policy_parts import PolicyPart
 from hocket.methods.base.a2c import A2C
 from hocket.methods.base.ppo import PPO
 from hocket.objectives.entropy import EntropyBonus
 from hocket.objectives.value import ValueLoss
+from hocket.policies.control_factors import Chained
 
 
 @dataclass(frozen=True)
 class ChainEntropy(EntropyBonus):
     """`EntropyBonus` of a chain: `H = sum_l H(pi(. | a_<l, s))`, along the action that was taken."""
 
-    chained: ClassVar[bool] = True
+    policy_parts: ClassVar[tuple[PolicyPart, ...]] = (Chained(),)
 
 
 SC2LE = A2C.but(

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.worlds import Factors, JointEnvironment, Moved, Seat
+from hocket.core.worlds import JointEnvironment, Moved, Seat
+from hocket.policies.control_factors import Factors
 
 FUNCTIONS = ("no_op", "select_point", "select_rect", "select_army", "move_screen")
 """What one may do; `move_screen` is there while a unit is selected, the others always."""
@@ -79,7 +80,7 @@ class MiniGame:
     @property
     def seats(self) -> tuple[Seat, ...]:
         factors, shape = self.factors, (4, self.size, self.size)
-        return (Seat(self.joint, sum(factors.sizes), shape=shape, factors=factors),)
+        return (Seat(self.joint, sum(factors.sizes), shape=shape, action_form=factors),)
 
     @property
     def joint(self) -> int:
