@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hocket.policies.control_factors import Chained
+from hocket.methods.marl.sc2le.chain import Chained
 from hocket.recipe import Recipe
 from hocket.types import Quantity
 

@@ -21,9 +21,9 @@ from hocket.core.policy_parts import CentralCritic
 from hocket.lab.claims.record import is_fresh
 from hocket.lab.claims.registry import checks_of
 from hocket.methods.control.pdppo.method import PostDecisionCritic
-from hocket.methods.group_relative.hrpo import LatentThoughts
+from hocket.methods.group_relative.hrpo.method import LatentThoughts
+from hocket.methods.marl.sc2le.chain import Chained
 from hocket.methods.teams.cpmobius.method import Invented
-from hocket.policies.control_factors import Chained
 from hocket.recipes import all_recipes
 from hocket.rewards.functions import load_reward
 from hocket.rollout.nucleus import DelayedNucleus

@@ -8,9 +8,9 @@ from hocket import tasks
 from hocket.apps.play.operators import joint_task
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.methods.marl.sc2le.chain import Chained, Factors, Parts
 from hocket.methods.marl.sc2le.world import MiniGame
 from hocket.policies.control import ControlPolicy
-from hocket.policies.control_factors import Chained, Factors, Parts
 from hocket.policies.settings import NetworkSettings
 from hocket.tasks.joint import JointTask
 

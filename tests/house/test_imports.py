@@ -51,7 +51,9 @@ ALLOWED: Mapping[str, set[str]] = {
     "nano": {"tasks", "tools", "workflows"},
     # Papers, and the registry that finds them by name.
     "zoo": BASE - {"engine", "hooks", "search"},
-    "methods": {"recipe", "zoo"} | BASE - {"engine"},
+    "methods": {"recipe", "zoo", "folders"} | BASE - {"engine"},
+    # What a paper brings besides its method: worlds and tasks, and what a command of its own or its claims run.
+    "folders": {"recipe", "zoo", "methods", "train", "engine", "lab", "report", "front"} | BASE,
     "recipes": {"recipe"},
     # What runs them.
     "train": {"recipe", "recipes", "nano", "cluster", "swarm"} | BASE,
@@ -62,6 +64,7 @@ ALLOWED: Mapping[str, set[str]] = {
     # What examines them.
     "lab": {"recipe", "recipes", "train", "swarm", "zoo"} | BASE,
     "claims": {
+        "folders",
         "recipe",
         "recipes",
         "methods",
@@ -84,15 +87,8 @@ ALLOWED: Mapping[str, set[str]] = {
 ENGINE_OF_WORKFLOWS = {"hocket.engine.requests", "hocket.engine.barrier"}
 """What a workflow may know of the engine: how it is asked, and how it waits."""
 
-EXCEPTIONS = {
-    ("hocket.train", "front"),
-    ("hocket.methods.agents.knowledge_injection_text_games.commands", "policies"),
-    ("hocket.agents.environments.joint.networked", "policies"),
-    ("hocket.methods.marl.sc2le.world", "policies"),
-    ("hocket.methods.agents.knowledge_injection_text_games.commands_task", "policies"),
-}
-"""The package `hocket.train` is also the function `hocket.run.train`; worlds of one paper state how networks of that
-paper read what they show."""
+EXCEPTIONS = {("hocket.train", "front")}
+"""The package `hocket.train` is also the function `hocket.run.train`."""
 
 LINES = 600
 FILES_AT_THE_TOP = 8
@@ -161,6 +157,8 @@ def room(module: str) -> str:
     name = next(nested, parts[2] if parts[1] in WITHIN and len(parts) > 2 else parts[1])
     if name == "methods" and is_claim(module):
         return "claims"
+    if name == "methods" and len(parts) > 4 and parts[4] != "method":
+        return "folders"
     if name in FRONT:
         return "front"
     return "core" if name in CORE_FILES | WITHIN else name
@@ -281,6 +279,21 @@ class TestMethods:
             and paper(arrow.source) != paper(arrow.target)
             and not arrow.target.startswith(f"{METHODS}base")
             and not arrow.name.isupper()
+        }
+        assert not broken, said(broken)
+
+    def test_a_method_reaches_nothing_that_runs_it(self) -> None:
+        """Through the other files of its folder either: what loads a recipe loads no trainer."""
+        folders = {arrow.source for arrow in arrows() if room(arrow.source) == "folders"}
+        runs = {
+            arrow.source
+            for arrow in arrows()
+            if not arrow.lazy and room(arrow.target) not in {"core", "folders", *ALLOWED["methods"]}
+        }
+        broken = {
+            f"{arrow.source} -> {arrow.target}"
+            for arrow in arrows()
+            if room(arrow.source) == "methods" and not arrow.lazy and arrow.target in folders & runs
         }
         assert not broken, said(broken)
 

@@ -74,15 +74,15 @@ class TalkSource(Protocol):
 
 
 @dataclass(frozen=True)
-class Desk:
+class TalkDesk:
     """A name for a place where talks come from: `make` is it with its usual settings."""
 
     name: str
     make: Callable[[], TalkSource]
 
 
-DESKS = Registry("desk", ("hocket.agents", "hocket.zoo", "hocket.methods"), constant("Desk"))
-"""Constants that are a `Desk`."""
+DESKS = Registry("desk", ("hocket.agents", "hocket.zoo", "hocket.methods"), constant("TalkDesk"))
+"""Constants that are a `TalkDesk`."""
 
 
 def desk_called(name: str) -> TalkSource:
@@ -92,7 +92,7 @@ def desk_called(name: str) -> TalkSource:
         ConfigurationError: for an unknown name, with the nearest.
     """
     found: Any = DESKS.find(name)
-    if isinstance(found, Desk):
+    if isinstance(found, TalkDesk):
         return found.make()
     return cast(TalkSource, found() if inspect.isclass(found) else found)
 

@@ -139,7 +139,7 @@ def is_claim(module: str) -> bool:
 
 def usages(folder: Path | None = None) -> tuple[DefinitionUsage, ...]:
     """Every public definition outside methods and zoo with its users, of this package or of that in `folder`."""
-    return _usages(folder or Path(__file__).parents[1])
+    return _usages(folder or Path(__file__).parents[2])
 
 
 @functools.cache

@@ -7,7 +7,7 @@ import torch
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.methods.group_relative.claims.hrpo import _batch, _policy
-from hocket.policies.latent import THINKING, LatentGate
+from hocket.methods.group_relative.hrpo.latent import THINKING, LatentGate
 from hocket.types import Quantity
 
 torch.set_num_threads(1)

@@ -35,8 +35,8 @@ from hocket.methods.agents.knowledge_injection_text_games.method import (
     InformedWorld,
     Knowledge,
 )
+from hocket.methods.agents.knowledge_injection_text_games.reader import GraphAttention, OverCommands
 from hocket.methods.base.ppo import PPO
-from hocket.policies.control_commands import GraphAttention, OverCommands
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure

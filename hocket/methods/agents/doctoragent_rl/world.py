@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from hocket.agents.workflows.simulated_user import Desk
+from hocket.agents.workflows.simulated_user import TalkDesk
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.methods.agents.doctoragent_rl.casebook import FINAL, Casebook, agreeing, named, spoken, symptoms_of
@@ -213,4 +213,4 @@ def answered(book: Casebook, condition: str) -> str:
     return f"Diagnosis: {condition}. Recommendation: {book[condition]['advice']}"
 
 
-CLINIC = Desk(name="consultation", make=Clinic)
+CLINIC = TalkDesk(name="consultation", make=Clinic)

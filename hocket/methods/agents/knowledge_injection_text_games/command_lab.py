@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.methods.agents.knowledge_injection_text_games.reader import GraphAttention, OverCommands
 from hocket.policies.control_bodies import Memory
-from hocket.policies.control_commands import GraphAttention, OverCommands
 
 
 def attention(layer: GraphAttention, nodes: NDArray[Any], triples: list[Any], there: list[bool]) -> NDArray[Any]:

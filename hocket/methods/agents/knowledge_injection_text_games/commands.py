@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket.agents.environments.protocol import UNREADABLE, Environment
-from hocket.policies.control_commands import Commands
+from hocket.methods.agents.knowledge_injection_text_games.reader import Commands
 
 Triple = tuple[str, str, str]
 """A node, a relation, and a node; nodes are names of verbs and objects, or `YOU`."""

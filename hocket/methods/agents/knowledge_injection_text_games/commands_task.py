@@ -23,7 +23,7 @@ from hocket.methods.agents.knowledge_injection_text_games.commands import (
     relations_of,
     words_of,
 )
-from hocket.policies.control_commands import Commands
+from hocket.methods.agents.knowledge_injection_text_games.reader import Commands
 from hocket.stages import Reward, Split
 from hocket.tasks.environment import EnvironmentTask
 from hocket.tasks.form import TaskForm

@@ -7,8 +7,9 @@ graph. Any environment can remember; affordances come from those that have them 
 `affordances` of one's own).
 
 There are three hosts. A language model says its moves and is told in lines. A network that scores every verb with every
-object (`commands:devices`, `hocket.policies.control_commands`) reads the text by a recurrent unit; with a graph it also
-reads triples by graph attention (`commands:informed:devices?form=graph`). Both are control policies of any recipe.
+object (`commands:devices`, `hocket.methods.agents.knowledge_injection_text_games.reader`) reads the text by a recurrent
+unit; with a graph it also reads triples by graph attention (`commands:informed:devices?form=graph`). Both are control
+policies of any recipe.
 
 `informed:TASK` is a task that is told so, its lessons too; `--workflow informed` does it to the task of a run. Legal
 moves are not listed, for a list of them leaves nothing to be known.

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from hocket.agents.workflows.simulated_user import Desk
+from hocket.agents.workflows.simulated_user import TalkDesk
 from hocket.core.canonical import database_hash
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -374,4 +374,4 @@ class OrderDesk:
         return Scenario(name, self.prompt, json.dumps(right), metadata=told, **fields)
 
 
-ORDER_DESK = Desk(name="order_desk", make=OrderDesk)
+ORDER_DESK = TalkDesk(name="order_desk", make=OrderDesk)

@@ -16,9 +16,9 @@ from hocket.lab.by_hand import clipped, off, stale_rows
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.toys.quick_worlds import lead
 from hocket.lab.world import World
-from hocket.methods.group_relative.hrpo import HRPO, Latents, LatentThoughts
+from hocket.methods.group_relative.hrpo.latent import LATENTS, THINKING, LatentLM, LatentPlayer
+from hocket.methods.group_relative.hrpo.method import HRPO, Latents, LatentThoughts
 from hocket.nano.model import new_model
-from hocket.policies.latent import LATENTS, THINKING, LatentLM, LatentPlayer
 from hocket.recipes import find
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger

@@ -14,7 +14,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key, uniforms
 from hocket.core.worlds import JointEnvironment, Moved, Seat
 from hocket.core.wrappers import WorldWrapper
-from hocket.policies.control_graphs import Layout, Networks
+from hocket.methods.marl.bayesian_network_actor_critic.networks import Layout, Networks
 
 Floats = NDArray[np.float32]
 

@@ -10,9 +10,9 @@ With networks (`hocket train`) it is MAPPO in worlds with `?networked=true` (`Ne
 `hocket.methods.marl.bayesian_network_actor_critic.message_graph`): in every step of the world a part of the shared
 network draws, from the joint state, an order of the agents and which of the edges along it are open; agents move in
 that order, told their parents' moves. The part learns with the actor, straight through the gates
-(`hocket.policies.control_graphs`). The critic reads the joint state and the parents' moves, so that what it predicts is
-the mean of A_i's value before a_i. `FadingNetwork` lets the networks act while they are learnt and takes more and more
-edges away; evaluation is without any.
+(`hocket.methods.marl.bayesian_network_actor_critic.networks`). The critic reads the joint state and the parents' moves,
+so that what it predicts is the mean of A_i's value before a_i. `FadingNetwork` lets the networks act while they are
+learnt and takes more and more edges away; evaluation is without any.
 
 In tables (`hocket solve`) values are exact.
 
@@ -44,8 +44,8 @@ from hocket.lab.exact.mdp import Array, softmax
 from hocket.lab.exact.solver import Solver, SolverMethod, State
 from hocket.methods.base.mappo import MAPPO
 from hocket.methods.marl.bayesian_network_actor_critic.message_graph import Networked
+from hocket.methods.marl.bayesian_network_actor_critic.networks import AlongParents
 from hocket.policies.control import ControlPolicy
-from hocket.policies.control_graphs import AlongParents
 from hocket.rollout.joint import JointPlayer
 from hocket.stages import Hook, HookContext, Player
 

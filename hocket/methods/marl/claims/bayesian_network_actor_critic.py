@@ -38,8 +38,8 @@ from hocket.methods.marl.bayesian_network_actor_critic.method import (
     policies,
     told,
 )
+from hocket.methods.marl.bayesian_network_actor_critic.networks import AlongParents
 from hocket.policies.control import ControlPolicy
-from hocket.policies.control_graphs import AlongParents
 from hocket.tasks.joint import JointTask
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure

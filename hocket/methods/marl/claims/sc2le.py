@@ -21,10 +21,10 @@ from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.toys.teams import trained
 from hocket.methods.base.a2c import A2C
+from hocket.methods.marl.sc2le.chain import Chain, Chained, Parts
 from hocket.methods.marl.sc2le.method import SC2LE, SC2LE_PPO
 from hocket.methods.marl.sc2le.world import ARMY, MOVE, NO_OP, POINT, RECT, TAKES, MiniGame, Screen
 from hocket.policies.control import ControlPolicy
-from hocket.policies.control_factors import Chain, Chained, Parts
 from hocket.policies.settings import NetworkSettings
 from hocket.recipe import Recipe
 from hocket.tasks.joint import JointTask

@@ -1,7 +1,7 @@
 """StarCraft II's learning environment: actions are a function and its arguments (Vinyals et al., arXiv:1708.04782).
 
 A whole action is drawn part by part, `pi(a | s) = prod_l pi(a_l | a_<l, s)`: first the function, of those that are
-there now, then each argument that it takes, given all parts before it (`Parts` of `hocket.policies.control_factors`).
+there now, then each argument that it takes, given all parts before it (`Parts` of `hocket.methods.marl.sc2le.chain`).
 The learner is an advantage actor-critic on the log-prob of the whole action. `ChainEntropy` is the entropy bonus of
 such a policy, and asks for it; a recipe without it draws the arguments of an action independently of each other.
 
@@ -17,9 +17,9 @@ from typing import ClassVar
 from hocket.core.policy_parts import PolicyPart
 from hocket.methods.base.a2c import A2C
 from hocket.methods.base.ppo import PPO
+from hocket.methods.marl.sc2le.chain import Chained
 from hocket.objectives.entropy import EntropyBonus
 from hocket.objectives.value import ValueLoss
-from hocket.policies.control_factors import Chained
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.worlds import JointEnvironment, Moved, Seat
-from hocket.policies.control_factors import Factors
+from hocket.methods.marl.sc2le.chain import Factors
 
 FUNCTIONS = ("no_op", "select_point", "select_rect", "select_army", "move_screen")
 """What one may do; `move_screen` is there while a unit is selected, the others always."""

@@ -30,7 +30,7 @@ OPEN = 2.0
 @dataclass(frozen=True)
 class Layout:
     """What one of n agents that decide along a network sees, part by part:
-    `hocket.agents.environments.joint.networked`.
+    `hocket.methods.marl.bayesian_network_actor_critic.message_graph`.
 
     Its own `sight`; the `context` that networks are drawn from; n numbers of chance for the order and n for the edges
     that lead to it; whose edge leads to it, `[n]` of 0 and 1; who it is, one-hot `[n]`; and what each of the others

@@ -1,7 +1,8 @@
 """HRPO: GRPO for a policy that thinks in a mix of tokens and hidden summaries (Yue et al., arXiv:2505.18454).
 
-Credit and loss are GRPO's with its KL term. The method is the policy, `LatentLM` of `hocket.policies.latent`, whose
-gates decide how much of the last step's summary enters the next input; `LatentThoughts` refuses any other.
+Credit and loss are GRPO's with its KL term. The method is the policy, `LatentLM` of
+`hocket.methods.group_relative.hrpo.latent`, whose gates decide how much of the last step's summary enters the next
+input; `LatentThoughts` refuses any other.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class Latents(PolicyPart):
     """Gates that mix thoughts with latents: those of a `LatentLM`, which is made with them."""
 
     needed: ClassVar[str] = "latent thoughts"
-    holders: ClassVar[str] = "the policy hocket.policies.latent.LatentLM"
+    holders: ClassVar[str] = "the policy hocket.methods.group_relative.hrpo.LatentLM"
     advice: ClassVar[str] = "build it in Python, or choose grpo-kl"
 
     def fits(self, policy: Any) -> bool:
@@ -57,7 +58,7 @@ HRPO = GRPO_KL.but(
         "summary": "embeddings averaged under the distribution sampled from, over the norm of its probabilities",
     },
     rollout=LatentThoughts(samples=8),
-    note="the policy is hocket.policies.latent.LatentLM, with a plain sampler for small models, built in Python; "
+    note="the policy is hocket.methods.group_relative.hrpo.LatentLM, with a plain sampler for small models, built in Python; "
     "hocket train builds ordinary language models and refuses",
     **{"regularisers.0.coefficient": 0.005},
 )
