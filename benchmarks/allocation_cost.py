@@ -57,7 +57,7 @@ def noted(ledger: Ledger, names: list[str], step: int, rng: np.random.Generator)
     for name in names:
         right = rng.random(SAMPLES) < rng.random()
         for one in right.tolist():
-            ledger.record(name, step, float(one), norm=1.0 + one, unlikeness=0.5)
+            ledger.record(name, step, float(one), {"norms": 1.0 + one, "unlikeness": 0.5})
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from hocket.core.joint import apart, together
 from hocket.core.policy_parts import PolicyPart
 from hocket.core.requirements import Requirement
 from hocket.core.rooms import public
+from hocket.core.statistics import SampleStatistic
 from hocket.curriculum.remembering import RememberingCurriculum
 from hocket.curriculum.shuffled import Shuffled
 from hocket.rewards.combine import WeightedSum
@@ -122,8 +123,14 @@ class Recipe:
 
     @property
     def reads(self) -> frozenset[Column]:
-        """Columns that must be filled before the stages act."""
-        return frozenset[Column]().union(*(stage.reads for stage in self.stages))
+        """Columns that must be filled before the stages act, or statistics are measured."""
+        measured = (statistic.reads for statistic in self.statistics)
+        return frozenset[Column]().union(*(stage.reads for stage in self.stages), *measured)
+
+    @property
+    def statistics(self) -> frozenset[SampleStatistic]:
+        """Numbers per sample that training measures and the ledger keeps."""
+        return frozenset[SampleStatistic]().union(*(stage.statistics for stage in self.stages))
 
     @property
     def couples(self) -> Level:

@@ -25,6 +25,7 @@ from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
 from hocket.core.policy_parts import PolicyPart
 from hocket.core.posterior import Outcomes
+from hocket.core.statistics import SampleStatistic
 from hocket.types import Assignment, Evaluation, Experience, Quantity, Scenario, Terms, Trajectory, Turn
 
 Play = Callable[[Sequence[Assignment]], Awaitable[list[Trajectory]]]
@@ -133,11 +134,11 @@ class LedgerView(Protocol):
         """How often the scenario was tried in the run, and how often it was solved."""
 
     @property
-    def told(self) -> int:
-        """A count that grows with whatever it is told."""
+    def revision(self) -> int:
+        """A count that grows with every record."""
 
-    def changed(self, since: int) -> Iterable[str]:
-        """The scenarios that it was told of after `told` was `since`; of no other has anything changed."""
+    def changed_since(self, revision: int) -> Iterable[str]:
+        """The scenarios of the records after that revision; of no other has anything changed."""
 
 
 # ---------------------------------------------------------------- stages
@@ -183,6 +184,11 @@ class Stage:
     def reads(self) -> frozenset[Column]:
         """Recorded columns it reads; Annotate fills them."""
         return frozenset[Column]().union(*(part.reads for part in self.parts()))
+
+    @fact
+    def statistics(self) -> frozenset[SampleStatistic]:
+        """Numbers per sample whose summaries it reads in the ledger; training measures them."""
+        return frozenset[SampleStatistic]().union(*(part.statistics for part in self.parts()))
 
     @fact
     def needs(self) -> frozenset[Quantity]:

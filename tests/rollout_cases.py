@@ -59,7 +59,7 @@ class Stage:
 
 
 class NoHistory:
-    told = 0
+    revision = 0
 
     def history(self, scenario):
         return ()
@@ -67,7 +67,7 @@ class NoHistory:
     def outcomes(self, scenario):
         return Outcomes()
 
-    def changed(self, since):
+    def changed_since(self, revision):
         return ()
 
 

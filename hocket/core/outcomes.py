@@ -29,6 +29,15 @@ class StepResult:
     experience: Experience | None = None
 
 
+SAMPLED = ("own", "helped", "baseline", "branch")
+"""Sources of trajectories that the policies sampled."""
+
+
+def all_trajectories(experience: Experience) -> list[Trajectory]:
+    """What a step collected: what is learnt from, then what was discarded."""
+    return experience.trajectories + experience.discarded
+
+
 def usable(trajectory: Trajectory) -> bool:
     """Whether there is something to learn from: no failure, some decision, and some reward with an opinion."""
     if trajectory.failure is not None or not trajectory.length:

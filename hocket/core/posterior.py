@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
-
-class Norms(NamedTuple):
-    """Means over a scenario's right and over its wrong samples of their gradients' norms, and of the squares.
-
-    See `hocket.core.gradient_norms`. A side without samples has the other's.
-    """
-
-    right: float
-    right_square: float
-    wrong: float
-    wrong_square: float
+from hocket.core.statistics import Summary
 
 
 class Outcomes(NamedTuple):
@@ -27,10 +18,8 @@ class Outcomes(NamedTuple):
 
     samples: int = 0
     successes: int = 0
-    norms: Norms | None = None
-    """Where a stage had them measured."""
-    unlikeness: float | None = None
-    """How different the answers of the last group were, in [0, 1] (`hocket.core.unlikeness`), where a stage asks."""
+    statistics: Mapping[str, Summary] = {}
+    """What stages had measured of the samples, see `hocket.core.statistics`."""
 
     @property
     def rate(self) -> float | None:

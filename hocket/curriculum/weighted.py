@@ -20,8 +20,8 @@ from hocket.types import Scenario
 class Value(Stage):
     """What asking a scenario once more is worth by what the ledger holds of it: a number, at least 0.
 
-    A function of its arguments. `Weighted` asks one that is `lasting` again only once the ledger was told of the
-    scenario, and any other at every draw.
+    A function of its arguments. `Weighted` asks one that is `lasting` again only once the ledger has recorded
+    the scenario, and any other at every draw.
     """
 
     room = "curriculum"
@@ -46,7 +46,7 @@ class Weighted(Curriculum):
     Every scenario of the pool is asked once in random order, then `count` different ones are drawn (Gumbel top-k, that
     is one after the other without replacement). What is worth 0 is drawn only where nothing else is left.
 
-    What a scenario is worth is kept until the ledger is told of it. All are valued anew at every draw where `value` may
+    What a scenario is worth is kept until the ledger records it. All are valued anew at every draw where `value` may
     change by itself (`lasting`), and where the ledger is another one than before, as under `--lag`.
 
     Attributes:
@@ -96,15 +96,15 @@ class Worths:
             self._places.setdefault(unmarked(members[place].id), []).append(place)
         self._worths = np.zeros(members.size)
         self._ledger: LedgerView | None = None
-        self._told = 0
+        self._revision = 0
 
     def by(self, value: Value, ledger: LedgerView) -> NDArray[np.float64]:
-        """Theirs `[Q]`; valued are those that the ledger was told of since the last time."""
+        """Theirs `[Q]`; valued are those that the ledger has recorded since the last time."""
         everything = ledger is not self._ledger or not lasting(value)
-        for scenario in self._places if everything else ledger.changed(self._told):
+        for scenario in self._places if everything else ledger.changed_since(self._revision):
             if scenario in self._places:
                 self._worths[self._places[scenario]] = worth_of(scenario, value, ledger)
-        self._ledger, self._told = ledger, ledger.told
+        self._ledger, self._revision = ledger, ledger.revision
         return self._worths
 
 

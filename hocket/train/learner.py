@@ -63,8 +63,8 @@ class Group(Protocol):
         ...
 
 
-class Learnt(NamedTuple):
-    """What an update leaves behind, for whoever keeps the policy's books in another process.
+class UpdateResult(NamedTuple):
+    """What an update leaves behind, for the process that keeps the policy's weights and memory if it is another one.
 
     Attributes:
         metrics: of the update. weights: that change in training. update: what the update remembers, None for nothing.
@@ -87,8 +87,8 @@ class Elsewhere(Protocol):
         """Has them begin an update; nobody waits for it."""
         ...
 
-    def learnt(self, learner: Learner) -> Learnt:
-        """What came of the update that began first."""
+    def result(self, learner: Learner) -> UpdateResult:
+        """That of the update that began first."""
         ...
 
     def moments(self, learner: Learner) -> State:
@@ -195,7 +195,7 @@ class Learner:
             if not self._begun:
                 self.begin(batch, key, step)
             self._begun = False
-            return self._heard(mine, self.elsewhere.learnt(self))
+            return self._adopt(mine, self.elsewhere.result(self))
         problem = self._problem(mine, self.recipe.update.lr_factor(step, self.total_steps))
         agreed: Metrics | None = None
         if len(problem.live(mine)):
@@ -218,32 +218,32 @@ class Learner:
 
     def _share(self, count: float, batch: Batch) -> float:
         """A mean count of decisions per mini-batch as a share of those with signal; never more than all of them."""
-        seen = batch.occurrences
-        active = int(((seen.weight != 0) & (seen.advantage != 0)).sum())
+        occurrences = batch.occurrences
+        active = int(((occurrences.weight != 0) & (occurrences.advantage != 0)).sum())
         return min(1.0, count * int(getattr(self.recipe.update, "minibatches", 1)) / max(1, active))
 
-    def told(self, metrics: Metrics) -> Learnt:
-        """What another process is to know of the latest `learn`, which gave these metrics."""
+    def update_result(self, metrics: Metrics) -> UpdateResult:
+        """What the latest `learn`, which gave these metrics, leaves behind."""
         first = None if self._first is None else (self._first[0], self._first[1].logp.detach())
         weights = packed(taken(self.policy, whole=False))
-        return Learnt(metrics, weights, self.memory.get("update"), first, self.agreement, self.retry.taken())
+        return UpdateResult(metrics, weights, self.memory.get("update"), first, self.agreement, self.retry.taken())
 
-    def _heard(self, mine: Batch, learnt: Learnt) -> Metrics:
-        """Stands where `learn` leaves the process that made the update."""
+    def _adopt(self, mine: Batch, result: UpdateResult) -> Metrics:
+        """Brings this learner to where `learn` left the process that made the update."""
         if isinstance(self.policy, Observes):
             self.policy.observe(mine)  # What it counts comes with the weights; what it keeps of older ones goes.
-        put(self.policy.module, learnt.weights)
-        if learnt.update is not None:
-            self.memory = {**self.memory, "update": learnt.update}
+        put(self.policy.module, result.weights)
+        if result.update is not None:
+            self.memory = {**self.memory, "update": result.update}
         self._first = None
-        if learnt.first is not None:
-            decisions, logp = learnt.first
+        if result.first is not None:
+            decisions, logp = result.first
             self._first = decisions, evaluation({Quantity.LOGP: logp})
-        self.agreement = learnt.agreement
-        if learnt.shrunk is not None:
-            self.retry.budget, self.retry.checkpointing = learnt.shrunk
+        self.agreement = result.agreement
+        if result.shrunk is not None:
+            self.retry.budget, self.retry.checkpointing = result.shrunk
         self.policy.version += 1
-        return learnt.metrics
+        return result.metrics
 
     def completed(self, batch: Batch) -> Batch:
         """The batch of the latest `learn` with the behaviour log-probs that `annotate` left to it."""

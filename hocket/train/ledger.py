@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import NamedTuple
 
@@ -12,24 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket.core.occurrences import unmarked
-from hocket.core.posterior import Norms, Outcomes
+from hocket.core.posterior import Outcomes
 from hocket.core.signals import RIGHT
+from hocket.core.statistics import Summary
 from hocket.stages import State
 
 REMEMBERED = 32
 """How many past groups of a scenario are remembered."""
 
 
-class Told(NamedTuple):
-    """What the ledger is told of a sample: its scenario, what it earned, and what stages had measured of it.
+class SampleOutcome(NamedTuple):
+    """What the ledger records of a sample: its scenario, its reward, and what stages had measured, by name.
 
-    None and NaN are no reward. See `hocket.core.gradient_norms` and `hocket.core.unlikeness` for the others.
+    None and NaN are no reward. See `hocket.core.statistics`.
     """
 
     scenario: str
     reward: float | None
-    norm: float | None = None
-    unlikeness: float | None = None
+    statistics: Mapping[str, float] = {}
 
 
 @dataclass
@@ -41,8 +41,7 @@ class LedgerEntry:
             `hocket.core.signals.RIGHT` or more. step: when last asked.
         total, count: sum and number of the rewards of the group of `step`, whose mean ends `history`.
         history: mean rewards of the last groups, oldest first.
-        norms: of right samples number, sum and sum of squares of what gradients' norms were told, then of wrong ones.
-        unlikeness: of the last group of which it was told, its step, and number and sum.
+        statistics: a summary of each that stages had measured, by name.
     """
 
     groups: int = 0
@@ -52,14 +51,10 @@ class LedgerEntry:
     count: int = 0
     successes: int = 0
     history: list[float] = field(default_factory=list)
-    norms: tuple[float, ...] = ()
-    unlikeness: tuple[float, ...] = ()
+    statistics: dict[str, Summary] = field(default_factory=dict)
 
 
-_MEASURED = {"norms": 6, "unlikeness": 3}
-"""How many numbers stand for what only some stages have measured."""
-
-_NUMBERS = [item.name for item in fields(LedgerEntry) if item.name not in ("history", *_MEASURED)]
+_NUMBERS = [item.name for item in fields(LedgerEntry) if item.name not in ("history", "statistics")]
 
 
 class Ledger:
@@ -67,21 +62,16 @@ class Ledger:
 
     def __init__(self) -> None:
         self._entries: dict[str, LedgerEntry] = {}
-        self._told: dict[str, int] = {}  # At which count of what it was told of each last; the latest stands last.
-        self.told = 0
+        self._revisions: dict[str, int] = {}  # That of the last record of each; the latest stands last.
+        self.revision = 0
 
-    def note(self, step: int, told: Iterable[Told]) -> None:
+    def note(self, step: int, outcomes: Iterable[SampleOutcome]) -> None:
         """Adds the samples of a step, in order."""
-        for one in told:
-            self.record(one.scenario, step, one.reward, one.norm, one.unlikeness)
+        for outcome in outcomes:
+            self.record(outcome.scenario, step, outcome.reward, outcome.statistics)
 
     def record(
-        self,
-        scenario: str,
-        step: int,
-        reward: float | None,
-        norm: float | None = None,
-        unlikeness: float | None = None,
+        self, scenario: str, step: int, reward: float | None, statistics: Mapping[str, float] | None = None
     ) -> None:
         """Adds one sample, with what was measured of it. Those of one step are a group, in all its occurrences.
 
@@ -97,14 +87,9 @@ class Ledger:
             return
         entry.samples += 1
         entry.successes += reward >= RIGHT
-        if norm is not None:
-            told = np.array(entry.norms or (0.0,) * 6)
-            told[:3] += (reward >= RIGHT) * np.array([1, norm, norm**2])
-            told[3:] += (reward < RIGHT) * np.array([1, norm, norm**2])
-            entry.norms = tuple(told.tolist())
-        if unlikeness is not None:
-            _, count, total = entry.unlikeness if entry.unlikeness[:1] == (step,) else (step, 0.0, 0.0)
-            entry.unlikeness = (step, count + 1, total + unlikeness)
+        for name, number in (statistics or {}).items():
+            summary = entry.statistics.get(name, Summary())
+            entry.statistics[name] = summary.plus(number, success=reward >= RIGHT, step=step)
         entry.total += float(reward)
         entry.count += 1
         earlier = entry.history if entry.count == 1 else entry.history[:-1]
@@ -120,17 +105,16 @@ class Ledger:
         entry = self._entries.get(unmarked(scenario))
         if entry is None:
             return Outcomes()
-        unlikeness = entry.unlikeness[2] / entry.unlikeness[1] if entry.unlikeness else None
-        return Outcomes(entry.samples, entry.successes, _means(entry.norms), unlikeness)
+        return Outcomes(entry.samples, entry.successes, dict(entry.statistics))
 
-    def changed(self, since: int) -> Iterable[str]:
-        """The scenarios that it was told of after `told` was `since`, the latest first; looks at no others."""
-        return itertools.takewhile(lambda scenario: self._told[scenario] > since, reversed(self._told))
+    def changed_since(self, revision: int) -> Iterable[str]:
+        """The scenarios of the records after that revision, the latest first; looks at no others."""
+        return itertools.takewhile(lambda scenario: self._revisions[scenario] > revision, reversed(self._revisions))
 
     def _mark(self, scenario: str) -> None:
-        self.told += 1
-        self._told.pop(scenario, None)
-        self._told[scenario] = self.told
+        self.revision += 1
+        self._revisions.pop(scenario, None)
+        self._revisions[scenario] = self.revision
 
     def entry(self, scenario: str) -> LedgerEntry:
         """Everything known of a scenario; to be read only."""
@@ -143,22 +127,18 @@ class Ledger:
         """Everything, as columns (a run of generated scenarios meets very many)."""
         entries = list(self._entries.values())
         columns = {name: np.array([getattr(entry, name) for entry in entries]) for name in _NUMBERS}
+        statistics = sorted({name for entry in entries for name in entry.statistics})
         return {
             "scenario": list(self._entries),
             "remembered": np.array([len(entry.history) for entry in entries], dtype=np.int64),
             "history": np.array([mean for entry in entries for mean in entry.history], dtype=np.float64),
             **columns,
-            **self._measured(),
+            **({"statistics": {name: self._rows(name) for name in statistics}} if statistics else {}),
         }
 
-    def _measured(self) -> State:
-        """Columns of what stages had measured; none where nothing was."""
-        known = {name: [getattr(entry, name) for entry in self._entries.values()] for name in _MEASURED}
-        return {
-            name: np.array([one or (0.0,) * _MEASURED[name] for one in column])
-            for name, column in known.items()
-            if any(column)
-        }
+    def _rows(self, statistic: str) -> NDArray[np.float64]:
+        """The summaries of a statistic, a row per scenario, `[K, 9]`; zeros where there is none."""
+        return np.array([entry.statistics.get(statistic, Summary()).row() for entry in self._entries.values()])
 
     def restore(self, state: State) -> None:
         """Replaces everything by what `state` returned earlier.
@@ -169,7 +149,7 @@ class Ledger:
         if "successes" not in state:
             state = {**state, "successes": _estimated(state)}
         columns = [state[name].tolist() for name in _NUMBERS]
-        measured = {name: state[name].tolist() for name in _MEASURED if name in state}
+        statistics = {name: rows.tolist() for name, rows in _statistics(state).items()}
         known, self._entries, start = list(self._entries), {}, 0
         for place, (scenario, remembered, *numbers) in enumerate(
             zip(state["scenario"], state["remembered"].tolist(), *columns, strict=True)
@@ -177,20 +157,22 @@ class Ledger:
             self._entries[scenario] = LedgerEntry(
                 **dict(zip(_NUMBERS, numbers, strict=True)), history=history[start : start + remembered]
             )
-            for name, column in measured.items():
-                setattr(self._entries[scenario], name, tuple(column[place]) if any(column[place]) else ())
+            summaries = {name: Summary.of_row(rows[place]) for name, rows in statistics.items() if any(rows[place])}
+            self._entries[scenario].statistics = summaries
             start += remembered
         for scenario in [*known, *self._entries]:
             self._mark(scenario)
 
 
-def _means(told: tuple[float, ...]) -> Norms | None:
-    """Means of norms and of their squares, from numbers and sums."""
-    if not told:
-        return None
-    sides = [(total / count, squares / count) if count else None for count, total, squares in (told[:3], told[3:])]
-    right, wrong = sides[0] or sides[1], sides[1] or sides[0]
-    return Norms(*right, *wrong) if right and wrong else None
+def _statistics(state: State) -> dict[str, NDArray[np.float64]]:
+    """The summaries of each statistic, `[K, 9]`.
+
+    Checkpoints of earlier versions keep, beside the counts, moments alone (six numbers) or the last group's (three).
+    """
+    earlier = {name: state[name] for name in state.keys() - {"scenario", "remembered", "statistics"}}
+    padding = {6: ((0, 0), (0, 3)), 3: ((0, 0), (6, 0))}
+    padded = {name: np.pad(rows, padding[rows.shape[1]]) for name, rows in earlier.items() if rows.ndim == 2}
+    return {**padded, **state.get("statistics", {})}
 
 
 def _estimated(state: State) -> NDArray[np.int64]:

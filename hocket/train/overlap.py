@@ -34,7 +34,7 @@ from hocket.engine.local import LocalEngine
 from hocket.rollout.demonstrations import Demonstrations, Preferences
 from hocket.stages import State
 from hocket.train.cores import available_cores
-from hocket.train.ledger import Ledger, Told
+from hocket.train.ledger import Ledger, SampleOutcome
 from hocket.train.loop import RunContext, collect, learn_from, outcomes
 from hocket.train.machine import Machine, told_threads
 from hocket.train.roles import learning
@@ -116,9 +116,9 @@ class Earned:
     """What a step found out about scenarios and the ledger does not know yet: the next collection had begun before."""
 
     def __init__(self) -> None:
-        self._step, self._outcomes = 0, list[Told]()
+        self._step, self._outcomes = 0, list[SampleOutcome]()
 
-    def keep(self, step: int, outcomes: list[Told]) -> None:
+    def keep(self, step: int, outcomes: list[SampleOutcome]) -> None:
         """What this step found out."""
         self._step, self._outcomes = step, outcomes
 
@@ -129,22 +129,23 @@ class Earned:
 
     def state(self) -> State:
         """For a checkpoint."""
-        scenarios, *numbers = (list(side) for side in zip(*self._outcomes, strict=True)) if self._outcomes else [[]] * 4
-        rewards, norms, unlikeness = ([math.nan if one is None else one for one in side] for side in numbers)
+        names = sorted({name for outcome in self._outcomes for name in outcome.statistics})
         return {
             "step": self._step,
-            "scenarios": scenarios,
-            "rewards": rewards,
-            "norms": norms,
-            "unlikeness": unlikeness,
+            "scenarios": [outcome.scenario for outcome in self._outcomes],
+            "rewards": [math.nan if outcome.reward is None else outcome.reward for outcome in self._outcomes],
+            "statistics": {name: [one.statistics.get(name, math.nan) for one in self._outcomes] for name in names},
         }
 
     def restore(self, state: State) -> None:
-        """The inverse of `state`."""
-        unknown = [math.nan] * len(state["rewards"])
-        measured = [state.get(name) or unknown for name in ("norms", "unlikeness")]
-        sides = [[None if math.isnan(one) else one for one in side] for side in measured]
-        self.keep(int(state["step"]), list(map(Told, state["scenarios"], state["rewards"], *sides)))
+        """The inverse of `state`. Checkpoints of earlier versions keep each statistic beside the rewards."""
+        earlier = {name: state[name] for name in state.keys() - {"step", "scenarios", "rewards", "statistics"}}
+        columns = {**earlier, **state.get("statistics", {})}
+        measured = [
+            {name: column[place] for name, column in sorted(columns.items()) if not math.isnan(column[place])}
+            for place in range(len(state["rewards"]))
+        ]
+        self.keep(int(state["step"]), list(map(SampleOutcome, state["scenarios"], state["rewards"], measured)))
 
 
 class Overlap:

@@ -288,7 +288,7 @@ def test_what_remembers_scenarios_knows_all_occurrences_as_one() -> None:
     ledger.record(first.id, 1, 0.0)
     assert ledger.history("s") == ledger.history(second.id) == (0.5,)
     assert ledger.outcomes(second.id).samples == 2
-    assert list(ledger.changed(0)) == ["s"]
+    assert list(ledger.changed_since(0)) == ["s"]
     store = ReplayStore()
     state = store.add(store.init(), [Trajectory(second, [Turn("a", "p", np.zeros(1), np.ones(2))])])
     assert store.count(state, first.id) == 1

@@ -161,7 +161,7 @@ def test_draws_are_those_of_valuing_and_sorting_all(
             expected = passed_anew(task, pool, number, other, ledger, key)
             assert numbers(passing(task, number, other, ledger, key)) == expected
         elif what == "told":
-            ledger.record(f"q{number}", step, other, unlikeness=number / 12)
+            ledger.record(f"q{number}", step, other, {"unlikeness": number / 12})
         elif what == "keep":
             kept = ledger.state()
         elif what == "back":
@@ -196,7 +196,7 @@ def test_only_those_are_valued_of_which_the_ledger_was_told() -> None:
     assert [asked_for(stage, task, ledger) for _ in range(2)] == [20, 0]
     for name in ("q3", "q5", "q3", "elsewhere"):
         ledger.record(name, 1, 1.0)
-    assert list(ledger.changed(0)) == ["elsewhere", "q3", "q5"]
+    assert list(ledger.changed_since(0)) == ["elsewhere", "q3", "q5"]
     assert [asked_for(stage, task, ledger) for _ in range(2)] == [2, 0]
     # What is alike of another stage, another ledger and another task is not shared.
     assert asked_for(other, task, ledger) == 20
@@ -209,7 +209,7 @@ def test_only_those_are_valued_of_which_the_ledger_was_told() -> None:
     asked_for(stage, task, ledger)
     ledger.restore(Ledger().state())
     assert asked_for(stage, task, ledger) == 0
-    assert len(list(ledger.changed(0))) == 3
+    assert len(list(ledger.changed_since(0))) == 3
 
 
 @pytest.mark.parametrize("wrapped", [lambda value: value, Around])

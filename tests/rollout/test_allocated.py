@@ -15,6 +15,7 @@ from hocket.core.posterior import Outcomes
 from hocket.curriculum.weighted import Even, Value, Weighted
 from hocket.lab.toys.rates import coins, ledger_of
 from hocket.methods.base.grpo import GRPO
+from hocket.methods.data_and_rollout.cures import Norms
 from hocket.rollout.allocated import Allocated, EvenWorth, Narrowed, allocate
 from hocket.train.ledger import Ledger
 from tests.rollout_cases import NoHistory, Stage, assignments
@@ -102,11 +103,11 @@ def test_the_ledger_counts_successes_and_reads_what_did_not():
     older.restore({name: value for name, value in ledger.state().items() if name != "successes"})
     assert again.state().keys() == ledger.state().keys()
     assert [older.outcomes(f"lab/{n}") for n in range(2)] == [again.outcomes(f"lab/{n}") for n in range(2)]
-    again.record("lab/0", 3, 1.0, 2.0)
-    again.record("lab/0", 3, 1.0, 4.0)
+    again.record("lab/0", 3, 1.0, {"norms": 2.0})
+    again.record("lab/0", 3, 1.0, {"norms": 4.0})
     # Nothing is known of wrong ones, so they have the right ones' norms.
-    assert again.outcomes("lab/0").norms == (3.0, 10.0, 3.0, 10.0)
+    assert Norms.of(again.outcomes("lab/0")) == (3.0, 10.0, 3.0, 10.0)
     older.restore(again.state())
     assert older.outcomes("lab/0") == again.outcomes("lab/0")
-    assert older.outcomes("lab/1").norms is None
+    assert Norms.of(older.outcomes("lab/1")) is None
     Ledger().restore({name: value for name, value in Ledger().state().items() if name != "successes"})

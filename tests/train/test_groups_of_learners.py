@@ -159,8 +159,8 @@ def test_memory_that_ran_out_in_another_process_is_recorded(tmp_path: Path) -> N
     trainer = made(tmp_path, "groups", *TEAM, *paid(tmp_path), *groups(1, 1))
     trainer.step()
     group = trainer.groups.apart[0]
-    learnt = group.learnt
-    group.learnt = lambda learner: learnt(learner)._replace(shrunk=(256, False))  # type: ignore[method-assign]
+    result = group.result
+    group.result = lambda learner: result(learner)._replace(shrunk=(256, False))  # type: ignore[method-assign]
     trainer.step()
     assert (
         "memory ran out; from step 1 on with parts of 256 tokens" in (tmp_path / "groups" / "messages.txt").read_text()

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from hocket.agents.workflows.team import Team
 from hocket.agents.workflows.workflow import Outcome, Workflow, asked
-from hocket.core.method_columns import ANSWERS
+from hocket.core.columns import InfoColumn
 from hocket.types import Scenario
+
+ANSWERS = InfoColumn("answers", "The answer of each role, by role.")
 
 
 @dataclass(frozen=True)

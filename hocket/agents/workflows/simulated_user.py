@@ -11,11 +11,12 @@ from hocket.agents.tools.protocol import Tool, carried_out, read_calls
 from hocket.agents.workflows.chat import Tools
 from hocket.agents.workflows.team import Agent, Team
 from hocket.agents.workflows.workflow import Outcome, Workflow
-from hocket.core.columns import CALLS, LIMIT, SAID
+from hocket.core.columns import CALLS, DATABASE, LIMIT, SAID, InfoColumn
 from hocket.core.discovery import Registry, constant
 from hocket.core.keys import Key
-from hocket.core.method_columns import CLOSED, DATABASE
 from hocket.types import Message, Scenario
+
+CLOSED = InfoColumn("closed", "Whether the user closed the talk.")
 
 
 class User(Protocol):

@@ -18,6 +18,7 @@ from hocket.apps.studies.planning import StudyRun
 from hocket.apps.studies.statistics import area
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
+from hocket.core.outcomes import SAMPLED
 from hocket.core.packing import unique_turns
 from hocket.stages import Player
 from hocket.tasks.lessons import PREFIX
@@ -26,7 +27,6 @@ from hocket.train.checkpoint import checkpoint_of, weights_in
 from hocket.train.config import configure, settled
 from hocket.train.evaluate import Evaluated, evaluate_samples
 from hocket.train.kinds import kind_of
-from hocket.train.loop import SAMPLED
 from hocket.train.trainer import Trainer
 from hocket.types import Assignment, Trajectory
 

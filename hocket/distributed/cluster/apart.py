@@ -24,7 +24,7 @@ from hocket.distributed.cluster.sharded import Moments
 from hocket.distributed.cluster.weights import packed, taken
 from hocket.recipes import find
 from hocket.stages import Policy, State
-from hocket.train.learner import Learner, Learnt
+from hocket.train.learner import Learner, UpdateResult
 from hocket.train.roles import learners_by_policy
 from hocket.train.settings import Config
 
@@ -243,7 +243,7 @@ class GroupApart(Members):
         self._tell(update(learner, batch, key, step, weights))
         self._ask(Outcome(name))
 
-    def learnt(self, learner: Learner) -> Learnt:
+    def result(self, learner: Learner) -> UpdateResult:
         """What came of the update that began first.
 
         Raises:
@@ -257,8 +257,8 @@ class GroupApart(Members):
                     "`hocket doctor`, and go on from the last checkpoint with --resume"
                 )
         self._held[name] = own
-        told: Learnt = self._answers(self.lines[:1])[0]
-        return told
+        result: UpdateResult = self._answers(self.lines[:1])[0]
+        return result
 
     def moments(self, learner: Learner) -> State:
         self._ask(Moments(learner.policy.name))

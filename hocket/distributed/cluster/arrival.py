@@ -27,7 +27,7 @@ from hocket.core import sums
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.occurrences import Occurrences
-from hocket.core.outcomes import StepResult
+from hocket.core.outcomes import StepResult, all_trajectories
 from hocket.core.packing import unique_turns
 from hocket.distributed.cluster.admission import Admission, Ticket
 from hocket.distributed.cluster.interrupted import Plan, Plans
@@ -37,7 +37,7 @@ from hocket.distributed.cluster.samplers import Samplers, spread
 from hocket.recipe import Recipe
 from hocket.stages import Rollout, State
 from hocket.train.ledger import Ledger
-from hocket.train.loop import RunContext, collect, everything, learn_from, outcomes
+from hocket.train.loop import RunContext, collect, learn_from, outcomes
 from hocket.train.overlap import stale
 from hocket.types import Assignment, Experience, Trajectory
 
@@ -356,7 +356,7 @@ def merged(several: Sequence[Experience]) -> Experience:
     seen = Occurrences()
     for one in several:
         marked: dict[str, str] = {}
-        for trajectory in (each for found in everything(one) for each in (found, *found.branches)):
+        for trajectory in (each for found in all_trajectories(one) for each in (found, *found.branches)):
             own = trajectory.scenario.id
             marked[own] = marked.get(own) or seen.of(trajectory.scenario).id
             trajectory.scenario = replace(trajectory.scenario, id=marked[own])

@@ -64,7 +64,7 @@ class Divide:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of the latest update of a policy. Answered by `hocket.train.learner.Learnt`."""
+    """What came of the latest update of a policy. Answered by `hocket.train.learner.UpdateResult`."""
 
     policy: str
 
@@ -129,7 +129,7 @@ class Worker:
             if isinstance(message, Moments):
                 return self._learners[message.policy].optimiser.state_dict()
             if isinstance(message, Outcome):
-                return self._learners[message.policy].told(self._metrics[message.policy])
+                return self._learners[message.policy].update_result(self._metrics[message.policy])
             return self._learn(message)
         except Exception as error:
             return portable(error)

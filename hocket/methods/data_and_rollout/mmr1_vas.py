@@ -10,17 +10,81 @@ where its answers differ.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from hocket.core.columns import Column
+from hocket.core.columns import InfoColumn
 from hocket.core.posterior import Outcomes
-from hocket.core.unlikeness import UNLIKENESS
+from hocket.core.statistics import SampleStatistic
 from hocket.curriculum.weighted import Value, Weighted
 from hocket.methods.base.grpo import GRPO
+from hocket.types import Trajectory
+
+ORDERS = 3
+"""N-grams of 1 to so many decisions count, all alike."""
+
+UNMATCHED = 0.1
+"""What counts as matched where some decisions are and no n-gram of an order is (method 1 of Chen and Cherry 2014)."""
+
+
+def bleu(answer: Sequence[Hashable], others: Sequence[Sequence[Hashable]]) -> float:
+    """Sentence BLEU of a sequence against several, in [0, 1]: the geometric mean of clipped precisions, and brevity.
+
+    Orders longer than the sequence are left out, so one that some other equals has 1. One without any decision of the
+    others' has 0, and an empty one is like empty ones alone.
+    """
+    if not answer:
+        return float(any(not other for other in others))
+    total, orders = 0.0, min(ORDERS, len(answer))
+    for order in range(1, orders + 1):
+        known = Counter[tuple[Hashable, ...]]()
+        for other in others:
+            known |= _grams(other, order)
+        grams = _grams(answer, order)
+        matched = (grams & known).total()
+        if order == 1 and not matched:
+            return 0.0
+        total += math.log(matched or UNMATCHED) - math.log(grams.total())
+    nearest = min((len(other) for other in others), key=lambda length: (abs(length - len(answer)), length))
+    return math.exp(total / orders + min(0.0, 1 - nearest / len(answer)))
+
+
+def _grams(answer: Sequence[Hashable], order: int) -> Counter[tuple[Hashable, ...]]:
+    return Counter(tuple(answer[at : at + order]) for at in range(len(answer) - order + 1))
+
+
+def unlikenesses(samples: Sequence[Trajectory]) -> list[float | None]:
+    """`1 - BLEU(sample | the others of its scenario)` over decisions, of each sample; None of one alone.
+
+    A group's mean is 1 minus its self-BLEU (Zhu et al. 2018, arXiv:1802.01886).
+    """
+    groups: dict[str, list[int]] = {}
+    for place, sample in enumerate(samples):
+        groups.setdefault(sample.scenario.id, []).append(place)
+    answers = [[decision.tobytes() for turn in one.turns for decision in turn.action] for one in samples]
+    numbers: list[float | None] = [None] * len(samples)
+    for group in groups.values():
+        for place in group if len(group) > 1 else ():
+            numbers[place] = 1 - bleu(answers[place], [answers[other] for other in group if other != place])
+    return numbers
+
+
+UNLIKENESS = SampleStatistic(
+    "unlikeness",
+    InfoColumn("unlikeness", "How little the sample's decisions are like those of the others of its group, in [0, 1]."),
+    of_samples=unlikenesses,
+)
+
+
+def unlikeness_of(outcomes: Outcomes) -> float | None:
+    """How different the answers of the last group were, in [0, 1]; None where nothing is known of it."""
+    summary = outcomes.statistics.get(UNLIKENESS.name)
+    return None if summary is None else summary.last_mean
 
 
 @dataclass(frozen=True)
@@ -52,7 +116,7 @@ class OutcomeVariance(Value):
 class VariancePromotion(Value):
     """`alpha p (1 - p) + beta d`: MMR1's score of a scenario (arXiv 2509.21268).
 
-    d is how different the answers of the last group were, 1 minus their self-BLEU (`hocket.core.unlikeness`), and 0
+    d is how different the answers of the last group were, 1 minus their self-BLEU (`unlikenesses`), and 0
     while nothing is known of it, as of groups of one.
 
     Attributes:
@@ -62,14 +126,14 @@ class VariancePromotion(Value):
     outcome: OutcomeVariance = OutcomeVariance(weight=0.8)
     diversity: float = 0.2
 
-    reads: ClassVar[frozenset[Column]] = frozenset({UNLIKENESS})
+    statistics: ClassVar[frozenset[SampleStatistic]] = frozenset({UNLIKENESS})
 
     def __post_init__(self) -> None:
         if self.diversity < 0:
             raise ValueError(f"diversity must be at least 0, not {self.diversity}")
 
     def __call__(self, outcomes: Outcomes, rewards: Sequence[float]) -> float:
-        return self.outcome(outcomes, rewards) + self.diversity * (outcomes.unlikeness or 0.0)
+        return self.outcome(outcomes, rewards) + self.diversity * (unlikeness_of(outcomes) or 0.0)
 
 
 MMR1_VAS = GRPO.but(

@@ -25,11 +25,10 @@ from hocket.agents.workflows.environment import SEATS
 from hocket.agents.workflows.episode import Limits
 from hocket.agents.workflows.team import Team
 from hocket.agents.workflows.workflow import Outcome, Workflow
-from hocket.core.columns import ACTIONS, ILLEGAL, LIMIT, RETURNS, InfoColumn
+from hocket.core.columns import ACTIONS, ILLEGAL, LIMIT, MESSAGES, RETURNS, InfoColumn
 from hocket.core.components import from_plain
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.method_columns import MESSAGES
 from hocket.core.requirements import Requirement
 from hocket.methods.base.grpo import GRPO
 from hocket.types import Scenario

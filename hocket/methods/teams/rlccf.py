@@ -14,10 +14,10 @@ from typing import Literal, get_args
 
 import torch
 
+from hocket.agents.workflows.crowd_vote import ANSWERS
 from hocket.core.batch import Batch, GroupBy, Level, trajectory_of_turn
 from hocket.core.casting import Separate
 from hocket.core.columns import LABEL, TEXT, info_column
-from hocket.core.method_columns import ANSWERS
 from hocket.core.requirements import Requirement
 from hocket.credit.each_agent import EachAgent
 from hocket.methods.base.grpo import GRPO

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from hocket.agents.environments.reading import LastLine
-from hocket.core.columns import ACTIONS, LIMIT
+from hocket.core.columns import ACTIONS, LIMIT, MESSAGES
 from hocket.core.components import to_plain
 from hocket.core.keys import Key
-from hocket.core.method_columns import MESSAGES
 from hocket.stages import Split
 from hocket.tasks.environment import EnvironmentTask
 from hocket.tasks.form import TaskForm

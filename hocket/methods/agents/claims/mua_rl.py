@@ -12,11 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hocket.agents.workflows.simulated_user import SimulatedUser
+from hocket.agents.workflows.simulated_user import CLOSED, SimulatedUser
 from hocket.core.canonical import database_hash
 from hocket.core.casting import Separate
 from hocket.core.keys import Key
-from hocket.core.method_columns import CLOSED
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
 from hocket.lab.claims.shipped import ShippedRun

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hocket.core.canonical import database_hash
-from hocket.core.columns import SAID
+from hocket.core.columns import DATABASE, SAID
 from hocket.core.keys import Key
-from hocket.core.method_columns import DATABASE
 from hocket.stages import Reward
 from hocket.types import Trajectory
 

@@ -8,12 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hocket.agents.workflows.simulated_user import SimulatedUser
+from hocket.agents.workflows.simulated_user import CLOSED, SimulatedUser
 from hocket.core.canonical import canonical
-from hocket.core.columns import CALLS, SAID
+from hocket.core.columns import CALLS, DATABASE, SAID
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.method_columns import CLOSED, DATABASE
 from hocket.core.options import checked
 from hocket.methods.agents.mua_rl.reward import DatabaseMatch
 from hocket.methods.agents.mua_rl.world import (

@@ -11,16 +11,23 @@ import numpy as np
 import torch
 
 from hocket.core.components import value_at
-from hocket.core.gradient_norms import GRADIENT_NORM
 from hocket.core.keys import Key
-from hocket.core.posterior import Norms, Outcomes
+from hocket.core.posterior import Outcomes
+from hocket.core.statistics import Moments, Summary
 from hocket.curriculum.weighted import Even
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, below, gap, say
 from hocket.lab.toys.hard_half import HARD_HALF
 from hocket.lab.toys.rates import coins, ledger_of
 from hocket.lab.toys.rewarded import lines
-from hocket.methods.data_and_rollout.cures import CURES, NeymanWorth, SpreadValue, gradient_variance
+from hocket.methods.data_and_rollout.cures import (
+    CURES,
+    GRADIENT_NORM,
+    NeymanWorth,
+    Norms,
+    SpreadValue,
+    gradient_variance,
+)
 from hocket.recipe import Recipe
 from hocket.rollout.allocated import allocate
 from hocket.rollout.independent import Independent
@@ -86,31 +93,32 @@ def _() -> Finding:
         (turn,) = one.turns
         logp = slope[torch.from_numpy(turn.observation), torch.from_numpy(turn.action)].sum()
         (by_logits,) = torch.autograd.grad(logp, logits, retain_graph=True)
-        off = max(off, abs(float(by_logits.norm()) - GRADIENT_NORM.get(one)))
-    known = bench.parts.ledger.outcomes("lab/0").norms
+        off = max(off, abs(float(by_logits.norm()) - GRADIENT_NORM.column.get(one)))
+    known = Norms.of(bench.parts.ledger.outcomes("lab/0"))
     again = Ledger()
     again.restore(bench.parts.ledger.state())
     kept = known is not None and again.outcomes("lab/0") == bench.parts.ledger.outcomes("lab/0")
     return Finding(off < 1e-9 and kept, say(off_autograd=off, of_right_and_wrong=str(known)))
 
 
-def _norms(rng: np.random.Generator) -> Norms:
-    """Of right and wrong samples, each all alike."""
+def _outcomes(rng: np.random.Generator) -> Outcomes:
+    """Of 100 samples, whose norms are alike among right and among wrong ones."""
+    successes = int(rng.integers(0, 101))
     right, wrong = rng.uniform(0.5, 3, size=2).tolist()
-    return Norms(right, right**2, wrong, wrong**2)
+    return Outcomes(100, successes, {"norms": Summary(Moments().plus(right), Moments().plus(wrong))})
 
 
 @claim("Greedy makes sum sigma^2/n least, as brute force does, and is near n proportional to sigma.", "Neyman")
 def _() -> Finding:
     rng, off, near = Key.of(0).derive("neyman").numpy(), 0.0, 0.0
     for _ in range(40):
-        told = [Outcomes(100, int(rng.integers(0, 101)), _norms(rng)) for _ in range(3)]
+        told = [_outcomes(rng) for _ in range(3)]
         worth = np.stack([NeymanWorth()(one, (), COUNTS) for one in told])
         counts = allocate(worth, 2, 24)
         ways = (way for way in itertools.product(COUNTS.tolist(), repeat=3) if sum(way) == 24)
         force = max(float(sum(row[n - 2] for row, n in zip(worth, way, strict=True))) for way in ways)
         off = max(off, abs(force - float(sum(row[n - 2] for row, n in zip(worth, counts, strict=True)))))
-        sigma = np.sqrt([gradient_variance(one.mean, one.norms or Norms(1, 1, 1, 1)) for one in told])
+        sigma = np.sqrt([gradient_variance(one.mean, Norms.of(one) or Norms(1, 1, 1, 1)) for one in told])
         ideal = 24 * sigma / sigma.sum()
         near = max(near, float(np.abs(ideal - counts).max()) if (ideal >= 2).all() and (ideal <= 16).all() else 0.0)
     return Finding(off < 1e-12 and near < 1.01, say(off_brute_force=off, largest_distance_from_sigma=near))
@@ -120,7 +128,7 @@ def _() -> Finding:
 def _() -> Finding:
     rng, worst = Key.of(1).derive("neyman").numpy(), -np.inf
     for _ in range(60):
-        told = [Outcomes(100, int(rng.integers(0, 101)), _norms(rng)) for _ in range(4)]
+        told = [_outcomes(rng) for _ in range(4)]
         worth = np.stack([NeymanWorth()(one, (), COUNTS) for one in told])
         ours = float(worth[range(4), allocate(worth, 2, 32) - 2].sum())
         worst = max(worst, float(worth[:, 8 - 2].sum()) - ours)

@@ -11,7 +11,6 @@ import torch
 
 from hocket.core.components import value_at
 from hocket.core.keys import Key
-from hocket.core.unlikeness import UNLIKENESS, note_unlikeness
 from hocket.curriculum.weighted import Even
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, gap, say
@@ -22,7 +21,7 @@ from hocket.lab.toys.rewarded import lines
 from hocket.lab.world import World
 from hocket.methods.base.dr_grpo import DR_GRPO
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.data_and_rollout.mmr1_vas import MMR1_VAS
+from hocket.methods.data_and_rollout.mmr1_vas import MMR1_VAS, unlikenesses
 from hocket.recipe import Recipe
 from hocket.types import Scenario, Trajectory, Turn
 
@@ -65,7 +64,7 @@ def _() -> Finding:
     ledger = ledger_of(*rates)
     for number, (rate, one) in enumerate(zip(rates, apart, strict=True)):
         for _ in range(8):
-            ledger.record(f"lab/{number}", 2, rate, unlikeness=one)
+            ledger.record(f"lab/{number}", 2, rate, {} if one is None else {"unlikeness": one})
     for even, beta in ((0.5, 0.2), (1.0, 0.2), (0.0, 0.2), (0.0, 0.0)):
         asking = MMR1_VAS.but({"curriculum.even": even, "curriculum.value.diversity": beta}).curriculum
         drawn = [asking(world, 4 + n, 1, ledger, Key.of(0))[0].id for n in range(3000)]
@@ -113,8 +112,7 @@ def apart_of(answers: Sequence[tuple[int, ...]]) -> float:
     """The mean over a group of what the ledger is told."""
     asked = Scenario("q", "q")
     group = [Trajectory(asked, [Turn("a", "p", np.zeros(1, np.int64), np.array(one))]) for one in answers]
-    note_unlikeness(group)
-    return fmean(UNLIKENESS.get(one) for one in group)
+    return fmean(one for one in unlikenesses(group) if one is not None)
 
 
 DEAD, ALIKE = (*[0.9995] * 17, *[0.4] * 7), (0.3,) * 24

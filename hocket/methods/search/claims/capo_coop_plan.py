@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from hocket import tasks
-from hocket.core.columns import ACTIONS, LIMIT, RETURNS
+from hocket.core.columns import ACTIONS, LIMIT, MESSAGES, RETURNS
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.method_columns import MESSAGES
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.claims.taught import after_lessons

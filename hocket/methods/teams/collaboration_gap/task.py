@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hocket.core.columns import MESSAGES
 from hocket.core.errors import ConfigurationError
 from hocket.core.intervals import mean_interval
 from hocket.core.keys import Key
-from hocket.core.method_columns import MESSAGES, ROUTE_AGREED
 from hocket.core.options import checked
-from hocket.methods.teams.collaboration_gap.workflow import Route, SplitMap, route_in
+from hocket.methods.teams.collaboration_gap.workflow import ROUTE_AGREED, Route, SplitMap, route_in
 from hocket.stages import Split
 from hocket.tasks.form import TaskForm
 from hocket.tasks.split import split_of

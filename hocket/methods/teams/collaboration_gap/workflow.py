@@ -10,11 +10,13 @@ from typing import Literal
 from hocket.agents.workflows.reply import Reply
 from hocket.agents.workflows.team import Agent, Team
 from hocket.agents.workflows.workflow import Outcome, Workflow, asked, with_line
+from hocket.core.columns import MESSAGES, InfoColumn
 from hocket.core.markup import ANSWER
-from hocket.core.method_columns import MESSAGES, ROUTE_AGREED
 from hocket.types import Message, Scenario
 
 Route = tuple[str, ...]
+
+ROUTE_AGREED = InfoColumn("agreed", "Whether the pair agreed on one route.")
 
 SYSTEM = (
     "You and your partner see different parts of a maze. Talk until you agree on one route, and give it as "

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hocket.agents.workflows.crowd_vote import ANSWERS
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.method_columns import ANSWERS
 from hocket.core.options import checked
 from hocket.stages import Split
 from hocket.tasks.arithmetic import sum_problem, tagged_answer, verify

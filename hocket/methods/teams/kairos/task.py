@@ -11,9 +11,8 @@ import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.method_columns import ALONE
 from hocket.core.options import checked
-from hocket.methods.teams.kairos.workflow import PeerPressure, given, pressed
+from hocket.methods.teams.kairos.workflow import ALONE, PeerPressure, given, pressed
 from hocket.rewards.verifiers import equal
 from hocket.stages import Split
 from hocket.tasks.arithmetic import sum_problem

@@ -9,9 +9,9 @@ from hocket.agents.workflows.team import Team
 from hocket.agents.workflows.workflow import Outcome, Workflow, asked
 from hocket.core.columns import InfoColumn
 from hocket.core.markup import tagged
-from hocket.core.method_columns import ALONE
 from hocket.types import Message, Scenario
 
+ALONE = InfoColumn("alone", "What the agent answered without peers; None if it was not asked.")
 SAYS = InfoColumn("says", "What the peers said.")
 
 

@@ -1,0 +1,108 @@
+"""What a training step reports in numbers: its samples, its credit, and how the engines worked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from hocket.core import sums
+from hocket.core.batch import Batch
+from hocket.core.outcomes import SAMPLED, all_trajectories, total_reward
+from hocket.stages import Metrics
+from hocket.train.team_metrics import team_metrics
+from hocket.types import Experience, Trajectory, Turn
+
+
+def sampling_metrics(experience: Experience, weights: Mapping[str, float]) -> Metrics:
+    """What was sampled: rewards before shaping, lengths, truncations, failures."""
+    collected = all_trajectories(experience)
+    samples = [trajectory for trajectory in collected if trajectory.source == "own"] or collected
+    judged = [t for t in experience.trajectories if t.source not in ("baseline", "branch", "replay")]
+    complete = [trajectory for trajectory in samples if trajectory.failure is None]
+    metrics = {
+        "reward/mean": finite_mean([total_reward(trajectory, weights) for trajectory in judged]),
+        "groups/total": float(len({trajectory.scenario.id for trajectory in collected})),
+        "tokens/generated": float(_generated(t for t in collected if t.source in SAMPLED)),
+        "length/mean": finite_mean([float(trajectory.length) for trajectory in complete]),
+        "truncated/share": finite_mean([float(trajectory.truncated) for trajectory in complete]),
+        "episodes/failed": float(sum(trajectory.failure is not None for trajectory in samples)),
+    }
+    if share := _nan_share(t for t in collected if t.source in SAMPLED):
+        metrics["sampling/nan"] = share
+    scored = [trajectory for trajectory in complete if trajectory.scores]
+    if scored:
+        unrewarded = [math.isnan(total_reward(trajectory, weights)) for trajectory in scored]
+        metrics["unrewarded/share"] = sum(unrewarded) / len(unrewarded)
+    names = {name for trajectory in complete for name in trajectory.scores}
+    for name in sorted(names) if len(names) > 1 else []:
+        this_alone = {other: float(other == name) for other in names}
+        valued = [t for t in judged if name in t.scores and t.scores[name].value is not None]
+        metrics[f"reward/{name}"] = finite_mean([total_reward(t, this_alone) for t in valued])
+    return metrics | team_metrics(complete, weights)
+
+
+def _distinct_turns(trajectories: Iterable[Trajectory]) -> Iterable[Turn]:
+    """Turns, those that several trajectories share once."""
+    return {id(turn): turn for trajectory in trajectories for turn in trajectory.turns}.values()
+
+
+def _generated(trajectories: Iterable[Trajectory]) -> int:
+    """Decisions that were sampled; imposed ones are not."""
+    turns = _distinct_turns(trajectories)
+    return sum(len(turn) - (0 if turn.forced is None else int(turn.forced.sum())) for turn in turns)
+
+
+def _nan_share(trajectories: Iterable[Trajectory]) -> float:
+    """The share of turns whose log-probs are no numbers: what sampled them no longer gives probabilities."""
+    logps = [turn.logp for turn in _distinct_turns(trajectories) if turn.logp is not None and len(turn)]
+    return sum(bool(np.isnan(logp).any()) for logp in logps) / len(logps) if logps else 0.0
+
+
+def engine_metrics(before: Mapping[str, int], after: Mapping[str, int]) -> Metrics:
+    """How the engines in this process worked between two counts; nothing where there are none.
+
+    How full they were may depend on how fast tools answered, and what they found computed on where a run was resumed,
+    though no token does: so these are named as measures of speed are.
+    """
+    counts = {name: after[name] - before.get(name, 0) for name in after}
+    if not counts.get("passes"):
+        return {}
+    context = counts["computed"] + counts["reused"]
+    return {
+        "throughput/engine/rows": counts["rows"] / counts["passes"],
+        "throughput/engine/occupancy": counts["rows"] / counts["places"] if counts["places"] else math.nan,
+        "throughput/engine/reused": counts["reused"] / context if context else math.nan,
+        "throughput/engine/evicted": float(counts["evicted"]),
+        "throughput/engine/preempted": float(counts["preempted"]),
+    }
+
+
+def credit_metrics(batch: Batch) -> Metrics:
+    """What credit left: groups with signal, sampling entropy, distance from the reference."""
+    occurrences = batch.occurrences
+    counted = occurrences.weight != 0
+    signal = counted if occurrences.pairs is not None else counted & (occurrences.advantage != 0)
+    recorded = batch.logp["behaviour"]
+    sampled = occurrences.decision[counted & recorded.present[occurrences.decision]]  # A scorer has no log-probs.
+    behaviour = recorded.values[sampled].double()
+    metrics = {
+        "groups/with_signal": float(len(set(batch.scenario[occurrences.trajectory[signal]].tolist()))),
+        # The mean of -log-prob over what was sampled estimates the sampling entropy per decision.
+        "entropy": float(-behaviour.mean()) if len(behaviour) else math.nan,
+    }
+    if batch.value is not None and len(values := batch.value[occurrences.decision[counted]]):
+        metrics["value/largest"] = float(values.abs().max())
+    if "reference" in batch.logp:
+        reference = batch.logp["reference"]
+        gap = (reference.values[sampled].double() - behaviour)[reference.present[sampled]]
+        metrics["kl/reference"] = float((gap.exp() - 1 - gap).mean()) if len(gap) else math.nan
+    return metrics
+
+
+def finite_mean(values: Sequence[float]) -> float:
+    """The mean of the finite ones; NaN of none."""
+    finite = [value for value in values if math.isfinite(value)]
+    total = sum(finite)
+    return total / len(finite) if finite and math.isfinite(total) else sums.mean(finite)
