@@ -118,7 +118,7 @@ def settings(kept: Kept, seed: int, **more: Any) -> dict[str, Any]:
 
 
 class Pairs(GradedSums):
-    """The pairs of `graded_sums` without their right answers, so that no run has to write any.
+    """The pairs of `graded-sums` without their right answers, so that no run has to write any.
 
     In training, graders always prefer a wrong answer that `likes` tells of to the right one.
     """
@@ -265,7 +265,7 @@ EQUAL_KL = math.log(4) - 3 / 4
 def supervised(kept: Kept, run: str, steps: int, seed: int) -> Figures:
     """Steps on demonstrations."""
     own = settings(kept, seed, **{"evaluation.n": 100})
-    rows = hocket.train("worked_sums", recipe="sft", steps=steps, run=kept.fresh(run), **own).metrics
+    rows = hocket.train("worked-sums", recipe="sft", steps=steps, run=kept.fresh(run), **own).metrics
     return {"greedy accuracy": rows[-1]["eval/accuracy"]}
 
 

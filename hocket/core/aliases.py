@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from hocket.core.names import task_spelling
 from hocket.core.rooms import at_home, public
 
 CLASSES: dict[str, str] = {
@@ -53,7 +54,10 @@ def present(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _hooked(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A horizon, and past selves among the casts, became hooks of a recipe; see `present_pairs` for parts of one."""
+    """A horizon, and past selves among the casts, became hooks of a recipe; see `present_pairs` for parts of one.
+
+    The task that it is for is spelled as it is now.
+    """
     now = dict(settings)
     if isinstance(now.get("recipe"), Mapping):
         now["recipe"] = _hooked(now["recipe"])
@@ -61,6 +65,8 @@ def _hooked(settings: Mapping[str, Any]) -> dict[str, Any]:
         now["plan"] = [_hooked(phase) if isinstance(phase, Mapping) else phase for phase in now["plan"]]
     if "objective" not in now or "name" not in now:
         return now
+    if isinstance(now.get("task"), str):
+        now["task"] = task_spelling(now["task"])
     now["hooks"] = list(now.get("hooks", ()))
     horizon = now.pop("horizon", None)
     if horizon is not None:

@@ -2,7 +2,7 @@
 
 The source says the name: `name = "debate"` in the body of a class, `name="grpo"` as the first argument of a call that
 makes a constant. So a package's names are known from the text of its files, and moving a definition from one file to
-another edits no table.
+another edits no table. Names are spelled with hyphens; when one is looked up, underscores are hyphens.
 
     WORKFLOWS = Registry("workflow", ("hocket.agents.workflows",), CLASS)
     WORKFLOWS.find("debate")        # imports its file alone
@@ -15,7 +15,7 @@ import functools
 import importlib
 import importlib.util
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import entry_points
@@ -36,29 +36,54 @@ SKIPPED = frozenset({"claims"})
 
 
 def constant(*makers: str) -> re.Pattern[str]:
-    r"""The declaration `X = MAKER(name="...", description="...")`, the description at will.
+    r"""The declaration `X = MAKER(name="...", description="...", family="...")`, the last two at will.
 
     Args:
         makers: regular expressions of what is called, such as `Recipe` or `\w+\.but`.
     """
     return re.compile(
         rf'(?P<attribute>\w+)(?:: \w+)? = (?:{"|".join(makers)})\(\s*name="(?P<name>[^"\n]+)"'
-        r'(?:,\s*description="(?P<description>[^"\n]+)")?'
+        r'(?:,\s*description="(?P<description>[^"\n]+)")?(?:,\s*family="(?P<family>[^"\n]+)")?'
     )
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """A name, and the class or constant `attribute` of `module` that it stands for; `description` as written there."""
+    """A name, and the class or constant `attribute` of `module` that it stands for.
+
+    `description` and `family` are as written there.
+    """
 
     name: str
     module: str
     attribute: str
     description: str = ""
+    family: str = ""
 
     def load(self) -> Any:
         """What is declared; imports its module."""
         return getattr(importlib.import_module(self.module), self.attribute)
+
+
+def hyphenated(name: str) -> str:
+    """A name as names are spelled."""
+    return name.replace("_", "-")
+
+
+class Names(Mapping[str, Declaration]):
+    """Declarations by name, each once; one is looked up with underscores or hyphens alike."""
+
+    def __init__(self, declared: Iterable[Declaration] = ()) -> None:
+        self._declared = {hyphenated(one.name): one for one in declared}
+
+    def __getitem__(self, name: str) -> Declaration:
+        return self._declared[hyphenated(name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return (one.name for one in self._declared.values())
+
+    def __len__(self) -> int:
+        return len(self._declared)
 
 
 @dataclass(frozen=True)
@@ -126,17 +151,16 @@ class Registry:
             return load_object(name, self.kind)
         return self.load(name)
 
-    def _declared(self, packages: tuple[str, ...]) -> dict[str, Declaration]:
+    def _declared(self, packages: tuple[str, ...]) -> Names:
         declared: dict[str, Declaration] = {}
         for package in packages:
             for one in sorted(self._scan(package), key=lambda one: one.name):
-                if one.name in declared:
-                    other = declared[one.name].module
+                other = declared.setdefault(hyphenated(one.name), one)
+                if other is not one:
                     raise ConfigurationError(
-                        f"{other} and {one.module} both declare the {self.kind} {one.name!r}; rename one"
+                        f"{other.module} and {one.module} both declare the {self.kind} {one.name!r}; rename one"
                     )
-                declared[one.name] = one
-        return declared
+        return Names(declared.values())
 
     def _scan(self, package: str) -> Iterator[Declaration]:
         for module, text in sources(package):

@@ -1,4 +1,4 @@
-"""Settings inside a task's name: `NAME?key=value&key=value`."""
+"""The settings in a task's name, `NAME?key=value&key=value`, converted to their types."""
 
 from __future__ import annotations
 
@@ -7,30 +7,9 @@ import types
 import typing
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import unquote
 
 from hocket.core.components import leaf
 from hocket.core.errors import ConfigurationError, nearest
-
-
-def parse_name(name: str, kind: str = "task") -> tuple[str, dict[str, str]]:
-    """The name of a task, or another `kind` of thing, without its settings, and the settings as text.
-
-    Values may be percent-encoded.
-
-    Raises:
-        ConfigurationError: for a setting without `=` or one given twice.
-    """
-    base, _, query = name.partition("?")
-    settings: dict[str, str] = {}
-    for part in query.split("&") if query else ():
-        key, equals, text = part.partition("=")
-        if not equals or not key:
-            raise ConfigurationError(f"{kind} {name!r}: {part!r} is no setting; write NAME?key=value&key=value")
-        if key in settings:
-            raise ConfigurationError(f"{kind} {name!r}: {key} is given twice")
-        settings[key] = unquote(text)
-    return base, settings
 
 
 def checked(

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from hocket.core.discovery import Declaration, Registry, constant
+from hocket.core.discovery import Declaration
 from hocket.core.errors import ConfigurationError, nearest
-from hocket.core.options import parse_name
-from hocket.stages import Task
+from hocket.core.names import TASKS, parse_name
 from hocket.tasks.form import TaskForm
 
-__all__ = ["TaskEntry", "TaskForm", "catalogue", "find", "of"]
+if TYPE_CHECKING:
+    from hocket.stages import Task
 
-TASKS = Registry("task", ("hocket.tasks", "hocket.zoo", "hocket.methods"), constant("TaskForm"))
-"""Constants that are a `TaskForm`."""
+__all__ = ["TaskEntry", "TaskForm", "catalogue", "find", "of"]
 
 FIRST = ("sums", "reasoning-gym:NAME", "calculator", "code", "PATH.jsonl", "gym:ENVIRONMENT")
 """What a newcomer should read first; the rest follows by name, a file of one's own last."""
@@ -54,12 +53,13 @@ def find(name: str) -> Task:
         ConfigurationError: for an unknown name, with the nearest, or settings or files that are wrong.
     """
     base, settings = parse_name(name.strip())
-    fitting = [form for form in TASKS.declared if _pattern(form).fullmatch(base)]
+    fitting = {form: found for form in TASKS.declared if (found := _pattern(form).fullmatch(base))}
     if not fitting:
         raise ConfigurationError(f"there is no task {name!r}{_hint(base)}")
     # `gym:x.py:y` is a form of gym, not a file: what says more before its first gap comes first.
-    form = cast(TaskForm, TASKS.load(max(fitting, key=lambda form: len(_GAP.split(form)[0]))))
-    return form.make(base, settings)
+    form = max(fitting, key=lambda form: len(_GAP.split(form)[0]))
+    texts = iter(fitting[form].groups())
+    return cast(TaskForm, TASKS.load(form)).make(_GAP.sub(lambda _: next(texts), form), settings)
 
 
 def of(given: Any) -> Task:
@@ -69,7 +69,7 @@ def of(given: Any) -> Task:
         ConfigurationError: for rows that cannot be used, and what is neither.
     """
     if hasattr(given, "scenario"):
-        return cast(Task, given)
+        return cast("Task", given)
     from hocket.tasks.data import from_rows
 
     return from_rows(given)
@@ -80,7 +80,9 @@ _GAP = re.compile(r"\b[A-Z]+\b")
 
 
 def _pattern(form: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, _GAP.split(form))), re.DOTALL)
+    """The names that a form fits: any text in its gaps, and underscores for hyphens outside them."""
+    parts = (re.sub(r"\\-|_", "[-_]", re.escape(part)) for part in _GAP.split(form))
+    return re.compile("(.*)".join(parts), re.DOTALL)
 
 
 def _hint(base: str) -> str:

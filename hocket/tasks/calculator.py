@@ -125,5 +125,6 @@ def from_settings(name: str, settings: Mapping[str, str]) -> Calculations:
 CALCULATIONS = TaskForm(
     name="calculator",
     description="products that need the calculator tool, e.g. calculator?digits=3&listed=false",
+    family="words",
     make=from_settings,
 )

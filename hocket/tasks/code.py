@@ -291,5 +291,6 @@ def from_settings(name: str, settings: Mapping[str, str]) -> Code:
 CODE = TaskForm(
     name="code",
     description="small Python functions judged by unit tests in a sandbox, e.g. code?steps=2&grading=share",
+    family="words",
     make=from_settings,
 )

@@ -397,20 +397,24 @@ def from_settings(path: str, settings: Mapping[str, str]) -> Data:
 JSONL = TaskForm(
     name="PATH.jsonl",
     description="a file with one JSON object per line: prompt, and optionally answer, split and other columns",
+    family="data",
     make=from_settings,
 )
 CSV = TaskForm(
     name="PATH.csv",
     description="the same columns as comma-separated values; messages and lists are written as JSON",
+    family="data",
     make=from_settings,
 )
 PARQUET = TaskForm(
     name="PATH.parquet",
     description="the same columns as a parquet file",
+    family="data",
     make=from_settings,
 )
 MIXTURE = TaskForm(
     name="PATH=WEIGHT,PATH=WEIGHT",
     description="several data files mixed by weight, e.g. a.jsonl=0.7,b.csv=0.3",
+    family="data",
     make=from_settings,
 )

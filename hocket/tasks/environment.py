@@ -301,29 +301,34 @@ WORLDS: Mapping[str, Callable[[str, Mapping[str, str]], World]] = {
 OPENSPIEL = TaskForm(
     name="openspiel:GAME",
     description="a game of OpenSpiel in words, e.g. openspiel:kuhn_poker, or for control policies (?kind=control)",
+    family="packages",
     make=spiel_task,
 )
 
 TEXTARENA = TaskForm(
     name="textarena:GAME",
     description="a game of TextArena, e.g. textarena:TicTacToe-v0",
+    family="packages",
     make=environment_task,
 )
 
 GYMNASIUM = TaskForm(
     name="gymnasium:ENVIRONMENT",
     description="a Gymnasium environment in words, e.g. gymnasium:FrozenLake-v1?is_slippery=false",
+    family="packages",
     make=environment_task,
 )
 
 PETTINGZOO = TaskForm(
     name="pettingzoo:MODULE",
     description="a PettingZoo environment in words, e.g. pettingzoo:classic.rps_v2, or for control (?kind=control)",
+    family="packages",
     make=zoo_task,
 )
 
 OPENENV = TaskForm(
     name="openenv:URL",
     description="the environment behind an OpenEnv server, e.g. openenv:http://localhost:8000",
+    family="packages",
     make=environment_task,
 )

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hocket.core.discovery import Registry, constant
-from hocket.stages import Task
+
+if TYPE_CHECKING:
+    from hocket.stages import Task
 
 
 @dataclass(frozen=True)
 class TaskForm:
-    """What `--task` understands. `hocket.tasks.find` finds one by its name, the first thing it says, in the source.
+    """What `--task` understands. `hocket.tasks.find` finds one by its name, its first argument in the source.
 
     Attributes:
         name: as written, without settings; words in capitals stand for any text, as in `gym:ENVIRONMENT`.
         description: in a line.
         make: the task of a name without settings, and the settings as text.
+        family: the part of the list that a task for general use belongs to; a task of one paper is listed with it.
+        drawn_as: the name in the keys of random draws and in ids of scenarios, where it is not `name`: a task that is
+            renamed keeps its draws.
     """
 
     name: str
     description: str
     make: Callable[[str, Mapping[str, str]], Task]
+    family: str = ""
+    drawn_as: str = ""
 
 
 @dataclass(frozen=True)

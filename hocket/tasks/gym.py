@@ -260,5 +260,6 @@ def _value(text: str) -> Any:
 GYM = TaskForm(
     name="gym:ENVIRONMENT",
     description="a Gymnasium environment for control policies, e.g. gym:CartPole-v1",
+    family="packages",
     make=from_settings,
 )

@@ -25,6 +25,7 @@ from hocket.agents.workflows.team import Team
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.examples import Example
 from hocket.core.keys import Key
+from hocket.core.names import drawn_as
 from hocket.stages import Split, Task
 from hocket.tasks.form import TaskForm
 from hocket.tasks.text import TextTask, check_number
@@ -252,6 +253,7 @@ class LessonTask(TextTask):
         if found is None:
             raise ConfigurationError(f"task {named} has no lessons; leave --lessons out")
         self.name, self.task, self.lessons = PREFIX + named, task, found
+        self._drawn_as = PREFIX + drawn_as(named)
         self._played = lru_cache(maxsize=8)(self._episode)
 
     def scenario(self, split: Split, number: int) -> Scenario:
@@ -261,14 +263,14 @@ class LessonTask(TextTask):
         told: dict[str, Any] = {"demonstration": list(talk.said), "of": asked.id}
         if talk.tools:
             told["tools"] = list(talk.tools)
-        return Scenario(f"{self.name}/{split}/{number}", talk.prompt, metadata=told, seed=number)
+        return Scenario(f"{self._drawn_as}/{split}/{number}", talk.prompt, metadata=told, seed=number)
 
     def _episode(self, split: Split, number: int) -> tuple[Scenario, list[Lesson]]:
         """A scenario of the task, and what is said in it, in an order that is drawn."""
         size = self.task.size("train")
         number_there = 2 * number + (split == "eval")
         asked = self.task.scenario("train", number_there if size is None else number_there % size)
-        rng = Key.of(0).derive("lessons", self.name, split, number).numpy()
+        rng = Key.of(0).derive("lessons", self._drawn_as, split, number).numpy()
         talks = self.lessons.play(asked, rng)
         return asked, [talks[place] for place in rng.permutation(len(talks)).tolist()]
 
@@ -302,5 +304,6 @@ def from_name(name: str, settings: Mapping[str, str]) -> LessonTask:
 LESSONS = TaskForm(
     name="lessons:TASK",
     description="how a scripted beginner plays a task, as demonstrations, e.g. lessons:maze",
+    family="words",
     make=from_name,
 )

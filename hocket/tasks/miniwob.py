@@ -69,5 +69,6 @@ def from_settings(name: str, settings: Mapping[str, str]) -> PageTask:
 MINIWOB = TaskForm(
     name="miniwob:PAGE",
     description="a page of the web in words, in headless Chromium, e.g. miniwob:click-button",
+    family="packages",
     make=from_settings,
 )

@@ -53,5 +53,6 @@ def _annotation(parameter: inspect.Parameter) -> Any:
 OWN = TaskForm(
     name="FILE.py:NAME",
     description="a task object of yours, or a class or function that makes one",
+    family="data",
     make=own_task,
 )

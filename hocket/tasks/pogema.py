@@ -24,5 +24,6 @@ def _pogema(name: str, settings: Mapping[str, str]) -> JointTask:
 POGEMA = TaskForm(
     name="pogema:WORLD",
     description="path finding by the package pogema: pogema:lifelong?size=8&agents=4, pogema:once or pogema:together",
+    family="packages",
     make=_pogema,
 )

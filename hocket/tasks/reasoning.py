@@ -246,7 +246,7 @@ def _classes(dataset: str) -> tuple[Any, Any]:
         raise ConfigurationError(f"task reasoning-gym:{dataset} is left out: {REFUSED[dataset]}")
     if dataset not in tables:
         hint = nearest(dataset, set(tables) - set(REFUSED))
-        listed = "; `hocket tasks` lists them" if not hint.startswith("; did") else hint
+        listed = "; `hocket tasks --all` lists them" if not hint.startswith("; did") else hint
         raise ConfigurationError(f"reasoning-gym has no dataset {dataset!r}{listed}")
     cls, config_class = tables[dataset]
     return cls, config_class
@@ -292,5 +292,6 @@ def from_settings(name: str, settings: Mapping[str, str]) -> ReasoningGym:
 DATASET = TaskForm(
     name="reasoning-gym:NAME",
     description="a generated dataset of reasoning-gym, e.g. reasoning-gym:chain_sum?max_terms=4",
+    family="packages",
     make=from_settings,
 )

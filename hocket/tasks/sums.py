@@ -67,5 +67,6 @@ def from_settings(name: str, settings: Mapping[str, str]) -> Sums:
 SUMS = TaskForm(
     name="sums",
     description="the default: sums and differences of two to four integers, e.g. 'What is 45 + 37?'",
+    family="words",
     make=from_settings,
 )

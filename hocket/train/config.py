@@ -18,6 +18,7 @@ import yaml
 from hocket.core.aliases import OLD_SLOTS, present, present_pairs
 from hocket.core.casting import __all__ as CASTS
 from hocket.core.components import field_types, from_plain, has_path, replaced, to_plain
+from hocket.core.discovery import hyphenated
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.yaml_text import load_yaml
 from hocket.policies.settings import LoraSettings
@@ -81,7 +82,7 @@ def _equipped(config: Config, tools: Sequence[str]) -> Config:
     if not tools:
         return config
     base, _, query = (config.workflow or "tool-use").partition("?")
-    if base != "tool-use" or "tools_of=" in query:
+    if hyphenated(base) != "tool-use" or "tools_of=" in query:
         raise ConfigurationError(
             f"tools = {tools[-1]!r} and workflow = {config.workflow!r}: tools go to the workflow tool-use; name them "
             "there, or in a workflow of your own"

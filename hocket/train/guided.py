@@ -13,8 +13,9 @@ from hocket.agents.search.found import Found, Opinion
 from hocket.agents.search.guided import Beam, Best, Guide, Guided, TreeSearch
 from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.core.keys import Key
+from hocket.core.names import parse_name
 from hocket.core.occurrences import apart
-from hocket.core.options import checked, parse_name
+from hocket.core.options import checked
 from hocket.rewards.score import grade
 from hocket.stages import Play
 from hocket.train.evaluate import spread, success_of

@@ -13,7 +13,8 @@ import torch
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.options import checked, parse_name
+from hocket.core.names import parse_name
+from hocket.core.options import checked
 from hocket.rewards.functions import load_rewards
 from hocket.rewards.score import Journal
 from hocket.stages import Policy, Reward

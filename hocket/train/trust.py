@@ -29,15 +29,14 @@ from typing import Any, Literal
 from urllib.parse import unquote
 
 from hocket.agents.environments.pettingzoo import of_pettingzoo
-from hocket.agents.workflows.library import WORKFLOWS
 from hocket.core.aliases import present_name
 from hocket.core.cache import cache_folder
 from hocket.core.components import ROOMS, load_named
+from hocket.core.discovery import hyphenated
 from hocket.core.errors import ConfigurationError
-from hocket.core.names import RECIPES
+from hocket.core.names import RECIPES, TASKS, WORKFLOWS
 from hocket.core.rooms import public
 from hocket.stages import Stage
-from hocket.tasks import TASKS
 from hocket.train.config import Pairs, read_pairs
 from hocket.train.disk import write_atomic
 
@@ -158,14 +157,19 @@ def _is_module(piece: str) -> bool:
     if _DOTTED.fullmatch(piece):
         first = piece.partition(".")[0]
         return not _is_own(piece, "function") if first == "hocket" else first == "__main__" or _spec(first) is not None
-    return piece in _of_packages()
+    return hyphenated(piece) in _of_packages()
 
 
 @functools.cache
 def _of_packages() -> Mapping[str, str]:
-    """What installed packages declare: modules by name."""
+    """What installed packages declare: modules by name, which is spelled with hyphens."""
     registries = (TASKS, WORKFLOWS, RECIPES)
-    return {name: one.module for each in registries for name, one in each.declared.items() if name not in each.own}
+    return {
+        hyphenated(name): one.module
+        for each in registries
+        for name, one in each.declared.items()
+        if name not in each.own
+    }
 
 
 def _is_own(name: str, kind: Literal["type", "function"]) -> bool:
@@ -214,7 +218,7 @@ def _files(named: Sequence[Named]) -> dict[str, Path]:
     for one in named:
         text = _decoded(one.text)
         if one.kind == "module":
-            names = [_of_packages().get(text, ""), *(match[0] for match in _DOTTED.finditer(text))]
+            names = [_of_packages().get(hyphenated(text), ""), *(match[0] for match in _DOTTED.finditer(text))]
             names += text.split(":")[1:-1]
             for name in filter(None, names):
                 _module(name.partition(".")[0], found)

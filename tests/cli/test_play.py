@@ -160,8 +160,8 @@ def test_a_workflow_that_fails_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("nano", "--temperature", "-1"), "--temperature: '-1' is no finite number of 0 or more"),
-        (("nano", "--max-tokens", "0"), "--max-tokens: '0' is no whole number of 1 or more"),
+        (("nano", "--temperature", "-1"), "--temperature: '-1' is not a finite number of at least 0"),
+        (("nano", "--max-tokens", "0"), "--max-tokens: '0' is not a whole number of at least 1"),
         (("nano", "--task", "no-such-task"), "there is no task"),
         (("nano", "--task", "gym:CartPole-v1"), "only language models can talk"),
         (("no-such-run",), "there is no run"),

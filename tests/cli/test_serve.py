@@ -64,7 +64,7 @@ def test_a_run_is_served_to_the_official_client_until_a_signal(tmp_path: Path):
         (("nano", "--host", "0.0.0.0", "--key", "k"), "fewer than 16 characters"),
         (("nano", "--key-variable", "NO_SUCH_VARIABLE"), "the environment has no such variable"),
         (("nano", "--key", " x"), "a key must be ASCII text without space"),
-        (("nano", "--max-tokens", "0"), "is no whole number of 1 or more"),
+        (("nano", "--max-tokens", "0"), "is not a whole number of at least 1"),
         (("nano", "--port", "70000"), "ports are numbers from 0 to 65535"),
         (("nano", "--prot", "1"), "prot"),
         (("no-such-run",), "there is no run 'no-such-run'"),

@@ -59,7 +59,7 @@ def test_what_no_run_can_have_is_refused(case: str, tmp_path: Path) -> None:
 def test_numbers_of_flags_have_a_range(flags: list[str]) -> None:
     said = call(*flags)
     assert said.code == 2
-    assert f"argument {flags[-2]}: {flags[-1]!r} is no " in said.err
+    assert f"argument {flags[-2]}: {flags[-1]!r} is not a " in said.err
 
 
 @pytest.mark.parametrize(("typed", "due"), [("8,4", [8, 4]), ("8", [8]), ("[8, 4]", [8, 4])])

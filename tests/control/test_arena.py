@@ -38,7 +38,7 @@ REFUSED = {
     "nobody": (["--agents", "row=somebody"], "row = 'somebody' is nobody known"),
     "nothing in a file": (["--agents", "row=mine.py:Nobody"], "mine.py"),
     "no run": (["--agents", "row=run:gone"], "there is no run 'gone'"),
-    "no episode": (["--episodes", "0"], "--episodes: '0' is no whole number of 1 or more"),
+    "no episode": (["--episodes", "0"], "--episodes: '0' is not a whole number of at least 1"),
     "no joint world": (["--task", "sums"], "task sums is no joint world"),
 }
 

@@ -190,8 +190,8 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("typed", "why"),
         [
-            ("room --episodes 0", "--episodes: '0' is no whole number of 1 or more"),
-            ("room --temperature -1", "--temperature: '-1' is no finite number of 0 or more"),
+            ("room --episodes 0", "--episodes: '0' is not a whole number of at least 1"),
+            ("room --temperature -1", "--temperature: '-1' is not a finite number of at least 0"),
             ("room --agent bob", "agent = bob: there is no such agent"),
             ("room pole", "several tasks"),
             ("room --model models.py:silent", "models.py:silent|said nothing"),

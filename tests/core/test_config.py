@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hocket import tasks
 from hocket.core.batch import GroupBy
 from hocket.core.components import differences, from_plain, to_plain
 from hocket.core.errors import ConfigurationError
@@ -167,3 +168,15 @@ def test_a_pairwise_loss_as_it_once_was_is_read() -> None:
     old = {"type": "hocket.objectives.DPO", "beta": 0.2, "label_smoothing": 0.0, "length_normalised": True}
     recipe = as_recipe({**to_plain(find("dpo")), "objective": old})
     assert recipe.objective == Pairwise(0.2, measure=LogRatio(length_normalised=True))
+
+
+def test_a_saved_recipe_names_its_task_as_it_is_spelled_now() -> None:
+    assert as_recipe({**to_plain(find("dpo")), "task": "graded_sums"}) == find("dpo")
+    nested = as_recipe({**to_plain(find("mashost")), "task": "built:worked_sums"})
+    assert nested == find("mashost")
+    assert as_recipe({**to_plain(find("dpo")), "task": "my_data.jsonl"}).task == "my_data.jsonl"
+
+
+def test_a_workflow_may_be_spelled_with_underscores() -> None:
+    config = configure([("workflow", "tool_use"), ("tools", "calculator")], tasks.find("sums"))
+    assert config.workflow == "tool_use?tools_of=calculator"

@@ -8,17 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from hocket.agents.search.searcher import SEARCHERS
 from hocket.agents.workflows import OutsideAgent
-from hocket.agents.workflows.library import WORKFLOWS, library
+from hocket.agents.workflows.library import library
 from hocket.agents.workflows.workflow import Workflow
 from hocket.apps.cli.command import ROW_COMMANDS, Command
 from hocket.core.discovery import CLASS, Registry, constant
 from hocket.core.errors import ConfigurationError
-from hocket.core.names import RECIPES
+from hocket.core.names import ANALYSES, RECIPES, TASKS, WORKFLOWS
 from hocket.core.wrappers import WRAPPERS, WorldWrapper
+from hocket.lab.exact.solver import SOLVERS
+from hocket.lab.exact.worlds import WORLDS
+from hocket.methods.control.sysllm.summaries import SUMMARISERS
 from hocket.recipe import Recipe
 from hocket.recipes import all_recipes
-from hocket.tasks import TASKS
 from hocket.tasks.form import VARIANTS, TaskForm, TaskVariant
 
 SHAPES = '''
@@ -44,7 +47,7 @@ class Square(Plain):
     name_of_side = "edge"
 
 
-RED = Colour(name="red", description="like blood")
+RED = Colour(name="red", description="like blood", family="warm")
 PALE: Colour = RED.but(
     name="pale-red",
     tone=Tone(name="no colour"),
@@ -72,9 +75,33 @@ def test_declarations_are_read_from_the_source(shapes: str) -> None:
     ]
     assert classes["round"].module == f"{shapes}.inner.shapes"
     colours = Registry("colour", (shapes,), constant("Colour", r"[A-Z_]+\.but"), None)
-    assert [(one.name, one.attribute) for one in colours.declared.values()] == [("pale-red", "PALE"), ("red", "RED")]
+    assert [(one.name, one.attribute, one.family) for one in colours.declared.values()] == [
+        ("pale-red", "PALE", ""),
+        ("red", "RED", "warm"),
+    ]
     with pytest.raises(NameError):  # Only now is the file run.
         colours.find("red")
+
+
+def test_underscores_are_hyphens_where_a_name_is_looked_up(shapes: str) -> None:
+    colours = Registry("colour", (shapes,), constant("Colour", r"[A-Z_]+\.but"), None)
+    assert colours.declared["pale_red"].name == colours.own["pale-red"].name == "pale-red"
+    assert "pale_red" in colours
+    assert list(colours.declared) == ["pale-red", "red"]
+    assert len(colours.declared) == 2
+
+
+def test_names_that_differ_in_underscores_alone_are_refused(shapes: str, tmp_path: Path) -> None:
+    (tmp_path / shapes / "other.py").write_text('DULL = Colour(name="pale_red")\n')
+    with pytest.raises(ConfigurationError, match="both declare the colour 'pale_red'; rename one"):
+        _ = Registry("colour", (shapes,), constant("Colour", r"[A-Z_]+\.but"), None).declared
+
+
+@pytest.mark.parametrize("registry", [ANALYSES, RECIPES, SEARCHERS, SOLVERS, SUMMARISERS, TASKS, WORKFLOWS, WORLDS])
+def test_all_names_are_spelled_with_hyphens(registry: Registry) -> None:
+    assert [name for name in registry.own if "_" in name] == []
+    for name in registry.own:
+        assert registry.declared[name.replace("-", "_")].name == name
 
 
 def test_unknown_names_get_a_sentence(shapes: str) -> None:
@@ -118,6 +145,8 @@ def test_every_declared_thing_is_what_its_source_says() -> None:
             found = one.load()
             assert isinstance(found, kind)
             assert (found.name, found.description) == (name, one.description)
+    for name, one in TASKS.declared.items():
+        assert one.load().family == one.family, name
 
 
 def test_recipes_are_found_so() -> None:

@@ -330,7 +330,7 @@ def test_dialogues_of_one_task_differ_by_the_users_chance() -> None:
 
 
 def test_right_calls_solve_every_scenario() -> None:
-    task = find("order_desk?orders=3&deaf=0")
+    task = find("order-desk?orders=3&deaf=0")
     for split, number in (("train", 0), ("train", 1), ("train", 2), ("eval", 0), ("eval", 1)):
         scenario = task.scenario(split, number)
         right = [call(one["name"], **one["arguments"]) for one in json.loads(scenario.answer)]
@@ -338,10 +338,10 @@ def test_right_calls_solve_every_scenario() -> None:
         (played,) = rehearse(task.workflow, scenario, said)  # type: ignore[attr-defined]
         assert task.success(played) == 1.0
         assert task.describe(played)["asked"] == 1.0
-        assert scenario == find("order_desk?orders=3&deaf=0").scenario(split, number)
+        assert scenario == find("order-desk?orders=3&deaf=0").scenario(split, number)
 
 
 def test_settings_out_of_range_are_refused() -> None:
     for wrong in ("orders=1", "turns=0", "volunteer=2", "patience=0"):
         with pytest.raises(ConfigurationError):
-            find(f"order_desk?{wrong}").scenario("train", 0)
+            find(f"order-desk?{wrong}").scenario("train", 0)

@@ -61,9 +61,9 @@ def test_a_removal_that_removes_nothing_is_refused() -> None:
 
 def test_a_first_phase_gives_the_weights_that_both_begin_with() -> None:
     first = {"recipe": "sft", "steps": 2, "update.lr": 0.0001, "curriculum.prompts": 8}
-    warmed = Shipment(find("grpo"), without={"credit.scale": None}, task="worked_sums", settings=SMALL, first=first)
-    plain = Shipment(find("grpo"), without={"credit.scale": None}, task="worked_sums", settings=SMALL)
+    warmed = Shipment(find("grpo"), without={"credit.scale": None}, task="worked-sums", settings=SMALL, first=first)
+    plain = Shipment(find("grpo"), without={"credit.scale": None}, task="worked-sums", settings=SMALL)
     found, other = warmed(), plain()
     assert found.holds, found.saw
     assert found.saw != other.saw
-    assert "from the weights of `hocket train --task worked_sums --recipe sft" in warmed.sentence
+    assert "from the weights of `hocket train --task worked-sums --recipe sft" in warmed.sentence

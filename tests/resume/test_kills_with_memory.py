@@ -18,7 +18,7 @@ from hocket.core.keys import Key
 
 KILLS, STEPS = 20, 8
 REMEMBERING = [
-    *("--recipe", "repo-replay", "--task", "worked_sums", "--update.lr", "1e-3", "--checkpoint.steps", "2"),
+    *("--recipe", "repo-replay", "--task", "worked-sums", "--update.lr", "1e-3", "--checkpoint.steps", "2"),
     *("--curriculum", "{type: hocket.curriculum.LevelBandit, level: key_steps, prompts: 2, pool: 12}"),
     *("--reward", "task", "--reward", "hocket.rewards.Novelty=0.5"),
 ]

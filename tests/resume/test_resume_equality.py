@@ -74,11 +74,11 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "cures": (TINY, ["--recipe", "cures", "--curriculum.pool", "3"]),
     "lora": (TINY, ["--recipe", "grpo-kl", "--lora.rank", "2", "--update.lr", "1e-3"]),
     "replays": (TINY, ["--recipe", "repo-replay", "--curriculum.pool", "2", "--rollout.samples", "3"]),
-    "partial": (TINY, ["--recipe", "kimi-k1-5-long", "--task", "worked_sums?size=6", "--rollout.pieces", "2"]),
+    "partial": (TINY, ["--recipe", "kimi-k1-5-long", "--task", "worked-sums?size=6", "--rollout.pieces", "2"]),
     "remembering": (
         TINY,
         [
-            *("--recipe", "repo-replay", "--task", "worked_sums", "--reward", "hocket.rewards.Novelty"),
+            *("--recipe", "repo-replay", "--task", "worked-sums", "--reward", "hocket.rewards.Novelty"),
             *("--curriculum", "{type: hocket.curriculum.LevelBandit, level: key_steps, prompts: 2}"),
         ],
     ),

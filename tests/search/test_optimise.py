@@ -190,7 +190,7 @@ def test_the_command_prints_one_document(model: Path, tmp_path: Path, capsys: An
         (["--reflector", "MODEL:silent"], "returned nothing"),
         (["--task", "gym:CartPole-v1"], "not answered in text"),
         (["--start", "gone.json"], "gone.json is missing"),
-        (["--practice", "0"], "--practice: '0' is no whole number of 1 or more"),
+        (["--practice", "0"], "--practice: '0' is not a whole number of at least 1"),
         (["--tokens", "3"], "raise --tokens"),
         (["--searcher", "mass"], "--workflow blocks"),
         (["--model", "nano", "--start", "word " * 4000], "context"),

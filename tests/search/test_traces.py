@@ -13,7 +13,7 @@ from hocket.lab.toys import orders
 from hocket.methods.data_and_rollout.tree_opo.making import row_of
 from hocket.types import Scenario
 
-TEACHER = ["--task", "worked_sums", "--model", f"{orders.__file__}:teacher", "--n", "4", "--searches", "3"]
+TEACHER = ["--task", "worked-sums", "--model", f"{orders.__file__}:teacher", "--n", "4", "--searches", "3"]
 
 
 def searched(out: Path, *flags: str) -> int:
@@ -44,7 +44,7 @@ def test_what_is_written_is_data_that_trains(tmp_path, capsys, monkeypatch):
     [
         (["--out", "a.txt"], "call it a.jsonl"),
         (["--task", "maze"], "is played by a workflow of its own"),
-        (["--n", "0"], "--n: '0' is no whole number of 1 or more"),
+        (["--n", "0"], "--n: '0' is not a whole number of at least 1"),
         (["--until", ""], "until = '' holds an empty text"),
         (["--model", "http://x/v1"], "name the server"),
     ],

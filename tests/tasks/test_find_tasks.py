@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hocket.core.errors import ConfigurationError, HocketError
+from hocket.core.names import drawn_as, task_spelling
 from hocket.tasks import catalogue, find
 from hocket.tasks.sums import Sums
 from hocket.types import Scenario, Trajectory, Turn
@@ -161,6 +162,42 @@ def test_wrong_names_get_a_sentence(name: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         find(name)
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "name"),
+    [
+        ("graded_sums?noise=0.3", "graded-sums?noise=0.3"),
+        ("built:worked_sums", "built:worked-sums"),
+        ("cheaper_programs", "cheaper-programs"),
+        ("lessons:order_desk?played=true", "lessons:order-desk?played=true"),
+    ],
+)
+def test_a_name_may_be_spelled_with_underscores(old: str, name: str) -> None:
+    assert task_spelling(old) == name
+    for number in range(3):
+        one, other = find(old).scenario("train", number), find(name).scenario("train", number)
+        assert (one.id, one.prompt, one.answer) == (other.id, other.prompt, other.answer)
+    assert find("reasoning_gym:chain_sum").name == "reasoning-gym:chain_sum"
+
+
+def test_a_renamed_task_keeps_its_draws() -> None:
+    assert find("worked-sums").scenario("train", 0).id == "worked_sums/train/0/question"
+    lesson = find("lessons:restated-sums").scenario("train", 0)
+    assert lesson.id == "lessons:restated_sums/train/0"
+    assert lesson.metadata["of"] == "sums/train/0"
+    assert drawn_as("lessons:built:worked-sums?size=4") == "lessons:built:worked_sums?size=4"
+    assert drawn_as("page_crew") == "page-crew"
+    for other in ("gym:CartPole-v1", "mine.py:worked_sums", "worked_sums.jsonl", "nowhere"):
+        assert drawn_as(other) == task_spelling(other) == other
+
+
+def test_a_file_is_named_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_data.jsonl").write_text("".join(f'{{"prompt": "{one}", "answer": "1"}}\n' for one in range(4)))
+    (tmp_path / "own_task.py").write_text(OWN)
+    assert find("own_data.jsonl").name == "own_data.jsonl"
+    assert find("own_task.py:echo").name == "echo"
 
 
 def test_a_data_file_with_another_ending_is_named(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ def test_what_is_better_is_right_and_steps_make_an_answer() -> None:
 
 
 def test_a_share_of_the_labels_is_wrong_in_training_alone() -> None:
-    plain, noisy = find("graded_sums"), find("graded_sums?noise=0.3")
-    assert noisy.name == "graded_sums?noise=0.3"
+    plain, noisy = find("graded-sums"), find("graded-sums?noise=0.3")
+    assert noisy.name == "graded-sums?noise=0.3"
     told = [(plain.scenario("train", n).metadata, noisy.scenario("train", n).metadata) for n in range(400)]
     assert 0.22 < sum(one["chosen"] == other["rejected"] for one, other in told) / 400 < 0.38
     assert 0.22 < sum(one["label"] != other["label"] for one, other in told) / 400 < 0.38
@@ -33,7 +33,7 @@ def test_a_share_of_the_labels_is_wrong_in_training_alone() -> None:
 
 
 def test_dissenters_prefer_short_right_answers() -> None:
-    task = find("graded_sums?dissent=0.5")
+    task = find("graded-sums?dissent=0.5")
     found = [task.scenario("train", n) for n in range(200)]
     brief = [one for one in found if one.metadata["group"] == "brief"]
     assert 70 < len(brief) < 130
@@ -47,5 +47,5 @@ def test_splits_do_not_meet_and_settings_are_checked() -> None:
     asked = {split: {task.scenario(split, n).prompt for n in range(3)} for split in ("train", "eval")}
     assert not asked["train"] & asked["eval"]
     for wrong in ("noise=0.5", "dissent=2", "size=0"):
-        with pytest.raises(ConfigurationError, match="graded_sums"):
-            find(f"graded_sums?{wrong}")
+        with pytest.raises(ConfigurationError, match="graded-sums"):
+            find(f"graded-sums?{wrong}")

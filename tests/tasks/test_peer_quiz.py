@@ -13,7 +13,7 @@ from hocket.tasks.lessons import lessons_of
 
 
 @pytest.mark.parametrize(
-    ("name", "right"), [("peer_quiz", (0.4, 0.6)), ("peer_quiz?question=sums&peers=1", (0.5, 0.7))]
+    ("name", "right"), [("peer-quiz", (0.4, 0.6)), ("peer-quiz?question=sums&peers=1", (0.5, 0.7))]
 )
 def test_lessons_say_what_somebody_says(name: str, right: tuple[float, float]) -> None:
     task = tasks.find(name)

@@ -137,7 +137,7 @@ def test_chain_sum_has_three_terms_of_up_to_three_digits() -> None:
     ("name", "sentence"),
     [
         ("chain_summ", "reasoning-gym has no dataset 'chain_summ'; did you mean 'chain_sum'?"),
-        ("zzzzzz", "has no dataset 'zzzzzz'; `hocket tasks` lists them"),
+        ("zzzzzz", "has no dataset 'zzzzzz'; `hocket tasks --all` lists them"),
         ("codeio", "reasoning-gym:codeio is left out"),
         ("composite", "reasoning-gym:composite is left out"),
         ("chain_sum?min_term=2", "has no setting 'min_term'; did you mean 'min_terms'?"),

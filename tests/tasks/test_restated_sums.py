@@ -27,7 +27,7 @@ def test_questions_of_two_terms_or_more_are_read(question: str, terms: list[int]
 
 
 def test_lessons_keep_the_answer_and_an_easier_sum_has_fewer_steps() -> None:
-    task, rng = tasks.find("restated_sums"), np.random.default_rng(0)
+    task, rng = tasks.find("restated-sums"), np.random.default_rng(0)
     for number in range(100):
         scenario = task.scenario("train", number)
         terms = terms_of(str(scenario.prompt))

@@ -143,14 +143,14 @@ def test_the_gap_compares_the_same_mazes() -> None:
 
 
 def test_names_and_settings() -> None:
-    task = tasks.find("split_maze?width=4&height=4&relay=2&messages=8")
+    task = tasks.find("split-maze?width=4&height=4&relay=2&messages=8")
     assert isinstance(task, SplitMazes)
     assert task.workflow == SplitMap(relay=2, messages=8) == find("split-map?relay=2&messages=8")
     for name, message in (
-        ("split_maze?width=1", "2 to 20 cells"),
-        ("split_maze?see=nothing", "see must be"),
-        ("split_maze?relay=11", "relay in 0 to messages"),
-        ("split_maze?size=4", "no setting 'size'"),
+        ("split-maze?width=1", "2 to 20 cells"),
+        ("split-maze?see=nothing", "see must be"),
+        ("split-maze?relay=11", "relay in 0 to messages"),
+        ("split-maze?size=4", "no setting 'size'"),
     ):
         with pytest.raises(ConfigurationError, match=message):
             tasks.find(name)

@@ -30,7 +30,7 @@ def test_what_it_demonstrates_is_right_and_holds_the_steps() -> None:
 
 
 def test_wordings_ask_one_problem() -> None:
-    task = find("worked_sums?wordings=2")
+    task = find("worked-sums?wordings=2")
     first, second = task.scenario("train", 6), task.scenario("train", 7)
     assert (first.origin, first.answer) == (second.origin, second.answer)
     assert first.id != second.id
@@ -40,7 +40,7 @@ def test_wordings_ask_one_problem() -> None:
 
 
 def test_scores_besides_right() -> None:
-    task = find("worked_sums?form=0.2&model=0.5")
+    task = find("worked-sums?form=0.2&model=0.5")
     scenario = task.scenario("train", 0)
     off = f"<think>so</think><answer>{int(scenario.answer) + 1}</answer>"
     texts = (scenario.metadata["demonstration"], off, f"<answer>{scenario.answer}</answer>", "no idea")
@@ -53,7 +53,7 @@ def test_scores_besides_right() -> None:
 
 
 def test_a_number_of_problems_comes_again() -> None:
-    task = find("worked_sums?size=4")
+    task = find("worked-sums?size=4")
     assert (task.size("train"), task.size("eval")) == (4, None)
     with pytest.raises(ConfigurationError, match="4 train scenarios"):
         task.scenario("train", 4)

@@ -126,7 +126,7 @@ def test_a_run_that_was_killed_and_lost_samplers_is_the_same_again(
 @pytest.mark.slow
 def test_a_run_in_order_of_start_is_the_same_again(tmp_path: Path) -> None:
     train(tmp_path, "run", *learns(tmp_path, "--cluster", "local", "--samplers", "2", "--lag", "2"), steps=5)
-    assert "5 steps done again in one process, all weights and metrics equal" in replayed(tmp_path / "run")
+    assert "5 steps repeated in one process; all weights and metrics are equal" in replayed(tmp_path / "run")
     train(tmp_path, "plain", *learns(tmp_path), steps=2)
     assert "all weights and metrics equal" in replayed(tmp_path / "plain")
 

@@ -91,7 +91,7 @@ def test_another_architecture_is_not_averaged(run: Path, tmp_path: Path) -> None
     assert call("export", run, "--average", run, "--share", "2", "--out", tmp_path / "mean").code == 2
     said = call("export", run, "--share", "0.3", "--out", tmp_path / "mean")
     assert said.code == 2
-    assert "--share is the share of another model: name that with --average" in said.err
+    assert "--share is the weight of a second model: name that model with --average" in said.err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["llama"]
 
 

@@ -140,7 +140,7 @@ def test_a_file_of_pairs_has_no_accuracy_of_answers(tmp_path: Path) -> None:
 
 def test_pairs_with_answers_have_both(tmp_path: Path) -> None:
     said = call(
-        "train", *TINY, "--recipe", "dpo", "--task", "graded_sums", "--runs", tmp_path, "--run", "a", "--steps=1"
+        "train", *TINY, "--recipe", "dpo", "--task", "graded-sums", "--runs", tmp_path, "--run", "a", "--steps=1"
     )
     assert said.code == 0, said.err
     told = rows(tmp_path / "a")[-1]

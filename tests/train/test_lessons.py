@@ -32,7 +32,7 @@ TEACHING = [
     "household",
     "openspiel:kuhn_poker",
     "textarena:GuessTheNumber-v0",
-    "order_desk",
+    "order-desk",
     "consultation",
     "multihop",
     "code",
@@ -182,7 +182,7 @@ def test_a_task_without_lessons_is_left_as_it_was() -> None:
     [
         (["--task", "sums", "--lessons", "5"], "lessons = 5: task sums has no lessons; leave them out"),
         (["--task", "consultation?played=true", "--lessons", "5"], "has no lessons"),
-        (["--task", "maze", "--lessons=-1"], "--lessons: '-1' is no whole number of 0 or more"),
+        (["--task", "maze", "--lessons=-1"], "--lessons: '-1' is not a whole number of at least 0"),
         (["--task", "lessons:sums"], "task sums has no lessons"),
         (["--task", "lessons:mase"], "there is no task 'mase'"),
         (["--resume", "x", "--lessons", "5"], "lessons cannot change"),
@@ -308,7 +308,7 @@ def test_a_lesson_opens_as_an_episode_does(name: str) -> None:
     rehearse(workflow, scenario, dict.fromkeys(workflow.roles, part))
     opening = part.asked[0]
     assert [message["role"] for message in lesson.prompt] == [message["role"] for message in opening]
-    if name == "order_desk":  # What the customer volunteers is drawn.
+    if name == "order-desk":  # What the customer volunteers is drawn.
         assert lesson.prompt[0] == opening[0]
         assert tuple(lesson.tools) == tuple(workflow.tools["agent"])
     else:
@@ -316,7 +316,7 @@ def test_a_lesson_opens_as_an_episode_does(name: str) -> None:
 
 
 def test_a_customer_who_is_played_has_lessons_of_its_own_words() -> None:
-    task = tasks.find("order_desk?played=true")
+    task = tasks.find("order-desk?played=true")
     lessons = lessons_of(task)
     assert lessons is not None
     for number in range(4):

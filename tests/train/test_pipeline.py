@@ -21,13 +21,13 @@ from hocket.train.pipeline import Pipeline, phase_runs
 RLHF = """
 plan:
   - {recipe: sft, steps: 2, task: sums, evaluation: {between: 6}}
-  - {recipe: reward-model, steps: 2, task: graded_sums, name: judge}
+  - {recipe: reward-model, steps: 2, task: graded-sums, name: judge}
   - {recipe: ppo, steps: 2, task: sums, reward: ["model:phase:judge"]}
 """
 PHASES = ("1-sft", "2-judge", "3-ppo")
 ROUNDS: list[dict[str, Any]] = [
     {"recipe": "sft", "steps": 1, "once": True},
-    {"recipe": "reward-model", "steps": 1, "task": "graded_sums", "name": "judge"},
+    {"recipe": "reward-model", "steps": 1, "task": "graded-sums", "name": "judge"},
     {"recipe": "grpo", "steps": 2, "reward": ["model:phase:judge=2"], "rollout.samples": 3},
 ]
 
@@ -54,7 +54,7 @@ def test_a_phase_goes_on_from_the_one_that_trained_the_same_network(whole: Path)
     assert learnt in written["3-ppo"]
     assert f"model:{folder.resolve()}/2-judge" in written["3-ppo"]
     tasks = [json.loads((folder / name / "summary.json").read_text())["task"] for name in PHASES]
-    assert tasks == ["sums", "graded_sums", "sums"]
+    assert tasks == ["sums", "graded-sums", "sums"]
 
 
 def test_the_first_phase_is_the_run_that_it_would_be_alone(whole: Path, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 def test_a_step_evaluates_each_recorded_decision_once_and_the_reference_in_the_first_epoch_only(
     tmp_path: Path, passes: Counter[str], adapter: tuple[tuple[str, Any], ...]
 ) -> None:
-    parts = prepared(tmp_path, "dpo", "graded_sums?size=4", *adapter)
+    parts = prepared(tmp_path, "dpo", "graded-sums?size=4", *adapter)
     for number in range(1, 4):
         passes.clear()
         batch, _ = stepped(parts, number)
@@ -81,7 +81,7 @@ def test_samples_are_not_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("recipe", "task"),
-    [("dpo", "graded_sums?size=6"), ("kto", "graded_sums?size=6"), ("sft", "sums"), ("lipo", "graded_sums?size=6")],
+    [("dpo", "graded-sums?size=6"), ("kto", "graded-sums?size=6"), ("sft", "sums"), ("lipo", "graded-sums?size=6")],
 )
 def test_what_is_left_out_changes_no_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: str, task: str
@@ -105,7 +105,7 @@ def test_what_is_left_out_changes_no_number(
 
 
 def test_behaviour_that_a_stage_reads_is_evaluated_before_it_acts(tmp_path: Path, passes: Counter[str]) -> None:
-    parts = prepared(tmp_path, "dpo", "graded_sums?size=4", ("objective.measure.old", 0.5))
+    parts = prepared(tmp_path, "dpo", "graded-sums?size=4", ("objective.measure.old", 0.5))
     assert Column.BEHAVIOUR in parts.lead.recipe.reads
     batch, _ = stepped(parts, 1)
     assert passes["without"] == batch.decisions
@@ -124,7 +124,7 @@ def test_an_update_that_does_not_begin_with_all_decisions_leaves_nothing_for_lat
 
 @pytest.fixture
 def pairs(tmp_path: Path) -> tuple[CausalLM, list[Trajectory]]:
-    parts = prepared(tmp_path, "dpo", "graded_sums?size=4")
+    parts = prepared(tmp_path, "dpo", "graded-sums?size=4")
     experience, _ = asyncio.run(collect(parts, parts.key.derive("step", 1)))
     assert isinstance(parts.lead.reference, CausalLM)
     return parts.lead.reference, experience.trajectories

@@ -42,7 +42,7 @@ from hocket.train.loop import remember
 from hocket.train.trainer import resumed
 from hocket.types import Experience, Scenario, Score, Trajectory
 
-SUMS = ["--task", "worked_sums", "--curriculum", "{type: hocket.curriculum.LevelBandit, level: key_steps, prompts: 2}"]
+SUMS = ["--task", "worked-sums", "--curriculum", "{type: hocket.curriculum.LevelBandit, level: key_steps, prompts: 2}"]
 NOVEL = ["--reward", "task", "--reward", "hocket.rewards.Novelty=0.1"]
 
 

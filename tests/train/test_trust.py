@@ -12,6 +12,7 @@ import shutil
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,12 +24,13 @@ from hocket.apps.report.evaluation import load
 from hocket.apps.report.plan import write_plan_report
 from hocket.apps.serve.source import Source
 from hocket.core.components import to_plain
+from hocket.core.discovery import Declaration, Names
 from hocket.core.errors import ConfigurationError
 from hocket.core.names import RECIPES
 from hocket.core.user_files import load_object
 from hocket.core.yaml_text import load_yaml
 from hocket.recipes import find
-from hocket.train import solve
+from hocket.train import solve, trust
 from hocket.train.config import configure, read_pairs
 from hocket.train.optimise import run as optimise
 from hocket.train.pipeline import Pipeline
@@ -110,6 +112,17 @@ def test_an_interpreter_and_a_folder_for_weights_are_found() -> None:
 )
 def test_what_names_none_is_not(value: Any) -> None:
     assert named_code([("a", value)]) == ()
+
+
+def test_a_name_of_an_installed_package_is_code_in_either_spelling(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = Declaration("my_task", "theirs.tasks", "MY_TASK")
+    monkeypatch.setattr(trust, "TASKS", SimpleNamespace(own=Names(), declared=Names([theirs])))
+    trust._of_packages.cache_clear()
+    try:
+        for name in ("my_task", "lessons:my-task?size=3", "built:my_task"):
+            assert [one.kind for one in named_code([("task", name)])] == ["module"], name
+    finally:
+        trust._of_packages.cache_clear()
 
 
 def test_recipes_of_the_library_name_none() -> None:

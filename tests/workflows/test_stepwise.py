@@ -12,7 +12,7 @@ from hocket.types import Assignment
 
 
 def played(model: str, until: str, **asked):
-    task = tasks.find("worked_sums")
+    task = tasks.find("worked-sums")
     player = seated(task, model, f"stepwise?until={until}", ()).player
     asking = Assignment(task.scenario("train", 1), samples=4, **asked)
     return run_async(player.play([asking], key=Key.of(0)))
@@ -32,7 +32,7 @@ def test_steps_make_up_the_answer_and_end_where_a_text_says():
 
 
 def test_without_such_a_text_it_is_one_step_and_a_prefix_begins_the_first():
-    task = tasks.find("worked_sums")
+    task = tasks.find("worked-sums")
     player = seated(task, "nano", "stepwise?until=%0A", ()).player
     begun = player.encode("<answer>1")
     asking = Assignment(task.scenario("train", 1), samples=2, prefix=begun)

@@ -9,7 +9,8 @@ from typing import cast
 from hocket.agents.tools.protocol import Call, Tool, carried_out, read_calls
 from hocket.agents.tools.sandbox import Finished, Sandbox
 from hocket.core.errors import ConfigurationError, nearest
-from hocket.core.options import checked, parse_name
+from hocket.core.names import parse_name
+from hocket.core.options import checked
 
 __all__ = ["Call", "Finished", "Sandbox", "Tool", "carried_out", "check_names", "find", "find_all", "read_calls"]
 

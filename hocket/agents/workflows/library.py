@@ -6,12 +6,10 @@ import inspect
 from typing import Any, cast
 
 from hocket.agents.workflows.workflow import Workflow
-from hocket.core.discovery import CLASS, Declaration, Registry
+from hocket.core.discovery import Declaration
 from hocket.core.errors import ConfigurationError, nearest
-from hocket.core.options import checked, parse_name
-
-WORKFLOWS = Registry("workflow", ("hocket.agents.workflows", "hocket.apps.serve", "hocket.methods"), CLASS)
-"""Classes that say their `name`."""
+from hocket.core.names import WORKFLOWS, parse_name
+from hocket.core.options import checked
 
 
 def library() -> dict[str, Declaration]:

@@ -108,15 +108,15 @@ class SimulatedUser(Workflow):
     truncated.
 
     Attributes:
-        desk: where talks come from, or its name: `order_desk`, `consultation`, `FILE.py:NAME`.
+        desk: where talks come from, or its name: `order-desk`, `consultation`, `FILE.py:NAME`.
         turns: replies of the agent, calls included.
         played: whether a policy plays the user, told its goal in a system message; it closes by saying `closing`.
     """
 
     name = "simulated-user"
-    description = "an agent serves a user, e.g. simulated-user?desk=order_desk"
+    description = "an agent serves a user, e.g. simulated-user?desk=order-desk"
 
-    desk: TalkSource | str = "order_desk"
+    desk: TalkSource | str = "order-desk"
     turns: int = 12
     played: bool = False
     closing: str = "###STOP###"

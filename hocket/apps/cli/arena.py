@@ -25,7 +25,7 @@ def arena(options: argparse.Namespace, pairs: Pairs) -> int:
     from hocket.core.keys import Key
 
     if options.episodes < 1:
-        raise ConfigurationError(f"episodes = {options.episodes}: at least one is played")
+        raise ConfigurationError(f"episodes = {options.episodes}: play at least one")
     places, key = places_of(options.task), Key.of(options.seed).derive("arena")
     lineups = [Lineup(lineup_of(text, places)) for text in options.agents or ["random"]]
     with ExitStack() as stack:

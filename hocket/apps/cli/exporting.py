@@ -19,7 +19,9 @@ def export(options: argparse.Namespace, pairs: Pairs) -> int:
     out = Path(options.out) if options.out else run / "export"
     other = options.average
     if other is None and options.share is not None:
-        raise ConfigurationError("--share is the share of another model: name that with --average, or drop it")
+        raise ConfigurationError(
+            "--share is the weight of a second model: name that model with --average, or drop --share"
+        )
     found = export_run(
         run,
         out,

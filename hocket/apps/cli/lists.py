@@ -1,35 +1,64 @@
-"""`hocket tasks` and `workflows`."""
+"""`hocket recipes`, `tasks` and `workflows` without a name, and one task or workflow."""
 
 from __future__ import annotations
 
 import argparse
 import inspect
 import json
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 from rich.table import Table
 
-from hocket.apps.cli.output import Pairs, emit, out
+from hocket.apps.cli.output import Pairs, emit, out, print_lines
+from hocket.core.names import TASKS, WORKFLOWS
+
+if TYPE_CHECKING:
+    from hocket.apps.report.lists import Entry
+
+
+def chosen(options: argparse.Namespace, kind: str, heading: str, entries: Sequence[Entry]) -> Sequence[Entry]:
+    """What of a list is to be printed; the first page is printed right here, and nothing is left.
+
+    Args:
+        options: `name` may be a family. kind: what the list is of. heading: of the first part of the first page.
+    """
+    from hocket.apps.report import lists
+
+    listed: Sequence[Entry] = lists.of_family(entries, options.name) if options.name else entries
+    if options.search:
+        return lists.search(listed, options.search, kind)
+    if options.name or options.all or options.json:
+        return listed
+    print_lines(lists.first_page(kind, heading, entries))
+    return []
 
 
 def tasks(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket tasks`."""
-    from hocket import tasks as sources
+    from hocket.apps.report import lists
 
-    if options.name:
-        return _sampled(sources.find(options.name), options.n, as_json=options.json)
-    found = sources.catalogue(reasoning_gym=options.all)
+    entries = lists.all_tasks(datasets=options.all)
+    if options.name and (options.name in TASKS or not lists.of_family(entries, options.name)):
+        from hocket.tasks import find
+
+        return _sampled(find(options.name), options.n, as_json=options.json)
+    listed = chosen(options, "task", "to begin with, and for your own data, code and environments", entries)
     if options.json:
-        emit([{"name": entry.name, "description": entry.description} for entry in found])
-        return 0
-    table = Table(box=None, header_style="dim")
-    table.add_column("task")
-    table.add_column("what it is")
-    for entry in found:
-        table.add_row(f"[bold]{entry.name}[/]", escape(entry.description))
-    out().print(table)
+        emit([{"name": one.name, "description": one.about} for one in listed])
+    elif listed:
+        out().print(_task_table(listed))
     return 0
+
+
+def _task_table(listed: Iterable[Entry]) -> Table:
+    table = Table(box=None, header_style="dim")
+    for heading in ("task", "what it is", "paper"):
+        table.add_column(heading, no_wrap=heading == "task")
+    for one in listed:
+        table.add_row(f"[bold]{one.name}[/]", escape(one.about), f"[dim]{one.paper}[/]")
+    return table
 
 
 def _sampled(task: Any, n: int, *, as_json: bool) -> int:
@@ -54,35 +83,46 @@ def _sampled(task: Any, n: int, *, as_json: bool) -> int:
 
 def workflows(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket workflows`."""
-    from hocket.agents.workflows.library import library, settings_of
+    from hocket.apps.report import lists
 
-    if options.name:
+    entries = lists.workflows()
+    if options.name and (options.name in WORKFLOWS or not lists.of_family(entries, options.name)):
         return _workflow(options.name, as_json=options.json)
-    known = library()
-    found = {name: settings_of(one.load()) for name, one in known.items()}
+    listed = chosen(options, "workflow", "for any task", entries)
     if options.json:
-        rows = [{"name": name, "description": known[name].description, "settings": found[name]} for name in found]
-        emit(rows)
-        return 0
-    table = Table(box=None, header_style="dim")
-    table.add_column("workflow", no_wrap=True)
-    table.add_column("what is played, and its settings")
-    for name, settings in found.items():
-        table.add_row(f"[bold]{name}[/]", f"{escape(known[name].description)}\n[dim]{escape(_brief(settings))}[/]")
-    out().print(table)
+        emit([{"name": one.name, "description": one.about, "settings": _settings(one.name)} for one in listed])
+    elif listed:
+        out().print(_workflow_table(listed))
     return 0
+
+
+def _workflow_table(listed: Iterable[Entry]) -> Table:
+    table = Table(box=None, header_style="dim")
+    for heading in ("workflow", "what is played, and its settings", "paper"):
+        table.add_column(heading, no_wrap=heading == "workflow")
+    for one in listed:
+        about = f"{escape(one.about)}\n[dim]{escape(_brief(_settings(one.name)))}[/]"
+        table.add_row(f"[bold]{one.name}[/]", about, f"[dim]{one.paper}[/]")
+    return table
+
+
+def _settings(name: str) -> dict[str, Any]:
+    """What a workflow's name can set."""
+    from hocket.agents.workflows.library import settings_of
+
+    return settings_of(WORKFLOWS.load(name))
 
 
 def _workflow(name: str, *, as_json: bool) -> int:
     from hocket.agents.workflows.library import find, settings_of
 
     found = find(name)
-    settings, said = settings_of(type(found)), inspect.getdoc(type(found)) or ""
+    settings, description = settings_of(type(found)), inspect.getdoc(type(found)) or ""
     if as_json:
-        emit({"name": name, "roles": list(found.roles), "settings": settings, "description": said})
+        emit({"name": name, "roles": list(found.roles), "settings": settings, "description": description})
         return 0
     console = out()
-    console.print(f"[bold]{escape(name)}[/]  roles {escape(', '.join(found.roles))}\n\n{escape(said)}")
+    console.print(f"[bold]{escape(name)}[/]  roles {escape(', '.join(found.roles))}\n\n{escape(description)}")
     if settings:
         console.print(f"\n[dim]settings[/] {escape(_brief(settings))}")
     return 0
@@ -90,6 +130,6 @@ def _workflow(name: str, *, as_json: bool) -> int:
 
 def _brief(settings: dict[str, Any], longest: int = 24) -> str:
     """Settings with their defaults as they are written in a workflow's name; long texts are cut."""
-    told = {name: value if isinstance(value, str) else json.dumps(value) for name, value in settings.items()}
-    cut = {name: text if len(text) <= longest else f"{text[:longest]}.." for name, text in told.items()}
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in settings.items()}
+    cut = {name: text if len(text) <= longest else f"{text[:longest]}.." for name, text in texts.items()}
     return "  ".join(f"{name}={text}" for name, text in cut.items())

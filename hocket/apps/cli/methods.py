@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from hocket.apps.cli.lists import chosen
 from hocket.apps.cli.output import Pairs, emit, err, out
 from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.names import RECIPES
 
 if TYPE_CHECKING:
     from hocket.lab.claims.claim import Check, Verdict
@@ -21,9 +23,6 @@ if TYPE_CHECKING:
 
 def recipes(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket recipes`."""
-    from hocket.apps.report import methods
-    from hocket.apps.report.cards import card, cards
-
     if options.check is not None:
         return _check(options)
     if options.mutate:
@@ -34,14 +33,30 @@ def recipes(options: argparse.Namespace, pairs: Pairs) -> int:
         print(*write_docs(Path(options.docs)), sep="\n")
     elif options.compare:
         return _compare(*options.compare, as_json=options.json)
-    elif options.name:
-        found = card(options.name)
-        emit(methods.in_full(found)) if options.json else out().print(methods.page(found))
-    elif options.json:
-        emit([methods.as_row(one) for one in cards().values()])
     else:
-        out().print(methods.listing(cards().values()))
+        _recipes(options)
     return 0
+
+
+def _recipes(options: argparse.Namespace) -> None:
+    """One recipe in full, and the list; a name may be that of a recipe and of a family."""
+    from hocket.apps.report import lists, methods
+    from hocket.apps.report.cards import card, cards
+
+    entries = lists.recipes()
+    if options.name and (options.name in RECIPES or not lists.of_family(entries, options.name)):
+        found = card(options.name)
+        if options.json:
+            return emit(methods.in_full(found))
+        out().print(methods.page(found))
+        if not lists.of_family(entries, options.name):
+            return None
+    listed = [cards()[one.name] for one in chosen(options, "recipe", "standard methods", entries)]
+    if options.json:
+        emit([methods.as_row(one) for one in listed])
+    elif listed:
+        out().print(methods.listing(listed))
+    return None
 
 
 def _compare(left: str, right: str, *, as_json: bool) -> int:
@@ -107,7 +122,7 @@ def _mutate(options: argparse.Namespace) -> int:
     found: dict[str, list[Outcome]] = {}
     slow = not options.quick
     if options.keep and (own := next((row for row in options.mutate if row.endswith(".py")), None)):
-        raise ConfigurationError(f"--keep is for the library's own rows; drop it for {own}")
+        raise ConfigurationError(f"--keep saves results of the library's own rows; drop it for {own}")
     for row in options.mutate:
         known = survey.standing(row) if options.keep else None
         found[row] = []
@@ -122,7 +137,7 @@ def _mutate(options: argparse.Namespace) -> int:
             survey.keep(row, after)
         spared = sum(one.reason is not None for one in found[row])
         noticed = after.tried - len(after.unnoticed)
-        console.print(f"{row}: {noticed} of {after.tried} wrong versions noticed, {spared} spared for a reason")
+        console.print(f"{row}: {noticed} of {after.tried} wrong versions detected, {spared} excused with a reason")
     if options.json:
         emit([{"id": row, "mutants": [dataclasses.asdict(one) for one in ones]} for row, ones in found.items()])
     return 0 if all(one.killed or one.reason for ones in found.values() for one in ones) else 1

@@ -43,10 +43,12 @@ def optimise(options: argparse.Namespace, pairs: Pairs) -> int:
         settings = SearchSettings(**given, pairs=tuple(pairs))
         folder = Path(options.out) if options.out else None
         if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ConfigurationError(f"{folder} is not empty; go on with --resume {folder}, or give another --out")
+            raise ConfigurationError(
+                f"{folder} is not empty; continue it with --resume {folder}, or choose another --out"
+            )
     else:
         if given or pairs or options.out:
-            raise ConfigurationError("--resume goes on with the settings of the search; drop the other flags")
+            raise ConfigurationError("--resume continues with the settings of the search; drop the other flags")
         folder = Path(options.resume)
         settings = resumed(folder, trust=options.trust)
     new, console = folder is None, err()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
 Pairs = list[tuple[str, Any]]
 
@@ -20,6 +22,13 @@ def out() -> Console:
 def err() -> Console:
     """Where progress goes."""
     return Console(stderr=True, highlight=False)
+
+
+def print_lines(lines: Iterable[Text]) -> None:
+    """Each on a line of its own: cut at the edge of a terminal, complete in a pipe."""
+    console = out()
+    for line in lines:
+        console.print(line, no_wrap=True, overflow="ellipsis" if console.is_terminal else "ignore")
 
 
 def emit(document: Any) -> None:

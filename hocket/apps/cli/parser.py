@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from hocket import __version__
+from hocket.apps.cli import list_flags
 from hocket.apps.cli.command import ROW_COMMANDS, Command
 from hocket.apps.cli.details import (
     ARENA,
@@ -28,6 +29,7 @@ from hocket.apps.cli.details import (
     SWARM,
     TRAIN,
 )
+from hocket.apps.cli.list_flags import as_json
 from hocket.apps.cli.values import checked
 from hocket.core.ending import asked_to_end, end_at_once, interrupted, progress_may_be_lost
 from hocket.core.errors import INTERRUPTED, ConfigurationError, HocketError, nearest, refusal
@@ -211,58 +213,41 @@ def build_parser(chosen: str = "") -> _Parser:
 
     _train(command("train", "train a policy", settings=True, details=TRAIN))
     _eval(command("eval", "measure a run or a model: greedy accuracy, pass@k, win rate", settings=True, details=EVAL))
-    recipes = command("recipes", "list the methods, show or compare them, or check what they claim")
-    recipes.add_argument("name", nargs="?", help="a recipe to show in full")
-    checks = "run the checks of catalogue rows, or of a FILE.py (all without ID)"
-    recipes.add_argument("--check", metavar="ID", nargs="*", action="extend", help=checks)
-    mutants = "run the claims of rows on wrong versions of their methods, and list those that nothing notices"
-    recipes.add_argument("--mutate", metavar="ID", nargs="+", help=mutants)
-    recipes.add_argument("--stale", action="store_true", help="with --check: rows whose code has changed since")
-    recipes.add_argument("--quick", action="store_true", help="with --check or --mutate: leave out what trains")
-    recipes.add_argument("--workers", type=int, default=1, metavar="N", help="so many claims or mutants at a time")
-    keep = "with --check: keep the verdicts, which the list shows; with --mutate: keep what was noticed, for --docs"
-    recipes.add_argument("--keep", action="store_true", help=keep)
-    recipes.add_argument(
-        "--docs", metavar="DIR", help="write the generated pages and the cards that lists are read from"
+    list_flags.recipes(command("recipes", "list, show or compare methods, or check their papers' claims"))
+    primitives = command("primitives", "list every stage that recipes are composed of")
+    primitives.add_argument(
+        "--stage", metavar="NAME", help="of one kind: curriculum, rollout, rewards, credit, objectives, ..."
     )
-    recipes.add_argument("--compare", metavar="NAME", nargs=2, help="two recipes: settings, conventions, gradients")
-    _json(recipes)
-    primitives = command("primitives", "every stage that recipes are composed of, wherever it lives, in a line each")
-    primitives.add_argument("--stage", metavar="NAME", help="curriculum, rollout, rewards, credit, objectives, ...")
-    primitives.add_argument("--unused", action="store_true", help="public definitions used by one row or by nobody")
-    _json(primitives)
-    _json(command("catalogue", "the published rows hocket answers for, and whether what they claim was seen here"))
-    listing = command("tasks", "list the tasks, or show samples of one")
-    listing.add_argument("name", nargs="?", help="a task to sample")
-    listing.add_argument("--n", type=int, default=3, help="samples to show (3)")
-    listing.add_argument("--all", action="store_true", help="list every reasoning-gym dataset too")
-    _json(listing)
-    workflows = command("workflows", "list the workflows and their settings, or describe one")
-    workflows.add_argument("name", nargs="?", help="a workflow to describe, as `hocket train --workflow` takes it")
-    _json(workflows)
-    report = command("report", "write a run's page and print where it is")
+    primitives.add_argument(
+        "--unused", action="store_true", help="list public definitions that one paper or nobody uses"
+    )
+    as_json(primitives)
+    as_json(command("catalogue", "list the published methods, and how many of their claims hold"))
+    list_flags.tasks(command("tasks", "list the tasks, or show samples of one"))
+    list_flags.workflows(command("workflows", "list the workflows and their settings, or describe one"))
+    report = command("report", "write a run's report as a web page and print its path")
     report.add_argument("run", metavar="RUN", help="a run folder, or its name under --runs")
     report.add_argument("--runs", default="runs", metavar="DIR")
-    status = command("status", "where a run stands, and what its processes do")
+    status = command("status", "show how far a run is and what its processes do")
     status.add_argument("run", metavar="RUN", help="a run folder, or its name under --runs")
     status.add_argument("--runs", default="runs", metavar="DIR")
-    _json(status)
-    again = command("replay", "do a run again in one process, and say whether weights and metrics are equal")
+    as_json(status)
+    again = command("replay", "repeat a run and check that weights and metrics are equal")
     again.add_argument("run", metavar="RUN", help="a run folder, or its name under --runs")
     again.add_argument("--runs", default="runs", metavar="DIR")
     again.add_argument("--quiet", action="store_true", help="no progress")
     _trust(again)
-    _json(again)
-    compare = command("compare", "runs side by side, in the terminal and as a page")
+    as_json(again)
+    compare = command("compare", "compare runs in the terminal and as a web page")
     compare.add_argument("run", metavar="RUN", nargs="+")
     compare.add_argument("--runs", default="runs", metavar="DIR")
-    compare.add_argument("--html", metavar="FILE", help="also write a page with the curves")
-    _json(compare)
-    _export(command("export", "write a run's policy as a model folder, merged, as GGUF, or to the hub", details=EXPORT))
+    compare.add_argument("--html", metavar="FILE", help="also write a web page with the curves")
+    as_json(compare)
+    _export(command("export", "write a run's policy as a model folder, as GGUF or to the hub", details=EXPORT))
     _study(
-        command("study", "compare recipes over seeds, with equal budgets and intervals", settings=True, details=STUDY)
+        command("study", "compare recipes over seeds with equal budgets and intervals", settings=True, details=STUDY)
     )
-    _simulate(command("simulate", "what asynchronous training does on many nodes, under simulated time"))
+    _simulate(command("simulate", "simulate asynchronous training on many nodes"))
     _swarm(command("swarm", "train nodes that learn from each other's answers", settings=True, details=SWARM))
     _optimise(command("optimise", "improve prompts instead of weights", settings=True, details=OPTIMISE))
     _solve(command("solve", "solve a small world exactly, step by step", settings=True, details=SOLVE))
@@ -272,27 +257,25 @@ def build_parser(chosen: str = "") -> _Parser:
         added = command(one.name, one.description, settings=True)
         if one.name == chosen:
             _brought(added, one.load())
-    _arena(command("arena", "policies, language models, scripts and people in one world", details=ARENA))
-    pretrain = command("pretrain", "make the nano base again from procedurally generated text")
+    _arena(command("arena", "let policies, models, scripts and people play in one world", details=ARENA))
+    pretrain = command("pretrain", "train the nano base model again, from generated text")
     pretrain.add_argument("--seed", type=int, default=None)
     pretrain.add_argument("--out", default="nano-base", metavar="DIR")
-    microscope = command(
-        "microscope", "what recipes make of one recorded batch: credit, weights, gradients", details=MICROSCOPE
-    )
+    microscope = command("microscope", "show what recipes compute from one recorded batch", details=MICROSCOPE)
     microscope.add_argument("--batch", metavar="FILE.json", help="a recorded batch")
-    microscope.add_argument("--recipe", metavar="NAME", action="append", default=[], help="one or several")
-    microscope.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="changes every recipe")
-    microscope.add_argument("--seed", type=int, default=0, metavar="N", help="for recipes that draw")
-    microscope.add_argument("--html", metavar="FILE", help="write a page: the same tokens under each recipe")
-    microscope.add_argument("--record", metavar="RUN", help="write a batch from a run instead")
+    microscope.add_argument("--recipe", metavar="NAME", action="append", default=[], help="a recipe, or several")
+    microscope.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="a change of every recipe")
+    microscope.add_argument("--seed", type=int, default=0, metavar="N", help="seed of recipes that draw at random (0)")
+    microscope.add_argument("--html", metavar="FILE", help="write a web page: the same tokens under each recipe")
+    microscope.add_argument("--record", metavar="RUN", help="write a batch that this run recorded instead")
     microscope.add_argument("--runs", default="runs", metavar="DIR")
     microscope.add_argument("--step", type=int, metavar="K", help="the step to record (the last one written)")
-    microscope.add_argument("--out", metavar="FILE.json", help="where --record writes")
-    _json(microscope)
-    _serve(command("serve", "offer a run or a model as an OpenAI-compatible endpoint", settings=True, details=SERVE))
-    _play(command("play", "talk to a trained agent, or take a seat beside it", settings=True, details=PLAY))
-    doctor = command("doctor", "versions, threads, precision, missing extras, and a ten-second self-test")
-    _json(doctor)
+    microscope.add_argument("--out", metavar="FILE.json", help="the file that --record writes")
+    as_json(microscope)
+    _serve(command("serve", "serve a run or a model as an OpenAI-compatible endpoint", settings=True, details=SERVE))
+    _play(command("play", "talk to a trained agent, or play with or against it", settings=True, details=PLAY))
+    doctor = command("doctor", "check the installation, with a ten-second self-test")
+    as_json(doctor)
     parser.commands = dict(commands.choices)
     return parser
 
@@ -304,30 +287,34 @@ def _brought(parser: _Parser, command: Command) -> None:
     command.flags(parser)
     if command.trust:
         _trust(parser)
-    _json(parser)
+    as_json(parser)
 
 
 def _train(parser: _Parser) -> None:
-    parser.add_argument("config", nargs="?", metavar="CONFIG.yaml", help="settings in a file; flags win over it")
+    parser.add_argument("config", nargs="?", metavar="CONFIG.yaml", help="settings in a file; flags override it")
     for flag, metavar, text in (
         ("--task", "NAME", "sums, reasoning-gym:NAME, gym:ENV, data.jsonl, a.jsonl=0.7,b.csv=0.3 or FILE.py:NAME"),
         ("--recipe", "NAME", "a method, or FILE.py:NAME (grpo)"),
         ("--model", "PATH", "nano, smollm2, a model folder, FILE.gguf or a hub name"),
-        ("--workflow", "NAME", "see `hocket workflows`, or FILE.py:NAME (one answer per prompt)"),
+        (
+            "--workflow",
+            "NAME",
+            "a name from `hocket workflows`, or FILE.py:NAME (one answer per prompt)",
+        ),
         (
             "--tools",
             "NAMES",
-            "what the policy may call: calculator, python, search:PATH, mcp:COMMAND; see docs/tools.md",
+            "tools that the policy may call: calculator, python, search:PATH, mcp:COMMAND; see docs/tools.md",
         ),
-        ("--judge", "NAME", "a model, a run, http://HOST:PORT/v1 or FILE.py:FUNCTION, for recipes that ask one (rule)"),
-        ("--teacher", "MODEL", "a model or a run in the reference's place, for recipes that are held against one"),
         (
-            "--embedder",
+            "--judge",
             "NAME",
-            "policy, ngrams, sentence-transformers:NAME or FILE.py:FUNCTION, for texts compared or searched",
+            "for recipes with a judge: a model, a run, http://HOST:PORT/v1 or FILE.py:FUNCTION (rule)",
         ),
-        ("--run", "NAME", "name of the run folder (the next free one)"),
-        ("--runs", "DIR", "where run folders are (runs)"),
+        ("--teacher", "MODEL", "a model or a run that replaces the reference policy, for recipes that use one"),
+        ("--embedder", "NAME", "what embeds texts: policy, ngrams, sentence-transformers:NAME or FILE.py:FUNCTION"),
+        ("--run", "NAME", "name of the run folder (the next free name)"),
+        ("--runs", "DIR", "the folder that holds all runs (runs)"),
         ("--resume", "RUN", "continue a run from its newest checkpoint; only --steps, --runs and --track may change"),
     ):
         parser.add_argument(flag, metavar=metavar, help=text)
@@ -335,162 +322,174 @@ def _train(parser: _Parser) -> None:
         "--reward",
         metavar="FILE.py:FUNCTION[=WEIGHT]",
         action="append",
-        help="a reward function, hocket.rewards.NAME, or a scorer, model:RUN_OR_PATH, all perhaps =WEIGHT; several add "
-        "up; `task` is the task's own",
+        help="a reward: FILE.py:FUNCTION, hocket.rewards.NAME, a reward model (model:RUN_OR_PATH) or `task` for the "
+        "task's own; =WEIGHT is optional; repeat the flag to add several",
     )
     parser.add_argument("--steps", type=int, metavar="N", help="training steps (the task's suggestion)")
-    lessons = "supervised steps on a scripted beginner's play first (the task's suggestion with nano, else 0)"
+    lessons = "supervised steps first, on a scripted beginner's play (the task's suggestion with nano, else 0)"
     parser.add_argument("--lessons", type=int, metavar="N", help=lessons)
     parser.add_argument("--seed", type=int, metavar="N", help="seed of everything random (0)")
-    over = "with --resume: set the checkpoints aside and begin again, where they are damaged or lost"
+    over = "with --resume: begin again without the checkpoints, where they are damaged or lost"
     parser.add_argument("--start-over", action="store_true", help=over)
     parser.add_argument("--quiet", action="store_true", help="no live display")
     _trust(parser)
-    _json(parser)
+    as_json(parser)
 
 
 def _trust(parser: _Parser) -> None:
-    parser.add_argument("--trust", action="store_true", help="let runs of others run the code that they name")
+    parser.add_argument("--trust", action="store_true", help="let runs of others execute the code that they name")
 
 
 def _eval(parser: _Parser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run folder or its name, or a model folder with --task")
     parser.add_argument("--runs", default="runs", metavar="DIR")
-    parser.add_argument("--n", type=int, default=1000, help="unseen scenarios (1000)")
-    parser.add_argument("--samples", type=int, default=0, metavar="K", help="also sample K answers each, for pass@k")
+    parser.add_argument("--n", type=int, default=1000, help="number of unseen scenarios (1000)")
+    parser.add_argument("--samples", type=int, default=0, metavar="K", help="also sample K answers to each, for pass@k")
     parser.add_argument("--task", metavar="NAME", help="another task than the run's")
-    parser.add_argument("--search", metavar="WAY", help="beam, best or tree (?width=2&..): what the run's value finds")
-    parser.add_argument("--answers", metavar="FILE", help="add the greedy answers to it, a line of JSON each")
+    parser.add_argument(
+        "--search", metavar="WAY", help="search by the run's value function: beam, best or tree (?width=2&..)"
+    )
+    parser.add_argument("--answers", metavar="FILE", help="append the greedy answers to this file, a line of JSON each")
     parser.add_argument("--against", metavar="RUN2", help="a run or model to compare answers with")
-    parser.add_argument("--judge", metavar="NAME", help="with --against: who compares (the task)")
-    parser.add_argument("--temperature", type=float, metavar="T", help="with --against: of both players (0)")
+    parser.add_argument("--judge", metavar="NAME", help="with --against: the judge that compares answers (the task)")
+    parser.add_argument("--temperature", type=float, metavar="T", help="with --against: temperature of both (0)")
     parser.add_argument("--checkpoint", choices=("last", "best"), default="last")
     _trust(parser)
-    _json(parser)
+    as_json(parser)
 
 
 def _export(parser: _Parser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run folder or its name")
     parser.add_argument("--runs", default="runs", metavar="DIR")
     parser.add_argument("--checkpoint", choices=("last", "best"), default="last")
-    parser.add_argument("--policy", metavar="NAME", help="of a team (the only one)")
-    parser.add_argument("--out", metavar="DIR", help="where to; must not exist (RUN/export)")
-    parser.add_argument("--merge", action="store_true", help="adapters are added to the weights")
+    parser.add_argument("--policy", metavar="NAME", help="which policy of a team (the only one)")
+    parser.add_argument("--out", metavar="DIR", help="the folder to write, which must not exist (RUN/export)")
+    parser.add_argument("--merge", action="store_true", help="add adapters to the weights")
     parser.add_argument("--gguf", action="store_true", help="also write model.gguf, merged")
-    parser.add_argument("--average", metavar="RUN", help="a run or model folder; weights are the mean of both models")
-    parser.add_argument("--share", type=float, metavar="S", help="with --average: of the other (0.5)")
-    parser.add_argument("--push", metavar="OWNER/NAME", help="also send the folder to the Hugging Face hub")
-    parser.add_argument("--private", action="store_true", help="with --push: a private repository where it is new")
-    _json(parser)
+    parser.add_argument(
+        "--average", metavar="RUN", help="a run or model folder: write the mean of both models' weights"
+    )
+    parser.add_argument("--share", type=float, metavar="S", help="with --average: weight of the second model (0.5)")
+    parser.add_argument("--push", metavar="OWNER/NAME", help="also upload the folder to the Hugging Face hub")
+    parser.add_argument("--private", action="store_true", help="with --push: make a new repository private")
+    as_json(parser)
 
 
 def _study(parser: _Parser) -> None:
-    parser.add_argument("study", nargs="?", metavar="STUDY.yaml", help="what to compare; flags win over it")
+    parser.add_argument("study", nargs="?", metavar="STUDY.yaml", help="what to compare; flags override it")
     parser.add_argument("--recipes", metavar="A,B,C", help="recipes, by name or FILE.py:NAME")
-    parser.add_argument("--baseline", metavar="NAME", help="what the others are compared with (grpo)")
+    parser.add_argument("--baseline", metavar="NAME", help="the recipe that the others are compared with (grpo)")
     parser.add_argument(
         "--teams", metavar="A,B", help="workflows to compare at equal --tokens, the first with the others"
     )
-    parser.add_argument("--tokens", type=int, metavar="N", help="the budget of a run in sampled tokens, not in answers")
+    parser.add_argument("--tokens", type=int, metavar="N", help="budget of a run in sampled tokens instead of answers")
     parser.add_argument("--task", metavar="NAME", action="append", help="a task, as in `hocket train`; one or several")
     parser.add_argument("--model", metavar="PATH", help="nano, smollm2, a model folder, FILE.gguf or a hub name")
-    parser.add_argument("--seeds", type=int, metavar="N", help="testing seeds of every recipe and task (5)")
-    parser.add_argument("--steps", type=int, metavar="N", help="the budget of a run: steps (30)")
-    parser.add_argument("--prompts", type=int, metavar="P", help="times prompts per step (8)")
-    parser.add_argument("--samples", type=int, metavar="G", help="times answers per prompt (8)")
+    parser.add_argument("--seeds", type=int, metavar="N", help="test seeds of every recipe and task (5)")
+    parser.add_argument("--steps", type=int, metavar="N", help="budget of a run: steps (30)")
+    parser.add_argument("--prompts", type=int, metavar="P", help="budget of a run: prompts per step (8)")
+    parser.add_argument("--samples", type=int, metavar="G", help="budget of a run: answers per prompt (8)")
     parser.add_argument("--lr", metavar="A,B,C", help="learning rates to choose from, on tuning seeds")
-    parser.add_argument("--workers", type=int, metavar="N", help="runs at a time (one per core)")
-    parser.add_argument("--cluster", metavar="WHERE", help="run them on a Ray cluster: auto or ray://HOST:PORT")
+    parser.add_argument("--workers", type=int, metavar="N", help="runs in parallel (one per core)")
+    parser.add_argument("--cluster", metavar="WHERE", help="run the study on a Ray cluster: auto or ray://HOST:PORT")
     parser.add_argument("--out", metavar="DIR", help="the study's folder (runs/studies/NAME)")
-    parser.add_argument("--dry-run", action="store_true", help="only tell how many runs and hours it would take")
+    parser.add_argument("--dry-run", action="store_true", help="only print how many runs and hours it would take")
     parser.add_argument("--quiet", action="store_true", help="no progress")
-    _json(parser)
+    as_json(parser)
 
 
 def _simulate(parser: _Parser) -> None:
     for name, number, meaning in (
-        ("nodes", 100, "samplers"),
-        ("places", 8, "groups a node draws at a time"),
-        ("batch", 1024, "groups of a step"),
-        ("steps", 100, "of the learner"),
-        ("lag", 2, "versions a group may be old"),
-        ("seed", 0, "of everything random"),
+        ("nodes", 100, "nodes that sample"),
+        ("places", 8, "groups that a node samples in parallel"),
+        ("batch", 1024, "groups per training step"),
+        ("steps", 100, "training steps"),
+        ("lag", 2, "by how many versions the weights of a group may be old"),
+        ("seed", 0, "seed of everything random"),
     ):
         parser.add_argument(f"--{name}", type=int, default=number, metavar="N", help=f"{meaning} ({number})")
-    parser.add_argument("--order", choices=("start", "arrival"), default="arrival", help="of groups (arrival)")
-    parser.add_argument("--link", default="1Gbit", metavar="RATE", help="of every node, both ways (1Gbit)")
-    parser.add_argument("--delay", default="80ms", metavar="TIME", help="of a message (80ms)")
-    parser.add_argument("--weights", default="4.8MB", metavar="SIZE", help="of a version (4.8MB)")
+    parser.add_argument(
+        "--order",
+        choices=("start", "arrival"),
+        default="arrival",
+        help="order in which steps take groups (arrival)",
+    )
+    parser.add_argument("--link", default="1Gbit", metavar="RATE", help="network rate of every node (1Gbit)")
+    parser.add_argument("--delay", default="80ms", metavar="TIME", help="network delay of a message (80ms)")
+    parser.add_argument("--weights", default="4.8MB", metavar="SIZE", help="size of one version of the weights (4.8MB)")
     parser.add_argument("--relays", action=argparse.BooleanOptionalAction, default=True, help="nodes pass weights on")
     for name, value, meaning in (
-        ("median", 500.0, "tokens of a group's longest sample"),
-        ("spread", 0.8, "standard deviation of their logarithm"),
-        ("speed", 50.0, "tokens a second of a place"),
-        ("learn", 30.0, "seconds of a learner's step"),
-        ("die", 0.0, "share of nodes that die"),
+        ("median", 500.0, "median of the tokens of a group's longest sample"),
+        ("spread", 0.8, "standard deviation of the logarithm of these tokens"),
+        ("speed", 50.0, "tokens per second of each group that is sampled"),
+        ("learn", 30.0, "seconds of a training step"),
+        ("die", 0.0, "share of nodes that fail"),
         ("slow", 0.0, "share of nodes that are ten times slower"),
         ("lost", 0.0, "share of results that get lost"),
         ("notice", 30.0, "seconds until a loss is noticed"),
     ):
         parser.add_argument(f"--{name}", type=float, default=value, metavar="X", help=f"{meaning} ({value:g})")
-    _json(parser)
+    as_json(parser)
 
 
 def _solve(parser: _Parser) -> None:
     for flag, metavar, text in (
-        ("--method", "NAME", "see --list, or FILE.py:NAME (value-iteration)"),
-        ("--world", "NAME", "lock:10, grid:4x4, FILE.npz or FILE.py:NAME (the method's own)"),
+        ("--method", "NAME", "a method from --list, or FILE.py:NAME (value-iteration)"),
+        ("--world", "NAME", "lock:10, grid:4x4, FILE.npz or FILE.py:NAME (the method's default)"),
         ("--out", "DIR", "a new folder (runs/solve-NNN)"),
-        ("--resume", "DIR", "go on with an interrupted run, to the same numbers"),
+        ("--resume", "DIR", "continue an interrupted run; its numbers stay the same"),
     ):
         parser.add_argument(flag, metavar=metavar, help=text)
-    parser.add_argument("--steps", type=int, metavar="N", help="steps of the method (its own)")
-    parser.add_argument("--seed", type=int, metavar="N", help="of all draws (0)")
-    parser.add_argument("--list", action="store_true", help="name the methods and the worlds")
+    parser.add_argument("--steps", type=int, metavar="N", help="steps of the method (its default)")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of all random draws (0)")
+    parser.add_argument("--list", action="store_true", help="list the methods and the worlds")
     _trust(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress")
-    _json(parser)
+    as_json(parser)
 
 
 def _optimise(parser: _Parser) -> None:
     for flag, text in (
-        ("--budget", "target calls (500)"),
-        ("--tokens", "the most tokens that the target samples (any number)"),
-        ("--practice", "cases to look at (32)"),
-        ("--development", "cases that choose (32)"),
-        ("--evaluation", "cases that measure at the end (100)"),
-        ("--longest", "tokens of what the reflecting model says (256)"),
-        ("--lessons", "supervised steps on the task's lessons first (those that teach what the searcher asks)"),
-        ("--seed", "of all draws (0)"),
+        ("--budget", "calls of the model (500)"),
+        ("--tokens", "the most tokens that the model samples (no limit)"),
+        ("--practice", "cases from which proposals are made (32)"),
+        ("--development", "cases on which the best proposal is chosen (32)"),
+        ("--evaluation", "cases on which the result is measured at the end (100)"),
+        ("--longest", "the most tokens of an answer of the reflecting model (256)"),
+        (
+            "--lessons",
+            "supervised steps on the task's lessons first (where they teach what the searcher asks)",
+        ),
+        ("--seed", "seed of all random draws (0)"),
     ):
         parser.add_argument(flag, type=int, metavar="N", help=text)
     for flag, metavar, text in (
         ("--task", "NAME", "as in `hocket train` (sums)"),
         ("--workflow", "NAME", "as in `hocket train`"),
         ("--model", "NAME", "as in `hocket train`, http://HOST:PORT/v1#NAME or FILE.py:FUNCTION (nano)"),
-        ("--searcher", "NAME", "see --list (reflective)"),
+        ("--searcher", "NAME", "a searcher from --list (reflective)"),
         ("--reflector", "NAME", "the model that proposes, named like --model (the model itself)"),
-        ("--start", "TEXT", "a prompt for all roles, or a JSON file of texts"),
+        ("--start", "TEXT", "the first prompt of all roles, or a JSON file of texts"),
         ("--out", "DIR", "a new folder (runs/optimise-NNN)"),
-        ("--resume", "DIR", "go on with an interrupted search, to the same numbers"),
+        ("--resume", "DIR", "continue an interrupted search; its numbers stay the same"),
     ):
         parser.add_argument(flag, metavar=metavar, help=text)
-    parser.add_argument("--list", action="store_true", help="name the searchers")
+    parser.add_argument("--list", action="store_true", help="list the searchers")
     _trust(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress")
-    _json(parser)
+    as_json(parser)
 
 
 def _swarm(parser: _Parser) -> None:
     for flag, metavar, text in (
-        ("--nodes", "N", "how many there are (8)"),
-        ("--own", "I", "groups of a step that a node samples itself (4)"),
-        ("--shared", "J", "groups of a step that others sampled (4; 0 with --average)"),
-        ("--number", "N", "with --listen: which node this is, by which it is called (0)"),
-        ("--publish", "N", "with --listen: every N steps the others may take this node's weights (never)"),
+        ("--nodes", "N", "number of nodes (8)"),
+        ("--own", "I", "groups of a step that each node samples itself (4)"),
+        ("--shared", "J", "groups of a step that other nodes sampled (4; 0 with --average)"),
+        ("--number", "N", "with --listen: the number of this node, which is part of its name (0)"),
+        ("--publish", "N", "with --listen: publish this node's weights every N steps (never)"),
         ("--average", "N", "every N steps the nodes' weights become their mean (never)"),
         ("--attackers", "N", "the last N nodes publish poisoned answers (0)"),
-        ("--seed", "N", "of the first node; the others count on (0)"),
+        ("--seed", "N", "seed of the first node; the next node has the next seed, and so on (0)"),
         ("--steps", "N", "training steps of every node (the task's suggestion)"),
     ):
         parser.add_argument(flag, type=int, metavar=metavar, help=text)
@@ -501,29 +500,27 @@ def _swarm(parser: _Parser) -> None:
         (
             "--recipe",
             "NAME",
-            "of the nodes, made from sapo-swarm; with --average any (sapo-swarm, the defence's, grpo)",
+            "a recipe derived from sapo-swarm, or any with --average (sapo-swarm, the defence's, or grpo)",
         ),
-        ("--listen", "HOST[:PORT]", "be one node, as a process of its own, that others reach there"),
-        ("--join", "PLACES", "with --listen: nodes that are there already, HOST:PORT, one or several"),
+        ("--listen", "HOST[:PORT]", "run one node in this process, at this address"),
+        ("--join", "PLACES", "with --listen: addresses of running nodes, HOST:PORT, one or several"),
         ("--key-variable", "NAME", "with --listen: the environment variable with the secret that all nodes share"),
-        ("--compress", "HOW", "with --average: how changes travel, `int8`, `int4` or `none` (int8)"),
+        ("--compress", "HOW", "with --average: how changes of weights are compressed, `int8`, `int4` or `none` (int8)"),
         ("--task", "NAME", "as in `hocket train`; {node} stands for a node's number (sums)"),
         ("--model", "PATH", "as in `hocket train` (nano)"),
-        ("--judge", "NAME", "with --defence judge: who judges (a rule)"),
-        ("--out", "DIR", "a new folder, in which every node has one (runs/swarm-N)"),
+        ("--judge", "NAME", "with --defence judge: the judge (a rule)"),
+        ("--out", "DIR", "a new folder, with a folder for every node (runs/swarm-N)"),
     ):
         parser.add_argument(flag, metavar=metavar, help=text)
     for flag, text in (
-        ("--outer-lr", "with --average: of the shared weights' own step (1)"),
-        ("--outer-momentum", "with --average: Nesterov's, as in DiLoCo 0.9 with --outer-lr 0.7 (0)"),
+        ("--outer-lr", "with --average: learning rate of the shared weights (1)"),
+        ("--outer-momentum", "with --average: Nesterov momentum; DiLoCo has 0.9 with --outer-lr 0.7 (0)"),
     ):
         parser.add_argument(flag, type=float, metavar="X", help=text)
     parser.add_argument("--adopt", action="store_true", help="with --listen: begin from the newest published weights")
-    parser.add_argument(
-        "--trust", action="store_true", help="believe right answers that others send; else only the own task's"
-    )
+    parser.add_argument("--trust", action="store_true", help="accept questions and right answers of other nodes")
     parser.add_argument("--quiet", action="store_true", help="no progress")
-    _json(parser)
+    as_json(parser)
 
 
 def _arena(parser: _Parser) -> None:
@@ -531,31 +528,35 @@ def _arena(parser: _Parser) -> None:
     parser.add_argument(
         "--agents", action="append", metavar="LINEUP", help="AGENT=WHO,... or WHO for all; repeat for another lineup"
     )
-    parser.add_argument("--episodes", type=int, default=20, metavar="N", help="of every lineup (20)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of what operators draw (0)")
+    parser.add_argument("--episodes", type=int, default=20, metavar="N", help="episodes of every lineup (20)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the operators' random draws (0)")
     parser.add_argument(
-        "--temperature", type=float, default=1.0, metavar="X", help="of trained policies; 0 takes modes"
+        "--temperature",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="temperature of trained policies; 0 is greedy (1)",
     )
-    parser.add_argument("--workers", action="store_true", help="every operator in a process of its own")
+    parser.add_argument("--workers", action="store_true", help="run every operator in its own process")
     _trust(parser)
-    parser.add_argument("--out", metavar="FILE", help="also write what happened, a line per episode")
+    parser.add_argument("--out", metavar="FILE", help="also write a record of every episode, a line each")
     parser.add_argument("--runs", default="runs", metavar="DIR")
-    _json(parser)
+    as_json(parser)
 
 
 def _serve(parser: _Parser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run folder or its name, or a model folder")
     parser.add_argument("--runs", default="runs", metavar="DIR")
-    parser.add_argument("--host", default="127.0.0.1", help="the interface; beyond this machine a key is required")
-    parser.add_argument("--port", type=int, default=8000, metavar="N", help="0 takes a free one (8000)")
-    parser.add_argument("--key", action="append", default=[], help="what callers must send; others can see it in `ps`")
+    parser.add_argument("--host", default="127.0.0.1", help="the network interface; beyond this machine it needs a key")
+    parser.add_argument("--port", type=int, default=8000, metavar="N", help="the port; 0 takes a free one (8000)")
+    parser.add_argument("--key", action="append", default=[], help="a secret that callers must send; visible in `ps`")
     parser.add_argument("--key-variable", metavar="NAME", help="the environment variable that holds the key")
-    parser.add_argument("--max-tokens", type=int, default=1024, metavar="N", help="tokens of an answer (1024)")
-    parser.add_argument("--max-requests", type=int, default=512, metavar="N", help="worked on at once (512)")
-    parser.add_argument("--max-body", type=int, default=2**20, metavar="N", help="bytes of a request (1048576)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of answers to requests without one (0)")
+    parser.add_argument("--max-tokens", type=int, default=1024, metavar="N", help="the most tokens of an answer (1024)")
+    parser.add_argument("--max-requests", type=int, default=512, metavar="N", help="requests in work at once (512)")
+    parser.add_argument("--max-body", type=int, default=2**20, metavar="N", help="the most bytes of a request (1 MiB)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of requests that have none (0)")
     _trust(parser)
-    _json(parser)
+    as_json(parser)
 
 
 def _play(parser: _Parser) -> None:
@@ -563,17 +564,15 @@ def _play(parser: _Parser) -> None:
     parser.add_argument("--runs", default="runs", metavar="DIR")
     parser.add_argument("--task", metavar="NAME", help="another task than the run's")
     parser.add_argument("--workflow", metavar="NAME", help="another workflow than the run's")
-    parser.add_argument("--seat", metavar="NAME", help="your seat or role; `none` only watches (the first of several)")
-    parser.add_argument("--temperature", type=float, metavar="T", help="of the agent (the run's); 0 is greedy")
-    parser.add_argument("--max-tokens", type=int, metavar="N", help="tokens of an answer (the run's)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of everything random (0)")
+    parser.add_argument("--seat", metavar="NAME", help="your seat or role, or `none` to watch (the first of several)")
+    parser.add_argument(
+        "--temperature", type=float, metavar="T", help="temperature of the agent (the run's); 0 is greedy"
+    )
+    parser.add_argument("--max-tokens", type=int, metavar="N", help="the most tokens of an answer (the run's)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of everything random (0)")
     parser.add_argument("--logp", action="store_true", help="show how likely each token of an answer was")
     parser.add_argument("--show", action="store_true", help="show others' answers as they come, secrets included")
     _trust(parser)
-
-
-def _json(parser: _Parser) -> None:
-    parser.add_argument("--json", action="store_true", help="print exactly one JSON document on stdout")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,8 @@ def eval(options: argparse.Namespace, pairs: Pairs) -> int:
         raise ConfigurationError(f"--{stray} is for comparing answers: add --against RUN2, or drop it")
     tries = f" and {options.samples} sampled" if options.samples else ""
     print(
-        f"measuring one greedy{tries} answer(s) to each of {options.n} unseen problems; --n asks fewer", file=sys.stderr
+        f"measuring one greedy{tries} answer(s) to each of {options.n} unseen problems; a smaller --n is faster",
+        file=sys.stderr,
     )
     found = evaluate_run(
         source,
@@ -52,8 +53,8 @@ def _searched(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
 
     others = ("against", "judge", "temperature", "samples", "answers")
     if stray := next((flag for flag in others if getattr(options, flag)), None):
-        raise ConfigurationError(f"--{stray} and --search are two measurements; ask for one")
-    print(f"searching for answers to {options.n} unseen problems; --n asks fewer", file=sys.stderr)
+        raise ConfigurationError(f"--{stray} and --search are two measurements; choose one")
+    print(f"searching for answers to {options.n} unseen problems; a smaller --n is faster", file=sys.stderr)
     how: dict[str, Any] = {"n": options.n, "task": options.task, "which": options.checkpoint, "trust": options.trust}
     found = search_run(source, pairs, options.search, **how)
     for title, reasons in found["failures"].items():
@@ -85,10 +86,13 @@ def _against(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
     from hocket.apps.report.against import compare_answers
 
     if stray := next((flag for flag in ("samples", "answers") if getattr(options, flag)), None):
-        raise ConfigurationError(f"--{stray} and --against are two measurements; ask for one")
+        raise ConfigurationError(f"--{stray} and --against are two measurements; choose one")
     other = _eval_target(options.against, options.runs)
     judged = f"by {options.judge}" if options.judge else "by the task"
-    print(f"comparing two answers to each of {options.n} unseen problems, {judged}; --n asks fewer", file=sys.stderr)
+    print(
+        f"comparing two answers to each of {options.n} unseen problems, {judged}; a smaller --n is faster",
+        file=sys.stderr,
+    )
     found = compare_answers(
         source,
         other,
@@ -181,9 +185,9 @@ def replay(options: argparse.Namespace, pairs: Pairs) -> int:
     if options.json:
         emit({"steps": found.steps, "equal": found.difference is None, "difference": found.difference})
     elif found.difference is None:
-        out().print(f"{options.run}: {found.steps} steps done again in one process, all weights and metrics equal")
+        out().print(f"{options.run}: {found.steps} steps repeated in one process; all weights and metrics are equal")
     else:
-        out().print(f"{options.run}: after {found.steps} steps done again in one process, {escape(found.difference)}")
+        out().print(f"{options.run}: after {found.steps} steps repeated in one process, {escape(found.difference)}")
     return int(found.difference is not None)
 
 

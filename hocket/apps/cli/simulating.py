@@ -40,7 +40,7 @@ def simulate(options: argparse.Namespace, pairs: Pairs) -> int:
     total = sum(figures["lag"].values())
     table.add_row("steps", f"{figures['steps']} in {figures['hours']:.2f} h, {figures['steps/hour']:.1f} an hour")
     table.add_row("learner busy", f"{figures['learner/busy']:.1%}")
-    table.add_row("drawn in vain", f"{figures['waste']:.1%}; {figures['dropped']} groups too old")
+    table.add_row("sampled in vain", f"{figures['waste']:.1%}; {figures['dropped']} groups too old")
     table.add_row("lag", ", ".join(f"{lag}: {count / total:.1%}" for lag, count in figures["lag"].items()))
     table.add_row("weights sent", f"{figures['bytes'] / 1e9:.1f} GB")
     table.add_row("nodes left", f"{figures['alive']} of {options.nodes}")

@@ -33,10 +33,14 @@ def solve(options: argparse.Namespace, pairs: Pairs) -> int:
         settings = SolveSettings(**given, pairs=own)
         folder = Path(options.out) if options.out else None
         if folder is not None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ConfigurationError(f"{folder} is not empty; go on with --resume {folder}, or give another --out")
+            raise ConfigurationError(
+                f"{folder} is not empty; continue it with --resume {folder}, or choose another --out"
+            )
     else:
         if set(given) - {"steps"} or pairs or options.out:
-            raise ConfigurationError("--resume goes on with the settings of the run; only --steps may be given")
+            raise ConfigurationError(
+                "--resume continues with the settings of the run; of the flags only --steps may change"
+            )
         folder = Path(options.resume)
         before = resumed(folder, trust=options.trust)
         settings = SolveSettings(**{**{name: getattr(before, name) for name in NAMES}, **given}, pairs=before.pairs)

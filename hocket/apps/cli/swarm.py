@@ -25,7 +25,7 @@ def swarm(options: argparse.Namespace, pairs: Pairs) -> int:
 
     if options.listen is None and (options.join or options.publish or options.adopt or options.number is not None):
         raise ConfigurationError(
-            "join, number, publish and adopt belong to a node that is a process of its own: add --listen 127.0.0.1"
+            "--join, --number, --publish and --adopt are for a node in its own process: add --listen 127.0.0.1"
         )
     given = {one.name: found for one in fields(SwarmSettings) if (found := getattr(options, one.name)) is not None}
     flags = [(name, found) for name in ("model", "judge", "steps") if (found := getattr(options, name)) is not None]

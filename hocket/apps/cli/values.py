@@ -27,7 +27,7 @@ def _whole(least: int) -> Callable[[str], int]:
         with contextlib.suppress(ValueError):
             if (value := int(text)) >= least:
                 return value
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of {least} or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
 
     return read
 
@@ -36,4 +36,4 @@ def _number(text: str) -> float:
     with contextlib.suppress(ValueError):
         if math.isfinite(value := float(text)) and value >= 0:
             return value
-    raise argparse.ArgumentTypeError(f"{text!r} is no finite number of 0 or more")
+    raise argparse.ArgumentTypeError(f"{text!r} is not a finite number of at least 0")

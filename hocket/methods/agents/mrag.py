@@ -8,7 +8,7 @@ them, a reasoner, a validator, and a generator, which writes the response from w
 Agents, rule of selection and weights of the score are those of the authors' code (`muktac5/CIIR-LiveRAG`): relevance,
 correctness and faithfulness as 1 : 4 : 1, the highest alone and three of equals at most, and no question on which all
 score alike or one of the three is nowhere over one half. There model judges give these; here the answer is known,
-what was verified too, and what has no answer in tags is not relevant. The lessons of `team_lookup` teach the forms.
+what was verified too, and what has no answer in tags is not relevant. The lessons of `team-lookup` teach the forms.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Coordinated(Workflow):
     """
 
     name = "coordinated"
-    description = "a coordinator calls planner, searcher, reasoner, generator and validator (mRAG); task team_lookup"
+    description = "a coordinator calls planner, searcher, reasoner, generator and validator (mRAG); task team-lookup"
 
     tools_of: ToolsOf | str | None = None
     calls: int = 10
@@ -324,8 +324,8 @@ class TeamLookup(Lookup):
     def __init__(self, skill: float = 0.8, digits: int = 2, seed: int = 0) -> None:
         super().__init__(hops=2, digits=digits, seed=seed)
         if not 0 <= skill <= 1:
-            raise ConfigurationError(f"team_lookup: skill is a share in [0, 1], not {skill}")
-        self.name, self.skill = f"team_lookup?skill={skill}&digits={digits}", skill
+            raise ConfigurationError(f"team-lookup: skill is a share in [0, 1], not {skill}")
+        self.name, self.skill = f"team-lookup?skill={skill}&digits={digits}", skill
 
     @property
     def lessons(self) -> Lessons:
@@ -458,9 +458,10 @@ def from_settings(name: str, settings: Mapping[str, str]) -> TeamLookup:
 
 
 TEAM_LOOKUP = TaskForm(
-    name="team_lookup",
-    description="lookup whose lessons teach a coordinator and its agents, e.g. team_lookup?skill=0.9; see mrag",
+    name="team-lookup",
+    description="lookup whose lessons teach a coordinator and its agents, e.g. team-lookup?skill=0.9; see mrag",
     make=from_settings,
+    drawn_as="team_lookup",
 )
 
 MRAG = SFT.but(
@@ -486,7 +487,7 @@ MRAG = SFT.but(
         "temperature": "1; the paper samples at 0.7",
         "start": "lessons of all roles (--lessons 160)",
     },
-    task="team_lookup",
+    task="team-lookup",
     requires=(Requirement.AGENTS, Requirement.TURNS),
     workflow="coordinated",
     cast=Kept(),

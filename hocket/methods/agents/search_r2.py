@@ -3,7 +3,7 @@
 After an attempt the discriminator accepts or rejects it; of a rejected one the trimmer names the first wrong step,
 what went before is kept and the actor goes on from there (`ActorRefiner`). All three are one policy, and every decision
 of an episode is credited with what the refined attempt earned: a right answer, and up to as much again for the share of
-its searches that brought something needed (`EvidenceReward`). The lessons of `refined_lookup` teach a beginner's play
+its searches that brought something needed (`EvidenceReward`). The lessons of `refined-lookup` teach a beginner's play
 of all three roles.
 """
 
@@ -188,8 +188,8 @@ class RefinedLookup(Lookup):
     def __init__(self, skill: float = 0.4, digits: int = 2, seed: int = 0) -> None:
         super().__init__(hops=2, digits=digits, seed=seed)
         if not 0 <= skill <= 1:
-            raise ConfigurationError(f"refined_lookup: skill is a share in [0, 1], not {skill}")
-        self.name, self.skill = f"refined_lookup?skill={skill}&digits={digits}", skill
+            raise ConfigurationError(f"refined-lookup: skill is a share in [0, 1], not {skill}")
+        self.name, self.skill = f"refined-lookup?skill={skill}&digits={digits}", skill
 
     @property
     def lessons(self) -> Lessons:
@@ -246,9 +246,10 @@ def from_settings(name: str, settings: Mapping[str, str]) -> RefinedLookup:
 
 
 REFINED_LOOKUP = TaskForm(
-    name="refined_lookup",
-    description="lookup whose lessons also teach to judge and cut attempts, e.g. refined_lookup?skill=0.6",
+    name="refined-lookup",
+    description="lookup whose lessons also teach to judge and cut attempts, e.g. refined-lookup?skill=0.6",
     make=from_settings,
+    drawn_as="refined_lookup",
 )
 
 SEARCH_R2 = SEARCH_R1.but(
@@ -271,7 +272,7 @@ SEARCH_R2 = SEARCH_R1.but(
         "rounds": "workflow.rounds = 1 refinement",
         "start": "lessons of all three roles (--lessons 160); a model that was never asked to judge says no",
     },
-    task="refined_lookup",
+    task="refined-lookup",
     workflow="actor-refiner",
     rewards=(EvidenceReward(),),
 )

@@ -33,7 +33,7 @@ DPO = Recipe(
     family="preference",
     axes=("objective", "data"),
     formula="L = -mean_pairs log sigmoid(beta (log pi(y_w)/ref(y_w) - log pi(y_l)/ref(y_l)))",
-    task="graded_sums",
+    task="graded-sums",
     conventions=RECORDED,
     rollout=Preferences(),
     credit=BestAgainstWorst(by=GroupBy("scenario")),

@@ -33,9 +33,9 @@ EXPO = GRPO.but(
         "in no group's mean and has no advantage",
         "how the answer is shown": "a line under the prompt, rollout.ladder.0.lead",
         "start": "the paper starts from chat models, which explain when told the answer; the shipped base needs a "
-        "phase of sft on task worked_sums?told=0.5 first",
+        "phase of sft on task worked-sums?told=0.5 first",
     },
-    task="worked_sums",
+    task="worked-sums",
     rollout=Rescued(ladder=(SHOWN,), samples=8, tries=4, beside=True),
     objective=Among(of=GRPO.objective, column=HELPED.name, chosen=False),
     regularisers=(Among(of=NegativeLogLikelihood("sequence-mean"), column=HELPED.name, chosen=True, coefficient=0.5),),
@@ -53,6 +53,6 @@ EXPO_DPO = ONLINE_DPO.but(
         "pairs": "of every group the best against the worst; where all fail an explanation takes one sample's place",
         "how the answer is shown": "a line under the prompt, rollout.ladder.0.lead",
     },
-    task="worked_sums",
+    task="worked-sums",
     rollout=Rescued(ladder=(SHOWN,), samples=8, tries=4),
 )

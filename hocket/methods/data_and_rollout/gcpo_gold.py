@@ -27,7 +27,7 @@ GCPO_GOLD = GRPO.but(
         "reference's ratio": "its behaviour log-probs are the learner's own before the update: ratio 1; chosen here",
         "ratio": "of the sequence, as in GSPO; no KL",
     },
-    task="worked_sums",
+    task="worked-sums",
     requires=(Requirement.DEMONSTRATIONS,),
     rollout=Rescued(ladder=(Reference(),), samples=8),
     **{"credit.ddof": 0, "objective.ratio": "sequence"},

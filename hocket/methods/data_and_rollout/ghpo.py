@@ -37,7 +37,7 @@ GHPO = GRPO.but(
         "has no gradient either way",
         "form": "half a point for an answer in its tags after a thought, if any; success is the verdict's alone",
     },
-    task="worked_sums",
+    task="worked-sums",
     requires=(Requirement.DEMONSTRATIONS,),
     rollout=Rescued(
         ladder=tuple(HintAsPrefix("demonstration", share) for share in SHARES), samples=8, take=None, tries=None

@@ -140,7 +140,7 @@ RL_PLUS = GRPO.but(
         "formulas here",
         "old policy": "an expert's are the learner's own log-probs before the update",
     },
-    task="worked_sums",
+    task="worked-sums",
     requires=(Requirement.DEMONSTRATIONS,),
     rollout=WithExpert(samples=8, experts=1),
     credit=AgainstOwn(),

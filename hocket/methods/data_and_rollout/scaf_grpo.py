@@ -36,7 +36,7 @@ SCAF_GRPO = GRPO.but(
         "prompt of the success": "the hinted one; rollout.ladder.N.bare = true puts the plain one back, as the release "
         "may",
     },
-    task="worked_sums",
+    task="worked-sums",
     requires=(Requirement.DEMONSTRATIONS,),
     rollout=Rescued(ladder=tuple(HintAsPrefix("demonstration", part / 8) for part in range(1, 8)), samples=8, after=50),
 )

@@ -55,7 +55,7 @@ DR_GENRE = GRPO.but(
         "KL": "k1 in the reward at every decision, coefficient 0.05 (shaping.0.coefficient)",
         "weights": "combine.weights by the scenario's metadata 'task', then by reward; else those of the rewards",
     },
-    task="worked_sums?wordings=2&form=0.2",
+    task="worked-sums?wordings=2&form=0.2",
     requires=(Requirement.SCORES,),
     combine=WeightedByTask(),
     shaping=(KLInReward(coefficient=0.05, estimator="k1"),),

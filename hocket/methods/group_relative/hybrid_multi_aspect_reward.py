@@ -111,7 +111,7 @@ HYBRID_REWARD = GRPO.but(
         "0.5 at twice as many",
     },
     note="shown on text; its modality comes later",
-    task="worked_sums?form=0.2&model=1",
+    task="worked-sums?form=0.2&model=1",
     requires=(Requirement.SCORES,),
     combine=RuleOverModel(),
     shaping=(LengthBand(longest=float(HORIZON // 2), penalty=0.5, power=1.0),),

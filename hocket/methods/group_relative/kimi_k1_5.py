@@ -312,7 +312,7 @@ KIMI_K1_5_LONG = KIMI_K1_5.but(
         "no number); all of an answer's tokens are learnt from once its group is whole",
         "easy to hard": "thirds of the pool by `difficulty`, 160 scenarios each, then by failure; ours",
     },
-    task="worked_sums?size=256",
+    task="worked-sums?size=256",
     curriculum=EasyToHard(),
     rollout=PartialRollouts(),
 )

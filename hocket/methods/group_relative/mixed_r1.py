@@ -170,6 +170,6 @@ MIXED_R1 = GRPO.but(
         "data engine": "not part of the loop; filter the task's file, or take a curriculum by difficulty",
     },
     note="shown on text; its modality comes later; the data engine is left to the task",
-    task="worked_sums?wordings=2",
+    task="worked-sums?wordings=2",
     rewards=ROUTES,
 )

@@ -79,7 +79,7 @@ MULTI_OBJECTIVE_GRPO = GRPO.but(
         "weights": "those of the rewards (--reward FILE.py:F=WEIGHT), or combine.weights; the paper's are unknown",
         "reward model": "any rewards; hocket.rewards.judge fits heads to scored texts and reports their accuracy",
     },
-    task="worked_sums?form=0.2&model=0.5",
+    task="worked-sums?form=0.2&model=0.5",
     requires=(Requirement.SCORES,),
     combine=WeightedSum(),
 )

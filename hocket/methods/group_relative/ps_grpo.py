@@ -150,7 +150,7 @@ PS_GRPO = GRPO.but(
         "accuracy": "not rewarded; shaping.0.accuracy adds the verifiers' reward",
         "advantages": "within the samples of one paraphrase",
     },
-    task="worked_sums?wordings=2",
+    task="worked-sums?wordings=2",
     curriculum=Families(),
     shaping=(GroupSimilarity(),),
 )

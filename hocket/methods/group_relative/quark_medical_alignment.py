@@ -158,7 +158,7 @@ QUARK = GRPO.but(
         "risk": "1 unless named in combine.risk",
         "redundancy": "positive correlations within the batch",
     },
-    task="worked_sums?form=0.2&model=0.5",
+    task="worked-sums?form=0.2&model=0.5",
     requires=(Requirement.SCORES,),
     combine=FrozenScale(),
 )

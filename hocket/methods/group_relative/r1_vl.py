@@ -105,6 +105,6 @@ R1_VL = GRPO.but(
         "KL": "coefficient 0",
     },
     note="shown on text; images come with their modality",
-    task="worked_sums",
+    task="worked-sums",
     shaping=(KeySteps(), OrderedStages()),
 )

@@ -71,7 +71,7 @@ TEMPSAMP_R1 = GRPO.but(
         "reward": "the task's own; IoU for intervals by rewards of temporal-r1",
     },
     note="shown on intervals in text; the training with and without a chain of thought is left to the task's prompts",
-    task="worked_sums?form=0.2",
+    task="worked-sums?form=0.2",
     rollout=WithExpert(samples=8),
     shaping=(AsymmetricCurve(),),
 )

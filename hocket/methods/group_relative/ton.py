@@ -73,7 +73,7 @@ TON_SFT = SFT.but(
     title="Think or not, first stage: thought dropout",
     source="Wang et al., Think or Not?, arXiv:2505.16854",
     formula="SFT on demonstrations whose thought is emptied with probability 1/2",
-    task="worked_sums",
+    task="worked-sums",
     rollout=DroppedThoughts(share=0.5),
 )
 

@@ -100,7 +100,7 @@ GROUP_ROBUST_PO = DPO.but(
     axes=("objective", "data"),
     formula="min_pi max_w sum_g w_g L_g(pi),  w_g <- w_g exp(eta L_g) / sum_h w_h exp(eta L_h),  L_g DPO's mean loss "
     "of group g",
-    task="graded_sums?dissent=0.1",
+    task="graded-sums?dissent=0.1",
     conventions={
         **RECORDED,
         "groups": "the column `group` of the data (credit.column)",

@@ -50,7 +50,7 @@ LIPO = Recipe(
     axes=("objective",),
     formula="L = -mean_lists sum_{psi_i > psi_j} |2^psi_i - 2^psi_j| |1/log(1+r_i) - 1/log(1+r_j)| "
     "log sigmoid(s_i - s_j),  s = beta log pi(y)/ref(y)",
-    task="graded_sums",
+    task="graded-sums",
     conventions={
         **COMMON,
         "aggregation": "log-probs summed over an answer's decisions, mean over lists",

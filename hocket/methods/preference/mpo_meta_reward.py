@@ -48,7 +48,7 @@ Checklist = Mapping[str, float]
 """The weight of each feature that a rubric lists; features are scores of the answer."""
 
 FEATURES: Checklist = MappingProxyType({"form": 1.0, "model": 1.0})
-"""Those that `worked_sums?form=1&model=1` scores."""
+"""Those that `worked-sums?form=1&model=1` scores."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ MPO_META_REWARD = PPO_RLHF.but(
         "merge": "of the newest four refined rubrics",
         "mathematics": "shaping.0.prescreen = shaping.0.merge = false",
     },
-    task="worked_sums?form=1&model=1",
+    task="worked-sums?form=1&model=1",
     requires=(Requirement.SCORES,),
     shaping=(EvolvingRubric(), *PPO_RLHF.shaping),
 ).but({"shaping.1.coefficient": 0.05})

@@ -128,7 +128,7 @@ MPO_MIXED = DPO.but(
     axes=("data", "objective"),
     formula="L = -mean_{gap large} log sigmoid(beta (log pi(y_w)/ref(y_w) - log pi(y_l)/ref(y_l))),  gap = "
     "|R(y_w) - R(y_l)|;  then max E_hard[R] - beta KL(pi || pi_DPO)",
-    task="graded_sums?dissent=0.5",
+    task="graded-sums?dissent=0.5",
     conventions={
         **RECORDED,
         "gap": "of what the run's rewards say: --reward model:RUN, else the task's verifier",
@@ -147,7 +147,7 @@ MPO_MIXED_ONLINE = PPO_RLHF.but(
     source="Gou and Nguyen, arXiv:2403.19443 (abstract)",
     family="preference",
     axes=("data", "objective"),
-    task="graded_sums?dissent=0.5",
+    task="graded-sums?dissent=0.5",
     conventions={
         **PPO_RLHF.conventions,
         "reference": "the policy as the phase began, or before training: the first stage's model",

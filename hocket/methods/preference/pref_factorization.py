@@ -121,7 +121,7 @@ PREF_FACTORIZATION = REWARD_MODEL.but(
     axes=("reward", "data", "policy"),
     formula="L = -mean_pairs log sigmoid(lambda_u . d) + c/2 |d|^2,  d = phi(y_w) - phi(y_l),  "
     "lambda_u = argmin -sum_u log sigmoid(lambda . d) + ridge/2 |lambda|^2;  ask argmax p(1-p) d^T H^-1 d",
-    task="graded_sums?dissent=0.3",
+    task="graded-sums?dissent=0.3",
     conventions={
         **REWARD_MODEL.conventions,
         "margin": "none",

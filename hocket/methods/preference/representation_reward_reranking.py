@@ -119,7 +119,7 @@ RERANKING = DPO.but(
     axes=("reward", "data", "objective"),
     formula="c = sigmoid(v . (h(y_w) - h(y_l))),  v logistic on earlier pairs;  DPO's loss with y_w and y_l exchanged "
     "where c < 1/2",
-    task="graded_sums?noise=0.3",
+    task="graded-sums?noise=0.3",
     conventions={
         **RECORDED,
         "state": "the mean of the last hidden states over an answer, of the policy as the step begins",

@@ -14,7 +14,7 @@ ROBUST_DPO = DPO.but(
     source="Chowdhury et al., arXiv:2403.00409, eq. 12",
     axes=("objective",),
     formula="L = mean_pairs ((1-e) l(h) - e l(-h))/(1-2e),  l = -log sigmoid,  h = beta (d_w - d_l)",
-    task="graded_sums?noise=0.2",
+    task="graded-sums?noise=0.2",
     conventions={
         **RECORDED,
         "e": "objective.link.flip = 0.2, the chance that a label is wrong, which must be known; "

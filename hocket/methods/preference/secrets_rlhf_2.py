@@ -103,7 +103,7 @@ SECRETS_RLHF_2 = REWARD_MODEL.but(
     axes=("reward", "data"),
     formula="L = -mean_pairs log sigmoid(h - m),  mu = mean_m R_m(chosen) - R_m(rejected);  lowest 20% of mu: "
     "h = r_l - r_w, m = -mu;  else h = r_w - r_l, m = mu",
-    task="graded_sums?noise=0.2",
+    task="graded-sums?noise=0.2",
     conventions={
         **READ,
         "pairs": "each scenario's chosen against its rejected response",

@@ -373,7 +373,7 @@ def from_name(name: str, settings: Mapping[str, str]) -> BuiltTask:
 
 BUILT = TaskForm(
     name="built:TASK",
-    description="a task answered by a team that a controller builds, e.g. built:worked_sums; see mashost",
+    description="a task answered by a team that a controller builds, e.g. built:worked-sums; see mashost",
     make=from_name,
 )
 
@@ -401,7 +401,7 @@ MASHOST = GRPO.but(
         "what is answered": "any task in words, --task built:TASK, or --workflow built-team",
         "supervised start": "none; --lessons N teaches the shipped model what a controller may say",
     },
-    task="built:worked_sums",
+    task="built:worked-sums",
     requires=(
         Requirement.TURNS,
         Requirement.TURN_REWARDS,

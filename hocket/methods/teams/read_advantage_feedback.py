@@ -207,7 +207,7 @@ class AdvantageFeedback(Workflow):
     """
 
     name = "advantage-feedback"
-    description = "moves of low advantage are proposed anew before anybody moves (ReAd); task advised_carry"
+    description = "moves of low advantage are proposed anew before anybody moves (ReAd); task advised-carry"
 
     agents: int = 2
     together: bool = False
@@ -228,7 +228,7 @@ class AdvantageFeedback(Workflow):
         if not isinstance(world, Carries) or world.team != self.agents:
             raise ConfigurationError(
                 f"advantage-feedback plays worlds of task carry with {self.agents} agents, and scenario {scenario.id} "
-                f"has none; take --task advised_carry, or --workflow 'advantage-feedback?agents=N'"
+                f"has none; take --task advised-carry, or --workflow 'advantage-feedback?agents=N'"
             )
         course = _Course(self, team, world.make(scenario))
         course.world.reset(Key.of(scenario.seed).derive("environment"))
@@ -393,9 +393,10 @@ def from_settings(name: str, settings: Mapping[str, str]) -> AdvisedCarry:
 
 
 ADVISED_CARRY = TaskForm(
-    name="advised_carry",
-    description="carry whose lessons teach to propose moves anew, e.g. advised_carry?things=3; see ReAd",
+    name="advised-carry",
+    description="carry whose lessons teach to propose moves anew, e.g. advised-carry?things=3; see ReAd",
     make=from_settings,
+    drawn_as="advised_carry",
 )
 
 READ = GRPO.but(
@@ -418,7 +419,7 @@ READ = GRPO.but(
         "measured": "evaluation is of the planner alone: the critic judges while it samples",
         "learning": "ours: all proposals by the team's return; the paper trains the critic alone",
     },
-    task="advised_carry?size=2&things=2&known=2",
+    task="advised-carry?size=2&things=2&known=2",
     requires=(Requirement.AGENTS, Requirement.TURNS),
     workflow="advantage-feedback",
     hooks=(LoggedCritic(),),

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from hocket import tasks
+from hocket.core.discovery import hyphenated
 from hocket.core.errors import ConfigurationError
 from hocket.stages import Task
-from hocket.tasks.lessons import LessonTask, lessons_of
+from hocket.tasks.lessons import LessonTask, Reflecting, lessons_of
 from hocket.train.config import configure
 from hocket.train.lessons import OF_BOTH, SETTING
 from hocket.train.models import model_folder
@@ -23,8 +24,8 @@ def lessons_for(task: Task, searcher: str) -> LessonTask:
     Raises:
         ConfigurationError: when it has none.
     """
-    found = lessons_of(task)
-    named = found.searchers[searcher].task if found is not None and searcher in found.searchers else task.name
+    found = _of_searcher(task, searcher)
+    named = task.name if found is None else found.task
     return LessonTask(task if named == task.name else tasks.find(named), named)
 
 
@@ -43,15 +44,21 @@ def lesson_steps(task: Task, model: str, searcher: str, asked: int | None) -> in
         raise ConfigurationError(
             f"lessons = {asked}: {model} cannot be taught; leave them out, or name a model's folder"
         )
-    if asked is not None or found is None or model != Config.model or searcher not in found.searchers:
+    if asked is not None or found is None or model != Config.model or _of_searcher(task, searcher) is None:
         return asked or 0
     return lessons_for(task, searcher).lessons.steps
 
 
 def suited(task: Task, searcher: str) -> Mapping[str, Any]:
     """The settings of a searcher that suit a reflecting model with the task's lessons."""
+    found = _of_searcher(task, searcher)
+    return {} if found is None else found.settings
+
+
+def _of_searcher(task: Task, searcher: str) -> Reflecting | None:
+    """What a task teaches for a searcher; None where it has no such lessons."""
     found = lessons_of(task)
-    return {} if found is None or searcher not in found.searchers else found.searchers[searcher].settings
+    return None if found is None else found.searchers.get(hyphenated(searcher))
 
 
 def taught(

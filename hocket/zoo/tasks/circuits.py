@@ -260,5 +260,6 @@ def from_settings(name: str, settings: Mapping[str, str]) -> Circuits:
 CIRCUITS = TaskForm(
     name="circuits",
     description="small modules to be written in Verilog, simulated with a testbench, e.g. circuits?family=gate",
+    family="words",
     make=from_settings,
 )

@@ -373,5 +373,6 @@ def from_settings(name: str, settings: Mapping[str, str]) -> Conventions:
 CONVENTIONS = TaskForm(
     name="conventions",
     description="two numbers after a sign whose meaning only the prompt can tell, e.g. conventions?seed=1",
+    family="words",
     make=from_settings,
 )

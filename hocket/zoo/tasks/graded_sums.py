@@ -43,13 +43,13 @@ class GradedSums(TextTask):
         self, noise: float = 0.0, margins: bool = False, dissent: float = 0.0, size: int | None = None
     ) -> None:
         if not 0 <= noise < 0.5:
-            raise ConfigurationError(f"task graded_sums: noise must lie in [0, 0.5), not {noise}")
+            raise ConfigurationError(f"task graded-sums: noise must lie in [0, 0.5), not {noise}")
         if not 0 <= dissent <= 1:
-            raise ConfigurationError(f"task graded_sums: dissent must lie in [0, 1], not {dissent}")
+            raise ConfigurationError(f"task graded-sums: dissent must lie in [0, 1], not {dissent}")
         if size is not None and size < 1:
-            raise ConfigurationError(f"task graded_sums: size must be at least 1, not {size}")
+            raise ConfigurationError(f"task graded-sums: size must be at least 1, not {size}")
         told = "&".join(f"{name}={share:g}" for name, share in (("noise", noise), ("dissent", dissent)) if share)
-        self.name = "graded_sums" + (f"?{told}" if told else "")
+        self.name = "graded-sums" + (f"?{told}" if told else "")
         self.noise, self.margins, self.dissent, self.count = noise, margins, dissent, size
 
     def size(self, split: Split) -> int | None:
@@ -134,7 +134,9 @@ def from_settings(name: str, settings: Mapping[str, str]) -> GradedSums:
 
 
 GRADED_SUMS = TaskForm(
-    name="graded_sums",
-    description="sums with graded answers: in pairs, labelled, in lists, step by step, e.g. graded_sums?noise=0.3",
+    name="graded-sums",
+    description="sums with graded answers: in pairs, labelled, in lists, step by step, e.g. graded-sums?noise=0.3",
+    family="words",
     make=from_settings,
+    drawn_as="graded_sums",
 )

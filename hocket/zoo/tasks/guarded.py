@@ -106,5 +106,6 @@ def from_settings(name: str, settings: Mapping[str, str]) -> Guarded:
 GUARDED = TaskForm(
     name="guarded",
     description="sums to be worked out and such as are to be refused, e.g. guarded?forbidden=0.5&alarming=0.25",
+    family="words",
     make=from_settings,
 )

@@ -92,5 +92,6 @@ def from_settings(name: str, settings: Mapping[str, str]) -> HouseholdTask:
 HOUSEHOLD = TaskForm(
     name="household",
     description="errands in a house in few words (brief=false: in sentences), e.g. household?size=2&dense=0.1",
+    family="words",
     make=from_settings,
 )

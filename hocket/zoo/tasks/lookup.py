@@ -256,5 +256,6 @@ def from_settings(name: str, settings: Mapping[str, str]) -> Lookup:
 LOOKUP = TaskForm(
     name="lookup",
     description="facts that only a search finds, for the shipped model after lessons, e.g. lookup?hops=1&calls=0.5",
+    family="words",
     make=from_settings,
 )

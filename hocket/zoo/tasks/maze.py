@@ -98,5 +98,6 @@ def from_settings(name: str, settings: Mapping[str, str]) -> MazeTask:
 MAZE = TaskForm(
     name="maze",
     description="mazes in words, e.g. maze?width=4&height=4&slip=0.1",
+    family="words",
     make=from_settings,
 )

@@ -187,5 +187,6 @@ def from_settings(name: str, settings: Mapping[str, str]) -> MultiHop:
 MULTIHOP = TaskForm(
     name="multihop",
     description="questions that take several searches in a generated corpus, e.g. multihop?hops=2",
+    family="words",
     make=from_settings,
 )

@@ -39,5 +39,6 @@ def _particles(name: str, settings: Mapping[str, str]) -> JointTask:
 MPE = TaskForm(
     name="mpe:WORLD",
     description="a particle world for control policies: mpe:spread?agents=5, mpe:flee, mpe:tag or mpe:speaker-listener",
+    family="worlds",
     make=_particles,
 )

@@ -83,5 +83,6 @@ ONCE = TaskVariant(
 MAPF = TaskForm(
     name="mapf:WORLD",
     description="path finding of many agents on a grid: mapf:lifelong?size=10&agents=8, mapf:planned or mapf:once",
+    family="worlds",
     make=_paths,
 )

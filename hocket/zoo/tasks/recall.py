@@ -47,5 +47,6 @@ def _recall(name: str, settings: Mapping[str, str]) -> JointTask:
 RECALL = TaskForm(
     name="recall:WORLD",
     description="worlds that ask for memory: recall:corridor?length=8, recall:bandit?arms=2, or recall:partner?kinds=3",
+    family="worlds",
     make=_recall,
 )

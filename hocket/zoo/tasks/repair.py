@@ -154,5 +154,6 @@ def from_settings(name: str, settings: Mapping[str, str]) -> Repair:
 REPAIR = TaskForm(
     name="repair",
     description="bugs in functions of the standard library to find and mend with tools, e.g. repair?longest=160",
+    family="words",
     make=from_settings,
 )

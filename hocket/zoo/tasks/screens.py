@@ -76,5 +76,6 @@ def from_settings(name: str, settings: Mapping[str, str]) -> ScreenTask:
 SCREENS = TaskForm(
     name="screens",
     description="pages in words with several things to do in order, e.g. screens?longest=6",
+    family="words",
     make=from_settings,
 )

@@ -37,5 +37,6 @@ def _skirmish(name: str, settings: Mapping[str, str]) -> JointTask:
 SKIRMISH = TaskForm(
     name="skirmish:WORLD",
     description="soldiers of control policies against scripted foes on a grid, e.g. skirmish:3v3?hops=2",
+    family="worlds",
     make=_skirmish,
 )

@@ -101,12 +101,12 @@ class WorkedSums(TextTask):
         told: float = 0.0,
     ) -> None:
         if not 0 <= told <= 1:
-            raise ConfigurationError(f"task worked_sums: told must lie in [0, 1], not {told}")
+            raise ConfigurationError(f"task worked-sums: told must lie in [0, 1], not {told}")
         if not 1 <= wordings <= len(KINDS):
-            raise ConfigurationError(f"task worked_sums: wordings must be 1 or {len(KINDS)}, not {wordings}")
+            raise ConfigurationError(f"task worked-sums: wordings must be 1 or {len(KINDS)}, not {wordings}")
         if size is not None and size < 1:
-            raise ConfigurationError(f"task worked_sums: size must be at least 1, not {size}")
-        self.name = "worked_sums" + (f"?wordings={wordings}" if wordings > 1 else "")
+            raise ConfigurationError(f"task worked-sums: size must be at least 1, not {size}")
+        self.name = "worked-sums" + (f"?wordings={wordings}" if wordings > 1 else "")
         self.wordings, self.count, self.form, self.model, self.critic = wordings, size, form, model, critic
         self.told = told
 
@@ -170,7 +170,9 @@ def from_settings(name: str, settings: Mapping[str, str]) -> WorkedSums:
 
 
 WORKED_SUMS = TaskForm(
-    name="worked_sums",
-    description="sums told with a worked answer and its steps, e.g. worked_sums?wordings=2&form=0.2",
+    name="worked-sums",
+    description="sums told with a worked answer and its steps, e.g. worked-sums?wordings=2&form=0.2",
+    family="words",
     make=from_settings,
+    drawn_as="worked_sums",
 )

@@ -171,7 +171,7 @@ def test_an_episode_that_was_not_asked_alone_has_no_such_traits() -> None:
 
 
 def test_the_task_has_a_name() -> None:
-    found = tasks.find("peer_quiz?question=sums&behaviour=mixed&peers=2&own=0.5&counts=true")
+    found = tasks.find("peer-quiz?question=sums&behaviour=mixed&peers=2&own=0.5&counts=true")
     assert isinstance(found, PeerQuiz)
     assert (found.contest.peers, found.contest.own, found.question, found.counts) == (2, 0.5, "sums", True)
 
@@ -179,4 +179,4 @@ def test_the_task_has_a_name() -> None:
 @pytest.mark.parametrize("wrong", ["question=riddle", "behaviour=kind", "options=1", "peers=9", "expert=1.5", "peer=2"])
 def test_wrong_settings_are_refused(wrong: str) -> None:
     with pytest.raises(ConfigurationError, match=wrong.split("=", maxsplit=1)[0]):
-        tasks.find(f"peer_quiz?{wrong}")
+        tasks.find(f"peer-quiz?{wrong}")

@@ -389,7 +389,7 @@ def _() -> Finding:
         CALLS.write(one, [{"name": "search", "arguments": {}, "result": result} for result in chosen])
         share = fmean(results[result] for result in chosen) if chosen else 0.0
         found.append(abs((EvidenceReward().judge(one) or 0.0) - 1 - share))
-    ships = SEARCH_R2.workflow == "actor-refiner" and SEARCH_R2.task == "refined_lookup"
+    ships = SEARCH_R2.workflow == "actor-refiner" and SEARCH_R2.task == "refined-lookup"
     return Finding(max(found) < 1e-12 and ships, say(largest_difference=max(found)))
 
 

@@ -30,9 +30,9 @@ MUA_RL = GRPO.but(
         "hash": "dict keys and sets in any order; lists in theirs",
         "workflow": "the task's (simulated-user over a desk)",
         "start": "the shipped base closes no talk at the desk, so nothing is learnt from the bit alone: --lessons 60, "
-        "or --task 'order_desk?played=true' --lessons 120, which teaches the customer's words too",
+        "or --task 'order-desk?played=true' --lessons 120, which teaches the customer's words too",
     },
-    task="order_desk",
+    task="order-desk",
     requires=(Requirement.TURNS,),
     cast=Leading("agent", "user"),
     rewards=(DatabaseMatch(),),

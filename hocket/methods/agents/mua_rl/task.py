@@ -60,7 +60,7 @@ class OrderDeskTask:
 
     @property
     def name(self) -> str:
-        return f"order_desk?orders={self.orders}"
+        return f"order-desk?orders={self.orders}"
 
     @property
     def kind(self) -> Literal["text"]:
@@ -86,7 +86,8 @@ class OrderDeskTask:
             database = draw_database(self.orders, key.derive(tries))
             goal = draw_goal(database, WISHES, key.derive(tries))
             if split_of(canonical([database, goal.wish, dict(goal.slots)])) == split:
-                return self.desk.scenario(f"{self.name}/{split}/{number}", database, goal, seed=number)
+                name = f"order_desk?orders={self.orders}/{split}/{number}"
+                return self.desk.scenario(name, database, goal, seed=number)
             tries += 1
 
     @property
@@ -172,7 +173,8 @@ def from_settings(name: str, settings: Mapping[str, str]) -> OrderDeskTask:
 
 
 ORDER_DESK = TaskForm(
-    name="order_desk",
-    description="customers at an order desk with tools, e.g. order_desk?orders=4",
+    name="order-desk",
+    description="customers at an order desk with tools, e.g. order-desk?orders=4",
     make=from_settings,
+    drawn_as="order_desk",
 )

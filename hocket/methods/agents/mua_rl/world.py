@@ -374,4 +374,4 @@ class OrderDesk:
         return Scenario(name, self.prompt, json.dumps(right), metadata=told, **fields)
 
 
-ORDER_DESK = TalkDesk(name="order_desk", make=OrderDesk)
+ORDER_DESK = TalkDesk(name="order-desk", make=OrderDesk)

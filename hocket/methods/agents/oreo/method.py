@@ -208,7 +208,7 @@ OREO = Recipe(
     },
     note="it beats rejection-sampling SFT where right answers are often luck, not where luck is rare; alpha is 0 "
     "unless set; V shares the policy's network",
-    task="graded_sums",
+    task="graded-sums",
     rollout=Preferences(),
     credit=ValueSteps(),
     objective=PathConsistency(beta=0.03),

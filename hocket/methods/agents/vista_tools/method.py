@@ -37,7 +37,7 @@ class ToolSelection(Workflow):
     """
 
     name = "tool-selection"
-    description = "one chooses the tools, a frozen one answers from what they say (VisTA); task tool_choice"
+    description = "one chooses the tools, a frozen one answers from what they say (VisTA); task tool-choice"
 
     roles = ("selector", "reasoner")
     scores = True
@@ -46,7 +46,7 @@ class ToolSelection(Workflow):
         readings: Mapping[str, str] | None = scenario.metadata.get("readings")
         if not readings:
             raise ConfigurationError(
-                f"scenario {scenario.id!r} has no metadata['readings'], what each tool says; take task tool_choice"
+                f"scenario {scenario.id!r} has no metadata['readings'], what each tool says; take task tool-choice"
             )
         question = asked(team.assignment)
         choice = await team.selector(with_line(question, f"Which of {', '.join(readings)}?"))
@@ -74,7 +74,7 @@ VISTA_TOOLS = GRPO.but(
         "tools": "one word each, called in the order named and once; a picture is the record of what they say of it",
         "warm start": "lessons name tools by lot, one time in four a good one, and answer what most say; chosen here",
     },
-    task="tool_choice",
+    task="tool-choice",
     requires=(Requirement.AGENTS,),
     workflow="tool-selection",
     cast=Leading(leader="selector", others="reasoner"),

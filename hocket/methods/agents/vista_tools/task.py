@@ -53,7 +53,7 @@ class Toolbox:
 
     def __post_init__(self) -> None:
         if not 0 < self.misled < 0.5:
-            raise ConfigurationError(f"tool_choice: misled must lie in (0, 0.5), not {self.misled:g}")
+            raise ConfigurationError(f"tool-choice: misled must lie in (0, 0.5), not {self.misled:g}")
 
     def right(self, kind: str, tool: str) -> float:
         """How often a tool is right about a kind of picture."""
@@ -102,9 +102,9 @@ class ToolChoice(TextTask):
 
     def __init__(self, toolbox: Toolbox | None = None, kinds: Sequence[str] = tuple(GOOD)) -> None:
         if not kinds or not set(kinds) <= set(GOOD):
-            raise ConfigurationError(f"tool_choice: kinds are some of {', '.join(GOOD)}, not {', '.join(kinds)!r}")
+            raise ConfigurationError(f"tool-choice: kinds are some of {', '.join(GOOD)}, not {', '.join(kinds)!r}")
         self.toolbox, self.kinds = toolbox or Toolbox(), tuple(kinds)
-        self.name = "tool_choice"
+        self.name = "tool-choice"
 
     def scenario(self, split: Split, number: int) -> Scenario:
         check_number(self.name, split, number)
@@ -182,7 +182,8 @@ def from_settings(name: str, settings: Mapping[str, str]) -> ToolChoice:
 
 
 TOOL_CHOICE = TaskForm(
-    name="tool_choice",
-    description="questions for which tools must be chosen that do not mislead, e.g. tool_choice?kinds=chart,photo",
+    name="tool-choice",
+    description="questions for which tools must be chosen that do not mislead, e.g. tool-choice?kinds=chart,photo",
     make=from_settings,
+    drawn_as="tool_choice",
 )

@@ -287,9 +287,9 @@ CLPO = GRPO.but(
         "on tables the first version, without it, gets as far",
         "unreadable rewriting": "gains -acc(q), as though nobody solved it",
         "start": "the shipped base has never rewritten anything: --lessons 60, or a phase of sft on "
-        "lessons:restated_sums",
+        "lessons:restated-sums",
     },
-    task="restated_sums",
+    task="restated-sums",
     rollout=Restructured(),
     credit=RewritingCredit(of=GRPO.credit),
 )

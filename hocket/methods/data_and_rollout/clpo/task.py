@@ -62,7 +62,7 @@ class RestatedSums(Sums):
 
     def __init__(self) -> None:
         super().__init__()
-        self.name = "restated_sums"
+        self.name = "restated-sums"
 
     @property
     def lessons(self) -> Lessons:
@@ -99,7 +99,8 @@ def from_settings(name: str, settings: Mapping[str, str]) -> RestatedSums:
 
 
 RESTATED_SUMS = TaskForm(
-    name="restated_sums",
+    name="restated-sums",
     description="the problems of sums, with lessons in asking them anew: easier, or in another order",
     make=from_settings,
+    drawn_as="restated_sums",
 )

@@ -250,7 +250,7 @@ LONG_SHORT = GRPO.but(
     note="that the pair keeps the long model's accuracy with under half of its tokens was seen on tables alone: the "
     "shipped nano, after its lessons, fell from 36 to 3 of 100 unseen sums in 20 steps; the form of the importance is "
     "ours, and nothing uses it in training",
-    task="shared_sums",
+    task="shared-sums",
     requires=(Requirement.AGENTS,),
     workflow="long-short",
     cast=Separate(),

@@ -99,7 +99,7 @@ class SharedSums(TextTask):
     """
 
     def __init__(self, solo: bool = False) -> None:
-        self.name, self.solo = "shared_sums" + ("?solo=true" if solo else ""), solo
+        self.name, self.solo = "shared-sums" + ("?solo=true" if solo else ""), solo
 
     def scenario(self, split: Split, number: int) -> Scenario:
         check_number(self.name, split, number)
@@ -150,7 +150,8 @@ def from_settings(name: str, settings: Mapping[str, str]) -> SharedSums:
 
 
 SHARED_SUMS = TaskForm(
-    name="shared_sums",
+    name="shared-sums",
     description="sums whose solution two write in turns, with lessons for them and for one alone (?solo=true)",
     make=from_settings,
+    drawn_as="shared_sums",
 )

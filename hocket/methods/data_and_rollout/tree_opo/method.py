@@ -287,7 +287,7 @@ TREE_OPO = GRPO.but(
         "V": "from the step's own samples at and below the prefix; alpha = 1, chosen here",
         "samples": "4 per node; imposed tokens carry no gradient",
     },
-    task="worked_sums",
+    task="worked-sums",
     requires=(Requirement.DEMONSTRATIONS,),
     rollout=PrefixTree(),
     credit=PrefixValue(),

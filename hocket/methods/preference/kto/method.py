@@ -67,7 +67,7 @@ KTO = Recipe(
     axes=("objective", "data"),
     formula="L = mean_i w_i (1 - sigmoid(s_i beta (d_i - z))),  z = max(0, mean_j d(y_j | x_{j+1})),  "
     "d = log pi(y)/ref(y)",
-    task="graded_sums",
+    task="graded-sums",
     conventions={
         **LABELLED,
         "divergence": "by each step's answers under the next prompt of the step, at the weights as the step began",

@@ -142,7 +142,7 @@ class SplitMazes(TextTask):
         see, relay, messages: of the workflow `hocket.methods.teams.collaboration_gap.workflow.SplitMap`.
     """
 
-    name = "split_maze"
+    name = "split-maze"
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class SplitMazes(TextTask):
     ) -> None:
         if not (2 <= width <= 20 and 2 <= height <= 20) or not 0 <= density < 1 or not 1 <= least <= most:
             raise ConfigurationError(
-                f"split_maze: 2 to 20 cells a side, density in [0, 1) and 1 <= least <= most, not {width} x {height}, "
+                f"split-maze: 2 to 20 cells a side, density in [0, 1) and 1 <= least <= most, not {width} x {height}, "
                 f"{density}, {least} and {most}"
             )
         self.width, self.height, self.density, self.least, self.most = width, height, density, least, most
@@ -169,7 +169,7 @@ class SplitMazes(TextTask):
             if made is not None and split_of("\n".join(made.halves)) == split:
                 return made
         raise ConfigurationError(
-            f"split_maze: {TRIES} mazes of {self.width} x {self.height} cells had no route of {self.least} to "
+            f"split-maze: {TRIES} mazes of {self.width} x {self.height} cells had no route of {self.least} to "
             f"{self.most} moves in the {split} split; allow other lengths or fewer walls"
         )
 
@@ -262,7 +262,8 @@ def from_settings(name: str, settings: Mapping[str, str]) -> SplitMazes:
 
 
 SPLIT_MAZE = TaskForm(
-    name="split_maze",
-    description="mazes of which two agents see half each, e.g. split_maze?width=4&height=4&relay=2",
+    name="split-maze",
+    description="mazes of which two agents see half each, e.g. split-maze?width=4&height=4&relay=2",
     make=from_settings,
+    drawn_as="split_maze",
 )

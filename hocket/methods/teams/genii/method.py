@@ -250,7 +250,7 @@ GENII = ONLINE_DPO.but(
     conventions={
         **ONLINE_DPO.conventions,
         "labels": "none are used",
-        "what is judged": "pairs of answers whose authors are known, of whom each judge is one (task answer_pairs)",
+        "what is judged": "pairs of answers whose authors are known, of whom each judge is one (task answer-pairs)",
         "poll": "one server one vote; with --embedder the cosine of whole judgments' embeddings, as in the paper; "
         "without one, chosen here, judgments agree where their final verdicts are equal",
         "server's vote": "split among its samples for the question by how often each verdict was given",
@@ -261,7 +261,7 @@ GENII = ONLINE_DPO.but(
         "rotation": "each judge is the client for 10 steps (cast.every), the others only answer",
         "role weights": "one policy each; roles.NAME.model gives a judge other weights",
     },
-    task="answer_pairs",
+    task="answer-pairs",
     requires=(Requirement.AGENTS,),
     workflow="crowd-vote",
     cast=Alternating(every=10),

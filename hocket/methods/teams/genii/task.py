@@ -33,8 +33,8 @@ class AnswerPairs(TextTask):
 
     def __init__(self, authors: int = 3) -> None:
         if not 2 <= authors <= len(STYLES):
-            raise ConfigurationError(f"answer_pairs: authors must lie between 2 and {len(STYLES)}, not {authors}")
-        self.name = f"answer_pairs?authors={authors}"
+            raise ConfigurationError(f"answer-pairs: authors must lie between 2 and {len(STYLES)}, not {authors}")
+        self.name = f"answer-pairs?authors={authors}"
         self.authors = authors
 
     def scenario(self, split: Split, number: int) -> Scenario:
@@ -83,7 +83,8 @@ def from_settings(name: str, settings: Mapping[str, str]) -> AnswerPairs:
 
 
 ANSWER_PAIRS = TaskForm(
-    name="answer_pairs",
-    description="which of two answers by known authors is right, e.g. answer_pairs?authors=3",
+    name="answer-pairs",
+    description="which of two answers by known authors is right, e.g. answer-pairs?authors=3",
     make=from_settings,
+    drawn_as="answer_pairs",
 )

@@ -54,12 +54,12 @@ class Contest:
     def __post_init__(self) -> None:
         if not 2 <= self.options <= len(LETTERS) or not 1 <= self.peers <= len(NAMES) or self.rounds < 0:
             raise ConfigurationError(
-                f"peer_quiz: 2 to {len(LETTERS)} options, 1 to {len(NAMES)} peers and rounds from 0, not "
+                f"peer-quiz: 2 to {len(LETTERS)} options, 1 to {len(NAMES)} peers and rounds from 0, not "
                 f"{self.options}, {self.peers} and {self.rounds}"
             )
         for name in ("expert", "novice", "experts", "own"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ConfigurationError(f"peer_quiz: {name} = {getattr(self, name)} must be in [0, 1]")
+                raise ConfigurationError(f"peer-quiz: {name} = {getattr(self, name)} must be in [0, 1]")
 
     def draw(self, key: Key) -> Draw:
         """A round of the quiz."""
@@ -126,14 +126,14 @@ class PeerQuiz(TextTask):
         instruct: bool = False,
     ) -> None:
         if question not in ("clue", "sums"):
-            raise ConfigurationError(f"peer_quiz: question is clue or sums, not {question!r}")
+            raise ConfigurationError(f"peer-quiz: question is clue or sums, not {question!r}")
         if behaviour not in ("honest", *PRESSURES, "mixed"):
             raise ConfigurationError(
-                f"peer_quiz: behaviour is honest, support, truth, error or mixed, not {behaviour!r}"
+                f"peer-quiz: behaviour is honest, support, truth, error or mixed, not {behaviour!r}"
             )
         self.contest, self.question, self.behaviour = contest or Contest(), question, behaviour
         self.counts, self.instruct = counts, instruct
-        self.name = f"peer_quiz?question={question}&behaviour={behaviour}"
+        self.name = f"peer-quiz?question={question}&behaviour={behaviour}"
 
     @property
     def workflow(self) -> PeerPressure:
@@ -312,7 +312,8 @@ def from_settings(name: str, settings: Mapping[str, str]) -> PeerQuiz:
 
 
 PEER_QUIZ = TaskForm(
-    name="peer_quiz",
-    description="questions beside peers with a record, e.g. peer_quiz?question=sums&behaviour=mixed",
+    name="peer-quiz",
+    description="questions beside peers with a record, e.g. peer-quiz?question=sums&behaviour=mixed",
     make=from_settings,
+    drawn_as="peer_quiz",
 )

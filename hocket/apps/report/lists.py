@@ -1,0 +1,174 @@
+"""What `hocket recipes`, `tasks` and `workflows` list: a page of what to look at first, a family, or what a word finds.
+
+Nothing that is listed is imported: names come from the registries, and what recipes need from their cards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.text import Text
+
+from hocket import tasks
+from hocket.apps.report.cards import cards
+from hocket.core.discovery import Declaration, hyphenated
+from hocket.core.errors import ConfigurationError
+from hocket.core.names import RECIPES, WORKFLOWS, task_within
+
+BASE = "hocket.methods.base"
+
+BEST_KNOWN = ("gigpo", "kto", "orpo", "search-r1", "simpo", "trpo")
+"""Recipes outside `hocket.methods.base` that stand on the first page."""
+
+FOR_ALL = ("data", "packages")
+"""Families of tasks into which users bring their own work; all of them stand on the first page."""
+
+EXAMPLES = 6
+"""So many names stand beside a family."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of a list.
+
+    Attributes:
+        name, about: of a recipe, task or workflow: as it is typed, and what it is in a line.
+        family: under which it is listed. paper: the catalogue id of the only paper that needs it, else empty.
+        first: whether it stands on the first page.
+    """
+
+    name: str
+    about: str
+    family: str
+    paper: str = ""
+    first: bool = False
+
+
+# ---------------------------------------------------------------- what there is
+
+
+def recipes() -> list[Entry]:
+    """All recipes. First come the methods that files of `hocket.methods.base` are named after, and the best known."""
+    return [
+        Entry(name, card["title"], card["family"], first=_is_standard(RECIPES.declared[name]))
+        for name, card in cards().items()
+    ]
+
+
+def _is_standard(one: Declaration) -> bool:
+    package, _, file = one.module.rpartition(".")
+    return one.name in BEST_KNOWN or (package == BASE and one.attribute.lower() == file)
+
+
+def all_tasks(*, datasets: bool = False) -> list[Entry]:
+    """All tasks, with `datasets` those of reasoning-gym too. First come usual ones and those for users' own work."""
+    users = _users()
+    entries = [_task(one, users.get(one.name, ())) for one in tasks.forms()]
+    more = tasks.catalogue(reasoning_gym=True)[len(entries) :] if datasets else []
+    return [*entries, *(Entry(name, about, "reasoning-gym") for name, about in more)]
+
+
+def _task(one: Declaration, users: Iterable[tuple[str, str]]) -> Entry:
+    """A task's line. It is a paper's if it is declared there, or if recipes of one paper alone are for it."""
+    papers = set(users)
+    paper = _paper(one.module) or (papers.pop() if len(papers) == 1 and not one.family else ("", ""))
+    family = paper[0] or one.family or _elsewhere(one.module)
+    return Entry(one.name, one.description, family, paper[1], one.name in tasks.FIRST or family in FOR_ALL)
+
+
+def workflows() -> list[Entry]:
+    """All workflows that state what they are. First come those for any task, which no paper declares."""
+    entries = []
+    for one in WORKFLOWS.declared.values():
+        if one.description:
+            family, paper = _paper(one.module) or ("general" if one.module.startswith("hocket.") else "", "")
+            family = family or _elsewhere(one.module)
+            entries.append(Entry(one.name, one.description, family, paper, first=family == "general"))
+    return entries
+
+
+def _users() -> Mapping[str, set[tuple[str, str]]]:
+    """Of each task that recipes are for, the group and the id of their papers, both empty for standard methods."""
+    found: dict[str, set[tuple[str, str]]] = {}
+    for name, card in cards().items():
+        declared = task_within(card["task"])[1] if card["task"] else None
+        if declared is not None:
+            found.setdefault(declared.name, set()).add(_paper(RECIPES.declared[name].module) or ("", ""))
+    return found
+
+
+def _paper(module: str) -> tuple[str, str] | None:
+    """The group and the id of the paper in whose file or folder, `hocket.methods.GROUP.ROW`, a module is."""
+    parts = module.split(".")
+    if parts[:2] != ["hocket", "methods"] or len(parts) < 4 or module.startswith(f"{BASE}."):
+        return None
+    return hyphenated(parts[2]), hyphenated(parts[3])
+
+
+def _elsewhere(module: str) -> str:
+    """The family of what belongs to none: the installed package that declares it."""
+    package = module.partition(".")[0]
+    return package if package != "hocket" else "others"
+
+
+# ---------------------------------------------------------------- some of it
+
+
+def of_family(entries: Iterable[Entry], family: str) -> list[Entry]:
+    """The members of a family."""
+    return [one for one in entries if hyphenated(one.family) == hyphenated(family)]
+
+
+def search(entries: Iterable[Entry], words: str, kind: str) -> list[Entry]:
+    """Those that have all the words in their name, description or paper.
+
+    Raises:
+        ConfigurationError: when there are none.
+    """
+    wanted = _plain(words).split()
+    found = [one for one in entries if all(word in _plain(f"{one.name} {one.about} {one.paper}") for word in wanted)]
+    if not found:
+        raise ConfigurationError(
+            f"no {kind} has {words!r} in its name or description; `hocket {kind}s --all` lists them all"
+        )
+    return found
+
+
+def _plain(text: str) -> str:
+    return hyphenated(text).lower()
+
+
+# ---------------------------------------------------------------- the first page
+
+
+def first_page(kind: str, heading: str, entries: Sequence[Entry]) -> Iterator[Text]:
+    """The lines of the first page: what to look at first, the families, and how to see the rest."""
+    order = list(dict.fromkeys(one.family for one in entries if one.first))
+    first = sorted((one for one in entries if one.first), key=lambda one: order.index(one.family))
+    width = max(len(one.name) for one in first)
+    yield Text(heading, "cyan")
+    for one in first:
+        yield Text.assemble("  ", (one.name.ljust(width), "bold"), f"  {one.about}")
+    yield Text()
+    yield from _families(kind, entries)
+    yield Text()
+    yield Text(f"hocket {kind}s NAME shows one, --search WORD finds some, --all lists all", "dim")
+
+
+def _families(kind: str, entries: Sequence[Entry]) -> Iterator[Text]:
+    """A line for every family: how to see it, how many it has, and some of them."""
+    families: dict[str, list[Entry]] = {}
+    for one in sorted(entries, key=lambda one: (one.family, not one.first, one.name)):
+        families.setdefault(one.family, []).append(one)
+    width = max(map(len, families))
+    of_papers = {family for family, members in families.items() if all(one.paper for one in members)}
+    parts = {f"all {len(entries)} by family": families.keys() - of_papers, "each for one paper, by field": of_papers}
+    for heading, part in parts.items():
+        if part:
+            yield Text(heading, "cyan")
+        for family in sorted(part):
+            members = families[family]
+            names = ", ".join(one.name for one in members[:EXAMPLES]) + (", .." if len(members) > EXAMPLES else "")
+            way = f"hocket {kind}s {family.ljust(width)}"
+            yield Text.assemble("  ", (way, "bold"), f"  {len(members):3}  ", (names, "dim"))
