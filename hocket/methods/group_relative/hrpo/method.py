@@ -58,7 +58,7 @@ HRPO = GRPO_KL.but(
         "summary": "embeddings averaged under the distribution sampled from, over the norm of its probabilities",
     },
     rollout=LatentThoughts(samples=8),
-    note="the policy is hocket.methods.group_relative.hrpo.LatentLM, with a plain sampler for small models, built in Python; "
-    "hocket train builds ordinary language models and refuses",
+    note="the policy is hocket.methods.group_relative.hrpo.LatentLM, with a plain sampler for small models, built in "
+    "Python; hocket train builds ordinary language models and refuses",
     **{"regularisers.0.coefficient": 0.005},
 )
