@@ -36,7 +36,6 @@ PUBLIC: Mapping[str, str] = {
     "hocket.agents.environments.miniwob": "an outside benchmark",
     "hocket.tasks.miniwob": "an outside benchmark",
     "hocket.agents.environments.pogema": "an outside library's worlds",
-    "hocket.tasks.worlds.POGEMA": "an outside library's worlds",
     "hocket.agents.search.gepa": "an outside library's search",
     # Tasks of users' data, and the first to try.
     "hocket.tasks.data": "data files",
@@ -68,7 +67,6 @@ PUBLIC: Mapping[str, str] = {
     "hocket.lab.exact.worlds": "worlds of solvers by name",
     "hocket.lab.exploitability": "how far the players of a game, a user's run among them, are from an equilibrium",
     # What documents an interface, or is for tests and benchmarks of the library.
-    "hocket.policies.control_heads.Head": "the protocol of heads",
     "hocket.lab.claims.registry.all_checks": "tests and benchmarks of all claims",
 }
 """What has fewer users on purpose, by dotted prefix of module or definition, and what it is for."""

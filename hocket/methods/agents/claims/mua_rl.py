@@ -21,8 +21,8 @@ from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
+from hocket.methods.agents.mua_rl import world as order_desk
 from hocket.methods.agents.mua_rl.method import MUA_RL
-from hocket.methods.agents.mua_rl.method import world as order_desk
 from hocket.methods.agents.mua_rl.reward import DatabaseMatch
 from hocket.methods.agents.mua_rl.world import ADDRESSES, HANDLERS, NOTES, WISHES, Database, DeskTool, Goal, OrderDesk
 from hocket.stages import Reward

@@ -24,8 +24,8 @@ from hocket.lab.toys.rewarded import answer, document, line
 from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer, Graded, World, answer_of, question_of
 from hocket.methods.base.grpo import GRPO
+from hocket.methods.group_relative.noisy_verifier_correction import method
 from hocket.methods.group_relative.noisy_verifier_correction.method import AppealedCorrection, NoiseCorrection
-from hocket.methods.group_relative.noisy_verifier_correction.method import method as method
 from hocket.recipe import Recipe
 from hocket.rewards.judge import NoisyJudge
 from hocket.stages import Reward

@@ -24,6 +24,7 @@ from hocket.lab.exploitability import Situation, language_model
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.rewarded import line
 from hocket.methods.base.sft import SFT
+from hocket.methods.teams.kairos import juries
 from hocket.methods.teams.kairos.juries import (
     Agent,
     Chances,
@@ -34,7 +35,7 @@ from hocket.methods.teams.kairos.juries import (
     exactly,
     stubborn,
 )
-from hocket.methods.teams.kairos.method import KAIROS, juries
+from hocket.methods.teams.kairos.method import KAIROS
 from hocket.methods.teams.kairos.task import LETTERS, NAMES, PRESSURES, Contest, Draw, PeerQuiz, Robustness, clued
 from hocket.methods.teams.kairos.workflow import PeerPressure, given
 from hocket.nano.tokenizer import build_tokenizer

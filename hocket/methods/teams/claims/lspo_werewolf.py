@@ -24,15 +24,8 @@ from hocket.lab.exploitability import Situation as Known
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.rewarded import line
 from hocket.lab.toys.talks import kuhn_games, kuhn_nash_conv
-from hocket.methods.teams.lspo_werewolf.method import (
-    LSPO_WEREWOLF,
-    AbstractGame,
-    Course,
-    Move,
-    OneNight,
-    adjusted_rand,
-    method,
-)
+from hocket.methods.teams.lspo_werewolf import method
+from hocket.methods.teams.lspo_werewolf.method import LSPO_WEREWOLF, AbstractGame, Course, Move, OneNight, adjusted_rand
 from hocket.methods.teams.lspo_werewolf.recorded_games import Plan, Records
 from hocket.rewards.combine import WeightedSum
 from hocket.testing import Part, rehearse
