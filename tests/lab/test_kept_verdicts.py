@@ -140,8 +140,53 @@ def test_a_changed_claim_leaves_the_verdicts_of_the_others(copied: Path) -> None
     assert record.is_fresh(first)
     changed(file, "import math\n", "import math\nimport time\n")
     assert record.is_fresh(first)  # What another claim imports is nothing to this one.
-    changed(file, 'claim = Claims("gmpo"', 'SEEDS = 3\nclaim = Claims("gmpo"')
+    changed(file, 'claim = Claims("gmpo"', 'UNUSED = 3\nclaim = Claims("gmpo"')
+    assert record.is_fresh(first)  # Nor is a constant of another claim.
+    changed(file, 'claim = Claims("gmpo"', 'claim = Claims("gmpo" + ""')
     assert not record.is_fresh(first)
+
+
+def test_a_verdict_covers_the_helpers_that_its_claim_uses_in_turn() -> None:
+    text = """
+import torch
+from hocket.credit.gae import GAE
+from hocket.lab.claims.harness import Claims
+
+claim = Claims("mine", "here")
+LIMIT = 3
+
+
+def inner() -> int:
+    return LIMIT
+
+
+def helper() -> int:
+    return inner() + 1
+
+
+@claim("uses the helper")
+def _() -> object:
+    return helper()
+
+
+@claim("uses GAE")
+def _() -> object:
+    return GAE()
+"""
+    first, second = (source := record.ClaimsSource.of(text)).claims
+
+    def digests(changed: str) -> tuple[str, str]:
+        other = record.ClaimsSource.of(changed)
+        assert other.claims == source.claims
+        return other.digest("none", first), other.digest("none", second)
+
+    before = digests(text)
+    assert digests(text.replace("LIMIT = 3", "LIMIT = 4"))[0] != before[0]
+    assert digests(text.replace("LIMIT = 3", "LIMIT = 4"))[1] == before[1]
+    moved = digests(text.replace("hocket.credit.gae", "hocket.credit.leave_one_out"))  # Another piece of that name.
+    assert moved[0] == before[0]
+    assert moved[1] != before[1]
+    assert digests(text.replace("    return inner", "    # A remark.\n    return inner")) == before
 
 
 def test_every_row_has_a_kept_verdict_for_each_of_its_claims() -> None:

@@ -1,13 +1,14 @@
 """What the last run of a row's claims found, kept beside them with a digest of what it was made from.
 
 `methods/GROUP/verdicts.jsonl` holds the verdicts of `methods/GROUP/claims/*.py`, one a line. The digest of a verdict
-covers the method's file, the claim, what the claims of the row share, and the pieces of the rooms that these use, in
-turn, but not where they stand; a verdict of other code is stale. So a new claim leaves the verdicts of the others as
-they are.
+covers the method's file, the claim, the definitions of the claims' file and the pieces of the rooms that the claim
+uses, in turn, but not where they stand; a verdict of other code is stale. So a new claim, and a helper of another,
+leave a verdict as it is.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import inspect
@@ -52,10 +53,10 @@ _WORDS = re.compile(
 )
 """What a recipe says of itself, as arguments of its making, and the import of what it requires."""
 _STRING = re.compile(r'(?P<docstring>^[ \t]*r?"""[\s\S]*?"""[ \t]*\n)|"""[\s\S]*?"""', re.MULTILINE)
-_CLAIM = re.compile(r"^@claim\((?:.*\)|\n(?:[ \t].*\n)+\))\ndef .*\n(?:(?:[ \t].*)?\n)*", re.MULTILINE)
 _IMPORTS = re.compile(r"^(?:from|import) (?:.*\(\n(?:[ \t].*\n)+\)|.*)\n", re.MULTILINE)
 _ORIGIN = re.compile(r"(?<=from )hocket[\w.]*(?= import )")
 """Where a function imports from."""
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _OWN = re.compile(r"from hocket[\w.]* import ([\s\S]*)")
 _NAME = re.compile(r"\w+(?: as \w+)?")
 _SHIPPED = re.compile(r"^claim\.shipped\((?:.*\)|\n(?:[ \t].*\n)+\))\n", re.MULTILINE)
@@ -126,7 +127,7 @@ class Sources:
     """Digests of what the verdicts of a row are made from.
 
     Attributes:
-        ground: what all its claims share, with the claims that are no function of their own. claims: by their text.
+        ground: of all that its claims use, for a claim that is no function of its own. claims: by their text.
         shipped: the claims on the recipe as shipped; empty without any.
     """
 
@@ -162,15 +163,69 @@ def claims_file(row: str) -> Path | None:
 def sources_of(claims: Path) -> Sources:
     """The digests of a row by its file of claims."""
     text = claims.read_text(encoding="utf-8")
-    method = method_of(claims)
-    shipped, functions = "".join(_SHIPPED.findall(text)), _CLAIM.findall(text)
-    ground = _ORIGIN.sub("", _code(_IMPORTS.sub("", _CLAIM.sub("", _SPARES.sub("", _SHIPPED.sub("", text))))))
-    base = digest(method, *_IMPORT.findall(text)) + ground
+    method, shipped = method_of(claims), "".join(_SHIPPED.findall(text))
+    file = ClaimsSource.of(_SPARES.sub("", _SHIPPED.sub("", text)))
     return Sources(
-        hashed(base),
-        {one: hashed(base + _ORIGIN.sub("", one)) for one in map(_code, functions)},
+        file.digest(method, *file.definitions.values()),
+        {code: file.digest(method, code) for code in file.claims},
         hashed(digest(method) + shipped) if shipped else "",
     )
+
+
+@dataclass(frozen=True)
+class ClaimsSource:
+    """The text of a row's claims, by top-level statement, without remarks and docstrings.
+
+    Attributes:
+        claims: the functions that are claims. definitions: other functions, classes and constants by name.
+        imports: the module of each imported name; empty for one of another library. rest: statements without a name,
+            which every claim depends on.
+    """
+
+    claims: tuple[str, ...]
+    definitions: Mapping[str, str]
+    imports: Mapping[str, str]
+    rest: str
+
+    @classmethod
+    def of(cls, text: str) -> ClaimsSource:
+        """The statements of a file of claims."""
+        lines, claims, definitions, imports = text.splitlines(keepends=True), list[str](), dict[str, str](), {}
+        rest = ""
+        for node in ast.parse(text).body:
+            decorators = getattr(node, "decorator_list", [])
+            first = min(one.lineno for one in (node, *decorators))
+            code = _code("".join(lines[first - 1 : node.end_lineno]).rstrip("\n") + "\n")
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                origin = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+                imports |= {one.asname or one.name.partition(".")[0]: origin for one in node.names}
+            elif decorators and code.startswith("@claim("):
+                claims.append(code)
+            elif names := _defined(node):
+                definitions |= dict.fromkeys(names, code)
+            else:
+                rest += code
+        return cls(tuple(claims), definitions, imports, rest)
+
+    def digest(self, method: str, *codes: str) -> str:
+        """Of statements, and of the definitions and pieces that they use, in turn."""
+        used, waiting = set[str](), [self.rest, *codes]
+        while waiting:
+            names = {name for name in _IDENTIFIER.findall(waiting.pop()) if name not in used}
+            used |= names & (self.definitions.keys() | self.imports.keys())
+            waiting += [self.definitions[name] for name in sorted(names & self.definitions.keys())]
+        imported = sorted(used & self.imports.keys())
+        pieces = {self.imports[name] for name in imported if _IMPORT.match(f"from {self.imports[name]} import ")}
+        texts = {self.definitions[name] for name in used & self.definitions.keys()} | {self.rest, *codes}
+        return hashed(digest(method, *sorted(pieces)) + _ORIGIN.sub("", "\n".join([*imported, *sorted(texts)])))
+
+
+def _defined(node: ast.stmt) -> list[str]:
+    """The names that a top-level statement defines."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)]
 
 
 @functools.cache

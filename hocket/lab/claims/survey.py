@@ -1,9 +1,8 @@
 """What the last run of a row's claims on wrong versions of its method found, kept beside them.
 
 `methods/GROUP/mutants.jsonl` holds, a line a row, how many wrong versions each claim noticed, and those that none did.
-The digest of it covers the method, the pieces it uses and what the claims of the row share; while that stands, only
-claims that are new are run, on what nothing noticed. When it changes, or a claim goes that noticed something, the row
-is tried anew.
+The digest of it covers the method and the pieces it uses; while that stands, only claims that are new are run, on what
+nothing noticed. When it changes, or a claim that noticed something changes or goes, the row is tried anew.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from hocket.lab.claims.claim import Check
 from hocket.lab.claims.kept_lines import lines_of, replace_lines
-from hocket.lab.claims.record import Sources, claims_file, digest, hashed, sources_of
+from hocket.lab.claims.record import Sources, claims_file, digest, hashed, method_of, sources_of
 from hocket.lab.claims.registry import checks_of
 
 UNSAID = ""
@@ -27,7 +26,7 @@ class Survey:
     """What became of the wrong versions of a row's method.
 
     Attributes:
-        made_from: a digest of the method and of what its claims share. claims: those that were run on all that no
+        made_from: a digest of the method. claims: those that were run on all that no
             earlier one noticed, by digest. noticed: how many wrong versions each was the first to notice. unnoticed:
             the names of the others, by their place in the order of `hocket.lab.claims.mutants.of_method`.
     """
@@ -44,15 +43,16 @@ class Survey:
 
 
 def is_of_now(row: str, survey: Survey) -> bool:
-    """Whether neither the method nor what its claims share has changed since."""
+    """Whether the method has not changed since."""
     return survey.made_from == made_from(row)
 
 
 def made_from(row: str) -> str:
     """What a survey of the row as it is would be made from; nothing for a user's own file, of which none is kept."""
-    if claims_file(row) is None:
+    claims = claims_file(row)
+    if claims is None:
         return ""
-    return hashed(digest("hocket.lab.claims.mutants") + _sources(row).ground)
+    return hashed(digest("hocket.lab.claims.mutants") + digest(method_of(claims)))
 
 
 def standing(row: str) -> Survey | None:
@@ -65,7 +65,7 @@ def standing(row: str) -> Survey | None:
 
 
 def digest_of(check: Check) -> str:
-    """Of one claim of a row; what the row's claims share is in `made_from`."""
+    """Of one claim of a row, with what it uses."""
     if claims_file(check.row) is None:
         return hashed(check.claim)
     return hashed(_sources(check.row).of(check) + check.claim)
