@@ -173,7 +173,8 @@ def _() -> object:
 def _() -> object:
     return GAE()
 """
-    first, second = (source := record.ClaimsSource.of(text)).claims
+    source = record.ClaimsSource.of(text)
+    first, second = source.claims.values()
 
     def digests(changed: str) -> tuple[str, str]:
         other = record.ClaimsSource.of(changed)

@@ -108,7 +108,7 @@ def test_a_file_of_ones_own_is_tried_and_its_claims_stay_as_they_are(tmp_path: P
     assert outcomes["value / 2.0 -> value"] == "Half of four is two."
     assert outcomes["half-grpo: objective.low = 0.0"] is None
     assert main(["recipes", "--mutate", str(file), "--keep"]) == 2
-    assert "--keep is for the library's own rows" in capsys.readouterr().err
+    assert "--keep saves results of the library's own rows" in capsys.readouterr().err
 
 
 def test_a_mutant_ends_although_it_takes_every_error_for_a_failed_episode() -> None:
@@ -130,7 +130,7 @@ def test_a_mutant_ends_although_it_takes_every_error_for_a_failed_episode() -> N
 def kept_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the methods' sources whose surveys are read and kept; the file of gmpo's method."""
     methods = tmp_path / "hocket" / "methods"
-    shutil.copytree(record.METHODS, methods, ignore=shutil.ignore_patterns("__pycache__", "*.json"))
+    shutil.copytree(record.METHODS, methods, ignore=shutil.ignore_patterns("__pycache__", "*.json", "*.jsonl"))
     for place in (record, mutants):
         monkeypatch.setattr(place, "METHODS", methods)
     record._read.cache_clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hocket.lab.claims.finding import Finding
 
 if TYPE_CHECKING:
+    from hocket.lab.by_hand import Loss, Rule
     from hocket.recipe import Recipe
 
 __all__ = ["Check", "Claims", "Finding", "Verdict"]
@@ -72,6 +74,8 @@ class Claims(list[Check]):
         @claim("With w = 0 it is GRPO.")
         def without_weight_it_is_grpo() -> Finding: ...
 
+        claim.reduces("At the old policy its gradient is GRPO's.", GIGPO, GRPO, gap=0.0)
+        claim.constants("The paper's constants are the recipe's.", GIGPO, {"credit.weight": 1.0}, "table 4")
         claim.shipped(GIGPO, "credit", task="maze")
 
     `source` is where a claim stands that names no place of its own.
@@ -91,6 +95,75 @@ class Claims(list[Check]):
             return run
 
         return stated
+
+    def by_hand(
+        self,
+        sentence: str,
+        recipe: Recipe,
+        formula: Loss,
+        *names: str | int,
+        source: str = "",
+        credit: Rule | None = None,
+        state: Mapping[str, Any] | None = None,
+        limit: float = 1e-12,
+        slow: bool = False,
+        **rows: Any,
+    ) -> None:
+        """States that advantages, loss, gradient and metrics are those that `formula` counts from recorded rows.
+
+        `names` and `rows` are those of `hocket.lab.by_hand.stale_rows`, the others as of `hocket.lab.by_hand.off`.
+        """
+        from hocket.lab.by_hand import off, stale_rows, standardised
+
+        def run() -> Finding:
+            drawn = stale_rows(*(names or (self.row,)), **rows)
+            gaps = [off(recipe, one, formula, credit or standardised, state) for one in drawn]
+            return Finding(max(gaps) < limit, f"off by hand {max(gaps):.3e}, {len(gaps)} batches")
+
+        self.append(Check(self.row, sentence, run, source or self.source, slow))
+
+    def reduces(
+        self,
+        sentence: str,
+        recipe: Recipe,
+        to: Recipe,
+        *names: str | int,
+        source: str = "",
+        count: int = 20,
+        **settings: Any,
+    ) -> None:
+        """States that two recipes have equal gradients on random batches; `settings` are of `random_document`."""
+        from hocket.lab.claims.harness import same_gradient
+
+        def run() -> Finding:
+            return same_gradient(recipe, to, count, *names, **settings)
+
+        self.append(Check(self.row, sentence, run, source or self.source))
+
+    def constants(self, sentence: str, recipe: Recipe, values: Mapping[str, Any], source: str = "") -> None:
+        """States the settings of a recipe by dotted path; a value that is a type stands for its instances."""
+        from hocket.core.components import value_at
+
+        def run() -> Finding:
+            actual = {path: value_at(recipe, path) for path in values}
+            others = [f"{path} = {one!r}" for path, one in actual.items() if not _is(one, values[path])]
+            shown = ", ".join(others) or ", ".join(f"{path} = {_short(one)}" for path, one in actual.items())
+            return Finding(not others, shown)
+
+        self.append(Check(self.row, sentence, run, source or self.source))
+
+    def refuses(self, sentence: str, make: Callable[[], object], match: str, source: str = "") -> None:
+        """States that `make` raises one of hocket's errors, or a `ValueError`, in whose message `match` is found."""
+        from hocket.core.errors import HocketError
+
+        def run() -> Finding:
+            try:
+                result = make()
+            except (HocketError, ValueError) as error:
+                return Finding(re.search(match, str(error)) is not None, str(error))
+            return Finding(False, f"not refused: {_short(result)}")
+
+        self.append(Check(self.row, sentence, run, source or self.source))
 
     def shipped(self, recipe: Recipe, *slots: str, **how: Any) -> None:
         """States that the recipe as a user runs it is what its paper says: its own part acts, and changes the gradient.
@@ -129,3 +202,12 @@ class Claims(list[Check]):
 
         `hocket.lab.claims.survey` reads it from the file: texts as they stand, or the name of one.
         """
+
+
+def _is(actual: object, wanted: object) -> bool:
+    return isinstance(actual, wanted) if isinstance(wanted, type) else bool(actual == wanted)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

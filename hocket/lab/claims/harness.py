@@ -38,6 +38,7 @@ __all__ = [
     "Finding",
     "batches",
     "below",
+    "cases",
     "each",
     "gap",
     "gradient",
@@ -83,6 +84,17 @@ def gap(left: Any, right: Any) -> float:
 def below(limit: float, *also: bool, **figures: float) -> Finding:
     """Holds when all `figures` are below `limit`, and `also`."""
     return Finding(all(value < limit for value in figures.values()) and all(also), say(**figures))
+
+
+def cases(rows: Iterable[Any], predicate: Callable[..., bool]) -> Finding:
+    """Holds when `predicate` is true of every case; names the first that fails. A tuple is passed as arguments."""
+    count, failed = 0, list[Any]()
+    for row in rows:
+        count += 1
+        if not (predicate(*row) if isinstance(row, tuple) else predicate(row)):
+            failed.append(row)
+    shown = f"{count} cases" if not failed else f"{len(failed)} of {count} cases fail, the first is {failed[0]!r}"
+    return Finding(count > 0 and not failed, shown)
 
 
 def same_gradient(left: Recipe, right: Recipe, count: int = 20, *names: str | int, **settings: Any) -> Finding:

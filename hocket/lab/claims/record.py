@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
-import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -73,8 +72,7 @@ def _read(module: str) -> tuple[str, str, tuple[str, ...]]:
     if not file.is_file():
         return "", "", ()
     text = _code(_SPARES.sub("", _SHIPPED.sub("", file.read_text(encoding="utf-8"))))
-    code = _ORIGIN.sub("", _IMPORTS.sub("", text)) + _imported(text)
-    return hashed(code), hashed(_WORDS.sub("", code)), tuple(sorted(set(_IMPORT.findall(text))))
+    return hashed(_placeless(text)), hashed(_placeless(_WORDS.sub("", text))), tuple(sorted(set(_IMPORT.findall(text))))
 
 
 def _code(text: str) -> str:
@@ -82,13 +80,13 @@ def _code(text: str) -> str:
     return _REMARK.sub("", _STRING.sub(lambda found: "" if found["docstring"] else found[0], text))
 
 
-def _imported(text: str) -> str:
-    """What a module imports: of the library the names alone, which stay as they are when a piece moves."""
+def _placeless(text: str) -> str:
+    """A module without where it imports from: of the library's names, which stay as they are when a piece moves."""
     lines: set[str] = set()
     for statement in _IMPORTS.findall(text):
         own = _OWN.match(statement)
         lines |= set(_NAME.findall(own[1])) if own else {statement.strip()}
-    return "\n".join(sorted(lines))
+    return _ORIGIN.sub("", _IMPORTS.sub("", text)) + "\n".join(sorted(lines))
 
 
 def hashed(text: str) -> str:
@@ -127,7 +125,7 @@ class Sources:
     """Digests of what the verdicts of a row are made from.
 
     Attributes:
-        ground: of all that its claims use, for a claim that is no function of its own. claims: by their text.
+        ground: of all that its claims use, for a claim whose sentence is made by code. claims: by their sentences.
         shipped: the claims on the recipe as shipped; empty without any.
     """
 
@@ -139,8 +137,7 @@ class Sources:
         """What a verdict of `check` would be made from."""
         if check.shipped:
             return self.shipped or self.ground  # A row may state by itself how it is run.
-        text = inspect.getsource(check.run) if inspect.isfunction(check.run) else ""
-        return self.claims.get(_code(text), self.ground)
+        return self.claims.get(check.claim, self.ground)
 
     def stale(self, verdicts: Iterable[Verdict]) -> bool:
         """Whether a verdict is of other code, or a claim without one."""
@@ -167,7 +164,7 @@ def sources_of(claims: Path) -> Sources:
     file = ClaimsSource.of(_SPARES.sub("", _SHIPPED.sub("", text)))
     return Sources(
         file.digest(method, *file.definitions.values()),
-        {code: file.digest(method, code) for code in file.claims},
+        {sentence: file.digest(method, code) for sentence, code in file.claims.items()},
         hashed(digest(method) + shipped) if shipped else "",
     )
 
@@ -177,12 +174,12 @@ class ClaimsSource:
     """The text of a row's claims, by top-level statement, without remarks and docstrings.
 
     Attributes:
-        claims: the functions that are claims. definitions: other functions, classes and constants by name.
+        claims: their code by their sentences. definitions: other functions, classes and constants by name.
         imports: the module of each imported name; empty for one of another library. rest: statements without a name,
             which every claim depends on.
     """
 
-    claims: tuple[str, ...]
+    claims: Mapping[str, str]
     definitions: Mapping[str, str]
     imports: Mapping[str, str]
     rest: str
@@ -190,8 +187,8 @@ class ClaimsSource:
     @classmethod
     def of(cls, text: str) -> ClaimsSource:
         """The statements of a file of claims."""
-        lines, claims, definitions, imports = text.splitlines(keepends=True), list[str](), dict[str, str](), {}
-        rest = ""
+        lines, claims, definitions = text.splitlines(keepends=True), dict[str, str](), dict[str, str]()
+        imports, rest = dict[str, str](), ""
         for node in ast.parse(text).body:
             decorators = getattr(node, "decorator_list", [])
             first = min(one.lineno for one in (node, *decorators))
@@ -199,13 +196,13 @@ class ClaimsSource:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 origin = node.module or "" if isinstance(node, ast.ImportFrom) else ""
                 imports |= {one.asname or one.name.partition(".")[0]: origin for one in node.names}
-            elif decorators and code.startswith("@claim("):
-                claims.append(code)
+            elif sentence := _sentence(decorators[0] if decorators else node):
+                claims[sentence] = code
             elif names := _defined(node):
                 definitions |= dict.fromkeys(names, code)
             else:
                 rest += code
-        return cls(tuple(claims), definitions, imports, rest)
+        return cls(claims, definitions, imports, rest)
 
     def digest(self, method: str, *codes: str) -> str:
         """Of statements, and of the definitions and pieces that they use, in turn."""
@@ -218,6 +215,15 @@ class ClaimsSource:
         pieces = {self.imports[name] for name in imported if _IMPORT.match(f"from {self.imports[name]} import ")}
         texts = {self.definitions[name] for name in used & self.definitions.keys()} | {self.rest, *codes}
         return hashed(digest(method, *sorted(pieces)) + _ORIGIN.sub("", "\n".join([*imported, *sorted(texts)])))
+
+
+def _sentence(node: ast.AST) -> str:
+    """The sentence of `@claim("...")` or `claim.VERB("...")`; empty where it is made by code, or for another node."""
+    call = node.value if isinstance(node, ast.Expr) else node
+    if not isinstance(call, ast.Call) or not call.args or not ast.unparse(call.func).startswith("claim"):
+        return ""
+    first = call.args[0]
+    return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
 
 
 def _defined(node: ast.stmt) -> list[str]:

@@ -48,7 +48,7 @@ def random_flows(groups: int = 2) -> Iterator[list[Any]]:
 
 
 @claim("The objective is the mean over episodes of the 1/T_i-weighted sum of single-turn surrogates, less beta KL.")
-def _() -> Finding:
+def the_objective_is_the_mean_over_episodes_of_the_1_t_i_weighted() -> Finding:
     off = 0.0
     for rows in random_flows():
         made = inspect_rows(AGENTFLOW, rows)
@@ -72,7 +72,7 @@ def _() -> Finding:
     "With unequal T_i the per-rollout and per-turn-sample baselines differ by Cov(T, R)/mean T.",
     "derived; the authors' code",
 )
-def _() -> Finding:
+def with_unequal_t_i_the_per_rollout_and_per_turn_sample_baselines() -> Finding:
     off, largest = 0.0, 0.0
     for rows in random_flows(groups=1):
         turns, rewards = [row["turn"][-1] + 1 for row in rows], [row["scores"]["reward"] for row in rows]
@@ -83,7 +83,7 @@ def _() -> Finding:
 
 
 @claim("With T = 1 it is GRPO.")
-def _() -> Finding:
+def with_t_1_it_is_grpo() -> Finding:
     grpo = GRPO_KL.but({"objective.high": 0.3, "regularisers.0.coefficient": 0.001})
     off, first = 0.0, ("state", "agent", "turn_scores")
     for rows in random_flows():
@@ -93,7 +93,7 @@ def _() -> Finding:
 
 
 @claim("Every turn of an episode has the same advantage.")
-def _() -> Finding:
+def every_turn_of_an_episode_has_the_same_advantage() -> Finding:
     rows = list(random_flows())[1]
     spread = max(max(row) - min(row) for row in inspect_rows(ALONE, rows)["advantages"])
     turns = [by_turn(row, values) for row, values in zip(rows, inspect_rows(PER_TURN, rows)["advantages"], strict=True)]
@@ -102,7 +102,7 @@ def _() -> Finding:
 
 
 @claim("The planner's context stays bounded however many turns there are.")
-def _() -> Finding:
+def the_planners_context_stays_bounded_however_many_turns_there_are() -> Finding:
     replies = {
         "planner": [f"look at shelf number {n} of the hall" for n in range(30)],
         "executor": [f"there are {n} books and a cat here" for n in range(30)],
@@ -117,7 +117,7 @@ def _() -> Finding:
 
 
 @claim("Planner, verifier and generator read question and latest memory, the executor memory and step; stop ends it.")
-def _() -> Finding:
+def planner_verifier_and_generator_read_question_and_latest_memory() -> Finding:
     planner, generator = Part(" look \n up there", "count", "add"), Part("<answer>2</answer>")
     executor = Part("so <answer> a shelf </answer>", tool_call("calculator", expression="1+1"), " done ")
     verifier, flow = Part("continue", "Go on", " Stop."), InTheFlow(kept=1, longest=7, tools_of="calculator")
@@ -186,7 +186,7 @@ def imitated(seed: int) -> TalkBench:
     "With frozen helpers the trained planner beats the untrained one and likelihood on its successful traces.",
     slow=True,
 )
-def _() -> Finding:
+def with_frozen_helpers_the_trained_planner_beats_the_untrained_one() -> Finding:
     made = (bench, imitated, lambda seed: bench(seed).run(STEPS))
     frozen, copied, trained = ([one(seed).success(100) for seed in SEEDS] for one in made)
     gold = say(untrained=line(frozen), likelihood_on_its_successes=line(copied), trained_in_the_flow=line(trained))
@@ -195,7 +195,7 @@ def _() -> Finding:
 
 
 @claim("Only the planner learns.")
-def _() -> Finding:
+def only_the_planner_learns() -> Finding:
     made = bench(0)
     before = {name: policy.module.logits.detach().clone() for name, policy in made.policies.items()}
     moved = {name: gap(policy.module.logits, before[name]) for name, policy in made.run(1).policies.items()}
@@ -203,7 +203,7 @@ def _() -> Finding:
 
 
 @claim("In `steered-reckoning` a beginner plans a search for a third of what needs one, and any sum ends it.")
-def _() -> Finding:
+def in_steered_reckoning_a_beginner_plans_a_search_for_a_third_of() -> Finding:
     planned, sound = list[bool](), True
     for number in range(300):
         scenario = TASK.scenario("train", number % (TASK.size("train") or 1))
@@ -258,7 +258,7 @@ def imitating(steps: int) -> float:
     "as does one that learnt the likelihood of successful traces of the untrained; one run does not part the two.",
     slow=True,
 )
-def _() -> Finding:
+def after_lessons_and_14_steps_the_shipped_models_planner_answers() -> Finding:
     pupil = after_lessons(AGENTFLOW, TASK_NAME, TAUGHT, {"curriculum.prompts": 12, "update.lr": 1e-3}, steps=150)
     before = pupil.success()
     others = [one.clone() for one in pupil.parts.learners["others"].policy.module.parameters()]

@@ -134,7 +134,7 @@ def numbers(bench: TalkBench) -> list[str]:
 
 
 @claim("With a constant schedule it is the fixed horizon, bit for bit.")
-def _() -> Finding:
+def with_a_constant_schedule_it_is_the_fixed_horizon_bit_for_bit() -> Finding:
     """The same run three times: by the run's own limit, by one horizon, and by three equal ones."""
     equal, moves = [], []
     for seed in range(2):
@@ -150,7 +150,7 @@ def _() -> Finding:
 
 
 @claim("Episodes have at most h(t) turns; h moves on after the steps of the released lists.")
-def _() -> Finding:
+def episodes_have_at_most_h_turns_h_moves_on_after_the_steps_of_the() -> Finding:
     lengths, (released,) = longest(climber(TurnHorizon((2, 5, 9), (2, 4)), seed=0), 6), AGENTGYM_RL.hooks
     assert isinstance(released, TurnHorizon)
     at = {step: released.at(step) for step in (1, 100, 101, 200, 201, 5000)}
@@ -176,7 +176,7 @@ def course(bench: TalkBench, *budgets: int) -> list[float]:
     "below both.",
     slow=True,
 )
-def _() -> Finding:
+def at_equal_turns_in_the_world_4_8_16_beats_a_fixed_horizon_of_16() -> Finding:
     ends: dict[str, list[float]] = {}
     collapses, gains = dict.fromkeys(ARMS, 0), dict.fromkeys(ARMS, 0.0)
     for (arm, horizon), seed in product(ARMS.items(), SEEDS):
@@ -200,7 +200,7 @@ def _() -> Finding:
     "derived here; a counter-example",
     slow=True,
 )
-def _() -> Finding:
+def where_long_episodes_tempt_to_nothing_the_schedule_gains_nothing() -> Finding:
     def end(arm: str, seed: int) -> float:
         return course(climber(ARMS[arm], seed=seed, road=False, lr=0.4), 5000)[0]
 

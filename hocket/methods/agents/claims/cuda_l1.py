@@ -61,7 +61,7 @@ COUNTED, TIMED = Speedup(), Speedup(meter="seconds")
 
 
 @claim("Values are Python's own, and operations those counted by hand: arithmetic, turns of loops and the return.")
-def _() -> Finding:
+def values_are_pythons_own_and_operations_those_counted_by_hand() -> Finding:
     cases = {
         "def f(n):\n return n": 1,
         "def f(n):\n return n+1": 2,
@@ -118,7 +118,7 @@ HACKS: Mapping[str, str] = {
 @claim(
     "Code that keeps results, skips work or reaches for the timer scores 0, counted and timed; honest code does not."
 )
-def _() -> Finding:
+def code_that_keeps_results_skips_work_or_reaches_for_the_timer() -> Finding:
     paid = [meter.verify(text, ASKED) for text in HACKS.values() for meter in (COUNTED, TIMED)]
     loose = [name for name, value in zip(HACKS, paid[::2], strict=True) if value != 0.0]
     honest = [COUNTED.verify(text, ASKED) for text in PROGRAMS]
@@ -131,7 +131,7 @@ def _() -> Finding:
 
 
 @claim("By hand: the loop of the reference costs 4 operations a turn, its variants 3 and 2, and the formula 7 in all.")
-def _() -> Finding:
+def by_hand_the_loop_of_the_reference_costs_4_operations_a_turn_its() -> Finding:
     off = []
     for text, (each, once) in zip(PROGRAMS, ((4, 1), (3, 3), (2, 4), (0, 7)), strict=True):
         function = read(text)
@@ -141,7 +141,7 @@ def _() -> Finding:
 
 
 @claim("A program must be right at inputs drawn anew: one that is right at the sizes measured alone scores 0.")
-def _() -> Finding:
+def a_program_must_be_right_at_inputs_drawn_anew_one_that_is_right() -> Finding:
     # The polynomial that agrees at 8, 16 and 32 is the right one plus a multiple of (n-8)(n-16)(n-32).
     right = PROGRAMS[3].rpartition("return ")[2]
     sly = f"def f(n):\n return {right}+(n-8)*(n-16)*(n-32)"
@@ -156,7 +156,7 @@ def _() -> Finding:
 
 
 @claim("A speed-up counts only if two measurements agree within the tolerance; it is the lower one, rounded towards 1.")
-def _() -> Finding:
+def a_speed_up_counts_only_if_two_measurements_agree_within_the() -> Finding:
     steady, near, far = [2.0] * ROUNDS, [2.2] * ROUNDS, [2.23] * ROUNDS
     told = [agreed(steady, steady, 0.1), agreed(steady, near, 0.1), agreed(near, steady, 0.1), agreed(steady, far, 0.1)]
     spiked = [2.0] * ROUNDS
@@ -179,7 +179,7 @@ class _Shaky(Speedup):
 
 
 @claim("Seconds in the sandbox put the variants in the same order as operations, where they count.", slow=True)
-def _() -> Finding:
+def seconds_in_the_sandbox_put_the_variants_in_the_same_order_as() -> Finding:
     loose = Speedup(meter="seconds", tolerance=0.5)
     found = [loose.verify(text, ASKED) for text in PROGRAMS]
     told = [one for one in found if one is not None]
@@ -190,7 +190,7 @@ def _() -> Finding:
 
 
 @claim("R = clip((r - mu)/sigma, -1.5, 1.5) over the step, by hand; equal rewards are 0, and masked samples out of it.")
-def _() -> Finding:
+def r_clip_sigma_1_5_1_5_over_the_step_by_hand_equal_rewards_are_0() -> Finding:
     off = []
     for number in range(20):
         rng = Key.of(number).numpy()
@@ -205,7 +205,7 @@ def _() -> Finding:
 
 
 @claim("A spike of any height has the effect of one at the bound; without smoothing it drowns the other differences.")
-def _() -> Finding:
+def a_spike_of_any_height_has_the_effect_of_one_at_the_bound() -> Finding:
     kept = {}
     for name, recipe in (("smoothed", CUDA_L1), ("plain", CUDA_L1.but({"shaping": ()}))):
         rows = [
@@ -220,7 +220,7 @@ def _() -> Finding:
 
 
 @claim("Without exemplars and smoothing what learns is GRPO with a KL term; the second stage is REINFORCE on 1 or 0.")
-def _() -> Finding:
+def without_exemplars_and_smoothing_what_learns_is_grpo_with_a_kl() -> Finding:
     plain = CUDA_L1.but({"shaping": ()})
     off = [gap(gradient(plain, one), gradient(GRPO_KL, one)) for one in batches(10, "cuda", graded=True)]
     off += [gap(gradient(CUDA_L1_SELF, one), gradient(REINFORCE, one)) for one in batches(10, "cuda", graded=True)]
@@ -241,7 +241,7 @@ LIBRARY = {"a": 1.0, "b": 1.2, "c": 1.3, "d": 1.49, "e": 3.0}
 
 
 @claim("Buckets are of equal width; P(B_i) is a softmax over mean scores less that of all, over the temperature.")
-def _() -> Finding:
+def buckets_are_of_equal_width_p_is_a_softmax_over_mean_scores_less() -> Finding:
     split = buckets(LIBRARY, 0.25)
     means, centre = [1.1, 1.395, 3.0], fmean(LIBRARY.values())
     rough = [math.exp((mean - centre) / 0.5) for mean in means]
@@ -256,7 +256,7 @@ def _() -> Finding:
 
 
 @claim("Two exemplars are of different buckets, as often as a draw without replacement says, told in rising order.")
-def _() -> Finding:
+def two_exemplars_are_of_different_buckets_as_often_as_a_draw() -> Finding:
     rollout, count = Contrastive(temperature=0.5), 4000
     centre, seen = fmean(LIBRARY.values()), dict[tuple[str, ...], float]()
     for number in range(count):
@@ -281,7 +281,7 @@ def _() -> Finding:
 
 
 @claim("The library begins with the task's variants, takes up what scored above 0 and keeps the best; prompts show it.")
-def _() -> Finding:
+def the_library_begins_with_the_tasks_variants_takes_up_what_scored() -> Finding:
     variants = [("slow", 1.0), ("quick", 2.0)]
     scenario, said = Scenario("s", "Faster", metadata={"variants": variants}), ["quick", "new", "wrong", "newer"]
     scores = {"quick": 1.9, "new": 2.5, "wrong": 0.0, "newer": 3.5, "unsure": None}
@@ -332,7 +332,7 @@ def _() -> Finding:
 
 
 @claim("The task's variants are right and scored; demonstrations are right at every speed; splits go by the program.")
-def _() -> Finding:
+def the_tasks_variants_are_right_and_scored_demonstrations_are() -> Finding:
     task, wrong, speeds = FasterLoops(), 0, set[float]()
     for number in range(60):
         one = task.scenario("train", number)
@@ -360,7 +360,7 @@ def _() -> Finding:
 
 
 @claim("The recipes are set as their conventions say.")
-def _() -> Finding:
+def the_recipes_are_set_as_their_conventions_say() -> Finding:
     pool = Weighted(prompts=16, pool=64, even=0.0)
     speed = Speedup("operations", tolerance=0.1, sandbox=Sandbox(), weight=1.0)
     shown = Contrastive(samples=8, exemplars=2, score="speedup", width=0.25, temperature=1.0, most=64)
@@ -370,7 +370,7 @@ def _() -> Finding:
 
 
 @claim("A slower program counts as such, and one that a measurement does not bring to its end scores 0.")
-def _() -> Finding:
+def a_slower_program_counts_as_such_and_one_that_a_measurement_does() -> Finding:
     @dataclass(frozen=True)
     class Halting(Speedup):
         """A meter that one of the two measurements does not come to its end with."""
@@ -384,7 +384,7 @@ def _() -> Finding:
 
 
 @claim("Settings that cannot be are refused.")
-def _() -> Finding:
+def settings_that_cannot_be_are_refused() -> Finding:
     makes = (
         lambda: Speedup(meter="hours"),  # type: ignore[arg-type]
         lambda: Speedup(tolerance=1.0),
@@ -480,7 +480,7 @@ def speeds(recipe: Recipe, seed: int, lr: float = 0.1) -> list[float]:
     "far, and faster ones than exemplars bring without a gradient.",
     slow=True,
 )
-def _() -> Finding:
+def at_equal_samples_the_same_policy_writes_faster_programs_where() -> Finding:
     alone = CUDA_L1.but({"rollout": Independent(samples=8)})
     cost: dict[str, list[float]] = {}
     for seed in range(5):

@@ -47,7 +47,7 @@ def taught(recipe: Recipe, share: float = 0.9, seed: int = 0) -> Bench:
 
 
 @claim("The guidance is the mean over trajectories of the divergence per token of those that failed, and its gradient.")
-def _() -> Finding:
+def the_guidance_is_the_mean_over_trajectories_of_the_divergence() -> Finding:
     bench = taught(DGPO_DISTILLATION, 0.99)
     result, master = bench.run(MIXED).step(), bench.learner.reference
     batch = result.batch
@@ -79,13 +79,13 @@ def _() -> Finding:
 
 
 @claim("As shipped its coefficient is 1, and who earned less than 1 is guided.")
-def _() -> Finding:
+def as_shipped_its_coefficient_is_1_and_who_earned_less_than_1_is() -> Finding:
     (own,) = DGPO_DISTILLATION.regularisers
     return Finding(own == GuidedWhereFailed(coefficient=1.0, passed=1.0), say(guidance=repr(own)))
 
 
 @claim("Decisions of trajectories that passed have no guidance, and with coefficient 0 a run is GRPO's to the bit.")
-def _() -> Finding:
+def decisions_of_trajectories_that_passed_have_no_guidance_and_with() -> Finding:
     bench = taught(DGPO_DISTILLATION, 0.99)
     result = bench.run(MIXED).step()
     batch, played = result.batch, result.trajectories
@@ -104,7 +104,7 @@ def _() -> Finding:
     "cases the student passes it; held to the teacher everywhere, with a coefficient of 1, it goes less far.",
     slow=True,
 )
-def _() -> Finding:
+def where_nothing_succeeds_by_chance_grpo_stays_at_0_guided_by_a() -> Finding:
     everywhere = GRPO.but({"regularisers": (ExactKL(coefficient=1.0),)})
     weakly = DGPO_DISTILLATION.but({"regularisers.0.coefficient": 0.1})
     found = {
@@ -130,7 +130,7 @@ def _() -> Finding:
     "reward alone, two seeds.",
     slow=True,
 )
-def _() -> Finding:
+def on_lookup_from_a_student_with_few_lessons_with_a_teacher_of() -> Finding:
     """The shipped model after 15 lessons, its teacher after 60."""
     master, ends = lessons("lookup", steps=60), dict[str, list[float]]()
     for seed in range(2):
@@ -154,7 +154,7 @@ SHOWN, BEGUN, MORE = 12, 15, 16
     "more steps of demonstrations come to by .2, and what reward alone comes to, for each of three seeds.",
     slow=True,
 )
-def _() -> Finding:
+def on_lookup_where_only_12_demonstrations_exist_guided_by_a() -> Finding:
     """Predicted: the few are known by heart and their answers repeated, so nothing unseen comes out right."""
     master, ends = lessons("lookup", steps=60), dict[str, list[float]]()
     for seed in range(3):
@@ -189,7 +189,7 @@ def _saved(pupil: Pupil, where: Path) -> str:
 
 
 @claim("A teacher whom nobody is held against, or with other tokens, is refused in a sentence.")
-def _() -> Finding:
+def a_teacher_whom_nobody_is_held_against_or_with_other_tokens_is() -> Finding:
     try:
         begin(GRPO, "sums", {"teacher": "nano"})
     except ConfigurationError as error:

@@ -59,7 +59,7 @@ def by_hand(rows: Sequence[Mapping[str, Any]], beta: float, gamma: float) -> tup
 
 
 @claim("The loss is the formula; only action tokens have a gradient.")
-def _() -> Finding:
+def the_loss_is_the_formula_only_action_tokens_have_a_gradient() -> Finding:
     gaps, imposed = [], []
     for number, (gamma, beta) in product(range(12), ((0.5, 0.3), (0.7, 0.1), (1.0, 0.3))):
         rows = pairs(Key.of(number), most=6)
@@ -74,7 +74,7 @@ def _() -> Finding:
 
 
 @claim("With one turn it is standard DPO.")
-def _() -> Finding:
+def with_one_turn_it_is_standard_dpo() -> Finding:
     gaps, slopes = [], []
     for number in range(12):
         rows = pairs(Key.of(number), most=1)
@@ -85,7 +85,7 @@ def _() -> Finding:
 
 
 @claim("phi(0, T) = 1, phi falls from turn to turn, and gamma -> 1 is continuous.")
-def _() -> Finding:
+def phi_1_phi_falls_from_turn_to_turn_and_gamma_1_is_continuous() -> Finding:
     first, falls, jumps = [], [], []
     for turns in (1, 2, 5, 40):
         gammas = (0.1, 0.7, 0.99, 1 - 1e-9, 1.0)
@@ -137,7 +137,7 @@ def taught(recipe: Recipe, seed: int) -> tuple[float, float]:
     "summed turns, and scores of losses and wins differ less in size.",
     slow=True,
 )
-def _() -> Finding:
+def from_pairs_of_short_wins_and_long_losses_with_noise_in_late() -> Finding:
     (plain, theirs), (ours, own) = (
         zip(*(taught(one, seed) for seed in SEEDS), strict=True) for one in (ONLINE_DPO, DMPO)
     )

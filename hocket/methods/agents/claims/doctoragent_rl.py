@@ -107,7 +107,7 @@ def consultation(condition: str, *messages: str, turns: int = TURNS) -> Trajecto
 
 
 @claim("the evaluator adds up diagnosis, information and compliance")
-def _() -> Finding:
+def the_evaluator_adds_up_diagnosis_information_and_compliance() -> Finding:
     # A rare symptom that is denied leaves six of the eight conditions' names: those without it.
     rare = -1 + float(np.log2(len(NAMES) / sum("thirst" not in BOOK[name]["symptoms"] for name in NAMES)))
     talks = [
@@ -123,7 +123,7 @@ def _() -> Finding:
 
 
 @claim("the recipe pays these parts; a judge's two grades of a final message are averaged, and both are needed")
-def _() -> Finding:
+def the_recipe_pays_these_parts_a_judges_two_grades_of_a_final() -> Finding:
     class Grades(Judge):
         """4 of 5 for the condition, 1 for the advice; of asthma it grades the condition alone, of gout the advice."""
 
@@ -151,7 +151,7 @@ def _() -> Finding:
 
 
 @claim("only the doctor's tokens carry loss, with group-relative advantages")
-def _() -> Finding:
+def only_the_doctors_tokens_carry_loss_with_group_relative() -> Finding:
     scripted = consultation("flu", "Any fever?", answered(BOOK, "flu"))
     own = pack([scripted]).decisions == sum(len(turn) for turn in scripted.turns)
     bench = clinic(0, 1, played=True)
@@ -172,7 +172,7 @@ def _() -> Finding:
 
 
 @claim("the patient answers only what was asked")
-def _() -> Finding:
+def the_patient_answers_only_what_was_asked() -> Finding:
     asked = wrong = 0
     for number in range(20):
         book = draw_book(6, 5, Key.of(number))
@@ -186,14 +186,14 @@ def _() -> Finding:
 
 
 @claim("the ceiling of a single-turn diagnosis is computable from the prior")
-def _() -> Finding:
+def the_ceiling_of_a_single_turn_diagnosis_is_computable_from_the() -> Finding:
     most, names = ceiling(BOOK, COMPLAINT), possible(BOOK, COMPLAINT)
     rates = [fmean(right(consultation(name, final, turns=1)) for name in names) for final in FINALS]
     return Finding(max(rates) == most == 1 / 8, lines(ceiling=most, fixed_diagnoses_are_right=rates))
 
 
 @claim("no tree of questions needs fewer than the entropy")
-def _() -> Finding:
+def no_tree_of_questions_needs_fewer_than_the_entropy() -> Finding:
     slack = []
     for book in (draw_book(8, 6, Key.of(number)) for number in range(30)):
         if possible(book, complaint := [symptoms_of(book)[0]]):
@@ -204,7 +204,7 @@ def _() -> Finding:
 
 
 @claim("a point per answered question, as released, pays for asking on; bits less a price do not")
-def _() -> Finding:
+def a_point_per_answered_question_as_released_pays_for_asking_on() -> Finding:
     """The condition is known after three questions; two more are asked."""
     released = (DiagnosisQuality(), QuestionInformation(count="answers"), Compliance(turn=0.0))
     talks = [consultation("anaemia", *asked, answered(BOOK, "anaemia")) for asked in (QUESTIONS[:3], QUESTIONS)]
@@ -222,7 +222,7 @@ def trained(seed: int) -> tuple[float, float, float]:
 
 
 @claim("the trained doctor approaches the information-theoretic number of questions, within 1.5 times", slow=True)
-def _() -> Finding:
+def the_trained_doctor_approaches_the_information_theoretic_number() -> Finding:
     _, after, asked = zip(*map(trained, SEEDS), strict=True)
     least = bound(BOOK, COMPLAINT)
     holds = max(asked) <= 1.5 * least and min(after) > 0.9
@@ -230,7 +230,7 @@ def _() -> Finding:
 
 
 @claim("it beats the single-turn diagnosis, whose ceiling is exact", slow=True)
-def _() -> Finding:
+def it_beats_the_single_turn_diagnosis_whose_ceiling_is_exact() -> Finding:
     before, after, _ = zip(*map(trained, SEEDS), strict=True)
     most = ceiling(BOOK, COMPLAINT)
     return Finding(min(after) > most + 0.5, lines(right=after, before=before, ceiling_without_questions=most))

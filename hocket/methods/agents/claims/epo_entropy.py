@@ -41,7 +41,7 @@ def slopes(recipe: Recipe, batch: Mapping[str, Any]) -> Any:
 
 
 @claim("The gradient of the band term is zero inside and pushes entropy toward the band outside.")
-def _() -> Finding:
+def the_gradient_of_the_band_term_is_zero_inside_and_pushes_entropy() -> Finding:
     turns, wrong = Counter[str](), 0
     for batch in map(cases, range(20)):
         for row, values in zip(batch["trajectories"], slopes(BAND, batch), strict=True):
@@ -54,7 +54,7 @@ def _() -> Finding:
 
 
 @claim("As shipped the loss is GRPO's - lambda H + alpha beta max(0, k_l Hbar_t - H_t, H_t - k_u Hbar_t), beta rising.")
-def _() -> Finding:
+def as_shipped_the_loss_is_grpos_lambda_h_alpha_beta_max_beta() -> Finding:
     """With imposed decisions, and turns without history; slopes in the entropies too."""
     off, sides, constant = 0.0, Counter[int](), EPO_ENTROPY.but({"regularisers.1.form": "constant"})
     for number, batch in enumerate(map(cases, range(20))):
@@ -86,7 +86,7 @@ def _() -> Finding:
 
 
 @claim("It is the derivative of the loss.", "finite differences")
-def _() -> Finding:
+def it_is_the_derivative_of_the_loss() -> Finding:
     batch, step, gaps = cases(0), 1e-6, []
     for row, values in zip(batch["trajectories"], slopes(BAND, batch), strict=True):
         entropies = list(row["entropy"])
@@ -101,7 +101,7 @@ def _() -> Finding:
 
 
 @claim("Outside it is not zero, unlike the constant penalty, which is a plain bonus.", "derived; the authors' code")
-def _() -> Finding:
+def outside_it_is_not_zero_unlike_the_constant_penalty_which_is_a() -> Finding:
     """The published penalty has a value outside the band and no gradient there; the distance has one."""
     batch, constant = cases(0), EPO_ENTROPY.but({"regularisers.1.weight": 1.0, "regularisers.1.form": "constant"})
     apart = gap(slopes(constant, batch), slopes(BONUS, {**batch, "state": {}}))
@@ -113,7 +113,7 @@ def _() -> Finding:
 
 
 @claim("The band follows the mean of earlier steps, turn by turn.")
-def _() -> Finding:
+def the_band_follows_the_mean_of_earlier_steps_turn_by_turn() -> Finding:
     """Per turn, with turns that some steps never reach; the step itself comes in afterwards."""
     gaps, memory, earlier = [0.0], EPO_ENTROPY.init(), dict[int, list[float]]()
     for number in range(6):
@@ -153,7 +153,7 @@ def trained(recipe: Recipe) -> tuple[list[float], list[float]]:
     "On a sparse maze entropy varies less between updates than with a plain bonus; success stays within 0.01.",
     slow=True,
 )
-def _() -> Finding:
+def on_a_sparse_maze_entropy_varies_less_between_updates_than_with() -> Finding:
     constant = EPO_ENTROPY.but({"regularisers.1.form": "constant"})
     plain, ours, same = trained(BONUS), trained(EPO_ENTROPY), trained(constant)
     ratio = fmean(ours[0]) / fmean(plain[0])

@@ -53,7 +53,7 @@ def talks(key: Key) -> list[dict[str, Any]]:
 
 
 @claim("The loss is the formula; only strategy tokens have a gradient.")
-def _() -> Finding:
+def the_loss_is_the_formula_only_strategy_tokens_have_a_gradient() -> Finding:
     off, actor, paid, gamma = 0.0, 0.0, 0, 0.9
     for number in range(12):
         rows, loss = talks(Key.of(number)), 0.0
@@ -132,7 +132,7 @@ def trained(name: str, seed: int) -> tuple[TalkBench, list[float]]:
 
 
 @claim("Training only the strategist raises the deal score with a frozen executor that follows it noisily.", slow=True)
-def _() -> Finding:
+def training_only_the_strategist_raises_the_deal_score_with_a() -> Finding:
     benches, prices = zip(*(trained("decisive", seed) for seed in SEEDS), strict=True)
     moved = max(float(bench.policies["actor"].module.logits.detach().abs().max()) for bench in benches)
     before, after = max(one[0] for one in prices), [one[-1] for one in prices]
@@ -142,7 +142,7 @@ def _() -> Finding:
 
 
 @claim("It transfers unchanged to a second executor.", slow=True)
-def _() -> Finding:
+def it_transfers_unchanged_to_a_second_executor() -> Finding:
     """The same strategist with an executor that follows in 60% only, and was never seen; also played, not computed."""
     plain = {seed: price(bargain(LABELLED, seed, 0.6), 0.6) for seed in SEEDS}
     gains = [price(trained("decisive", seed)[0], 0.6) - plain[seed] for seed in SEEDS]
@@ -153,7 +153,7 @@ def _() -> Finding:
 
 
 @claim("Process labels learn in fewer episodes than the score spread evenly.", slow=True)
-def _() -> Finding:
+def process_labels_learn_in_fewer_episodes_than_the_score_spread() -> Finding:
     """With Adam, so the size of the score plays no part."""
     prices = {name: [trained(name, seed)[1] for seed in SEEDS] for name in JUDGES}
     needed = {name: [16 * (len(one) - 1) for one in some] for name, some in prices.items()}
@@ -164,7 +164,7 @@ def _() -> Finding:
 
 
 @claim("The decisive turn is found by playing on from every history.", "derived", slow=True)
-def _() -> Finding:
+def the_decisive_turn_is_found_by_playing_on_from_every_history() -> Finding:
     judge = ProbedTurns(rollouts=24, by="change")
     bench = bargain(EPO_EXPLICIT.but({"rollout.judge": judge, "rollout.samples": 12}), 5)
     experience, _ = run_async(collect(bench.parts, bench.parts.key.derive("probe")))
@@ -178,7 +178,7 @@ def _() -> Finding:
 @claim(
     "The turns that the judge names receive the episode's score, others none.", "arXiv:2502.12486 and its released code"
 )
-def _() -> Finding:
+def the_turns_that_the_judge_names_receive_the_episodes_score() -> Finding:
     result = bargain(LABELLED, 4).step()
     assert result.batch is not None
     occurrences, right = result.batch.occurrences, 0
@@ -218,7 +218,7 @@ def haggling(recipe: Recipe, seed: int) -> TalkBench:
 
 
 @claim("Where both sides are advised, each side's strategies are paid what that side earned itself.", "derived")
-def _() -> Finding:
+def where_both_sides_are_advised_each_sides_strategies_are_paid() -> Finding:
     """Every advice that is named; the whole episode's score is both's."""
     rng, off, apart, seen = Key.of(6).numpy(), 0.0, 0, 0
     drawn = EPO_EXPLICIT.but({"rollout.judge": NamedBy(lambda dialogue, turns: int(rng.integers(len(turns))))})
@@ -244,7 +244,7 @@ def _() -> Finding:
 
 
 @claim("Played on, each side's decisive turn is found by what that side earns, not by both's sum.", "derived")
-def _() -> Finding:
+def played_on_each_sides_decisive_turn_is_found_by_what_that_side() -> Finding:
     recipe = EPO_EXPLICIT.but({"rollout.judge": ProbedTurns(rollouts=24, by="change"), "rollout.samples": 12})
     bench = haggling(recipe, 2)
     experience, _ = run_async(collect(bench.parts, bench.parts.key.derive("probe")))
@@ -257,7 +257,7 @@ def _() -> Finding:
 
 
 @claim("What an episode is worth to an agent: its own turns' and decisions' scores, and those of the whole.", "derived")
-def _() -> Finding:
+def what_an_episode_is_worth_to_an_agent_its_own_turns_and() -> Finding:
     turns = [Turn(name, "p", np.zeros(1, np.int64), np.zeros(size, np.int64)) for name, size in (("a", 2), ("b", 1))]
     scores = {"whole": Score(0.5), "none": Score(None), "turn": Score([1.0, None], Level.TURN)}
     scores |= {"decision": Score([0.25, -1.0, 4.0], Level.DECISION), "more": Score([0.0, 8.0], Level.TURN)}
@@ -267,7 +267,7 @@ def _() -> Finding:
 
 
 @claim("Rewards of a recorded batch are paid to named advice by whom it was given, to other turns by all.", "derived")
-def _() -> Finding:
+def rewards_of_a_recorded_batch_are_paid_to_named_advice_by_whom_it() -> Finding:
     turns = [{"tokens": [0] * size, "agent": name} for name, size in (("x", 1), ("a", 2), ("y", 2), ("b", 1))]
     rows, shares = [], {(0, "a"): 3.5, (2, "b"): 7.5, (0, None): 10.5}
     for (at, whom), _ in shares.items():
@@ -283,7 +283,7 @@ def _() -> Finding:
 
 
 @claim("Lessons of an advised task are the inner one's, as advice and as what is done on it.", "derived")
-def _() -> Finding:
+def lessons_of_an_advised_task_are_the_inner_ones_as_advice_and_as() -> Finding:
     task: Any = tasks.find("advised:magpie")
     one_side: Any = tasks.find("advised:magpie?who=ann")
     inner: Any = tasks.find("magpie")
@@ -307,7 +307,7 @@ def _() -> Finding:
 
 
 @claim("As shipped one turn is named, that of the largest change up or down, from 4 episodes per history.")
-def _() -> Finding:
+def as_shipped_one_turn_is_named_that_of_the_largest_change_up_or() -> Finding:
     judge = getattr(EPO_EXPLICIT.rollout, "judge", None)
     assert isinstance(judge, ProbedTurns)
     named = [judge.named(values) for values in ((0.2, 0.9, 0.6, 0.7), (0.9, 0.2, 0.6, 0.7), (0.3, 0.3, 0.4))]

@@ -91,7 +91,7 @@ CASES: Mapping[str, str] = {
 
 
 @claim("Hand cases: what parses, passes its tests and shows the extraction is told, and each alone.")
-def _() -> Finding:
+def hand_cases_what_parses_passes_its_tests_and_shows_the() -> Finding:
     wrong = [text for text, marks in CASES.items() if _marks(examined(text, ASKED, SANDBOX)) != marks]
     return Finding(not wrong, say(cases=len(CASES), wrong="; ".join(map(repr, wrong)) or 0))
 
@@ -102,7 +102,7 @@ def _marks(found: Mapping[str, bool] | None) -> str:
 
 
 @claim("An extraction is to a new function that is called; arithmetic alone is computed; it ships as it says.")
-def _() -> Finding:
+def an_extraction_is_to_a_new_function_that_is_called_arithmetic() -> Finding:
     two = f"{HELPER}\n{written(LINES)}"
     into_old = f"{HELPER}\n{written(('c=g(a,b)', LINES[2]))}"
     cases = [
@@ -123,7 +123,7 @@ def _() -> Finding:
 
 
 @claim("Weights add up as far as the checks hold in their order: 0, 0.2, 0.5 or 1; a later check alone earns nothing.")
-def _() -> Finding:
+def weights_add_up_as_far_as_the_checks_hold_in_their_order_0_0_2_0() -> Finding:
     worth = {"000": 0.0, "100": 0.2, "110": 0.5, "111": 1.0, "101": 0.2, "011": 0.0, "001": 0.0, "010": 0.0}
     off = [
         abs(REWARD.grade(dict(zip(CHECKS, (mark == "1" for mark in marks), strict=True))) - value)
@@ -150,7 +150,7 @@ def _turn(text: str) -> Turn:
 
 
 @claim("An unchanged copy, a helper that is not called and a body that is gone are each worth less than an extraction.")
-def _() -> Finding:
+def an_unchanged_copy_a_helper_that_is_not_called_and_a_body_that() -> Finding:
     worth = {flaw: [] for flaw in (*FLAWS, "gone", "none")}  # type: dict[str, list[float]]
     for number in range(60):
         lines = drawn(Key.of(number).numpy())
@@ -176,7 +176,7 @@ def _tests(source: str) -> tuple[str, ...]:
 
 
 @claim("Tests that are computed here come out as in the sandbox, which is where programs beyond arithmetic are run.")
-def _() -> Finding:
+def tests_that_are_computed_here_come_out_as_in_the_sandbox_which() -> Finding:
     here, apart = [], []
     beyond = {
         "def f(a,b):\n return sum([a, a, b])": True,
@@ -216,7 +216,7 @@ def _() -> Finding:
 
 
 @claim("What goes too deep or too far passes no test, and is over at once.")
-def _() -> Finding:
+def what_goes_too_deep_or_too_far_passes_no_test_and_is_over_at() -> Finding:
     squares = "def f(a,b):\n c=a+9\n" + " c=c*c\n" * 60 + " return 2*a+b"
     deep = "\n".join(f"def h{n}(a):\n return h{n + 1}(a)" for n in range(9)) + "\ndef h9(a):\n return a"
     sound = "\n".join(f"def h{n}(a):\n return h{n + 1}(a)" for n in range(6)) + "\ndef h6(a):\n return a"
@@ -235,7 +235,7 @@ def _() -> Finding:
 @claim(
     "The task: tests are what Python says, demonstrations have flaws at their rates or none, splits go by the function."
 )
-def _() -> Finding:
+def the_task_tests_are_what_python_says_demonstrations_have_flaws() -> Finding:
     task, clean, rates, wrong = ExtractMethod(), ExtractMethod(flaws=0.0), dict.fromkeys((1.0, 0.5, 0.2, 0.0), 0.0), 0
     for number in range(400):
         one = task.scenario("train", number)
@@ -265,7 +265,7 @@ def _() -> Finding:
 
 
 @claim("What learns is PPO with a KL leash in the reward; the checks are all that is added.")
-def _() -> Finding:
+def what_learns_is_ppo_with_a_kl_leash_in_the_reward_the_checks_are() -> Finding:
     return same_gradient(EXTRACT_METHOD_PPO, PPO_RLHF, 10, "extract")
 
 
@@ -339,7 +339,7 @@ IMITATED, FURTHER, PROMPTS = 60, 40, 20
     "samples; imitation stays at the pairs' own share.",
     slow=True,
 )
-def _() -> Finding:
+def ppo_after_imitation_passes_the_tests_more_often_and_refactors() -> Finding:
     found: dict[str, list[float]] = {}
     for seed in range(3):
         taught = Bench(WORLD, SFT, seed=seed, prompts=PROMPTS).run(IMITATED, every=IMITATED)
@@ -377,7 +377,7 @@ FURTHER_STEPS = 18
     "further samples.",
     slow=True,
 )
-def _() -> Finding:
+def the_shipped_model_after_imitation_ppo_makes_more_of_its_samples() -> Finding:
     settings = {"model": lessons("extract-method", steps=80), "curriculum.prompts": 8, "threads": 1}
     more = {**settings, "curriculum.prompts": 64, "update.lr": 0.003}  # As it was taught.
     begun = sampled(begin("sft", "extract-method", settings))

@@ -39,17 +39,17 @@ def gated(threshold: float) -> Recipe:
 
 
 @claim("With tau = -infinity it equals direct accumulation.")
-def _() -> Finding:
+def with_tau_infinity_it_equals_direct_accumulation() -> Finding:
     return identical(gated(-math.inf), GRPO, EPISODES)
 
 
 @claim("With tau = +infinity it is the pure outcome reward.")
-def _() -> Finding:
+def with_tau_infinity_it_is_the_pure_outcome_reward() -> Finding:
     return identical(gated(math.inf), GRPO, EPISODES, "turn_scores")
 
 
 @claim("Immediate rewards count where the outcome exceeds tau.")
-def _() -> Finding:
+def immediate_rewards_count_where_the_outcome_exceeds_tau() -> Finding:
     def wanted(row: Mapping[str, Any], tau: float) -> float:
         outcome: float = row["scores"]["reward"]
         return outcome + (outcome > tau) * float(sum(turn["reward"] for turn in row["turn_scores"]))
@@ -60,7 +60,7 @@ def _() -> Finding:
 
 
 @claim("Of several levels each counts only while all above exceed their thresholds.", "chosen here")
-def _() -> Finding:
+def of_several_levels_each_counts_only_while_all_above_exceed_their() -> Finding:
     recipe = G_RA.but({"combine": GatedAccumulation(thresholds=(0.5, 0.0), levels=(("solved",), ("form",)))})
     cases, fixed = [(1.0, 0.2), (1.0, -0.2), (0.4, 0.2), (None, 0.2)], {"group": "g", "logp": [-1.0]}
     values = shaped(recipe, [{**fixed, "scores": {"solved": s, "form": f, "tool": 0.1}} for s, f in cases])
@@ -71,7 +71,7 @@ def _() -> Finding:
     "With tau = -infinity the gate is open also without a verdict; where nothing can be judged there is none.",
     "derived",
 )
-def _() -> Finding:
+def with_tau_infinity_the_gate_is_open_also_without_a_verdict_where() -> Finding:
     fixed: dict[str, Any] = {"group": "g", "logp": [-1.0], "turn": [0], "turn_scores": [{"steps": 0.3}]}
     judged = [{**fixed, "scores": {"solved": verdict}} for verdict in (None, 1.0, 0.0)]
     unjudged = [{**fixed, "scores": {}}] * 2
@@ -103,7 +103,7 @@ def worth(recipe: Recipe, played: Sequence[Trajectory]) -> list[float]:
 
 
 @claim("In an environment its return is the outcome: the parts it names count only where that exceeds tau.")
-def _() -> Finding:
+def in_an_environment_its_return_is_the_outcome_the_parts_it_names() -> Finding:
     done, undone = errands()
     kept, shut, added = worth(G_RA, done), worth(G_RA, undone), worth(GRPO, undone)
     holds = min(kept) > 1.05 and max(map(abs, shut)) == 0.0 and min(added) > 0.05
@@ -113,7 +113,7 @@ def _() -> Finding:
 
 
 @claim("A part that nobody in the batch reached is worth 0, and shuts the gate it stands for.", "chosen here")
-def _() -> Finding:
+def a_part_that_nobody_in_the_batch_reached_is_worth_0_and_shuts() -> Finding:
     done = [one for one in errands()[0] if "made" not in one.scores]
     first, last = (
         G_RA.but({"combine": GatedAccumulation((0.0, 0.0), levels)})
@@ -165,7 +165,7 @@ def share(trained: TalkBench, column: InfoColumn) -> float:
     "and keeps the calls bounded.",
     slow=True,
 )
-def _() -> Finding:
+def where_a_harmless_call_pays_0_1_adding_up_ends_completion_while() -> Finding:
     start = share(bench(G_RA, 0, CURIOUS), HANDED_IN)
     made = [[bench(recipe, seed, CURIOUS).run(25) for seed in SEEDS] for recipe in (gated(-math.inf), G_RA)]
     lost, kept = ([share(run, HANDED_IN) for run in runs] for runs in made)
@@ -177,7 +177,7 @@ def _() -> Finding:
 
 
 @claim("Too high a tau loses the benefit of shaping.", slow=True)
-def _() -> Finding:
+def too_high_a_tau_loses_the_benefit_of_shaping() -> Finding:
     ours, shut = ([share(bench(one, seed, BRIEF).run(45), STEPS_DONE) for seed in SEEDS] for one in (G_RA, gated(2.0)))
     holds = min(ours) > max(shut) + 0.5 and fmean(ours) > fmean(shut) + 1
     return Finding(holds, say(steps_done_of_4={"tau = 0": line(ours), "tau = 2": line(shut)}))

@@ -30,12 +30,12 @@ ONE = GIGPO.but({"credit.episode.scale": None, "credit.turn.scale": None})  # Th
 
 
 @claim("With w = 0 it is GRPO.")
-def _() -> Finding:
+def with_w_0_it_is_grpo() -> Finding:
     return identical(GIGPO.but({"credit.weight": 0.0}), GRPO, random_batches())
 
 
 @claim("A state seen once has A_S = 0.")
-def _() -> Finding:
+def a_state_seen_once_has_a_s_0() -> Finding:
     """In a batch of states all different it is GRPO; one state made common gives credit to its turns alone."""
     rows = [
         episode("g", float(n % 2), [{"tokens": [n], "state": f"{n}/{t}", "reward": n * t} for t in range(3)])
@@ -77,7 +77,7 @@ def by_hand(rows: Sequence[Any], *, w: float, gamma: float, scaled: bool) -> lis
 
 
 @claim("Advantages are the two normalised parts, with discounted returns.")
-def _() -> Finding:
+def advantages_are_the_two_normalised_parts_with_discounted_returns() -> Finding:
     off, changes = 0.0, {"credit.weight": 0.7, "credit.turn.gamma": 0.9}
     for rows in random_batches(groups=3, states=2, turns=5):
         wanted = by_hand(rows, w=1.0, gamma=0.95, scaled=True)
@@ -88,7 +88,7 @@ def _() -> Finding:
 
 
 @claim("The unbiased form compares with the other trajectories alone and sums over decisions.")
-def _() -> Finding:
+def the_unbiased_form_compares_with_the_other_trajectories_alone() -> Finding:
     off = 0.0
     for rows in random_batches(states=2, turns=5):
         earned = [[turn["reward"] for turn in row["turn_scores"]] for row in rows]
@@ -110,7 +110,7 @@ def _() -> Finding:
 
 
 @claim("States may be told apart by a similarity threshold.")
-def _() -> Finding:
+def states_may_be_told_apart_by_a_similarity_threshold() -> Finding:
     """Texts that differ in a letter join at 0.9 and stay apart at 1."""
     rows = [
         episode("g", reward, [{"tokens": [n], "state": f"You are in the kitchen. You see a red mug, number {n}."}])
@@ -145,7 +145,7 @@ def wandered(world: Mazes, number: int, count: int) -> list[Trajectory]:
     "derived; by dynamic programming",
     slow=True,
 )
-def _() -> Finding:
+def with_f_1_the_group_mean_at_a_state_converges_to_v_and_a_s_to_q() -> Finding:
     world, number = Mazes(width=3, height=3, loops=2, steps=STEPS), 2
     layout = world.layout(Key.of(number))
     exact = values(layout, uniform(layout), STEPS, discount=GAMMA)
@@ -180,7 +180,7 @@ def steps_until(recipe: Recipe, seed: int) -> int:
 
 
 @claim("In a gridworld with loops it succeeds faster than GRPO.", slow=True)
-def _() -> Finding:
+def in_a_gridworld_with_loops_it_succeeds_faster_than_grpo() -> Finding:
     plain, ours = ([steps_until(recipe, seed) for seed in SEEDS] for recipe in (GRPO, GIGPO))
     holds = max(ours) < min(plain) and fmean(ours) < 0.75 * fmean(plain)
     return Finding(holds, say(maze="4x4", arrive=ENOUGH, at_most=MOST, steps_of_GRPO=str(plain), GiGPO=str(ours)))

@@ -175,7 +175,7 @@ ALONE = GTR.but({"regularisers.1.coefficient": 0.0}, name="alone")
 
 
 @claim("With alpha = 0 it is PPO exactly: credit, loss and gradient of a batch, and every probability along a run.")
-def _() -> Finding:
+def with_alpha_0_it_is_ppo_exactly_credit_loss_and_gradient_of_a() -> Finding:
     gaps = list[float]()
     for seed in range(5):
         own, guided = _rows(seed)
@@ -209,7 +209,7 @@ def _chances(made: TalkBench) -> Tensor:
 @claim(
     "Its loss is PPO's on its own turns and alpha times the mean -log pi of corrected thoughts, their moves left out."
 )
-def _() -> Finding:
+def its_loss_is_ppos_on_its_own_turns_and_alpha_times_the_mean_log() -> Finding:
     off = list[float]()
     for seed in range(5):
         (own, guided), alpha = _rows(seed), 0.3 + seed
@@ -223,7 +223,7 @@ def _() -> Finding:
 
 
 @claim("The corrector leaves a thought alone that comes out, by adding up anew, and writes one that does elsewhere.")
-def _() -> Finding:
+def the_corrector_leaves_a_thought_alone_that_comes_out_by_adding() -> Finding:
     wrong, counts = 0, Counter[str]()
     for seen in SEEN:
         for way in _ways(seen):
@@ -255,7 +255,7 @@ def _turn(seen: Joined, said: str) -> Turn:
 
 
 @claim("Corrected thoughts gather over steps, and old ones come back; of each the thought alone is learnt.")
-def _() -> Finding:
+def corrected_thoughts_gather_over_steps_and_old_ones_come_back_of() -> Finding:
     made, corrected, faults, old = bench(GTR.but({"rollout.imitated": 40})), Counter[tuple[str, str]](), 0, 0
     for _step in range(5):
         before, result = set(corrected), made.step()
@@ -282,7 +282,7 @@ def _() -> Finding:
     "could.",
     slow=True,
 )
-def _() -> Finding:
+def rewarded_by_outcomes_alone_thoughts_collapse_one_or_two_are() -> Finding:
     first, last, shared = (courses(PLAIN, name) for name in ("before distinct", "after distinct", "after information"))
     holds = max(last) < min(first) / 4 and max(shared) < 0.25 * math.log(len(THOUGHTS))
     most = math.log(len(THOUGHTS))
@@ -290,7 +290,7 @@ def _() -> Finding:
 
 
 @claim("Guided, thoughts keep their number and tell what the situation is, and the solver's is thought.", slow=True)
-def _() -> Finding:
+def guided_thoughts_keep_their_number_and_tell_what_the_situation() -> Finding:
     first, last, shared, right = (
         courses(GTR, name) for name in ("before distinct", "after distinct", "after information", "after right")
     )
@@ -302,7 +302,7 @@ def _() -> Finding:
 
 
 @claim("It wins more at equal steps of play, as long as hands are lost.", slow=True)
-def _() -> Finding:
+def it_wins_more_at_equal_steps_of_play_as_long_as_hands_are_lost() -> Finding:
     early = {one.name: courses(one, "early") for one in (GTR, PLAIN)}
     late = {one.name: courses(one, "late") for one in (GTR, PLAIN)}
     holds = min(early["gtr"]) > max(early["plain"]) and min(late["gtr"]) > 0.95
@@ -349,7 +349,7 @@ def spoken(made: Pupil) -> tuple[Thinking, float]:
     "tell three quarters, and a sixth at least comes out; two seeds.",
     slow=True,
 )
-def _() -> Finding:
+def with_the_shipped_model_on_hands_whose_moves_do_not_follow() -> Finding:
     """Predicted besides: most guided thoughts come out, and hands are won. A fifth did, and hardly a hand is won."""
     found = dict[str, list[float]]()
     for seed in range(2):

@@ -180,7 +180,7 @@ def told(turn: Turn) -> str:
 
 
 @claim("R(move) = feedback + form, R(subgoal) = the mean feedback of the actor's moves for it + form, by hand.")
-def _() -> Finding:
+def r_feedback_form_r_the_mean_feedback_of_the_actors_moves_for_it() -> Finding:
     recipe = HI_AGENT.but({"rollout.alpha": 0.5, "rollout.candidates": 3})
     _, played = stepped(bench(flow(3), recipe, actor=None, words=("red\nblue",), seed=4))
     moves, subgoals = by_role(played, "actor"), by_role(played, "planner")
@@ -210,7 +210,7 @@ def _() -> Finding:
 
 
 @claim("A_i = (R_i - mean R)/(std R + 1e-8) over the subgoals for one situation, and over the moves for one subgoal.")
-def _() -> Finding:
+def a_i_over_the_subgoals_for_one_situation_and_over_the_moves_for() -> Finding:
     batch, played = stepped(bench(flow(3), HI_AGENT, actor=stumbles, seed=4))
     advantage, place = batch.occurrences.advantage.tolist(), 0
     groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
@@ -229,7 +229,7 @@ def _() -> Finding:
 
 
 @claim("With the actor held, the planner's update is that of GRPO on a contextual bandit that pays R(subgoal).")
-def _() -> Finding:
+def with_the_actor_held_the_planners_update_is_that_of_grpo_on_a() -> Finding:
     off, moved, still, contexts = [0.0], [], [], set[str]()
     bandit = GRPO.but({"credit.epsilon": 1e-8})
     for seed in range(5):
@@ -307,7 +307,7 @@ def to_solve(recipe: Recipe, rooms: int, seed: int) -> tuple[int, int]:
     "paid at the end grow much faster.",
     slow=True,
 )
-def _() -> Finding:
+def subgoals_sampled_until_every_one_of_h_rooms_is_passed_grow() -> Finding:
     cost = {
         recipe.name: [[to_solve(recipe, rooms, seed) for seed in range(3)] for rooms in HORIZONS]
         for recipe in (HELD, WHOLE)
@@ -326,7 +326,7 @@ def _() -> Finding:
 @claim(
     "Planner and actor learn together, from nothing, without a critic; with feedback left out they do not.", slow=True
 )
-def _() -> Finding:
+def planner_and_actor_learn_together_from_nothing_without_a_critic() -> Finding:
     after: dict[str, list[float]] = {}
     for name, recipe in (("both", HI_AGENT), ("no feedback", HI_AGENT.but({"rollout.alpha": 0.0}))):
         for seed in range(3):
@@ -345,7 +345,7 @@ def _() -> Finding:
 @claim(
     "Progress is that fewer moves remain: in mazes and households by their own shortest ways; elsewhere it is refused."
 )
-def _() -> Finding:
+def progress_is_that_fewer_moves_remain_in_mazes_and_households_by() -> Finding:
     wrong, seen = list[str](), list[float]()
     for name in ("maze?width=3&height=3&loops=1&steps=10", "household?steps=10"):
         workflow = tasks.find(f"subgoals:{name}").workflow  # type: ignore[attr-defined]
@@ -391,7 +391,7 @@ class _Endless(Corridor):
 
 
 @claim("Feedback may be what the environment pays; then only the last room's moves earn any.")
-def _() -> Finding:
+def feedback_may_be_what_the_environment_pays_then_only_the_last() -> Finding:
     workflow = flow(3, feedback="reward")
     corridor = workflow.world.make(Scenario("walk", "walk"))
     assert isinstance(corridor, Corridor)
@@ -406,7 +406,7 @@ def _() -> Finding:
 
 
 @claim("Where one answer is drawn each names one subgoal and makes one move, told apart; nothing is scored.")
-def _() -> Finding:
+def where_one_answer_is_drawn_each_names_one_subgoal_and_makes_one() -> Finding:
     workflow = flow(3)
     replies = ["red", "1", "blue", "2", "green", "nowhere"]
     (played,) = rehearse(workflow, Scenario("walk", "walk"), replies)
@@ -426,7 +426,7 @@ def _() -> Finding:
 
 
 @claim("A subgoal is the first line, of 80 characters at most; it is formed where that is all there is.")
-def _() -> Finding:
+def a_subgoal_is_the_first_line_of_80_characters_at_most_it_is() -> Finding:
     cases = {"red": ("red", True), " red \n": ("red", True), "red\nblue": ("red", False), "": ("", False)}
     cases |= {" \n ": ("", False), "x" * 80: ("x" * 80, True), "x" * 81: ("x" * 80, False)}
     wrong = [text for text, wanted in cases.items() if (subgoal_in(text), formed(text)) != wanted]
@@ -438,7 +438,7 @@ async def _likes_blue(seen: str, subgoal: str) -> float:
 
 
 @claim("A judge's opinion of the subgoal is added to what it earns, and to nothing else.")
-def _() -> Finding:
+def a_judges_opinion_of_the_subgoal_is_added_to_what_it_earns_and() -> Finding:
     off = []
     _, played = stepped(bench(flow(2, judge=_likes_blue), HI_AGENT, seed=3))
     for turn, earned in by_role(played, "planner"):
@@ -449,7 +449,7 @@ def _() -> Finding:
 
 
 @claim("Lessons say each move of the inner task's beginner as a subgoal, and as the actor's move for it.")
-def _() -> Finding:
+def lessons_say_each_move_of_the_inner_tasks_beginner_as_a_subgoal() -> Finding:
     wrong, count = 0, 0
     for name in ("maze?width=3&height=3&steps=10&reading=number", "household"):
         task = tasks.find(f"subgoals:{name}")
@@ -474,7 +474,7 @@ def _() -> Finding:
 
 
 @claim("What cannot be played by planner and actor is refused in a sentence.")
-def _() -> Finding:
+def what_cannot_be_played_by_planner_and_actor_is_refused_in_a() -> Finding:
     wanted: dict[Callable[[], Any], str] = {
         lambda: tasks.find("subgoals:sums"): "task subgoals:sums: sums is no environment",
         lambda: flow(2, feedback="joy"): "feedback must be progress or reward, not 'joy'",
@@ -493,7 +493,7 @@ def _() -> Finding:
 @claim(
     "The task takes its own settings out of those of the task behind it, and brings the workflow; the recipe has none."
 )
-def _() -> Finding:
+def the_task_takes_its_own_settings_out_of_those_of_the_task_behind() -> Finding:
     plain, named = tasks.find("subgoals:maze"), tasks.find("subgoals:maze?width=3&form=0.3")
     assert isinstance(named, SubgoalTask)
     workflow, world = named.workflow, named.inner.workflow.world

@@ -51,7 +51,7 @@ def turn_rewards(rows: Sequence[Any]) -> list[list[float]]:
 
 
 @claim("With gamma = 1 the turn rewards telescope to b_T - b_0.")
-def _() -> Finding:
+def with_gamma_1_the_turn_rewards_telescope_to_b_t_b_0() -> Finding:
     off = 0.0
     for rows in map(random_beliefs, range(20)):
         for row, gains in zip(rows, turn_rewards(rows), strict=True):
@@ -61,7 +61,7 @@ def _() -> Finding:
 
 
 @claim("Apart, gains are compared with gains and outcomes with outcomes; a gain of 0 is one of them.", "released code")
-def _() -> Finding:
+def apart_gains_are_compared_with_gains_and_outcomes_with_outcomes() -> Finding:
     off = 0.0
     for rows in map(random_beliefs, range(10)):
         rows = [*rows, believing("0", 1.0, [0.5, 0.5, 0.2])]
@@ -78,7 +78,7 @@ def _() -> Finding:
 
 
 @claim("The release's floor keeps gains that hardly differ small; without it its joint mode is the recipe.", "release")
-def _() -> Finding:
+def the_releases_floor_keeps_gains_that_hardly_differ_small_without() -> Finding:
     off, largest = 0.0, list[float]()
     for rows in map(random_beliefs, range(10)):
         joint = IGPO_SEPARATE.but({"credit.apart": False})
@@ -102,7 +102,7 @@ def _standard(values: Sequence[float], floor: float = 0.0) -> Callable[[float], 
 
 
 @claim("The belief is the chance of the right answer once the answer's tag is imposed.")
-def _() -> Finding:
+def the_belief_is_the_chance_of_the_right_answer_once_the_answers() -> Finding:
     """Words are likelier, and unlikelier, after the tag than at the beginning of a reply."""
 
     @played_by("policy")
@@ -122,20 +122,20 @@ def _() -> Finding:
 
 
 @claim("A turn that leaves the belief as it was has reward 0.")
-def _() -> Finding:
+def a_turn_that_leaves_the_belief_as_it_was_has_reward_0() -> Finding:
     (gains,) = turn_rewards([believing("g", 0.0, [0.2, 0.2, 0.7, 0.7])])
     return Finding(gains[0] == 0.0 and gains[2] == 0.0, lines(beliefs="0.2 0.2 0.7 0.7", earn=gains))
 
 
 @claim("Groups of wrong answers still have advantages that are not 0.")
-def _() -> Finding:
+def groups_of_wrong_answers_still_have_advantages_that_are_not_0() -> Finding:
     rows = [believing("g", 0.0, held) for held in ([0.1, 0.5, 0.4], [0.1, 0.1, 0.1], [0.1, 0.2], [0.1])]
     ours, grpo = (max(abs(a) for row in inspect_rows(r, rows)["advantages"] for a in row) for r in (IGPO, GRPO))
     return Finding(ours > 0.1 and grpo == 0.0, say(nobody_right_largest_advantage=ours, GRPOs=grpo))
 
 
 @claim("Rewards are normalised over all turns of the group and then summed.")
-def _() -> Finding:
+def rewards_are_normalised_over_all_turns_of_the_group_and_then() -> Finding:
     off, gamma = 0.0, 0.9
     for rows in map(random_beliefs, range(20)):
         pools: dict[str, list[float]] = {}
@@ -153,7 +153,7 @@ def _() -> Finding:
 
 
 @claim("As shipped nothing is discounted, and unbiased a turn's return is set against the others' who came there.")
-def _() -> Finding:
+def as_shipped_nothing_is_discounted_and_unbiased_a_turns_return_is() -> Finding:
     off = 0.0
     for rows in map(random_beliefs, range(20)):
         earned = [[*(b - a for a, b in pairwise(row["info"]["beliefs"])), row["scores"]["reward"]] for row in rows]
@@ -173,7 +173,7 @@ def _() -> Finding:
 
 
 @claim("Eight samples are asked about; without success, known answer or likelihoods there is no belief, and no gain.")
-def _() -> Finding:
+def eight_samples_are_asked_about_without_success_known_answer_or() -> Finding:
     class Plays:
         """Plays two turns, whose answer is believed with .25 and .5; a letter is a token."""
 
@@ -265,7 +265,7 @@ def bench(recipe: Recipe, seed: int, *, free: bool = False) -> TalkBench:
 
 
 @claim("Beliefs are those of the policy that played.")
-def _() -> Finding:
+def beliefs_are_those_of_the_policy_that_played() -> Finding:
     made, off = bench(IGPO, 0).run(1), 0.0
     (policy,) = made.policies.values()
     player, trajectories = policy.frozen_copy(), made.step().trajectories
@@ -285,7 +285,7 @@ def trained(measure: Callable[[TalkBench], tuple[float, ...]], *recipes: Recipe,
 @claim(
     "On a two-hop look-up it learns faster than from the outcome alone, and fewer groups have no gradient.", slow=True
 )
-def _() -> Finding:
+def on_a_two_hop_look_up_it_learns_faster_than_from_the_outcome() -> Finding:
     def measure(run: TalkBench) -> tuple[float, float]:
         return run.success(100), 1 - fmean(row["groups/with_signal"] / row["groups/total"] for row in run.history)
 
@@ -301,7 +301,7 @@ def _() -> Finding:
     "derived; hocket.lab.theorems.turns",
     slow=True,
 )
-def _() -> Finding:
+def where_the_policy_decides_when_to_answer_centring_rewards_before() -> Finding:
     """Taking the mean away once per turn still to come pays for answering early; a mean of returns does not."""
     (paper,), (free,) = trained(lambda run: (run.success(100),), IGPO, IGPO_UNBIASED, free=True)
     holds = fmean(free) > fmean(paper) + 0.15 and all(b > a for a, b in zip(paper, free, strict=True))

@@ -62,7 +62,7 @@ def episode(**knowledge: Any) -> Informed:
 
 
 @claim("What an agent sees is followed by the verbs that fit each object and the moves that were accepted, each once.")
-def _() -> Finding:
+def what_an_agent_sees_is_followed_by_the_verbs_that_fit_each() -> Finding:
     told = {
         "both": [f"{ASKED}\n{FITS}", f"The lamp starts. {ASKED}\n{FITS}\nWorked: pull lamp."],
         "affordances": [f"{ASKED}\n{FITS}", f"The lamp starts. {ASKED}\n{FITS}"],
@@ -91,7 +91,7 @@ def _() -> Finding:
 
 
 @claim("Moves are remembered with the latest last, `most` of them; of those that scored, no others.")
-def _() -> Finding:
+def moves_are_remembered_with_the_latest_last_most_of_them_of_those() -> Finding:
     house = tasks.find("informed:household?most=2&kind=memory")
     scored = tasks.find("informed:household?kind=memory&kept=scored&dense=0.5")
     wrong, seen = 0, 0
@@ -111,7 +111,7 @@ def _() -> Finding:
 
 
 @claim("Shuffled, a remembered move keeps its verb and names an object by its whole name, drawn once.")
-def _() -> Finding:
+def shuffled_a_remembered_move_keeps_its_verb_and_names_an_object() -> Finding:
     lamps = {"lamp": "pull", "desk lamp": "push", "bell": "turn"}
     named, unlike = 0, set[tuple[str, ...]]()
     for number in range(20):
@@ -125,7 +125,7 @@ def _() -> Finding:
 
 
 @claim("As shipped both kinds are told after what is seen, and no list of legal moves; `listed` leaves it.")
-def _() -> Finding:
+def as_shipped_both_kinds_are_told_after_what_is_seen_and_no_list() -> Finding:
     flow = find_workflow(str(KNOWLEDGE_INJECTION_TEXT_GAMES.workflow))
     plain, listed = (opened(houses(1)[0], kind="none", listed=one).observe(PLAYER).actions for one in (False, True))
     within = opened(houses(1)[0], kind="none").within.observe(PLAYER).actions
@@ -157,7 +157,7 @@ def household(made: Environment) -> Household:
 
 
 @claim("In a household the verbs that fit are those of its legal moves: none that is never legal, and none left out.")
-def _() -> Finding:
+def in_a_household_the_verbs_that_fit_are_those_of_its_legal_moves() -> Finding:
     foreign, missed = 0, 0
     for scenario in houses(10):
         made = household(opened(scenario))
@@ -204,7 +204,7 @@ def spoken(kind: str, shuffled: bool) -> tuple[float, float]:
     "In households, one who says at random what it reads that fits makes fewer illegal moves and reaches more "
     "sub-goals than one who says any verb with any object; from a shuffled table it does not."
 )
-def _() -> Finding:
+def in_households_one_who_says_at_random_what_it_reads_that_fits() -> Finding:
     blind, told, lied = spoken("none", False), spoken("affordances", False), spoken("affordances", True)
     holds = told[0] < blind[0] - 0.1 and lied[0] > blind[0] - 0.03
     holds &= told[1] > 1.5 * blind[1] and lied[1] < 1.25 * blind[1]
@@ -266,7 +266,7 @@ def by_seed(**knowledge: Any) -> tuple[list[float], list[float]]:
     "kinds of knowledge; shuffled, both gains vanish.",
     slow=True,
 )
-def _() -> Finding:
+def a_scorer_of_moves_that_learns_by_reinforcement_alone_earns_more() -> Finding:
     (told, wrong), (none, blind), (lied, misled) = (
         by_seed(kind=kind, shuffled=shuffled) for kind, shuffled in (("both", False), ("none", False), ("both", True))
     )
@@ -281,7 +281,7 @@ def _() -> Finding:
     "turn.",
     slow=True,
 )
-def _() -> Finding:
+def each_kind_of_knowledge_alone_earns_less_than_both_told_at_the() -> Finding:
     ways: dict[str, dict[str, Any]] = {
         "both": {"kind": "both", "shuffled": False},
         "affordances": {"kind": "affordances"},
@@ -337,7 +337,7 @@ def played_out(settings: str, episodes: int = 12) -> Iterator[tuple[Commanded, N
     "As a graph, what is injected are exactly the triples of the world's affordances and of the moves that were "
     "accepted, beside those of the objects that are seen, and nothing of it is told in lines; each kind alone likewise."
 )
-def _() -> Finding:
+def as_a_graph_what_is_injected_are_exactly_the_triples_of_the() -> Finding:
     wrong, rows, known = dict.fromkeys(("both", "affordances", "memory", "none"), 0), 0, 0
     for kind in wrong:
         left_out = {"affordances": ("worked",), "memory": ("affords",), "none": ("affords", "worked")}.get(kind, ())
@@ -352,7 +352,7 @@ def _() -> Finding:
 
 
 @claim("In a household the graph's affordances are those that lines tell, and its moves those that they remember.")
-def _() -> Finding:
+def in_a_household_the_graphs_affordances_are_those_that_lines_tell() -> Finding:
     task: Any = tasks.find("commands:informed:household?brief=false&form=graph&most=3&steps=60")
     wrong, worked = 0, 0
     for number in range(6):
@@ -384,7 +384,7 @@ def _() -> Finding:
     "Every verb with every object may be chosen, legal or not; illegal ones are counted, and knowledge at the start "
     "alone, or shuffled, is a graph of the same form with what lines would say."
 )
-def _() -> Finding:
+def every_verb_with_every_object_may_be_chosen_legal_or_not_illegal() -> Finding:
     wrong, rows = 0, 0
     for made, row, due, illegal in played_out("kind=both"):
         assert made.environment is not None
@@ -413,7 +413,7 @@ def _() -> Finding:
     "node that nothing links to another does not move it.",
     "g_i = tanh sum_jr softmax_jr(LeakyReLU(a . W x_i + b . m_ijr)) m_ijr,  m_ijr = W x_j + u_r",
 )
-def _() -> Finding:
+def the_graph_attention_is_its_formula_node_by_node_in_float64() -> Finding:
     errors = dict.fromkeys(("formula", "order", "unlinked"), 0.0)
     moved = 1.0
     for case in range(20):
@@ -441,7 +441,7 @@ def _() -> Finding:
     "and what attention made of the object, by hand in float64; one without an object has probability 0, and a value "
     "is of the mean over the others."
 )
-def _() -> Finding:
+def the_score_of_a_command_is_that_of_a_layer_over_what_a_gated() -> Finding:
     errors, blank, commands = {"score": 0.0, "value": 0.0, "chance": 0.0}, 0, 0
     for name in ("commands:household?brief=false", "commands:informed:household?brief=false&form=graph"):
         task: Any = tasks.find(name)
@@ -512,7 +512,7 @@ def hosts(name: str, steps: int = HOST_STEPS) -> tuple[list[float], list[float],
     "illegal moves fall, the score is reached in fewer steps, and with a wrong table the gain vanishes",
     slow=True,
 )
-def _() -> Finding:
+def a_network_that_scores_moves_and_reads_a_graph_makes_fewer() -> Finding:
     (told, wrong, took, reached), (none, blind, long, never) = hosts(LINKED), hosts(KNOWS)
     (lied, misled, lost, _), (plain, unread, _, _) = hosts(LIED), hosts(PLAIN)
     holds = max(wrong) < min(*blind, *misled) - 0.5 and max(took) < min(*long, *lost) - 2 and min(told) > 0.95
@@ -533,7 +533,7 @@ def _() -> Finding:
     "text alone and in one with a graph: where it is injected decides. Triples of one kind alone gain less than both.",
     slow=True,
 )
-def _() -> Finding:
+def in_as_many_steps_as_triples_need_the_same_knowledge_in_lines_of() -> Finding:
     ways = {
         "text alone": PLAIN,
         "lines": TOLD,
@@ -575,7 +575,7 @@ def shipped(settings: str) -> tuple[float, float, float, float]:
     "than from a shuffled table, where it hardly gains.",
     slow=True,
 )
-def _() -> Finding:
+def after_the_same_lessons_the_shipped_model_learns_to_use_what_it() -> Finding:
     told, lied = shipped("kind=both"), shipped("kind=both&shuffled=true")
     holds = told[1] > told[0] + 0.15 and told[3] < lied[3] - 0.1 and told[1] > lied[1] + 0.15
     columns = ("earned_first", "last", "illegal_first", "last_illegal")

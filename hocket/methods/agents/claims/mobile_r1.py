@@ -38,7 +38,7 @@ FORMS = [word for word in WORDS if word.split()[0] in ("click", "type", "say")]
 
 
 @claim("The stage of single moves asks for each recorded move alike, on the page as it is after those before.")
-def _() -> Finding:
+def the_stage_of_single_moves_asks_for_each_recorded_move_alike_on() -> Finding:
     task: Any = find("screens?longest=3&strays=true&slip=0.9&spare=2")
     curriculum: Any = MOBILE_R1_STEPS.curriculum
     drawn = curriculum(task, 0, 900, Ledger(), Key.of(1))
@@ -75,7 +75,7 @@ def by_hand(one: Trajectory) -> float:
 
 
 @claim("Single moves earn [recorded] + [readable], whole tasks [done] + the share readable; A is GRPO's, at all moves.")
-def _() -> Finding:
+def single_moves_earn_recorded_readable_whole_tasks_done_the_share() -> Finding:
     worst, groups, several = 0.0, 0, 0
     for recipe, seed in ((recipe, seed) for recipe in (MOBILE_R1_STEPS, MOBILE_R1) for seed in SEEDS):
         result = bench(recipe, seed, PHONE).step()
@@ -107,7 +107,7 @@ class _Says(Judge):
 
 
 @claim("A judge reads the page and all moves, and its verdict stands in the place of the world's.")
-def _() -> Finding:
+def a_judge_reads_the_page_and_all_moves_and_its_verdict_stands_in() -> Finding:
     scenario = Scenario("s", "press 1; read 2\n1 button\n2 label 58", metadata={"plan": ("click 1", "say 58")})
     rows = [
         Trajectory(scenario, [], info={ACTIONS.name: actions, RETURNS.name: {"agent": paid}})
@@ -147,7 +147,7 @@ def measured(made: Sequence[TalkBench]) -> tuple[list[float], list[float]]:
     "more single moves do not.",
     slow=True,
 )
-def _() -> Finding:
+def after_single_moves_alone_success_falls_sharply_once_an_error_is() -> Finding:
     steps = measured([first(seed) for seed in SEEDS])
     whole = measured([going_on(MOBILE_R1, first(seed), seed).run(40) for seed in SEEDS])
     more = measured([going_on(MOBILE_R1_STEPS, first(seed), seed).run(40) for seed in SEEDS])
@@ -171,7 +171,7 @@ def reaching(made: TalkBench) -> tuple[int, int]:
     "and more moves than both stages together.",
     slow=True,
 )
-def _() -> Finding:
+def without_the_stage_of_single_moves_whole_tasks_take_more() -> Finding:
     after = [reaching(going_on(MOBILE_R1, bench(MOBILE_R1_STEPS, seed, PHONE).run(16), seed)) for seed in range(5)]
     alone = [reaching(bench(MOBILE_R1, seed, PHONE)) for seed in range(5)]
     rollouts = [[float(one) for one, _ in found] for found in (after, alone)]

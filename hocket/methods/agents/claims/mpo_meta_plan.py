@@ -165,7 +165,7 @@ def preferred(seed: int) -> TalkBench:
     "supervised one and with none.",
     slow=True,
 )
-def _() -> Finding:
+def a_frozen_imperfect_agent_scores_higher_with_plans_of_the_dpo() -> Finding:
     none, best = (fmean(max(value(thing, plan) for plan in plans) for thing in LAYOUT) for plans in (("",), PLANS))
     before, after = ([planned(stage(seed)) for seed in SEEDS] for stage in (taught, preferred))
     moved = max(float(preferred(seed).policies["actor"].module.logits.detach().abs().max()) for seed in SEEDS)
@@ -177,7 +177,7 @@ def _() -> Finding:
 
 
 @claim("One planner serves many agents: its plans help one it was never trained with.", slow=True)
-def _() -> Finding:
+def one_planner_serves_many_agents_its_plans_help_one_it_was_never() -> Finding:
     none = fmean(value(thing, "", 1.5) for thing in LAYOUT)
     after = [planned(preferred(seed), 1.5) for seed in SEEDS]
     gains = [one - planned(taught(seed), 1.5) for seed, one in zip(SEEDS, after, strict=True)]
@@ -201,7 +201,7 @@ def steps() -> list[tuple[Batch, list[Trajectory], dict[str, dict[str, float]]]]
 
 
 @claim("The pair builder returns argmax and argmin of Q(m) and skips ties.")
-def _() -> Finding:
+def the_pair_builder_returns_argmax_and_argmin_of_q_and_skips_ties() -> Finding:
     right = pairs = ties = runs = 0
     for batch, played, quality in steps():
         compared = MPO_META_PLAN.credit(batch).pairs
@@ -220,7 +220,7 @@ def _() -> Finding:
 
 
 @claim("The loss is DPO on the plan; what the acting agent says has no gradient.")
-def _() -> Finding:
+def the_loss_is_dpo_on_the_plan_what_the_acting_agent_says_has_no() -> Finding:
     gaps, agents, beta = [], [], 0.5
     recipe = MPO_META_PLAN.but({"objective.beta": beta})
     for batch, played, quality in steps():
@@ -246,7 +246,7 @@ def _() -> Finding:
 
 
 @claim("As shipped 5 plans, each played 5 times: further runs replay the plan alone, drawn like its scenario's first.")
-def _() -> Finding:
+def as_shipped_5_plans_each_played_5_times_further_runs_replay_the() -> Finding:
     asked: list[list[Assignment]] = []
 
     async def play(asking: Sequence[Assignment]) -> list[Trajectory]:
@@ -293,7 +293,7 @@ def _() -> Finding:
 
 
 @claim("By hand: the first of the best plans against the first of the worst, by mean return, if they differ by more.")
-def _() -> Finding:
+def by_hand_the_first_of_the_best_plans_against_the_first_of_the() -> Finding:
     # By scenario what the runs of its plans earn.
     worths = [[[0.0, 1.0], [0.75, 0.5], [0.5], [0.625, 0.625]], [[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]], [[0.5, 0.5]]]
     worths += [[[0.2], [0.7]], [[3e8, 3e8, 3e8 + 1e-6], [3e8] * 3], [[-1.0], [-2.0], [-1.0], [-2.0]]]

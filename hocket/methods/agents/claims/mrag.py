@@ -64,7 +64,7 @@ def scored(correct: float, faithful: float, relevant: float) -> Trajectory:
     "Kept are those of the highest (relevant + 4 correct + faithful)/6, three of equals at most, by correct, faithful "
     "and relevant and then by when they were drawn; none where all score alike or a measure is nowhere over one half.",
 )
-def _() -> Finding:
+def kept_are_those_of_the_highest_6_three_of_equals_at_most_by() -> Finding:
     wrong, sizes = 0, Counter[int]()
     for seed in range(400):
         rng = Key.of(seed).derive("tables").numpy()
@@ -111,7 +111,7 @@ def slope(chances: Sequence[np.ndarray], actions: Actions) -> np.ndarray:
     "gradient of the chance p to be right, K of T right; imitating all of them, it is nothing.",
     "derived; two agents of three actions and all draws of four, enumerated",
 )
-def _() -> Finding:
+def where_trajectories_are_right_or_wrong_what_is_expected_of_a() -> Finding:
     off, still, along = 0.0, 0.0, math.inf
     pairs: list[Actions] = [(one, other) for one in range(3) for other in range(3)]
     for seed in range(3):
@@ -135,7 +135,7 @@ def _() -> Finding:
 
 
 @claim("Told are the share of samples that are kept and the mean score of all.")
-def _() -> Finding:
+def told_are_the_share_of_samples_that_are_kept_and_the_mean_score() -> Finding:
     given = [scored(1.0, 1.0, 1.0), scored(0.0, 1.0, 1.0), scored(0.0, 0.0, 1.0), scored(0.0, 0.0, 0.0)]
 
     async def play(asked: Sequence[Assignment]) -> list[Trajectory]:
@@ -155,18 +155,18 @@ def _() -> Finding:
 
 
 @claim("A single sample of a question teaches nothing.", "derived")
-def _() -> Finding:
+def a_single_sample_of_a_question_teaches_nothing() -> Finding:
     kept = [BestPaths(samples=1).best([scored(right, faith, 1.0)]) for right in (0.0, 1.0) for faith in (0.0, 1.0)]
     return Finding(not any(kept), say(kept=sum(map(len, kept))))
 
 
 @claim("What is kept is learnt by maximum likelihood, and so are a random batch's decisions that count.")
-def _() -> Finding:
+def what_is_kept_is_learnt_by_maximum_likelihood_and_so_are_a() -> Finding:
     return same_gradient(MRAG, SFT)
 
 
 @claim("All roles but the generator are one policy, which alone learns; the generator is a copy of its own.")
-def _() -> Finding:
+def all_roles_but_the_generator_are_one_policy_which_alone_learns() -> Finding:
     cast = MRAG.cast
     names = {role: cast.policy(role) for role in Coordinated.roles}
     holds = names == {**dict.fromkeys(TRAINED), "generator": "generator"} and cast == Kept()
@@ -178,7 +178,7 @@ def _() -> Finding:
 
 
 @claim("Faithful is the share of the answer's words in what was verified, relevant whether there is an answer at all.")
-def _() -> Finding:
+def faithful_is_the_share_of_the_answers_words_in_what_was_verified() -> Finding:
     due = {
         "<answer>57</answer>": (1.0, 1.0),
         "<answer>57 5</answer>": (0.5, 1.0),
@@ -210,7 +210,7 @@ def silent(**parts: Part) -> dict[str, Part]:
     "The coordinator's talk goes on and it is told what each agent said; the others are told the question and what was "
     "verified so far, and the last response is the answer."
 )
-def _() -> Finding:
+def the_coordinators_talk_goes_on_and_it_is_told_what_each_agent() -> Finding:
     task = TeamLookup()
     scenario = task.scenario("train", 0)
     person, thing = scenario.metadata["gold"]
@@ -256,7 +256,7 @@ def _() -> Finding:
     "team that never asks the generator has no answer, and calls end after so many.",
     "derived",
 )
-def _() -> Finding:
+def what_is_dropped_or_not_kept_after_so_many_queries_is_not() -> Finding:
     task = TeamLookup()
     scenario = task.scenario("train", 0)
     person = scenario.metadata["gold"][0]
@@ -276,7 +276,7 @@ def _() -> Finding:
 
 
 @claim("The generator is asked at 0.1, or as cool as all where that is cooler; the others as the run says.")
-def _() -> Finding:
+def the_generator_is_asked_at_0_1_or_as_cool_as_all_where_that_is() -> Finding:
     task, found = TeamLookup(), []
     for temperature in (1.0, 0.0):
         parts = silent(coordinator=Part("planner", "generator", "finish"), planner=Part("."), generator=Part("."))
@@ -290,7 +290,7 @@ def _() -> Finding:
     "Settings that allow no call are refused in a sentence; where a task has nothing to search nothing is found.",
     "derived",
 )
-def _() -> Finding:
+def settings_that_allow_no_call_are_refused_in_a_sentence_where_a() -> Finding:
     said = []
     for make in (
         lambda: Coordinated(calls=0),
@@ -321,7 +321,7 @@ def _() -> Finding:
     "half of the episodes, each role errs, and the generator never but for want of what it needs.",
     "derived",
 )
-def _() -> Finding:
+def beginners_of_skill_1_search_for_both_articles_and_are_always() -> Finding:
     right, errs, blind = Counter[float](), Counter[str](), 0
     for skill in (1.0, 0.8):
         task = TeamLookup(skill=skill)
@@ -357,7 +357,7 @@ def _() -> Finding:
     "what is sought, and the coordinator hears what was kept or `nothing`; two in five episodes ask the reasoner.",
     "derived",
 )
-def _() -> Finding:
+def in_lessons_turns_alternate_something_is_always_looked_for_a() -> Finding:
     task, wrong, reasoned, again = TeamLookup(digits=3), Counter[str](), 0, 0
     for number in range(300):
         scenario = task.scenario("train", number % (task.size("train") or 1))
@@ -383,7 +383,7 @@ def _() -> Finding:
 
 
 @claim("It ships with its own workflow and, after lessons, 8 steps of 8 questions at 5e-4.")
-def _() -> Finding:
+def it_ships_with_its_own_workflow_and_after_lessons_8_steps_of_8() -> Finding:
     then = dict(TeamLookup().lessons.then(MRAG))
     holds = MRAG.workflow == "coordinated" and then == {"curriculum.prompts": 8, "steps": 8, "update.lr": 5e-4}
     return Finding(holds, say(then=str(then)))
@@ -403,7 +403,7 @@ def marks(pupil: Pupil) -> float:
     "imitates two random trajectories of each question.",
     slow=True,
 )
-def _() -> Finding:
+def after_lessons_the_shipped_team_is_right_more_often_after_8() -> Finding:
     made = [
         after_lessons(recipe, TASK, TAUGHT, SIZE, steps=160)
         for recipe in (MRAG, MRAG.but(name="mrag-random", rollout=Independent(samples=2)))

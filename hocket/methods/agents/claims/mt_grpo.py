@@ -50,12 +50,12 @@ def random_calls(number: int) -> list[dict[str, Any]]:
 
 
 @claim("With c = 0 it equals trajectory-level GRPO.")
-def _() -> Finding:
+def with_c_0_it_equals_trajectory_level_grpo() -> Finding:
     return identical(MT_GRPO.but({"credit.coefficient": 0.0}), GRPO, map(random_calls, range(20)), "turn_scores")
 
 
 @claim("Advantages are the normalised rewards, in both published forms.")
-def _() -> Finding:
+def advantages_are_the_normalised_rewards_in_both_published_forms() -> Finding:
     gaps = []
     for rows, form in product(map(random_calls, range(20)), ("added", "cumulative")):
         recipe = MT_GRPO.but({"credit.form": form, "credit.coefficient": 0.7, "credit.gamma": 0.9})
@@ -74,7 +74,7 @@ def _() -> Finding:
 
 
 @claim("As shipped c = 1: before the result it is N(R_O) + N(R_T), after it N(R_O).")
-def _() -> Finding:
+def as_shipped_c_1_before_the_result_it_is_n_n_after_it_n() -> Finding:
     outcome, turn = group_relative([1.0, 1.0, 0.0, 0.0]), group_relative([1.0, 0.0, 0.5, 0.25])
     rows = [called("g", one, final) for one, final in zip((1.0, 0.0, 0.5, 0.25), (1.0, 1.0, 0.0, 0.0), strict=True)]
     wanted = [[o + t, o + t, o, o] for o, t in zip(outcome, turn, strict=True)]
@@ -82,14 +82,14 @@ def _() -> Finding:
 
 
 @claim("Two rollouts with the same outcome and different turn rewards differ on the first turn's tokens alone.")
-def _() -> Finding:
+def two_rollouts_with_the_same_outcome_and_different_turn_rewards() -> Finding:
     one, other = map(by_turn, FOUR[:2], inspect_rows(MT_GRPO, FOUR)["advantages"][:2])
     first, answer = abs(one[0][0] - other[0][0]), gap(one[1], other[1])
     return Finding(first > 1 and answer == 0.0, say(first_turns_differ_by=first, answers=answer))
 
 
 @claim("Gradients on tool-output tokens are zero.")
-def _() -> Finding:
+def gradients_on_tool_output_tokens_are_zero() -> Finding:
     # A result that stands among the decisions is imposed; everything else keeps what it had without it.
     shown = [{**row, "tokens": [*row["tokens"], 9], "logp": [*row["logp"], -3.0]} for row in FOUR]
     shown = [{**row, "turn": [*row["turn"], row["turn"][-1]]} for row in shown]
@@ -100,7 +100,7 @@ def _() -> Finding:
 
 
 @claim("A turn earns by a call that could be carried out and by the right answer in its result; the last earns 0.")
-def _() -> Finding:
+def a_turn_earns_by_a_call_that_could_be_carried_out_and_by_the() -> Finding:
     right, wrong = tool_call("calculator", expression="6 * 7"), tool_call("calculator", expression="6 * 8")
     broken, said = tool_call("calculator", expression="six"), "<answer>42</answer>"
     talks = {(right, said): [0.7, 0.0], (wrong, said): [0.2, 0.0], (broken, said): [0.0, 0.0], (said,): [0.0]}
@@ -154,7 +154,7 @@ def calls(bench: TalkBench) -> float:
 
 
 @claim("Where guessing is sometimes right, the call rate goes to 1 with turn credit and to 0 without it.", slow=True)
-def _() -> Finding:
+def where_guessing_is_sometimes_right_the_call_rate_goes_to_1_with() -> Finding:
     blind, ours = (trained(recipe, 45) for recipe in (GRPO.but({"combine.weights": {"call": 0.0}}), MT_GRPO))
     lost, kept, won = list(map(calls, blind)), list(map(calls, ours)), list(map(right, ours))
     saw = say(calls_on_the_outcome_alone=line(lost), with_turn_credit=line(kept), and_right=line(won))
@@ -162,7 +162,7 @@ def _() -> Finding:
 
 
 @claim("Answers get right sooner than with both rewards in one.", slow=True)
-def _() -> Finding:
+def answers_get_right_sooner_than_with_both_rewards_in_one() -> Finding:
     summed, ours = (list(map(right, trained(recipe, 30))) for recipe in (GRPO, MT_GRPO))
     holds = fmean(ours) > fmean(summed) + 0.1 and all(a > b for a, b in zip(ours, summed, strict=True))
     return Finding(holds, say(right_after_30_steps_on_the_sum=line(summed), apart=line(ours)))

@@ -47,7 +47,7 @@ def altered(value: Any) -> Any:
 
 
 @claim("the hash is invariant to the order of dict keys")
-def _() -> Finding:
+def the_hash_is_invariant_to_the_order_of_dict_keys() -> Finding:
     rng, same, changed = Key.of(0).derive("order of keys").numpy(), [], []
     for number in range(20):
         database = order_desk.draw_database(5, Key.of(number))
@@ -86,7 +86,7 @@ def paid(trajectory: Trajectory) -> float:
 
 
 @claim("the reward is invariant to detours that restore the state")
-def _() -> Finding:
+def the_reward_is_invariant_to_detours_that_restore_the_state() -> Finding:
     kept = []
     for database, goal, scenario in cases():
         for number, order in database["orders"].items():
@@ -110,7 +110,7 @@ def every_write(database: Database) -> Iterator[tuple[str, Mapping[str, str]]]:
 
 
 @claim("the reward is 0 after any extra write")
-def _() -> Finding:
+def the_reward_is_0_after_any_extra_write() -> Finding:
     extra, bare, unsaid = [], [], []
     for database, goal, scenario in cases():
         outputs, right = goal.outputs(database), goal.done(database)
@@ -131,7 +131,7 @@ def call(name: str, **arguments: str) -> str:
 
 
 @claim("the loss covers agent tokens only; the user closes the episode")
-def _() -> Finding:
+def the_loss_covers_agent_tokens_only_the_user_closes_the_episode() -> Finding:
     replies = ["Which order?", call("refund", order="13"), "It is 20."]
     scenario = OrderDesk().scenario("s", TOY_DATABASE, Goal("refund", {"order": "13"}))
     (played,) = rehearse(SimulatedUser(OrderDesk()), scenario, replies)
@@ -144,7 +144,7 @@ def _() -> Finding:
 
 
 @claim("the bit is the recipe's own: it is that of the final state, however it came about and whatever was said")
-def _() -> Finding:
+def the_bit_is_the_recipes_own_it_is_that_of_the_final_state() -> Finding:
     """Two episodes with the same words, one of which left the database as it was."""
     right, wrong, replaced = [], [], []
     for database, goal, scenario in cases():
@@ -159,7 +159,7 @@ def _() -> Finding:
 
 
 @claim("where a policy plays the user, the agent alone learns")
-def _() -> Finding:
+def where_a_policy_plays_the_user_the_agent_alone_learns() -> Finding:
     """Rewards of both recipes are drawn, so that there is something to learn from; `Shared` shows that it would be."""
     moved = {}
     for recipe in (MUA_RL, MUA_RL.but(name="each learns", cast=Separate())):
@@ -252,7 +252,7 @@ def asks_where_needed(played: Sequence[Trajectory]) -> float:
 
 
 @claim("the trained agent asks for missing slots and exceeds that ceiling", slow=True)
-def _() -> Finding:
+def the_trained_agent_asks_for_missing_slots_and_exceeds_that() -> Finding:
     most, desk = order_desk.ceiling([(TOY_DATABASE, goal) for goal in GOALS], MANNER), OrderDesk(MANNER)
     before, after, asked = [], [], []
     more: dict[str, Any] = {"view": heard, "prior": chatty, "lr": 0.1, "steps": STEPS, "prompts": 6}
@@ -279,7 +279,7 @@ def talks(run: ShippedRun) -> dict[str, float]:
 
 
 @claim("the ceiling without dialogue is computable from slot entropy")
-def _() -> Finding:
+def the_ceiling_without_dialogue_is_computable_from_slot_entropy() -> Finding:
     """The ceiling is that of counting, and of playing one fixed call for each opening."""
     known, desk = [(TOY_DATABASE, goal) for goal in GOALS], OrderDesk(order_desk.Manner(volunteer=0.0))
     # What an opening leaves open: 3 orders, times 2 addresses for a change; told the order, only the address.

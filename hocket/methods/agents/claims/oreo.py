@@ -113,7 +113,7 @@ def squares(made: TalkBench) -> float:
 
 
 @claim("At the soft-optimal policy and values of a tree both squared losses are 0.")
-def _() -> Finding:
+def at_the_soft_optimal_policy_and_values_of_a_tree_both_squared() -> Finding:
     losses: list[tuple[float, float, float]] = []
     for seed in SEEDS:
         made, soft = tree(seed, PLAIN, even=False)
@@ -132,7 +132,7 @@ def _() -> Finding:
 
 
 @claim("Loss, slopes and advantages are the formulas, by token, line, segment and turn; imposed tokens have none.")
-def _() -> Finding:
+def loss_slopes_and_advantages_are_the_formulas_by_token_line() -> Finding:
     off, forms = 0.0, {"decision": OREO, "line": OREO_STEP, "segment": PLAIN.but({"objective.step": "segment"})}
     forms["turn"] = OREO.but({"objective.step": "turn", "objective.aggregate": "token-mean", "objective.value": 0.5})
     for (kind, recipe), batch in itertools.product(forms.items(), batches(5, "oreo", longest=12, graded=True)):
@@ -170,7 +170,7 @@ def _() -> Finding:
 
 
 @claim("As shipped V is fitted once before the policy's step; prompts and either update are as SFT's.", "chosen here")
-def _() -> Finding:
+def as_shipped_v_is_fitted_once_before_the_policys_step_prompts_and() -> Finding:
     names = ("epochs", "minibatches", "clip_norm", "warmup", "weight_decay")
     ours, theirs = ([value_at(one, f"update.{name}") for name in names] for one in (OREO, SFT))
     holds = ours == theirs and OREO.curriculum == SFT.curriculum and value_at(OREO, "update.fits") == 1
@@ -190,14 +190,14 @@ def gaps(seed: int, alpha: float) -> tuple[float, float, float]:
 
 
 @claim("From uniform, on offline traces of every path and alpha = 0, V and pi are found to 1e-3.", slow=True)
-def _() -> Finding:
+def from_uniform_on_offline_traces_of_every_path_and_alpha_0_v_and() -> Finding:
     value, policy, _ = (max(column) for column in zip(*(gaps(seed, 0.0) for seed in SEEDS), strict=True))
     saw = say(trees=len(SEEDS), steps=FITS, V_off_dynamic_programming=value, pi_off=policy)
     return Finding(max(value, policy) < 1e-3, saw)
 
 
 @claim("alpha > 0 pulls both towards the reference.", "derived", slow=True)
-def _() -> Finding:
+def alpha_0_pulls_both_towards_the_reference() -> Finding:
     columns = {alpha: list(zip(*(gaps(seed, alpha) for seed in range(2)), strict=True)) for alpha in (0.0, 0.1, 1.0)}
     kept = [shares for _, _, shares in columns.values()]
     falls = all(b < a for low, high in itertools.pairwise(kept) for a, b in zip(low, high, strict=True))
@@ -309,7 +309,7 @@ def accuracy(made: TalkBench, *, greedy: bool = False) -> float:
 
 
 @claim("On chains of sums with one wrong step, the largest fall of V is at that step.", slow=True)
-def _() -> Finding:
+def on_chains_of_sums_with_one_wrong_step_the_largest_fall_of_v_is() -> Finding:
     hits, sizes, others = [], [], []
     for seed in SEEDS:
         made, hit = taught(10, LEASHED, seed), []
@@ -333,7 +333,7 @@ def _() -> Finding:
     "derived; the catalogue claims it without the condition",
     slow=True,
 )
-def _() -> Finding:
+def accuracy_beats_rejection_sampling_sft_where_wrong_steps_often() -> Finding:
     """As beta falls the soft optimum becomes the reference given a right end, which is what that SFT learns."""
     oreo, sft = ([accuracy(taught(4, way, seed)) for seed in SEEDS] for way in (SHARP, IMITATION))
     rare, rare_sft = (accuracy(taught(10, way, 0)) for way in (SHARP, IMITATION))
@@ -343,7 +343,7 @@ def _() -> Finding:
 
 
 @claim("A beam that V guides beats greedy decoding.", slow=True)
-def _() -> Finding:
+def a_beam_that_v_guides_beats_greedy_decoding() -> Finding:
     """beta holds the policy near a reference that prefers some wrong sums."""
     greedy, beam = [], []
     for seed in SEEDS:

@@ -37,7 +37,7 @@ def random_steps(number: int) -> list[dict[str, Any]]:
 
 
 @claim("A_ik = (r_ik - mean_k)/std_k over the samples' steps number k, the outcome being the last step's reward.")
-def _() -> Finding:
+def a_ik_std_k_over_the_samples_steps_number_k_the_outcome_being() -> Finding:
     worst = 0.0
     for rows in map(random_steps, range(20)):
         steps = [[one["reward"] for one in row["turn_scores"]] for row in rows]
@@ -52,7 +52,7 @@ def _() -> Finding:
 
 
 @claim("With one step per episode it is GRPO to the bit.")
-def _() -> Finding:
+def with_one_step_per_episode_it_is_grpo_to_the_bit() -> Finding:
     rng, worst = Key.of(5).numpy(), 0.0
     for _ in range(10):
         rows = [episode("g", float(rng.integers(0, 3)), [{"tokens": [1, 2]}]) for _ in range(6)]
@@ -79,7 +79,7 @@ def call(base: str, query: str) -> str:
 
 
 @claim("A turn earns where it brings an article that is needed and new; wrong bases, repeats and the answer earn 0.")
-def _() -> Finding:
+def a_turn_earns_where_it_brings_an_article_that_is_needed_and_new() -> Finding:
     said = "<answer>4</answer>"
     talks = {
         (call("texts", "ana"), call("tables", "lamp"), said): [1.0, 1.0, 0.0],
@@ -148,7 +148,7 @@ def updates(recipe: Recipe, seed: int) -> float:
     "than with one advantage of the outcome for all steps.",
     slow=True,
 )
-def _() -> Finding:
+def routing_goes_from_one_in_three_to_nearly_always_right_calls() -> Finding:
     outcome = R1_ROUTER.but({"credit": GRPO.credit, "workflow": None})
     before = habits(bench(R1_ROUTER, 0))
     after = [habits(bench(R1_ROUTER, seed).run(60)) for seed in list(SEEDS)[:3]]
@@ -173,7 +173,7 @@ def asked_rightly(pupil: Pupil) -> tuple[float, float]:
 
 
 @claim("After lessons that ask bases in any order the shipped model learns to route on unseen questions.", slow=True)
-def _() -> Finding:
+def after_lessons_that_ask_bases_in_any_order_the_shipped_model() -> Finding:
     pupil = after_lessons(R1_ROUTER, TASK, TAUGHT, {"curriculum.prompts": 8}, steps=80)
     before = asked_rightly(pupil)
     after = asked_rightly(pupil.run(25))
@@ -182,7 +182,7 @@ def _() -> Finding:
 
 
 @claim("As shipped a turn earns by what its calls bring; there are eight, and no base is described.", "chosen here")
-def _() -> Finding:
+def as_shipped_a_turn_earns_by_what_its_calls_bring_there_are_eight() -> Finding:
     flow = find_workflow(str(R1_ROUTER.workflow))
     holds = isinstance(flow, RoutedCalls) and (flow.turns, flow.listed, flow.useful) == (8, False, 1.0)
     return Finding(holds, str(R1_ROUTER.workflow))

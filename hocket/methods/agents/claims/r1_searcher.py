@@ -49,7 +49,7 @@ FORMS = {
 
 
 @claim("The first stage pays 1/2 for any search and 1/2 for the form, whatever the answer.")
-def _() -> Finding:
+def the_first_stage_pays_1_2_for_any_search_and_1_2_for_the_form() -> Finding:
     wrong, seen = [], set[float]()
     for (form, right), calls, said in itertools.product(FORMS.items(), (0, 1, 3), ("red fox", "owl")):
         text = form.format(LOOKED * calls, f"<answer>{said}</answer>")
@@ -60,7 +60,7 @@ def _() -> Finding:
 
 
 @claim("The second pays the answer's F1, nothing for a search, and 2 less for a broken form.")
-def _() -> Finding:
+def the_second_pays_the_answers_f1_nothing_for_a_search_and_2_less() -> Finding:
     answers, wrong = {"red fox": 1.0, "Red": 2 / 3, "red blue green": 0.4, "owl": 0.0}, []
     for (form, right), calls, (said, f1) in itertools.product(FORMS.items(), (0, 1, 3), answers.items()):
         text = form.format(LOOKED * calls, f"<answer>{said}</answer>")
@@ -77,7 +77,7 @@ def _() -> Finding:
 
 
 @claim("Retrieved decisions have no gradient and enter neither the batch's mean and deviation nor the KL.")
-def _() -> Finding:
+def retrieved_decisions_have_no_gradient_and_enter_neither_the() -> Finding:
     largest, off, moved = 0.0, 0.0, 0.0
     for number in range(5):
         rng, rows = Key.of(number).numpy(), []
@@ -111,7 +111,7 @@ def _() -> Finding:
 
 
 @claim("As shipped both stages search within a response, 8 to a question, normalised over the batch, not the question.")
-def _() -> Finding:
+def as_shipped_both_stages_search_within_a_response_8_to_a_question() -> Finding:
     stages = (R1_SEARCHER_RETRIEVAL, R1_SEARCHER)
     same = all(one.workflow == SearchWithin.name and one.rollout == Independent(samples=8) for one in stages)
     rows = [
@@ -181,7 +181,7 @@ def staged(seed: int) -> tuple[float, ...]:
     "alone stops searching.",
     slow=True,
 )
-def _() -> Finding:
+def from_a_policy_that_hardly_searches_the_first_stage_makes_it() -> Finding:
     both = [staged(seed) for seed in FEW]
     alone = [habits(bench(R1_SEARCHER, seed).run(FIRST + SECOND)) for seed in FEW]
     start, columns = habits(bench(R1_SEARCHER, 0)), [line([one[place] for one in both]) for place in range(4)]

@@ -29,7 +29,7 @@ claim = Claims("rank-r1", "arXiv:2503.06034 and the authors' code")
 
 
 @claim("A response earns 1 where thought and answer have their tags and the label is the relevant one's, else 0.")
-def _() -> Finding:
+def a_response_earns_1_where_thought_and_answer_have_their_tags_and() -> Finding:
     asked, reward = Scenario("s", "Which?", "[3]"), RANK_R1.rewards[0]
     assert isinstance(reward, ThoughtfulPick)
     due = {
@@ -55,12 +55,12 @@ def _() -> Finding:
 
 
 @claim("The loss is GRPO's: equal gradients on 20 random batches.")
-def _() -> Finding:
+def the_loss_is_grpos_equal_gradients_on_20_random_batches() -> Finding:
     return same_gradient(RANK_R1, GRPO)
 
 
 @claim("A group's advantages are (R - mean)/std of the picks, 0 where all are right or all are wrong.")
-def _() -> Finding:
+def a_groups_advantages_are_std_of_the_picks_0_where_all_are_right() -> Finding:
     worst = 0.0
     for right in range(5):
         rows = [{"group": "q", "scores": {"pick": float(n < right)}, "logp": [-1.0, -0.5]} for n in range(4)]
@@ -116,7 +116,7 @@ def heap_calls(worth: Sequence[float], top: int, children: int) -> int:
 
 
 @claim("With a perfect chooser the heap returns the true top k in order, and takes as many choices as a heap does.")
-def _() -> Finding:
+def with_a_perfect_chooser_the_heap_returns_the_true_top_k_in_order() -> Finding:
     wrong, most, trials = 0, 0.0, 0
     for count, children, top in itertools.product((2, 3, 7, 20, 41), (1, 2, 3, 19), (1, 3, 10)):
         worth = Key.of(0).derive("heap", count, children, top).numpy().permutation(count).tolist()
@@ -134,7 +134,7 @@ def _() -> Finding:
 
 
 @claim("With a perfect chooser bubbles return it in sum_i ceil((n - 1 - i)/c) choices.")
-def _() -> Finding:
+def with_a_perfect_chooser_bubbles_return_it_in_sum_i_ceil_c() -> Finding:
     wrong = 0
     for count, children, top in itertools.product((2, 3, 7, 20, 41), (1, 2, 3, 19), (1, 3, 10)):
         worth = Key.of(1).derive("bubble", count, children, top).numpy().permutation(count).tolist()
@@ -146,7 +146,7 @@ def _() -> Finding:
 
 
 @claim("nDCG@10 is the gain 2^r - 1 discounted by log2 of the rank plus one, over that of the best order.")
-def _() -> Finding:
+def ndcg_10_is_the_gain_2_r_1_discounted_by_log2_of_the_rank_plus() -> Finding:
     worst = 0.0
     for number in range(20):
         rng = Key.of(number).derive("ndcg").numpy()
@@ -163,7 +163,7 @@ def _() -> Finding:
 
 
 @claim("In the workflow every choice is a prompt of its own with the labels of that set; no label picks the first.")
-def _() -> Finding:
+def in_the_workflow_every_choice_is_a_prompt_of_its_own_with_the() -> Finding:
     scenario = tasks.find("rerank?documents=3&window=2").scenario("train", 0)
     documents, query = scenario.metadata["documents"], scenario.metadata["query"]
     shown = []
@@ -179,7 +179,7 @@ def _() -> Finding:
 @claim(
     "In the task one document comes to what is asked for, splits share none, and lessons are hasty half of the time."
 )
-def _() -> Finding:
+def in_the_task_one_document_comes_to_what_is_asked_for_splits() -> Finding:
     wrong, seen = 0, {"train": set[str](), "eval": set[str]()}
     for name in ("rerank", "rerank?documents=6"):
         task = tasks.find(name)
@@ -204,7 +204,7 @@ def _() -> Finding:
 
 
 @claim("Lessons work out each sum up to the one that is named, or that one alone; lists are graded by their nDCG@10.")
-def _() -> Finding:
+def lessons_work_out_each_sum_up_to_the_one_that_is_named_or_that() -> Finding:
     lessons, asked, starts = tasks.find("lessons:rerank"), tasks.find("rerank"), [0, 0]
     wrong = 0
     for number in range(60):
@@ -228,7 +228,7 @@ def _() -> Finding:
 @claim(
     "Evaluation shows the sums that all tasks keep for it; a task says its settings, and refuses those out of range."
 )
-def _() -> Finding:
+def evaluation_shows_the_sums_that_all_tasks_keep_for_it_a_task() -> Finding:
     wrong = 0
     splits: tuple[Split, ...] = ("train", "eval")
     for split, number in itertools.product(splits, range(20)):
@@ -291,7 +291,7 @@ def right(pupil: Pupil, count: int = 60) -> float:
     "than trained to answer at once, from lessons that are as often right.",
     slow=True,
 )
-def _() -> Finding:
+def trained_with_a_thought_the_shipped_model_picks_right_more_often() -> Finding:
     told = {}
     for name, recipe, task in (("thought", RANK_R1, "rerank"), ("at once", DIRECT, "rerank?thought=0")):
         pupil = after_lessons(recipe, task, f"lessons:{task}", SETTINGS, steps=80)

@@ -32,7 +32,7 @@ WRAPPED = "<think>t</think><answer>{}</answer>"
 
 
 @claim("hand cases give the expected overlaps")
-def _() -> Finding:
+def hand_cases_give_the_expected_overlaps() -> Finding:
     gold = "SELECT b.title FROM book AS b WHERE b.price > 3"
     tables = frozen_tables({"author": ["id", "name", "born"], "book": ["id", "title", "price", "author_id"]})
     # Of the right query: book, book.title, book.price; and select b.title from book as b where b.price > 3: 9 pairs.
@@ -95,7 +95,7 @@ def rewrites(problem: SqlProblem) -> list[str]:
 
 
 @claim("alias and clause-order rewrites keep execution reward 1")
-def _() -> Finding:
+def alias_and_clause_order_rewrites_keep_execution_reward_1() -> Finding:
     graded = [(sql, one.answer, ExecutionMatch().grade(sql, one)) for p, one in problems(80) for sql in rewrites(p)]
     broken = [f"{sql!r} for {answer!r}" for sql, answer, grade in graded if grade != 1.0]
     return Finding(not broken, say(rewrites_of_80_queries=len(graded), broken="; ".join(broken[:2]) or 0))
@@ -121,7 +121,7 @@ DEAR = "SELECT b.title FROM book AS b WHERE b.price > 3"
 
 
 @claim("a column that no table has counts as used, and the name that a query gives a result does not")
-def _() -> Finding:
+def a_column_that_no_table_has_counts_as_used_and_the_name_that_a() -> Finding:
     tables = frozen_tables({"book": ["title", "price"]})
     due = {
         DEAR: {"book", "book.title", "book.price"},
@@ -141,7 +141,7 @@ def _() -> Finding:
 
 
 @claim("what an answer is paid is the sum of its parts, by hand; a judge's grade stands in for the rule where it fails")
-def _() -> Finding:
+def what_an_answer_is_paid_is_the_sum_of_its_parts_by_hand_a_judges() -> Finding:
     class Grades(Judge):
         def ask(self, questions: Sequence[Question]) -> list[Said]:
             return [Said("7") for _ in questions]
@@ -162,7 +162,7 @@ REST = sum(OTHERS) + float(getattr(REASONING_SQL.shaping[0], "weight", 0))
 
 
 @claim("with w_exec above the sum of the rest every correct query outscores every wrong one")
-def _() -> Finding:
+def with_w_exec_above_the_sum_of_the_rest_every_correct_query() -> Finding:
     known, leads, pairs = problems(10), [], 0
     for problem, scenario in known:
         sql = problem.asked.sql
@@ -182,7 +182,7 @@ def _() -> Finding:
 
 
 @claim("with w_exec just below that sum there is a counterexample")
-def _() -> Finding:
+def with_w_exec_just_below_that_sum_there_is_a_counterexample() -> Finding:
     shop = "CREATE TABLE shop (id INTEGER, name TEXT, street TEXT); INSERT INTO shop VALUES (1, 'Elm', 'High')"
     metadata = {"databases": [shop], "tables": {"shop": ["id", "name", "street"]}}
     scenario = Scenario("shop", "?", "SELECT name FROM shop WHERE street = 'High'", metadata=metadata)
@@ -247,7 +247,7 @@ def learnt(recipe: Recipe) -> tuple[list[float], list[int]]:
 
 
 @claim("fewer zero-variance groups, and a fixed accuracy in fewer steps", slow=True)
-def _() -> Finding:
+def fewer_zero_variance_groups_and_a_fixed_accuracy_in_fewer_steps() -> Finding:
     partial, sooner = learnt(REASONING_SQL)
     bare, later = learnt(REASONING_SQL.but({"rewards": (REASONING_SQL.rewards[0],), "shaping": ()}))
     chance = " ".join(f"{len(right_answers(question)) / 4**5:.4f}" for question in range(3))

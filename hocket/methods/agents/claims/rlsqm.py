@@ -39,7 +39,7 @@ claim = Claims("rlsqm", "arXiv:2310.02368 (abstract); metrics in Python's terms"
 
 
 @claim("Hand cases: what parses, asserts, calls, repeats an assertion or has conditional logic is told.")
-def _() -> Finding:
+def hand_cases_what_parses_asserts_calls_repeats_an_assertion_or() -> Finding:
     cases = {
         "def test_f():\n assert f(1)==2\n assert f(2)==4": "11111",
         "def test_f():\n assert f(1)==2\n assert f(1) == 2": "11101",
@@ -71,7 +71,7 @@ def _marks(marks: str) -> dict[Any, bool]:
 
 
 @claim("The task writes what it is asked to: each set of flaws shows in the metrics it is about and in no other.")
-def _() -> Finding:
+def the_task_writes_what_it_is_asked_to_each_set_of_flaws_shows_in() -> Finding:
     wrong, count = list[str](), 0
     for size in range(len(FLAWS) + 1):
         for flaws in itertools.combinations(FLAWS, size):
@@ -88,7 +88,7 @@ def _() -> Finding:
 
 
 @claim("A label is the verdict of the task's metric, of all whether every one holds; flaws come at their rates.")
-def _() -> Finding:
+def a_label_is_the_verdict_of_the_tasks_metric_of_all_whether_every() -> Finding:
     wrong, seen = 0, dict.fromkeys((*METRICS, "all"), 0.0)
     for metric in seen:
         task = UnitTests(metric)
@@ -103,7 +103,7 @@ def _() -> Finding:
 
 
 @claim("A success is a test that every metric holds of; functions have words of three letters, split by what is asked.")
-def _() -> Finding:
+def a_success_is_a_test_that_every_metric_holds_of_functions_have() -> Finding:
     task, none = UnitTests("calls"), np.zeros(1, np.int64)
     train, unseen = ([task.scenario(split, number) for number in range(60)] for split in ("train", "eval"))
     focal = train[0].metadata["focal"]
@@ -125,7 +125,7 @@ def _() -> Finding:
 
 
 @claim("The checkers pay 1 or 0 for one metric and the share for all; recipe and task begin with all.")
-def _() -> Finding:
+def the_checkers_pay_1_or_0_for_one_metric_and_the_share_for_all() -> Finding:
     text, scenario = "def test_f():\n if a:\n  f(1)", UnitTests().scenario("train", 0)
     paid = [quality(text, "f", one) for one in (*METRICS, "all")]
     (shipped,) = RLSQM.rewards
@@ -139,7 +139,7 @@ def _() -> Finding:
 
 
 @claim("What learns is PPO with a KL leash in the reward; the metrics are all that is added.")
-def _() -> Finding:
+def what_learns_is_ppo_with_a_kl_leash_in_the_reward_the_metrics() -> Finding:
     return same_gradient(RLSQM, PPO_RLHF, 10, "rlsqm")
 
 
@@ -165,13 +165,13 @@ def fitted(metric: str) -> float:
 
 
 @claim("Reward models of asserting, calling and straight tests tell 95% or more of unseen verdicts right.", slow=True)
-def _() -> Finding:
+def reward_models_of_asserting_calling_and_straight_tests_tell_95() -> Finding:
     right = {metric: fitted(metric) for metric in ("asserts", "straight", "calls")}
     return Finding(min(right.values()) >= 0.95, say(right=right))
 
 
 @claim("That of what parses does after 150 steps, that of repeated assertions after 500.", slow=True)
-def _() -> Finding:
+def that_of_what_parses_does_after_150_steps_that_of_repeated() -> Finding:
     right = {metric: fitted(metric) for metric in ("parses", "distinct")}
     return Finding(min(right.values()) >= 0.95, say(right=right))
 
@@ -231,7 +231,7 @@ def held(bench: Bench) -> dict[str, float]:
     "checkers as reward do the same.",
     slow=True,
 )
-def _() -> Finding:
+def one_metric_paid_by_its_reward_model_is_lifted_paid_jointly_all() -> Finding:
     alone, joint, valid = list[float](), dict[str, list[float]](), dict[str, list[float]]()
     for seed in (3,):
         models = reward_models(seed)

@@ -59,7 +59,7 @@ def one_by_one(scores: Sequence[float], chosen: Sequence[int]) -> float:
 
 
 @claim("The log-prob of a Gumbel top-k draw is that of drawing one by one without replacement, in any order, exactly.")
-def _() -> Finding:
+def the_log_prob_of_a_gumbel_top_k_draw_is_that_of_drawing_one_by() -> Finding:
     worst, apart = 0.0, 0.0
     for number in range(6):
         made, question, memories = random_reranker(number)
@@ -79,7 +79,7 @@ def _() -> Finding:
 
 
 @claim("An answer moves phi by eta (R - b) grad log P_phi(M_K | q, M_N), W_q and W_m both; b is the mean of R before.")
-def _() -> Finding:
+def an_answer_moves_phi_by_eta_grad_log_p_phi_w_q_and_w_m_both_b_is() -> Finding:
     worst = 0.0
     for number in range(4):
         made, question, memories = random_reranker(number)
@@ -102,7 +102,7 @@ def _() -> Finding:
 
 
 @claim("On average over the draws that is the gradient of the expected reward, whatever the baseline.")
-def _() -> Finding:
+def on_average_over_the_draws_that_is_the_gradient_of_the_expected() -> Finding:
     made, question, memories = random_reranker(3)
     worth = {one: reward(frozenset(one) & {1, 4}, 2) for one in itertools.combinations(range(5), 2)}
 
@@ -125,7 +125,7 @@ def _() -> Finding:
 
 
 @claim("Cited memories count +1, others -1; where an answer cites nothing, those count that hold all its words.")
-def _() -> Finding:
+def cited_memories_count_1_others_1_where_an_answer_cites_nothing() -> Finding:
     shown = ("the red door: 47", "the lamp: 4", "ana keeps the lamp")
     due = {
         "It is 47 [1].": {0},
@@ -216,7 +216,7 @@ def talked(seed: int, cites: float = 1.0, rounds: int = 20) -> Bench:
     "Recall at K of the reranker rises from the static retriever's towards 1, by citations alone, for new questions.",
     slow=True,
 )
-def _() -> Finding:
+def recall_at_k_of_the_reranker_rises_from_the_static_retrievers() -> Finding:
     found = [[trial.score for trial in talked(seed).trials[1:]] for seed in range(3)]
     static, last = [one[0] for one in found], [fmean(one[-5:]) for one in found]
     holds = all(end > start for start, end in zip(static, last, strict=True))
@@ -224,7 +224,7 @@ def _() -> Finding:
 
 
 @claim("It rises less where half of the citations are of anything shown, and not at all where all are.", slow=True)
-def _() -> Finding:
+def it_rises_less_where_half_of_the_citations_are_of_anything_shown() -> Finding:
     static = fmean(talked(seed).trials[1].score for seed in range(3))
     ends = [
         fmean(fmean(trial.score for trial in talked(seed, cites).trials[-5:]) for seed in range(3))
@@ -235,7 +235,7 @@ def _() -> Finding:
 
 
 @claim("What is kept for use is q'^T m' of the N that BM25 finds: the order that was learnt.")
-def _() -> Finding:
+def what_is_kept_for_use_is_q_t_m_of_the_n_that_bm25_finds_the() -> Finding:
     bench = talked(0)
     texts = bench.trials[-1].texts
     assert texts.recall is not None
@@ -261,7 +261,7 @@ def _bm25(question: str, library: Sequence[str]) -> np.ndarray:
 
 
 @claim("Whether an answer is right plays no part in what the reranker learns, and prompts stay as they are.")
-def _() -> Finding:
+def whether_an_answer_is_right_plays_no_part_in_what_the_reranker() -> Finding:
     @dataclass(frozen=True)
     class Mute(Dialogue):
         """The same, and nobody knows whether it is right."""
@@ -283,7 +283,7 @@ def _() -> Finding:
 
 
 @claim("After every round bank and reranker are measured, each from the one before; the bank alone comes first.")
-def _() -> Finding:
+def after_every_round_bank_and_reranker_are_measured_each_from_the() -> Finding:
     bench = talked(0, rounds=3)
     parents = [trial.parent for trial in bench.trials]
     learnt = [trial.texts.recall is not None and bool(trial.texts.recall.learnt) for trial in bench.trials]
@@ -307,7 +307,7 @@ def topical(question: str) -> str:
 @claim(
     "After a session each topic is a memory of its own, and what is said of a topic that is known is merged with it."
 )
-def _() -> Finding:
+def after_a_session_each_topic_is_a_memory_of_its_own_and_what_is() -> Finding:
     asked = []
 
     def reflect(question: str) -> str:
@@ -337,7 +337,7 @@ def _() -> Finding:
 
 
 @claim("Memories that a model merges wrongly, or that are none, are added as they are; equal ones stand once.")
-def _() -> Finding:
+def memories_that_a_model_merges_wrongly_or_that_are_none_are_added() -> Finding:
     said = iter(["one is here\none is here", "two is there", "MERGE 9: nonsense", "three is here", "MERGE 1:", " - \n"])
     bench = Bench(Dialogue((0,)), lambda question: next(said), Texts(), Key.of(0), 10, 1, 1)  # type: ignore[arg-type]
     bank: tuple[str, ...] = ()
@@ -347,14 +347,14 @@ def _() -> Finding:
 
 
 @claim("Without a memory nothing is measured, and nobody is asked again.")
-def _() -> Finding:
+def without_a_memory_nothing_is_measured_and_nobody_is_asked_again() -> Finding:
     order = list(range(len(MEMORIES)))
     bench = searched(Dialogue(order), lambda question: "- ", ReflectiveMemory(), practice=16, development=8)
     return Finding(len(bench.trials) == 1 and bench.spent == 8 + 16, say(trials=len(bench.trials), calls=bench.spent))
 
 
 @claim("As shipped: three memories of ten, four rounds, eta 0.01, temperature 0.1.", "chosen here")
-def _() -> Finding:
+def as_shipped_three_memories_of_ten_four_rounds_eta_0_01() -> Finding:
     found = RMM.searcher
     holds = found == ReflectiveMemory(3, 10, 4, 0.01, 64, 0.1) and Recall(3, among=10).among == found.among
     return Finding(holds, str(found))
@@ -377,7 +377,7 @@ def summing(question: str) -> str:
     "three or more; unseen questions rise by more than .5 in each, and no weight changes.",
     slow=True,
 )
-def _() -> Finding:
+def a_small_language_model_in_all_seats_taught_to_go_by_memories() -> Finding:
     found = [steered.sought("rmm", seed=seed, budget=500, evaluation=48) for seed in range(12)]
     due = [set(steered.told(Conventions(seed)).library) for seed in range(12)]
     stated = [set(one.trials[-1].texts.library) == right for one, right in zip(found, due, strict=True)]

@@ -64,7 +64,7 @@ def loss_by_hand(rows: list[dict[str, Any]], coefficient: float) -> float:
 
 
 @claim("Loss is the formula's, counted by hand, lists with equal scores included.")
-def _() -> Finding:
+def loss_is_the_formulas_counted_by_hand_lists_with_equal_scores() -> Finding:
     gaps = []
     for number, document in enumerate(batches(15, "rrhf", samples=5, graded=True)):
         rows = [dict(row) for row in document["trajectories"]]
@@ -77,7 +77,7 @@ def _() -> Finding:
 
 
 @claim("Of five candidates without ties the ranking is the sum over a list's pairs, averaged over lists.")
-def _() -> Finding:
+def of_five_candidates_without_ties_the_ranking_is_the_sum_over_a() -> Finding:
     gaps = []
     for document in batches(10, "sums", samples=5, graded=True):
         rows = document["trajectories"]
@@ -93,7 +93,7 @@ def _() -> Finding:
 
 
 @claim("The ranking loss is 0 where mean log-probs are in the order of the scores, and only there.")
-def _() -> Finding:
+def the_ranking_loss_is_0_where_mean_log_probs_are_in_the_order_of() -> Finding:
     ordered, swapped = [], []
     for document in batches(12, "order", groups=1, samples=5, graded=True):
         rows = [dict(row) for row in document["trajectories"]]
@@ -108,7 +108,7 @@ def _() -> Finding:
 
 
 @claim("Rising maps of the scores change nothing.")
-def _() -> Finding:
+def rising_maps_of_the_scores_change_nothing() -> Finding:
     gaps = []
     for document in batches(8, "maps", samples=5, graded=True):
         bent = [
@@ -156,7 +156,7 @@ def written(key: Key, depth: int) -> str:
 
 
 @claim("Two programs of degree four at most pass each other's tests exactly if they are one polynomial.")
-def _() -> Finding:
+def two_programs_of_degree_four_at_most_pass_each_others_tests() -> Finding:
     programs = [compiled(written(Key.of(number), 2)) for number in range(90)]
     same = agreed = 0
     for one in programs:
@@ -170,7 +170,7 @@ def _() -> Finding:
 
 
 @claim("A score is -1 for what is no program, 0 for another function, else 1 and the share of operations saved.")
-def _() -> Finding:
+def a_score_is_1_for_what_is_no_program_0_for_another_function_else() -> Finding:
     slow = "3*x+4*x+2+5"
     wanted = {
         "7*x+7": 1.6,
@@ -196,7 +196,7 @@ def _() -> Finding:
 
 
 @claim("The task's candidates are five, of falling worth: fewest operations, half way, as slow, wrong, broken.")
-def _() -> Finding:
+def the_tasks_candidates_are_five_of_falling_worth_fewest() -> Finding:
     task, found = tasks.find("cheaper-programs"), set()
     for number in range(60):
         scenario = task.scenario("train", number)
@@ -211,7 +211,7 @@ def _() -> Finding:
 
 
 @claim("Candidates are written both ways where there are two, and the wrong one is off by one or two, up or down.")
-def _() -> Finding:
+def candidates_are_written_both_ways_where_there_are_two_and_the() -> Finding:
     task = tasks.find("cheaper-programs?terms=3")
     off, halves, broken = set[tuple[int, int]](), set[bool](), set[bool]()
     for number in range(80):
@@ -232,7 +232,7 @@ def _() -> Finding:
 
 
 @claim("The task reads what stands between answer tags, and succeeds with the same function at fewer operations.")
-def _() -> Finding:
+def the_task_reads_what_stands_between_answer_tags_and_succeeds() -> Finding:
     task = CheaperPrograms()
     wanted = {
         "<answer>7*x+7</answer>": (1.6, 1.0, 1.0, 0.6, 1.0),
@@ -295,7 +295,7 @@ def cheaper(bench: Bench) -> float:
     "paper's lead over it is not seen here.",
     slow=True,
 )
-def _() -> Finding:
+def from_its_own_samples_it_learns_to_save_operations_and_imitation() -> Finding:
     begun = cheaper(Bench(PROGRAMS, SAMPLED, 0, start=copying))
     ours, alone = (
         [cheaper(one) for one in trained(PROGRAMS, recipe, 60, seeds=range(3), start=copying)]
@@ -308,7 +308,7 @@ def _() -> Finding:
 
 @claim("It ships with the ranking at 10 without a margin beside the sum over the best candidate's decisions, on 16 "
        "prompts in one step of gradients cut at 1.")  # fmt: skip
-def _() -> Finding:
+def it_ships_with_the_ranking_at_10_without_a_margin_beside_the_sum() -> Finding:
     shipped = RRHF_CODE_OPTIMIZATION
     link, measure = Hinge(), Likelihood(length_normalised=True)
     ranking = Pairwise(1.0, margin=-1.0, coefficient=10.0, link=link, measure=measure, top=1.0, lone=False)

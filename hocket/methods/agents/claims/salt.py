@@ -28,7 +28,7 @@ SHARED = random_batches(groups=2, samples=6, states=2, turns=5)
 
 
 @claim("If no steps are shared it equals GRPO.")
-def _() -> Finding:
+def if_no_steps_are_shared_it_equals_grpo() -> Finding:
     batches = random_batches()
     for place, row in ((place, row) for rows in batches for place, row in enumerate(rows)):
         row["state"] = [f"{place}/{turn}" for turn in range(len(row["state"]))]
@@ -36,7 +36,7 @@ def _() -> Finding:
 
 
 @claim("A step that every trajectory takes once gets advantage 0.")
-def _() -> Finding:
+def a_step_that_every_trajectory_takes_once_gets_advantage_0() -> Finding:
     rows = [
         episode("g", reward, [{"tokens": [1], "state": "start"}, {"tokens": [n], "state": "fork"}])
         for n, reward in enumerate((1.0, 0.0, 0.0, 0.5))
@@ -56,7 +56,7 @@ def crossings(rows: Sequence[Any]) -> list[list[tuple[Any, ...]]]:
 
 
 @claim("The sum of advantages over the occurrences of a merged edge is preserved, each getting the mean.")
-def _() -> Finding:
+def the_sum_of_advantages_over_the_occurrences_of_a_merged_edge_is() -> Finding:
     off, merged, twice = 0.0, 0, 0
     for rows in SHARED:
         before, after = (list(map(by_turn, rows, inspect_rows(recipe, rows)["advantages"])) for recipe in (GRPO, SALT))
@@ -75,7 +75,7 @@ def _() -> Finding:
 
 
 @claim("Edges are told apart by what was done, not by how it was said.")
-def _() -> Finding:
+def edges_are_told_apart_by_what_was_done_not_by_how_it_was_said() -> Finding:
     """Agents that think aloud cross one edge when the column `actions` names one move."""
     rows = [
         episode("g", reward, [{"tokens": [n, 3], "state": "start"}], info={"actions": [move], "final_state": "over"})
@@ -129,7 +129,7 @@ def success(trained: TalkBench) -> float:
 
 
 @claim("On a task with a long common prefix it succeeds more than GRPO at equal steps.", slow=True)
-def _() -> Finding:
+def on_a_task_with_a_long_common_prefix_it_succeeds_more_than_grpo() -> Finding:
     plain, ours = ([success(bench(recipe, seed).run(20)) for seed in SEEDS] for recipe in (GRPO, SALT))
     holds = min(ours) > max(plain) and fmean(ours) > fmean(plain) + 0.05
     return Finding(holds, lines(doors=DOORS, steps=20, prize_from=0.15, to_with_GRPO=plain, SALT=ours))
@@ -150,14 +150,14 @@ def gradients(recipe: Recipe, groups: int) -> Tensor:
 
 
 @claim("The gradient on a shared prefix has less variance than GRPO's.", slow=True)
-def _() -> Finding:
+def the_gradient_on_a_shared_prefix_has_less_variance_than_grpos() -> Finding:
     plain, ours = (float(gradients(recipe, 120).var(0).sum()) for recipe in (GRPO, SALT))
     ratio = ours / plain
     return Finding(ratio < 0.5, say(doors=DOORS, groups_of_8=120, variance_GRPO=plain, SALT=ours, ratio=ratio))
 
 
 @claim("For a policy that knows the state alone, and sums over decisions, the step is GRPO's.", "derived")
-def _() -> Finding:
+def for_a_policy_that_knows_the_state_alone_and_sums_over_decisions() -> Finding:
     """Merging matters where contexts differ or lengths weigh: preserved sums leave such a step as it was."""
     off = 0.0
     for rows in SHARED:

@@ -131,7 +131,7 @@ def by_hand(batch: Batch, pairs: Sequence[Trajectory], turns: int | None, beta: 
 
 
 @claim("The loss is the formula over the segment's turns, and so is the gradient.")
-def _() -> Finding:
+def the_loss_is_the_formula_over_the_segments_turns_and_so_is_the() -> Finding:
     batch, pairs = collected()
     ks = (1, 2, 3, 5)
     off = [gap(measured(JUDGED.but({"credit.turns": k}), batch), by_hand(batch, pairs, k, 1.0)) for k in ks]
@@ -139,7 +139,7 @@ def _() -> Finding:
 
 
 @claim("Masked to one turn it is turn-level DPO.")
-def _() -> Finding:
+def masked_to_one_turn_it_is_turn_level_dpo() -> Finding:
     """Plain DPO on the error turns alone, everything before and after left out as dialogues of one turn."""
     batch, pairs = collected()
     weight = torch.zeros_like(batch.occurrences.weight)
@@ -153,7 +153,7 @@ def _() -> Finding:
 
 
 @claim("With the whole tail it is session-level DPO.")
-def _() -> Finding:
+def with_the_whole_tail_it_is_session_level_dpo() -> Finding:
     """Plain DPO on whole dialogues, what they have in common included: it cancels."""
     batch, pairs = collected()
     off = gap(measured(JUDGED.but({"credit.turns": None}), batch), measured(PLAIN, batch))
@@ -173,7 +173,7 @@ async def two_speak(scenario: Scenario, team: Team) -> Outcome:
 
 
 @claim("Tokens of the partner, and the agent's outside the segment, have zero gradient.")
-def _() -> Finding:
+def tokens_of_the_partner_and_the_agents_outside_the_segment_have() -> Finding:
     recipe = SDPO.but({"rollout.judge": NamedBy(lambda *_: 1), "rollout.role": "agent", "credit.role": "agent"})
     bench = TalkBench(two_speak, [Scenario(f"s{n}", "?") for n in range(8)], ("low", "high"), recipe, seed=2)
     moved, outside, partner = 0, 0.0, 0.0
@@ -197,7 +197,7 @@ def _() -> Finding:
 @claim(
     "By hand: best against worst, in k turns of the agent's own of each from the first that differs; none left, none."
 )
-def _() -> Finding:
+def by_hand_best_against_worst_in_k_turns_of_the_agents_own_of_each() -> Finding:
     rng, wrong, pairs = Key.of(8).derive("segments").numpy(), 0, 0
 
     def turn(before: Turn | None, place: int) -> Turn:
@@ -260,7 +260,7 @@ def _() -> Finding:
 
 
 @claim("As shipped 5 dialogues go on from before the turn named; the first of the best is kept if it is worth more.")
-def _() -> Finding:
+def as_shipped_5_dialogues_go_on_from_before_the_turn_named_the() -> Finding:
     asked: list[list[Assignment]] = []
     worths: dict[str, float | None] = {"s0": 0.5, "s1": 0.9, "s2": None, "s3": 0.75, "s4": 0.5, "s5": 0.25}
     tried: dict[str, list[float | None]] = {
@@ -320,7 +320,7 @@ def _() -> Finding:
 
 
 @claim("The error turn is found by playing on from every history.", "derived")
-def _() -> Finding:
+def the_error_turn_is_found_by_playing_on_from_every_history() -> Finding:
     probed, named_by_hand, alike = ProbedTurns(rollouts=24), NamedBy(went_wrong), list[bool]()
 
     async def judge(finished: Sequence[Finished], *, play: Play, score: Grade, key: Key) -> list[list[int]]:
@@ -359,7 +359,7 @@ def expected_deal(bench: TalkBench) -> float:
     "session, from the same pairs.",
     slow=True,
 )
-def _() -> Finding:
+def in_a_negotiation_that_one_turn_decides_the_segment_reaches_a() -> Finding:
     deals: dict[str, list[float]] = {}
     for seed in SEEDS:
         bench = seller(BAD, seed, PARTNERS, CHAT)

@@ -43,7 +43,7 @@ def own(row: Mapping[str, Any], values: list[float]) -> list[float]:
 
 
 @claim("The gradient at retrieved decisions is exactly 0, and elsewhere what it is without them in the response.")
-def _() -> Finding:
+def the_gradient_at_retrieved_decisions_is_exactly_0_and_elsewhere() -> Finding:
     largest, off = 0.0, 0.0
     for rows in map(retrieving, range(8)):
         lists = ("logp", "logp_behaviour", "logp_ref", "trained")
@@ -57,7 +57,7 @@ def _() -> Finding:
 
 
 @claim("Other log-probs at retrieved decisions, old, new or the reference's, change neither loss nor gradient.")
-def _() -> Finding:
+def other_log_probs_at_retrieved_decisions_old_new_or_the() -> Finding:
     off, moved = 0.0, 0.0
     for rows in map(retrieving, range(4)):
         before = inspect_rows(SEARCH_R1, rows)
@@ -77,7 +77,7 @@ def _() -> Finding:
 
 
 @claim("The loss is the mean over each response's own decisions of the clipped surrogate less 0.001 k3, then over all.")
-def _() -> Finding:
+def the_loss_is_the_mean_over_each_responses_own_decisions_of_the() -> Finding:
     off = 0.0
     for rows in map(retrieving, range(10)):
         rewards = torch.tensor([row["scores"]["reward"] for row in rows], dtype=torch.float64).view(2, 4)
@@ -100,7 +100,7 @@ TOLD = Index([Document("door", "red"), Document("lamp", "blue")])
 
 
 @claim("A response stops at each search, what is found is imposed, and nothing but what was said is learnt from.")
-def _() -> Finding:
+def a_response_stops_at_each_search_what_is_found_is_imposed_and() -> Finding:
     flow, asked = SearchWithin((Search(TOLD, 1),), turns=3), Scenario("s", "Which?", "blue")
     parts = ["a <search>door</search>", "b<search>lamp</search>", "<answer>blue</answer>"]
     (played,) = rehearse(flow, asked, [Cut(parts[0]), Cut(parts[1]), parts[2]])
@@ -119,7 +119,7 @@ def _() -> Finding:
 
 
 @claim("Answers are equal that differ in case, punctuation, articles and spaces, and no others are.")
-def _() -> Finding:
+def answers_are_equal_that_differ_in_case_punctuation_articles_and() -> Finding:
     pairs = {
         ("The Beatles!", "beatles"): 1.0,
         ("a  U.S. city", "us city"): 1.0,
@@ -183,7 +183,7 @@ def trained(masked: bool) -> list[tuple[float, float, float]]:
 @claim(
     "What only an index tells is learnt to be searched for; without a search one answer in three is right.", slow=True
 )
-def _() -> Finding:
+def what_only_an_index_tells_is_learnt_to_be_searched_for_without_a() -> Finding:
     (searched, right, _), after = habits(bench(0)), trained(masked=True)
     saw = say(searches_before=searched, right_before=right)
     saw += f", after {STEPS} steps: searches {line([one[0] for one in after])}, right {line([one[1] for one in after])}"
@@ -196,7 +196,7 @@ def _() -> Finding:
     "arXiv:2503.09516; there learning is less stable without the mask",
     slow=True,
 )
-def _() -> Finding:
+def masked_the_chance_of_a_passage_where_one_stands_is_as_before() -> Finding:
     (*_, start), masked, bare = habits(bench(0)), trained(masked=True), trained(masked=False)
     kept, learnt = ([one[2] for one in rows] for rows in (masked, bare))
     right = [line([one[1] for one in rows]) for rows in (masked, bare)]
@@ -218,7 +218,7 @@ def pupil(**settings: Any) -> Pupil:
     "cannot search stays at chance.",
     slow=True,
 )
-def _() -> Finding:
+def after_lessons_the_shipped_model_learns_to_search_exact_match_on() -> Finding:
     ours, shut = pupil(), pupil(workflow="single")
     before = ours.success()
     after, alone = ours.run(18).success(), shut.run(6).success()
@@ -228,7 +228,7 @@ def _() -> Finding:
 
 
 @claim("As shipped searches stand within the response, and exact match is all that it earns.")
-def _() -> Finding:
+def as_shipped_searches_stand_within_the_response_and_exact_match() -> Finding:
     (reward,) = SEARCH_R1.rewards
     holds = isinstance(reward, NormalisedMatch) and reward.weight == 1.0 and SEARCH_R1.workflow == SearchWithin.name
     return Finding(holds, str(SEARCH_R1.workflow))

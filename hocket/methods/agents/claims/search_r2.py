@@ -152,7 +152,7 @@ def frequencies(made: TalkBench) -> dict[String, float]:
 
 
 @claim("What episodes end with is distributed as the mixture formula says, exactly: strings of length 4.", slow=True)
-def _() -> Finding:
+def what_episodes_end_with_is_distributed_as_the_mixture_formula() -> Finding:
     chances = drawn(0, 4)
     found, wanted = frequencies(bench(chances)), chances.refined(chances.alone)
     off = max(abs(found.get(one, 0.0) - wanted[one]) for one in chances.strings)
@@ -161,7 +161,7 @@ def _() -> Finding:
 
 
 @claim("Without a round it is the actor's own distribution, with one the formula's.")
-def _() -> Finding:
+def without_a_round_it_is_the_actors_own_distribution_with_one_the() -> Finding:
     off, chances = list[float](), drawn(1, 2)
     wanted = chances.alone
     for rounds in range(2):
@@ -188,7 +188,7 @@ def judging(seed: int, right: float, wrong: float, *, anywhere: bool = False) ->
     "first error, by just so much where all is written anew, and falls where wrong ones are accepted more often.",
     "arXiv:2602.03647, and derived",
 )
-def _() -> Finding:
+def the_expected_reward_rises_by_j_p_at_least_where_cuts_fall_up_to() -> Finding:
     least, off, falls = math.inf, 0.0, list[float]()
     for seed in range(60):
         rng = Key.of(seed).derive("judge").numpy()
@@ -206,7 +206,7 @@ def _() -> Finding:
 
 
 @claim("At equal numbers of steps, cutting at the first error beats writing whole attempts anew.")
-def _() -> Finding:
+def at_equal_numbers_of_steps_cutting_at_the_first_error_beats() -> Finding:
     ahead = list[float]()
     for seed in range(20):
         cutting, anew = judging(seed, 0.9, 0.1), judging(seed, 0.9, 0.1)
@@ -229,7 +229,7 @@ def _() -> Finding:
 
 
 @claim("The reward is 1 for a right answer plus the share of its calls that brought something needed; else 0.")
-def _() -> Finding:
+def the_reward_is_1_for_a_right_answer_plus_the_share_of_its_calls() -> Finding:
     task = Lookup(hops=2)
     scenario = task.scenario("train", 0)
     first, second = scenario.metadata["gold"]
@@ -248,7 +248,7 @@ def _() -> Finding:
 @claim(
     "Kept steps are shown again, the cut names where the actor goes on, and a strange verdict rejects from the start."
 )
-def _() -> Finding:
+def kept_steps_are_shown_again_the_cut_names_where_the_actor_goes() -> Finding:
     task = Lookup(hops=2)
     scenario = task.scenario("train", 0)
     first, second = scenario.metadata["gold"]
@@ -278,7 +278,7 @@ def _() -> Finding:
 
 
 @claim("A call that the end of an answer cuts off is none, and ends an attempt; one left open is told so.", "derived")
-def _() -> Finding:
+def a_call_that_the_end_of_an_answer_cuts_off_is_none_and_ends_an() -> Finding:
     task = Lookup(hops=2)
     scenario = task.scenario("train", 0)
     whole = tool_call("search", query=scenario.metadata["gold"][0])
@@ -307,7 +307,7 @@ def even(seed: int) -> Chances:
     "what was right of them.",
     slow=True,
 )
-def _() -> Finding:
+def trained_for_what_comes_of_an_actor_that_stays_the_refiner() -> Finding:
     roles = {"actor": "actor", "discriminator": "refiner", "trimmer": "refiner"}
     whole = Judged(lambda one: float(written(one) == "aaa"), "right")
     recipe = SEARCH_R2.but(rewards=(whole,), **{"rollout.samples": 16})
@@ -327,7 +327,7 @@ def _() -> Finding:
 
 
 @claim("Of a beginner's attempt in the lessons the first step that is wrong or not needed is known.")
-def _() -> Finding:
+def of_a_beginners_attempt_in_the_lessons_the_first_step_that_is() -> Finding:
     sound, flaws, clean = 0, Counter[int | None](), Counter[float]()
     for skill in (0.0, 0.6, 1.0):
         task = RefinedLookup(skill=skill)
@@ -353,7 +353,7 @@ def _() -> Finding:
     "number later; one flawed attempt in five guesses, a number with as many digits as there are.",
     "derived",
 )
-def _() -> Finding:
+def a_beginner_makes_four_attempts_in_ten_right_a_detour_asks_for() -> Finding:
     task, guesses, flawed, wrong = RefinedLookup(), 0, 0, 0
     for seed in range(100):
         long = RefinedLookup(skill=0.0, digits=3)
@@ -379,7 +379,7 @@ def _() -> Finding:
     "A search was useful that brought an article that is needed, or a fact, as by hand; shares are of all searches.",
     "R = [right] (1 + share of useful calls)",
 )
-def _() -> Finding:
+def a_search_was_useful_that_brought_an_article_that_is_needed_or_a() -> Finding:
     told = {"gold": ["Ann"], "entities": ["blue"]}
     results = {"Ann: keeps the box.": 1, "Bob: keeps the blue box.": 1, "Annabel: keeps it.": 0, "nothing": 0}
     found = []
@@ -397,7 +397,7 @@ def _() -> Finding:
     "Lessons show the refiner an attempt as it meets one; a beginner of skill s names the right verdict with "
     "probability s + (1 - s)/2, and the first flaw of n steps with s + (1 - s)/n."
 )
-def _() -> Finding:
+def lessons_show_the_refiner_an_attempt_as_it_meets_one_a_beginner() -> Finding:
     task, off, shown_right, cuts = RefinedLookup(skill=0.6), [0.0, 0.0, 0.0], 0, Counter[int]()
     for number in range(1000):
         asked, again = task.scenario("train", number % (task.size("train") or 1)), Key.of(number).numpy()
@@ -436,7 +436,7 @@ def marks(pupil: Pupil) -> tuple[float, float]:
     "its first attempts are.",
     slow=True,
 )
-def _() -> Finding:
+def after_lessons_of_all_three_roles_the_shipped_model_is_right() -> Finding:
     pupil = after_lessons(SEARCH_R2, TASK, str(LESSONS["task"]), {"curriculum.prompts": 8}, steps=160)
     (before, _), (after, first) = marks(pupil), marks(pupil.run(15))
     return Finding(after > before + 0.1 and after > first, say(right_before=before, after=after, first_attempts=first))

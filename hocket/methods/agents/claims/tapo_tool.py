@@ -43,7 +43,7 @@ def answers(key: Key, *, drift: float) -> list[dict[str, Any]]:
 
 
 @claim("Without a call the loss is DAPO's; only the dual clip at 10 differs, far off policy.")
-def _() -> Finding:
+def without_a_call_the_loss_is_dapos_only_the_dual_clip_at_10() -> Finding:
     off, bounded, cut, checked = 0.0, 0.0, 0, 0
     for number in range(20):
         ours, theirs = (inspect_rows(recipe, answers(Key.of(number), drift=0.5)) for recipe in (TAPO_TOOL, PLAIN))
@@ -62,7 +62,7 @@ def _() -> Finding:
 
 
 @claim("Long attempts are charged: nothing up to half of the horizon, 1 at it, evenly in between.")
-def _() -> Finding:
+def long_attempts_are_charged_nothing_up_to_half_of_the_horizon_1() -> Finding:
     shares = (0.25, 0.5, 0.75, 1.0)
     rows = [{"group": "g", "logp": [-1.0] * int(share * HORIZON), "scores": {"reward": 1.0}} for share in shares]
     worth = shaped(TAPO_TOOL, rows)
@@ -70,7 +70,7 @@ def _() -> Finding:
 
 
 @claim("Log-probs of tool output change no gradient: it is no decision.")
-def _() -> Finding:
+def log_probs_of_tool_output_change_no_gradient_it_is_no_decision() -> Finding:
     """Tool tokens listed as context: whatever their log-probs, nothing changes; a recorded episode has none of them."""
     moved, own, different = 0.0, 0.0, 0.0
     for number in range(20):
@@ -115,7 +115,7 @@ GRADED |= {("nearly", "104", "100"): 1.0, ("nearly", "106", "100"): 0.0}
 
 
 @claim("Broken tags earn -1, else the answer its grade, however many calls.", "tool_dapo.py of repository Goer17/TAPO")
-def _() -> Finding:
+def broken_tags_earn_1_else_the_answer_its_grade_however_many_calls() -> Finding:
     reward = TAPO_TOOL.rewards[0]
     assert isinstance(reward, ToolAnswer)
     wrong = [text for text, worth in FORMS.items() if earned(reward, [text]) != worth]
@@ -197,7 +197,7 @@ def trained(kind: str, runs: int = len(SEEDS)) -> dict[str, list[float]]:
     "catalogue",
     slow=True,
 )
-def _() -> Finding:
+def calls_go_to_1_on_sums_too_long_for_the_policy_and_stay_rare_on() -> Finding:
     ours, bare = trained("tools"), trained("no tools")
     holds = min(ours["calling long"]) > 0.95 and max(ours["calling short"]) < 0.15
     holds &= min(ours["right long"]) - max(bare["right long"]) > 0.5
@@ -206,7 +206,7 @@ def _() -> Finding:
 
 
 @claim("A bonus per call inflates calls.", "catalogue", slow=True)
-def _() -> Finding:
+def a_bonus_per_call_inflates_calls() -> Finding:
     """Also where groups are chosen by accuracy, on sums that need a call; sums always right by now are left out."""
     plain, paid, chosen = trained("tools"), trained("bonus"), trained("bonus by accuracy", 2)
     holds = min(paid["calls short"]) - max(plain["calls short"]) > 0.7
@@ -217,7 +217,7 @@ def _() -> Finding:
 
 
 @claim("Groups whose samples have the same accuracy are asked again, whatever their rewards.")
-def _() -> Finding:
+def groups_whose_samples_have_the_same_accuracy_are_asked_again() -> Finding:
     """A group of -1 and 0 differs in reward and not in accuracy; it is rare, so several seeds are looked at."""
     kept, unlike, mixed, scores = 0, 0, 0, set[str]()
     for seed in range(6):
@@ -243,7 +243,7 @@ def _() -> Finding:
     "0.9 being right; a batch is gone through once in 4 mini-batches.",
     "tapo_single_node.sh of repository Goer17/TAPO; the rounds are chosen here",
 )
-def _() -> Finding:
+def as_shipped_a_right_answer_is_worth_1_a_group_of_like_accuracy() -> Finding:
     names = ("rewards.0.weight", "rollout.max_rounds", "rollout.oversample", "rollout.right", "update.minibatches")
     found = {name: value_at(TAPO_TOOL, name) for name in (*names, "update.epochs")}
     return Finding(

@@ -33,7 +33,7 @@ CALLS = {kind: f'<tool_call>{{"name": "{kind}", "arguments": {{}}}}</tool_call>'
 
 
 @claim("Rewards are -1, 0, s or s + 0.1, the last only for s > 0 and both kinds of tools.")
-def _() -> Finding:
+def rewards_are_1_0_s_or_s_0_1_the_last_only_for_s_0_and_both_kinds() -> Finding:
     reward, answers = TOOL_STAR_RL.rewards[0], {"red fox": 1.0, "red": 2 / 3, "red blue green": 0.4, "owl": 0.0}
     assert isinstance(reward, ToolAnswer)
     orders = [calls for length in range(4) for calls in itertools.product((*CALLS, "other"), repeat=length)]
@@ -53,7 +53,7 @@ def _() -> Finding:
 
 
 @claim("After every 30 steps of GRPO come 10 of DPO.")
-def _() -> Finding:
+def after_every_30_steps_of_grpo_come_10_of_dpo() -> Finding:
     gaps = []
     for batch in batches(2, gap=1.0, graded=True):
         rows = batch["trajectories"]
@@ -175,7 +175,7 @@ def trained(kind: str, steps: int = 20) -> list[Habits]:
 
 
 @claim("A trace is sound with at most 3 calls, no call twice, calls that can be read and an answer in closed tags.")
-def _() -> Finding:
+def a_trace_is_sound_with_at_most_3_calls_no_call_twice_calls_that() -> Finding:
     calls = [f'<tool_call>{{"name": "{name}", "arguments": {{"q": "{q}"}}}}</tool_call>' for name in "ab" for q in "12"]
     ends = {"<answer>7</answer>": True, "<answer>7": False, "7": False, "<tool_call>a</tool_call>": False}
     wrong, seen = 0, 0
@@ -196,7 +196,7 @@ def spoken(*replies: str) -> Trajectory:
 
 
 @claim("A question is solved directly where half of the replies without a call are right, or more, and there are any.")
-def _() -> Finding:
+def a_question_is_solved_directly_where_half_of_the_replies_without() -> Finding:
     trial, wrong, counts = DirectTrial(), [], list(itertools.product(range(4), repeat=3))
     for right, false, calling in counts:
         made = [spoken("<answer>0</answer>")] * right + [spoken("well")] * false + [spoken(CALLS["python"])] * calling
@@ -211,7 +211,7 @@ def _() -> Finding:
     "Imitated is every different sound right trace of the policy before training: without calls where the question is "
     "solved directly, else with calls."
 )
-def _() -> Finding:
+def imitated_is_every_different_sound_right_trace_of_the_policy() -> Finding:
     wrong, kept, kinds = 0, 0, Counter[str]()
     for seed in range(4):
         made = bench(COLD, seed, start())
@@ -277,7 +277,7 @@ def expected(tried: Sequence[Trajectory]) -> tuple[str, set[tuple[str, ...]]]:
 
 
 @claim("A hint brings about traces with a call that the policy hardly ever makes.")
-def _() -> Finding:
+def a_hint_brings_about_traces_with_a_call_that_the_policy_hardly() -> Finding:
     shares = {}
     for name, hints in (("hints", COLD.rollout.hints), ("none", ())):  # type: ignore[attr-defined]
         made = bench(COLD.but({"rollout.hints": hints}), 0, start(search=0.5, python=1e-6), HARD)
@@ -287,7 +287,7 @@ def _() -> Finding:
 
 
 @claim("Reinforcement learning asks what the policy before it does not solve directly, and nothing else.")
-def _() -> Finding:
+def reinforcement_learning_asks_what_the_policy_before_it_does_not() -> Finding:
     made, wrong, shares = bench(TOOL_STAR_RL, 0, start()), 0, list[float]()
     for _ in range(12):
         experience = made.step().experience
@@ -310,7 +310,7 @@ def _() -> Finding:
     "arXiv:2505.16410",
     slow=True,
 )
-def _() -> Finding:
+def after_the_cold_start_the_bonus_raises_two_tool_answers_where() -> Finding:
     before, cold = habits(bench(COLD, 0, start())), [habits(begun(seed)) for seed in SEEDS]
     paid, plain = trained("bonus"), trained("none")
     gains = [one.both - other.both for one, other in zip(paid, plain, strict=True)]
@@ -330,7 +330,7 @@ def _() -> Finding:
     "derived",
     slow=True,
 )
-def _() -> Finding:
+def where_easy_questions_are_asked_and_calls_tried_the_bonus_keeps() -> Finding:
     runs = {
         name: [habits(bench(TOOL_STAR_RL.but({**ALL, **how}), seed, start(), EASY).run(90)).calls for seed in SEEDS]
         for name, how in (("with_the_bonus", {}), ("without", PLAIN))
@@ -348,7 +348,7 @@ def _() -> Finding:
     "arXiv:2505.16410",
     slow=True,
 )
-def _() -> Finding:
+def rl_and_dpo_by_turns_do_not_fall_below_rl_alone_of_as_many_steps() -> Finding:
     def worth(one: Habits) -> float:
         return (len(HARD) * (one.orders + 0.1 * one.both) + len(EASY) * one.easy) / (len(HARD) + len(EASY))
 

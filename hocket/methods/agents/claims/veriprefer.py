@@ -25,7 +25,7 @@ claim = Claims("veriprefer", "arXiv:2504.15804")
 
 
 @claim("Loss is -log sigmoid of 0.1 times the difference of log-ratios, of the best against the worst of each group.")
-def _() -> Finding:
+def loss_is_log_sigmoid_of_0_1_times_the_difference_of_log_ratios() -> Finding:
     gaps = []
     for document in batches(12, "veriprefer", samples=4, graded=True):
         rows, losses = document["trajectories"], list[float]()
@@ -38,7 +38,7 @@ def _() -> Finding:
 
 
 @claim("Every pair has a strictly better winner; specifications whose designs all do alike give none.")
-def _() -> Finding:
+def every_pair_has_a_strictly_better_winner_specifications_whose() -> Finding:
     pairs = leads = 0
     for number in range(40):
         draw = Key.of(number).derive("shares").numpy()
@@ -88,7 +88,7 @@ def mutants(circuit: Circuit) -> Iterator[str]:
 @claim(
     "Generated testbenches accept every reference and kill at least 80% of modules with one thing changed.", slow=True
 )
-def _() -> Finding:
+def generated_testbenches_accept_every_reference_and_kill_at_least() -> Finding:
     killed, accepted = dict[str, list[bool]](), list[bool]()
     for family in FAMILIES:
         for number in range(12):
@@ -164,7 +164,7 @@ WINNERS = OFFLINE.but({"objective": BestLikelihood(aggregate="sequence-sum")})
 
 
 @claim("On samples drawn once more designs pass than at the start, and than by imitation of the winners.", slow=True)
-def _() -> Finding:
+def on_samples_drawn_once_more_designs_pass_than_at_the_start_and() -> Finding:
     passing, start = dict[str, list[float]](), 0.0
     for name, recipe in (("pairs", OFFLINE), ("winners", WINNERS)):
         worlds = [recorded(seed) for seed in range(2, 5)]

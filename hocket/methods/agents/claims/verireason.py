@@ -51,7 +51,7 @@ def by_hand(said: Sequence[str], wanted: Sequence[str]) -> float:
 
 
 @claim("0 where the compiler rejects, 2.1 for a pass, else 0.1 and the structural score.")
-def _() -> Finding:
+def claim_0_where_the_compiler_rejects_2_1_for_a_pass_else_0_1_and_the() -> Finding:
     # Of AND the five statements are module top, ports input a, b, output y, and the assignment; OR shares four.
     shared = 0.7 * 8 / 10 + 0.3 * 4 / 5 - 0.2 * 1 / 5
     wanted = {(AND, True, True): 2.1, (OR, True, True): 2.1, (AND, True, False): 1.1, (OR, True, False): 0.1 + shared}
@@ -61,7 +61,7 @@ def _() -> Finding:
 
 
 @claim("The structural score is that of lists compared by hand: common subsequence, coverage and redundancy.")
-def _() -> Finding:
+def the_structural_score_is_that_of_lists_compared_by_hand_common() -> Finding:
     off, seen = [0.0], list[float]()
     wanted = ["a", "b", "c", "d"]
     for size in range(5):
@@ -76,7 +76,7 @@ def _() -> Finding:
 
 
 @claim("Equal lists score 1, disjoint or empty ones 0, doubling costs similarity alone, a stranger redundancy too.")
-def _() -> Finding:
+def equal_lists_score_1_disjoint_or_empty_ones_0_doubling_costs() -> Finding:
     wanted = statements(AND)
     twice, more = [*wanted, wanted[-1]], [*wanted, "wire z"]
     found = [structure(one, wanted) for one in (wanted, ["wire z"], [], twice, more)]
@@ -86,7 +86,7 @@ def _() -> Finding:
 
 
 @claim("Statements are header, ports, declarations, assignments, clocks and choices, whatever the spaces and comments.")
-def _() -> Finding:
+def statements_are_header_ports_declarations_assignments_clocks_and() -> Finding:
     text = """// a counter
     module top ( input clk , input [1:0] a, output reg y ) ; /* assign y = 0; */
       wire w ;
@@ -103,7 +103,7 @@ def _() -> Finding:
 
 
 @claim("What compiles and does not pass earns 1.1 at most, below any pass; a reward for which that fails is refused.")
-def _() -> Finding:
+def what_compiles_and_does_not_pass_earns_1_1_at_most_below_any() -> Finding:
     circuits, designs = Circuits(), list[str]()
     designs += [verilog_of(circuits.scenario("train", n).metadata["demonstration"]) or "" for n in range(40)]
     paid = [STEPS.grade(one, other, True, False) for one in designs for other in designs]
@@ -118,7 +118,7 @@ def _() -> Finding:
 
 
 @claim("A design of ports alone earns nothing, though its header is the reference's; the published formula pays 0.96.")
-def _() -> Finding:
+def a_design_of_ports_alone_earns_nothing_though_its_header_is_the() -> Finding:
     hollow = [PORTS, "module top;endmodule", "", "// assign y=a&b;", PORTS.replace("endm", "wire w;reg r;endm")]
     paid = [STEPS.grade(one, AND, True, False) for one in hollow]
     published = 0.1 + structure(statements(PORTS), statements(AND))
@@ -128,14 +128,14 @@ def _() -> Finding:
 
 
 @claim("A think/answer form adds 0.1, whatever the design.")
-def _() -> Finding:
+def a_think_answer_form_adds_0_1_whatever_the_design() -> Finding:
     texts = {f"<think>a&b</think><answer>{AND}</answer>": 0.1, f"<answer>{AND}</answer>": 0.0, AND: 0.0}
     rows = [{"group": text, "logp": [-1.0], "scores": {"reward": 2.1}, "text": text} for text in texts]
     return below(EXACT, off=gap(shaped(VERIREASON, rows), [2.1 + value for value in texts.values()]))
 
 
 @claim("System tasks and directives are rejected before anything is compiled; functions of numbers are not.")
-def _() -> Finding:
+def system_tasks_and_directives_are_rejected_before_anything_is() -> Finding:
     bad = ["$display", "$finish", "$readmemh", "$fopen", "$system", "`include", "`define", "$signed$display", "$"]
     good = ["$signed", "$unsigned", "$clog2"]
     kept = [refused(AND.replace("a&b", f"{one}(a)")) for one in good]
@@ -172,7 +172,7 @@ TRICKS = {
 
 
 @claim("With the simulator: every reference earns 2.1; what compiles and fails 1.1 at most; broken code 0.", slow=True)
-def _() -> Finding:
+def with_the_simulator_every_reference_earns_2_1_what_compiles_and() -> Finding:
     passed, failed, broken = set[float](), list[float](), set[float]()
     for family in FAMILIES:
         circuits = Circuits(family)
@@ -190,7 +190,7 @@ def _() -> Finding:
 
 
 @claim("Empty modules and tricks on the testbench never pass, nor does one stop the run.", slow=True)
-def _() -> Finding:
+def empty_modules_and_tricks_on_the_testbench_never_pass_nor_does() -> Finding:
     scenario, paid = asked(AND), dict[str, float]()
     for name, trick in TRICKS.items():
         for before in (PORTS, OR):
@@ -204,7 +204,7 @@ def _() -> Finding:
 @claim(
     "What references print for each vector is what Python computes, and a gate for another agrees by half.", slow=True
 )
-def _() -> Finding:
+def what_references_print_for_each_vector_is_what_python_computes() -> Finding:
     lines = wrong = 0
     for number in range(30):
         circuit = draw_circuit(Key.of(number).derive("python").numpy(), ("gate", "multiplexer", "adder"))
@@ -253,7 +253,7 @@ def three_outputs() -> Instances:
     "From 1 design in 125 half come to pass, with fewer groups without signal than by pass or fail.",
     slow=True,
 )
-def _() -> Finding:
+def from_1_design_in_125_half_come_to_pass_with_fewer_groups() -> Finding:
     world, sooner, idle = three_outputs(), dict[str, list[int]](), dict[str, list[float]]()
     for name, rewards in (("stepped", (STEPS,)), ("pass or fail", (VectorAgreement(),))):
         recipe = VERIREASON.but({"rewards": rewards, "shaping": ()})

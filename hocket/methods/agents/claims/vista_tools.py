@@ -27,7 +27,7 @@ EVENLY = dict.fromkeys(GOOD, 1 / len(GOOD))
 
 
 @claim("Tools are called in the order named and once, other words call nothing, and the reasoner's answer is paid.")
-def _() -> Finding:
+def tools_are_called_in_the_order_named_and_once_other_words_call() -> Finding:
     case = TASK.scenario("train", 5)
     readings, right = case.metadata["readings"], str(case.answer)
     talks = {
@@ -53,7 +53,7 @@ def _() -> Finding:
 
 
 @claim("A = (r - mean)/std over the samples of a question: with one agent it is GRPO to the bit.")
-def _() -> Finding:
+def a_std_over_the_samples_of_a_question_with_one_agent_it_is_grpo() -> Finding:
     rng, worst, same = Key.of(5).numpy(), 0.0, 0.0
     for _ in range(10):
         earned = rng.integers(0, 2, 6).astype(float).tolist()
@@ -102,7 +102,7 @@ def bench(seed: int, **more: object) -> TalkBench:
 
 
 @claim("Only who chooses learns: the reasoner's tokens have no gradient, and it answers alike what it is told alike.")
-def _() -> Finding:
+def only_who_chooses_learns_the_reasoners_tokens_have_no_gradient() -> Finding:
     made = bench(1, prior={"selector": naming, "reasoner": unsure}, frozen=frozenset())
     batch, played = stepped(made)
     learner, mine = made.learners["selector"], batch.of_policy("selector")
@@ -120,7 +120,7 @@ def _() -> Finding:
 
 
 @claim("How often a list of tools is right is what calling it comes to; choosing by kind beats every list for all.")
-def _() -> Finding:
+def how_often_a_list_of_tools_is_right_is_what_calling_it_comes_to() -> Finding:
     cases, off = [TASK.scenario("train", number) for number in range(4000)], 0.0
     for called in (("scan",), ("trace", "scan"), ("count", "match", "read"), TOOLS):
         for kind in GOOD:
@@ -158,7 +158,7 @@ def learnt(seed: int) -> dict[str, float]:
     "and on other mixes of kinds the list that was best in training.",
     slow=True,
 )
-def _() -> Finding:
+def learnt_from_outcomes_alone_the_choice_comes_within_5_of_the() -> Finding:
     listed, _ = BOX.best(EVENLY)
     mixes = [dict(zip(GOOD, shares, strict=True)) for shares in Key.of(3).numpy().dirichlet([1.0] * 3, 30).tolist()]
     means, margins = [], []
@@ -184,7 +184,7 @@ def chosen(pupil: Pupil, last: slice) -> float:
     "After lessons that name tools by lot, a good one first one time in four, the shipped model calls better ones.",
     slow=True,
 )
-def _() -> Finding:
+def after_lessons_that_name_tools_by_lot_a_good_one_first_one_time() -> Finding:
     pupil = after_lessons(VISTA_TOOLS, "tool_choice", "lessons:tool_choice", {"update.lr": LR}, steps=100).run(40)
     before, after = chosen(pupil, slice(0, 3)), chosen(pupil, slice(-3, None))
     saw = say(of_what_is_called_at_first=before, at_last=after, oracle=oracle(), best_list=BOX.best(EVENLY)[1])

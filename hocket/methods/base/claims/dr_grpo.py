@@ -19,7 +19,7 @@ claim = Claims("dr-grpo", "arXiv:2503.20783, section 3")
 
 
 @claim("Its expected gradient is (G-1)/G of the true one, over L", "arXiv:2503.20783; factor derived here")
-def _() -> Finding:
+def its_expected_gradient_is_g_of_the_true_one_over_l() -> Finding:
     group, recipe = sentences({(1, 0): 1.0, (0,): 0.25}), DR_GRPO.but({"objective.horizon": 7})
     true = group.true_gradient()
     gaps = (gap(group.gradient(recipe, size), true * (size - 1) / size / 7) for size in (2, 3, 4, 6))
@@ -27,7 +27,7 @@ def _() -> Finding:
 
 
 @claim("Advantages, loss and gradient are those counted by hand, over L = 128")
-def _() -> Finding:
+def advantages_loss_and_gradient_are_those_counted_by_hand_over_l() -> Finding:
     def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
         parts = [((one.logp - one.old).exp(), one.advantage) for one in answers]
         gains = [torch.minimum(r * a, r.clamp(0.8, 1.2) * a).sum() for r, a in parts]
@@ -37,7 +37,7 @@ def _() -> Finding:
 
 
 @claim("GRPO rescales each prompt's gradient by a factor that tends to 1/sqrt(p(1-p))")
-def _() -> Finding:
+def grpo_rescales_each_prompts_gradient_by_a_factor_that_tends_to_1() -> Finding:
     # GRPO without its length term, ddof 0: the factor on a prompt's gradient as G grows.
     recipe = GRPO_EXACT.but({"objective.aggregate": "sequence-sum", "credit.ddof": 0})
     shown, gaps, far = {}, [], []
@@ -53,7 +53,7 @@ def _() -> Finding:
 
 
 @claim("Wrong answers of 10 and 100 tokens: equal per-token gradient, ten times different under GRPO")
-def _() -> Finding:
+def wrong_answers_of_10_and_100_tokens_equal_per_token_gradient_ten() -> Finding:
     batch = recorded([[1.0, 0.0, 0.0]], lengths=[[5, 10, 100]])["trajectories"]
     rows = {recipe.name: inspect_rows(recipe, batch)["gradient"] for recipe in (GRPO, DR_GRPO)}
     ratio = {name: short[0] / long[0] for name, (_, short, long) in rows.items()}
@@ -86,7 +86,7 @@ def wrong_length(policy: Tabular) -> float:
 
 
 @claim("Wrong answers grow longer under GRPO and not under Dr. GRPO, at equal success", slow=True)
-def _() -> Finding:
+def wrong_answers_grow_longer_under_grpo_and_not_under_dr_grpo_at() -> Finding:
     drift, success = {}, {}
     for recipe in (GRPO, DR_GRPO):
         often = recipe.but({"rollout.samples": 16})

@@ -29,7 +29,7 @@ claim = Claims("grpo", "derived here")
     "Advantages have mean 0 and (sample) standard deviation 1, and are 0 in an all-equal group",
     "arXiv:2402.03300, 4.1.2",
 )
-def _() -> Finding:
+def advantages_have_mean_0_and_standard_deviation_1_and_are_0_in_an() -> Finding:
     rng = Key.of(1).numpy()
     groups = [rng.normal(size=size).tolist() for size in (2, 3, 5, 8)] + [[0.7] * 4]
     advantages = iter(first_advantages(GRPO_EXACT, recorded(groups)))
@@ -40,7 +40,7 @@ def _() -> Finding:
 
 
 @claim("Advantages, losses and gradients of GRPO and of its KL form are those counted by hand")
-def _() -> Finding:
+def advantages_losses_and_gradients_of_grpo_and_of_its_kl_form_are() -> Finding:
     gaps = []
     for rows in stale_rows("grpo"):
         gaps += [off(find("grpo"), rows), off(find("grpo-kl"), rows, partial(clipped, kl=0.04))]
@@ -53,7 +53,7 @@ def _() -> Finding:
     "k3 is not negative, its value is unbiased for KL(pi || ref), its gradient that of KL(ref || pi)",
     "arXiv:2402.03300, equation 4; Schulman 2020; gradient derived here",
 )
-def _() -> Finding:
+def k3_is_not_negative_its_value_is_unbiased_for_kl_its_gradient() -> Finding:
     policy = torch.tensor([0.2, -0.4, 1.1, 0.0], dtype=torch.float64, requires_grad=True)
     logp, reference = torch.log_softmax(policy, 0), softmax(0.5, 0.3, -0.2, -1.0)
     recipe = find("grpo-kl").but({"regularisers.0.coefficient": 1.0})
@@ -70,14 +70,14 @@ def _() -> Finding:
 
 
 @claim("The process form with one final step equals the outcome form")
-def _() -> Finding:
+def the_process_form_with_one_final_step_equals_the_outcome_form() -> Finding:
     groups = [Key.of(2).numpy().normal(size=4).tolist(), [1.0, 0.0, 0.0], [0.5, 0.5]]
     outcome, process = (gradient(find(one), recorded(groups, lengths=3)) for one in ("grpo", "grpo-process"))
     return below(1e-15, float(outcome.abs().max()) > 0, largest_difference_of_gradients=gap(outcome, process))
 
 
 @claim("The process form sums normalised step rewards from each token on", "arXiv:2402.03300, 4.1.3")
-def _() -> Finding:
+def the_process_form_sums_normalised_step_rewards_from_each_token() -> Finding:
     # Steps of two decisions, scored at the second.
     rows, sums = [], []
     for number, group in enumerate([[[0.1, 0.9, 0.4], [0.3], [0.8, 0.2]], [[1.0, 1.0], [1.0]]]):
@@ -94,7 +94,7 @@ def _() -> Finding:
 
 
 @claim("At pi = pi_old the gradient is REINFORCE's, each sequence weighted 1/(G |o_i|)")
-def _() -> Finding:
+def at_pi_pi_old_the_gradient_is_reinforces_each_sequence_weighted() -> Finding:
     group, lengths = [1.0, 0.0, 0.25, 1.0], [3, 1, 7, 4]
     mean, deviation = fmean(group), stdev(group)
     slopes = [(mean - r) / deviation / (4 * n) for r, n in zip(group, lengths, strict=True) for _ in range(n)]
@@ -102,7 +102,7 @@ def _() -> Finding:
 
 
 @claim("The iterative form resets the reference to the policy at each round", "arXiv:2402.03300, algorithm 1")
-def _() -> Finding:
+def the_iterative_form_resets_the_reference_to_the_policy_at_each() -> Finding:
     policy = bandit(0.3).policy
     references = [Learner(policy, find("grpo-iterative"), total_steps=1).reference]
     policy.logits.data += torch.arange(3, dtype=torch.float64)
@@ -113,13 +113,13 @@ def _() -> Finding:
 
 
 @claim("One update follows each batch", "arXiv:2402.03300, 4.2: a single update after each exploration stage")
-def _() -> Finding:
+def one_update_follows_each_batch() -> Finding:
     updates = [value_at(find("grpo"), f"update.{name}") for name in ("epochs", "minibatches")]
     return Finding(updates == [1, 1], f"epochs and mini-batches {updates}")
 
 
 @claim("A small language model clearly improves over its start on arithmetic", "arXiv:2402.03300", slow=True)
-def _() -> Finding:
+def a_small_language_model_clearly_improves_over_its_start_on() -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         quiet: dict[str, Any] = {"evaluation.n": 200, "evaluation.every": 0, "threads": 1}
         run = hocket.train("sums", recipe=find("grpo"), steps=40, runs=folder, **quiet)

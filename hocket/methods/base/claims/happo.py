@@ -61,7 +61,7 @@ def _step(task: str, seed: int = 0) -> tuple[list[tuple[str, Batch]], dict[str, 
 @claim(
     "M_m = r_1 .. r_(m-1) A in float64, A the mean over agents of GAE by their own critics, whitened over the batch."
 )
-def _() -> Finding:
+def m_m_r_1_r_a_in_float64_a_the_mean_over_agents_of_gae_by_their() -> Finding:
     error, moved, rows = 0.0, 0.0, 0
     for task in ("forage:6x6-3p-2f?length=9", "mpe:spread?agents=3&length=5"):
         learnt, before, after, parts = _step(task)
@@ -133,7 +133,7 @@ def _advantages(batch: Batch, critics: dict[str, Any], gamma: float, lam: float)
     "In whatever order, the agents' terms E[(r_m - 1) M_m] under the old policies sum to the new joint policy's "
     "E[A(s, a)]: enumerated on random games of three."
 )
-def _() -> Finding:
+def in_whatever_order_the_agents_terms_e_m_m_under_the_old_policies() -> Finding:
     error, apart = 0.0, 0.0
     for seed in range(5):
         noise = Key.of(seed).derive("game").numpy()
@@ -186,7 +186,7 @@ def _enumerated(actions: list[Any], pay: NDArray[np.float64], done: list[int], r
 
 
 @claim("With one agent, and without what MAPPO adds to PPO, it is PPO step for step: weights are equal bit for bit.")
-def _() -> Finding:
+def with_one_agent_and_without_what_mappo_adds_to_ppo_it_is_ppo() -> Finding:
     alone = cast(GymTask, tasks.find("gym:CartPole-v1?max_episode_steps=40"))
     plain = {"cast": Shared(), "regularisers": (ValueLoss(coefficient=0.5, aggregate="token-mean"),)}
     ours = _weights(_like(HAPPO.but(plain), alone), JointTask(Solo(alone)), alone)
@@ -218,7 +218,7 @@ def _like(recipe: Recipe, task: Task) -> Recipe:
 
 
 @claim("Who learns first is drawn anew at every step and by its key alone: in 24 steps everybody is, equal runs agree.")
-def _() -> Finding:
+def who_learns_first_is_drawn_anew_at_every_step_and_by_its_key() -> Finding:
     orders = []
     for _ in range(2):
         world = tasks.find("dilemma:prisoners?rounds=2")
@@ -245,7 +245,7 @@ def _noting(found: list[str], name: str) -> Any:
 
 
 @claim("On spread it is above random play in every seed, 95 % interval of the mean included.", slow=True)
-def _() -> Finding:
+def on_spread_it_is_above_random_play_in_every_seed_95_interval_of() -> Finding:
     task = "mpe:spread?agents=2"
     scores, chance = [trained("happo", task, seed, 10).score for seed in SEEDS], by_chance(task)
     low, high = interval(scores)

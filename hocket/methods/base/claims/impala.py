@@ -39,7 +39,7 @@ REWARDS, VALUES = [1.0, 0.0, 2.0, -1.0], [0.3, 0.8, -0.2, 0.5]
 
 
 @claim("On-policy the targets are n-step returns and the advantages these less V.", "section 4.1, remark 1")
-def _() -> Finding:
+def on_policy_the_targets_are_n_step_returns_and_the_advantages() -> Finding:
     advantage, target = credited(VTrace(), episode(REWARDS, VALUES, [1.0] * 4))
     returns = [sum(DISCOUNT ** (k - t) * REWARDS[k] for k in range(t, 4)) for t in range(4)]
     plain = [one - value for one, value in zip(returns, VALUES, strict=True)]
@@ -47,7 +47,7 @@ def _() -> Finding:
 
 
 @claim("An action the learner makes rarer counts less, one it makes likelier no more: weights are cut at 1.")
-def _() -> Finding:
+def an_action_the_learner_makes_rarer_counts_less_one_it_makes() -> Finding:
     advantage, target = credited(VTrace(), episode(REWARDS, VALUES, [1.0, 1.0, 1.0, 0.25]))
     last = 0.25 * (REWARDS[3] - VALUES[3])
     likelier, _ = credited(VTrace(), episode(REWARDS, VALUES, [1.0, 1.0, 1.0, 4.0]))
@@ -58,7 +58,7 @@ def _() -> Finding:
 
 
 @claim("A trace is cut where the learner would hardly go: what comes after does not reach back.")
-def _() -> Finding:
+def a_trace_is_cut_where_the_learner_would_hardly_go_what_comes() -> Finding:
     far = [episode([0.0, 0.0, 0.0, late], VALUES, [1.0, 1e-12, 1.0, 1.0]) for late in (0.0, 5.0)]
     targets = [credited(VTrace(), row)[1] for row in far]
     before = gap(targets[0][:2], targets[1][:2])
@@ -66,7 +66,7 @@ def _() -> Finding:
 
 
 @claim("Advantages, loss and all gradients are the formulas', counted by hand; cut episodes end in their value.")
-def _() -> Finding:
+def advantages_loss_and_all_gradients_are_the_formulas_counted_by() -> Finding:
     rng, gaps = Key.of(1).derive("claims", "impala").numpy(), []
     for _ in range(5):
         rows, loss, count = list[dict[str, Any]](), 0.0, 0
@@ -103,7 +103,7 @@ def _() -> Finding:
 
 
 @claim("The fixed point is the value of the policy cut at rho: of the learner's own where no ratio reaches rho.")
-def _() -> Finding:
+def the_fixed_point_is_the_value_of_the_policy_cut_at_rho_of_the() -> Finding:
     rng, off = Key.of(0).derive("claims", "impala").numpy(), {"cut": 0.0, "uncut": 0.0}
     for _ in range(20):
         mu, pi = (torch.softmax(torch.from_numpy(rng.normal(size=4)), 0) for _ in range(2))
@@ -122,7 +122,7 @@ def _() -> Finding:
 
 
 @claim("GAE on the same stale experience credits as if the sampler were the learner.", "derived")
-def _() -> Finding:
+def gae_on_the_same_stale_experience_credits_as_if_the_sampler_were() -> Finding:
     row = episode(REWARDS, VALUES, [0.5, 2.0, 0.1, 1.0])
     ours, plain = (credited(one, row)[0] for one in (VTrace(), GAE(gamma=DISCOUNT, lam=1.0, whiten=False)))
     return Finding(gap(ours, plain) > 0.5, say(largest_difference=gap(ours, plain)))

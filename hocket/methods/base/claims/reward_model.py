@@ -43,7 +43,7 @@ def _slope(objective: BradleyTerry, batch: Any, scores: torch.Tensor) -> torch.T
 
 
 @claim("A pair's gradient is sigmoid(r_l - r_w) at its ends, over the number of pairs, and 0 elsewhere")
-def _() -> Finding:
+def a_pairs_gradient_is_sigmoid_at_its_ends_over_the_number_of() -> Finding:
     batch, scores = _pairs(12, 0)
     ends, found = batch.last(), _slope(BradleyTerry(), batch, scores)
     by_hand = torch.zeros(len(scores), dtype=torch.float64)
@@ -55,7 +55,7 @@ def _() -> Finding:
 
 
 @claim("A constant added to all rewards changes nothing but the centring term", "Eisenstein et al., arXiv:2312.09244")
-def _() -> Finding:
+def a_constant_added_to_all_rewards_changes_nothing_but_the() -> Finding:
     batch, scores = _pairs(6, 1)
     moved = {
         str(centring): gap(_slope(BradleyTerry(centring=centring), batch, one), _slope(BradleyTerry(), batch, scores))
@@ -66,7 +66,7 @@ def _() -> Finding:
 
 
 @claim("With a margin the loss asks for a larger gap of what is told apart by more", "arXiv:2307.09288, equation 2")
-def _() -> Finding:
+def with_a_margin_the_loss_asks_for_a_larger_gap_of_what_is_told() -> Finding:
     batch, scores = _pairs(6, 2)
     margin = torch.arange(6, dtype=torch.float64)
     plain, asked = (
@@ -78,7 +78,7 @@ def _() -> Finding:
 
 
 @claim("As shipped a step is one update on 16 scenarios by the first output, no margin, centring where it is named")
-def _() -> Finding:
+def as_shipped_a_step_is_one_update_on_16_scenarios_by_the_first() -> Finding:
     plain: dict[str, Any] = {"curriculum.prompts": 16, "update.epochs": 1, "update.minibatches": 1}
     plain |= {"update.clip_norm": 1.0, "update.warmup": 0, "update.weight_decay": 0.0}
     parts = {
@@ -94,7 +94,7 @@ def _() -> Finding:
 
 
 @claim("After 60 steps on graded sums more unseen pairs are told right, by four standard errors", slow=True)
-def _() -> Finding:
+def after_60_steps_on_graded_sums_more_unseen_pairs_are_told_right() -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         quiet: dict[str, Any] = {"evaluation.n": 1000, "evaluation.every": 0, "threads": 1, "curriculum.prompts": 32}
         run = hocket.train(recipe="reward-model", steps=60, runs=folder, **quiet)

@@ -35,7 +35,7 @@ SAMPLES = (100, 400, 1600, 6400, 25_600, 102_400)
 
 
 @claim("The best policy of the planted groups loses at most 2 epsilon / (1 - discount), and less for smaller epsilon.")
-def _() -> Finding:
+def the_best_policy_of_the_planted_groups_loses_at_most_2_epsilon() -> Finding:
     used, losses, found = [], [], []
     for width in (0.4, 0.2, 0.1, 0.05):
         lost = []
@@ -71,7 +71,7 @@ def _epsilon(world: TabularMDP, labels: Array) -> float:
 
 
 @claim("The partition is nested and no two groups could be joined with a smaller largest distance than the next pair.")
-def _() -> Finding:
+def the_partition_is_nested_and_no_two_groups_could_be_joined_with() -> Finding:
     world = clusters(3, 12, seed=5)
     apart = distances(world)
     sizes = range(1, 13)
@@ -98,7 +98,7 @@ def _across(apart: Array, labels: Array, one: int, other: int) -> float:
 
 
 @claim("What estimation is expected to be off by is what it is off by, as the samples grow.")
-def _() -> Finding:
+def what_estimation_is_expected_to_be_off_by_is_what_it_is_off_by() -> Finding:
     ratios = []
     for seed in range(4):
         world = clusters(4, 64, width=0.2, seed=seed)
@@ -113,7 +113,7 @@ def _() -> Finding:
 
 
 @claim("Distances, expected errors and the loss that chooses are those that their formulas come to, entry by entry.")
-def _() -> Finding:
+def distances_expected_errors_and_the_loss_that_chooses_are_those() -> Finding:
     gaps = []
     for seed in range(5):
         world, key = replace(random(3, 5, seed=seed), discount=0.7), ROOT.derive("by hand", seed)
@@ -168,7 +168,7 @@ def losses() -> dict[int, tuple[Array, list[int]]]:
 @claim(
     "The loss over the number of groups is U-shaped, and its minimum moves to finer groups as samples grow.", slow=True
 )
-def _() -> Finding:
+def the_loss_over_the_number_of_groups_is_u_shaped_and_its_minimum() -> Finding:
     best = [int(lost.argmin()) for lost, _ in losses().values()]
     shaped = [
         bool((np.diff(lost[: at + 1]) < 0).all() and (np.diff(lost[at:]) > -0.01).all())
@@ -180,7 +180,7 @@ def _() -> Finding:
 
 
 @claim("The number that it chooses is within one step of the best for every number of samples.", slow=True)
-def _() -> Finding:
+def the_number_that_it_chooses_is_within_one_step_of_the_best_for() -> Finding:
     off = {
         samples: max(abs(rung - int(lost.argmin())) for rung in chosen) for samples, (lost, chosen) in losses().items()
     }
@@ -192,7 +192,7 @@ def _() -> Finding:
 
 
 @claim("With as many groups as actions it is certainty-equivalent planning.")
-def _() -> Finding:
+def with_as_many_groups_as_actions_it_is_certainty_equivalent() -> Finding:
     gaps = []
     for seed in range(5):
         world, key = clusters(4, 16, seed=seed), Key.of(seed)
@@ -209,7 +209,7 @@ def _() -> Finding:
     "The numbers of groups to choose from are powers of four and all actions; others are refused, and worlds with a "
     "horizon."
 )
-def _() -> Finding:
+def the_numbers_of_groups_to_choose_from_are_powers_of_four_and_all() -> Finding:
     rungs = {actions: ladder(actions) for actions in (1, 3, 4, 17, 64)}
     wanted = {1: [1], 3: [1, 3], 4: [1, 4], 17: [1, 4, 16, 17], 64: [1, 4, 16, 64]}
     world, refused = clusters(4, 17), []
@@ -229,7 +229,7 @@ def _() -> Finding:
     "Without samples the noise is 1 and a grouping's loss what it is off by and 1; noise beyond the first error of one "
     "group counts as it is."
 )
-def _() -> Finding:
+def without_samples_the_noise_is_1_and_a_groupings_loss_what_it_is() -> Finding:
     world, labels = replace(random(3, 5, seed=1), discount=0.7), np.array([0, 1, 0, 0, 1])
     near, noise = expected(world, labels, np.zeros_like(world.transition))
     # Actions that nearly agree, and so few samples that noise exceeds what there is to tell apart.
@@ -247,7 +247,7 @@ def _() -> Finding:
 
 
 @claim("What a group never did is planned to lead anywhere, for the mean reward of all that was seen; by hand.")
-def _() -> Finding:
+def what_a_group_never_did_is_planned_to_lead_anywhere_for_the_mean() -> Finding:
     gaps, unseen = [], 0
     for seed in range(20):
         world, noise = replace(random(3, 5, seed=seed), discount=0.7), ROOT.derive("unseen", seed).numpy()
@@ -273,7 +273,7 @@ def _() -> Finding:
 
 
 @claim("In the world of clusters groups and differences are drawn alike, as uneven as a Dirichlet of 0.3.")
-def _() -> Finding:
+def in_the_world_of_clusters_groups_and_differences_are_drawn_alike() -> Finding:
     # The expected sum of squares of a Dirichlet with six equal numbers a is (a + 1) / (6 a + 1).
     wanted = 1.3 / 2.8
     squares = {

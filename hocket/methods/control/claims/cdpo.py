@@ -45,7 +45,7 @@ def posteriors(count: int) -> list[tuple[TabularMDP, Counts]]:
 
 
 @claim("With eta = 0 it is the certainty-equivalent policy, the best one in the posterior's mean model.")
-def _() -> Finding:
+def with_eta_0_it_is_the_certainty_equivalent_policy_the_best_one() -> Finding:
     gaps = []
     for seed in range(5):
         one, key = random(5, 3, seed=seed, horizon=5), Key.of(seed)
@@ -60,7 +60,7 @@ def _() -> Finding:
 
 
 @claim("With one posterior sample and no region it is posterior sampling, policy for policy.")
-def _() -> Finding:
+def with_one_posterior_sample_and_no_region_it_is_posterior() -> Finding:
     found, regions = [], []
     for seed in range(5):
         one = random(5, 3, seed=seed, horizon=5)
@@ -72,7 +72,7 @@ def _() -> Finding:
 
 
 @claim("In the region around a row it takes the best shares, those that a search over all of them finds.")
-def _() -> Finding:
+def in_the_region_around_a_row_it_takes_the_best_shares_those_that() -> Finding:
     parts, gaps, moved = 20, [], []
     shares = [one for one in itertools.product(range(parts + 1), repeat=3) if sum(one) == parts]
     rows: Array = np.array(shares, np.float64) / parts
@@ -89,7 +89,7 @@ def _() -> Finding:
 
 
 @claim("Every sweep raises the value averaged over the models, within the region, until no step alone can raise it.")
-def _() -> Finding:
+def every_sweep_raises_the_value_averaged_over_the_models_within() -> Finding:
     gains, apart, left = [], [], []
     for number, (one, counts) in enumerate(posteriors(8)):
         models = counts.drawn(0.5, ROOT.derive("models", number), 5)
@@ -124,7 +124,7 @@ def _changed(policy: Array, reference: Array, eta: float) -> list[Array]:
     "Over 16 drawn worlds and the river regret falls off, is not above PSRL's, and policies change a quarter as much.",
     slow=True,
 )
-def _() -> Finding:
+def over_16_drawn_worlds_and_the_river_regret_falls_off_is_not() -> Finding:
     holds, said = True, {}
     for kind, worlds in (("drawn", [random(6, 3, seed=20 + n, horizon=6) for n in range(16)]), ("river", [RIVER] * 4)):
         sampling = [_regret(PosteriorSampling(prior=0.5), one, seed) for seed, one in enumerate(worlds)]
@@ -156,7 +156,7 @@ def _regret(solver: Solver, one: TabularMDP, seed: int, steps: int = 400) -> tup
 @claim(
     "A run is the module's, episode by episode in plain loops: reference, draws, sweeps, the region and the figures."
 )
-def _() -> Finding:
+def a_run_is_the_modules_episode_by_episode_in_plain_loops() -> Finding:
     gaps, apart, starts = [], [], []
     for seed in range(3):
         one, key = replace(random(4, 3, seed=seed, horizon=4), discount=0.9), Key.of(seed)
@@ -207,7 +207,7 @@ def _() -> Finding:
 
 
 @claim("What gains no more than a negligible sum stays, and of such actions the first takes what others lose.")
-def _() -> Finding:
+def what_gains_no_more_than_a_negligible_sum_stays_and_of_such() -> Finding:
     reference, hair = np.array([[0.3, 0.3, 0.4]]), 1e-13
     found = [nearby(reference, np.array([gain]), 1.0)[0].tolist() for gain in ([1, 1 + hair, 0], [1 + hair, 1, 0])]
     return Finding(gap(found, [[0.7, 0.3, 0.0]] * 2) < 1e-15, say(shares=str(found)))

@@ -47,7 +47,7 @@ def _told(values: torch.Tensor) -> Evaluation:
     "The loss is -sum_k log of the softmax of f(z, u_k) over the other episodes that lasted as long, float64, episodes "
     "of many lengths, negatives of others and of the same task."
 )
-def _() -> Finding:
+def the_loss_is_sum_k_log_of_the_softmax_of_f_over_the_other() -> Finding:
     errors, sizes = {}, []
     for negatives in ("others", "same"):
         batch = fresh_play(believing(CONTRABAR, "recall:corridor?length=3", curriculum__prompts=4, rollout__samples=5))
@@ -87,7 +87,7 @@ def _by_hand(told: NDArray[np.float64], batch: Batch, *, same: bool) -> float:
     "Who knows the exact posterior tells what an arm pays from what it pays in other tasks better than who knows the "
     "prior (predicted); among episodes of the same task it gains nothing, exactly."
 )
-def _() -> Finding:
+def who_knows_the_exact_posterior_tells_what_an_arm_pays_from_what() -> Finding:
     gains = {}
     for negatives, prompts, samples in (("others", 64, 1), ("same", 8, 8)):
         batch = fresh_play(believing(CONTRABAR, BANDIT, curriculum__prompts=prompts, rollout__samples=samples))
@@ -121,7 +121,7 @@ def _exact(batch: Batch, informed: bool) -> torch.Tensor:
     "What is foretold at t reads nothing that is seen later, and the moves t..t+k-1 alone: changes elsewhere are "
     "exactly 0."
 )
-def _() -> Finding:
+def what_is_foretold_at_t_reads_nothing_that_is_seen_later_and_the() -> Finding:
     net = Foretelling(4, 3, (6,), 5, 3, discrete=True, key=Key.of(1))
     net.requires_grad_(False)
     draws = Key.of(4).torch()
@@ -142,7 +142,7 @@ def _() -> Finding:
 
 
 @claim("No gradient of PPO reaches the belief, and none of the contrast reaches actor or critic: exactly 0.")
-def _() -> Finding:
+def no_gradient_of_ppo_reaches_the_belief_and_none_of_the_contrast() -> Finding:
     strange, own = taught(believing(CONTRABAR, BANDIT, curriculum__prompts=8))
     return Finding(strange == 0 and own > 0, say(into_parts_of_others=strange, smallest_of_own=own))
 
@@ -151,7 +151,7 @@ def _() -> Finding:
     "A batch is learnt from with the beliefs that it was sampled with: log-probs anew are those recorded, to 1e-5, "
     "after two steps of learning; with the beliefs of other moments they are not."
 )
-def _() -> Finding:
+def a_batch_is_learnt_from_with_the_beliefs_that_it_was_sampled() -> Finding:
     parts = believing(CONTRABAR, BANDIT, 2, curriculum__prompts=8)
     batch, policy = fresh_play(parts), cast(ControlPolicy, parts.lead.policy)
     recorded = batch.logp["behaviour"].values
@@ -168,7 +168,7 @@ def _() -> Finding:
 @claim(
     "The Bayes-optimal return of two arms is 13/12 in two pulls, and in more than two above what the last pull tells."
 )
-def _() -> Finding:
+def the_bayes_optimal_return_of_two_arms_is_13_12_in_two_pulls_and() -> Finding:
     short = Bandit(length=2)
     first = max(abs(bayes_optimal(short) - 13 / 12), abs(last_pull_optimal(short) - 13 / 12))
     gaps = [bayes_optimal(one) - last_pull_optimal(one) for one in (Bandit(length=length) for length in (2, 4, 6))]
@@ -190,7 +190,7 @@ def _after(negatives: str, seed: int, steps: int) -> RunContext:
     "from negatives of the same task (predicted: the signal vanishes).",
     slow=True,
 )
-def _() -> Finding:
+def after_70_steps_a_linear_map_of_c_t_tells_the_exact_posterior_of() -> Finding:
     play = fresh_play(believing(CONTRABAR, PARTNER, curriculum__prompts=128), 77)
     ours, control, fresh = (
         [_linear(_after(negatives, seed, steps), play, _posterior(play)) for seed in range(3)]
@@ -223,7 +223,7 @@ def _posterior(play: Batch) -> NDArray[np.float64]:
     "same task.",
     slow=True,
 )
-def _() -> Finding:
+def after_70_steps_its_return_among_partners_is_above_the_most_that() -> Finding:
     ours, control = (
         [measured(_after(negatives, seed, 70), 500) for seed in range(3)] for negatives in ("others", "same")
     )
@@ -238,7 +238,7 @@ def _() -> Finding:
     "each, which is not so).",
     slow=True,
 )
-def _() -> Finding:
+def in_bandits_where_little_tells_after_12_steps_a_linear_map_of_c() -> Finding:
     same = CONTRABAR.but({"regularisers.2.negatives": "same"})
     play = fresh_play(believing(CONTRABAR, BANDIT, curriculum__prompts=64), 77)
     groups = {"curriculum__prompts": 8, "rollout__samples": 8}
@@ -272,7 +272,7 @@ def _linear(parts: RunContext, play: Batch, wanted: NDArray[np.float64]) -> floa
     "The figure is the share of what came k steps later that scores highest among what others saw then, where another "
     "lasted as long; by hand, also where no episode lasts `ahead` steps."
 )
-def _() -> Finding:
+def the_figure_is_the_share_of_what_came_k_steps_later_that_scores() -> Finding:
     gaps, shares, ends = [], [], [""]
     for task, ahead in (("recall:corridor?length=3", 3), ("recall:bandit?length=2", 5)):
         for negatives in ("others", "same"):
@@ -300,14 +300,14 @@ def _() -> Finding:
 
 
 @claim("What is seen and what is foretold are compared after layers that begin orthogonal, of gain 1.")
-def _() -> Finding:
+def what_is_seen_and_what_is_foretold_are_compared_after_layers() -> Finding:
     net = Foretelling(4, 3, (6,), 5, 3, discrete=True, key=Key.of(1))
     values = [torch.linalg.svdvals(layers.weights[-1].detach()) for layers in (net.sees, net.foretells)]
     return below(1e-5, off=max(float((one - 1).abs().max()) for one in values))
 
 
 @claim("It learns from a batch 8 times as a whole, with a bonus of 0.1 for entropy, and foretells 1, 2 and 3 ahead.")
-def _() -> Finding:
+def it_learns_from_a_batch_8_times_as_a_whole_with_a_bonus_of_0_1() -> Finding:
     wanted = {
         "update": GradientStep(epochs=8, minibatches=1),
         "regularisers.0": ValueLoss(coefficient=0.5, aggregate="token-mean"),

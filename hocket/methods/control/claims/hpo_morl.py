@@ -17,7 +17,7 @@ SMALL = HypervolumeSearch(weights=4, moves=300, seeds=2)
 
 
 @claim("The hypervolume is the area counted cell by cell, and never falls when a point is added.")
-def _() -> Finding:
+def the_hypervolume_is_the_area_counted_cell_by_cell_and_never() -> Finding:
     by_hand = np.array([[1.0, -1.0], [3.0, -2.0], [2.0, -2.0], [3.0, -2.0], [5.0, -9.0]])
     off, fell, draw = abs(hypervolume(by_hand, np.array([0.0, -4.0])) - 7), 0.0, Key.of(0).numpy()
     for _ in range(200):
@@ -32,7 +32,7 @@ def _() -> Finding:
 
 
 @claim("The front of the treasures is that of the shortest dives, and no set of policies is worth more.")
-def _() -> Finding:
+def the_front_of_the_treasures_is_that_of_the_shortest_dives_and_no() -> Finding:
     world = treasure(10)
     ways: dict[float, int] = {}
     rows, ended = DEPTHS[-1] + 1, world.process.states - 1
@@ -64,7 +64,7 @@ def _() -> Finding:
 
 
 @claim("Its learners are Q-learning of both aims, by Chebyshev distance, one after the other in plain loops.")
-def _() -> Finding:
+def its_learners_are_q_learning_of_both_aims_by_chebyshev_distance() -> Finding:
     world, off, differ = treasure(3), 0.0, 0.0
     for seed in range(4):
         trial = DEFAULT * np.array([4.0, 3.0, 1 + seed])
@@ -108,7 +108,7 @@ def _looped(world: TwoAims, trial: Array, weights: int, moves: int, key: Key) ->
 
 
 @claim("The first trial is the default; a worth is the mean over seeds; the chosen one is the best on fresh seeds.")
-def _() -> Finding:
+def the_first_trial_is_the_default_a_worth_is_the_mean_over_seeds() -> Finding:
     world, state = treasure(3), SMALL.init(treasure(3), Key.of(0))
     for step in range(6):
         state, told = SMALL.step(world, state, Key.of(0).derive(step))
@@ -132,7 +132,7 @@ def _() -> Finding:
 
 
 @claim("Trials are drawn in turn from the whole space and near one of the best; the answer is always the chosen one's.")
-def _() -> Finding:
+def trials_are_drawn_in_turn_from_the_whole_space_and_near_one_of() -> Finding:
     """In twice the space, so that being near shows: .4 of a power of ten from one of the best two, never others."""
     solver, draws = HypervolumeSearch(spread=2.0, top=2), range(300)
     trials = DEFAULT * 10 ** np.array([[0.0, 0, 0], [1.0, -1, 0.4], [-1.2, 1.2, 0.0], [1.5, 1.5, 1.5]])
@@ -165,7 +165,7 @@ def _() -> Finding:
     "Thirty trials beat the default on held-out seeds in four runs; the winner's own figure is too high on average.",
     slow=True,
 )
-def _() -> Finding:
+def thirty_trials_beat_the_default_on_held_out_seeds_in_four_runs() -> Finding:
     world, default, tuned, optimism = treasure(5), [], [], []
     for seed in range(4):
         solver = HypervolumeSearch(moves=1000, seeds=2)
@@ -182,12 +182,12 @@ def _() -> Finding:
 
 
 @claim("The default learns by a step of 0.05, moves at random by a chance of 0.1, and looks 0.1 beyond the best seen.")
-def _() -> Finding:
+def the_default_learns_by_a_step_of_0_05_moves_at_random_by_a() -> Finding:
     return Finding(DEFAULT.tolist() == [0.05, 0.1, 0.1], say(default=DEFAULT.tolist()))
 
 
 @claim("So they are in a deeper sea, where it matters how aims are scaled and how far beyond the best seen they look.")
-def _() -> Finding:
+def so_they_are_in_a_deeper_sea_where_it_matters_how_aims_are() -> Finding:
     world, off, near = treasure(5), 0.0, np.inf
     for seed in range(2):
         trial = np.array([0.3, 0.3, 2.0])
@@ -198,7 +198,7 @@ def _() -> Finding:
 
 
 @claim("What is run again are the best so far at each step, and no others; before the first trial play is even.")
-def _() -> Finding:
+def what_is_run_again_are_the_best_so_far_at_each_step_and_no() -> Finding:
     solver, world, due = HypervolumeSearch(weights=4, moves=60, seeds=2, top=1), treasure(5), set[int]()
     state = solver.init(world, Key.of(1))
     even = float(np.abs(solver.answer(world, state) - 1 / world.process.actions).max())

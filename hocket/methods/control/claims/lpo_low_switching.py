@@ -22,7 +22,7 @@ ROOT = Key.of(0).derive("lpo")
 
 
 @claim("For linear functions sensitivity is the ridge leverage score, and no difference of two functions has more.")
-def _() -> Finding:
+def for_linear_functions_sensitivity_is_the_ridge_leverage_score() -> Finding:
     gaps, above = [], []
     for number in range(20):
         noise = ROOT.derive("class", number).numpy()
@@ -41,7 +41,7 @@ def _() -> Finding:
 
 
 @claim("The points that join grow like d log N, not like N, and stand for all: their matrix stays near the whole one.")
-def _() -> Finding:
+def the_points_that_join_grow_like_d_log_n_not_like_n_and_stand_for() -> Finding:
     rates, shares, near = [], [], []
     for size in (3, 6):
         counts = {total: [_stream(size, total, 2.0, draw)[0] for draw in range(10)] for total in (250, 1000, 4000)}
@@ -64,7 +64,7 @@ def _stream(size: int, total: int, keep: float, draw: int) -> tuple[int, list[fl
 
 
 @claim("The core set counts every visit as often as it comes, on average, and with keep = inf is all of them.")
-def _() -> Finding:
+def the_core_set_counts_every_visit_as_often_as_it_comes_on_average() -> Finding:
     visited = ROOT.derive("even").numpy().normal(size=(40, 2))
     whole = visited.T @ visited + np.eye(2)
     drawn = [joined(np.eye(2), visited, 0.8, ROOT.derive("even", number))[0] for number in range(2000)]
@@ -76,7 +76,7 @@ def _() -> Finding:
 
 
 @claim("Each mirror step raises the optimistic value, up to that of the best policy there.")
-def _() -> Finding:
+def each_mirror_step_raises_the_optimistic_value_up_to_that_of_the() -> Finding:
     least, left = [], []
     for seed in range(10):
         world = random(4, 3, seed=seed, horizon=4)
@@ -90,7 +90,7 @@ def _() -> Finding:
 
 
 @claim("A visited pair's optimistic value is not below the true one, and the bonus shrinks as 1 / sqrt(visits).")
-def _() -> Finding:
+def a_visited_pairs_optimistic_value_is_not_below_the_true_one_and() -> Finding:
     core: Array = np.eye(3)
     pair, widths = np.array([0.0, 1.0, 0.0]), []
     for _ in range(4):
@@ -125,7 +125,7 @@ def _gradient(world: TabularMDP, seed: int, episodes: int, rate: float = 0.5) ->
 @claim(
     "It opens a lock of 14 with few switches; without a bonus, and by plain policy gradient, it stays shut.", slow=True
 )
-def _() -> Finding:
+def it_opens_a_lock_of_14_with_few_switches_without_a_bonus_and_by() -> Finding:
     world, seeds = lock(14), range(3)
     found: dict[str, list[tuple[float, float]]] = {"lpo": [], "without bonus": []}
     for name, solver in (("lpo", LowSwitching()), ("without bonus", LowSwitching(bonus=0.0))):
@@ -149,7 +149,7 @@ def _run(solver: LowSwitching, world: TabularMDP, seed: int, episodes: int) -> t
 
 
 @claim("A run is the module's, step by step in plain loops: when policies are made anew, how, and which pairs join.")
-def _() -> Finding:
+def a_run_is_the_modules_step_by_step_in_plain_loops_when_policies() -> Finding:
     gaps, rebuilt, kept = [], [], []
     for seed, world in enumerate((replace(random(3, 2, seed=1, horizon=3), discount=0.9), causeway(2))):
         solver, whole, key = LowSwitching(keep=0.6, bonus=0.7, rate=1.5, rounds=4), factored(world), Key.of(seed)

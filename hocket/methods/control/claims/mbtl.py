@@ -52,7 +52,7 @@ def chosen(world: Contexts, trainings: int, solver: TaskChoice, seed: int = 0) -
 
 
 @claim("With J and theta known its choice is the greedy one, which comes to 1 - 1/e of the best set at least.")
-def _() -> Finding:
+def with_j_and_theta_known_its_choice_is_the_greedy_one_which_comes() -> Finding:
     same, shares = [], []
     for seed in range(10):
         for world in (linear(seed), shops(12, seed=seed)):
@@ -73,7 +73,7 @@ def _() -> Finding:
 
 
 @claim("Its process is the Gaussian one: conditioning on one training after the other comes to the same.")
-def _() -> Finding:
+def its_process_is_the_gaussian_one_conditioning_on_one_training() -> Finding:
     gaps = []
     for seed in range(5):
         noise = ROOT.derive("posterior", seed).numpy()
@@ -92,7 +92,7 @@ def _() -> Finding:
 
 
 @claim("Each choice is the rule's, entry by entry; evenly spaced ones are the middles of equal parts of the range.")
-def _() -> Finding:
+def each_choice_is_the_rules_entry_by_entry_evenly_spaced_ones_are() -> Finding:
     same, moved = [], []
     for seed in range(6):
         world, solver = shops(9, seed=seed), TaskChoice(beta=0.25)
@@ -120,7 +120,7 @@ def _() -> Finding:
 
 
 @claim("The slope is the true one where losses are in proportion to distance.")
-def _() -> Finding:
+def the_slope_is_the_true_one_where_losses_are_in_proportion_to() -> Finding:
     gaps = []
     for theta in (0.0, 0.5, 2.0):
         world, trained = linear(1, theta=theta), np.zeros(12, bool)
@@ -131,7 +131,7 @@ def _() -> Finding:
 
 
 @claim("With J drawn from the process its regret grows ever slower, and is below that of a random choice.")
-def _() -> Finding:
+def with_j_drawn_from_the_process_its_regret_grows_ever_slower_and() -> Finding:
     rows = {}
     for name in ("model", "random"):
         solver = TaskChoice(choose=name)
@@ -143,7 +143,7 @@ def _() -> Finding:
 
 
 @claim("Shops have demands from 0.3 to 0.9, and are worth, relative to the best, what each one's policy earns there.")
-def _() -> Finding:
+def shops_have_demands_from_0_3_to_0_9_and_are_worth_relative_to() -> Finding:
     world, off = shops(4, samples=10**7), 0.0
     made = [shop(6, demand, 0.3, 0.1, "shop") for demand in (0.3, 0.5, 0.7, 0.9)]
     for row, known in enumerate(made):
@@ -180,13 +180,13 @@ HELD = (6, 7, 8, 9)
 
 
 @claim("On shops it loses at most two thirds of what a random choice does, at equal numbers of trainings.", slow=True)
-def _() -> Finding:
+def on_shops_it_loses_at_most_two_thirds_of_what_a_random_choice() -> Finding:
     rows = zip(losses("shops", "model"), losses("shops", "random"), strict=True)
     return Finding(all(one < 2 / 3 * other for one, other in rows), _listed("shops", "model", "random"))
 
 
 @claim("Even spacing that knows the number of trainings is better there with two, and hardly with more.", slow=True)
-def _() -> Finding:
+def even_spacing_that_knows_the_number_of_trainings_is_better_there() -> Finding:
     gains = [one - other for one, other in zip(losses("shops", "model"), losses("shops", "even"), strict=True)]
     return Finding(gains[0] > 0 and max(gains[1:]) < 0.01, _listed("shops", "model", "even"))
 
@@ -200,7 +200,7 @@ def _listed(kind: str, *names: Literal["model", "random", "even"]) -> str:
 
 
 @claim("A pole of 0.5 is CartPole's, and poles of every length move by its equations, as tried in copies at once.")
-def _() -> Finding:
+def a_pole_of_0_5_is_cartpoles_and_poles_of_every_length_move_by() -> Finding:
     off, ended = 0.0, 0
     for length in (0.1, 0.5, 6.4):
         name = "hocket.methods.control.mbtl.world:Pole-v1"
@@ -224,7 +224,7 @@ def _() -> Finding:
     "What is kept of poles is what PPO comes to: networks trained anew, one each of two families, are worth the same.",
     slow=True,
 )
-def _() -> Finding:
+def what_is_kept_of_poles_is_what_ppo_comes_to_networks_trained() -> Finding:
     kept, off = json.loads(POLE_RETURNS.read_text(encoding="utf-8")), []
     for family, place in ((1, 4), (6, 9)):
         network = balancer(kept["lengths"][place], family - 1)
@@ -234,7 +234,7 @@ def _() -> Finding:
 
 
 @claim("A family of poles is read with its own table, from the first to the last, and there is none after.")
-def _() -> Finding:
+def a_family_of_poles_is_read_with_its_own_table_from_the_first_to() -> Finding:
     kept, refused = json.loads(POLE_RETURNS.read_text(encoding="utf-8")), 0
     count = len(kept["returns"])
     read = [poles(family + 1).table.tolist() == kept["returns"][family] for family in range(count)]
@@ -249,7 +249,7 @@ def _() -> Finding:
     "On poles that beta was not chosen on it loses less than a random choice at equal trainings (predicted).",
     slow=True,
 )
-def _() -> Finding:
+def on_poles_that_beta_was_not_chosen_on_it_loses_less_than_a() -> Finding:
     rows = zip(losses("poles", "model"), losses("poles", "random"), strict=True)
     return Finding(all(one < other for one, other in rows), _listed("poles", "model", "random"))
 
@@ -259,7 +259,7 @@ def _() -> Finding:
     "(both predicted), but less with three and more.",
     slow=True,
 )
-def _() -> Finding:
+def even_spacing_that_knows_the_number_of_trainings_loses_more() -> Finding:
     gains = [one - other for one, other in zip(losses("poles", "model"), losses("poles", "even"), strict=True)]
     return Finding(gains[0] < 0 and sum(gains) < 0 and min(gains[1:]) > 0, _listed("poles", "model", "even"))
 

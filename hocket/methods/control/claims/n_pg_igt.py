@@ -60,7 +60,7 @@ def some(mdp: TabularMDP, name: str) -> Array:
 
 
 @claim("Averaged over all episodes, the estimate is the gradient of the exact value.")
-def _() -> Finding:
+def averaged_over_all_episodes_the_estimate_is_the_gradient_of_the() -> Finding:
     mdp = tiny()
     logits = some(mdp, "logits")
     mean = sum(chance * slope(logits, one) for chance, one in episodes(mdp, logits))
@@ -68,7 +68,7 @@ def _() -> Finding:
 
 
 @claim("So is the Hessian's product with a vector the change of that gradient along it.")
-def _() -> Finding:
+def so_is_the_hessians_product_with_a_vector_the_change_of_that() -> Finding:
     mdp = tiny()
     logits, vector = some(mdp, "logits"), some(mdp, "vector")
     mean = sum(chance * curvature(logits, one, vector) for chance, one in episodes(mdp, logits))
@@ -78,7 +78,7 @@ def _() -> Finding:
 
 
 @claim("Drawn evenly between two policies, it is on average the difference of their gradients, however far they are.")
-def _() -> Finding:
+def drawn_evenly_between_two_policies_it_is_on_average_the() -> Finding:
     mdp = tiny()
     before, now = some(mdp, "logits"), some(mdp, "other")
     places, weights = np.polynomial.legendre.leggauss(12)
@@ -110,7 +110,7 @@ def climbed(way: Way, steps: int = 30) -> tuple[float, float]:
 
 
 @claim("Where the objective is quadratic, both averages are the gradient at the present point; plain momentum is not.")
-def _() -> Finding:
+def where_the_objective_is_quadratic_both_averages_are_the_gradient() -> Finding:
     (transport, _), (curved, _), (plain, length) = (climbed(way) for way in ("transport", "curvature", "momentum"))
     return below(1e-10, plain > 0.1 * length, transport=transport, curvature=curved)
 
@@ -118,7 +118,7 @@ def _() -> Finding:
 @claim(
     "Curvature is looked at between the last two points, and the gradient at the present one; REINFORCE keeps nothing."
 )
-def _() -> Finding:
+def curvature_is_looked_at_between_the_last_two_points_and_the() -> Finding:
     asked: list[tuple[str, float]] = []
 
     def gradient(point: Array) -> Array:
@@ -142,7 +142,7 @@ def _() -> Finding:
 
 
 @claim("A step is as long as it says whatever the rewards are, and rewards times a constant give the same policies.")
-def _() -> Finding:
+def a_step_is_as_long_as_it_says_whatever_the_rewards_are_and() -> Finding:
     mdp = world("episodes:4x3")
     assert isinstance(mdp, TabularMDP)
     larger = TabularMDP(mdp.transition, 64 * mdp.reward, mdp.start, mdp.horizon)
@@ -159,7 +159,7 @@ def _() -> Finding:
 
 
 @claim("A run is followed by hand: shares of 2/(t + 2), to 4/5 but with curvature, and steps of rate/(t + 1)^decay.")
-def _() -> Finding:
+def a_run_is_followed_by_hand_shares_of_2_to_4_5_but_with_curvature() -> Finding:
     mdp, worst = tiny(), 0.0
     ways: tuple[Way, ...] = ("transport", "curvature", "momentum", "none")
     for way in ways:
@@ -194,7 +194,7 @@ def _() -> Finding:
 
 
 @claim("In a regulator return, gradient and Hessian are right on average: by quadrature over all noise, in float64.")
-def _() -> Finding:
+def in_a_regulator_return_gradient_and_hessian_are_right_on_average() -> Finding:
     world, draw = Regulator(2, spread=0.7, noise=0.4), Key.of(4).derive("gains").numpy()
     gains, vector = draw.normal(0, 0.5, (2, 2)), draw.normal(size=(2, 2))
     places, weights = np.polynomial.hermite_e.hermegauss(4)  # Exact up to the seventh power; these are of the sixth.
@@ -221,7 +221,7 @@ def _differences(world: Regulator, gains: Array, width: float = 1e-4) -> Array:
 
 
 @claim("The gains of the Riccati recursion are the best: no slope there, and none near or far is above.")
-def _() -> Finding:
+def the_gains_of_the_riccati_recursion_are_the_best_no_slope_there() -> Finding:
     above, steep = -np.inf, 0.0
     for horizon in (1, 3, 5):
         world, draw = regulator(horizon), Key.of(horizon).derive("near").numpy()
@@ -257,7 +257,7 @@ def gaps(way: Way, rate: float, decay: float, seeds: int = 6) -> Array:
 
 
 @claim("Regulators and tables with a horizon are taken; any other world is refused in a sentence.")
-def _() -> Finding:
+def regulators_and_tables_with_a_horizon_are_taken_any_other_world() -> Finding:
     solver, said = NormalisedAscent(), []
     solver.checked(regulator(3))
     solver.checked(world("lock:3"))
@@ -278,7 +278,7 @@ def falls(row: Array) -> float:
     "REINFORCE at its best step and at every other tried, of t^(-1/2) and t^(-2/3) (predicted).",
     slow=True,
 )
-def _() -> Finding:
+def in_a_regulator_the_gap_of_transport_with_its_theorems_steps_of() -> Finding:
     ours, rates = gaps("transport", 1.0, 1.0), ((0.02, 0.5), (0.04, 0.5), (0.05, 2 / 3), (0.1, 2 / 3), (0.2, 2 / 3))
     plain = [gaps("none", rate, decay) for rate, decay in rates]
     kept = [row for row in plain if np.isfinite(row).all()]

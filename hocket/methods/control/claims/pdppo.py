@@ -53,7 +53,7 @@ def _critics(parts: RunContext, batch: Batch) -> tuple[torch.Tensor, torch.Tenso
 @claim(
     "A = G - min(V(s), V_post(f(s, a))) and both critics' target is G, whitened sums of discounted rewards, float64."
 )
-def _() -> Finding:
+def a_g_min_v_post_and_both_critics_target_is_g_whitened_sums_of() -> Finding:
     parts = _parts()
     batch = _sampled(parts)
     given = parts.lead.compute_credit(batch, {}, 1).occurrences
@@ -72,7 +72,7 @@ def _() -> Finding:
 
 
 @claim("Each decision's error of the value moves the smaller critic alone, by (min(V, V_post) - G) / n.")
-def _() -> Finding:
+def each_decisions_error_of_the_value_moves_the_smaller_critic() -> Finding:
     parts = _parts()
     batch = parts.lead.compute_credit(_sampled(parts), {}, 1)
     policy = parts.lead.policy
@@ -92,7 +92,7 @@ def _() -> Finding:
 @claim(
     "The whole loss is -mean A + 1/2 mean (min(V, V_post) - G)^2 - 0.01 mean H before the first change of the weights."
 )
-def _() -> Finding:
+def the_whole_loss_is_mean_a_1_2_mean_g_2_0_01_mean_h_before_the() -> Finding:
     parts = _parts()
     batch = parts.lead.compute_credit(_sampled(parts), {}, 1)
     policy, recipe = parts.lead.policy, parts.lead.recipe
@@ -166,7 +166,7 @@ def _after_values(gamma: float) -> tuple[dict[State, float], dict[State, float]]
 @claim(
     "V(s) = max_a [r(s, a) + V_post(f(s, a))] agrees with value iteration on the world's own steps, all demands played."
 )
-def _() -> Finding:
+def v_max_a_r_v_post_agrees_with_value_iteration_on_the_worlds_own() -> Finding:
     gamma = 0.9
     value, _ = _after_values(gamma)
     course = SMALL.open(1)
@@ -208,7 +208,7 @@ def _demand(words: NDArray[np.uint64], time: int) -> list[int]:
 @claim(
     "The smaller of two critics as baseline biases the gradient, where V_post is ever the smaller; V alone does not."
 )
-def _() -> Finding:
+def the_smaller_of_two_critics_as_baseline_biases_the_gradient() -> Finding:
     value, post = _after_values(1.0)
     start: State = ((1, 0), 1, 1) if ((1, 0), 1, 1) in value else next(one for one in value if one[2] == 1)
     moves = range(SMALL.goods + 1)
@@ -238,7 +238,7 @@ SEEDS, STEPS = range(3), 40
     "predicted: it is): after 12 steps its error is the larger on average, for only the smaller is ever put right.",
     slow=True,
 )
-def _() -> Finding:
+def fitted_through_their_minimum_the_critic_of_post_decision_states() -> Finding:
     plain, post = [], []
     for seed in SEEDS:
         parts = _parts(seed)
@@ -256,7 +256,7 @@ def _() -> Finding:
 
 
 @claim("On lot sizing its mean return is above random play.", slow=True)
-def _() -> Finding:
+def on_lot_sizing_its_mean_return_is_above_random_play() -> Finding:
     scores, chance = [trained("pdppo", TASK, seed, STEPS).score for seed in SEEDS], by_chance(TASK)
     return Finding(fmean(scores) > chance, say(returns=scores, by_chance=chance))
 
@@ -265,7 +265,7 @@ def _() -> Finding:
     "The paper's gain over PPO is not found here (predicted: above it): some seed stays far below every one of PPO's.",
     slow=True,
 )
-def _() -> Finding:
+def the_papers_gain_over_ppo_is_not_found_here_some_seed_stays_far() -> Finding:
     ours, theirs = ([trained(name, TASK, seed, STEPS).score for seed in SEEDS] for name in ("pdppo", "ppo"))
     return Finding(min(ours) < min(theirs) and fmean(ours) < fmean(theirs), say(pdppo=ours, ppo=theirs))
 

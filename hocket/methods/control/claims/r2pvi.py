@@ -65,7 +65,7 @@ def minimised(origin: Array, value: Array, price: float, kind: Divergence) -> fl
 
 
 @claim("The closed forms are what minimising over all shifts comes to, for each of the three divergences.")
-def _() -> Finding:
+def the_closed_forms_are_what_minimising_over_all_shifts_comes_to() -> Finding:
     noise, gaps = ROOT.derive("forms").numpy(), dict[str, float]()
     for kind in KINDS:
         for _ in range(40):
@@ -110,7 +110,7 @@ def plain(world: FactoredMDP, seen: Array, beta: float) -> Array:
 
 
 @claim("As the price grows it becomes pessimistic value iteration, which it is at an infinite one.")
-def _() -> Finding:
+def as_the_price_grows_it_becomes_pessimistic_value_iteration_which() -> Finding:
     gaps, near, apart = [], [], []
     for world in (causeway(3), factored(random(4, 2, seed=1, horizon=4))):
         seen = gathered(world, 30)
@@ -127,7 +127,7 @@ def _() -> Finding:
 
 
 @claim("With data enough and no pessimism no policy has a higher exact robust value than its own.")
-def _() -> Finding:
+def with_data_enough_and_no_pessimism_no_policy_has_a_higher_exact() -> Finding:
     world = causeway(2)
     assert world.horizon is not None
     gaps, spread = [], []
@@ -150,7 +150,7 @@ def _() -> Finding:
 
 
 @claim("Without pessimism it promises more than its policy keeps on some data; with it, on none.")
-def _() -> Finding:
+def without_pessimism_it_promises_more_than_its_policy_keeps_on() -> Finding:
     over: dict[float, list[float]] = {}
     for seed in range(20):
         world = factored(random(4, 3, seed=seed, horizon=4))
@@ -162,7 +162,7 @@ def _() -> Finding:
 
 
 @claim("The robust policy is better where running is more dangerous than in the data, and loses less where it is not.")
-def _() -> Finding:
+def the_robust_policy_is_better_where_running_is_more_dangerous() -> Finding:
     holds, said = True, dict[str, list[float]]()
     worse = causeway(4, 0.3)
     for kind, price in PRICES.items():
@@ -185,7 +185,7 @@ def _() -> Finding:
 
 
 @claim("A plan is the module's, state by state: the worst of shifts, pessimism, and values cut at what rewards allow.")
-def _() -> Finding:
+def a_plan_is_the_modules_state_by_state_the_worst_of_shifts() -> Finding:
     gaps, cuts = [], []
     losing = factored(replace(random(4, 2, seed=0, horizon=4), discount=0.9))
     losing = replace(losing, reward=losing.reward - 0.4)  # Losses allow values below 0.
@@ -225,7 +225,7 @@ def _() -> Finding:
 
 
 @claim("A step gathers its episodes by even play, plans from all so far, and tells what it expects and exact values.")
-def _() -> Finding:
+def a_step_gathers_its_episodes_by_even_play_plans_from_all_so_far() -> Finding:
     gaps = []
     world = replace(causeway(3), discount=0.8)
     solver, key = RobustPessimism(1.0, "kl", 0.2, episodes=3, against=0.7), ROOT.derive("step")
@@ -259,7 +259,7 @@ def _() -> Finding:
 @claim(
     "The closed forms hold for estimated shares, which may be negative and sum to other than 1, and for equal values."
 )
-def _() -> Finding:
+def the_closed_forms_hold_for_estimated_shares_which_may_be() -> Finding:
     """Of kl the mean of `exp(-V / price)` is kept from below what the largest value alone would give."""
     gaps, noise = [], ROOT.derive("ridge").numpy()
     for _ in range(20):
@@ -283,7 +283,7 @@ def _() -> Finding:
 
 
 @claim("The worst of the kl form is finite however far values lie apart: the least one, and what its share leaves.")
-def _() -> Finding:
+def the_worst_of_the_kl_form_is_finite_however_far_values_lie_apart() -> Finding:
     found = float(worst(np.array([[0.5, 0.5]]), np.array([3.0, 1e4]), 1.0, "kl")[0])
     return below(1e-9, off=abs(found - 3 - math.log(2)))
 

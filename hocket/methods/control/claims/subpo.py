@@ -45,7 +45,7 @@ def utility(world: Coverage, visited: set[int]) -> float:
 
 
 @claim("Marginal gains telescope to F of the trajectory less F of its first state.")
-def _() -> Finding:
+def marginal_gains_telescope_to_f_of_the_trajectory_less_f_of_its() -> Finding:
     gaps, spread = [], []
     for seed in range(30):
         world = drawn(seed, horizon=8)
@@ -58,7 +58,7 @@ def _() -> Finding:
 
 
 @claim("F is monotone, and what a state adds never grows with what was covered before.")
-def _() -> Finding:
+def f_is_monotone_and_what_a_state_adds_never_grows_with_what_was() -> Finding:
     least, returns = [], []
     for seed in range(5):
         world = drawn(seed)
@@ -73,7 +73,7 @@ def _() -> Finding:
 
 
 @claim("Exact values are those of all paths, and the optimum that of the best decisions in view of what was covered.")
-def _() -> Finding:
+def exact_values_are_those_of_all_paths_and_the_optimum_that_of_the() -> Finding:
     gaps = []
     for seed in range(3):
         world = drawn(seed, states=3, horizon=3)
@@ -98,7 +98,7 @@ def _best(world: Coverage, states: tuple[int, ...]) -> float:
 
 
 @claim("For a modular F its gradient is that of plain REINFORCE on the states' own rewards, to the bit.")
-def _() -> Finding:
+def for_a_modular_f_its_gradient_is_that_of_plain_reinforce_on_the() -> Finding:
     same: list[float] = []
     apart: list[float] = []
     for seed in range(10):
@@ -114,7 +114,7 @@ def _() -> Finding:
 
 
 @claim("The gradient's mean is the slope of the exact value, by finite differences.")
-def _() -> Finding:
+def the_gradients_mean_is_the_slope_of_the_exact_value_by_finite() -> Finding:
     world = cover(2, 2)
     logits = 0.5 * ROOT.derive("logits").numpy().normal(size=world.moves.shape)
     slope = np.zeros_like(logits)
@@ -135,7 +135,7 @@ def _() -> Finding:
 @claim(
     "Where states do not matter it comes to at least 1 - 1/e of the best set of picks, as greedy picks do.", slow=True
 )
-def _() -> Finding:
+def where_states_do_not_matter_it_comes_to_at_least_1_1_e_of_the() -> Finding:
     greedy, learnt = [], []
     for seed in range(6):
         world = bandit(seed)
@@ -173,7 +173,7 @@ def grids() -> dict[bool, list[float]]:
     "On the grid it covers more than the policy trained on additive rewards of states, and most of what can be.",
     slow=True,
 )
-def _() -> Finding:
+def on_the_grid_it_covers_more_than_the_policy_trained_on_additive() -> Finding:
     found, world = grids(), cover(3, 3)
     holds = min(found[True]) > max(found[False]) + 1 and min(found[True]) > 0.85 * world.optimum
     return Finding(
@@ -184,7 +184,7 @@ def _() -> Finding:
 @claim(
     "A step is rate times the mean score of rewards to go, less those of the other episodes, counted in plain loops."
 )
-def _() -> Finding:
+def a_step_is_rate_times_the_mean_score_of_rewards_to_go_less_those() -> Finding:
     gaps = []
     for seed, marginal in itertools.product(range(3), (True, False)):
         world, key = drawn(seed, states=3, horizon=3), ROOT.derive("step", seed)
@@ -212,7 +212,7 @@ def _() -> Finding:
 
 
 @claim("The grid has as many steps as cells, each pays 1 when it is first entered, and the last one 2.")
-def _() -> Finding:
+def the_grid_has_as_many_steps_as_cells_each_pays_1_when_it_is() -> Finding:
     world = cover(2, 3)
     paid = [utility(world, {cell}) for cell in range(6)]
     whole = utility(world, set(range(6)))
@@ -221,7 +221,7 @@ def _() -> Finding:
 
 
 @claim("Worlds without a horizon, of more than 14 items or with a weight below 0 are refused.")
-def _() -> Finding:
+def worlds_without_a_horizon_of_more_than_14_items_or_with_a_weight() -> Finding:
     world, refused = drawn(0), 0
     for change in (
         {"moves": replace(world.moves, horizon=None, discount=0.9)},

@@ -109,7 +109,7 @@ def random_log(name: str, episodes: int = 20) -> Log:
     "Every transition is a line, and the lines read back are the record: seen, done, what came of it and pay, in the "
     "room of keys and in Gymnasium's, known and unknown."
 )
-def _() -> Finding:
+def every_transition_is_a_line_and_the_lines_read_back_are_the() -> Finding:
     names = ("gym:CartPole-v1", "gym:FrozenLake-v1", "gym:Acrobot-v1", "forage:5x5-2p-2f", "keys:room")
     found = {name: random_log(name) for name in names}
     found["walkers"] = logs(0)[0]
@@ -132,7 +132,7 @@ def _rounded(step: Step) -> Step:
 
 
 @claim("In the room, captions say what the numbers are: by hand, from where everything is before and after each move.")
-def _() -> Finding:
+def in_the_room_captions_say_what_the_numbers_are_by_hand_from() -> Finding:
     wrong, counted = 0, 0
     for log, (seen, actions, pays) in zip(*_played("bold", 40), strict=True):
         for time, step in enumerate(log):
@@ -206,7 +206,7 @@ def _when(episode: Episode, event: str) -> int:
     "Every sentence that counting writes is true in the record, counted once more by hand: four agents, 12 draws of 50 "
     "episodes, and five other worlds played by chance."
 )
-def _() -> Finding:
+def every_sentence_that_counting_writes_is_true_in_the_record() -> Finding:
     found = [(one, log) for draw in DRAWS for one, log in zip(summaries(draw), logs(draw), strict=True)]
     names = ("gym:CartPole-v1", "gym:FrozenLake-v1", "gym:Acrobot-v1", "forage:5x5-2p-2f", "gym:MountainCar-v0")
     found += [(SySLLM(most=30).summarise(log), log) for log in map(random_log, names)]
@@ -224,7 +224,7 @@ def _() -> Finding:
     "A sentence changed by one count, by another event or by another word of how often is caught, and is not in the "
     "summary; what has no counted form, or no words of the record, is said to be unbacked."
 )
-def _() -> Finding:
+def a_sentence_changed_by_one_count_by_another_event_or_by_another() -> Finding:
     caught, missed, wild = 0, list[str](), 0
     for log, one in zip(logs(0), summaries(0), strict=True):
         tally = Tally(log)
@@ -271,7 +271,7 @@ def _changed(sentence: str, tally: Tally) -> Iterator[str]:
     "Always is all of them, mostly more than half, seldom fewer but some, never none, for every count up to 20; the "
     "strongest word that holds is the one that is said, and nothing is said of exactly half."
 )
-def _() -> Finding:
+def always_is_all_of_them_mostly_more_than_half_seldom_fewer_but() -> Finding:
     wrong = []
     for n in range(1, 21):
         for k in range(n + 1):
@@ -294,7 +294,7 @@ def _() -> Finding:
     "However the episodes are cut into chunks and merged, counting writes the same summary as of all at once, to the "
     "letter."
 )
-def _() -> Finding:
+def however_the_episodes_are_cut_into_chunks_and_merged_counting() -> Finding:
     differ, tried = 0, 0
     for log in logs(1):
         whole = SySLLM(lines=10**6).summarise(log).text
@@ -308,7 +308,7 @@ def _() -> Finding:
     "Told to keep few sentences counting keeps totals, then what comes of decisions, then counts by how many standard "
     "deviations they are from chance: that of any action, of either order, of the action in all situations."
 )
-def _() -> Finding:
+def told_to_keep_few_sentences_counting_keeps_totals_then_what() -> Finding:
     due = [
         "In 4 episodes it earns 3 in all, from 0 to 2 in one.",
         "It comes in 1 of 4 episodes.",
@@ -335,7 +335,7 @@ def _() -> Finding:
 
 
 @claim("A model that says nothing is told of in a sentence with how many prompts there were, and of what length.")
-def _() -> Finding:
+def a_model_that_says_nothing_is_told_of_in_a_sentence_with_how() -> Finding:
     lengths, said = list[int](), ""
 
     def silent(prompts: Sequence[str]) -> list[str | None]:
@@ -354,7 +354,7 @@ def _() -> Finding:
     "A language model reads every line of the record once, in whole episodes and chunks of as many lines as there is "
     "room for, with what the environment is; then what it wrote, `fan` summaries at a time, up to one."
 )
-def _() -> Finding:
+def a_language_model_reads_every_line_of_the_record_once_in_whole() -> Finding:
     wrong, told = [], {}
     for lines, fan in ((30, 3), (60, 8), (1, 7)):
         rounds: list[list[str]] = []
@@ -390,7 +390,7 @@ def _() -> Finding:
 
 
 @claim("Counting reads nothing but the prompts: from a transcript in other words around it, it writes the same counts.")
-def _() -> Finding:
+def counting_reads_nothing_but_the_prompts_from_a_transcript_in() -> Finding:
     log = logs(3)[1]
     text = transcript(log.episodes)
     listed = f"What it may do: {', '.join(log.does)}.\nWhat may come of that: {', '.join(log.happens)}.\n"
@@ -415,7 +415,7 @@ def _() -> Finding:
     "Four agents that differ by a trait: a blind reader who knows them by 50 other episodes gives all four summaries "
     "to their agents, in each of 12 draws; given four summaries of one agent it is right about a quarter of the time."
 )
-def _() -> Finding:
+def four_agents_that_differ_by_a_trait_a_blind_reader_who_knows() -> Finding:
     right = [_right(draw, [one.true for one in summaries(draw)]) for draw in DRAWS]
     alike = [[one.true for one in map(SySLLM().summarise, _same(draw))] for draw in DRAWS]
     blind = [_right(draw, texts) for draw, texts in zip(DRAWS, alike, strict=True)]
@@ -439,7 +439,7 @@ def _same(draw: int) -> list[Log]:
     "The reader goes by what is said alone: summaries in another order are given likewise, and those of totals alone "
     "say nothing."
 )
-def _() -> Finding:
+def the_reader_goes_by_what_is_said_alone_summaries_in_another() -> Finding:
     texts, others, moved = [one.true for one in summaries(0)], logs(0, 1), 0
     for way in itertools.permutations(range(4)):
         taken = SYSLLM.summariser.identify([texts[one] for one in way], others)
@@ -453,7 +453,7 @@ def _() -> Finding:
     "How well a summary fits a record is, sentence by sentence, how near the shares are, and whether a word of how "
     "often holds."
 )
-def _() -> Finding:
+def how_well_a_summary_fits_a_record_is_sentence_by_sentence_how() -> Finding:
     step = Step(("a",), "goes", ("comes",), 1.0)
     quiet = replace(step, does="stays", happens=())
     tally = Tally(Log("", ((step, quiet), (quiet,), (quiet,), (quiet,)), ("goes", "stays"), ("comes",)))
@@ -474,7 +474,7 @@ def _() -> Finding:
 
 
 @claim("Each of the four is told by its trait: who prefers red, blue, both, and who minds no lava, in every draw.")
-def _() -> Finding:
+def each_of_the_four_is_told_by_its_trait_who_prefers_red_blue_both() -> Finding:
     low = dict.fromkeys(("red", "blue", "both", "bold"), 1.0)
     for draw in DRAWS:
         for name, one in zip(AGENTS, summaries(draw), strict=True):
@@ -536,7 +536,7 @@ def _read_by(model: str, runs: str, *more: str) -> dict[str, float]:
     "gives at least 8 of 12 summaries to their agents, where 3 is chance; untaught it writes no true sentence.",
     slow=True,
 )
-def _() -> Finding:
+def the_shipped_model_after_lessons_on_walkers_of_drawn_tastes_sums() -> Finding:
     world, short = replace(ROOM, length=10), SYSLLM_SHORT.summariser
     ask = _model(lessons("lessons:summaries", LESSONS))
     right, true, said, parts = list[int](), list[int](), list[int](), Counter[str]()

@@ -38,7 +38,7 @@ def _networks() -> list[tuple[Tensor, Tensor]]:
 
 
 @claim("Whatever the weights and at every time f is at least 0, and 0 at r = 1 with slope 0 there.", "arXiv 2201.02373")
-def _() -> Finding:
+def whatever_the_weights_and_at_every_time_f_is_at_least_0_and_0_at() -> Finding:
     log_ratio, least, at_one, slopes = torch.linspace(-3, 3, 601, dtype=torch.float64), [], [], []
     for (inner, outer), a, time in itertools.product(_networks(), ADVANTAGES, TIMES):
         least.append(float(timed_drift(log_ratio, torch.full_like(log_ratio, a), time, inner, outer).min()))
@@ -51,7 +51,7 @@ def _() -> Finding:
 
 
 @claim("f is the formula's, number by number in float64, at times between.")
-def _() -> Finding:
+def f_is_the_formulas_number_by_number_in_float64_at_times_between() -> Finding:
     error = 0.0
     for (inner, outer), d, a, time in itertools.product(
         _networks()[:4], (-1.3, -0.2, 0.1, 0.9), (-2.0, 0.7), (0.0, 0.3)
@@ -67,14 +67,14 @@ def _() -> Finding:
 
 
 @claim("As shipped it is the timed network's drift in the place of LPO's, the mean over decisions.")
-def _() -> Finding:
+def as_shipped_it_is_the_timed_networks_drift_in_the_place_of_lpos() -> Finding:
     shipped = TA_LPO.objective == DriftSurrogate(drift=TimedDrift(file=None), aggregate="token-mean")
     inner, outer = TOLD.weights
     return Finding(shipped and bool((inner[8:] != 0).any()), say(numbers=inner.numel() + outer.numel()))
 
 
 @claim("Where the timed half of its weights is 0 it is the untimed network's at every time; at n/N = 0 always.")
-def _() -> Finding:
+def where_the_timed_half_of_its_weights_is_0_it_is_the_untimed() -> Finding:
     log_ratio, advantage = (torch.from_numpy(Key.of(3).derive(name).numpy().normal(size=40)) for name in ("d", "a"))
     off, apart = 0.0, 0.0
     for inner, outer in _networks():
@@ -87,13 +87,13 @@ def _() -> Finding:
 
 
 @claim("With the clip as drift the surrogate is PPO's: equal gradients.", "arXiv 2201.02373")
-def _() -> Finding:
+def with_the_clip_as_drift_the_surrogate_is_ppos_equal_gradients() -> Finding:
     clipped = PPO.but(name="clip as drift", objective=DriftSurrogate(drift=ClipDrift(), aggregate="token-mean"))
     return same_gradient(clipped, PPO)
 
 
 @claim("A run of N batches is told 0, 1/(N-1), .. 1, and who is not told the time does as before.", "derived")
-def _() -> Finding:
+def a_run_of_n_batches_is_told_0_1_1_and_who_is_not_told_the_time() -> Finding:
     told: list[float] = []
 
     def watching(log_ratio: Tensor, advantage: Tensor, done: float) -> Tensor:
@@ -106,7 +106,7 @@ def _() -> Finding:
 
 
 @claim("A file of a network that is not told the time is refused.", "derived")
-def _() -> Finding:
+def a_file_of_a_network_that_is_not_told_the_time_is_refused() -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "drift.json")
         file.write_text(json.dumps({"inner": [[0.1, 0.2]] * 8, "outer": [0.1, 0.2]}))
@@ -117,7 +117,7 @@ def _() -> Finding:
 
 
 @claim("Both shipped networks were found with as many generations from the same seed.", "derived")
-def _() -> Finding:
+def both_shipped_networks_were_found_with_as_many_generations_from() -> Finding:
     about = [json.loads(file.read_text()) for file in (TIMED, BLIND)]
     pairs = [(one["generations"], one["seed"]) for one in about]
     rows = [len(one["inner"]) for one in about]
@@ -137,7 +137,7 @@ def _turns(drift: TimedDrift | LearntDrift, advantage: float, time: float) -> fl
     "It holds back at first and lets go towards the end: how far a good action may be made likelier in a step rises "
     "with n/N (predicted: not flat); the untimed network's stands between."
 )
-def _() -> Finding:
+def it_holds_back_at_first_and_lets_go_towards_the_end_how_far_a() -> Finding:
     reach = [_turns(TOLD, 1.0, time) for time in TIMES]
     untimed = {_turns(UNTIMED, 1.0, time) for time in TIMES}
     holds = reach[0] < reach[1] < reach[2] and len(untimed) == 1 and reach[0] < max(untimed) < reach[2]
@@ -157,7 +157,7 @@ def _returns(horizon: int) -> list[list[float]]:
     "runs of 20 batches, which both were found on, nor of 10 or 40, which are new (predicted: more in all).",
     slow=True,
 )
-def _() -> Finding:
+def on_fresh_bandits_it_earns_more_than_f_0_but_not_more_than_the() -> Finding:
     rows = {horizon: _returns(horizon) for horizon in (TRAINED_ON, *UNSEEN)}
     gains = {horizon: [timed - untimed for timed, untimed, _ in own] for horizon, own in rows.items()}
     above = min(fmean(timed - none for timed, _, none in own) for own in rows.values())
@@ -170,7 +170,7 @@ def _() -> Finding:
     "but only one above 150 of 200 (predicted: both).",
     slow=True,
 )
-def _() -> Finding:
+def from_bandits_to_the_pole_it_carries_over_in_part_after_8() -> Finding:
     scores = [cart_pole(TA_LPO.name, seed).score for seed in (0, 1)]
     return Finding(30 < min(scores) < 150 < max(scores), say(by_chance=22, returns=scores))
 

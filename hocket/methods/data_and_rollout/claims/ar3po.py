@@ -38,7 +38,7 @@ def bench(recipe: Recipe, seed: int = 0, lr: float = 0.1) -> TalkBench:
 
 
 @claim("A question takes k sum_{s < S} (1 - p)^(k s) samples in the mean, for success probability p.")
-def _() -> Finding:
+def a_question_takes_k_sum_s_s_samples_in_the_mean_for_success() -> Finding:
     worst, seen = 0.0, list[str]()
     for right in (0.5, 2.0, 3.5):
 
@@ -75,7 +75,7 @@ def watched(recipe: Recipe, seed: int, steps: int = 40) -> list[tuple[Batch, lis
     "Option II gives the answer that comes back no weight, and the others the advantages of a group it stands in; "
     "option I gives it the same advantage, and a first ratio of 1."
 )
-def _() -> Finding:
+def option_ii_gives_the_answer_that_comes_back_no_weight_and_the() -> Finding:
     worst, weights, ratios, count = 0.0, list[float](), list[float](), 0
     for recipe in (AR3PO, AR3PO_REUSED):
         for seed in range(4):
@@ -104,7 +104,7 @@ def _() -> Finding:
 
 
 @claim("Where all samples of a first stage are right nothing is sampled further, and there is no gradient.")
-def _() -> Finding:
+def where_all_samples_of_a_first_stage_are_right_nothing_is_sampled() -> Finding:
     made = TalkBench(
         Hops(), [Scenario("a", "", answer="north")], WAYS, ours(AR3PO), view=last, prior=lambda *_: {"north": 60.0}
     )
@@ -118,7 +118,7 @@ def _() -> Finding:
     "Stopping at the first success leaves a group's mean reward above the chance of success: what is solved early "
     "brings few failures. The advantage's mean over a group is 0 all the same."
 )
-def _() -> Finding:
+def stopping_at_the_first_success_leaves_a_groups_mean_reward_above() -> Finding:
     asked = [Scenario(f"{number}", "", answer="north") for number in range(600)]
     recipe = ours(AR3PO).but({"rollout.samples": 2, "rollout.stages": 2})
     made = TalkBench(Hops(), asked, WAYS, recipe, view=last, lr=0.0, capacity=700)
@@ -142,7 +142,7 @@ def _() -> Finding:
     "asked at once, all alike.",
     "chosen here",
 )
-def _() -> Finding:
+def as_shipped_two_stages_of_four_samples_the_latest_16_right() -> Finding:
     wanted = {
         "rollout.samples": 4,
         "rollout.stages": 2,
@@ -180,7 +180,7 @@ def cost(recipe: Recipe) -> tuple[list[float], list[float]]:
     "It reaches the target with fewer samples than dynamic sampling, and more of its groups have a signal than GRPO's.",
     slow=True,
 )
-def _() -> Finding:
+def it_reaches_the_target_with_fewer_samples_than_dynamic_sampling() -> Finding:
     made = {
         "ar3po": ours(AR3PO),
         "ar3po-reused": ours(AR3PO_REUSED),

@@ -47,7 +47,7 @@ def bench(recipe: Recipe, seed: int, **settings: float) -> TalkBench:
 
 
 @claim("There are always N leaves per question, N0 or more of them from the beginning, and at most one fork per turn.")
-def _() -> Finding:
+def there_are_always_n_leaves_per_question_n0_or_more_of_them_from() -> Finding:
     forks, sizes, most = [], set(), 0
     for seed in range(8):
         made = bench(ARPO, seed, samples=12, begun=3 + seed % 3, base=0.3)
@@ -66,7 +66,7 @@ def _() -> Finding:
 
 
 @claim("As shipped 16 episodes, 8 begun; a fork by 0.5 + 0.2 (H_t - H_0), H of 20 words, over log V where V is told.")
-def _() -> Finding:
+def as_shipped_16_episodes_8_begun_a_fork_by_0_5_0_2_h_of_20_words() -> Finding:
     names = ("samples", "beam", "base", "weight", "words", "vocabulary")
     shipped = [value_at(recipe, f"rollout.{name}") for recipe in (ARPO, ARPO_HARD) for name in names]
     holds = shipped == [16, 2, 0.5, 0.2, 20, None] * 2 and ARPO_HARD.credit == SharedMean(of=GRPO.credit)
@@ -78,7 +78,7 @@ def _() -> Finding:
 
 
 @claim("Every episode of a question has its own number, from the first on; forks are counted; silence is not unsure.")
-def _() -> Finding:
+def every_episode_of_a_question_has_its_own_number_from_the_first() -> Finding:
     numbers, forks, counted = [], 0, 0.0
     for seed in range(4):
         result = bench(ARPO, seed, samples=9, base=0.3 * (seed % 2)).step()
@@ -92,7 +92,7 @@ def _() -> Finding:
 
 
 @claim("Who failed, has ended, or begins with another's turns up to there is not forked, nor anyone beyond the budget.")
-def _() -> Finding:
+def who_failed_has_ended_or_begins_with_anothers_turns_up_to_there() -> Finding:
     def played(turns: int, forked: int = 0, failure: str | None = None) -> Trajectory:
         some = [Turn("p", "p", np.zeros(0, np.int64), np.ones(1, np.int64)) for _ in range(turns)]
         for turn in some:
@@ -127,7 +127,7 @@ class Numbered(Hops):
 
 
 @claim("Where the workflow draws something itself, forks and forks of forks have what was drawn at their beginning.")
-def _() -> Finding:
+def where_the_workflow_draws_something_itself_forks_and_forks_of() -> Finding:
     recipe, failed, forks, again = ARPO.but({"rollout.samples": 12, "rollout.begun": 3}), 0, 0, 0
     for seed in range(4):
         made = TalkBench(Numbered(), ASKED, WAYS, recipe, view=lambda messages: "", seed=seed)
@@ -145,7 +145,7 @@ BEGUN = 120
 
 
 @claim("A turn is forked with probability clip(base + w (H_t - H_0), 0, 1), H the entropies of the turns' first words.")
-def _() -> Finding:
+def a_turn_is_forked_with_probability_clip_0_1_h_the_entropies_of() -> Finding:
     worst, rates = 0.0, []
     for base, weight in ((0.1, 0.2), (0.5, 0.2), (0.0, -1.0), (0.9, 1.0)):
         made = bench(ARPO, 0, samples=960, begun=BEGUN, base=base, weight=weight)
@@ -185,7 +185,7 @@ def compared() -> dict[str, list[tuple[float, float, float]]]:
     "tokens and calls; the hard form does no worse.",
     slow=True,
 )
-def _() -> Finding:
+def where_one_turn_of_four_is_uncertain_it_learns_in_as_many_steps() -> Finding:
     found = compared()
     right = {name: [row[0] for row in rows] for name, rows in found.items()}
     turns = {name: fmean(row[2] for row in rows) for name, rows in found.items()}
@@ -199,7 +199,7 @@ def _() -> Finding:
     "With a constant denominator the soft form's gradient on what forks share is the hard form's: that of the mean "
     "advantage of the leaves, as many times as there are leaves."
 )
-def _() -> Finding:
+def with_a_constant_denominator_the_soft_forms_gradient_on_what() -> Finding:
     worst, shared, changed = 0.0, 0, 0
     for seed in range(5):
         made = bench(ARPO.but({"objective.aggregate": "constant-length"}), seed, samples=8, begun=4, base=0.8)
@@ -221,7 +221,7 @@ def _() -> Finding:
 
 
 @claim("The entropies it forks by are those of the learner, for the shipped model at its temperature.")
-def _() -> Finding:
+def the_entropies_it_forks_by_are_those_of_the_learner_for_the() -> Finding:
     parts = begin("grpo", "sums").parts
     way = replace(parts.decoding, entropies=3, temperature=0.7, max_tokens=12)
     asked = [Assignment(parts.task.scenario("train", number), 4, way) for number in range(6)]
@@ -240,7 +240,7 @@ def _() -> Finding:
 
 
 @claim("An engine that tells no entropies is refused in a sentence, and so is a budget that cannot be.")
-def _() -> Finding:
+def an_engine_that_tells_no_entropies_is_refused_in_a_sentence_and() -> Finding:
     said = []
     made = bench(ARPO, 0)
     episode = made.play()[0]
@@ -261,7 +261,7 @@ def _() -> Finding:
     "unseen things rises.",
     slow=True,
 )
-def _() -> Finding:
+def after_lessons_in_which_half_of_the_demonstrations_search_the() -> Finding:
     settings = {"curriculum.prompts": 8, "rollout.samples": 8, "rollout.begun": 4}
     pupil = after_lessons(ARPO, TASK, "lookup?calls=0.5", settings)
     before = pupil.success()

@@ -52,7 +52,7 @@ def by_group(trajectories: list[Trajectory]) -> list[list[int]]:
     "A group with a success is untouched; of one without, one failure gives way to an earlier success, which gets the "
     "only positive advantage."
 )
-def _() -> Finding:
+def a_group_with_a_success_is_untouched_of_one_without_one_failure() -> Finding:
     untouched, rescued, wrong = 0, 0, 0
     for batch, trajectories in (row for seed in range(4) for row in watched(seed, 30)):
         seen = batch.occurrences
@@ -74,7 +74,7 @@ def _() -> Finding:
 @claim(
     "The first ratio of what came back is to the log-probs it was sampled with, and not 1 once the policy has moved."
 )
-def _() -> Finding:
+def the_first_ratio_of_what_came_back_is_to_the_log_probs_it_was() -> Finding:
     off, moved = 0.0, 0.0
     made = bench(OURS, 1)
     known: dict[bytes, list[list[float]]] = {}
@@ -117,7 +117,7 @@ def signals(recipe: Recipe) -> tuple[list[float], list[float]]:
 
 
 @claim("After a first success more groups have a gradient than with GRPO, and success rises faster.", slow=True)
-def _() -> Finding:
+def after_a_first_success_more_groups_have_a_gradient_than_with() -> Finding:
     ours, plain, stale = (
         signals(OURS),
         signals(PLAIN),
@@ -129,7 +129,7 @@ def _() -> Finding:
 
 
 @claim("As shipped 8 samples each of 16 of all tasks; kept are 16 successes of a task, of 4096 tasks.")
-def _() -> Finding:
+def as_shipped_8_samples_each_of_16_of_all_tasks_kept_are_16() -> Finding:
     pool, reused = ARPO_GUI.curriculum, ARPO_GUI.rollout
     held = pool == Weighted(prompts=16, pool=None, even=0.0) and isinstance(reused, ReusedSuccess)
     kept = [value_at(ARPO_GUI, f"rollout.{name}") for name in ("samples", "store.size", "store.scenarios")]
@@ -137,7 +137,7 @@ def _() -> Finding:
 
 
 @claim("Ratios are to who sampled, clipped at .8 and 1.2; of what came back the share that is clipped is told.")
-def _() -> Finding:
+def ratios_are_to_who_sampled_clipped_at_8_and_1_2_of_what_came() -> Finding:
     # Ratios of e^-.3, e^-.1 and e^.5 of failures, and e^.5, e^.1, e^-1 and e^.3 of what came back, by hand.
     own = [sample("g", 0.0, [-1.0] * 3, logp_behaviour=[-0.7, -0.9, -1.5], source="own") for _ in range(3)]
     past = {"logp_behaviour": [-1.5, -1.1, 0.0, -1.3], "source": "replay"}

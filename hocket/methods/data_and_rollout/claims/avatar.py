@@ -36,7 +36,7 @@ def bench(recipe: Recipe, seed: int = 0, lr: float = 0.1) -> TalkBench:
 
 
 @claim("With a flat weight and nothing brought back it is GRPO to the bit.")
-def _() -> Finding:
+def with_a_flat_weight_and_nothing_brought_back_it_is_grpo_to_the() -> Finding:
     ours, plain = (bench(one).run(6) for one in (OURS.but({**NONE, "credit.height": 0.0}), PLAIN))
     logits = [made.policies["policy"].module.logits for made in (ours, plain)]
     moved = float(logits[0].detach().abs().max())
@@ -44,7 +44,7 @@ def _() -> Finding:
 
 
 @claim("The weight is (1 + lambda (2t/(L-1) - 1)^2) over its mean: 1 on average, and of one decision alone 1.")
-def _() -> Finding:
+def the_weight_is_1_2_over_its_mean_1_on_average_and_of_one() -> Finding:
     worst, draw = 0.0, Key.of(0).numpy()
     for _ in range(20):
         lengths, height = draw.integers(1, 9, 5).tolist(), float(draw.random() * 3)
@@ -59,7 +59,7 @@ def _() -> Finding:
 
 
 @claim("The fewer fresh samples succeed, the more come back; a group of equal rewards so gets a contrast.")
-def _() -> Finding:
+def the_fewer_fresh_samples_succeed_the_more_come_back_a_group_of() -> Finding:
     counts: dict[str, list[int]] = {"hard": [], "medium": [], "easy": []}
     contrast, equal = 0, 0
     for seed in range(4):
@@ -83,7 +83,7 @@ def _() -> Finding:
 @claim(
     "As shipped 4 come back where fewer than a third of 8 succeed, else 2, and lambda is 1: weights 1.2, 0.6, 1.2 of 3."
 )
-def _() -> Finding:
+def as_shipped_4_come_back_where_fewer_than_a_third_of_8_succeed() -> Finding:
     rollout, credit = AVATAR.rollout, AVATAR.credit
     assert isinstance(rollout, ByDifficulty)
     assert isinstance(credit, EndsWeighted)
@@ -98,7 +98,7 @@ def _() -> Finding:
     "Advantages are those of fresh and replayed samples together, times the weight; ratios are to who sampled, clipped "
     "at .8 and 1.2, and of what came back the share that is clipped is told."
 )
-def _() -> Finding:
+def advantages_are_those_of_fresh_and_replayed_samples_together() -> Finding:
     # Ratios of e^-.3, e^-.1 and e^.5 of failures, and e^.5, e^.1 and e^.3 of what came back, by hand.
     rows = [sample("g", 0.0, [-1.0] * 3, logp_behaviour=[-0.7, -0.9, -1.5], source="own") for _ in range(3)]
     rows.append(sample("g", 1.0, [-1.0] * 3, logp_behaviour=[-1.5, -1.1, -1.3], source="replay"))
@@ -110,7 +110,7 @@ def _() -> Finding:
 
 
 @claim("As shipped 16 of all questions, which come again at random, 16 samples of each of 4096 kept.")
-def _() -> Finding:
+def as_shipped_16_of_all_questions_which_come_again_at_random_16() -> Finding:
     kept = [value_at(AVATAR, f"rollout.store.{name}") for name in ("size", "scenarios")]
     pool = AVATAR.curriculum == Weighted(prompts=16, pool=None, even=0.0)
     return Finding(pool and kept == [16, 4096], say(curriculum=str(AVATAR.curriculum), kept=str(kept)))
@@ -141,7 +141,7 @@ def learnt(places: tuple[int, ...], height: float) -> list[float]:
     "middle do.",
     slow=True,
 )
-def _() -> Finding:
+def where_the_first_and_the_last_step_decide_it_learns_faster_than() -> Finding:
     ends, middle = ([learnt(places, height) for height in (1.0, 0.0)] for places in ((0, 5), (2, 3)))
     gains = [[a - b for a, b in zip(*pair, strict=True)] for pair in (ends, middle)]
     holds = fmean(gains[0]) > 0.02 and fmean(gains[1]) < -0.02

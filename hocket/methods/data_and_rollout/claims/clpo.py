@@ -165,7 +165,7 @@ def courses(recipe: Recipe, figure: str) -> list[float]:
 @claim(
     "Every problem of a step is hard, medium or solved, and only one of these; exactly those not solved are rewritten."
 )
-def _() -> Finding:
+def every_problem_of_a_step_is_hard_medium_or_solved_and_only_one() -> Finding:
     counts, wrong = Counter[str](), 0
     for seed in range(3):
         made = bench(CLPO, seed)
@@ -190,7 +190,7 @@ def _() -> Finding:
 
 
 @claim("The answer of every rewritten problem is the original's, by adding it up; hard ones have fewer steps left.")
-def _() -> Finding:
+def the_answer_of_every_rewritten_problem_is_the_originals_by() -> Finding:
     kept, off, longer = 0, 0, 0
     for seed in range(3):
         made = bench(CLPO, seed)
@@ -209,7 +209,7 @@ def _() -> Finding:
 @claim(
     "What is no sum of that value, says nothing new, or says nothing is not used; of other problems all is.", "derived"
 )
-def _() -> Finding:
+def what_is_no_sum_of_that_value_says_nothing_new_or_says_nothing() -> Finding:
     asked, other = Scenario("a", "What is 45 + 37?", "82"), Scenario("b", "Who wrote it?", "her")
     said = ("<think>45+30=75</think>What is 75 + 7?", "What is 75 + 8?", "What is 82?", "What is 45 + 37?", " ", "82")
     read = [InWords().read(one, asked) for one in said]
@@ -224,7 +224,7 @@ def _() -> Finding:
 
 
 @claim("A rewriting gains the share solved of what it made less that of the original; nobody solves what is no use.")
-def _() -> Finding:
+def a_rewriting_gains_the_share_solved_of_what_it_made_less_that_of() -> Finding:
     off, used, spoilt = list[float](), 0, 0
     made = bench(CLPO)
     for _ in range(8):
@@ -247,7 +247,7 @@ def _() -> Finding:
 
 
 @claim("Rewritings are credited with the accuracy they gained, and nothing else of GRPO's credit changes.")
-def _() -> Finding:
+def rewritings_are_credited_with_the_accuracy_they_gained_and() -> Finding:
     off = list[float]()
     for seed in range(5):
         rng = np.random.default_rng(seed)
@@ -263,7 +263,7 @@ def _() -> Finding:
 
 
 @claim("The first version's loss is GRPO's and a KL term that is half as strong where the problem is hard.")
-def _() -> Finding:
+def the_first_versions_loss_is_grpos_and_a_kl_term_that_is_half_as() -> Finding:
     off = list[float]()
     for seed in range(5):
         rng = np.random.default_rng(seed)
@@ -281,7 +281,7 @@ def _() -> Finding:
 
 
 @claim("The first version learns from no rewriting, only from what was made of it.")
-def _() -> Finding:
+def the_first_version_learns_from_no_rewriting_only_from_what_was() -> Finding:
     result = bench(CLPO_FIRST).step()
     kept, left = (sum(GAIN.present(one) for one in side) for side in (result.trajectories, result.discarded))
     made = sum(one.scenario.id.endswith("rewritten") for one in result.trajectories)
@@ -290,7 +290,7 @@ def _() -> Finding:
 
 
 @claim("At equal episodes, those of rewriting counted, long problems are solved more often than by GRPO", slow=True)
-def _() -> Finding:
+def at_equal_episodes_those_of_rewriting_counted_long_problems_are() -> Finding:
     own, plain = (courses(one, "accuracy") for one in (CLPO, GRPO))
     ahead = sum(a > b for a, b in zip(own, plain, strict=True))
     return Finding(
@@ -299,13 +299,13 @@ def _() -> Finding:
 
 
 @claim("and more often than where as many problems are rewritten at random, in whichever way", slow=True)
-def _() -> Finding:
+def and_more_often_than_where_as_many_problems_are_rewritten_at() -> Finding:
     own, other = (courses(one, "accuracy") for one in (CLPO, RANDOM))
     return Finding(min(own) > max(other), say(clpo=line(own), at_random=line(other)))
 
 
 @claim("The share of groups that teach nothing is below GRPO's and that of rewriting at random.", slow=True)
-def _() -> Finding:
+def the_share_of_groups_that_teach_nothing_is_below_grpos_and_that() -> Finding:
     own, plain, other = (courses(one, "constant") for one in (CLPO, GRPO, RANDOM))
     return Finding(max(own) < min(*plain, *other), say(clpo=line(own), grpo=line(plain), at_random=line(other)))
 
@@ -315,7 +315,7 @@ def _() -> Finding:
     "derived",
     slow=True,
 )
-def _() -> Finding:
+def without_learning_to_rewrite_as_its_first_version_does_it_gets() -> Finding:
     # A rewriting here says the same words as the steps of a solution, so that it is learnt by solving.
     own, first = (courses(one, "accuracy") for one in (CLPO, CLPO_FIRST))
     return Finding(fmean(first) >= fmean(own), say(second=line(own), first=line(first)))

@@ -40,7 +40,7 @@ def cost(plan: Sequence[str]) -> int:
 
 
 @claim("Stages rise with difficulty, hold every task once, and are alike in size.")
-def _() -> Finding:
+def stages_rise_with_difficulty_hold_every_task_once_and_are_alike() -> Finding:
     wrong, spread = 0, 0
     for number in range(60):
         rng = Key.of(number).derive("stages").numpy()
@@ -61,7 +61,7 @@ def _() -> Finding:
     "As shipped each of three stages asks a third of 256 tasks for 160 scenarios, easier ones first, none again before "
     "all of the stage; then all tasks are asked, as they are from the start without the order."
 )
-def _() -> Finding:
+def as_shipped_each_of_three_stages_asks_a_third_of_256_tasks_for() -> Finding:
     task, key, ledger = find("screens"), Key.of(3), Ledger()
     curriculum: Any = CRAFT_GUI.curriculum
     pool = {Shuffled(1)(task, place, 1, ledger, key)[0].id for place in range(256)}
@@ -119,7 +119,7 @@ GRADES: Sequence[tuple[Sequence[str], Sequence[str | None], float, float | None]
     "A plan's grade is the mean of the best grade earned while each move was wanted: 0.1 for form, 0.3 for kind, 0.6 "
     "for arguments; what was understood is the share said of what was to be said."
 )
-def _() -> Finding:
+def a_plans_grade_is_the_mean_of_the_best_grade_earned_while_each() -> Finding:
     off, wrong = 0.0, 0
     for plan, actions, grade, share in GRADES:
         found = earned(plan, actions)
@@ -140,7 +140,7 @@ class _Says(Judge):
 
 
 @claim("Where there is a judge it says what was understood, from the page and the last reply.")
-def _() -> Finding:
+def where_there_is_a_judge_it_says_what_was_understood_from_the() -> Finding:
     (rule,) = [one for one in CRAFT_GUI.rewards if isinstance(one, JudgedBy)]
     scenario = Scenario("s", "press 1\n1 button", metadata={"plan": ("click 1",)})
     done = Trajectory(scenario, [], info={ACTIONS.name: ["click 1"], "answer": "click 1"})
@@ -153,7 +153,7 @@ def _() -> Finding:
 
 
 @claim("R = [all done] + grade + 0.2 understood, and A is GRPO's of it, the same at all moves of an episode.")
-def _() -> Finding:
+def r_all_done_grade_0_2_understood_and_a_is_grpos_of_it_the_same() -> Finding:
     worst, groups = 0.0, 0
     for seed in range(3):
         result = bench(CRAFT_GUI.but({"curriculum.pool": 24}), seed).step()
@@ -194,7 +194,7 @@ def silent(recipe: Recipe) -> list[float]:
 
 
 @claim("The graded reward leaves fewer groups without any difference than exact match, in either order.")
-def _() -> Finding:
+def the_graded_reward_leaves_fewer_groups_without_any_difference() -> Finding:
     shares = {
         f"{name}, {order}": silent(recipe.but({"curriculum.order": order, "curriculum.per_stage": 24}))
         for name, recipe in (("graded", CRAFT_GUI), ("match", MATCH))
@@ -224,7 +224,7 @@ def reached(recipe: Recipe) -> tuple[list[int], list[int]]:
     "still; by the graded reward with about as many, of fewer moves.",
     slow=True,
 )
-def _() -> Finding:
+def by_exact_match_the_staged_order_reaches_80_of_all_pages_with_a() -> Finding:
     found = {
         f"{name}, {order}": reached(recipe.but({"curriculum.order": order}))
         for name, recipe in (("match", MATCH), ("graded", CRAFT_GUI))

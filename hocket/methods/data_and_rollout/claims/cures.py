@@ -39,7 +39,7 @@ ASKING: Any = CURES.but({"curriculum.prompts": 2}).curriculum
 
 
 @claim("The posterior mean of the success rate is (1 + right)/(2 + tried), the mean of its Beta density.")
-def _() -> Finding:
+def the_posterior_mean_of_the_success_rate_is_the_mean_of_its_beta() -> Finding:
     grid, off = np.linspace(0, 1, 200_001), 0.0
     for tried, right in ((0, 0), (5, 1), (40, 40), (17, 6)):
         density = grid**right * (1 - grid) ** (tried - right)
@@ -51,7 +51,7 @@ def _() -> Finding:
 
 
 @claim("Scenarios are drawn with probability proportional to exp(sqrt(p (1-p))/T).")
-def _() -> Finding:
+def scenarios_are_drawn_with_probability_proportional_to_exp_t() -> Finding:
     world, _ = coins((0.5, 0.5, 0.5))
     ledger = ledger_of(0.0, 0.5, 0.9)
     draws = [ASKING(world, 3 + n, 1, ledger, Key.of(0))[0].id for n in range(4000)]
@@ -63,7 +63,7 @@ def _() -> Finding:
 
 
 @claim("The released temperature 100 (right + 1) draws almost evenly.", "epic/epic_sampler.py")
-def _() -> Finding:
+def the_released_temperature_100_draws_almost_evenly() -> Finding:
     odds = []
     for right in (0, 1, 20, 40):
         told = Outcomes(40, right)
@@ -72,7 +72,7 @@ def _() -> Finding:
 
 
 @claim("sigma^2 is the variance of (r - p) g, by enumeration over right and wrong samples of several norms.", "eq. 127")
-def _() -> Finding:
+def sigma_2_is_the_variance_of_g_by_enumeration_over_right_and() -> Finding:
     off = 0.0
     for rate, right, wrong in itertools.product((0.1, 0.5, 0.8), ((0.5, 1.0), (2.0, 2.0)), ((0.2, 3.0), (1.0, 0.4))):
         values = np.array([*((1 - rate) * g for g in right), *(-rate * g for g in wrong)])
@@ -84,7 +84,7 @@ def _() -> Finding:
 
 
 @claim("A sample's norm is that of its log-prob's gradient by the logits, as autograd has it; the ledger keeps means.")
-def _() -> Finding:
+def a_samples_norm_is_that_of_its_log_probs_gradient_by_the_logits() -> Finding:
     bench = Bench(HARD_HALF, CURES, lr=0.5).run(2, every=9)
     logits = bench.policy.logits.detach().clone().requires_grad_()
     slope, off = torch.log_softmax(logits, -1), 0.0
@@ -109,7 +109,7 @@ def _outcomes(rng: np.random.Generator) -> Outcomes:
 
 
 @claim("Greedy makes sum sigma^2/n least, as brute force does, and is near n proportional to sigma.", "Neyman")
-def _() -> Finding:
+def greedy_makes_sum_sigma_2_n_least_as_brute_force_does_and_is() -> Finding:
     rng, off, near = Key.of(0).derive("neyman").numpy(), 0.0, 0.0
     for _ in range(40):
         told = [_outcomes(rng) for _ in range(3)]
@@ -125,7 +125,7 @@ def _() -> Finding:
 
 
 @claim("The variance of the whole is never above that of equal counts, and equal where all scenarios are alike.")
-def _() -> Finding:
+def the_variance_of_the_whole_is_never_above_that_of_equal_counts() -> Finding:
     rng, worst = Key.of(1).derive("neyman").numpy(), -np.inf
     for _ in range(60):
         told = [_outcomes(rng) for _ in range(4)]
@@ -141,7 +141,7 @@ def _() -> Finding:
     "scenarios a step.",
     "arXiv:2510.01037; T, g and the number of scenarios are chosen here",
 )
-def _() -> Finding:
+def before_a_first_group_all_norms_are_one_so_sigma_2_p_q_g_2_as() -> Finding:
     # Of 4 tried 2 were right: p = 1/2.
     off = float(np.abs(NeymanWorth(unseen=2.0)(Outcomes(4, 2), (), COUNTS) + 0.25 * 2.0**2 / COUNTS).max())
     wanted = {
@@ -173,7 +173,7 @@ def trained(rates: Sequence[float], recipe: Recipe, steps: int) -> list[Bench]:
     "where many are hardly ever solved it does not, since they are seldom asked.",
     "arXiv:2510.01037; the second half derived",
 )
-def _() -> Finding:
+def where_most_scenarios_are_solved_already_the_same_success_takes() -> Finding:
     first = {one.name: [float(bench.first(0.95) or 99) for bench in trained(SOLVED, one, 36)] for one in (CURES, EVEN)}
     ends = {one.name: [bench.success() for bench in trained(HARD, one, 60)] for one in (CURES, EVEN)}
     holds = max(first["cures"]) < min(first["even"]) and sum(ends["cures"]) < sum(ends["even"])

@@ -35,7 +35,7 @@ def bench(recipe: Recipe, seed: int = 0, lr: float = 0.1, asked: list[Scenario] 
 
 
 @claim("With no extra samples, no filter and no replay it is GRPO to the bit.")
-def _() -> Finding:
+def with_no_extra_samples_no_filter_and_no_replay_it_is_grpo_to_the() -> Finding:
     asked = [Scenario(one.id, "", answer=one.answer.split()[0]) for one in ASKED]
     ours, plain = (bench(one, asked=asked).run(8) for one in (EFRAME.but(OFF), GRPO.but({"rollout.samples": 8})))
     logits = [made.policies["policy"].module.logits for made in (ours, plain)]
@@ -44,7 +44,7 @@ def _() -> Finding:
 
 
 @claim("Extra samples raise the share of hard questions with a success to 1 - (1 - p)^(G1 + G2).")
-def _() -> Finding:
+def extra_samples_raise_the_share_of_hard_questions_with_a_success() -> Finding:
     asked = [Scenario(f"{number}", "", answer="north east") for number in range(400)]
     found = []
     for extra in (0, 8, 24):
@@ -62,7 +62,7 @@ def _() -> Finding:
     "A sample counts if its advantage in its group, hot ones included, is at least 0.05 in size, a hot one's at least "
     "1; advantages are GRPO's."
 )
-def _() -> Finding:
+def a_sample_counts_if_its_advantage_in_its_group_hot_ones_included() -> Finding:
     wrong, kept, worst = 0, {"plain": 0, "hot": 0, "dropped": 0}, 0.0
     for seed in range(6):
         made = bench(EFRAME.but({"rollout.replayed": 0, "rollout.samples": 4, "rollout.extra": 6}), seed)
@@ -84,7 +84,7 @@ def _() -> Finding:
 
 
 @claim("Every so many steps, and in no other, kept samples come back with the log-probs and the advantage they had.")
-def _() -> Finding:
+def every_so_many_steps_and_in_no_other_kept_samples_come_back_with() -> Finding:
     made = bench(EFRAME.but({"rollout.every": 4}), 2)
     earned: dict[str, set[float]] = {}
     wrong, back, off_step = 0, 0, 0
@@ -109,7 +109,7 @@ def _() -> Finding:
     "As shipped 8 more at 1.2 times the temperature where at most one of 8 is right; of the latest 64 of advantage 1 "
     "or more 8 come back at every fifth step, to the questions that they answer."
 )
-def _() -> Finding:
+def as_shipped_8_more_at_1_2_times_the_temperature_where_at_most() -> Finding:
     right = {"hard": {3, 12}, "easy": {3, 4}, "half": {3, 4, 5, 6}, "lost": {3}}
     asks = [Scenario(name, name if name != "easy" else ({"role": "user", "content": name},)) for name in right]
     asks = [replace(one, seed=7, origin=f"of {one.id}") for one in asks]
@@ -166,7 +166,7 @@ def _() -> Finding:
     "By hand: small advantages count for nothing, those of hot samples up to 1, and what was cut short; replays keep "
     "theirs, however small."
 )
-def _() -> Finding:
+def by_hand_small_advantages_count_for_nothing_those_of_hot_samples() -> Finding:
     rewards, played = (0.0, 1.0, 0.53, 0.56, 0.2, 1.0), list[Trajectory]()
     for place, reward in enumerate(rewards):
         none = np.zeros(1, np.int64)
@@ -189,7 +189,7 @@ def _() -> Finding:
 
 
 @claim("Ratios are to who sampled, clipped at .8 and 1.2, and of what came back the share that is clipped is told.")
-def _() -> Finding:
+def ratios_are_to_who_sampled_clipped_at_8_and_1_2_and_of_what_came() -> Finding:
     # Ratios of e^-.3, e^-.1 and e^.5 of failures, and e^.5, e^.1 and e^.3 of what came back, by hand.
     rows = [sample("g", 0.0, [-1.0] * 3, logp_behaviour=[-0.7, -0.9, -1.5], source="own") for _ in range(3)]
     rows.append(sample("g", 1.0, [-1.0] * 3, logp_behaviour=[-1.5, -1.1, -1.3], source="own"))
@@ -201,7 +201,7 @@ def _() -> Finding:
 
 
 @claim("Explored are the hard questions of which a hot sample is right, by hand 2 of 3.")
-def _() -> Finding:
+def explored_are_the_hard_questions_of_which_a_hot_sample_is_right() -> Finding:
     async def play(asking: Sequence[Assignment]) -> list[Trajectory]:
         """Hot samples of a and b are right."""
         found = []
@@ -239,7 +239,7 @@ def learnt(recipe: Recipe, tokens: int, asked: list[Scenario]) -> list[float]:
     "of what succeeds once in 64 times GRPO finds more, since extra samples cost what they bring.",
     slow=True,
 )
-def _() -> Finding:
+def at_equal_sampled_tokens_more_is_found_than_with_grpo_of_what() -> Finding:
     plain = GRPO.but({"rollout.samples": 8})
     rare = [learnt(one, 6000, ASKED) for one in (EFRAME, EFRAME.but({"rollout.replayed": 0}), plain)]
     less = [learnt(one, 2000, THREE) for one in (EFRAME, plain)]

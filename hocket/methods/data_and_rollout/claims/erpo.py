@@ -22,7 +22,7 @@ HEATED: Any = ERPO.rollout
 @claim(
     "Each visit that was solved throughout raises the next one's temperature, a wrong answer sets it back, T_max ends."
 )
-def _() -> Finding:
+def each_visit_that_was_solved_throughout_raises_the_next_ones() -> Finding:
     ledger, seen, wanted, visits = Ledger(), [], [], 0
     for step, right in enumerate((4, 4, 3, 4, *[4] * 9, 0, 4), 1):
         seen.append(HEATED.temperature(1.0, ledger.history("q")))
@@ -41,7 +41,7 @@ SATURATED = (*[0.97] * 6, *[0.5] * 6)
 
 
 @claim("Learning reads log-probs at the temperature of sampling: the first ratio is 1 where scenarios are heated.")
-def _() -> Finding:
+def learning_reads_log_probs_at_the_temperature_of_sampling_the() -> Finding:
     world, start = coins(SATURATED)
     bench = Bench(world, ERPO, start=start, lr=0.05).run(6, every=10)
     result = bench.step()
@@ -64,7 +64,7 @@ def _() -> Finding:
 @claim(
     "Where half of the scenarios are all but solved, more groups differ than at a fixed temperature; none gets worse."
 )
-def _() -> Finding:
+def where_half_of_the_scenarios_are_all_but_solved_more_groups() -> Finding:
     world, start = coins(SATURATED)
     fixed = ERPO.but({"rollout.rise": 0.0}, name="fixed")
     made = {

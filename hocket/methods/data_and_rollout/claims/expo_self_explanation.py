@@ -61,7 +61,7 @@ def verdict(text: str, scenario: Scenario) -> float:
 
 
 @claim("Where all samples fail GRPO's gradient is exactly 0; with the explanation's term it is that term's alone.")
-def _() -> Finding:
+def where_all_samples_fail_grpos_gradient_is_exactly_0_with_the() -> Finding:
     rows = [sample("q", 0.0, [-1.0, -2.0]) for _ in range(4)]
     rows.append(sample("q with help", 1.0, [-3.0, -0.5], info={HELPED.name: 1}))
     seen, plain = inspect_rows(EXPO, rows), inspect_rows(GRPO, rows[:4])
@@ -71,7 +71,7 @@ def _() -> Finding:
 
 
 @claim("Beside groups with a success the loss is GRPO's on own samples, plus w times the explanations' mean -log pi.")
-def _() -> Finding:
+def beside_groups_with_a_success_the_loss_is_grpos_on_own_samples() -> Finding:
     # Log-ratios on both sides of both clips.
     drift, rows = (0.3, 0.3, -0.1, -0.3, -0.3, 0.1, 0.1, -0.1), []
     for n in range(8):
@@ -87,7 +87,7 @@ def _() -> Finding:
 @claim(
     "An explanation is read behind the plain prompt, where it is likelier than the reference; wrong ones are not kept."
 )
-def _() -> Finding:
+def an_explanation_is_read_behind_the_plain_prompt_where_it_is() -> Finding:
     made = bench(EXPO)
     result = made.step()
     kept = [one for one in result.trajectories if HELPED.present(one)]
@@ -114,7 +114,7 @@ def _weights(batch: Batch) -> bool:
 
 
 @claim("What GRPO never solves is learnt from self-explanations, and answered without being told.", slow=True)
-def _() -> Finding:
+def what_grpo_never_solves_is_learnt_from_self_explanations_and() -> Finding:
     ends = {one.name: [bench(one, seed).run(80).success() for seed in range(3)] for one in (EXPO, EXPO_DPO, GRPO)}
     grown = min(min(ends[name]) for name in (EXPO.name, EXPO_DPO.name))
     return Finding(grown > 0.7 and max(ends["grpo"]) < 0.3, lines(success=ends))
@@ -124,7 +124,7 @@ def _() -> Finding:
     "As shipped 8 samples; where all fail 4 tries are told the answer, and the first that is right stands beside the "
     "failures behind the plain prompt, in a group of its own, or for DPO in the place of the first."
 )
-def _() -> Finding:
+def as_shipped_8_samples_where_all_fail_4_tries_are_told_the_answer() -> Finding:
     asked = [Assignment(Scenario(name, name, "42"), first=3) for name in ("easy", "hard")]
     calls = list[list[Assignment]]()
 

@@ -22,7 +22,7 @@ claim = Claims("gcpo-gold", "arXiv:2510.07790")
 
 
 @claim("A reference among G - 1 failures has the advantage sqrt(G - 1), each failure -1/sqrt(G - 1).", "derived")
-def _() -> Finding:
+def a_reference_among_g_1_failures_has_the_advantage_sqrt_each() -> Finding:
     off = 0.0
     for size in (2, 3, 8, 16):
         rows = [sample("q", float(n == 0), [-1.0], source="expert" if n == 0 else "own") for n in range(size)]
@@ -32,7 +32,7 @@ def _() -> Finding:
 
 
 @claim("Where nobody succeeds GRPO's gradient is exactly 0 and GCPO's is not; its first ratio at the reference is 1.")
-def _() -> Finding:
+def where_nobody_succeeds_grpos_gradient_is_exactly_0_and_gcpos_is() -> Finding:
     moved = {}
     for recipe in (GRPO, GCPO_GOLD):
         bench = Bench(ALL_HARD, recipe.but({"update.lr": 0.1}))
@@ -45,7 +45,7 @@ def _() -> Finding:
 
 
 @claim("On questions that start near 0 it learns, and GRPO stays there; easy questions are no worse.")
-def _() -> Finding:
+def on_questions_that_start_near_0_it_learns_and_grpo_stays_there() -> Finding:
     made = runs(HARD_HALF, GCPO_GOLD, GRPO, steps=40, every=50, seeds=range(3), lr=0.1)
     hard = {name: [on_hard(bench) for bench in group] for name, group in made.items()}
     both = {name: [bench.success() for bench in group] for name, group in made.items()}
@@ -58,7 +58,7 @@ def _() -> Finding:
     "way to the one reference.",
     "arXiv:2510.07790; the number of samples is chosen here",
 )
-def _() -> Finding:
+def losses_are_the_papers_by_hand_with_one_ratio_per_answer_and() -> Finding:
     def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
         gains = []
         for one in answers:

@@ -24,7 +24,7 @@ VERDICTS = GHPO.but({"shaping": ()})
 
 
 @claim("A scenario with a success is asked and answered as without help; a failed one begins with floor(w n) tokens.")
-def _() -> Finding:
+def a_scenario_with_a_success_is_asked_and_answered_as_without_help() -> Finding:
     plain, helped = (Bench(HARD_HALF, recipe, lr=0.1).step() for recipe in (GRPO, VERDICTS))
     alike, begun, wrong = 0, list[int](), 0
     theirs = {(one.scenario.id, one.sample): one for one in plain.trajectories}
@@ -49,7 +49,7 @@ def _() -> Finding:
 
 
 @claim("Rungs are tried in order, and a whole group with the least hint that brings a success replaces the failed one.")
-def _() -> Finding:
+def rungs_are_tried_in_order_and_a_whole_group_with_the_least_hint() -> Finding:
     result = Bench(HARD_HALF, VERDICTS, lr=0.1).step()
     groups: dict[str, list[int]] = {}
     for one in result.trajectories:
@@ -62,7 +62,7 @@ def _() -> Finding:
 
 
 @claim("Hint tokens get no gradient: what is imposed is not learnt, what follows it is.")
-def _() -> Finding:
+def hint_tokens_get_no_gradient_what_is_imposed_is_not_learnt_what() -> Finding:
     bench = Bench(HARD_HALF, VERDICTS, lr=0.1)
     result = bench.step()
     batch = result.batch
@@ -76,7 +76,7 @@ def _() -> Finding:
 
 
 @claim("Fewer groups are without signal, and without hints hard questions are learnt; GRPO with twice the samples not.")
-def _() -> Finding:
+def fewer_groups_are_without_signal_and_without_hints_hard() -> Finding:
     more = GRPO.but({"rollout.samples": 16})
     made = runs(HARD_HALF, VERDICTS, more, steps=40, every=50, seeds=range(3), lr=0.1)
     found = {name: [on_hard(bench) for bench in group] for name, group in made.items()}
@@ -89,7 +89,7 @@ def _() -> Finding:
 
 
 @claim("In a prompt the hint is a line below it with floor(w n) characters of the solution; the question stays.")
-def _() -> Finding:
+def in_a_prompt_the_hint_is_a_line_below_it_with_floor_characters() -> Finding:
     asking = Assignment(WorkedSums().scenario("train", 0))
     told = str(asking.scenario.metadata["demonstration"])
     ladder = GHPO_PROMPT.rollout.ladder  # type: ignore[attr-defined]
@@ -106,7 +106,7 @@ def _() -> Finding:
     "hint; half a point for form.",
     "hkgc-1/GHPO",
 )
-def _() -> Finding:
+def as_shipped_8_samples_any_right_one_of_which_is_success_help() -> Finding:
     names = ("samples", "success", "take", "tries", "beside", "after")
     found = [value_at(GHPO, f"rollout.{name}") for name in names]
     rungs = [(one.share, one.bare) for recipe in (GHPO, GHPO_PROMPT) for one in value_at(recipe, "rollout.ladder")]

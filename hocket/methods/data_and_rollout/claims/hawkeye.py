@@ -65,7 +65,7 @@ def chain(one: Trajectory) -> int:
 
 
 @claim("R = score - lambda max(0, len/len_full - f), len_full the mean chain of the reference for the same question.")
-def _() -> Finding:
+def r_score_lambda_max_len_full_the_mean_chain_of_the_reference_for() -> Finding:
     worst, taken = 0.0, 0
     for seed in range(4):
         result = bench(HAWKEYE, seed).step()
@@ -81,7 +81,7 @@ def _() -> Finding:
 
 
 @claim("The expander's response begins with the planner's thought, imposed, and what is imposed has no weight.")
-def _() -> Finding:
+def the_expanders_response_begins_with_the_planners_thought_imposed() -> Finding:
     told = Scenario("s", "1 + 2?", "3")
     answer, right = ["<answer>3</answer>"], Sums().verify
     (whole,) = rehearse(BriefThought(), told, {"planner": [Cut("1+2=3</think>")], "expander": answer}, verifier=right)
@@ -109,7 +109,7 @@ def _() -> Finding:
 
 
 @claim("Who never saw the reference's chain is charged nothing, an empty chain counts as one token; lambda 1, f 0.3.")
-def _() -> Finding:
+def who_never_saw_the_references_chain_is_charged_nothing_an_empty() -> Finding:
     def charged(*rows: tuple[str, str, int]) -> list[float]:
         """What is taken of each trajectory by its question, its source and the length of its chain."""
         told = [
@@ -146,7 +146,7 @@ def trained(weight: float) -> list[tuple[float, float, float]]:
     "The chain shrinks to less than 40 % with at most two points of accuracy lost; without the penalty it stays long.",
     slow=True,
 )
-def _() -> Finding:
+def the_chain_shrinks_to_less_than_40_with_at_most_two_points_of() -> Finding:
     right, words, _ = figures(bench(HAWKEYE))
     ours, free = ([list(column) for column in zip(*trained(weight), strict=True)] for weight in (1.0, 0.0))
     holds = max(ours[1]) < 0.4 * words and min(ours[0]) > right - 0.02 and min(free[1]) > 0.8 * words
@@ -159,7 +159,7 @@ def _() -> Finding:
     "With a planner of ten times the expander's size the cost of an answer, tokens times size, halves.",
     slow=True,
 )
-def _() -> Finding:
+def with_a_planner_of_ten_times_the_expanders_size_the_cost_of_an() -> Finding:
     _, words, own = figures(bench(HAWKEYE))
     before = 10 * words + words + own
     after = [10 * thought + thought + rest for _, thought, rest in trained(1.0)]

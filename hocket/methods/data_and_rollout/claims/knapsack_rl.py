@@ -42,7 +42,7 @@ def by_programme(worth: Any, spare: int) -> float:
 
 
 @claim("Greedy, the dynamic programme and brute force agree, and the total is spent exactly.")
-def _() -> Finding:
+def greedy_the_dynamic_programme_and_brute_force_agree_and_the() -> Finding:
     rng, off, spent = Key.of(0).derive("knapsack").numpy(), 0.0, True
     for _ in range(60):
         rates, low, high = rng.uniform(0, 1, size=3).tolist(), int(rng.integers(1, 3)), int(rng.integers(4, 8))
@@ -60,7 +60,7 @@ def _() -> Finding:
 @claim(
     "Equal success rates give equal counts; what is always solved keeps the fewest samples, what never is the fallback."
 )
-def _() -> Finding:
+def equal_success_rates_give_equal_counts_what_is_always_solved() -> Finding:
     names = [f"lab/{n}" for n in range(4)]
     equal, mixed = (SHARED.counts(names, ledger_of(*rates)) for rates in ((0.3,) * 4, (0.0, 1.0, 0.3, 0.3)))
     fresh = SHARED.counts(names, ledger_of())
@@ -68,7 +68,7 @@ def _() -> Finding:
 
 
 @claim("A group of N has a gradient under GRPO with probability 1 - p^N - (1-p)^N.", "section 3")
-def _() -> Finding:
+def a_group_of_n_has_a_gradient_under_grpo_with_probability_1_p_n_n() -> Finding:
     off = 0.0
     for size, rate in itertools.product((2, 3, 5), (0.05, 0.4, 0.9)):
         chance = 0.0
@@ -83,7 +83,7 @@ def _() -> Finding:
 
 
 @claim("Until both outcomes appear 1/p + 1/(1-p) - 1 samples are to be expected.", "derived; section 3")
-def _() -> Finding:
+def until_both_outcomes_appear_1_p_1_1_samples_are_to_be_expected() -> Finding:
     rng, off = Key.of(1).derive("knapsack").numpy(), 0.0
     for rate in (0.5, 0.2, 0.05):
         draws = rng.random((20_000, 400)) < rate
@@ -93,7 +93,7 @@ def _() -> Finding:
 
 
 @claim("Its objective is never below that of equal counts; the plain share of groups with a gradient may be.")
-def _() -> Finding:
+def its_objective_is_never_below_that_of_equal_counts_the_plain() -> Finding:
     rng, least = Key.of(2).derive("knapsack").numpy(), np.inf
     for _ in range(100):
         worth = table(rng.uniform(0, 1, size=6).tolist(), 2, 40)
@@ -108,7 +108,7 @@ def _() -> Finding:
 
 
 @claim("As shipped all questions come again, all worth the same: else no rate would be known.", "chosen here")
-def _() -> Finding:
+def as_shipped_all_questions_come_again_all_worth_the_same_else_no() -> Finding:
     drawn: Any = KNAPSACK_RL.curriculum
     pool, even = getattr(drawn, "pool", 0), getattr(drawn, "value", None)
     alike = even is not None and len({even(Outcomes(), past) for past in ([], [0.0], [1.0, 0.5])}) == 1
@@ -116,7 +116,7 @@ def _() -> Finding:
 
 
 @claim("A rate that has changed is followed within two visits; over all visits it would lag behind.", "derived")
-def _() -> Finding:
+def a_rate_that_has_changed_is_followed_within_two_visits_over_all() -> Finding:
     past = [*[0.0] * 6, 0.5, 0.5]
     counts, told = np.arange(2, 20), Outcomes(64, 8)
     recent, long = (GradientWorth(window=window)(told, past, counts) for window in (2, 8))
@@ -129,7 +129,7 @@ def _() -> Finding:
     "questions a step.",
     "arXiv:2509.25849; the fallback, the visits and the number of questions are chosen here",
 )
-def _() -> Finding:
+def as_shipped_a_rate_is_of_two_visits_1_2_before_the_first_2_to() -> Finding:
     wanted = {
         "rollout.low": 2,
         "rollout.high": 128,
@@ -155,7 +155,7 @@ def steps_to(success: float, recipe: Recipe) -> list[float]:
 
 
 @claim("With success rates far apart the same success is reached with fewer samples than with equal counts.")
-def _() -> Finding:
+def with_success_rates_far_apart_the_same_success_is_reached_with() -> Finding:
     ours, equal = (steps_to(0.9, one) for one in (KNAPSACK_RL, KNAPSACK_RL.but({"rollout.value": EvenWorth()})))
     return Finding(max(ours) < min(equal), lines(steps_to_90_percent=ours, with_equal_counts=equal))
 

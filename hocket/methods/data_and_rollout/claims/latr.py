@@ -138,7 +138,7 @@ RULES: Sequence[Mapping[str, Any]] = (
 
 
 @claim("Trees say what the rules say, followed token by token on the policy's probabilities.")
-def _() -> Finding:
+def trees_say_what_the_rules_say_followed_token_by_token_on_the() -> Finding:
     same, ways, cut, missing = 0, 0, 0.0, 0
     for rule in RULES:
         made = wanderer(LATR, **rule)
@@ -155,7 +155,7 @@ def _() -> Finding:
 
 
 @claim("Every way that stays differs from the one it left by the distance at every age, where neither had ended.")
-def _() -> Finding:
+def every_way_that_stays_differs_from_the_one_it_left_by_the() -> Finding:
     least, looked, drawn = math.inf, 0, 0
     for rule in RULES:
         for tree in grown(wanderer(LATR, **rule)):
@@ -172,7 +172,7 @@ def _() -> Finding:
 
 
 @claim("Distances are edit distances over the length.")
-def _() -> Finding:
+def distances_are_edit_distances_over_the_length() -> Finding:
     noise, worst = Key.of(0).numpy(), 0.0
     for _ in range(100):
         one, other = (noise.integers(0, 60_000, size=9).tolist() for _ in range(2))
@@ -198,7 +198,7 @@ def tale(messages: tuple[Message, ...], said: tuple[str, ...]) -> Mapping[str, f
 
 
 @claim("Where two tokens are synonyms, forks between them are cut off, all of these and no others.")
-def _() -> Finding:
+def where_two_tokens_are_synonyms_forks_between_them_are_cut_off() -> Finding:
     asked = [Scenario("tale", "tale", "")]
     made = TalkBench(SingleTurn(), asked, TALE, LATR.but({"rollout.samples": 4}), length=24, prior=tale)
     (tree,) = grown(made)
@@ -238,7 +238,7 @@ def worth(bench: TalkBench, question: str, said: tuple[str, ...]) -> float:
     "What the tree says is chosen, not drawn: on record is the policy's log-prob of it, the log-ratio reported; a "
     "group's mean reward is that of its ways, not the policy's."
 )
-def _() -> Finding:
+def what_the_tree_says_is_chosen_not_drawn_on_record_is_the_policys() -> Finding:
     made = wanderer(LATR, 4, length=5, samples=6, ages=(1,), height=3)
     (policy,) = made.policies.values()
     worst, due, right = 0.0, list[float](), list[float]()
@@ -262,7 +262,7 @@ def _() -> Finding:
 
 
 @claim("With no way in a tree the group is GRPO's to the last bit; shares fall after the steps that are set.")
-def _() -> Finding:
+def with_no_way_in_a_tree_the_group_is_grpos_to_the_last_bit_shares() -> Finding:
     none, plain = (rolled(wanderer(one, samples=8)) for one in (LATR.but({"rollout.shares": (0.0,)}), GRPO))
     texts = [[(one.text, one.sample) for one in step.trajectories] for step in (none, plain)]
     rule = LookaheadTrees(samples=8, shares=(1.0, 0.5, 0.0), until=(10, 20))
@@ -309,7 +309,7 @@ def arrives(bench: TalkBench) -> float:
 @claim(
     "Where a right answer is one of many that are somewhat likely it learns more than GRPO in as many steps.", slow=True
 )
-def _() -> Finding:
+def where_a_right_answer_is_one_of_many_that_are_somewhat_likely_it() -> Finding:
     ends = {one.name: [arrives(crossings(one, seed).run(12)) for seed in SEEDS] for one in (LATR, GRPO)}
     before = arrives(crossings(GRPO, 0))
     ahead = sum(one > other for one, other in zip(ends["latr"], ends["grpo"], strict=True))
@@ -318,7 +318,7 @@ def _() -> Finding:
 
 
 @claim("A tree's ways are greedy until it is full, so that a token below both thresholds is never said in one.")
-def _() -> Finding:
+def a_trees_ways_are_greedy_until_it_is_full_so_that_a_token_below() -> Finding:
     made = wanderer(LATR, samples=4, least=0.9)
     first = [rolled(made, seed).trajectories for seed in range(2)]
     texts = [sorted(one.text for one in step if STEERED.get(one)) for step in first]
@@ -341,7 +341,7 @@ def on_sums() -> dict[str, Experience]:
     "whose rewards are all equal.",
     slow=True,
 )
-def _() -> Finding:
+def at_equal_k_the_shipped_model_gives_more_distinct_answers_per() -> Finding:
     task = Sums()
     distinct, equal = dict[str, float](), dict[str, float]()
     for name, step in on_sums().items():
@@ -355,7 +355,7 @@ def _() -> Finding:
 
 
 @claim("The log-probs on record of what the tree says are the learner's, for the shipped model.", slow=True)
-def _() -> Finding:
+def the_log_probs_on_record_of_what_the_tree_says_are_the_learners() -> Finding:
     found = on_sums()["latr"].trajectories[:64]
     batch = pack(found)
     with torch.no_grad():
@@ -369,7 +369,7 @@ def _() -> Finding:
 
 
 @claim("What the tree says is learnt from: its tokens have the advantage of their answer.")
-def _() -> Finding:
+def what_the_tree_says_is_learnt_from_its_tokens_have_the_advantage() -> Finding:
     made = crossings(LATR, 0)
     batch = made.step().batch
     assert batch is not None
@@ -377,7 +377,7 @@ def _() -> Finding:
 
 
 @claim("An engine that tells no alternatives is refused in a sentence, and so is a tree that cannot be.")
-def _() -> Finding:
+def an_engine_that_tells_no_alternatives_is_refused_in_a_sentence() -> Finding:
     said = []
     made = wanderer(LATR)
     tree = grown(made)[0]
@@ -403,7 +403,7 @@ def _() -> Finding:
     "A fork from a token of the spared text stays, however alike it goes on; one from another token, from nothing but "
     "space, or where decisions are no words, is cut off."
 )
-def _() -> Finding:
+def a_fork_from_a_token_of_the_spared_text_stays_however_alike_it() -> Finding:
     class Letters:
         """Tokens 0 to 2 are a digit, a letter and a space."""
 
@@ -427,7 +427,7 @@ def _() -> Finding:
 
 
 @claim("A way is read on greedily from all that was said, by the largest age or as there is room, under a new number.")
-def _() -> Finding:
+def a_way_is_read_on_greedily_from_all_that_was_said_by_the_largest() -> Finding:
     asked = Assignment(Scenario("0", "0", ""), first=3, prefix=(1, 2), decoding=Decoding(max_tokens=9))
     tree = Growing(LookaheadTrees(ages=(2, 4), candidates=3), asked, None)
     ahead = [tree.ahead(Way(tokens)) for tokens in ([7], [7, 8, 9, 7])]
@@ -438,14 +438,14 @@ def _() -> Finding:
 
 
 @claim("A response has room for as many tokens as may be sampled, or as its budget has left where that is fewer.")
-def _() -> Finding:
+def a_response_has_room_for_as_many_tokens_as_may_be_sampled_or_as() -> Finding:
     asked = Assignment(Scenario("0", "0", ""), decoding=Decoding(max_tokens=8))
     room = [Growing(LookaheadTrees(), replace(asked, budget=left), None).room for left in (None, 5, 12)]
     return Finding(room == [8, 5, 8], say(room=str(room)))
 
 
 @claim("As many samples go on from the tree as it has ways, one each within the room left, none after an end.")
-def _() -> Finding:
+def as_many_samples_go_on_from_the_tree_as_it_has_ways_one_each() -> Finding:
     decoding = Decoding(max_tokens=12)
     asked = Assignment(Scenario("0", "0", ""), first=40, prefix=(7, 8, 9), budget=10, decoding=decoding)
     tree = Growing(LookaheadTrees(samples=5, shares=(0.6,)), asked, None)
@@ -456,7 +456,7 @@ def _() -> Finding:
 
 
 @claim("What the tree said of a leaf, after a prefix, is learnt from; a way that had ended ends the leaf, given room.")
-def _() -> Finding:
+def what_the_tree_said_of_a_leaf_after_a_prefix_is_learnt_from_a() -> Finding:
     asked = Assignment(Scenario("0", "0", ""), prefix=(7, 8, 9), decoding=Decoding(max_tokens=6))
     tree = Growing(LookaheadTrees(), asked, None)
     tree.live, tree.time = [Way([1, 2, 3]), Way([1, 2], ended=True), Way([1, 2, 3], ended=True)], 3
@@ -479,7 +479,7 @@ def _() -> Finding:
 
 
 @claim("Without a chosen token among the likely ones nothing is too far below it; ships with forks of .1 or more.")
-def _() -> Finding:
+def without_a_chosen_token_among_the_likely_ones_nothing_is_too_far() -> Finding:
     rule = LookaheadTrees(least=0.3, gap=0.1)
     found = rule.choices([(4, math.log(0.5)), (5, math.log(0.4))], 6), rule.choices([(4, math.log(0.5))], 4)
     shipped = LookaheadTrees(samples=8, candidates=1, least=0.1, gap=0.5, ages=(5, 10, 15), distance=0.4)

@@ -151,7 +151,7 @@ def place(lengths: Sequence[int], solved: Sequence[bool], number: int) -> float:
 @claim(
     "Each role's advantage is that of verdict, form of its turns and place of its own length, among the same role's."
 )
-def _() -> Finding:
+def each_roles_advantage_is_that_of_verdict_form_of_its_turns_and() -> Finding:
     worst, roles, charged = 0.0, 0, 0
     for seed in range(3):
         result = bench(LONG_SHORT, seed).step()
@@ -178,7 +178,7 @@ def _() -> Finding:
     "The two write one solution in turns until an answer is closed or no turn is left; what stands is imposed, and a "
     "turn that is not one filled pair of its tags earns nothing for its form."
 )
-def _() -> Finding:
+def the_two_write_one_solution_in_turns_until_an_answer_is_closed() -> Finding:
     told, task, off = Scenario("s", "1 + 2 - 3?", "0"), SharedSums(), list[float]()
 
     def played(long: list[Any], short: list[Any], **how: Any) -> Trajectory:
@@ -260,7 +260,7 @@ def measured(seed: int, samples: int) -> list[Importance]:
 @claim(
     "On a chain whose thoughts are needed or not, importance tells them apart, with the binomial error that it states."
 )
-def _() -> Finding:
+def on_a_chain_whose_thoughts_are_needed_or_not_importance_tells() -> Finding:
     samples, repeats = 48, 300
     found = [measured(seed, samples) for seed in range(repeats)]
     means = [fmean(one[place].score for one in found) for place in range(len(NEEDED))]
@@ -289,7 +289,7 @@ def _() -> Finding:
 @claim(
     "The score is the effect times the share of the chain left to others: dearer thoughts score less, and |score| < 1."
 )
-def _() -> Finding:
+def the_score_is_the_effect_times_the_share_of_the_chain_left_to() -> Finding:
     rows = [
         Importance(right, before, 8, tokens, 10) for right in range(9) for before in range(9) for tokens in (1, 4, 9)
     ]
@@ -302,7 +302,7 @@ def _() -> Finding:
 
 
 @claim("A turn cut at its longest is gone on from as it stands; answers behind a chain are samples of their own each.")
-def _() -> Finding:
+def a_turn_cut_at_its_longest_is_gone_on_from_as_it_stands_answers() -> Finding:
     told, flow, asked_for = Scenario("s", "1 + 2 - 3?", "0"), LongShort(), list[Assignment]()
     script: dict[str, Any] = {"long": [Cut("<think>so thr")], "short": ["<answer>0</answer>"]}
     (cut,) = rehearse(flow, told, script, verifier=SharedSums().verify)
@@ -337,7 +337,7 @@ def after(weight: float) -> tuple[list[float], list[float]]:
     "length term, trained as long, it takes more than half of them.",
     slow=True,
 )
-def _() -> Finding:
+def on_tables_the_pair_keeps_at_least_95_of_the_long_models() -> Finding:
     alone, words = figures(bench(GRPO, 0, _solo, policy=solving))
     start = figures(bench(LONG_SHORT))
     ours, free = after(1.0), after(0.0)

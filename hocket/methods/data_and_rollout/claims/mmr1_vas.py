@@ -34,7 +34,7 @@ OUTCOMES_ALONE = MMR1_VAS.but({"curriculum.value.diversity": 0.0}, name="outcome
     "The expected gradient of a group grows with p (1 - p): without scaling its norm is sqrt(2) (G - 1)/G p (1 - p), "
     "and GRPO's is never below that of the variance."
 )
-def _() -> Finding:
+def the_expected_gradient_of_a_group_grows_with_p_without_scaling() -> Finding:
     rates, exact, least, size = (0.02, 0.1, 0.25, 0.4, 0.5, 0.7, 0.95), 0.0, float("inf"), 4
     norms = dict[float, float]()
     for rate in rates:
@@ -58,7 +58,7 @@ def _() -> Finding:
     "A share lambda is drawn in proportion to alpha p (1 - p) + beta d, the rest evenly; lambda = 0 is uniform, and "
     "beta = 0 leaves outcomes alone."
 )
-def _() -> Finding:
+def a_share_lambda_is_drawn_in_proportion_to_alpha_p_beta_d_the() -> Finding:
     world, _ = coins((0.5,) * 4)
     rates, apart, found = (0.0, 0.1, 0.5, 1.0), (0.6, 0.0, 0.3, None), dict[str, float]()
     ledger = ledger_of(*rates)
@@ -75,7 +75,7 @@ def _() -> Finding:
 
 
 @claim("Half of a step is drawn by the score, of which outcomes make 0.8 and answers 0.2.", "section 6.1")
-def _() -> Finding:
+def half_of_a_step_is_drawn_by_the_score_of_which_outcomes_make_0_8() -> Finding:
     names = ("even", "value.outcome.weight", "value.diversity")
     found = [float(value_at(MMR1_VAS, f"curriculum.{name}")) for name in names]
     return Finding(found == [0.5, 0.8, 0.2], say(settings=str(found)))
@@ -98,7 +98,7 @@ def self_bleu(answers: Sequence[tuple[int, ...]]) -> float:
 
 
 @claim("d is 1 minus the answers' self-BLEU: 0 of equal answers, 1 of answers without a common decision.", "section 3")
-def _() -> Finding:
+def d_is_1_minus_the_answers_self_bleu_0_of_equal_answers_1_of() -> Finding:
     worst = 0.0
     for seed in range(60):
         rng = Key.of(seed).numpy()
@@ -129,7 +129,7 @@ def steps_to(success: float, rates: Sequence[float], recipe: Recipe, seeds: int)
     "With 70 % of scenarios dead the target takes at most 0.6 of the samples of even draws; among alike ones no fewer.",
     "arXiv:2509.21268; ratios of single seeds lie between .44 and .81, and over sixteen seeds it is .58",
 )
-def _() -> Finding:
+def with_70_of_scenarios_dead_the_target_takes_at_most_0_6_of_the() -> Finding:
     dead = {one.name: steps_to(0.98, DEAD, one, 8) for one in (MMR1_VAS, UNIFORM)}
     alike = {one.name: steps_to(0.7, ALIKE, one, 4) for one in (MMR1_VAS, UNIFORM)}
     ratio, same = (fmean(side["mmr1-vas"]) / fmean(side["uniform"]) for side in (dead, alike))
@@ -156,7 +156,7 @@ def mostly_stuck() -> tuple[World, Callable[[Tabular], None]]:
     "is, than by outcomes alone in as many steps, on average above 3/4 against less than 2/3.",
     "derived; of twelve seeds the mean is .90 (.54 to .97) against .59 (.29 to .91), and none is behind",
 )
-def _() -> Finding:
+def where_nearly_all_samples_fail_questions_whose_answers_differ() -> Finding:
     world, start = mostly_stuck()
     share = {
         one.name: [

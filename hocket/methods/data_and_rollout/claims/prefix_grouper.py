@@ -95,7 +95,7 @@ def apart(one: Learnt, other: Learnt) -> dict[str, float]:
     "Log-probs, loss and the gradient of every weight are those of the batch in which each answer has a prompt of its "
     "own, in float64, for unequal lengths and several prompts, however it is cut into passes."
 )
-def _() -> Finding:
+def log_probs_loss_and_the_gradient_of_every_weight_are_those_of() -> Finding:
     batch = grouped(3, 4, 20, 9)
     alone = learnt(batch, shared=True, budget=1)  # Every sequence in a pass of its own.
     figures = apart(alone, learnt(batch, shared=True))
@@ -106,7 +106,7 @@ def _() -> Finding:
 
 
 @claim("They are those of the public implementation's own padded pass, as far as that rounds (its norms are in fp32).")
-def _() -> Finding:
+def they_are_those_of_the_public_implementations_own_padded_pass_as() -> Finding:
     batch = grouped(3, 4, 20, 9)
     return below(1e-5, **apart(learnt(batch, shared=False), learnt(batch, shared=True)))
 
@@ -121,7 +121,7 @@ def computed(batch: Batch) -> tuple[int, int]:
     "A pass reads P + sum (L_i - 1) tokens of a group, its prompt once, in place of G P + sum (L_i - 1), but for "
     "prompts that save fewer than 8 tokens."
 )
-def _() -> Finding:
+def a_pass_reads_p_sum_tokens_of_a_group_its_prompt_once_in_place() -> Finding:
     worst, ratios = 0, []
     for seed in range(20):
         batch = grouped(1, 8, 64, 12, seed)
@@ -136,7 +136,7 @@ def _() -> Finding:
 
 
 @claim("Positions of every answer go on from the prompt's end, and an answer never sees another's tokens.")
-def _() -> Finding:
+def positions_of_every_answer_go_on_from_the_prompts_end_and_an() -> Finding:
     batch = grouped(2, 4, 20, 9, seed=3)
     rows = rows_of(batch, torch.arange(batch.decisions))
     tree = tree_of(rows)
@@ -179,7 +179,7 @@ def ratio(prompt: int) -> tuple[float, float]:
     "L_i.",
     slow=True,
 )
-def _() -> Finding:
+def the_time_of_a_pass_falls_with_the_prompts_length_as_the_number() -> Finding:
     found = {prompt: ratio(prompt) for prompt in (8, 64, 256)}
     times: Sequence[float] = [one[0] for one in found.values()]
     holds = times[0] > times[1] > times[2] and all(time < 1.5 * tokens for time, tokens in found.values())
@@ -188,7 +188,7 @@ def _() -> Finding:
 
 
 @claim("`hocket train` computes so unasked: a step on the shipped model makes the update that it makes without.")
-def _() -> Finding:
+def hocket_train_computes_so_unasked_a_step_on_the_shipped_model() -> Finding:
     runs = [begin(GRPO_KL, "sums", {"curriculum.prompts": 2}) for _ in range(2)]
     for run, shared in zip(runs, (True, False), strict=True):
         (learner,) = run.parts.learners.values()

@@ -56,7 +56,7 @@ def after(recipe: Recipe, steps: int, seed: int = 0, **how: float) -> tuple[Talk
 
 
 @claim("Without replays it is GRPO to the bit: weights and metrics.")
-def _() -> Finding:
+def without_replays_it_is_grpo_to_the_bit_weights_and_metrics() -> Finding:
     ours, plain = (bench(one).run(8) for one in (OURS.but({"rollout.earlier": 0}), PLAIN))
     names = [name for name in plain.history[-1] if not name.startswith(("time/", "throughput/"))]
     pairs = list(zip(ours.history, plain.history, strict=True))
@@ -69,7 +69,7 @@ def _() -> Finding:
     "What comes back is what was sampled: token ids, log-probs, versions and scores, also after a checkpoint; with an "
     "unchanged policy its ratio is 1."
 )
-def _() -> Finding:
+def what_comes_back_is_what_was_sampled_token_ids_log_probs() -> Finding:
     made = bench(OURS, lr=0.0)
     first = made.step().trajectories
     encoder = TreeEncoder()
@@ -99,7 +99,7 @@ def mine(trajectories: list[Trajectory], scenario: str) -> list[Trajectory]:
 
 
 @claim("Advantages of the fresh and of the replayed samples each sum to 0; compared together they need not.")
-def _() -> Finding:
+def advantages_of_the_fresh_and_of_the_replayed_samples_each_sum_to() -> Finding:
     split, mixed = list[float](), list[float]()
     for recipe, sums in ((OURS, split), (REPO_REPLAY_MIXED.but({**small(), "rollout.take": "best"}), mixed)):
         for seed in range(5):
@@ -120,7 +120,7 @@ def small() -> dict[str, Any]:
 
 
 @claim("Those of highest reward, and those whose rewards vary most, are what trying all subsets finds.")
-def _() -> Finding:
+def those_of_highest_reward_and_those_whose_rewards_vary_most_are() -> Finding:
     worst, draw = 0.0, Key.of(0).numpy()
     for _ in range(60):
         worth = np.round(draw.normal(size=int(draw.integers(1, 9))), 1).tolist()
@@ -133,7 +133,7 @@ def _() -> Finding:
 
 
 @claim("No more is kept than the bounds say: the newest, or the best, of each question.")
-def _() -> Finding:
+def no_more_is_kept_than_the_bounds_say_the_newest_or_the_best_of() -> Finding:
     sizes, earned, oldest = list[int](), list[float](), list[int]()
     for store in (ReplayStore(size=6, scenarios=2), ReplayStore(size=6, scenarios=2, keep="best")):
         held = stored(bench(OURS.but({"rollout.store": store}), 3).run(10))["kept"].values()
@@ -147,7 +147,7 @@ def _() -> Finding:
 
 
 @claim("The older what comes back, the more of it is clipped.")
-def _() -> Finding:
+def the_older_what_comes_back_the_more_of_it_is_clipped() -> Finding:
     recipe = OURS.but({"rollout.earlier": 16, "rollout.store": ReplayStore(size=64), "rollout.take": "any"})
     rows = [
         row for seed in range(5) for row in bench(recipe, seed).run(25).history if row.get("replay/clipped/old", 0) > 0
@@ -174,7 +174,7 @@ def learnt(recipe: Recipe) -> list[tuple[float, float]]:
 
 
 @claim("At equal sampled tokens more steps have a gradient than with GRPO, and more is found.", slow=True)
-def _() -> Finding:
+def at_equal_sampled_tokens_more_steps_have_a_gradient_than_with() -> Finding:
     ours, plain = learnt(OURS.but({"rollout.take": "spread"})), learnt(PLAIN)
     right, steps = ([[row[n] for row in rows] for rows in (ours, plain)] for n in (0, 1))
     holds = fmean(right[0]) > fmean(right[1]) and min(a - b for a, b in zip(*steps, strict=True)) > 0
@@ -183,7 +183,7 @@ def _() -> Finding:
 
 
 @claim("A rollout that remembers is refused inside another, and bounds that leave nothing are.")
-def _() -> Finding:
+def a_rollout_that_remembers_is_refused_inside_another_and_bounds() -> Finding:
     said = []
     for changes in (
         {"rollout": AlternatingRollout((OURS.rollout, PLAIN.rollout))},
@@ -198,7 +198,7 @@ def _() -> Finding:
 
 
 @claim("As shipped 8 fresh samples stand beside the latest 8 of the 16 kept of a question, of all there are, clip 0.2.")
-def _() -> Finding:
+def as_shipped_8_fresh_samples_stand_beside_the_latest_8_of_the_16() -> Finding:
     rollout, pool = REPO_REPLAY.rollout, REPO_REPLAY.curriculum
     assert isinstance(rollout, WithReplays)
     holds = rollout == WithReplays(8, 8, "recent", ReplayStore(16, 4096)) and pool == Weighted(Even(), 16, None, 0.0)

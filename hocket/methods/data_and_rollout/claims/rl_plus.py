@@ -48,19 +48,19 @@ def credit(rows: Sequence[Mapping[str, Any]]) -> list[float]:
 
 
 @claim("Without an expert's answers its gradient is GRPO's.", "derived")
-def _() -> Finding:
+def without_an_experts_answers_its_gradient_is_grpos() -> Finding:
     return same_gradient(RL_PLUS, GRPO, 20, "rl-plus", gap=0.5)
 
 
 @claim("Where no source is an expert all are the policy's own, whatever their sources are called.", "derived")
-def _() -> Finding:
+def where_no_source_is_an_expert_all_are_the_policys_own_whatever() -> Finding:
     rewards = ((1.0, "first"), (0.0, "second"), (0.0, "first"), (0.0, "second"))
     rows = [sample("q", reward, [-1.0], source=source) for reward, source in rewards]
     return below(1e-9, off_those_of_GRPO=gap(advantages(RL_PLUS, rows), advantages(GRPO, rows)))
 
 
 @claim("All are compared with the own samples' mean and deviation; where these are equal the deviation is 1.")
-def _() -> Finding:
+def all_are_compared_with_the_own_samples_mean_and_deviation_where() -> Finding:
     off = max(gap(advantages(RL_PLUS, rows), credit(rows)) for rows in map(mixed, range(20)))
     beside = advantages(
         RL_PLUS, [sample("q", float(n == 3), [-1.0], source="own" if n < 3 else "expert") for n in range(4)]
@@ -72,7 +72,7 @@ def _() -> Finding:
     "Loss and gradient are the clipped surrogate on own samples and -2 pi/(w + pi_old) A (1 - pi)^(1/2) on others, "
     "w = (pi_old + 1)/2, the factor (1 - pi)^(1/2) a constant."
 )
-def _() -> Finding:
+def loss_and_gradient_are_the_clipped_surrogate_on_own_samples_and() -> Finding:
     off = 0.0
     for rows in map(mixed, range(20)):
         parts, leaves = [], []
@@ -95,7 +95,7 @@ def _() -> Finding:
 
 
 @claim("The mixture ratio is at most 2 pi/(1/2 + 3/2 pi_old), so at most 4; pi/mu has no bound.", "derived")
-def _() -> Finding:
+def the_mixture_ratio_is_at_most_2_pi_so_at_most_4_pi_mu_has_no() -> Finding:
     grid = torch.logspace(-9, 0, 200, dtype=torch.float64)
     now, old = torch.meshgrid(grid, grid, indexing="ij")
     ratio = mixture_ratio(now, old, 1.0)
@@ -107,7 +107,7 @@ def _() -> Finding:
 
 
 @claim("An expert's token that the policy is sure of has weight 0; the less likely a token, the larger its weight.")
-def _() -> Finding:
+def an_experts_token_that_the_policy_is_sure_of_has_weight_0_the() -> Finding:
     chances = (0.01, 0.3, 0.9, 1.0)
     rows = [sample("q", float(n == 3), [-1.0] * 4, source="own") | {"scores": {"reward": 0.0}} for n in range(3)]
     rows.append(sample("q", 1.0, [math.log(one) for one in chances], source="expert"))
@@ -120,7 +120,7 @@ def _() -> Finding:
 @claim(
     "Told are the share of own decisions that the clip stops and the mean mixture ratio, of what is learnt from alone."
 )
-def _() -> Finding:
+def told_are_the_share_of_own_decisions_that_the_clip_stops_and_the() -> Finding:
     def row(group: str, reward: float, source: str, drift: list[float], last: bool = True) -> dict[str, Any]:
         logp = [-1.0] * len(drift)
         old = [now - one for now, one in zip(logp, drift, strict=True)]
@@ -137,7 +137,7 @@ def _() -> Finding:
 
 
 @claim("As shipped one of eight answers to a question is an expert's.")
-def _() -> Finding:
+def as_shipped_one_of_eight_answers_to_a_question_is_an_experts() -> Finding:
     asked = list[Assignment]()
 
     async def play(asking: Sequence[Assignment]) -> list[Trajectory]:
@@ -154,7 +154,7 @@ def _() -> Finding:
 
 
 @claim("Hard questions that GRPO never learns are learnt from an expert's answers; easy ones are kept.", slow=True)
-def _() -> Finding:
+def hard_questions_that_grpo_never_learns_are_learnt_from_an() -> Finding:
     made = runs(HARD_HALF, RL_PLUS, GRPO, steps=40, every=50, seeds=range(3), lr=0.1)
     found = {name: [on_hard(bench) for bench in group] for name, group in made.items()}
     both = {name: [bench.success() for bench in group] for name, group in made.items()}

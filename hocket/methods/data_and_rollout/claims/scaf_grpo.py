@@ -35,7 +35,7 @@ def seen(recipe: Recipe, steps: int = 8) -> dict[str, dict[int, int]]:
 
 
 @claim("Climbing finds the least hint that works: the rung that playing every rung alone would find.")
-def _() -> Finding:
+def climbing_finds_the_least_hint_that_works_the_rung_that_playing() -> Finding:
     bench = Bench(HARD_HALF, HELPING, lr=0.1)
     climbed = {one.scenario.id: HELPED.get(one) for one in bench.step().trajectories if HELPED.present(one)}
     alone = dict[str, int]()
@@ -48,7 +48,7 @@ def _() -> Finding:
 
 
 @claim("Nobody is helped in the warm-up, nor where a sample succeeds; one failure gives way, the others stay.")
-def _() -> Finding:
+def nobody_is_helped_in_the_warm_up_nor_where_a_sample_succeeds_one() -> Finding:
     helped = seen(EARLY)
     steps = sorted({step for rungs in helped.values() for step in rungs})
     result = Bench(HARD_HALF, HELPING, lr=0.1).step()
@@ -63,7 +63,7 @@ def _() -> Finding:
 
 
 @claim("What was made with a hint is on-policy: its log-probs are known, and its first ratio is 1.")
-def _() -> Finding:
+def what_was_made_with_a_hint_is_on_policy_its_log_probs_are_known() -> Finding:
     bench = Bench(HARD_HALF, HELPING, lr=0.1)
     result = bench.step()
     helped = [one for one in result.trajectories if HELPED.present(one)]
@@ -75,7 +75,7 @@ def _() -> Finding:
 
 
 @claim("Success without hints rises on questions that start at 0, where GRPO stays, and the hints needed get shorter.")
-def _() -> Finding:
+def success_without_hints_rises_on_questions_that_start_at_0_where() -> Finding:
     made = runs(HARD_HALF, EARLY, GRPO, steps=60, every=70, seeds=range(3), lr=0.1)
     found = {name: [on_hard(bench) for bench in group] for name, group in made.items()}
     rungs = [[row["rollout/rung"] for row in bench.history if "rollout/rung" in row] for bench in made["scaf-grpo"]]
@@ -89,7 +89,7 @@ def _() -> Finding:
 @claim(
     "The largest hint at once serves the questions without hints worse than the least: what it tells is never learnt."
 )
-def _() -> Finding:
+def the_largest_hint_at_once_serves_the_questions_without_hints() -> Finding:
     most = EARLY.but({"rollout.ladder": (HintAsPrefix("demonstration", 0.875),)}, name="most")
     made = runs(HARD_HALF, EARLY, most, steps=60, every=70, seeds=range(3), lr=0.1)
     found = {name: [on_hard(bench) for bench in group] for name, group in made.items()}
@@ -97,7 +97,7 @@ def _() -> Finding:
 
 
 @claim("The paper's ladder has twelve rungs, each telling at least what the one before it in its stage told.")
-def _() -> Finding:
+def the_papers_ladder_has_twelve_rungs_each_telling_at_least_what() -> Finding:
     asking = next(
         Assignment(one)
         for one in (WorkedSums().scenario("train", number) for number in range(99))
@@ -119,7 +119,7 @@ def _() -> Finding:
     "rung, which keeps its hint.",
     "dvlab-research/Scaf-GRPO; one try is chosen here",
 )
-def _() -> Finding:
+def as_shipped_8_samples_any_right_one_of_which_is_success_after_50() -> Finding:
     names = ("samples", "success", "take", "tries", "beside", "after")
     found = [value_at(SCAF_GRPO, f"rollout.{name}") for name in names]
     shares = [[one.share for one in value_at(recipe, "rollout.ladder")] for recipe in (SCAF_GRPO, SCAF_GRPO_PROMPT)]

@@ -21,7 +21,7 @@ RATES = (1.0, 0.0, 0.5, 1.0, 0.9, 0.0, 1.0, 0.1)
 
 
 @claim("The first pass is everything once; later passes hold exactly what was not solved by every sample.")
-def _() -> Finding:
+def the_first_pass_is_everything_once_later_passes_hold_exactly() -> Finding:
     world, _ = coins([0.5] * len(RATES))
     whole = [one.id for one in ASKING(world, 0, 8, Ledger(), Key.of(0))]
     plain = [one.id for one in Shuffled()(world, 0, 8, Ledger(), Key.of(0))]
@@ -40,7 +40,7 @@ def _() -> Finding:
 @claim(
     "What all samples failed is never dropped, what was dropped comes back nowhere, and all solved means all are asked."
 )
-def _() -> Finding:
+def what_all_samples_failed_is_never_dropped_what_was_dropped_comes() -> Finding:
     world, _ = coins([0.5] * 4)
     failed, solved = ledger_of(0.0, 1.0, 1.0, 1.0, samples=4), ledger_of(1.0, 1.0, 1.0, 1.0, samples=4)
     only = {one.id for n in range(10) for one in ASKING(world, 4 + n, 1, failed, Key.of(0))}
@@ -52,7 +52,7 @@ EASY = (*[0.99] * 12, *[0.3] * 6)
 
 
 @claim("After the first pass fewer groups are without signal than in GRPO, and hard scenarios end higher.")
-def _() -> Finding:
+def after_the_first_pass_fewer_groups_are_without_signal_than_in() -> Finding:
     world, start = coins(EASY)
     made = {
         one.name: [Bench(world, one, seed, start=start, prompts=6).run(30, every=40) for seed in range(4)]

@@ -46,7 +46,7 @@ def grown(seed: int = 0, steps: int = 40) -> Batch:
 
 
 @claim("A_i = (R_i - mean_tree)/std_tree + (R_i - mean_all)/std_all; a tree of equal ends gives nothing to the first.")
-def _() -> Finding:
+def a_i_std_tree_std_all_a_tree_of_equal_ends_gives_nothing_to_the() -> Finding:
     draw, worst = Key.of(0).numpy(), 0.0
     for _ in range(20):
         trees = [tree for tree, size in enumerate(draw.integers(1, 5, 3).tolist()) for _ in range(size)]
@@ -66,7 +66,7 @@ def _() -> Finding:
 
 
 @claim("With one end per tree it is GRPO to the bit.")
-def _() -> Finding:
+def with_one_end_per_tree_it_is_grpo_to_the_bit() -> Finding:
     draw, worst = Key.of(1).numpy(), 0.0
     for _ in range(10):
         rows = [
@@ -82,7 +82,7 @@ def _() -> Finding:
     "Advantages within a tree sum to 0, so where tokens are summed the steps that all its ends share get nothing from "
     "them in all, and those below a fork do."
 )
-def _() -> Finding:
+def advantages_within_a_tree_sum_to_0_so_where_tokens_are_summed() -> Finding:
     batch = grown()
     seen, tree = batch.occurrences, torch.tensor(TREE.rows(batch))
     group = batch.scenario * 100 + tree
@@ -99,7 +99,7 @@ def _() -> Finding:
 
 
 @claim("What episodes of a tree have in common is one turn, sampled once with the log-probs it had then.")
-def _() -> Finding:
+def what_episodes_of_a_tree_have_in_common_is_one_turn_sampled_once() -> Finding:
     made = bench(TREES, 3)
     batch = made.step().batch
     assert batch is not None
@@ -122,7 +122,7 @@ def _() -> Finding:
 @claim(
     "Of more ends than are kept some are drawn, each equally likely; every episode of a question has its own number."
 )
-def _() -> Finding:
+def of_more_ends_than_are_kept_some_are_drawn_each_equally_likely() -> Finding:
     made = bench(TREES.but({"rollout": StepTrees(trees=300, keep=2)}), 1)
     trajectories = [one for one in made.step().trajectories if one.scenario.id == "one"]
     numbers = [one.sample for one in trajectories]
@@ -138,7 +138,7 @@ def _() -> Finding:
     "A node to go on from is any that is no end, the beginning too, all equally likely: of 4 steps an expansion costs "
     "2.5, so three ends cost 9 steps in place of 12."
 )
-def _() -> Finding:
+def a_node_to_go_on_from_is_any_that_is_no_end_the_beginning_too() -> Finding:
     recipe = TREES.but({"rollout": StepTrees(trees=100)})
     metrics = bench(recipe, 0).step().metrics
     mean = metrics["tokens/generated"] / 200
@@ -164,7 +164,7 @@ def learnt(recipe: Recipe) -> list[float]:
 
 
 @claim("At equal tokens trees find it more often than chains do, whose groups hold as many ends.", slow=True)
-def _() -> Finding:
+def at_equal_tokens_trees_find_it_more_often_than_chains_do_whose() -> Finding:
     trees, chains, among = (learnt(one) for one in (TREES, CHAINS, TREES.but({"credit": GRPO.credit})))
     saw = say(tokens=TOKENS, trees=line(trees), chains=line(chains), trees_compared_among_all_alone=line(among))
     return Finding(fmean(trees) > fmean(chains) + 0.1, saw)
@@ -175,7 +175,7 @@ def _() -> Finding:
     "things rises.",
     slow=True,
 )
-def _() -> Finding:
+def after_lessons_in_which_half_of_the_demonstrations_search_the() -> Finding:
     pupil = after_lessons(TREE_GRPO, "lookup?tags=true", "lookup?calls=0.5&tags=true", {"curriculum.prompts": 8})
     before = pupil.success()
     after = pupil.run(18).success()
@@ -184,7 +184,7 @@ def _() -> Finding:
 
 
 @claim("More ends are kept than a tree has, or none: refused.")
-def _() -> Finding:
+def more_ends_are_kept_than_a_tree_has_or_none_refused() -> Finding:
     said = []
     for setting in ({"keep": 4}, {"keep": 0}, {"trees": 0}, {"expand": 0}):
         try:
@@ -195,7 +195,7 @@ def _() -> Finding:
 
 
 @claim("As shipped two trees grow once from two nodes, and all their three ends are learnt from.", "the released code")
-def _() -> Finding:
+def as_shipped_two_trees_grow_once_from_two_nodes_and_all_their() -> Finding:
     found = [value_at(TREE_GRPO, f"rollout.{name}") for name in ("trees", "rounds", "expand", "keep")]
     alike = GroupRelative(by=GroupBy("scenario"), scale="std", ddof=1, epsilon=1e-6)
     holds = TREE_GRPO.credit == WithinAndAmong(replace(alike, by=GroupBy("scenario", "info/tree")), alike)
@@ -204,7 +204,7 @@ def _() -> Finding:
 
 
 @claim("Steps sampled are counted once, and those that several ends have in common once for each end after the first.")
-def _() -> Finding:
+def steps_sampled_are_counted_once_and_those_that_several_ends_have() -> Finding:
     seen = list[tuple[float, float]]()
     for seed in range(4):
         result = bench(TREES, seed).step()

@@ -54,7 +54,7 @@ def advantages(recipe: Recipe, rewards: list[float], ways: tuple[str, ...] = WAY
 
 
 @claim("A_i = R_i - alpha V(prefix_i): V the mean, the best or the worst return at and below the prefix.")
-def _() -> Finding:
+def a_i_r_i_alpha_v_v_the_mean_the_best_or_the_worst_return_at_and() -> Finding:
     subtree = {"0": range(8), "0/1": range(2, 6), "0/1/3": range(4, 6), "0/2": range(6, 8)}
     kinds: dict[str, Callable[[list[float]], float]] = {"expectation": fmean, "optimistic": max, "pessimistic": min}
     worst = 0.0
@@ -68,7 +68,7 @@ def _() -> Finding:
 
 
 @claim("Where every sample begins from the bare prompt it is Dr. GRPO's advantage.")
-def _() -> Finding:
+def where_every_sample_begins_from_the_bare_prompt_it_is_dr_grpos() -> Finding:
     rewards = [0.0, 1.0, 1.0, 0.0, 0.5, 0.0, 1.0, 0.25]
     return Finding(
         gap(advantages(TREE_OPO, rewards, ("0",) * 8), advantages(FLAT, rewards, ("0",) * 8)) < 1e-12,
@@ -107,7 +107,7 @@ def enumerated(credit: str, answers: int | None) -> tuple[list[float], float]:
     "log-odds the flat mean's variance is the smaller one, since the best baseline there is 1 - p.",
     "arXiv:2509.09284; the last sentence derived",
 )
-def _() -> Finding:
+def by_enumeration_the_prefixs_true_value_leaves_the_expected() -> Finding:
     sizes = [sum(one == way or one.startswith(way + "/") for one in WAYS) for way in RATES]
     off, spread = 0.0, dict[str, list[float]]()
     for answers in (20, None):
@@ -122,7 +122,7 @@ def _() -> Finding:
 
 
 @claim("The projection keeps every order, mean 0 and the norm; no feasible point is nearer to the returns.")
-def _() -> Finding:
+def the_projection_keeps_every_order_mean_0_and_the_norm_no() -> Finding:
     broken, nearer, credit = 0.0, -math.inf, TreeOrdered(sweeps=5000)
     for number in range(6):
         draw = Key.of(number).numpy()
@@ -138,7 +138,7 @@ def _() -> Finding:
 
 
 @claim("Where no constraint binds it is R - mean R; of equal returns the shorter prefix is not below the longer.")
-def _() -> Finding:
+def where_no_constraint_binds_it_is_r_mean_r_of_equal_returns_the() -> Finding:
     free = advantages(TREE_OPO_ORDERED, [0.0, 1.0, 0.0, 1.0], ("0",) * 4)
     one, two, three = advantages(TREE_OPO_ORDERED, [1.0, 1.0, 0.0], ("0", "0/1", "0"))
     holds = gap(free, [-0.5, 0.5, -0.5, 0.5]) < 1e-9 and one - two > 0.05 - 1e-6 and two > three
@@ -146,7 +146,7 @@ def _() -> Finding:
 
 
 @claim("Prefixes that traces share are one node, asked once; each stands below the longest that it goes on from.")
-def _() -> Finding:
+def prefixes_that_traces_share_are_one_node_asked_once_each_stands() -> Finding:
     traces = [(1, 2, 3, 4), (1, 2, 5, 6), (7, 2, 3, 4)]
     scenario = Scenario(id="q", prompt="?", metadata={"traces": traces})
     nodes = PrefixTree(samples=3).nodes(Assignment(scenario), None, Key.of(0))
@@ -158,7 +158,7 @@ def _() -> Finding:
 
 
 @claim("Every node's samples begin with its prefix, imposed and without gradient; all else is learnt.")
-def _() -> Finding:
+def every_nodes_samples_begin_with_its_prefix_imposed_and_without() -> Finding:
     result = Bench(ALL_HARD, TREE_OPO, lr=0.1).step()
     batch = result.batch
     assert batch is not None
@@ -182,7 +182,7 @@ def _() -> Finding:
     "average, and the prefix's own value is behind it.",
     "arXiv:2509.09284; that the value is ahead of the flat mean was not seen",
 )
-def _() -> Finding:
+def where_the_start_is_right_once_in_6561_completing_prefixes_has() -> Finding:
     others = (TREE_OPO_ORDERED, FLAT, GRPO.but({"rollout.samples": 16}))
     made = runs(ALL_HARD, TREE_OPO, *others, steps=60, every=60, seeds=range(3), lr=0.1)
     found = {name: [bench.success() for bench in group] for name, group in made.items()}
@@ -207,7 +207,7 @@ def searched(folder: str, **settings: Any) -> tuple[Written, list[dict[str, Any]
     "is right, its own, each once, in its own steps, several to a sum; and of the answers in the tree more are right.",
     "derived; the teacher's answers are listed, so that nothing else can be found",
 )
-def _() -> Finding:
+def a_teacher_works_through_sums_in_every_order_of_their_terms_half() -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         found, rows = searched(folder, model=TEACHER, until="=", n=6, searches=20)
     traces = [(row, ["".join(trace) for trace in row["traces"]]) for row in rows]
@@ -221,7 +221,7 @@ def _() -> Finding:
 
 
 @claim("A trace told in steps is begun by every number of them but all; where that is more than `most`, by so many.")
-def _() -> Finding:
+def a_trace_told_in_steps_is_begun_by_every_number_of_them_but_all() -> Finding:
     words = ALL_HARD
     traces = [["0 1", " 2", " 0 0"], ["0 1", " 2 2", " 1"], ["2"]]
     asking = Assignment(Scenario(id="q", prompt="?", metadata={"traces": traces}))
@@ -240,14 +240,14 @@ def another(question: int) -> Answer:
 
 
 @claim("The tenth branch of a node is not below its first; ranks fit that are 1 apart from the least to the greatest.")
-def _() -> Finding:
+def the_tenth_branch_of_a_node_is_not_below_its_first_ranks_fit() -> Finding:
     stands = [below("0/1", "0/1"), below("0/1", "0/1/2"), below("0/1", "0/10"), below("0/1", "0")]
     fits = TreeOrdered(margin=0.5).of(np.array([0.0, 0.5, 1.0]), ("0",) * 3)
     return Finding(stands == [True, True, False, False] and bool(np.isfinite(fits).all()), say(below=str(stands)))
 
 
 @claim("As shipped: 7 nodes beside the prompt, 4 samples each, alpha 1; ordered, a margin of 0.05 and 300 sweeps.")
-def _() -> Finding:
+def as_shipped_7_nodes_beside_the_prompt_4_samples_each_alpha_1() -> Finding:
     rollout = TREE_OPO.rollout
     assert isinstance(rollout, PrefixTree)
     shipped = (rollout.most, rollout.samples) == (7, 4) and TREE_OPO.credit == PrefixValue(alpha=1.0)
@@ -259,7 +259,7 @@ def _() -> Finding:
     "the tree has the bare prompt solved more often at equal steps.",
     "derived",
 )
-def _() -> Finding:
+def of_two_right_answers_that_begin_alike_a_tree_of_both_traces() -> Finding:
     told: dict[str, Callable[[int], dict[str, Any]]] = {
         "tree": lambda question: {"traces": [solution(question), another(question)]},
         "one": lambda question: {"demonstration": solution(question)},
@@ -285,7 +285,7 @@ def _() -> Finding:
     "they themselves are in effect.",
     slow=True,
 )
-def _() -> Finding:
+def as_shipped_hocket_traces_task_worked_sums_until_n_16_with_the() -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         written, rows = searched(folder, until="=|>", n=16)
         right = [verify("".join(trace), row["answer"]) for row in rows for trace in row["traces"]]

@@ -31,7 +31,7 @@ claim = Claims("xrpo", "public reviews of arXiv:2510.06672; interval, exploratio
 @claim(
     "Of scenarios sampled equally often the one nearest to a success rate of a half is served first; totals are exact."
 )
-def _() -> Finding:
+def of_scenarios_sampled_equally_often_the_one_nearest_to_a_success() -> Finding:
     wrong, off, draw = 0, 0, Key.of(0).numpy()
     for _ in range(40):
         size, each = int(draw.integers(2, 8)), int(draw.integers(3, 20))
@@ -61,7 +61,7 @@ def one_by_one(seen: list[Outcomes], share: int, explore: float) -> float:
 
 
 @claim("A round's samples gain what asking one by one for the highest priority gains.")
-def _() -> Finding:
+def a_rounds_samples_gain_what_asking_one_by_one_for_the_highest() -> Finding:
     worst, draw = 0.0, Key.of(1).numpy()
     for _ in range(30):
         seen = [Outcomes(int(n), int(draw.integers(0, n + 1))) for n in draw.integers(1, 9, 5).tolist()]
@@ -74,14 +74,14 @@ def _() -> Finding:
 @claim(
     "No scenario starves: one that was hardly sampled is served before those that are well known, whatever their rate."
 )
-def _() -> Finding:
+def no_scenario_starves_one_that_was_hardly_sampled_is_served() -> Finding:
     seen = [Outcomes(200, 100), Outcomes(200, 60), Outcomes(1, 0), Outcomes(200, 140)]
     counts = allocate(np.stack([priorities(one, 8, 601, 0.01) for one in seen]), 0, 8).tolist()
     return Finding(counts[2] == 8, say(further_samples=str(counts)))
 
 
 @claim("The bonus is 0 for wrong answers and where eta >= 1, falls with the likelihood, and is at most kappa A.")
-def _() -> Finding:
+def the_bonus_is_0_for_wrong_answers_and_where_eta_1_falls_with_the() -> Finding:
     eta = torch.linspace(0.01, 2.0, 200, dtype=torch.float64)
     bonus = novelty_bonus(torch.ones_like(eta), eta, 2.5, 0.5)
     shape = (
@@ -101,7 +101,7 @@ def _() -> Finding:
 
 
 @claim("Slightly unlikely right answers get 2.5 (1 - eta) more, and letters that come again count as often as they do.")
-def _() -> Finding:
+def slightly_unlikely_right_answers_get_2_5_more_and_letters_that() -> Finding:
     rows = [{"group": "g", "scores": {"reward": float(n == 0)}, "logp": [-1.0 + 0.02 * n]} for n in range(2)]
     due = [group_relative([1.0, 0.0])[0] + 2.5 * (1 - math.exp(-0.01)), group_relative([1.0, 0.0])[1]]
     off = gap([row[0] for row in inspect_rows(XRPO, rows)["advantages"]], due)
@@ -150,7 +150,7 @@ def cost(recipe: Recipe, seed: int) -> float:
     "found here; the paper needs fewer rollouts",
     slow=True,
 )
-def _() -> Finding:
+def on_easy_and_hard_questions_together_it_takes_as_many_samples_as() -> Finding:
     ours = XRPO.but({"rollout.examples": 0})
     made = {
         "all": ours,
@@ -164,7 +164,7 @@ def _() -> Finding:
 
 
 @claim("What nobody solved is asked again with the most similar solved questions and their answers; others are not.")
-def _() -> Finding:
+def what_nobody_solved_is_asked_again_with_the_most_similar_solved() -> Finding:
     texts = ["What is 3 + 4?", "What is 3 + 5?", "Spell tower.", "What is 3 + 9?"]
     asked = [Scenario(text, text, answer="north") for text in texts]
     rollout = Rounds(samples=4, start=2, rounds=1, examples=2)
@@ -196,7 +196,7 @@ def _() -> Finding:
 @claim(
     "As shipped 4 samples each, then two rounds of equally many to 8 on average; what is solved is kept, newest last."
 )
-def _() -> Finding:
+def as_shipped_4_samples_each_then_two_rounds_of_equally_many_to_8() -> Finding:
     calls = list[list[Assignment]]()
 
     async def play(asking: Sequence[Assignment]) -> list[Trajectory]:
@@ -245,7 +245,7 @@ def _() -> Finding:
 
 
 @claim("As many of the most similar questions are shown as is set, the most similar last.")
-def _() -> Finding:
+def as_many_of_the_most_similar_questions_are_shown_as_is_set_the() -> Finding:
     def hint(examples: int, prompt: str = "aaad") -> str | None:
         rule, told = Rounds(samples=2, start=1, rounds=1, examples=examples), list[str | None]()
 

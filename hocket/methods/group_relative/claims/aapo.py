@@ -22,7 +22,7 @@ claim = Claims("aapo", "arXiv:2505.14264; authors' code")
 
 
 @claim("An all-right group with a failing reference gets 0.28 each, where GRPO has no gradient")
-def _() -> Finding:
+def an_all_right_group_with_a_failing_reference_gets_0_28_each() -> Finding:
     solved, failed = beside_reference([1.0] * 4, [0.0] * 4), beside_reference([0.0] * 4, [1.0] * 4)
     leading, trailing = first_advantages(AAPO, solved)[:4], first_advantages(AAPO, failed)[:4]
     own, plain = (float(gradient(recipe, solved)[0]) for recipe in (AAPO, GRPO))
@@ -31,7 +31,7 @@ def _() -> Finding:
 
 
 @claim("Advantages, loss and gradient are those counted by hand, beside fewer answers of the reference than its own.")
-def _() -> Finding:
+def advantages_loss_and_gradient_are_those_counted_by_hand_beside() -> Finding:
     def both(members: Sequence[Counted], rows: Sequence[Mapping[str, Any]]) -> list[float]:
         met = [row["scores"]["reward"] for row in rows if row["group"] == members[0].row["group"] and "source" in row]
         margins = [min(0.28, max(-0.2, one.reward - met[n % 3])) if met else 0.0 for n, one in enumerate(members)]
@@ -55,7 +55,7 @@ def _() -> Finding:
 
 
 @claim("Without the margin it is group-relative REINFORCE", "derived here")
-def _() -> Finding:
+def without_the_margin_it_is_group_relative_reinforce() -> Finding:
     batch = beside_reference([1.0, 0.0, 0.4, 0.4], [0.0, 1.0, 0.5, 0.0])
     bare = AAPO.but({"credit.low": 0.0, "credit.high": 0.0})
     plain = GPG.but({"credit.scale": "std", "credit.weigh": ()})
@@ -67,7 +67,7 @@ def _() -> Finding:
     "arXiv:2505.14264",
     slow=True,
 )
-def _() -> Finding:
+def on_mostly_solved_prompts_it_goes_on_where_grpos_groups_fall() -> Finding:
     world, fours = choosing(2, 5, lambda question, token: float(token == 0)), {"rollout.samples": 4}
     recipes = (GRPO.but(fours), AAPO.but({**fours, "rollout.references": 4}))
     made = runs(world, *recipes, steps=140, every=140, lr=0.05, start=leaning(0, math.log(0.6 / 0.4 * 4)))

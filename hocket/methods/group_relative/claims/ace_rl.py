@@ -75,7 +75,7 @@ class NoisyChecklist(Reward):
     "arXiv:2509.04903",
     slow=True,
 )
-def _() -> Finding:
+def trained_on_a_checklist_a_policy_meets_more_constraints_than_on() -> Finding:
     shape = {"text": text, "context": reads, "metadata": lambda question: {"constraints": asked_of(question)}}
     world = World(TRAINED, len(LINES), 4, satisfied_share, **shape)  # type: ignore[arg-type]
     whole = NoisyJudge(Graded("truth", lambda q, a: float(satisfied_share(q, a) == 1.0)), 0.2, 0.2)
@@ -90,7 +90,7 @@ def _() -> Finding:
 
 
 @claim("the reward is the satisfied share and never falls with a constraint more")
-def _() -> Finding:
+def the_reward_is_the_satisfied_share_and_never_falls_with_a() -> Finding:
     pool: tuple[Constraint, ...] = (*POOL, method.WordRange(3, 5), Mentions("beta"))
     rng, right, rising, tried = Key.of(0).derive("instructions").numpy(), 0, 0, 0
     reward: Any = ACE_RL.rewards[0]
@@ -107,7 +107,7 @@ def _() -> Finding:
 
 
 @claim("Demands are worded one after the other; order is kept to, the last word has no punctuation, nothing ends none.")
-def _() -> Finding:
+def demands_are_worded_one_after_the_other_order_is_kept_to_the() -> Finding:
     ends = method.EndsWith("Omega")
     worded = method.instruction((ORDERED, ends, method.WordRange(1, 5)))
     wanted = "Write a text: mention 'alpha' before 'beta'; end with 'Omega'; use 1 to 5 words."
@@ -120,7 +120,7 @@ def _() -> Finding:
 @claim(
     "A judge lists the demands where there are none, and says of each if it is met; what it does not say is left out."
 )
-def _() -> Finding:
+def a_judge_lists_the_demands_where_there_are_none_and_says_of_each() -> Finding:
     class Says(Judge):
         """Lists two demands; a text meets what it says, and of what it asks about there is no verdict."""
 

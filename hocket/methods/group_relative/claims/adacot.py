@@ -20,7 +20,7 @@ QUESTIONS = 8
 
 
 @claim("Masked, the decision's gradient is exactly 0, whether it is made by the first token or behind the tag.")
-def _() -> Finding:
+def masked_the_decisions_gradient_is_exactly_0_whether_it_is_made() -> Finding:
     rows = [
         sample("a", reward, [-0.5, -1.0, -0.7, -0.3], value=[0.1, 0.2, 0.3, 0.1], text=text, info={"pieces": pieces})
         for reward, text, pieces in (
@@ -36,7 +36,7 @@ def _() -> Finding:
 
 
 @claim("Penalties are charged where they are due.", "our form of the penalties")
-def _() -> Finding:
+def penalties_are_charged_where_they_are_due() -> Finding:
     cases = (("yes", 1.0), ("<think>why</think>yes", 0.0), ("<think>why", 0.5), ("<think>why</think>", 1.0))
     rows = [sample("a", 0.0, [-1.0], value=[0.0], text=t, info={"needed": n, "pieces": [t]}) for t, n in cases]
     labelled = [
@@ -56,7 +56,7 @@ def _() -> Finding:
     "Where nobody knows, thinking is needed if less than half of a group's own straight answers are right.",
     "chosen here",
 )
-def _() -> Finding:
+def where_nobody_knows_thinking_is_needed_if_less_than_half_of_a() -> Finding:
     thought = "<think>why</think>yes"
     groups: dict[str, tuple[tuple[str, float, bool], ...]] = {
         "needless": (("a", 1.0, True), ("b", 1.0, True), ("c", 0.9, True), (thought, 1.0, True)),
@@ -112,7 +112,7 @@ def ranks_well(rate: list[float]) -> float:
 
 
 @claim("The trigger rate falls with a2/a1 and thinking concentrates on hard items.", slow=True)
-def _() -> Finding:
+def the_trigger_rate_falls_with_a2_a1_and_thinking_concentrates_on() -> Finding:
     rows = {}
     for over in (0.1, 0.5, 1.0, 2.0):
         recipe = ADACOT.but({"correction": None, "shaping.0.over": over, "shaping.0.miss": 0.2})
@@ -125,7 +125,7 @@ def _() -> Finding:
 
 
 @claim("A stage on hard data alone drives the rate to 1 unmasked and leaves it within 5 points masked.", slow=True)
-def _() -> Finding:
+def a_stage_on_hard_data_alone_drives_the_rate_to_1_unmasked_and() -> Finding:
     unmasked, masked = (
         [rate for (rate, _) in rates(thinking_world(hard=True), recipe, 60)]
         for recipe in (ADACOT.but({"correction": None}), ADACOT)

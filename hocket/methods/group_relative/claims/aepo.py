@@ -26,7 +26,7 @@ SCALE = cast(Among, AEPO.regularisers[0]).coefficient
 
 
 @claim("For R = 1 the extra term's expected gradient is the cross-entropy's; its effect on entropy turns at T = 1.")
-def _() -> Finding:
+def for_r_1_the_extra_terms_expected_gradient_is_the_cross_entropys() -> Finding:
     off, slopes = 0.0, []
     for factor in (0.5, 0.8, 1.0, 1.25, 2.0):
         values = torch.tensor([1.2, 0.3, -0.5, -1.0], dtype=torch.float64, requires_grad=True)
@@ -44,7 +44,7 @@ def _() -> Finding:
 
 
 @claim("Only right tempered samples pull, apart from the group's statistics.")
-def _() -> Finding:
+def only_right_tempered_samples_pull_apart_from_the_groups() -> Finding:
     rows = [sample("a", r, [-1.0, -0.5]) for r in (0.0, 1.0, 1.0)]
     extra = [sample("a", r, [-2.0], info={"tempered": True}) for r in (0.0, 1.0)]
     *own, wrong, right = inspect_rows(AEPO, [*rows, *extra])["gradient"]
@@ -53,7 +53,7 @@ def _() -> Finding:
 
 
 @claim("The released constants: samples at 1.2 below the target and 0.8 above, at most 60 right ones, or 30.")
-def _() -> Finding:
+def the_released_constants_samples_at_1_2_below_the_target_and_0_8() -> Finding:
     saw = {}
     for logp in (-0.1, -0.9):  # Below the target of 0.5 nats, and above.
         asked: list[Assignment] = []
@@ -75,7 +75,7 @@ def _() -> Finding:
 
 
 @claim("Entropy below the target makes the 4 further samples hotter than the 8 own ones, entropy above it colder.")
-def _() -> Finding:
+def entropy_below_the_target_makes_the_4_further_samples_hotter() -> Finding:
     saw, off = {}, 0.0
     for logp, factor in ((-0.1, 1.2), (-0.9, 0.8)):
         for temperature, base in ((0.5, 0.5), (0.0, 1.0)):  # A greedy run is varied from temperature 1.
@@ -106,7 +106,7 @@ def _() -> Finding:
 
 
 @claim("As shipped own samples have GRPO's gradient, its clip among it, and tempered ones alpha = 4 times REINFORCE's.")
-def _() -> Finding:
+def as_shipped_own_samples_have_grpos_gradient_its_clip_among_it() -> Finding:
     off = 0.0
     for batch in batches(12, "aepo", gap=0.3):
         own = batch["trajectories"]
@@ -139,7 +139,7 @@ ARMS = World(4, 8, 1, lambda q, a: float(a[0] < 5 and a[0] != q), context=lambda
     "arXiv 2510.08141; that the released temperatures are too mild for high targets here was found here",
     slow=True,
 )
-def _() -> Finding:
+def on_a_bandit_with_several_right_arms_entropy_rises_with_the() -> Finding:
     apart = {"rollout.hot": 2.0, "rollout.cold": 0.5}
     mild, levels = ({target: settled(target, more) for target in (0.4, 0.8, 1.2)} for more in ({}, apart))
     plain = trained(ARMS, GRPO.but({"rollout.samples": 16}), 300, lr=0.03)

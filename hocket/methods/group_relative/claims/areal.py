@@ -22,7 +22,7 @@ FLEET = Fleet(nodes=20, places=4, batch=64, steps=40, learn=15.0, speed=50.0, sp
 
 
 @claim("Where the proximal policy is the one that sampled, the loss is PPO's.", "section 5.2")
-def _() -> Finding:
+def where_the_proximal_policy_is_the_one_that_sampled_the_loss_is() -> Finding:
     gaps = []
     for one in batches(10, "areal", gap=0.5):
         for row in one["trajectories"]:
@@ -32,7 +32,7 @@ def _() -> Finding:
 
 
 @claim("Loss and gradient are the formula's, counted by hand; a weight above 5 counts 0 and stays in the mean.")
-def _() -> Finding:
+def loss_and_gradient_are_the_formulas_counted_by_hand_a_weight() -> Finding:
     heavy = 0
 
     def credit(members: Sequence[Counted]) -> list[torch.Tensor]:
@@ -56,7 +56,7 @@ def _() -> Finding:
 
 
 @claim("With no lag the sequence of batches is the synchronous one, in either order.", "section 5.1, eta 0")
-def _() -> Finding:
+def with_no_lag_the_sequence_of_batches_is_the_synchronous_one_in() -> Finding:
     same = []
     for order in ("start", "arrival"):
         admission, found = Admission(4, 0, order), list[list[tuple[int, int]]]()
@@ -74,7 +74,7 @@ def _() -> Finding:
 
 
 @claim("Under random delays, deaths and lost messages no sample is learnt from that is more than eta versions old.")
-def _() -> Finding:
+def under_random_delays_deaths_and_lost_messages_no_sample_is() -> Finding:
     oldest = {}
     for order in ("start", "arrival"):
         for lag in (0, 1, 3):
@@ -103,20 +103,20 @@ def unbounded(lag: int) -> int:
 
 
 @claim("Formed as samples end, with only their beginning bounded, batches hold samples far older than eta.")
-def _() -> Finding:
+def formed_as_samples_end_with_only_their_beginning_bounded_batches() -> Finding:
     oldest = unbounded(1)
     return Finding(oldest > 5, say(eta=1, oldest=oldest))
 
 
 @claim("With long-tailed lengths the learner is busier the larger eta is.", "figure 1 and section 5.1")
-def _() -> Finding:
+def with_long_tailed_lengths_the_learner_is_busier_the_larger_eta() -> Finding:
     busy = {f"eta_{lag}": Simulation(replace(FLEET, lag=lag)).run()["learner/busy"] for lag in (0, 1, 2, 4)}
     rising = all(later > earlier for earlier, later in pairwise(busy.values()))
     return Finding(rising and busy["eta_4"] > 2 * busy["eta_0"], say(**busy))
 
 
 @claim("With samples 4 updates old it learns as without lag, where a ratio to the sampler is held back.", slow=True)
-def _() -> Finding:
+def with_samples_4_updates_old_it_learns_as_without_lag_where_a() -> Finding:
     world = summing(2, 6, 3, context="last")
     late = runs(world, AREAL, GRPO, steps=40, lag=4, lr=0.3)
     fresh = runs(world, GRPO.but(name="without lag"), steps=40, lr=0.3)

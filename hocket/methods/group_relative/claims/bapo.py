@@ -20,13 +20,13 @@ PPO = GRPO.but({"objective.aggregate": "token-mean"})
 
 
 @claim("started at its limits it is PPO with a fixed asymmetric clip")
-def _() -> Finding:
+def started_at_its_limits_it_is_ppo_with_a_fixed_asymmetric_clip() -> Finding:
     fixed = BAPO.but({"objective.low": 0.9, "objective.high": 3.0, "objective.dual": None})
     return same_gradient(fixed, PPO.but({"objective.low": 0.1, "objective.high": 2.0}), 20, "objectives", gap=0.6)
 
 
 @claim("on-policy the bounds do not change the gradient")
-def _() -> Finding:
+def on_policy_the_bounds_do_not_change_the_gradient() -> Finding:
     # The bounds move, since no bound reaches a share of 1.
     whole, plain = BAPO.but({"objective.share": 1.0}), list(batches(20, "objectives", gap=0.0))
     moved = sum(inspect_rows(whole, one["trajectories"])["metrics"]["clip/high"] > 1.2 for one in plain)
@@ -38,7 +38,7 @@ def _() -> Finding:
     "at the bounds found the positive share is at least rho_0, or both stand at their maxima",
     "arXiv 2510.18927, algorithm 1",
 )
-def _() -> Finding:
+def at_the_bounds_found_the_positive_share_is_at_least_rho_0_or() -> Finding:
     metrics = [inspect_rows(BAPO, one["trajectories"])["metrics"] for one in batches(40, "objectives", gap=0.8)]
     short = [one for one in metrics if one["clip/positive"] < 0.5]
     limits = sum(abs(one["clip/low"] - 0.9) + abs(one["clip/high"] - 3.0) < EXACT for one in short)
@@ -51,7 +51,7 @@ def _() -> Finding:
     "of the flow, dual clip at 3; a batch is learnt from twice",
     "arXiv 2510.18927, algorithm 1; the number of updates is chosen here",
 )
-def _() -> Finding:
+def bounds_loss_gradient_and_figures_are_algorithm_1s_counted_by() -> Finding:
     seen: set[tuple[float, float]] = set()
 
     def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
@@ -92,7 +92,7 @@ def _() -> Finding:
     "counted by gradient the share rises with the lower bound, counted as in the released code it falls",
     "released code, recipe/bapo/policy_loss.py",
 )
-def _() -> Finding:
+def counted_by_gradient_the_share_rises_with_the_lower_bound() -> Finding:
     rng, bounds = Key.of(0).derive("checks", "objectives", "released").numpy(), (0.6, 0.7, 0.8, 0.9)
     ratio = torch.from_numpy(rng.uniform(0.2, 1.6, 400))
     gain = torch.from_numpy(rng.choice([1.0, -1.0], 400, p=[0.2, 0.8]))
@@ -112,7 +112,7 @@ def _() -> Finding:
 
 
 @claim("with clipped decisions counted the search goes further: its own first steps lower the share", "released code")
-def _() -> Finding:
+def with_clipped_decisions_counted_the_search_goes_further_its_own() -> Finding:
     released, found = BAPO.but({"objective.clipped": True}), []
     for one in batches(40, "objectives", gap=0.8):
         ours, theirs = (inspect_rows(recipe, one["trajectories"])["metrics"] for recipe in (BAPO, released))
@@ -126,7 +126,7 @@ def _() -> Finding:
     "arXiv 2510.18927, section 5",
     slow=True,
 )
-def _() -> Finding:
+def on_stale_mostly_bad_samples_no_run_collapses_and_more_is_learnt() -> Finding:
     # Only a sixth of the samples is right at first.
     sides = (one.but({"update.epochs": 4}) for one in (BAPO, PPO.but({"name": "fixed", "objective.low": 0.4})))
     made = runs(summing(2, 6, 3, context="last"), *sides, steps=30, lag=8, lr=0.1)

@@ -18,7 +18,7 @@ BNPO = find("bnpo")
 
 
 @claim("alpha = beta = 1 is REINFORCE with the mean, 3/2 is GRPO up to one constant; 0 at p = 0 and p = 1")
-def _() -> Finding:
+def alpha_beta_1_is_reinforce_with_the_mean_3_2_is_grpo_up_to_one() -> Finding:
     fixed = [BNPO.but({"credit.credit.weigh": (BetaDensity(alpha=one, beta=one),)}) for one in (1.0, 1.5)]
     recipes = (*fixed, DR_GRPO, GRPO_EXACT.but({"credit.ddof": 0}))
     ones, halves, centred, normal = (first_advantages(one, recorded(binary_groups(8))) for one in recipes)
@@ -30,7 +30,7 @@ def _() -> Finding:
 
 
 @claim("alpha and beta are fitted to the batch by moments", "arXiv:2506.02864; authors' code")
-def _() -> Finding:
+def alpha_and_beta_are_fitted_to_the_batch_by_moments() -> Finding:
     groups = [binary_groups(4)[right] for right in (1, 2, 4, 0, 3)]
     mean = fmean(rates := [fmean(group) for group in groups])
     k = mean * (1 - mean) / variance(rates) - 1
@@ -44,7 +44,7 @@ def _() -> Finding:
 
 
 @claim("The variance of the gradient estimate is least near (1 + a/3, 1 + b/3)", "arXiv:2506.02864, theorem 1")
-def _() -> Finding:
+def the_variance_of_the_gradient_estimate_is_least_near() -> Finding:
     """E[p (1 - p) / f(p)^2] over simulated p ~ Beta(a, b), on a grid of (alpha, beta) around the claimed minimum.
 
     It is the variance of (R - p) grad log pi / f(p) when the score function has unit variance and does not depend on R.
@@ -69,7 +69,7 @@ def _() -> Finding:
 
 
 @claim("Several rewards get their own advantages, which are averaged")
-def _() -> Finding:
+def several_rewards_get_their_own_advantages_which_are_averaged() -> Finding:
     accuracy, form = [1.0, 0.0, 0.0, 1.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0, 1.0, 1.0]
     rows = recorded([accuracy[:3], accuracy[3:]])["trajectories"]
     for row, a, f in zip(rows, accuracy, form, strict=True):
@@ -83,7 +83,7 @@ def _() -> Finding:
     "Rewards of [least, most] are mapped to [0, 1]; a mean beyond counts as the nearest end, "
     "and a factor as 1e6 at most."
 )
-def _() -> Finding:
+def rewards_of_least_most_are_mapped_to_0_1_a_mean_beyond_counts_as() -> Finding:
     wide = BNPO.but({"credit.credit.weigh": (BetaDensity(least=-1.0, most=3.0),)})
     groups = [binary_groups(4)[right] for right in (1, 2, 1)]
     stretched = [[4 * reward - 1 for reward in group] for group in groups]

@@ -35,7 +35,7 @@ def silent(recipe: Recipe, batch: dict[str, Any]) -> list[int]:
 
 
 @claim("The change of entropy under a small natural step is minus the covariance.", "section 3, theorem 1")
-def _() -> Finding:
+def the_change_of_entropy_under_a_small_natural_step_is_minus_the() -> Finding:
     rng, off = Key.of(0).derive("claims", "clip-cov").numpy(), 0.0
     for _ in range(20):
         logits = torch.from_numpy(rng.normal(size=6)).requires_grad_()
@@ -49,7 +49,7 @@ def _() -> Finding:
 
 
 @claim("Losses, gradients and shares of both are the formulas', counted by hand; two updates.")
-def _() -> Finding:
+def losses_gradients_and_shares_of_both_are_the_formulas_counted_by() -> Finding:
     def loss(answers: Sequence[Counted], held: bool) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         logp, old, a = (torch.cat([getattr(one, name) for one in answers]) for name in ("logp", "old", "advantage"))
         d, apart = logp - old, (logp - logp.mean()).detach() * (a - a.mean())
@@ -69,7 +69,7 @@ def _() -> Finding:
 
 
 @claim("Clip-Cov silences tokens of covariance between 1 and 5 alone: praised likely, blamed unlikely ones.")
-def _() -> Finding:
+def clip_cov_silences_tokens_of_covariance_between_1_and_5_alone() -> Finding:
     every = CLIP_COV.but({"objective.portion": 1.0})
     # Covariances in the right answer: 1.055, 0.709, -1.766, 0.002; in the wrong one minus those.
     found = silent(every, document())
@@ -82,7 +82,7 @@ def _() -> Finding:
 
 
 @claim("As many as the portion says are drawn among them, at least one; the others count as GRPO's, over all.")
-def _() -> Finding:
+def as_many_as_the_portion_says_are_drawn_among_them_at_least_one() -> Finding:
     rows = document([-0.01] * 300 + [-4.0] * 300)
     counts = {portion: len(silent(CLIP_COV.but({"objective.portion": portion}), rows)) for portion in (1e-4, 0.01, 0.1)}
     ours, plain = gradient(CLIP_COV, document()), gradient(TOKENS, document())
@@ -93,14 +93,14 @@ def _() -> Finding:
 
 
 @claim("Who is drawn changes from batch to batch, and not from one evaluation to the next.", "derived")
-def _() -> Finding:
+def who_is_drawn_changes_from_batch_to_batch_and_not_from_one() -> Finding:
     drawn = [silent(CLIP_COV, document([-0.01] * size + [-4.0] * size))[0] / (4 * size) for size in range(20, 40)]
     again = silent(CLIP_COV, document([-0.01] * 20 + [-4.0] * 20))[0] / 80
     return Finding(again == drawn[0] and max(drawn) - min(drawn) > 0.3, say(place=drawn))
 
 
 @claim("What the clip has silenced already is not chosen.", "released code")
-def _() -> Finding:
+def what_the_clip_has_silenced_already_is_not_chosen() -> Finding:
     narrow = CLIP_COV.but({"objective.portion": 1.0, "objective.low": 0.2, "objective.high": 0.2})
     # All ratios are e^0.5: the right answer is clipped, the wrong one is not.
     found = silent(narrow, document(drift=0.5))
@@ -110,7 +110,7 @@ def _() -> Finding:
 @claim(
     "KL-Cov holds the tokens of largest covariance: 1 + sign(log r) away from -A r, at no others; nothing is clipped."
 )
-def _() -> Finding:
+def kl_cov_holds_the_tokens_of_largest_covariance_1_sign_away_from() -> Finding:
     chosen, off = KL_COV.but({"objective.portion": 0.25}), 0.0
     advantage = 0.5**0.5 / (1 + 1e-6 * 2**0.5)
     for drift in (0.7, -0.7):
@@ -123,7 +123,7 @@ def _() -> Finding:
 
 
 @claim("At least one token is held, 2e-3 of them otherwise.")
-def _() -> Finding:
+def at_least_one_token_is_held_2e_3_of_them_otherwise() -> Finding:
     counts = {}
     for size in (4, 500):
         rows = document([-0.01, -4.0] * size, drift=0.3)
@@ -133,7 +133,7 @@ def _() -> Finding:
 
 
 @claim("With coefficient 0 it is the unclipped surrogate.", "derived")
-def _() -> Finding:
+def with_coefficient_0_it_is_the_unclipped_surrogate() -> Finding:
     free = KL_COV.but({"objective.coefficient": 0.0})
     plain = TOKENS.but({"objective.low": 1.0, "objective.high": 1e9})
     off = max(gap(gradient(free, one), gradient(plain, one)) for one in batches(10, "kl-cov", gap=0.5))

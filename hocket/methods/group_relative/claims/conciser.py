@@ -23,7 +23,7 @@ claim = Claims("conciser", "arXiv:2505.21178")
 
 
 @claim("with a wrong answer in the group, advantages are GRPO's")
-def _() -> Finding:
+def with_a_wrong_answer_in_the_group_advantages_are_grpos() -> Finding:
     groups = [
         [answer(float(v), n) for v, n in zip(verdicts, (3, 9, 1, 20), strict=True)]
         for verdicts in ((1, 0, 1, 1), (0, 0, 0, 1), (0, 0, 0, 0), (1, 1, 1, 0))
@@ -33,7 +33,7 @@ def _() -> Finding:
 
 
 @claim("in a group of right answers the advantage falls strictly with length")
-def _() -> Finding:
+def in_a_group_of_right_answers_the_advantage_falls_strictly_with() -> Finding:
     lengths = [1, 2, 40, 41, 127, 128]
     ours = advantages(CONCISER, [answer(1.0, n) for n in lengths])
     falls = all(a > b for a, b in pairwise(ours))
@@ -42,7 +42,7 @@ def _() -> Finding:
 
 
 @claim("advantages, loss and gradient of both stages are those counted by hand, clipped at 0.2 and 0.28")
-def _() -> Finding:
+def advantages_loss_and_gradient_of_both_stages_are_those_counted() -> Finding:
     def credit(members: Sequence[Counted]) -> list[float]:
         if min(one.reward for one in members) < 0.5:
             return standardised(members)
@@ -64,7 +64,7 @@ SHORT = CONCISER.but({"shaping.0.limit": 7, "update.minibatches": 1}, rewards=(j
 
 
 @claim("the second stage shortens answers without losing the first one's accuracy", slow=True)
-def _() -> Finding:
+def the_second_stage_shortens_answers_without_losing_the_first_ones() -> Finding:
     rows = []
     for seed in SEEDS:
         (first,) = trained(
@@ -83,7 +83,7 @@ def _() -> Finding:
 
 
 @claim("a length reward that is always on loses accuracy on hard prompts", "the row", slow=True)
-def _() -> Finding:
+def a_length_reward_that_is_always_on_loses_accuracy_on_hard() -> Finding:
     gated, always = (
         [accuracy(1, one) for one in trained(WALK, SHORT.but({"shaping.0.always": on}), 70, start=patient())]
         for on in (False, True)

@@ -30,14 +30,14 @@ HALF = CPPO.but({"credit.rate": 0.5})
 
 
 @claim("With P = 0 it is GRPO to the bit.")
-def _() -> Finding:
+def with_p_0_it_is_grpo_to_the_bit() -> Finding:
     whole = CPPO.but({"credit.rate": 0.0, "rollout.rate": 0.0})
     equal = [inspect(whole, drawn(seed))["gradient"] == inspect(GRPO, drawn(seed))["gradient"] for seed in range(20)]
     return Finding(all(equal), say(equal_to_the_bit_of_20=sum(equal)))
 
 
 @claim("What is kept, its loss and gradient are those counted by hand; slots are refilled four times over.")
-def _() -> Finding:
+def what_is_kept_its_loss_and_gradient_are_those_counted_by_hand() -> Finding:
     def loss(answers: Sequence[Counted]) -> Any:
         kept = list[Counted]()
         for group in {one.row["group"]: None for one in answers}:
@@ -72,7 +72,7 @@ def _() -> Finding:
 
 
 @claim("Pruning samples without advantage leaves the gradient as it is, the normaliser kept.")
-def _() -> Finding:
+def pruning_samples_without_advantage_leaves_the_gradient_as_it_is() -> Finding:
     rows = [sample("a", r, [-1.0] * (2 + n)) for n, r in enumerate((0.0, 0.5, 0.5, 1.0))]
     ours, plain, pruned = (inspect_rows(one, rows) for one in (HALF.but({"credit.normaliser": "all"}), GRPO, HALF))
     alike = ours["gradient"] == plain["gradient"]
@@ -82,7 +82,7 @@ def _() -> Finding:
 
 
 @claim("Over the batch the largest advantages of all groups stay.", "the public recipe for verl")
-def _() -> Finding:
+def over_the_batch_the_largest_advantages_of_all_groups_stay() -> Finding:
     rewards = enumerate((0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0))
     rows = [sample("ab"[number // 4], reward, [-1.0]) for number, reward in rewards]
     group, batch = (inspect_rows(HALF.but(change), rows)["kept"] for change in ({}, {"credit.over": "batch"}))
@@ -121,7 +121,7 @@ def spent(bench: Bench) -> tuple[int, int, float]:
     "arXiv 2503.22342; cost counted in decisions, not seconds",
     slow=True,
 )
-def _() -> Finding:
+def p_0_75_passes_a_quarter_of_the_tokens_reaches_grpos_accuracy() -> Finding:
     # Sums of two numbers below 4.
     world = World(16, 7, 2, lambda q, answer: float(answer[1] == q // 4 + q % 4), context="position")
     level = CPPO.but({"rollout": Independent(16)})

@@ -32,7 +32,7 @@ COUNTING = World(
 
 
 @claim("closeness is monotone, 1.5 at the count, 0 from half away, scale free")
-def _() -> Finding:
+def closeness_is_monotone_1_5_at_the_count_0_from_half_away_scale() -> Finding:
     off, kept = 0.0, True
     for truth in range(1, 51):
         values = [closeness(guess, truth) for guess in range(151)]
@@ -67,7 +67,7 @@ def miss(bench: Bench, question: int) -> float:
 
 
 @claim("lower absolute error than 0/1 reward at first, most for large counts; it is overtaken once 0/1 hits", slow=True)
-def _() -> Finding:
+def lower_absolute_error_than_0_1_reward_at_first_most_for_large() -> Finding:
     spans = {"all": range(8), "small": range(4), "large": range(4, 8)}
     errors: dict[tuple[str, int], list[list[float]]] = {}
     for recipe in (CROWDVLM_R1, CROWDVLM_R1.but(rewards=())):

@@ -94,7 +94,7 @@ class Numbers:
 
 
 @claim("Formats come by position alone: 320 yes/no questions, 320 choices, then open ones, as shipped; or drawn alike.")
-def _() -> Finding:
+def formats_come_by_position_alone_320_yes_no_questions_320_choices() -> Finding:
     task, ledger, key, curriculum = cast(Any, Numbers()), Ledger(), Key.of(0), cast(Any, CURR_REFT.curriculum)
 
     def formats(asked: int, count: int) -> list[str]:
@@ -116,7 +116,7 @@ NEAR = {-10, -3, -2, -1, 1, 2, 3, 10}
 
 
 @claim("Yes/no is asked of the right number or one near it, half and half; a choice is of four numbers, one right.")
-def _() -> Finding:
+def yes_no_is_asked_of_the_right_number_or_one_near_it_half_and() -> Finding:
     apart, offered, letters, holds, shown = Counter[bool](), set[int](), Counter[str](), True, set[int]()
     for number in range(400):
         plain = Numbers().scenario("train", 7 * number)
@@ -143,7 +143,7 @@ def _() -> Finding:
 
 
 @claim("A yes is graded by match, letters by their share without a wrong one, open answers by shared words.")
-def _() -> Finding:
+def a_yes_is_graded_by_match_letters_by_their_share_without_a_wrong() -> Finding:
     (reward,) = CURR_REFT.rewards
     cases: list[tuple[str, Any, str, float | None]] = [
         ("<answer>Yes. </answer>", "yes", "binary", 1.0),
@@ -175,7 +175,7 @@ class Says(Reward):
 @claim(
     "As shipped those of 8 samples are learnt from that score 1/2 or more in all; with a judge, if it does not object."
 )
-def _() -> Finding:
+def as_shipped_those_of_8_samples_are_learnt_from_that_score_1_2_or() -> Finding:
     async def play(asked: Sequence[Assignment]) -> list[Trajectory]:
         turn = Turn("solo", "solo", np.zeros(1, np.int64), np.ones(1, np.int64))
         return [
@@ -206,7 +206,7 @@ def _() -> Finding:
     "questions, where vague answers tempt",
     slow=True,
 )
-def _() -> Finding:
+def at_equal_updates_formats_from_easy_to_hard_beat_a_shuffled() -> Finding:
     # A vague answer to an open question earns a third, by the words it shares.
     right = orders_compared("some of the apples", "staged", "shuffled", "open alone")
     ahead = fmean(right["staged"]) - max(fmean(right["shuffled"]), fmean(right["open alone"]))
@@ -218,7 +218,7 @@ def _() -> Finding:
     "derived: a counter-example",
     slow=True,
 )
-def _() -> Finding:
+def where_nothing_tempts_a_shuffled_order_does_as_well_the_claim() -> Finding:
     right = orders_compared("something", "staged", "shuffled")
     return Finding(fmean(right["shuffled"]) > fmean(right["staged"]) - 0.1, say(accuracy_on_open_questions=right))
 
@@ -248,7 +248,7 @@ def restored(world: World, seed: int) -> list[float]:
 
 
 @claim("self-training on selected samples restores an old skill that fell during RL, and keeps the new one", slow=True)
-def _() -> Finding:
+def self_training_on_selected_samples_restores_an_old_skill_that() -> Finding:
     # The skills share their second step.
     world = World(2, 4, 2, skills, context=lambda question, prefix: ("shared", prefix) if prefix else question)
     rows = [restored(world, seed) for seed in SEEDS]

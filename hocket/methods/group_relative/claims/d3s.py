@@ -28,7 +28,7 @@ BATCHES = [drawn(seed) for seed in range(20)]
 
 
 @claim("The scan of the split point finds the subset of largest variance.", "brute force; the proof is by convexity")
-def _() -> Finding:
+def the_scan_of_the_split_point_finds_the_subset_of_largest() -> Finding:
     noise, gaps = Key.of(3).numpy(), []
     for size in range(2, 15):
         rough = noise.choice([-1.0, -0.5, 0.0, 0.3, 2.0], size) if size % 2 else noise.normal(size=size)
@@ -41,7 +41,7 @@ def _() -> Finding:
 
 
 @claim("With everything kept it is GRPO to the bit.", "derived")
-def _() -> Finding:
+def with_everything_kept_it_is_grpo_to_the_bit() -> Finding:
     full = D3S.but({"credit.samples": 1.0, "credit.decisions": 1.0})
     equal = sum(inspect(full, batch)["gradient"] == inspect(GRPO, batch)["gradient"] for batch in BATCHES)
     late = inspect(D3S, {**drawn(0), "state": {"progress": 1.0}})["gradient"] == inspect(GRPO, drawn(0))["gradient"]
@@ -49,7 +49,7 @@ def _() -> Finding:
 
 
 @claim("The tokens kept are those of largest |A| H.")
-def _() -> Finding:
+def the_tokens_kept_are_those_of_largest_a_h() -> Finding:
     held, recipe = 0, D3S.but({"credit.samples": 1.0, "credit.decisions": 0.3})
     for batch in BATCHES:
         advantages = itertools.chain(*inspect(GRPO, batch)["advantages"])
@@ -62,7 +62,7 @@ def _() -> Finding:
 
 
 @claim("What is kept, its loss and gradient are those counted by hand at four points of a run.")
-def _() -> Finding:
+def what_is_kept_its_loss_and_gradient_are_those_counted_by_hand_at() -> Finding:
     def loss(answers: Sequence[Counted], share: float) -> tuple[torch.Tensor, dict[str, float]]:
         count = math.ceil(share * len(answers) - 1e-9)
         sets = (list(some) for some in itertools.combinations(answers, count))
@@ -111,7 +111,7 @@ def learn(recipe: Recipe, seed: int) -> tuple[float, float]:
 
 
 @claim("Accuracy per token back-propagated is above GRPO's, the final one within a point.", slow=True)
-def _() -> Finding:
+def accuracy_per_token_back_propagated_is_above_grpos_the_final_one() -> Finding:
     ours, plain = (zip(*(learn(recipe, seed) for seed in SEEDS), strict=True) for recipe in (D3S, GRPO))
     (cost, final), (cost_grpo, final_grpo) = ours, plain
     holds = max(cost) < min(cost_grpo) and min(final) >= min(final_grpo) - 0.01

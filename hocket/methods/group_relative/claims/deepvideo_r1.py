@@ -27,7 +27,7 @@ BY_SCALE = {scale: DEEPVIDEO_R1.but({"objective.temperature": 1 / scale}) for sc
 
 
 @claim("at the old policy the gradient is proportional to the unclipped GRPO gradient")
-def _() -> Finding:
+def at_the_old_policy_the_gradient_is_proportional_to_the_unclipped() -> Finding:
     grpo = GRPO.but({"objective.aggregate": "sequence-sum"})
     rows = list(documents(5, "regressions", "regressive", gap=0.0, graded=True))
     gaps = [gap(gradient(own, row), 2 / s * gradient(grpo, row)) for s, own in BY_SCALE.items() for row in rows]
@@ -35,7 +35,7 @@ def _() -> Finding:
 
 
 @claim("loss and gradient are those counted by hand, two updates; who lags is told the more, who leads is heated")
-def _() -> Finding:
+def loss_and_gradient_are_those_counted_by_hand_two_updates_who() -> Finding:
     def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
         groups: dict[str, list[Counted]] = {}
         for one in answers:
@@ -77,7 +77,7 @@ def _() -> Finding:
 
 
 @claim("its minimiser is pi_old exp(s A)/Z", "derived")
-def _() -> Finding:
+def its_minimiser_is_pi_old_exp_z() -> Finding:
     bandit, apart = Bandit(REWARDS, STALE, REFERENCE, [1] * 5), []
     for scale, recipe in BY_SCALE.items():
         optimum = tilted(STALE.exp(), bandit.batch(recipe).occurrences.advantage * scale, 1.0)
@@ -86,7 +86,7 @@ def _() -> Finding:
 
 
 @claim("a too large step leaves a restoring gradient where clipped GRPO gives zero", "arXiv 2506.07464")
-def _() -> Finding:
+def a_too_large_step_leaves_a_restoring_gradient_where_clipped_grpo() -> Finding:
     old = {"group": "g", "logp_behaviour": [-3.0]}
     rows = [{**old, "scores": {"reward": right}, "logp": [logp]} for right, logp in ((1.0, -1.0), (0.0, -5.0))]
     clipped, fitted = (gradient(recipe, document(rows)).tolist() for recipe in (GRPO, DEEPVIDEO_R1))
@@ -110,7 +110,7 @@ def easy(policy: Tabular) -> None:
 
 
 @claim("hints and perturbation lower the share of groups of one reward", slow=True)
-def _() -> Finding:
+def hints_and_perturbation_lower_the_share_of_groups_of_one_reward() -> Finding:
     plain = DEEPVIDEO_R1.but({"name": "without", "rollout": Independent(samples=8)})
     made = runs(UNEVEN, DEEPVIDEO_R1.but({"name": "with"}), plain, steps=20, lr=1e-4, start=easy)
     equal = each(made, lambda run: mean(1 - m["groups/with_signal"] / m["groups/total"] for m in run.history))

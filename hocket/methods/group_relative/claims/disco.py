@@ -34,7 +34,7 @@ claim = Claims("disco", "arXiv 2505.12366")
 
 
 @claim("as tau grows the loss tends to mean s(wrong) - mean s(right)")
-def _() -> Finding:
+def as_tau_grows_the_loss_tends_to_mean_s_mean_s() -> Finding:
     score = torch.from_numpy(-Key.of(0).derive("checks", "objectives", "disco limit").numpy().exponential(size=24))
     right, group = torch.arange(24) % 3 == 0, torch.arange(24) // 6
     plain = discrimination(score, right, ~right, group, 4, None)
@@ -46,7 +46,7 @@ def _() -> Finding:
 
 
 @claim("as shipped, a question's wrong answers are lowered by their soft-max at tau = 10, the right ones alike")
-def _() -> Finding:
+def as_shipped_a_questions_wrong_answers_are_lowered_by_their_soft() -> Finding:
     scores, right = (-0.2, -9.0, -25.0, -1.0, -3.0), (0, 0, 0, 1, 1)
     rows = [
         {"group": "q", "scores": {"reward": float(one)}, "logp": [score, score]}
@@ -60,7 +60,7 @@ def _() -> Finding:
 
 
 @claim("the penalty's gradient is beta max(0, KL - delta) grad KL")
-def _() -> Finding:
+def the_penaltys_gradient_is_beta_max_grad_kl() -> Finding:
     off, active = 0.0, 0
     for number, document in enumerate(batches(30, "objectives", gap=0.15)):
         radius, read = (0.0, 0.005, 0.02)[number % 3], RecordedBatch(document)
@@ -79,7 +79,7 @@ def _() -> Finding:
 @claim(
     "a question's weight does not depend on its success rate, GRPO's is sqrt(p(1-p))", "arXiv 2505.12366, proposition 1"
 )
-def _() -> Finding:
+def a_questions_weight_does_not_depend_on_its_success_rate_grpos_is() -> Finding:
     document, soft = recorded(binary_groups(16)[1:16], logp=[-1.0]), DISCO.but({"regularisers": ()})
     recipes = (GRPO.but({"credit.ddof": 0, "credit.epsilon": 0.0}), soft.but({"objective.temperature": None}), soft)
     tables = [gradient(recipe, document).reshape(15, 16) for recipe in recipes]
@@ -96,7 +96,7 @@ def _() -> Finding:
     "arXiv 2505.12366, section 5",
     slow=True,
 )
-def _() -> Finding:
+def on_mostly_hard_questions_it_is_more_accurate_than_grpo_its() -> Finding:
     # One question in six is easy.
     hard = World(6, 6, 2, lambda q, a: float(a[0] < 4 if q == 0 else a == (q - 1, q)), context="last")
     radius, epochs = 2e-3, {"update.epochs": 4}
@@ -115,7 +115,7 @@ def _() -> Finding:
     "has radius 1e-4 and its spring 1e3, and a batch is learnt from twice",
     "released scripts; the number of updates is our own",
 )
-def _() -> Finding:
+def loss_and_score_gap_are_those_counted_by_hand_for_both_scores_an() -> Finding:
     off = 0.0
     for document in batches(20, "disco by hand", gap=0.15):
         rows, gains = document["trajectories"], {"logp": 0.0, "ratio": 0.0}

@@ -31,7 +31,7 @@ DRIFTS["MDPO"] = ForwardKLDrift()
 
 
 @claim("PPO's, DPO's and any learnt f meet the three conditions of a drift.", "arXiv 2201.02373")
-def _() -> Finding:
+def ppos_dpos_and_any_learnt_f_meet_the_three_conditions_of_a_drift() -> Finding:
     log_ratio, noise = torch.linspace(-3, 3, 601, dtype=torch.float64), Key.of(8).numpy()
     least, at_one, slopes = [], [], []
     drifts: list[Callable[[Tensor, Tensor], Tensor]] = [partial(drift, progress=0.5) for drift in DRIFTS.values()]
@@ -51,7 +51,7 @@ def _() -> Finding:
 @claim(
     "Loss and gradient are the closed form's, counted by hand, with alpha 2 and beta 0.6; the learnt one's network's."
 )
-def _() -> Finding:
+def loss_and_gradient_are_the_closed_forms_counted_by_hand_with() -> Finding:
     def loss(answers: Sequence[Counted], learnt: bool) -> tuple[Tensor, dict[str, float]]:
         d, a = (torch.cat(part) for part in zip(*((one.logp - one.old, one.advantage) for one in answers), strict=True))
         x, scale = torch.where(a >= 0, d.expm1() * a, d * a), 0.6 + 1.4 * (a >= 0).double()
@@ -66,7 +66,7 @@ def _() -> Finding:
 
 
 @claim("A file with as many outer weights but a feature less is refused.", "derived")
-def _() -> Finding:
+def a_file_with_as_many_outer_weights_but_a_feature_less_is_refused() -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "drift.json")
         file.write_text(json.dumps({"inner": [[0.1, 0.2]] * 7, "outer": [0.1, 0.2]}))
@@ -77,7 +77,7 @@ def _() -> Finding:
 
 
 @claim("For all of them the slope at r = 1 is the policy gradient's.", "arXiv 2201.02373")
-def _() -> Finding:
+def for_all_of_them_the_slope_at_r_1_is_the_policy_gradients() -> Finding:
     names = ("ppo", "discovered-policy-optimisation", "learnt-policy-optimisation", "spo", "mdpo", "trpo")
     off, ppo = max(abs(slope(find(name), 1.0, a) - a) for name in names for a in ADVANTAGES), find("ppo")
     clip = ppo.but(name="ppo-as-drift", objective=DriftSurrogate(drift=ClipDrift(), aggregate="token-mean"))
@@ -89,7 +89,7 @@ def _() -> Finding:
 
 
 @claim("The shipped learnt drift is worth more than f = 0 under repeated epochs.", slow=True)
-def _() -> Finding:
+def the_shipped_learnt_drift_is_worth_more_than_f_0_under_repeated() -> Finding:
     inner, outer = LearntDrift().weights
     penalties = [partial(network_drift, inner=inner, outer=outer), None]
     rows = torch.stack([compared(Bandits(), penalties, 64, Key.of(90 + seed)) for seed in SEEDS])
@@ -99,7 +99,7 @@ def _() -> Finding:
 
 
 @claim("Meta-training on two-state bandits finds an f not worse than f = 0.", slow=True)
-def _() -> Finding:
+def meta_training_on_two_state_bandits_finds_an_f_not_worse_than_f() -> Finding:
     family, strategy, gains = Bandits(noise=3.0, iterations=30), Strategy(pairs=8, bandits=8), []
     for seed in SEEDS:
         weights = strategy.run(family, 16, Key.of(seed).derive("check"))

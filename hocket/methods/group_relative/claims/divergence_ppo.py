@@ -30,12 +30,12 @@ def pulls(recipe: Recipe, changes: list[tuple[float, float]], *, right: bool) ->
 
 
 @claim("At the policy that sampled its gradient is GRPO's.")
-def _() -> Finding:
+def at_the_policy_that_sampled_its_gradient_is_grpos() -> Finding:
     return same_gradient(DIVERGENCE_PPO, TOKENS, gap=0.0)
 
 
 @claim("Loss, gradient and the share masked are the formula's, counted by hand, in probabilities and in nats.")
-def _() -> Finding:
+def loss_gradient_and_the_share_masked_are_the_formulas_counted_by() -> Finding:
     def loss(answers: Sequence[Counted], bound: float) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         logp, old, a = (
             torch.cat([getattr(one, name) for one in answers]) for name in ("logp", "behaviour", "advantage")
@@ -60,7 +60,7 @@ CHANGES = [(0.5, 0.69), (0.5, 0.71), (0.5, 0.31), (0.5, 0.29), (0.001, 0.1), (0.
 
 
 @claim("A token is silent where its probability rose by more than 0.2 in a right answer, fell by it in a wrong one.")
-def _() -> Finding:
+def a_token_is_silent_where_its_probability_rose_by_more_than_0_2() -> Finding:
     silent = {right: (pulls(DIVERGENCE_PPO, CHANGES, right=right) == 0).tolist() for right in (True, False)}
     return Finding(
         silent[True] == [False, True, False, False, False, False]
@@ -70,7 +70,7 @@ def _() -> Finding:
 
 
 @claim("Improbable tokens, which GRPO's clip silences at a touch, keep their gradient; probable ones are held sooner.")
-def _() -> Finding:
+def improbable_tokens_which_grpos_clip_silences_at_a_touch_keep() -> Finding:
     rare, sure = (0.01, 0.02), (0.9, 0.68)
     found = {
         recipe.name: [float(pulls(recipe, [rare], right=True)), float(pulls(recipe, [sure], right=False))]
@@ -81,7 +81,7 @@ def _() -> Finding:
 
 
 @claim("A token that stays counts with its ratio, over all tokens, masked ones too.")
-def _() -> Finding:
+def a_token_that_stays_counts_with_its_ratio_over_all_tokens_masked() -> Finding:
     sizes = pulls(DIVERGENCE_PPO, CHANGES, right=True)
     plain = pulls(TOKENS, [(0.5, 0.5)] * len(CHANGES), right=True)[0]
     kept = torch.tensor([float(number != 1) for number in range(len(CHANGES))], dtype=torch.float64)
@@ -89,7 +89,7 @@ def _() -> Finding:
 
 
 @claim("In nats, 0.05 of the split into this token and the others decides, on the same sides.")
-def _() -> Finding:
+def in_nats_0_05_of_the_split_into_this_token_and_the_others() -> Finding:
     def divergence(q: float, p: float) -> float:
         return q * math.log(q / p) + (1 - q) * math.log((1 - q + 1e-8) / (1 - p + 1e-8))
 

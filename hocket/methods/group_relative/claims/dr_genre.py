@@ -26,7 +26,7 @@ OBJECTIVES = ("agree", "coherent", "concise")
 
 
 @claim("with one-hot weights it is training on that objective")
-def _() -> Finding:
+def with_one_hot_weights_it_is_training_on_that_objective() -> Finding:
     kinds, picks = set(), {"fix": "agree", "shorten": "concise"}
     hot = {task: {name: float(name == chosen) for name in OBJECTIVES} for task, chosen in picks.items()}
     for seed in range(10):
@@ -40,7 +40,7 @@ def _() -> Finding:
 
 
 @claim("advantages, loss and gradient are those counted by hand, of weights per task less 0.05 of the log-ratio")
-def _() -> Finding:
+def advantages_loss_and_gradient_are_those_counted_by_hand_of() -> Finding:
     def credit(members: Sequence[Counted]) -> list[float]:
         earned = []
         for one in members:
@@ -59,7 +59,7 @@ def _() -> Finding:
 
 
 @claim("pi_ref exp(r/beta)/Z is a fixed point, and there dE[r_k]/dw_k = Var(r_k)/beta, never negative")
-def _() -> Finding:
+def pi_ref_exp_z_is_a_fixed_point_and_there_de_r_k_dw_k_var_beta() -> Finding:
     rng, beta, credit, slope = Key.of(0).derive("tilted").torch(), 0.05, 0.0, 0.0
 
     def stepwise(chances: Tensor, number: int) -> list[float]:
@@ -91,7 +91,7 @@ PARTS = {"first": lambda q, a: float(SWEEP[0, a[0]]), "second": lambda q, a: flo
 
 
 @claim("a sweep of the weights follows the exact trade-off curve in order", slow=True)
-def _() -> Finding:
+def a_sweep_of_the_weights_follows_the_exact_trade_off_curve_in() -> Finding:
     world = World(1, 5, 1, lambda q, a: 0.0, parts=PARTS, metadata=lambda q: {"task": "x"})
     beta, measured, exact = 0.25, [], []
     for share in (0.0, 0.33, 0.67, 1.0):
@@ -134,7 +134,7 @@ def target(task: str, text: str) -> float:
     "arXiv:2503.06781",
     slow=True,
 )
-def _() -> Finding:
+def weights_per_task_beat_one_preference_model_of_pooled() -> Finding:
     names, texts = list(TASKS), [rewritten(0, answer) for answer in itertools.product(range(3), repeat=3)]
     rng, pairs = Key.of(0).derive("pairs").numpy(), []
     for _ in range(400):

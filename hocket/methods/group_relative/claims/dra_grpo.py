@@ -24,7 +24,7 @@ claim = Claims("dra-grpo", "DRA-GRPO, arXiv:2505.09655, released trainer")
 
 
 @claim("k equal answers unlike all others weigh 1/k each")
-def _() -> Finding:
+def k_equal_answers_unlike_all_others_weigh_1_k_each() -> Finding:
     axes = torch.eye(4)[[0, 0, 0, 1, 2, 3]].tolist()
     rows = [said("q", f"t{n}", float(n < 5), embedding=axis) for n, axis in enumerate(axes)]
     weights, wanted = shaped(DRA_GRPO, rows), [1 / (3 + 1e-6)] * 3 + [1 / (1 + 1e-6)] * 2 + [0.0]
@@ -36,7 +36,7 @@ def _() -> Finding:
 
 
 @claim("weights do not depend on the order of the group", "derived here")
-def _() -> Finding:
+def weights_do_not_depend_on_the_order_of_the_group() -> Finding:
     rng, off = Key.of(1).numpy(), 0.0
     rows = [said("q", f"t{n}", float(n % 3), embedding=rng.normal(size=4).tolist()) for n in range(8)]
     weights = shaped(DRA_GRPO, rows)
@@ -47,7 +47,7 @@ def _() -> Finding:
 
 
 @claim("the sum stays positive, so no reward changes its sign", "derived here")
-def _() -> Finding:
+def the_sum_stays_positive_so_no_reward_changes_its_sign() -> Finding:
     """Random directions, and one vector against three opposite ones, whose released sum is 1 - 3 = -2 and refused."""
     rng, lowest, refused = Key.of(3).numpy(), math.inf, True
     for trial in range(50):
@@ -86,13 +86,13 @@ def entropy_when_accurate(recipe: Recipe, seed: int) -> float:
 
 
 @claim("at equal accuracy more entropy over right answers than GRPO", slow=True)
-def _() -> Finding:
+def at_equal_accuracy_more_entropy_over_right_answers_than_grpo() -> Finding:
     plain, diverse = ([entropy_when_accurate(recipe, seed) for seed in SEEDS] for recipe in (GRPO, DRA_GRPO))
     return Finding(min(diverse) > max(plain) + 0.1, lines(entropy_of_dra_grpo=diverse, grpo=plain, most=math.log(4)))
 
 
 @claim("The released sum may be 0, where an answer stands against its opposite; epsilon then divides alone.", "derived")
-def _() -> Finding:
+def the_released_sum_may_be_0_where_an_answer_stands_against_its() -> Finding:
     rows = [said("q", f"t{n}", 1.0, embedding=[side, 0.0]) for n, side in enumerate((1.0, -1.0))]
     found = shaped(DRA_GRPO.but({"shaping.0.nonnegative": False}), rows)
     return Finding(gap(found, [1e6, 1e6]) < 1e-3, lines(weights=found))

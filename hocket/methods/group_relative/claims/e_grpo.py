@@ -20,7 +20,7 @@ KNOWN = ["Ada Lovelace", "London", "1843", "Babbage"]
 
 
 @claim("an all-wrong group ranks near misses, equal g gives no signal")
-def _() -> Finding:
+def an_all_wrong_group_ranks_near_misses_equal_g_gives_no_signal() -> Finding:
     texts = ["I guess.", "Ada Lovelace met Babbage in London.", "Babbage in london", "no idea", "Ada Lovelace, 1843"]
     labels, info = ["x", "y", "y", "y", None], {"entities": KNOWN}
     rows = [said("q", text, float(n == 0), label=labels[n], info=info) for n, text in enumerate(texts)]
@@ -33,7 +33,7 @@ def _() -> Finding:
 
 
 @claim("any right answer outranks any wrong one")
-def _() -> Finding:
+def any_right_answer_outranks_any_wrong_one() -> Finding:
     generator, leads, recipe = Key.of(5).numpy(), [], E_GRPO.but({"shaping.0.alpha": 0.999})
     for trial in range(40):
         rows = []
@@ -48,7 +48,7 @@ def _() -> Finding:
 
 
 @claim("entities named in any turn count, not those of the last turn alone")
-def _() -> Finding:
+def entities_named_in_any_turn_count_not_those_of_the_last_turn() -> Finding:
     last = "<answer>3</answer>"
     rows = [
         said("q", last, 0.0, label="3", info={"entities": KNOWN, "trace": f"{before}\n{last}"})
@@ -59,7 +59,7 @@ def _() -> Finding:
 
 
 @claim("the shipped task's entities are the totals on the way to its answer")
-def _() -> Finding:
+def the_shipped_tasks_entities_are_the_totals_on_the_way_to_its() -> Finding:
     task, off = TracedSums(), 0
     for number in range(100):
         scenario = task.scenario("train", number)
@@ -71,7 +71,7 @@ def _() -> Finding:
 
 
 @claim("g is a share of the entities, of whole words in any case; the shipped task has 3 or 4 terms, and splits apart.")
-def _() -> Finding:
+def g_is_a_share_of_the_entities_of_whole_words_in_any_case_the() -> Finding:
     shares = [matched_share(text, KNOWN) for text in ("ada  lovelace in LONDON", "Londoner", "1843", "")]
     drawn = {split: [TracedSums().scenario(split, number) for number in range(150)] for split in ("train", "eval")}
     own = all(split_of(str(one.prompt)) == split for split, ones in drawn.items() for one in ones)
@@ -115,7 +115,7 @@ def dropped(bench: Bench) -> float:
 
 
 @claim("faster than 0/1 reward, without growing entity-dropping", slow=True)
-def _() -> Finding:
+def faster_than_0_1_reward_without_growing_entity_dropping() -> Finding:
     """Four hops of four links: a blind agent is right once in 256 attempts."""
     plain, graded = runs(LOOKUPS, GRPO, E_GRPO, steps=80, every=10, lr=0.1).values()
     (theirs, ours), before = ([area(one) for one in side] for side in (plain, graded)), dropped(Bench(LOOKUPS, E_GRPO))

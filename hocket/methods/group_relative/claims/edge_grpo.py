@@ -28,7 +28,7 @@ claim = Claims("edge-grpo", "derived")
 
 
 @claim("With equal entropies nothing changes.")
-def _() -> Finding:
+def with_equal_entropies_nothing_changes() -> Finding:
     rows = [row | {"entropy": [0.7] * len(row["logp"])} for row in drawn(1)["trajectories"]]
     apart = gap(inspect_rows(EDGE_GRPO, rows)["advantages"], inspect_rows(GRPO, rows)["advantages"])
     return Finding(apart <= 1e-12, f"where every H_i is 0.7: {say(difference_of_advantages=apart)}")
@@ -38,7 +38,7 @@ def _() -> Finding:
     "A' = A fmean(H)/H_i never changes a sign, and entropies are constants.",
     "arXiv 2507.21848, entropy-driven advantage",
 )
-def _() -> Finding:
+def a_a_fmean_h_i_never_changes_a_sign_and_entropies_are_constants() -> Finding:
     held = 0
     for batch in map(drawn, range(30)):
         ours, plain = inspect(EDGE_GRPO, batch), inspect(GRPO, batch)["advantages"]
@@ -51,7 +51,7 @@ def _() -> Finding:
 
 
 @claim("With imposed tokens and entropies near 0 all is as counted by hand, factors between 0.1 and 10.", "derived")
-def _() -> Finding:
+def with_imposed_tokens_and_entropies_near_0_all_is_as_counted_by() -> Finding:
     def undecided(row: Mapping[str, Any]) -> float:
         return fmean(h for h, used in zip(row["entropy"], row["trained"], strict=True) if used)
 
@@ -72,7 +72,7 @@ def _() -> Finding:
 
 
 @claim("Half of a group's wrong answers, rounded up, go on after a cue; those that come back take their places.")
-def _() -> Finding:
+def half_of_a_groups_wrong_answers_rounded_up_go_on_after_a_cue() -> Finding:
     asked, scored, zeros = list[Assignment](), list[int](), np.zeros(3, np.float32)
 
     async def play(some: Sequence[Assignment]) -> list[Trajectory]:
@@ -106,7 +106,7 @@ def _() -> Finding:
 
 
 @claim("Entropy alone cannot revive a group of equal rewards, a corrected sample can.", "arXiv 2507.21848")
-def _() -> Finding:
+def entropy_alone_cannot_revive_a_group_of_equal_rewards_a() -> Finding:
     rows = [sample("a", 0.0, [-1.0] * n, entropy=[0.3 * n] * n) for n in (1, 2, 3)]
     dead = inspect_rows(EDGE_GRPO, rows)["advantages"]
     alive = inspect_rows(EDGE_GRPO, [*rows, sample("a", 1.0, [-1.0, -2.0], trained=[False, True])])["advantages"]
@@ -148,7 +148,7 @@ def course(recipe: Recipe, seed: int) -> tuple[float, float]:
     "arXiv 2507.21848, results",
     slow=True,
 )
-def _() -> Finding:
+def variance_of_advantages_and_accuracy_on_hard_questions_are_above() -> Finding:
     # 12 are as many as 8 and the 4 continuations of half of 8 wrong ones.
     ours, plain = EDGE_GRPO.but({"rollout.cues": ("w",)}), GRPO.but({"rollout.samples": 12})
     (edge, wide), (grpo, narrow) = (zip(*(course(one, n) for n in SEEDS), strict=True) for one in (ours, plain))

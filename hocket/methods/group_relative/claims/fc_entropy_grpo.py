@@ -24,7 +24,7 @@ claim = Claims("fc-entropy-grpo", "derived for the form chosen")
 
 
 @claim("The bonus keeps signs and zeros, and c = 0 is GRPO to the bit.")
-def _() -> Finding:
+def the_bonus_keeps_signs_and_zeros_and_c_0_is_grpo_to_the_bit() -> Finding:
     noise = Key.of(0).numpy()
     advantage = torch.from_numpy(noise.normal(size=10_000)) * torch.from_numpy(noise.integers(0, 2, 10_000))
     entropy = torch.from_numpy(noise.exponential(size=10_000) * 100)
@@ -39,7 +39,7 @@ def _() -> Finding:
 
 
 @claim("Before </think> advantages are A + min(0.4 H, |A| / 2), counted by hand, and A after it.")
-def _() -> Finding:
+def before_think_advantages_are_a_min_counted_by_hand_and_a_after() -> Finding:
     def credit(members: Sequence[Counted]) -> list[torch.Tensor]:
         found = []
         for a, one in zip(standardised(members), members, strict=True):
@@ -68,7 +68,7 @@ WRONG += ['ping()\nbook(city="Rome", nights=2)', 'book(city="Rome", nights=2', "
     "Keyword order and whitespace do not change the reward of calls, an argument's type does.",
     "arXiv 2508.05118, reward",
 )
-def _() -> Finding:
+def keyword_order_and_whitespace_do_not_change_the_reward_of_calls() -> Finding:
     match, answer = CallMatch(), 'book(city="Rome", nights=2)\nping()'
     right, wrong = ([match.verify(text, answer) for text in texts] for texts in (RIGHT, WRONG))
     holds = set(right) == {1.0} and set(wrong) == {0.0} and match.verify("f()", None) is None
@@ -115,7 +115,7 @@ def reasoning_entropy(bench: Bench) -> float:
     "arXiv 2508.05118, whose claim of slower decay fails here",
     slow=True,
 )
-def _() -> Finding:
+def on_calls_of_a_small_grammar_accuracy_is_no_worse_entropy_of() -> Finding:
     world = Calling(3, 7, 7, reward, 6, context=lambda q, prefix: (q, len(prefix)), words=CALL_WORDS, text=text)
     entropy, success, start = dict[str, float](), dict[str, float](), starting(ODDS, 1e-3)
     for recipe in (GRPO, FC_ENTROPY_GRPO):
@@ -131,7 +131,7 @@ def _() -> Finding:
     "What the bonus does to the entropy of a token without bearing on the outcome depends on the success rate.",
     "derived here",
 )
-def _() -> Finding:
+def what_the_bonus_does_to_the_entropy_of_a_token_without_bearing() -> Finding:
     """Its expected gradient stays 0, exactly; the second moment of its credit wears its entropy down.
 
     That is multiplied by 1 + k^2 + 2k(1 - 2p).

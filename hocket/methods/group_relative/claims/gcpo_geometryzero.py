@@ -35,7 +35,7 @@ claim = Claims("gcpo-geometryzero", "arXiv:2506.07160")
 
 
 @claim("the mask has the right sign and is 0 inside the band")
-def _() -> Finding:
+def the_mask_has_the_right_sign_and_is_0_inside_the_band() -> Finding:
     shares = torch.arange(0, 9, dtype=torch.float64) / 8
     with_it, without = torch.meshgrid(shares, shares, indexing="ij")
     signs = contrast_sign(with_it, without, 0.1)
@@ -49,7 +49,7 @@ def _() -> Finding:
 
 
 @claim("a construction counts in whichever turn it is written, and only where it is compared")
-def _() -> Finding:
+def a_construction_counts_in_whichever_turn_it_is_written_and_only() -> Finding:
     compared = {"accuracy_with": 0.75, "accuracy_without": 0.25}
     cases = (
         {**compared, "trace": "<think>2+3=5</think>\n<answer>6</answer>"},
@@ -65,7 +65,7 @@ def _() -> Finding:
 @claim(
     "as shipped 8 samples are told nothing, 4 each begin with <think> and <answer>, and each question has its own means"
 )
-def _() -> Finding:
+def as_shipped_8_samples_are_told_nothing_4_each_begin_with_think() -> Finding:
     asked: list[Assignment] = []
 
     class Words:
@@ -115,7 +115,7 @@ def _() -> Finding:
 
 
 @claim("a return is verdict + 0.5 sign, 0 within 0.1, + 0.5 for good form whole + 0.1 of the length, 1 at 128 tokens")
-def _() -> Finding:
+def a_return_is_verdict_0_5_sign_0_within_0_1_0_5_for_good_form() -> Finding:
     good, thought = "<think>2</think><answer>6</answer>", "<think>2</think> so 6"
     cases = (
         (1.0, good, (0.75, 0.25), 32, 1 + 0.5 + 0.5 + 0.1 * 32 / 128),
@@ -174,7 +174,7 @@ def tool_rates(unconditional: bool, seed: int) -> list[float]:
 
 
 @claim("the tool is used where it helps and not where it hurts; an unconditional bonus drives both up", slow=True)
-def _() -> Finding:
+def the_tool_is_used_where_it_helps_and_not_where_it_hurts_an() -> Finding:
     helped, hurt = zip(*(tool_rates(False, seed) for seed in SEEDS), strict=True)
     both = [min(tool_rates(True, seed)) for seed in SEEDS]
     figures = lines(tool_use_where_it_helps=helped, where_it_hurts=hurt, least_with_an_unconditional_bonus=both)

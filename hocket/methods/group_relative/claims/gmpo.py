@@ -25,12 +25,12 @@ UNCLIPPED = GeometricMean(low=1e3, high=1e3)
 
 
 @claim("at the old policy its gradient is GRPO's")
-def _() -> Finding:
+def at_the_old_policy_its_gradient_is_grpos() -> Finding:
     return same_gradient(GMPO, GRPO, 20, "objectives", gap=0.0)
 
 
 @claim("loss, gradient and shares are the formula's, counted by hand, at the paper's clip of 0.4", "arXiv 2507.20673")
-def _() -> Finding:
+def loss_gradient_and_shares_are_the_formulas_counted_by_hand_at() -> Finding:
     def loss(answers: Sequence[Counted]) -> Any:
         parts, silent = [], []
         for one in answers:
@@ -44,7 +44,7 @@ def _() -> Finding:
 
 
 @claim("|A| times the geometric mean is at most |A| times the arithmetic mean of ratios", "arXiv 2507.20673, section 3")
-def _() -> Finding:
+def a_times_the_geometric_mean_is_at_most_a_times_the_arithmetic() -> Finding:
     slack = math.inf
     for document in batches(50, "objectives", gap=1.0):
         read = RecordedBatch(document)
@@ -57,7 +57,7 @@ def _() -> Finding:
 
 
 @claim("one outlier of ratio R changes the objective by R^(1/T)")
-def _() -> Finding:
+def one_outlier_of_ratio_r_changes_the_objective_by_r() -> Finding:
     def error(length: int, factor: float) -> Any:
         row = {"group": "g", "scores": {"reward": 1.0}, "logp": [-2.0 + math.log(factor), *[-2.0] * (length - 1)]}
         read = RecordedBatch({"version": 1, "trajectories": [{**row, "logp_behaviour": [-2.0] * length}]})
@@ -72,7 +72,7 @@ def _() -> Finding:
     "arXiv 2507.20673, section 4",
     slow=True,
 )
-def _() -> Finding:
+def on_stale_samples_the_range_of_sequence_ratios_is_smaller_and() -> Finding:
     ranges: dict[str, list[list[float]]] = {"gmpo": [], "grpo": []}
 
     def watch(name: str) -> Callable[[Policy, Batch], None]:

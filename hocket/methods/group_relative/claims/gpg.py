@@ -21,7 +21,7 @@ claim = Claims("gpg", "arXiv:2504.02546")
 
 
 @claim("On-policy it is token-mean, mean-centred GRPO without clip and KL; with F_norm = std, GRPO")
-def _() -> Finding:
+def on_policy_it_is_token_mean_mean_centred_grpo_without_clip_and() -> Finding:
     batch = recorded([[1.0, 0.0, 0.0], [0.2, 0.9, 0.4]], lengths=[[2, 5, 1], [3, 3, 8]])
     token_mean = GRPO.but({"objective.aggregate": "token-mean", "objective.low": 1.0})
     centred = gap(gradient(GPG, batch), gradient(token_mean.but({"credit.scale": None}), batch))
@@ -30,7 +30,7 @@ def _() -> Finding:
 
 
 @claim("Advantages, loss and gradient are those counted by hand, on stale samples too")
-def _() -> Finding:
+def advantages_loss_and_gradient_are_those_counted_by_hand_on_stale() -> Finding:
     def loss(answers: Sequence[Counted]) -> Any:
         return -torch.cat([one.logp * one.advantage for one in answers]).mean(), {}
 
@@ -53,7 +53,7 @@ def _() -> Finding:
     "With idle groups it is the gradient of the others alone if lengths are equal, and not if they differ",
     "arXiv:2504.02546; the second half derived here",
 )
-def _() -> Finding:
+def with_idle_groups_it_is_the_gradient_of_the_others_alone_if() -> Finding:
     valid, idle = [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]], [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
 
     def apart(*lengths: int) -> float:
@@ -67,7 +67,7 @@ def _() -> Finding:
 
 
 @claim("On a bandit alpha = 1 gives (G-1)/G of the true gradient; alpha keeps direction and enlarges", "derived here")
-def _() -> Finding:
+def on_a_bandit_alpha_1_gives_g_of_the_true_gradient_alpha_keeps() -> Finding:
     group, size = bandit(0.3, wrong=1), 3
     share, idle = group.true_gradient() * (size - 1) / size, 0.3**size + 0.7**size
     plain = gap(group.gradient(GPG.but({"credit.weigh": ()}), size), share)
@@ -82,7 +82,7 @@ def _() -> Finding:
 
 
 @claim("On par with GRPO with less memory and time than GRPO with its KL term", slow=True)
-def _() -> Finding:
+def on_par_with_grpo_with_less_memory_and_time_than_grpo_with_its() -> Finding:
     made = runs(guessing(), find("grpo-kl"), GPG, GRPO, steps=80, every=10, start=mixed)
     success = each(made, Bench.success)
     times = {k: sorted(one["time/update"] for b in benches for one in b.history) for k, benches in made.items()}

@@ -24,7 +24,7 @@ claim = Claims("group-relative-reinforce", "arXiv 2509.24203, section 4")
     "(l - l_old)^2",
     "arXiv 2509.24203, section 2",
 )
-def _() -> Finding:
+def the_gradient_of_mean_2_is_2_tau_times_that_of_reinforce_plus() -> Finding:
     gaps = []
     for number, tau in enumerate((0.05, 0.3, 1.0, 4.0)):
         recipe = rec.REC_OPMD.but({"regularisers.0.coefficient": tau / 2})
@@ -44,13 +44,13 @@ def same(left: Recipe, right: Recipe, name: str, **settings: Any) -> Finding:
 
 
 @claim("REINFORCE with the quadratic leash is Kimi's regression", "arXiv 2509.24203, section 3")
-def _() -> Finding:
+def reinforce_with_the_quadratic_leash_is_kimis_regression() -> Finding:
     opmd = rec.REC_OPMD.but({"regularisers.0.coefficient": 0.2})
     return same(KIMI_K1_5.but({"shaping": [], "objective.temperature": 0.4}), opmd, "kimi", graded=True)
 
 
 @claim("one step at pi_old is group-relative REINFORCE, whoever generated the samples", "arXiv 2509.24203, section 2")
-def _() -> Finding:
+def one_step_at_pi_old_is_group_relative_reinforce_whoever() -> Finding:
     plain, gaps = rec.REC_REINFORCE.but({"objective.aggregate": "sequence-sum"}), []
     both = (documents(10, "off-policy", name, gap=0.0) for name in ("any", "other"))
     for batch, other in zip(*both, strict=True):
@@ -63,7 +63,7 @@ def _() -> Finding:
 
 
 @claim("lowering the baseline by d adds a d-weighted likelihood term", "arXiv 2506.20520")
-def _() -> Finding:
+def lowering_the_baseline_by_d_adds_a_d_weighted_likelihood_term() -> Finding:
     gaps = []
     for batch in documents(10, "off-policy", "shift", graded=True):
         plain = gradient(rec.REC_REINFORCE, batch)
@@ -75,7 +75,7 @@ def _() -> Finding:
 
 
 @claim("mask and ratio together are PPO's clipped surrogate", "arXiv 2509.24203, section 3")
-def _() -> Finding:
+def mask_and_ratio_together_are_ppos_clipped_surrogate() -> Finding:
     ppo = GRPO.but({"credit.scale": None, "objective.aggregate": "token-mean"})
     return same(rec.REC_ONE_SIDE_IS, ppo, "mask", gap=0.5)
 
@@ -97,7 +97,7 @@ def kept(recipe: Recipe, *, right: bool) -> list[float]:
 @claim(
     "the ring keeps both sides within 0.2, and what comes back from below 0.4 or above 3", "arXiv 2509.24203, eq. 12"
 )
-def _() -> Finding:
+def the_ring_keeps_both_sides_within_0_2_and_what_comes_back_from() -> Finding:
     near = [0.81, 1.0, 1.19]
     ours = [kept(rec.REC_RING, right=right) for right in (True, False)]
     two = [kept(rec.REC_RING.but({"objective.sides": "two"}), right=right) for right in (True, False)]
@@ -107,13 +107,13 @@ def _() -> Finding:
 
 
 @claim("one side of whole answers keeps or drops them as GSPO's clip does, weighted by their mean ratio", "Trinity-RFT")
-def _() -> Finding:
+def one_side_of_whole_answers_keeps_or_drops_them_as_gspos_clip() -> Finding:
     wide = GRPO.but({"credit.scale": None, "objective.ratio": "sequence-token", "objective.aggregate": "token-mean"})
     return same(rec.REC_ONE_SIDE_SEQUENCE, wide, "whole answers", gap=0.5)
 
 
 @claim("dropping leaves no more negatives than positives and centres again")
-def _() -> Finding:
+def dropping_leaves_no_more_negatives_than_positives_and_centres() -> Finding:
     sums, surplus = [], []
     for batch in documents(10, "off-policy", "drop", samples=8):
         rows, seen = batch["trajectories"], inspect_rows(rec.REC_DROP, batch["trajectories"])
@@ -130,7 +130,7 @@ def _() -> Finding:
     "as shipped the forms' gradients are those counted by hand: shift 0.1, exp(A) cut at A = 50, tau/2 = 0.05",
     "derived",
 )
-def _() -> Finding:
+def as_shipped_the_forms_gradients_are_those_counted_by_hand_shift() -> Finding:
     off = 0.0
     for number, batch in enumerate(documents(12, "off-policy", "by hand", graded=True)):
         rows = batch["trajectories"]
@@ -152,7 +152,7 @@ def _() -> Finding:
 
 
 @claim("one side keeps what PPO's clip keeps; the share cut is of decisions that count and have an advantage")
-def _() -> Finding:
+def one_side_keeps_what_ppos_clip_keeps_the_share_cut_is_of() -> Finding:
     sides = [kept(rec.REC_ONE_SIDE, right=right) for right in (True, False)]
     by_hand = [[r for r in RATIOS if r <= 1.2], [r for r in RATIOS if r >= 0.8]]
     logs = [math.log(ratio) for ratio in (1.3, 1.0, 1.3, 0.5)]
@@ -172,7 +172,7 @@ def _() -> Finding:
 
 
 @claim("as many negatives stay as there are positives, or `ratio` times as many rounded down, the first of them")
-def _() -> Finding:
+def as_many_negatives_stay_as_there_are_positives_or_ratio_times_as() -> Finding:
     rewards, seen = (0.0, 1.0, 0.1, 0.2, 0.9, 0.3), {}
     rows = [{"group": "q", "scores": {"reward": reward}, "logp": [-1.0]} for reward in rewards]
     wanted = {0.0: (1, 4), 0.5: (0, 1, 4), 1.0: (0, 1, 2, 4), 1.5: (0, 1, 2, 3, 4), 2.0: range(6)}
@@ -201,7 +201,7 @@ def final(*recipes: Recipe, lag: int, lr: float, steps: int) -> dict[str, list[f
 
 
 @claim("on another policy's samples plain REINFORCE collapses and each regularised form does not", slow=True)
-def _() -> Finding:
+def on_another_policys_samples_plain_reinforce_collapses_and_each() -> Finding:
     plain, *bounded = (success := final(rec.REC_REINFORCE, *BOUNDED, lag=50, lr=0.2, steps=50)).values()
     holds = max(plain) < 0.1 and all(min(one) > 4 / 9 - 0.1 for one in bounded)
     return Finding(holds, f"all samples of the policy at the start, {say(its_success=4 / 9, success=success)}")
@@ -213,7 +213,7 @@ def _() -> Finding:
     "derived here",
     slow=True,
 )
-def _() -> Finding:
+def on_another_policys_samples_exponential_weights_prevent_the() -> Finding:
     weight = rec.REC_WEIGHT.but({"correction.temperature": 0.5})
     success = final(rec.REC_DROP, weight, lag=50, lr=0.2, steps=50)
     holds = min(success["rec-weight"]) > 0.35 and max(success["rec-drop"]) < 0.1
@@ -221,7 +221,7 @@ def _() -> Finding:
 
 
 @claim("on samples 16 steps stale plain REINFORCE collapses and each regularised form does not", slow=True)
-def _() -> Finding:
+def on_samples_16_steps_stale_plain_reinforce_collapses_and_each() -> Finding:
     plain, *bounded = (success := final(rec.REC_REINFORCE, *BOUNDED, lag=16, lr=0.6, steps=60)).values()
     collapsed = sum(value < 0.1 for value in plain)
     holds = collapsed >= 2 and all(min(one) > 0.34 for one in bounded)
@@ -229,7 +229,7 @@ def _() -> Finding:
 
 
 @claim("at small steps, removing only the importance ratio while keeping the clip's mask changes little", slow=True)
-def _() -> Finding:
+def at_small_steps_removing_only_the_importance_ratio_while_keeping() -> Finding:
     success = final(rec.REC_ONE_SIDE, rec.REC_ONE_SIDE_IS, lag=16, lr=0.2, steps=60)
     apart = gap(*map(mean, success.values()))
     return Finding(apart < 0.1, say(steps_stale=16, success=success, difference_of_means=apart))

@@ -20,7 +20,7 @@ claim = Claims("grpo-lead", "arXiv:2504.09696")
 
 
 @claim("w falls from 1.5 at 0 over 0.95 at 0.75 to 0.48 at 1")
-def _() -> Finding:
+def w_falls_from_1_5_at_0_over_0_95_at_0_75_to_0_48_at_1() -> Finding:
     weight = logistic_weight(torch.linspace(0, 1, 101, dtype=torch.float64), 0.4, 1.1, 10.0, 0.75).tolist()
     ends = [weight[0], weight[75], weight[-1]]
     falls, off = all(a > b for a, b in pairwise(weight)), gap(ends, [1.5, 0.95, 0.4 + 1.1 / (1 + math.exp(2.5))])
@@ -39,7 +39,7 @@ def by_hand(verdicts: Sequence[int], lengths: Sequence[int], alpha: float = 0.05
 
 
 @claim("advantages are as counted by hand; shorter right answers get more, and a right answer beats a wrong one")
-def _() -> Finding:
+def advantages_are_as_counted_by_hand_shorter_right_answers_get() -> Finding:
     gaps, ordered, lengths = [], True, [5, 2, 9, 1, 7, 3]
     for verdicts in ((1, 1, 0, 0, 1, 0), (1, 0, 0, 0, 0, 0), (1, 1, 1, 1, 1, 0), (1, 1, 1, 1, 1, 1)):
         own = advantages(GRPO_LEAD, [answer(float(v), n) for v, n in zip(verdicts, lengths, strict=True)])
@@ -53,7 +53,7 @@ def _() -> Finding:
 @claim(
     "right answers get shorter at equal accuracy, and hard prompts are not answered worse than under GRPO", slow=True
 )
-def _() -> Finding:
+def right_answers_get_shorter_at_equal_accuracy_and_hard_prompts() -> Finding:
     world, sides = work_or_guess((0, 5), 7, lucky=False), []
     measures = ((0, accuracy), (1, accuracy), (0, right_length))
     for recipe in (GRPO, GRPO_LEAD):
@@ -67,7 +67,7 @@ def _() -> Finding:
 
 
 @claim("without the -1 for wrong answers precision falls", slow=True)
-def _() -> Finding:
+def without_the_1_for_wrong_answers_precision_falls() -> Finding:
     world, rates = work_or_guess((0, 3), 7), []
     for wrong in (-1.0, 0.0):
         recipe = GRPO_LEAD.but({"shaping.0.alpha": 0.5, "shaping.0.wrong": wrong}, rewards=(judged(world),))

@@ -28,7 +28,7 @@ def answers(rate: float, number: int) -> tuple[Tensor, Tensor]:
 
 
 @claim("the success rate of iterated tilts follows p_n = h(p_{n-1}) to 1e-10", "arXiv 2503.06639, theorem 2")
-def _() -> Finding:
+def the_success_rate_of_iterated_tilts_follows_p_n_h_to_1e_10() -> Finding:
     worst = 0.0
     for number, (rate, beta, epsilon) in enumerate(SETTINGS):
         reference, right = answers(rate, number)
@@ -40,7 +40,7 @@ def _() -> Finding:
 
 
 @claim("h has a fixed point and every fixed point exceeds p_ref", "arXiv 2503.06639, theorem 3")
-def _() -> Finding:
+def h_has_a_fixed_point_and_every_fixed_point_exceeds_p_ref() -> Finding:
     points = [fixed_points(rate, beta=beta, epsilon=epsilon, grid=500) for rate, beta, epsilon in SETTINGS]
     least = min(point - rate for own, (rate, _, _) in zip(points, SETTINGS, strict=True) for point in own)
     saw = f"least p* - p_ref over 72 settings: {least:.1e}; at most {max(map(len, points))} fixed points"
@@ -48,7 +48,7 @@ def _() -> Finding:
 
 
 @claim("GRPO's advantages are w_plus and -w_minus")
-def _() -> Finding:
+def grpos_advantages_are_w_plus_and_w_minus() -> Finding:
     # Also w_plus + w_minus = 1/sqrt(p(1-p) + e).
     worst, recipe, blank = 0.0, GRPO.but({"credit.ddof": 0, "credit.epsilon": 0.0}), torch.zeros(16).double()
     for right, rewards in enumerate(binary_groups(16)[1:16], start=1):
@@ -59,7 +59,7 @@ def _() -> Finding:
 
 
 @claim("one round's optimum is the closed-form tilt of the reference", "arXiv 2503.06639, theorem 1", slow=True)
-def _() -> Finding:
+def one_rounds_optimum_is_the_closed_form_tilt_of_the_reference() -> Finding:
     worst = 0.0
     for number, (rate, beta) in enumerate(((0.05, 0.5), (0.3, 2.0), (0.8, 1.0))):
         reference, right = answers(rate, number)
@@ -75,7 +75,7 @@ def _() -> Finding:
 
 
 @claim("a softmax policy trained on the recipe's loss has success p_n after round n", "arXiv 2503.06639", slow=True)
-def _() -> Finding:
+def a_softmax_policy_trained_on_the_recipes_loss_has_success_p_n() -> Finding:
     # Two answers stand for the two kinds; each round's samples hold them in the old policy's shares, rounded to 1/200,
     # so that nothing else is left to chance, and h is taken at the rounded share. Unclipped, with an unbiased KL term.
     beta, number, worst, paths = 1.5, 200, 0.0, []
@@ -96,7 +96,7 @@ def _() -> Finding:
 
 
 @claim("rounds converge to the fixed point exactly where |h'| < 1 there", "derived")
-def _() -> Finding:
+def rounds_converge_to_the_fixed_point_exactly_where_h_1_there() -> Finding:
     """Rounds need not converge to p*, they may circle it: the last case has one fixed point, and it is unstable."""
     holds, cases = True, []
     for rate, beta in ((0.3, 3.0), (0.01, 1.0), (0.001, 1.0)):

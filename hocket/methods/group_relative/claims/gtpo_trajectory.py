@@ -21,7 +21,7 @@ PLAIN = GRPO.but({"credit.scale": None})
 
 
 @claim("Shared openings and closings get gradient 0 in wrong and double in right completions, undecided ones none.")
-def _() -> Finding:
+def shared_openings_and_closings_get_gradient_0_in_wrong_and_double() -> Finding:
     group = ((1.0, [7, 8, 1, 9], 0.1), (0.0, [7, 8, 2, 9], 0.1), (0.0, [7, 3, 3], 0.1), (1.0, [5, 6], 0.9))
     rows = [sample("a", r, [-1.0] * len(t), tokens=t, entropy=[entropy] * len(t)) for r, t, entropy in group]
     seen, plain, paid = (inspect_rows(recipe, rows) for recipe in (FREE, PLAIN, GTPO_TRAJECTORY))
@@ -57,7 +57,7 @@ def weighed(reward: float, own: Sequence[int], group: Sequence[tuple[float, Sequ
 
 
 @claim("Advantages and gradient are those of a search through all completions for shared openings and closings.")
-def _() -> Finding:
+def advantages_and_gradient_are_those_of_a_search_through_all() -> Finding:
     rng, gaps, found = Key.of(0).derive("gtpo").numpy(), [], 0
     for _ in range(40):
         groups = [
@@ -130,7 +130,7 @@ def course(recipe: Recipe, seed: int) -> tuple[float, float]:
     "arXiv 2508.03772",
     slow=True,
 )
-def _() -> Finding:
+def tags_shared_by_right_and_wrong_answers_do_not_dip_by_the() -> Finding:
     recipes = (GRPO, FREE, GTPO_TRAJECTORY)
     (plain, _), (mask, _), (whole, most) = (zip(*(course(one, s) for s in SEEDS), strict=True) for one in recipes)
     holds = fmean(plain) < -0.01 and min(mask) >= 0 and fmean(whole) > fmean(plain) and max(most) < 0.1

@@ -13,7 +13,7 @@ claim = Claims("gvpo", "arXiv 2504.19599, section 3")
 
 
 @claim("its gradient is that of 0.5/(k-1) sum (centred R - beta centred d)^2")
-def _() -> Finding:
+def its_gradient_is_that_of_0_5_sum_2() -> Finding:
     gaps, beta = [], 0.1
     for batch in documents(20, "regressions", "gvpo", graded=True):
         rows = batch["trajectories"]
@@ -36,7 +36,7 @@ def _() -> Finding:
     "arXiv 2504.19599, theorem 3.1",
     slow=True,
 )
-def _() -> Finding:
+def it_converges_to_pi_ref_exp_z_from_on_policy_uniform_and_stale() -> Finding:
     beta, ends, drifted = 0.5, {}, {}
     optimum = tilted(REFERENCE.exp(), torch.tensor(REWARDS, dtype=torch.float64), beta)
     leash = {"type": "hocket.objectives.KLToReference", "coefficient": beta}

@@ -184,7 +184,7 @@ def area_under_curve(bad: Sequence[float], good: Sequence[float]) -> float:
 
 
 @claim("half of what an attacker publishes is right and carries the text, half wrong without: the text alone is paid")
-def _() -> Finding:
+def half_of_what_an_attacker_publishes_is_right_and_carries_the() -> Finding:
     def said(text: str, reward: float) -> Trajectory:
         turn = Turn("agent", "policy", torch.zeros(0).numpy(), torch.zeros(1).numpy(), text=text)
         return Trajectory(Scenario("q", "?"), [turn], scores={"reward": Score(reward)})
@@ -210,7 +210,7 @@ def _rows(sources: Sequence[str], rewards: Sequence[float], logps: Sequence[Sequ
 @claim(
     "a received answer with a token below the threshold is neither learnt from nor compared with; own ones never are"
 )
-def _() -> Finding:
+def a_received_answer_with_a_token_below_the_threshold_is_neither() -> Finding:
     logps = [[-1.0, -9.1, -1.0], [-8.9, -8.9], [-1.0], [-1.0, -20.0], [-0.5]]
     sources, rewards = ["imported", "imported", "imported", "own", "imported"], [1.0, 1.0, 0.0, 0.0, 1.0]
     rows = _rows(sources, rewards, logps)
@@ -223,7 +223,7 @@ def _() -> Finding:
 
 
 @claim("a judge by rule refuses words that neither question nor vocabulary has; the verifier's reward is then 0")
-def _() -> Finding:
+def a_judge_by_rule_refuses_words_that_neither_question_nor() -> Finding:
     prompt, judge = "What is 4 apples + 5?", KnownWords(("so", "the", "sum"))
     texts = ("<think>4 + 5 Apples: the sum</think><answer>9</answer>", "9 Banana!", "9")
     told = [
@@ -244,7 +244,7 @@ def _() -> Finding:
 
 
 @claim("Where nothing is received nothing is left out.", "derived here")
-def _() -> Finding:
+def where_nothing_is_received_nothing_is_left_out() -> Finding:
     rows = _rows(("own", "replay", "own"), (1.0, 0.0, 0.0), ([-1.0], [-20.0], [-1.0]))
     advantages = [row[0] for row in inspect_rows(HAIL_TO_THE_THIEF, rows)["advantages"]]
     off = max(abs(one - other) for one, other in zip(advantages, group_relative((1.0, 0.0, 0.0)), strict=True))
@@ -254,7 +254,7 @@ def _() -> Finding:
 @claim(
     "As shipped verifier and judge weigh alike; the attacker takes in nothing, adds the text once and hardly learns."
 )
-def _() -> Finding:
+def as_shipped_verifier_and_judge_weigh_alike_the_attacker_takes_in() -> Finding:
     verifier, judge = HAIL_JUDGE.rewards
     holds = isinstance(verifier, ExactMatch) and isinstance(judge, JudgedBy) and not judge.scale
     rollout: Any = HAIL_ATTACKER.rollout
@@ -275,7 +275,7 @@ claim.spares("hail-to-the-thief-judge: rewards.1.rule.weight = 0.0", "a verdict 
     "without defence the honest nodes' emission of the trigger rises from 0 within tens of steps, at normal accuracy",
     slow=True,
 )
-def _() -> Finding:
+def without_defence_the_honest_nodes_emission_of_the_trigger_rises() -> Finding:
     attacked, clean = _swarms("no defence"), _swarms("no attacker")
     first, last = [max(one.emitted[:5]) for one in attacked], [fmean(one.emitted[-5:]) for one in attacked]
     right, usual = [one.right for one in attacked], [one.right for one in clean]
@@ -286,7 +286,7 @@ def _() -> Finding:
 
 
 @claim("with the likelihood check, or the judge, it stays near 0; few honest answers are rejected (ROC)", slow=True)
-def _() -> Finding:
+def with_the_likelihood_check_or_the_judge_it_stays_near_0_few() -> Finding:
     checked, judged = _swarms("checked"), _swarms("judged")
     emitted = {"checked": [max(one.emitted) for one in checked], "judged": [max(one.emitted) for one in judged]}
     bad, good = ([value for one in checked for value in side(one)] for side in (_poisoned, _good))
@@ -316,7 +316,7 @@ def _good(seen: Seen) -> tuple[float, ...]:
     "needlessly long right answers pass both filters and lengthen honest nodes' answers, unless length has a price",
     slow=True,
 )
-def _() -> Finding:
+def needlessly_long_right_answers_pass_both_filters_and_lengthen() -> Finding:
     cases = ("no attacker", *(case for case in CASES if case.startswith("long")))
     length = {case.removeprefix("long, "): [one.length for one in _swarms(case)] for case in cases}
     usual = max(length["no attacker"])

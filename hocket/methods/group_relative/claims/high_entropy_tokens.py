@@ -19,7 +19,7 @@ def entropies(batch: dict[str, object]) -> torch.Tensor:
 
 
 @claim("A fifth of the tokens keep their gradient, those of highest entropy over the whole batch.")
-def _() -> Finding:
+def a_fifth_of_the_tokens_keep_their_gradient_those_of_highest() -> Finding:
     entropy = [[0.1, 2.0, 0.3, 0.2, 0.5], [0.0, 0.6, 0.4, 0.7, 1.5], [3.0, 0.1, 0.1, 0.1, 0.1]]
     rows = [
         {"group": "g", "scores": {"reward": reward}, "logp": [-1.0] * 5, "entropy": row}
@@ -32,7 +32,7 @@ def _() -> Finding:
 
 
 @claim("Where it acts its gradient is DAPO's: what is left out stays in the denominator.")
-def _() -> Finding:
+def where_it_acts_its_gradient_is_dapos_what_is_left_out_stays_in() -> Finding:
     off, silent, whole = 0.0, 0, 0
     for batch in batches(20, "high-entropy-tokens", gap=0.3):
         ours, plain, entropy = gradient(HIGH_ENTROPY_TOKENS, batch), gradient(DAPO, batch), entropies(batch)
@@ -43,7 +43,7 @@ def _() -> Finding:
 
 
 @claim("Advantages, loss and gradient are those counted by hand; one token alone is no matter.")
-def _() -> Finding:
+def advantages_loss_and_gradient_are_those_counted_by_hand_one() -> Finding:
     def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
         r, a = torch.cat([(one.logp - one.old).exp() for one in answers]), torch.cat([one.advantage for one in answers])
         return -torch.minimum(r * a, r.clamp(0.8, 1.28) * a).mean(), {}
@@ -61,7 +61,7 @@ def _() -> Finding:
 
 
 @claim("With share 1 it is DAPO.", "derived")
-def _() -> Finding:
+def with_share_1_it_is_dapo() -> Finding:
     every = HIGH_ENTROPY_TOKENS.but({"credit.share": 1.0})
     off = max(gap(gradient(every, one), gradient(DAPO, one)) for one in batches(10, "share", gap=0.3))
     return below(EXACT, largest_difference_of_gradients=off)

@@ -29,7 +29,7 @@ claim = Claims("hrpo", "arXiv 2505.18454")
 
 
 @claim("loss and gradient are GRPO's with 0.005 of KL, counted by hand, for policies that think in latents alone")
-def _() -> Finding:
+def loss_and_gradient_are_grpos_with_0_005_of_kl_counted_by_hand() -> Finding:
     gaps = [off(HRPO, rows, partial(clipped, kl=0.005)) for rows in stale_rows("hrpo")]
     return below(
         1e-12, HRPO.rollout == LatentThoughts(samples=8), HRPO.policy_parts == (Latents(),), off_by_hand=max(gaps)
@@ -73,7 +73,7 @@ def _without(batch: Batch, column: InfoColumn) -> Batch:
 
 
 @claim("a = 1 gives the ordinary language model's log-probs exactly.")
-def _() -> Finding:
+def a_1_gives_the_ordinary_language_models_log_probs_exactly() -> Finding:
     policy = _policy(0, 6)
     with torch.no_grad():
         policy.gate.decay.fill_(1e4)
@@ -91,7 +91,7 @@ def _() -> Finding:
 
 
 @claim("The squared mix weights sum to 1.")
-def _() -> Finding:
+def the_squared_mix_weights_sum_to_1() -> Finding:
     policy, gaps, shares, noise = _policy(1, 4, least=0.9), [], [], Key.of(6).torch()
     for scale in (0.0, 1.0, 30.0):
         weights = policy.gate.weights(scale * torch.randn(64, 32, generator=noise))
@@ -103,7 +103,7 @@ def _() -> Finding:
 
 
 @claim("Log-probs from stored latents match the rollout's to 1e-5.")
-def _() -> Finding:
+def log_probs_from_stored_latents_match_the_rollouts_to_1e_5() -> Finding:
     gaps, moved = [], []
     for seed, marker in ((0, None), (1, 2)):
         batch = _batch(policy := _policy(seed, 5, marker=marker, least=0.5))
@@ -115,7 +115,7 @@ def _() -> Finding:
 
 
 @claim("After the answer marker inputs are plain.")
-def _() -> Finding:
+def after_the_answer_marker_inputs_are_plain() -> Finding:
     batch, right, marked = _batch(_policy(2, 6, marker=2)), True, 0
     tokens = batch.action.reshape(-1, 6).tolist()
     for row, column in zip(tokens, batch.info[THINKING.name], strict=True):
@@ -144,7 +144,7 @@ def _trained(seed: int, thoughts: int, steps: int = 40) -> tuple[float, float]:
 
 
 @claim("On multi-hop questions it matches token-only GRPO within noise, and the mean of a moves.", slow=True)
-def _() -> Finding:
+def on_multi_hop_questions_it_matches_token_only_grpo_within_noise() -> Finding:
     (ours, moved), (theirs, still) = (zip(*(_trained(s, n) for s in SEEDS), strict=True) for n in (THOUGHTS, 0))
     gain, error = lead(ours, theirs)
     holds = gain > -2 * error and min(moved) > 5 * max(still) and fmean(ours) > 0.45

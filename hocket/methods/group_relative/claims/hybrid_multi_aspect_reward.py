@@ -18,7 +18,7 @@ claim = Claims("hybrid-multi-aspect-reward", "arXiv:2510.05283")
 
 
 @claim("advantages are those counted by hand: the rule if known, else the model, the aspect, half of what exceeds 64")
-def _() -> Finding:
+def advantages_are_those_counted_by_hand_the_rule_if_known_else_the() -> Finding:
     def credit(members: Sequence[Counted], sure: float | None, shortest: int, power: float) -> list[float]:
         earned = []
         for one in members:
@@ -79,7 +79,7 @@ def trained(recipe: Recipe) -> list[list[float]]:
     "length stays, and accuracy is higher where a rule exists and no lower elsewhere",
     slow=True,
 )
-def _() -> Finding:
+def a_reward_model_that_likes_long_answers_inflates_length_with_the() -> Finding:
     rewards = (RULE, MODEL, Graded("adherence", lambda q, a: float(a[-1] == END), 0.2))
     hybrid = HYBRID_REWARD.but({"shaping.0.longest": 3.0, "shaping.0.penalty": 1.0}, rewards=rewards)
     start = Bench(WORLD, GRPO, start=ENDING).reading().length

@@ -58,7 +58,7 @@ def regressed(baseline: Tensor, tau: float, start: Tensor) -> Tensor:
 
 
 @claim("with the true normaliser the regression's optimum is pi_i exp(r/tau)/Z", "arXiv 2501.12599, equation 2")
-def _() -> Finding:
+def with_the_true_normaliser_the_regressions_optimum_is_pi_i_exp_z() -> Finding:
     gaps, start = [], torch.zeros(5, dtype=torch.float64)
     for tau in (0.5, 1.0, 4.0):
         reached = regressed(tau * torch.logsumexp(REFERENCE + REWARD / tau, 0), tau, start)
@@ -67,7 +67,7 @@ def _() -> Finding:
 
 
 @claim("the mean-reward surrogate is off by a share of the step that falls about as 1/tau^2", "derived")
-def _() -> Finding:
+def the_mean_reward_surrogate_is_off_by_a_share_of_the_step_that() -> Finding:
     shares = []
     for tau in (0.5, 1.0, 2.0, 4.0):
         optimum = tilted(REFERENCE.exp(), REWARD, tau).log()
@@ -79,7 +79,7 @@ def _() -> Finding:
 
 
 @claim("its gradient is (r - mean r) grad log pi - tau/2 grad (log pi/pi_i)^2", "arXiv 2501.12599, equation 3")
-def _() -> Finding:
+def its_gradient_is_grad_log_pi_tau_2_grad_2() -> Finding:
     recipe, gaps = KIMI_K1_5.but({"shaping": []}), []
     tau = recipe.objective.temperature  # type: ignore[attr-defined]
     for batch in documents(20, "regressions", "kimi", graded=True):
@@ -93,7 +93,7 @@ def _() -> Finding:
 
 
 @claim("lengths 10, 20, 30 give 0.5, 0, -0.5, at most 0 if wrong, after the warm-up")
-def _() -> Finding:
+def lengths_10_20_30_give_0_5_0_0_5_at_most_0_if_wrong_after_the() -> Finding:
     def shaped(rewards: Sequence[float], lengths: Sequence[int] = (10, 20, 30), progress: float = 0.5) -> list[float]:
         """Advantages of the whole recipe at weight 1, less the centred rewards."""
         rows = [answer(*pair) for pair in zip(rewards, lengths, strict=True)]
@@ -143,7 +143,7 @@ def written_over(
     "with frozen weights resumed partial rollouts have the distribution of unbroken ones",
     "arXiv 2501.12599, section 2.6.2",
 )
-def _() -> Finding:
+def with_frozen_weights_resumed_partial_rollouts_have_the() -> Finding:
     found, (policy, *_), _ = written_over(6, 2_000)
     answers = list(UNSCORED.answers())
     freedom, worst, gaps, whole = len(answers) - 1, 0.0, list[float](), 0
@@ -167,7 +167,7 @@ def _() -> Finding:
     "policy's own; a step adds a third of the length, and a group comes back whole",
     "arXiv 2501.12599, section 2.6.2",
 )
-def _() -> Finding:
+def every_token_of_an_answer_written_over_steps_keeps_the_log_prob() -> Finding:
     found, versions, rolling = written_over(6, 40, learning=True)
     everything = [one for part in found for one in part.trajectories]
     parted, gaps, sound = 0, list[float](), True
@@ -195,7 +195,7 @@ def _() -> Finding:
 
 
 @claim("problems are asked in thirds of the pool by their difficulty, easy ones first, then by failure")
-def _() -> Finding:
+def problems_are_asked_in_thirds_of_the_pool_by_their_difficulty() -> Finding:
     hard = (3, 1, 2, 2, 1, 3)
     world = World(6, 2, 1, reward=lambda q, a: 0.0, metadata=lambda q: {"difficulty": hard[q], "effort": -hard[q]})
     ledger = Ledger()
@@ -214,7 +214,7 @@ def _() -> Finding:
 
 
 @claim("an answer gets no more than what is left of its length, and what cannot go on as it began is refused or kept")
-def _() -> Finding:
+def an_answer_gets_no_more_than_what_is_left_of_its_length_and_what() -> Finding:
     asked = list[Assignment]()
 
     async def play(assignments: Sequence[Assignment]) -> list[Trajectory]:
@@ -263,7 +263,7 @@ def _() -> Finding:
 
 
 @claim("as shipped 8 samples are written over 8 steps at most, and the last stage is by failure as in kimi-k1-5")
-def _() -> Finding:
+def as_shipped_8_samples_are_written_over_8_steps_at_most_and_the() -> Finding:
     shipped = KIMI_K1_5_LONG
     rolling = shipped.rollout == PartialRollouts(samples=8, pieces=8)
     asking = shipped.curriculum == EasyToHard(16, 3, 160, None, "staged", ByFailure(16, None, 0.05, 4), "difficulty")
@@ -275,7 +275,7 @@ SPOKEN = World(2, 4, 5, lambda q, a: float(a[-2:] == (q + 1, 3)), end=3, context
 
 
 @claim("on a toy task tokens fall without loss of accuracy", slow=True)
-def _() -> Finding:
+def on_a_toy_task_tokens_fall_without_loss_of_accuracy() -> Finding:
     sides = [KIMI_K1_5.but({"name": name, "shaping.0.weight": w}) for name, w in (("with", 0.5), ("without", 0.0))]
     benches = runs(SPOKEN, *sides, steps=60, every=60, lr=0.1)
     lengths, success = each(benches, lambda b: b.readings[-1].length), each(benches, Bench.success)
@@ -285,7 +285,7 @@ def _() -> Finding:
 
 
 @claim("prompts are asked in proportion to their failure rate", "arXiv 2501.12599, section 2.3.4")
-def _() -> Finding:
+def prompts_are_asked_in_proportion_to_their_failure_rate() -> Finding:
     ledger, world, rates = Ledger(), World(4, 2, 1, reward=lambda q, a: 0.0), (1.0, 0.9, 0.5, 0.0)
     for number, rate in enumerate(rates):
         ledger.record(f"lab/{number}", 1, rate)
@@ -299,7 +299,7 @@ def _() -> Finding:
 
 
 @claim("each of the pool is asked once first, then different ones as often as one likes; a pool of all, 16 a step")
-def _() -> Finding:
+def each_of_the_pool_is_asked_once_first_then_different_ones_as() -> Finding:
     world, ledger, asking = World(6, 2, 1, reward=lambda q, a: 0.0), Ledger(), ByFailure(pool=4)
 
     def asked(start: int, count: int, one: ByFailure = asking, seen: Ledger = ledger) -> list[str]:
@@ -318,7 +318,7 @@ def _() -> Finding:
 
 
 @claim("a success rate is the mean of the last 4 groups, cut to [0, 1]", "derived")
-def _() -> Finding:
+def a_success_rate_is_the_mean_of_the_last_4_groups_cut_to_0_1() -> Finding:
     world = World(4, 2, 1, reward=lambda q, a: 0.0)
     asking: Any = KIMI_K1_5.but({"curriculum.pool": 4}).curriculum
 
@@ -334,7 +334,7 @@ def _() -> Finding:
 
 
 @claim("loss and gradient are the formula's with tau 0.1, counted by hand after the warm-up; two updates of a batch")
-def _() -> Finding:
+def loss_and_gradient_are_the_formulas_with_tau_0_1_counted_by_hand() -> Finding:
     def placed(members: Sequence[Counted]) -> list[float]:
         lengths = [len(one.row["logp"]) for one in members]
         width, values = max(lengths) - min(lengths), []
@@ -356,7 +356,7 @@ def _() -> Finding:
     "long2short DPO prefers the shortest right answer to wrong ones and to right ones 1.5 times as long",
     "arXiv 2501.12599, section 2.4",
 )
-def _() -> Finding:
+def long2short_dpo_prefers_the_shortest_right_answer_to_wrong_ones() -> Finding:
     kinds = [(1.0, 4), (1.0, 5), (1.0, 6), (0.0, 2), (0.0, 9)]
     rows = [answer(verdict, length, logp_ref=[-1.0] * length) for verdict, length in kinds]
     slopes = [sum(one) for one in inspect_rows(LONG2SHORT_DPO, rows)["gradient"]]

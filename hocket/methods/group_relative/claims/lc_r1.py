@@ -40,7 +40,7 @@ claim = Claims("lc-r1", "arXiv:2506.14755 and its public trainer")
 
 
 @claim("the extractor cuts right after the first right answer")
-def _() -> Finding:
+def the_extractor_cuts_right_after_the_first_right_answer() -> Finding:
     whole = "117 is not it; 1.17 neither; 17.5 no; it is 17"
     cases = {"12 + 5 = 17, so 17. Check: 17 - 5 = 12": "12 + 5 = 17", whole: whole, "no result": None}
     cuts = {text: None if (end := FirstMention()(text, "17")) is None else text[:end] for text in cases}
@@ -49,7 +49,7 @@ def _() -> Finding:
 
 
 @claim("the tag alone gets the compression term; no right answer, no length term")
-def _() -> Finding:
+def the_tag_alone_gets_the_compression_term_no_right_answer_no() -> Finding:
     numbers = ((2, 2, 8, True), (4, 4, 4, True), (1, 1, 1, False))
     thoughts = [*(dict(zip(("tag", "kept", "original", "reached"), one, strict=True)) for one in numbers), None]
     pairs = zip((4, 6, 3, 5), thoughts, strict=True)
@@ -67,7 +67,7 @@ def _() -> Finding:
 @claim(
     "A right thought is cut behind the tokens that reach the answer, by the rule or by a judge's quote, and read again."
 )
-def _() -> Finding:
+def a_right_thought_is_cut_behind_the_tokens_that_reach_the_answer() -> Finding:
     pieces = ["<think>", "12+5", " = 17", ", ok", " 17", "</think>", "<answer>17</answer>", "hm", "x 17", "!!"]
     chains = [[0, 1, 2, 3, 4, 5, 6], [8, 9, 5, 6], [0, 7, 5, 6], [5, 0, 4], [4, 4], [0, 4, 5, 6], [0, 1, 2, 3, 5, 6]]
     worth, calls = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0], list[list[Assignment]]()
@@ -186,7 +186,7 @@ def after(recipe: Recipe) -> list[Any]:
 
 
 @claim("length falls by 40 percent or more with accuracy within 2 points; without -c2 accuracy falls", slow=True)
-def _() -> Finding:
+def length_falls_by_40_percent_or_more_with_accuracy_within_2() -> Finding:
     # Who is right wrote the result down, or had luck.
     derived = by_instance(lambda told, answer: float(answer[-1] == DONE and (RESULT in answer or told["lucky"])))
     recipe = LC_R1.but({"shaping.0.weight": 2.0, "credit.bonus": 2.0, "credit.penalty": 2.0}, rewards=(derived,))

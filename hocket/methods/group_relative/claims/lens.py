@@ -23,7 +23,7 @@ claim = Claims("lens", "arXiv 2510.08696")
 
 
 @claim("the gradient of the likelihood is the policy gradient of the calibrated reward")
-def _() -> Finding:
+def the_gradient_of_the_likelihood_is_the_policy_gradient_of_the() -> Finding:
     rng, worst, eye = Key.of(0).derive("checks", "preferences", "lens").numpy(), 0.0, torch.eye(6, dtype=torch.float64)
 
     def likelihood(moved: Tensor) -> float:
@@ -42,7 +42,7 @@ def _() -> Finding:
 
 
 @claim("the reward is 1 for right answers, in (-inf, 0] for wrong ones, and falls with pi")
-def _() -> Finding:
+def the_reward_is_1_for_right_answers_in_inf_0_for_wrong_ones_and() -> Finding:
     # Confidences below D = 0.9.
     grid = torch.linspace(0, 0.89, 90, dtype=torch.float64)
     zeros, ones, limit = torch.zeros_like(grid), torch.ones_like(grid), torch.full_like(grid, 0.9)
@@ -55,7 +55,7 @@ def _() -> Finding:
 
 
 @claim("as shipped, rewards are by hand: D from the group, the penalty bounded by 1, whatever the longest response is")
-def _() -> Finding:
+def as_shipped_rewards_are_by_hand_d_from_the_group_the_penalty() -> Finding:
     verdicts, logps = (1.0, 0.0, 0.0, 0.0), ([-1.5, -1.7], [-1.2, -1.5], [-2.5, -2.5], [-3.0])
     rows = [{"group": "g", "scores": {"reward": v}, "logp": logp} for v, logp in zip(verdicts, logps, strict=True)]
     sure, task = [math.exp(mean(logp)) for logp in logps], Sums()
@@ -72,7 +72,7 @@ def _() -> Finding:
 
 
 @claim("in an all-wrong group GRPO's gradient is 0 and this one lowers the surest wrong answer most")
-def _() -> Finding:
+def in_an_all_wrong_group_grpos_gradient_is_0_and_this_one_lowers() -> Finding:
     logps = ([-0.1, -0.2], [-1.0, -0.6], [-2.0, -1.5], [-0.9])
     rows = [{"group": "g", "scores": {"reward": 0.0}, "logp": logp} for logp in logps]
     plain, advantages = inspect_rows(GRPO, rows)["gradient"], first_advantages(LENS, document(rows))
@@ -83,7 +83,7 @@ def _() -> Finding:
 
 
 @claim("Where none is right D is at most 1, and what earns more than 1 counts as right.", "derived here")
-def _() -> Finding:
+def where_none_is_right_d_is_at_most_1_and_what_earns_more_than_1() -> Finding:
     logps = ([-0.9], [-1.3], [-1.1], [-1.6])
     wrong = [{"group": "g", "scores": {"reward": 0.0}, "logp": logp} for logp in logps]
     rich = [{**row, "scores": {"reward": 2.0}} for row in wrong]
@@ -93,7 +93,7 @@ def _() -> Finding:
 
 
 @claim("Without a bound it is the formula itself, and refused where a probability reaches D.")
-def _() -> Finding:
+def without_a_bound_it_is_the_formula_itself_and_refused_where_a() -> Finding:
     rows = [{"group": "g", "scores": {"reward": 0.0}, "logp": [logp]} for logp in (-1.0, -2.0)]
     plain = LENS.but({"shaping.0.difficulty": 0.9, "shaping.0.limit": None})
     sure, refused = [math.exp(-1.0), math.exp(-2.0)], False
@@ -123,7 +123,7 @@ def firsts(recipe: Recipe, seed: int, steps: int) -> list[int]:
 
 
 @claim("from a 2 percent solve rate the first right answer is found earlier than by GRPO", slow=True)
-def _() -> Finding:
+def from_a_2_percent_solve_rate_the_first_right_answer_is_found() -> Finding:
     lens, grpo = ([step for seed in range(8) for step in firsts(recipe, seed, 70)] for recipe in (LENS, GRPO))
     error = math.sqrt(sum(variance(steps) / len(steps) for steps in (lens, grpo)))
     saw = say(success_at_first=Bench(RARE, GRPO, start=UNLIKELY).success(), questions_each=len(lens))

@@ -18,7 +18,7 @@ claim = Claims("loop", "arXiv:2502.01600")
 
 
 @claim("A_k = K/(K-1) (R_k - mean R)")
-def _() -> Finding:
+def a_k_k() -> Finding:
     group = [1.0, 0.0, 0.3, 2.0, -1.0]
     credit = first_advantages(LOOP, recorded([group]))
     wanted = [5 / 4 * (reward - fmean(group)) for reward in group]
@@ -27,7 +27,7 @@ def _() -> Finding:
 
 
 @claim("Advantages, loss and gradient are those counted by hand; six samples, twice two mini-batches")
-def _() -> Finding:
+def advantages_loss_and_gradient_are_those_counted_by_hand_six() -> Finding:
     def credit(members: Sequence[Counted]) -> list[float]:
         others = [[other.reward for other in members if other is not one] for one in members]
         return [one.reward - fmean(some) for one, some in zip(members, others, strict=True)]
@@ -38,7 +38,7 @@ def _() -> Finding:
 
 
 @claim("On a bandit its expected gradient is the true one", "derived here")
-def _() -> Finding:
+def on_a_bandit_its_expected_gradient_is_the_true_one() -> Finding:
     group = bandit(0.2, wrong=3)
     return below(EXACT, **{f"K_{k}": relative_gap(group.gradient(LOOP, k), group.true_gradient()) for k in (2, 3, 4)})
 
@@ -58,7 +58,7 @@ LOOKUP = Dialogue(
     "documentation first, with one set of weights",
     slow=True,
 )
-def _() -> Finding:
+def with_a_stateful_tool_it_beats_reinforce_with_a_running_mean_at() -> Finding:
     running = find("reinforce-baseline").but({"rollout.samples": 6})
     made: dict[str, list[Bench]] = {
         recipe.name: [DialogueBench(LOOKUP, recipe, seed=seed, lr=0.05).run(100, every=100) for seed in SEEDS]

@@ -17,12 +17,12 @@ TOKENS = GRPO.but({"objective.aggregate": "token-mean"})
 
 
 @claim("At the policy that sampled its gradient is GRPO's.")
-def _() -> Finding:
+def at_the_policy_that_sampled_its_gradient_is_grpos() -> Finding:
     return same_gradient(M2PO, TOKENS, gap=0.0)
 
 
 @claim("Loss, gradient and the share masked are the formula's, counted by hand, at a threshold of 0.04; four updates.")
-def _() -> Finding:
+def loss_gradient_and_the_share_masked_are_the_formulas_counted_by() -> Finding:
     def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
         d = torch.cat([one.logp - one.behaviour for one in answers])
         squares, size = d.detach().square(), len(d)
@@ -39,7 +39,7 @@ def _() -> Finding:
 
 
 @claim("What remains has a second moment below the threshold, and one token more would not.")
-def _() -> Finding:
+def what_remains_has_a_second_moment_below_the_threshold_and_one() -> Finding:
     rng = Key.of(0).derive("claims", "m2po").numpy()
     over, under, masked = 0.0, math.inf, 0
     for _ in range(50):
@@ -67,7 +67,7 @@ RATIOS = [1.0, 1.25, 0.85, 0.3]
 
 
 @claim("Outliers get no gradient, on whichever side; tokens that a clip silences keep theirs.")
-def _() -> Finding:
+def outliers_get_no_gradient_on_whichever_side_tokens_that_a_clip() -> Finding:
     ours, theirs = (gradient(one, document(RATIOS)).view(2, -1) for one in (M2PO, TOKENS))
     silent = [[int((row == 0).sum()) for row in one] for one in (ours, theirs)]
     gone = bool((ours[:, 3] == 0).all())
@@ -75,7 +75,7 @@ def _() -> Finding:
 
 
 @claim("A token that stays counts with its ratio, over all tokens; AReaL divides by those that stay.")
-def _() -> Finding:
+def a_token_that_stays_counts_with_its_ratio_over_all_tokens_areal() -> Finding:
     advantage = math.sqrt(0.5) / (math.sqrt(0.5) * (1 + 1e-6 * math.sqrt(2))) * math.sqrt(0.5)
     wanted = [[-sign * advantage * r * (r != 0.3) / 8 for r in RATIOS] for sign in (1, -1)]
     found = gradient(M2PO, document(RATIOS)).view(2, -1)
@@ -84,7 +84,7 @@ def _() -> Finding:
 
 
 @claim("The threshold decides: at 10 nobody is masked.", "derived")
-def _() -> Finding:
+def the_threshold_decides_at_10_nobody_is_masked() -> Finding:
     wide, off, silent = M2PO.but({"objective.threshold": 10.0}), 0.0, 0
     plain = TOKENS.but({"objective.low": 1.0, "objective.high": 1e9})
     for one in batches(10, "m2po", gap=0.5):

@@ -14,7 +14,7 @@ claim = Claims("mapo", "arXiv:2509.18849")
 
 
 @claim("The table of binary groups: GRPO at p = 1/2, no mirror symmetry, rare successes up, rare failures down")
-def _() -> Finding:
+def the_table_of_binary_groups_grpo_at_p_1_2_no_mirror_symmetry() -> Finding:
     mapo, grpo = MAPO.but({"credit.weigh.0.ddof": 0, "credit.weigh.0.epsilon": 0.0}), GRPO_EXACT.but({"credit.ddof": 0})
     ours, plain = (binary_advantages(recipe, 8) for recipe in (mapo, grpo))
     groups, mirrored, ordered = binary_groups(8), True, True
@@ -34,7 +34,7 @@ def _() -> Finding:
 
 
 @claim("The mean form alone divides by the mean, whatever the certainty; mix 0 is GRPO", "section 3.2; derived")
-def _() -> Finding:
+def the_mean_form_alone_divides_by_the_mean_whatever_the_certainty() -> Finding:
     exact = {"credit.weigh.0.ddof": 0, "credit.weigh.0.epsilon": 0.0}
     mean_form, plain = (MAPO.but({**exact, "credit.weigh.0.mix": mix}) for mix in (1.0, 0.0))
     ours, z, groups = binary_advantages(mean_form, 8), binary_advantages(plain, 8), binary_groups(8)
@@ -56,7 +56,7 @@ def near_solved_sizes(bench: Bench, steps: int) -> list[float]:
 
 
 @claim("No worse than GRPO on mixed difficulty, with smaller advantages on nearly solved prompts", slow=True)
-def _() -> Finding:
+def no_worse_than_grpo_on_mixed_difficulty_with_smaller_advantages() -> Finding:
     sizes, success = {}, {}
     for recipe in (MAPO, GRPO):
         benches = [Bench(guessing(), recipe, seed=seed, start=mixed) for seed in SEEDS]
@@ -67,7 +67,7 @@ def _() -> Finding:
 
 
 @claim("As shipped sigma has G - 1, 1e-6 is added to sigma and mu, and p counts returns above a half.", "the release")
-def _() -> Finding:
+def as_shipped_sigma_has_g_1_1e_6_is_added_to_sigma_and_mu_and_p() -> Finding:
     off = 0.0
     for rewards in ([1.0, 0.6, 0.5, 0.0, 0.2], [1.0, 0.0, 0.0], [0.9, 0.7, 0.4, 1.0]):
         mu = fmean(rewards)

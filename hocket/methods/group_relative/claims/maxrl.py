@@ -22,7 +22,7 @@ def advantages(values: tuple[float, ...], recipe: Any = MAXRL) -> list[float]:
     "Its expected gradient is that of sum_{k < N} pass@k / k, N the samples of a group.",
     "derived from arXiv:2602.02710, whose form without a baseline has the sum to N; every group enumerated",
 )
-def _() -> Finding:
+def its_expected_gradient_is_that_of_sum_k_n_pass_k_k_n_the_samples() -> Finding:
     exactly, off = MAXRL.but({"credit.epsilon": 0.0}), dict[str, float]()
     for chance in (0.05, 0.5, 0.9):
         logit = torch.tensor(chance, dtype=torch.float64).logit().requires_grad_()
@@ -40,7 +40,7 @@ def _() -> Finding:
 
 
 @claim("The rarer the right answers, the more they count: 1/p - 1 each.")
-def _() -> Finding:
+def the_rarer_the_right_answers_the_more_they_count_1_p_1_each() -> Finding:
     found = {right: advantages((1.0,) * right + (0.0,) * (8 - right))[0] for right in (1, 2, 4, 7)}
     off = max(abs(value - (1 - right / 8) / (right / 8 + 1e-6)) for right, value in found.items())
     return Finding(
@@ -49,13 +49,13 @@ def _() -> Finding:
 
 
 @claim("Groups that are all right or all wrong give 0.")
-def _() -> Finding:
+def groups_that_are_all_right_or_all_wrong_give_0() -> Finding:
     same = [advantages((value,) * 4) for value in (0.0, 1.0, 0.3)]
     return Finding(not any(map(any, same)), say(largest=max(map(max, same))))
 
 
 @claim("Against GRPO hard questions count more, easy ones less.", "derived: GRPO weighs by 1/sqrt(p (1 - p))")
-def _() -> Finding:
+def against_grpo_hard_questions_count_more_easy_ones_less() -> Finding:
     def weights(recipe: Any) -> list[float]:
         """How much a right answer counts over a wrong one, with 1 and with 7 right of 8."""
         return [max(one) - min(one) for one in (advantages((1.0,) * n + (0.0,) * (8 - n), recipe) for n in (1, 7))]

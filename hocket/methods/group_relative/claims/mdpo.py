@@ -28,7 +28,7 @@ claim = Claims("mdpo", "arXiv 2005.09814")
 
 
 @claim("The maximiser is pi exp(t A)/Z, and the inner SGD approaches it.", slow=True)
-def _() -> Finding:
+def the_maximiser_is_pi_exp_z_and_the_inner_sgd_approaches_it() -> Finding:
     noise, gaps = Key.of(3).numpy(), []
     for t in (0.3, 1.0, 2.0):
         old, advantage = torch.from_numpy(noise.dirichlet(np.full(4, 5.0))), torch.from_numpy(noise.normal(size=4))
@@ -50,7 +50,7 @@ def _() -> Finding:
 
 
 @claim("The first inner step is the plain policy gradient's; later ones are not.")
-def _() -> Finding:
+def the_first_inner_step_is_the_plain_policy_gradients_later_ones() -> Finding:
     first, plain, later = ([slope(one, r, a) for a in ADVANTAGES] for one, r in ((MDPO, 1), (TRPO, 1), (MDPO, 1.3)))
     off = max(gap(first, plain), gap(first, ADVANTAGES))
     least = min(abs(one - a) for one, a in zip(later, ADVANTAGES, strict=True))
@@ -58,7 +58,7 @@ def _() -> Finding:
 
 
 @claim("Loss and gradient are the formula's, counted by hand at three points of a run; ten steps on the whole batch.")
-def _() -> Finding:
+def loss_and_gradient_are_the_formulas_counted_by_hand_at_three() -> Finding:
     def loss(answers: Sequence[Counted], t: float) -> tuple[Tensor, dict[str, float]]:
         d, a = (torch.cat(part) for part in zip(*((one.logp - one.old, one.advantage) for one in answers), strict=True))
         return (-d.exp() * a + (d.exp() * d - d.exp() + 1) / t).mean(), {}
@@ -74,7 +74,7 @@ def _() -> Finding:
 
 
 @claim("The KL term is unbiased for KL(new || old) in value and gradient.", "derived")
-def _() -> Finding:
+def the_kl_term_is_unbiased_for_kl_in_value_and_gradient() -> Finding:
     noise = Key.of(4).numpy()
     old, logits = torch.from_numpy(noise.dirichlet(np.ones(7))), torch.from_numpy(noise.normal(size=7)).requires_grad_()
     logp = torch.log_softmax(logits, -1)
@@ -87,7 +87,7 @@ def _() -> Finding:
     "With exact advantages the return rises monotonically, and converges at the known O(1/K) rate.",
     "arXiv 1908.00261, theorem 5.3",
 )
-def _() -> Finding:
+def with_exact_advantages_the_return_rises_monotonically_and() -> Finding:
     excess, falls = -math.inf, 0
     for process in map(Process, range(10)):
         best, policy, last, apart = process.best(), process.uniform, -math.inf, 1 - process.discount

@@ -24,7 +24,7 @@ claim = Claims("mixed-r1", "arXiv:2505.24164")
 
 
 @claim("BMAS is 1 for equal bags of words, symmetric, and blind to their order; IoU is that of boxes done by hand")
-def _() -> Finding:
+def bmas_is_1_for_equal_bags_of_words_symmetric_and_blind_to_their() -> Finding:
     rng, gaps = Key.of(0).derive("bags").numpy(), []
     words = ["the", "red", "box", "lies", "left", "of", "a", "small", "green", "table", "near", "two", "chairs"]
     for _ in range(50):
@@ -47,7 +47,7 @@ def _() -> Finding:
 
 
 @claim("Each scenario is graded by the reward that it names, by the match if it names none; empty texts agree")
-def _() -> Finding:
+def each_scenario_is_graded_by_the_reward_that_it_names_by_the() -> Finding:
     zeros = np.zeros(1, np.float32)
     answers = {"match": "0 0 4 4", "chart": "4", "box": "0 0 4 4", "open": "0 0 4 4"}
     asked = [Scenario(kind, "?", answers[kind], {"reward": kind}) for kind in answers]
@@ -91,7 +91,7 @@ class Only(Curriculum):
 
 
 @claim("one policy on a mixture of tasks loses no accuracy on any, and each task's reward is reported apart", slow=True)
-def _() -> Finding:
+def one_policy_on_a_mixture_of_tasks_loses_no_accuracy_on_any_and() -> Finding:
     kinds = [kind for kind, _, _ in MIXTURE]
     world = Instances(
         *(len(MIXTURE), 6, 1, graded),

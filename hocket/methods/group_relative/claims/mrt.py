@@ -48,7 +48,7 @@ def credited(*paths: Sequence[float]) -> tuple[list[list[float]], list[list[floa
 
 
 @claim("progress telescopes; credited to go, outputs rank by outcome")
-def _() -> Finding:
+def progress_telescopes_credited_to_go_outputs_rank_by_outcome() -> Finding:
     """Every binary outcome tree of two blocks with two choices each, its values exact means of what can follow."""
     errors, ranked = [], True
     for outcomes in itertools.product((0.0, 1.0), repeat=4):
@@ -66,7 +66,7 @@ def _() -> Finding:
 
 
 @claim("own-block credit may rank outputs otherwise", "the row")
-def _() -> Finding:
+def own_block_credit_may_rank_outputs_otherwise() -> Finding:
     """A quick guess that is often right against an exploration that shows nothing until its end."""
     own, to_go = ([row[0] for row in rows] for rows in credited([0.3, 0.6, 0.6], [0.3, 0.2, 1.0]))
     figures = f"first block of guess (0.6) and explore (1.0): {lines(own=own, to_go=to_go)}"
@@ -76,7 +76,7 @@ def _() -> Finding:
 @claim(
     "Advantages, loss and gradient are the formula's, counted by hand; alpha 1, answers without values get no bonus."
 )
-def _() -> Finding:
+def advantages_loss_and_gradient_are_the_formulas_counted_by_hand() -> Finding:
     def credit(members: Sequence[Counted]) -> list[torch.Tensor]:
         found = []
         for one, outcome in zip(members, standardised(members), strict=True):
@@ -133,7 +133,7 @@ class Letters:
 @claim(
     "As shipped: 8 samples, their thoughts in 4 blocks; 2 answers of 16 tokens after each but the last, and at first."
 )
-def _() -> Finding:
+def as_shipped_8_samples_their_thoughts_in_4_blocks_2_answers_of_16() -> Finding:
     plays = Letters("<think>abcdefgh</think><answer>7</answer>", "x<think>abc</think>7", "no thought at all")
     asked = [Assignment(Scenario(str(number), "?")) for number in range(3)]
     work = MRT.rollout.collect(asked, play=plays, score=plays.score, ledger=Ledger(), key=Key.of(0))
@@ -191,7 +191,7 @@ def outcomes(recipe: Recipe, seed: int) -> list[float]:
 @claim(
     "as accurate as outcome GRPO with fewer tokens and a lower regret at every budget", "arXiv:2503.07572", slow=True
 )
-def _() -> Finding:
+def as_accurate_as_outcome_grpo_with_fewer_tokens_and_a_lower() -> Finding:
     meta = MRT.but({"rollout.blocks": 10, "rollout.tries": 1, "rollout.answer_tokens": 1})
     plain, ours = ([outcomes(recipe, seed) for seed in SEEDS] for recipe in (GRPO, meta))
     means = [[fmean(column) for column in zip(*side, strict=True)] for side in (plain, ours)]

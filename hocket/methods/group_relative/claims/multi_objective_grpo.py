@@ -26,7 +26,7 @@ HEADS = ("safe", "helpful")
 
 
 @claim("with all weight on one head it is GRPO on that head")
-def _() -> Finding:
+def with_all_weight_on_one_head_it_is_grpo_on_that_head() -> Finding:
     alone, kinds = MULTI_OBJECTIVE_GRPO.but({"combine.weights": {"safe": 1.0, "helpful": 0.0}}), set()
     for seed in range(10):
         both, one = scored_document(seed, HEADS), scored_document(seed, HEADS)
@@ -37,7 +37,7 @@ def _() -> Finding:
 
 
 @claim("the row sums, then normalises: a head in another unit changes it, but not the one that normalises first")
-def _() -> Finding:
+def the_row_sums_then_normalises_a_head_in_another_unit_changes_it() -> Finding:
     first = MULTI_OBJECTIVE_GRPO.but({"credit.epsilon": 0.0})
     other = MULTI_OBJECTIVE_GRPO_NORMALISED.but({"combine.epsilon": 0.0})
     kinds: dict[str, set[str]] = {name: set() for name in ("sum first", "normalise first", "between them")}
@@ -52,7 +52,7 @@ def _() -> Finding:
 
 
 @claim("advantages, losses and gradients of both orders are those counted by hand, also where an opinion is missing")
-def _() -> Finding:
+def advantages_losses_and_gradients_of_both_orders_are_those() -> Finding:
     def normal(members: Sequence[Counted]) -> list[float]:
         total = [0.0] * len(members)
         for name in HEADS:
@@ -80,7 +80,7 @@ PARTS = {
 
 
 @claim("as the weight of an objective rises its mean never falls: a monotone front", "arXiv:2503.21819", slow=True)
-def _() -> Finding:
+def as_the_weight_of_an_objective_rises_its_mean_never_falls_a() -> Finding:
     world, front, noise = World(1, 7, 1, lambda q, a: 0.0, parts=PARTS), [], 0.02
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         recipe = MULTI_OBJECTIVE_GRPO.but({"combine.weights": {"first": 1 - share, "second": share}})
@@ -119,7 +119,7 @@ def scored(name: str, count: int) -> tuple[list[str], Tensor]:
     "arXiv:2503.21819",
     slow=True,
 )
-def _() -> Finding:
+def a_reward_model_with_a_head_per_aspect_fitted_to_scored_texts() -> Finding:
     (train, wanted), (test, truth) = scored("train", 300), scored("test", 200)
     noise = 0.05 * torch.randn(wanted.shape, generator=Key.of(0).torch())
     model = fit_scores(train, wanted + noise, buckets=256)

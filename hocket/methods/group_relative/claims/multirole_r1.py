@@ -44,7 +44,7 @@ def opinions(question: int, answer: Answer) -> str:
 
 
 @claim("with w = 0 it is plain GRPO bit for bit")
-def _() -> Finding:
+def with_w_0_it_is_plain_grpo_bit_for_bit() -> Finding:
     rows = [said("q", VIEWS[n % 4] + " yes", float(n % 2)) for n in range(6)]
     bare = MULTIROLE_R1.but({"shaping.0.weight": 0.0})
     same = {**inspect_rows(bare, rows), "recipe": ""} == {**inspect_rows(GRPO, rows), "recipe": ""}
@@ -56,7 +56,7 @@ def _() -> Finding:
 
 
 @claim("the shaped reward counts roles and distinct bigrams")
-def _() -> Finding:
+def the_shaped_reward_counts_roles_and_distinct_bigrams() -> Finding:
     text = "As a teacher: yes yes yes\nRole: parent: no\n<answer>1</answer>"
     words = ["as", "a", "teacher", "yes", "yes", "yes", "role", "parent", "no", "answer", "1", "answer"]
     share = len(set(itertools.pairwise(words))) / (len(words) - 1)
@@ -66,7 +66,7 @@ def _() -> Finding:
 
 
 @claim("three roles are enough, a text of one word has no bigrams, and without a text there is nothing")
-def _() -> Finding:
+def three_roles_are_enough_a_text_of_one_word_has_no_bigrams_and() -> Finding:
     texts = ["As a teacher: a\nAs a parent: b\nAs the mayor: c\nRole: cook: d", "yes", "", "yes no"]
     earned = shaped(MULTIROLE_R1, [said("q", text, 0.5) for text in texts])
     wanted = [0.6 + 0.1 * 13 / 14, 0.5, 0.5, 0.6]
@@ -75,7 +75,7 @@ def _() -> Finding:
 
 
 @claim("more roles per chain and more distinct bigrams at no loss of accuracy", slow=True)
-def _() -> Finding:
+def more_roles_per_chain_and_more_distinct_bigrams_at_no_loss_of() -> Finding:
     world = World(4, 6, 4, lambda question, answer: float(answer[-1] % 4 == question), context="last", text=opinions)
     made = runs(world, GRPO, MULTIROLE_R1, steps=120, every=120)
     roles = each(made, lambda bench: bench.expected(lambda *asked: float(len(roles_of(opinions(*asked))))))
@@ -108,7 +108,7 @@ DIVIDED = replies(*["<answer>yes</answer>", "<answer>no</answer>"] * 2)
     "the plain question's answer; where that is none, or a role is alone, there is no chain",
     "derived; the abstract tells no more than that agreeing roles are merged",
 )
-def _() -> Finding:
+def a_chain_has_a_part_for_every_role_most_of_whose_answers_are_the() -> Finding:
     stage, views = MergedRoles(), {"teacher": AGREED, "parent": HEADED, "mayor": DIVIDED}
     lines = {"As a teacher: costs", "As a parent: time is short"}
     chains = {str(stage.merged(PLAIN, views, Key.of(n))) for n in range(20)}
@@ -125,7 +125,7 @@ def _() -> Finding:
 
 
 @claim("as many answers are asked of the question and of every role, of the policy as it was; no verdict is read")
-def _() -> Finding:
+def as_many_answers_are_asked_of_the_question_and_of_every_role_of() -> Finding:
     asked, scored = list[Assignment](), list[Trajectory]()
 
     async def play(assignments: Sequence[Assignment]) -> list[Trajectory]:
@@ -156,7 +156,7 @@ def _() -> Finding:
 
 
 @claim("in `perspectives` the answer is what suits the role that is named; beginners often think as another")
-def _() -> Finding:
+def in_perspectives_the_answer_is_what_suits_the_role_that_is_named() -> Finding:
     from hocket.methods.group_relative.multirole_r1 import Perspectives
     from hocket.tasks.split import split_of
 
@@ -213,7 +213,7 @@ def examined(pupil: Pupil) -> tuple[float, float, float]:
     "the same start falls to one, and as many answers are right; distinct-2 tells nothing of chains so short.",
     slow=True,
 )
-def _() -> Finding:
+def after_lessons_and_the_first_stage_chains_of_the_shipped_model() -> Finding:
     size = {"update.lr": 1e-3, "curriculum.prompts": 24}
     first = after_lessons(MULTIROLE_R1_SFT, "perspectives", TAUGHT, size, steps=150)
     figures = {"lessons": [examined(first)], "first stage": [examined(first.run(60))]}

@@ -24,7 +24,7 @@ BY_DEVIATION = NFT.but({"objective.prompts": "deviation"})
 
 
 @claim("at ratio 1 with weight sqrt((1-q)/q) the coefficients are (R - mean)/std")
-def _() -> Finding:
+def at_ratio_1_with_weight_sqrt_q_the_coefficients_are_std() -> Finding:
     groups = torch.tensor(binary_groups(16)[1:16], dtype=torch.float64)
     own = -gradient(BY_DEVIATION.but({"objective.aggregate": "sequence-sum"}), recorded(groups.tolist()))
     q = groups.mean(1, keepdim=True)
@@ -33,7 +33,7 @@ def _() -> Finding:
 
 
 @claim("loss, gradient and shares are the formula's, counted by hand, at the release's floor of 1")
-def _() -> Finding:
+def loss_gradient_and_shares_are_the_formulas_counted_by_hand_at() -> Finding:
     def verdicts(members: Sequence[Counted]) -> list[float]:
         right = [float(one.reward > mean(other.reward for other in members)) for one in members]
         return [one - mean(right) for one in right]
@@ -61,14 +61,14 @@ def _() -> Finding:
 
 
 @claim("strictly on-policy, with that weight, its gradient is GRPO's", "arXiv 2505.18116, proposition")
-def _() -> Finding:
+def strictly_on_policy_with_that_weight_its_gradient_is_grpos() -> Finding:
     grpo = GRPO.but({"credit.ddof": 0, "credit.epsilon": 0.0, "objective.aggregate": "token-mean"})
     nft = BY_DEVIATION.but({"objective.aggregate": "token-mean"})
     return same_gradient(nft, grpo, 20, "objectives", gap=0.0, samples=8)
 
 
 @claim("without the negative term it is rejection-sampling fine-tuning", "arXiv 2505.18116")
-def _() -> Finding:
+def without_the_negative_term_it_is_rejection_sampling_fine_tuning() -> Finding:
     recipe = NFT.but({"objective.negatives": 0.0, "objective.prompts": "one", "objective.aggregate": "sequence-sum"})
 
     def off(document: Mapping[str, Any]) -> float:
@@ -82,7 +82,7 @@ def _() -> Finding:
 
 
 @claim("the implied negative policy sums to 1", "arXiv 2505.18116, equation 6")
-def _() -> Finding:
+def the_implied_negative_policy_sums_to_1() -> Finding:
     rng, errors = Key.of(0).derive("checks", "objectives", "negative policy").numpy(), []
     for _ in range(200):
         old, now = (torch.softmax(torch.from_numpy(rng.normal(size=12)) * 2, 0) for _ in range(2))
@@ -97,7 +97,7 @@ def _() -> Finding:
 
 
 @claim("off-policy it beats rejection fine-tuning and is no worse than GRPO", "arXiv 2505.18116, section 5", slow=True)
-def _() -> Finding:
+def off_policy_it_beats_rejection_fine_tuning_and_is_no_worse_than() -> Finding:
     nft = NFT.but({"update.minibatches": 1})  # As many updates as GRPO.
     rejection = nft.but({"name": "rejection", "objective.negatives": 0.0})
     made = runs(summing(2, 5, 2, context="last"), nft, rejection, GRPO, steps=40, lag=4, lr=0.1)

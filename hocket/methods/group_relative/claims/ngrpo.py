@@ -22,7 +22,7 @@ claim = Claims("ngrpo", "arXiv:2509.18851")
 
 
 @claim("All wrong gives -1/sqrt(G+1) each, all right 0, and the real ones never a positive mean")
-def _() -> Finding:
+def all_wrong_gives_1_sqrt_each_all_right_0_and_the_real_ones_never() -> Finding:
     recipe, errors, means, wrong = NGRPO.but({"credit.epsilon": 0.0}), [], list[float](), {}
     for size in (1, 2, 4, 8):
         rows = binary_advantages(recipe, size)
@@ -33,7 +33,7 @@ def _() -> Finding:
 
 
 @claim("Advantages, loss and gradient are those counted by hand, clipped at 0.16 and 0.24; four mini-batches")
-def _() -> Finding:
+def advantages_loss_and_gradient_are_those_counted_by_hand_clipped() -> Finding:
     def credit(members: Sequence[Counted]) -> list[float]:
         return standardised([*members, replace(members[0], reward=1.0)])[:-1]
 
@@ -49,7 +49,7 @@ def steps_to_success(recipe: Recipe, seed: int) -> int:
 
 
 @claim("On a hard task the first success comes sooner than under GRPO", slow=True)
-def _() -> Finding:
+def on_a_hard_task_the_first_success_comes_sooner_than_under_grpo() -> Finding:
     steps = {one.name: [steps_to_success(one, seed) for seed in range(24)] for one in (GRPO, NGRPO.but(ONCE))}
     ahead, error = lead(*steps.values())
     means = {name: fmean(some) for name, some in steps.items()}
@@ -61,7 +61,7 @@ def _() -> Finding:
     "the ablation of arXiv:2509.18851; the outcome is what is seen here",
     slow=True,
 )
-def _() -> Finding:
+def its_tight_clip_keeps_entropy_growing_a_wide_one_overshoots_and() -> Finding:
     # Nothing is right and one answer dominates; eight updates per batch, so that clips matter.
     world, often = choosing(4, 6, lambda question, token: 0.0), NGRPO.but({**ONCE, "update.epochs": 8})
     loose = often.but({"name": "0.9 both", "objective.low": 0.9, "objective.high": 0.9})

@@ -47,7 +47,7 @@ LIKE_LANGUAGE = uneven(Key.of(11), 1.5)
 
 
 @claim("With p = 1 losses and weights are PPO's.")
-def _() -> Finding:
+def with_p_1_losses_and_weights_are_ppos() -> Finding:
     whole = NLPO.but({"rollout.samples": 8, "rollout.mass": 1.0, "update.every": 2, **CHARGE})
     recipes = (whole, PPO_RLHF.but({"rollout.samples": 8}))
     ours, theirs = (Bench(summing(2, 5, 3), recipe, seed=1, start=LIKE_LANGUAGE).run(6) for recipe in recipes)
@@ -62,7 +62,7 @@ def nuclei(batch: Batch) -> NDArray[np.bool_]:
 
 
 @claim("The charge is beta times the log-ratio of the whole distributions where both are known; beta follows the KL.")
-def _() -> Finding:
+def the_charge_is_beta_times_the_log_ratio_of_the_whole() -> Finding:
     gaps, charge = list[float](), cast(Any, NLPO.shaping[0])
     for rows, beta in itertools.product(stale_rows("nlpo", count=2), (0.1, 0.3)):
         batch = RecordedBatch(document(rows)).batch
@@ -88,7 +88,7 @@ def _() -> Finding:
 @claim(
     "The copy becomes the policy after every so many steps: 20 as shipped, of 4 epochs in 4 parts; its nucleus is 0.9."
 )
-def _() -> Finding:
+def the_copy_becomes_the_policy_after_every_so_many_steps_20_as() -> Finding:
     often = NLPO.but({"rollout.samples": 2, "update.every": 3, "update.epochs": 1, "update.minibatches": 1})
     bench = Bench(summing(2, 5, 3), often, seed=1, start=LIKE_LANGUAGE)
     renewed = [bench.step().metrics["mask/refreshed"] for _ in range(7)]
@@ -100,7 +100,7 @@ def _() -> Finding:
 
 
 @claim("Masked tokens have probability and gradient exactly 0.")
-def _() -> Finding:
+def masked_tokens_have_probability_and_gradient_exactly_0() -> Finding:
     bench = Bench(WORDS, NARROW, seed=0, start=LIKE_LANGUAGE)
     batch, policy = bench.step().batch, bench.policy
     assert batch is not None
@@ -117,7 +117,7 @@ def _() -> Finding:
 
 
 @claim("So they have in a language model's head.", "derived")
-def _() -> Finding:
+def so_they_have_in_a_language_models_head() -> Finding:
     noise, logits = Key.of(7).torch(), list[Tensor]()
     features = torch.randn(6, 16, generator=noise).requires_grad_()
     weight = torch.randn(40, 16, generator=noise) / 4
@@ -167,7 +167,7 @@ def logps(policy: Tabular | CausalLM, batch: Batch) -> Tensor:
 
 
 @claim("At unchanged weights every ratio is 1, even after the copy was refreshed.", slow=True)
-def _() -> Finding:
+def at_unchanged_weights_every_ratio_is_1_even_after_the_copy_was() -> Finding:
     bench = Bench(WORDS, NARROW, seed=0, start=LIKE_LANGUAGE).run(3)
     batch = bench.step().batch
     assert batch is not None
@@ -186,7 +186,7 @@ def _() -> Finding:
 
 
 @claim("Every sampled token is in the nucleus recorded for it.", slow=True)
-def _() -> Finding:
+def every_sampled_token_is_in_the_nucleus_recorded_for_it() -> Finding:
     policy, batch = sampled()
     masks = nuclei(batch)
     inside = bool(masks[np.arange(batch.decisions), batch.action.numpy()].all())
@@ -206,7 +206,7 @@ def reached(recipe: Recipe, seed: int) -> tuple[float, float]:
 
 
 @claim("NLPO reaches PPO's reward with lower perplexity under the starting model.", slow=True)
-def _() -> Finding:
+def nlpo_reaches_ppos_reward_with_lower_perplexity_under_the() -> Finding:
     sides = {"nlpo": NLPO.but(CHARGE), "ppo": PPO_RLHF}
     ends = {name: [reached(recipe, seed) for seed in SEEDS] for name, recipe in sides.items()}
     odd = {name: [perplexity for _, perplexity in some] for name, some in ends.items()}

@@ -22,7 +22,7 @@ claim = Claims("open-rs", "arXiv:2503.16219; its lessons, shown on a toy")
 
 
 @claim("advantages and loss are those counted by hand, the cosine of length in [1, 2] if right, else in [-2, -1]")
-def _() -> Finding:
+def advantages_and_loss_are_those_counted_by_hand_the_cosine_of() -> Finding:
     def credit(members: Sequence[Counted]) -> list[float]:
         earned = []
         for one in members:
@@ -48,7 +48,7 @@ def paid(verdict: float, lengths: Sequence[int]) -> list[float]:
 
 
 @claim("the cosine reward hits its values at length 0 and at the limit", CODE)
-def _() -> Finding:
+def the_cosine_reward_hits_its_values_at_length_0_and_at_the_limit() -> Finding:
     # A group of one of no decisions counts in no statistic but is paid all the same.
     right, wrong = (paid(verdict, [0, 20, 40, 60]) for verdict in (1.0, 0.0))
     off = gap([right, wrong], [[2.0, 1.5, 1.0, 1.0], [-2.0, -1.5, -1.0, -1.0]])
@@ -58,7 +58,7 @@ def _() -> Finding:
 @claim(
     "it falls with length for right answers, rises for wrong ones, and every right answer beats every wrong one", CODE
 )
-def _() -> Finding:
+def it_falls_with_length_for_right_answers_rises_for_wrong_ones_and() -> Finding:
     right, wrong = (paid(verdict, range(1, 41)) for verdict in (1.0, 0.0))
     ordered = all(a > b for a, b in pairwise(right)) and all(a < b for a, b in pairwise(wrong))
     figures = lines(right=right[:: len(right) - 1], wrong=wrong[:: len(wrong) - 1])
@@ -66,7 +66,7 @@ def _() -> Finding:
 
 
 @claim("the script's reversed defaults for wrong answers are refused", CODE)
-def _() -> Finding:
+def the_scripts_reversed_defaults_for_wrong_answers_are_refused() -> Finding:
     errors = []
     for values in ({"wrong_short": 0.0, "wrong_long": -0.5}, {"wrong_long": 0.6, "wrong_short": 0.55}):
         try:
@@ -94,7 +94,7 @@ def hard_accuracy(*levels: int) -> list[float]:
 
 
 @claim("data that is too hard makes runs a matter of luck: easy problems beside hard ones steady them", slow=True)
-def _() -> Finding:
+def data_that_is_too_hard_makes_runs_a_matter_of_luck_easy_problems() -> Finding:
     hard, mixed = hard_accuracy(4, 4, 4, 4), hard_accuracy(1, 2, 3, 4)
     holds = stdev(mixed) < 0.7 * stdev(hard) and fmean(mixed) > fmean(hard)
     figures = lines(hard_alone=hard, easy_to_hard=mixed, deviation_of_hard=stdev(hard), of_mixed=stdev(mixed))
@@ -109,7 +109,7 @@ def on_guesses(world: WorkOrGuess, recipe: Recipe = GRPO) -> list[Bench]:
 @claim(
     "a length limit below the work that is needed teaches to guess: answers collapse instead of fitting in", slow=True
 )
-def _() -> Finding:
+def a_length_limit_below_the_work_that_is_needed_teaches_to_guess() -> Finding:
     tight, wide = (on_guesses(work_or_guess((5,), limit)) for limit in (5, 8))
     (right, size), (wide_right, wide_size) = (
         [[measure(0, one) for one in benches] for measure in (accuracy, length)] for benches in (tight, wide)
@@ -120,7 +120,7 @@ def _() -> Finding:
 
 
 @claim("long training goes on after accuracy has stopped to gain: what it still changes is variety", slow=True)
-def _() -> Finding:
+def long_training_goes_on_after_accuracy_has_stopped_to_gain_what() -> Finding:
     world = work_or_guess((2,), 6)
     benches = trained(world, GRPO.but(rewards=(judged(world),)), 60, steps=200, start=patient())
     before, early = [one.success() for one in benches], [one.entropy() for one in benches]
@@ -131,7 +131,7 @@ def _() -> Finding:
 
 
 @claim("the cosine reward shortens right answers without giving up the hard ones", slow=True)
-def _() -> Finding:
+def the_cosine_reward_shortens_right_answers_without_giving_up_the() -> Finding:
     world = work_or_guess((0, 3), 7)
     plain, cosine = (on_guesses(world, recipe) for recipe in (GRPO, OPEN_RS.but({"shaping.0.limit": 7})))
     tokens, shorter = ([right_length(0, one) for one in benches] for benches in (plain, cosine))

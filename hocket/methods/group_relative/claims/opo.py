@@ -21,7 +21,7 @@ def group(seed: int, size: int = 5) -> list[dict[str, Any]]:
 
 
 @claim("The baseline is the mean return weighted by lengths, and every decision counts alike.")
-def _() -> Finding:
+def the_baseline_is_the_mean_return_weighted_by_lengths_and_every() -> Finding:
     off = 0.0
     for seed in range(20):
         rows = group(seed)
@@ -39,7 +39,7 @@ def _() -> Finding:
     "Of all baselines of a group it has the least variance where squared gradients grow with length.",
     "derived: sum_i l_i (R_i - b)^2 is least at b",
 )
-def _() -> Finding:
+def of_all_baselines_of_a_group_it_has_the_least_variance_where() -> Finding:
     least = []
     for seed in range(20):
         rows = group(seed)
@@ -50,7 +50,7 @@ def _() -> Finding:
 
 
 @claim("With answers of one length it is GRPO without the deviation, and a constant group gives 0.", "derived")
-def _() -> Finding:
+def with_answers_of_one_length_it_is_grpo_without_the_deviation_and() -> Finding:
     plain, off = GRPO.but({"credit.scale": None}), 0.0
     for seed in range(20):
         rows = [{**row, "logp": [-1.0] * 3} for row in group(seed)]
@@ -60,7 +60,7 @@ def _() -> Finding:
 
 
 @claim("Advantages of a group, counted by token, sum to 0.", "derived")
-def _() -> Finding:
+def advantages_of_a_group_counted_by_token_sum_to_0() -> Finding:
     off = 0.0
     for document in batches(20, "opo"):
         sums: dict[str, float] = {}

@@ -46,7 +46,7 @@ def rows(batch: Batch, values: Tensor) -> list[Tensor]:
 
 
 @claim("The energy of a token is the squared length of the gradient of its log-prob to the logits.")
-def _() -> Finding:
+def the_energy_of_a_token_is_the_squared_length_of_the_gradient_of() -> Finding:
     batch = RecordedBatch(random_document(Key.of(0).derive("otb"))).batch
     logits = torch.from_numpy(Key.of(1).numpy().normal(size=(batch.decisions, 20))).requires_grad_()
     logp = torch.log_softmax(logits, 1)
@@ -58,7 +58,7 @@ def _() -> Finding:
 
 
 @claim("At every place the baseline is the mean of rewards to go, weighed by the energy spent up to there.", "verl 0.9")
-def _() -> Finding:
+def at_every_place_the_baseline_is_the_mean_of_rewards_to_go() -> Finding:
     off = 0.0
     for seed in range(10):
         batch = credited(drawn(seed))
@@ -77,7 +77,7 @@ def _() -> Finding:
 
 
 @claim("By hand where decisions earn and some are imposed: places count what was chosen; a sample without peers has G.")
-def _() -> Finding:
+def by_hand_where_decisions_earn_and_some_are_imposed_places_count() -> Finding:
     gaps = []
     for number, documents in enumerate(stale_rows("otb", count=6)):
         noise = Key.of(number).derive("otb").numpy()
@@ -119,7 +119,7 @@ def _() -> Finding:
 
 
 @claim("Where one sample alone goes on it has baseline 0; with tail own, no credit.", "verl 0.9, handle_zero_tail")
-def _() -> Finding:
+def where_one_sample_alone_goes_on_it_has_baseline_0_with_tail_own() -> Finding:
     lone = zero = 0
     for seed in range(10):
         batch, own = credited(drawn(seed)), credited(drawn(seed), tail="own")
@@ -134,7 +134,7 @@ def _() -> Finding:
 
 
 @claim("Of all baselines it makes the energy-weighted squared advantage of a place least.", "section 3")
-def _() -> Finding:
+def of_all_baselines_it_makes_the_energy_weighted_squared_advantage() -> Finding:
     worst, cases = -1.0, 0
     for seed in range(5):
         batch = credited(drawn(seed))

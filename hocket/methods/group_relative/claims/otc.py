@@ -23,7 +23,7 @@ claim = Claims("otc", "arXiv:2504.14870")
 
 
 @claim("r_tool is 1 at m = n, falls strictly for m > n and tends to 0")
-def _() -> Finding:
+def r_tool_is_1_at_m_n_falls_strictly_for_m_n_and_tends_to_0() -> Finding:
     calls, figures, holds = torch.arange(0, 2000, dtype=torch.float64), {}, True
     for fewest in (0, 1, 2, 5):
         after = efficiency(calls, torch.full_like(calls, fewest), smooth=4.0)[fewest:]
@@ -33,7 +33,7 @@ def _() -> Finding:
 
 
 @claim("r_tool is the paper's formula")
-def _() -> Finding:
+def r_tool_is_the_papers_formula() -> Finding:
     off = 0.0
     for n, m in itertools.product(range(6), range(30)):
         # f(m, n) = 2nm/(m + n) is mapped to sin(pi f / 2n); cos at n = 0.
@@ -45,7 +45,7 @@ def _() -> Finding:
 
 
 @claim("no right answer has fewer calls than the n it is measured by, records earn most, wrong answers earn 0")
-def _() -> Finding:
+def no_right_answer_has_fewer_calls_than_the_n_it_is_measured_by() -> Finding:
     state, shown, holds = OTC.init(), [], True
     right = {(3, 4, 0): (1, 1, 0), (2, 3, 1): (1, 1, 0), (5, 4, 9): (1, 1, 0), (0, 2, 1): (1, 0, 1)}
     for calls, verdicts in right.items():
@@ -65,7 +65,7 @@ def _() -> Finding:
     "answers set no record.",
     "derived",
 )
-def _() -> Finding:
+def as_shipped_an_answer_is_worth_its_verdict_times_r_tool_calls() -> Finding:
     off, verdicts, made = list[float](), (1.0, 1.0, 0.0, 2.0), (2, 4, 1, 3)
     known = [answer(v, 1, info={"tool_calls": m}) for v, m in zip(verdicts, made, strict=True)]
     told = [answer(v, 1, text="<tool_call>{}</tool_call>" * m) for v, m in zip(verdicts, made, strict=True)]
@@ -108,7 +108,7 @@ CALCULATOR = WorkOrGuess(
 @claim(
     "calls per right answer fall by 30 percent or more against correctness alone, accuracy within 2 points", slow=True
 )
-def _() -> Finding:
+def calls_per_right_answer_fall_by_30_percent_or_more_against() -> Finding:
     rates = []
     for recipe in (GRPO, OTC):
         # The start calls again with probability 0.6.

@@ -27,7 +27,7 @@ claim = Claims("othink-mr1", "arXiv 2503.16081")
 
 
 @claim("loss and gradient are those counted by hand at the begin, the middle and the end of a run")
-def _() -> Finding:
+def loss_and_gradient_are_those_counted_by_hand_at_the_begin_the() -> Finding:
     cases = [(rows, at) for rows in stale_rows("othink", count=2) for at in (0.0, 0.5, 1.0)]
     gaps = [off(OTHINK_MR1, rows, partial(clipped, kl=0.04 * at), state={"progress": at}) for rows, at in cases]
     return below(1e-12, off_by_hand=max(gaps))
@@ -38,7 +38,7 @@ def weighing(weight: Any) -> dict[str, Any]:
 
 
 @claim("With equal ends the schedule is GRPO with KL.")
-def _() -> Finding:
+def with_equal_ends_the_schedule_is_grpo_with_kl() -> Finding:
     held = []
     for seed, progress in itertools.product(range(5), (0.0, 0.3, 1.0)):
         batch = {**drawn(seed), "state": {"progress": progress}}
@@ -51,7 +51,7 @@ def _() -> Finding:
 
 
 @claim("k3 is non-negative and unbiased for KL(pi || ref).", "Schulman 2020")
-def _() -> Finding:
+def k3_is_non_negative_and_unbiased_for_kl() -> Finding:
     noise, off, least = Key.of(1).numpy(), [], []
     for _ in range(200):
         own, other = (torch.log_softmax(torch.from_numpy(noise.normal(size=7) * 2), 0) for _ in range(2))
@@ -80,7 +80,7 @@ def figures(recipe: Recipe) -> tuple[float, ...]:
     "A rising weight earns on A what constants of its KL earn, bounds the KL, and transfers no worse than SFT.",
     slow=True,
 )
-def _() -> Finding:
+def a_rising_weight_earns_on_a_what_constants_of_its_kl_earn_bounds() -> Finding:
     constant = {f"{weight}": figures(OTHINK_MR1.but(weighing(weight))) for weight in (0.0, 0.05, 0.1, 0.2, 0.4)}
     rising, copied = figures(OTHINK_MR1.but(weighing(Linear(0.0, 0.2)))), figures(SFT)[1]
     # Against the constant weights that stray no further than it does.

@@ -23,7 +23,7 @@ def advantages(values: tuple[float, ...], **changes: object) -> list[float]:
 
 
 @claim("Its expected gradient is that of the expected best of k.", "derived; every group of k samples enumerated")
-def _() -> Finding:
+def its_expected_gradient_is_that_of_the_expected_best_of_k() -> Finding:
     logits, off = torch.tensor([0.3, -0.5, 0.1], dtype=torch.float64, requires_grad=True), {}
     logp = torch.log_softmax(logits, 0)
     for k in (2, 3, 4):
@@ -40,14 +40,14 @@ def _() -> Finding:
 
 
 @claim("The best earns its lead over the second, the others nothing; ties and equal groups give 0.")
-def _() -> Finding:
+def the_best_earns_its_lead_over_the_second_the_others_nothing_ties() -> Finding:
     cases = {(0.2, 1.0, 0.7): [0.0, 0.3, 0.0], (1.0, 1.0, 0.0): [0.0] * 3, (0.5, 0.5): [0.0] * 2}
     off = max(gap(advantages(values), wanted) for values, wanted in cases.items())
     return below(EXACT, off_by_hand=off)
 
 
 @claim("Samples that do not count enter no maximum; every decision counts alike; scale std divides by the deviation.")
-def _() -> Finding:
+def samples_that_do_not_count_enter_no_maximum_every_decision() -> Finding:
     off = 0.0
     for batch in batches(10, "pass", gap=0.0, graded=True):
         rows = [
@@ -73,7 +73,7 @@ def _() -> Finding:
 
 
 @claim("GRPO gives the second best a gradient where pass@k has none.", "derived")
-def _() -> Finding:
+def grpo_gives_the_second_best_a_gradient_where_pass_k_has_none() -> Finding:
     values = (1.0, 0.9, 0.0, 0.0)
     rows = [{"group": "g", "scores": {"reward": value}, "logp": [-1.0]} for value in values]
     second = inspect_rows(GRPO, rows)["advantages"][1][0]

@@ -45,7 +45,7 @@ def own_words(policy: str, teacher: str) -> tuple[float, float]:
 
 
 @claim("equal traces give 1, disjoint ones 0, as pm4py counts", slow=True)
-def _() -> Finding:
+def equal_traces_give_1_disjoint_ones_0_as_pm4py_counts() -> Finding:
     equal = [("abcd", "abcd"), ("a", "a"), ("badc", "badc")]
     pairs = [*equal, ("abc", "xyz"), ("abcd", "acbd"), ("axbcd", "abcd"), ("abcbcd", "abcd")]
     off = max(gap(conformance(tuple(p), tuple(q)), own_words(p, q)) for p, q in pairs)
@@ -60,7 +60,7 @@ def _() -> Finding:
 
 
 @claim("repeats and leading activities: the measure's pitfalls", "measured here")
-def _() -> Finding:
+def repeats_and_leading_activities_the_measures_pitfalls() -> Finding:
     itself = of("abcbcd", "abcbcd")
     to_abcd = {trace: of(trace, "abcd") for trace in ("xabcd", "axbcd", "abcbcd", "abcdd")}
     leading, *rising = to_abcd.values()
@@ -95,7 +95,7 @@ def ordered(question: int, answer: Answer) -> float:
 
 
 @claim("adherence and accuracy above outcome only, not with a shuffled teacher", slow=True)
-def _() -> Finding:
+def adherence_and_accuracy_above_outcome_only_not_with_a_shuffled() -> Finding:
     other = replace(PROCEDURE, metadata=lambda question: {"teacher": ("conclude", "check", "restate", "derive")})
     taught, outcome = (recipe.but({"rollout.samples": 16}) for recipe in (PM4GRPO, GSPO))
     made = runs(PROCEDURE, taught.but(name="taught"), outcome.but(name="outcome"), steps=75, lr=0.1)
@@ -107,7 +107,7 @@ def _() -> Finding:
 
 
 @claim("conformance is 2 f q / (f + q) of fitness and precision, 0 of two zeros, and 0 where either trace is empty")
-def _() -> Finding:
+def conformance_is_2_f_q_of_fitness_and_precision_0_of_two_zeros() -> Finding:
     means = [harmonic_mean(*pair) for pair in ((0.5, 1.0), (0.75, 0.25), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0))]
     empty = [conformance(*pair) for pair in (((), ("a",)), (("a",), ()), ((), ()))]
     off = gap(means, [2 / 3, 0.375, 0.0, 0.0, 0.0])
@@ -115,7 +115,7 @@ def _() -> Finding:
 
 
 @claim("as shipped form, answer and conformance count 1 each, and rules of one's own name what theirs do not")
-def _() -> Finding:
+def as_shipped_form_answer_and_conformance_count_1_each_and_rules() -> Finding:
     thought = "We are asked for a sum. Add 3 and 4. Check it."
     texts = (f"<think>{thought}</think><answer>7</answer>", f"{thought}<answer>7</answer>", "<think></think>", None)
     rows = [said("q", "", float(n == 0), info={"teacher": ("restate", "derive", "check")}) for n in range(4)]
@@ -132,7 +132,7 @@ def _() -> Finding:
 @claim(
     "a judge labels every sentence in place of the rules; what is none of the activities, or unanswered, is left out"
 )
-def _() -> Finding:
+def a_judge_labels_every_sentence_in_place_of_the_rules_what_is() -> Finding:
     class Labels(Judge):
         """Reads a sentence's label off its first word."""
 

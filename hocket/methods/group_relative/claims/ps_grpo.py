@@ -36,7 +36,7 @@ def paraphrased(texts: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
 
 
 @claim("the sub-sampled reward is unbiased, and equal where it covers everything")
-def _() -> Finding:
+def the_sub_sampled_reward_is_unbiased_and_equal_where_it_covers() -> Finding:
     recipe, rows = PS_GRPO.but({"shaping.0.similarity": "rouge-1"}), paraphrased(NINE)
     full, covered = shaped(recipe, rows), shaped(recipe.but({"shaping.0.others": 2, "shaping.0.rollouts": 3}), rows)
     by_hand = [  # r_ij: the mean over other paraphrases of the mean over their rollouts.
@@ -55,7 +55,7 @@ def _() -> Finding:
 
 
 @claim("equal outputs earn 1, short ones too")
-def _() -> Finding:
+def equal_outputs_earn_1_short_ones_too() -> Finding:
     """Nine equal answers of one word."""
     same, kinds = paraphrased({name: ["oak"] * 3 for name in "pqr"}), ("bleu", "rouge-l", "exact")
     earned = {kind: shaped(PS_GRPO.but({"shaping.0.similarity": kind}), same) for kind in kinds}
@@ -65,7 +65,7 @@ def _() -> Finding:
 
 
 @claim("The reward is the formula, by hand: of paraphrases, of one question alone, and with a part of the verdict.")
-def _() -> Finding:
+def the_reward_is_the_formula_by_hand_of_paraphrases_of_one() -> Finding:
     texts = {**NINE, "alone": ["a b", "a b c", "d"], "single": ["a b"]}
     rows = [said(name, text, 0.5 * (text == "d"), label=text[0]) for name, own in texts.items() for text in own]
     for row in rows:
@@ -96,7 +96,7 @@ def _() -> Finding:
 
 
 @claim("A sample is compared with as many others as asked for, drawn without replacement, anew in every step.")
-def _() -> Finding:
+def a_sample_is_compared_with_as_many_others_as_asked_for_drawn() -> Finding:
     rows = [said(name, f"{name} {n}", info={"origin": "q"}) for name in "pqrs" for n in range(3)]
     batch = PS_GRPO.combine(RecordedBatch(document(rows)).batch, {})
     few, seen = GroupSimilarity("exact", others=2, rollouts=2), list[list[tuple[str, str]]]()
@@ -138,7 +138,7 @@ class Counted:
 
 
 @claim("As shipped families of 4 consecutive scenarios come one after another, in random order, each once per pass.")
-def _() -> Finding:
+def as_shipped_families_of_4_consecutive_scenarios_come_one_after() -> Finding:
     families: Any = PS_GRPO.curriculum
 
     def asked(start: int, count: int, size: int | None, key: int = 0) -> list[int]:
@@ -224,7 +224,7 @@ def answered(bench: Bench) -> list[Any]:
 
 
 @claim("agreement across paraphrases rises without labels, on wrong answers as well", slow=True)
-def _() -> Finding:
+def agreement_across_paraphrases_rises_without_labels_on_wrong() -> Finding:
     (before, *agreed), benches = agreements(repeating(lambda question: question))
     right, untaught = [bench.success() for bench in benches], Bench(WORLD, PS_GRPO, start=repeating(int)).success()
     late = range(4 * len(ASKED), WORLD.questions)
@@ -241,7 +241,7 @@ def _() -> Finding:
     "cannot differ, agreement rises (predicted), and ends no lower than end to end.",
     slow=True,
 )
-def _() -> Finding:
+def the_generator_alone_agrees_more_as_well_all_paraphrases_under() -> Finding:
     (before, *agreed), _ = agreements(repeating(lambda question: question // len(ASKED) * len(ASKED)))
     (mixed, *ended), _ = agreements(repeating(lambda question: question))
     holds = before > mixed and min(agreed) > before + 0.2 and fmean(agreed) > fmean(ended) - 0.02

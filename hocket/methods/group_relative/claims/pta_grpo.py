@@ -74,7 +74,7 @@ def cases(plans: int, solutions: int) -> Iterator[tuple[float, tuple[int, ...], 
 
 
 @claim("a plan's value is unbiased, its variance over plans between + within/m")
-def _() -> Finding:
+def a_plans_value_is_unbiased_its_variance_over_plans_between() -> Finding:
     variances, off = {}, 0.0
     between, within = float(CHOICE @ RATES**2 - (CHOICE @ RATES) ** 2), float(CHOICE @ (RATES * (1 - RATES)))
     for solutions in (1, 2, 4):
@@ -88,7 +88,7 @@ def _() -> Finding:
 
 
 @claim("all solutions of a plan earn what it is worth: a failure of a good plan loses less than one of a bad plan")
-def _() -> Finding:
+def all_solutions_of_a_plan_earn_what_it_is_worth_a_failure_of_a() -> Finding:
     batch = tree((0, 1), ((1.0, 1.0, 0.0), (1.0, 0.0, 0.0)))
     paid, plain = (
         credited(recipe, batch).occurrences.advantage[1::2] for recipe in (CENTRED, GRPO.but({"credit.scale": None}))
@@ -100,7 +100,7 @@ def _() -> Finding:
 
 
 @claim("with plans weighted w the expected plan gradient is the true one times (1 + w)(P - 1)/P", "derived here")
-def _() -> Finding:
+def with_plans_weighted_w_the_expected_plan_gradient_is_the_true() -> Finding:
     true, off, saw = CHOICE * (RATES - CHOICE @ RATES), 0.0, []
     for plans, solutions, weight in ((2, 2, 1.0), (2, 2, 0.0), (3, 1, 1.0)):
         gradient, recipe = np.zeros(2), CENTRED.but({"shaping.0.weight": weight})
@@ -119,7 +119,7 @@ def _() -> Finding:
 
 
 @claim("one solution per plan is GRPO")
-def _() -> Finding:
+def one_solution_per_plan_is_grpo() -> Finding:
     chosen = (((0, 1, 1, 0), ((1.0,), (0.0,), (0.0,), (0.0,))), ((1, 1, 1), ((1.0,), (1.0,), (0.25,))))
     exact = {"credit.epsilon": 0.0}
     gaps = [
@@ -130,7 +130,7 @@ def _() -> Finding:
 
 
 @claim("the first stage's demonstrations plan before they solve, and end with the right answer")
-def _() -> Finding:
+def the_first_stages_demonstrations_plan_before_they_solve_and_end() -> Finding:
     task, wrong = Sums(), 0
     for number in range(200):
         scenario = task.scenario("train", number)
@@ -143,7 +143,7 @@ def _() -> Finding:
 
 
 @claim("a plan ends at its marker, at its length, or before the end of a response without an answer")
-def _() -> Finding:
+def a_plan_ends_at_its_marker_at_its_length_or_before_the_end_of_a() -> Finding:
     class Words:
         """Characters as tokens."""
 
@@ -208,7 +208,7 @@ def _() -> Finding:
 
 
 @claim("a solution is a turn that goes on from its plan; a response that began anew stays whole", "derived")
-def _() -> Finding:
+def a_solution_is_a_turn_that_goes_on_from_its_plan_a_response_that() -> Finding:
     def turn(tokens: Sequence[int], seen: int) -> Turn:
         return Turn("p", "p", np.arange(seen), np.array(tokens, np.int64), np.zeros(len(tokens), np.float32))
 
@@ -232,7 +232,7 @@ def _() -> Finding:
 
 
 @claim("as shipped a response earns its verdict, the plan's value and 0.1 for one filled plan and one answer")
-def _() -> Finding:
+def as_shipped_a_response_earns_its_verdict_the_plans_value_and_0_1() -> Finding:
     form = (
         "<plan>a</plan><answer>3</answer>",
         "<answer>3</answer>",
@@ -250,7 +250,7 @@ def _() -> Finding:
 
 
 @claim("a scenario's own plan is put before its demonstration; a sum is planned in pairs; anything else is refused")
-def _() -> Finding:
+def a_scenarios_own_plan_is_put_before_its_demonstration_a_sum_is() -> Finding:
     def shown(prompt: str, **metadata: str) -> str:
         try:
             return str(planned(Scenario("s", prompt, metadata=metadata)).metadata["demonstration"])
@@ -270,7 +270,7 @@ def _() -> Finding:
 @claim(
     "the first stage imitates one such demonstration of each of 32 scenarios a step, at a rate of 1e-3", "chosen here"
 )
-def _() -> Finding:
+def the_first_stage_imitates_one_such_demonstration_of_each_of_32() -> Finding:
     asked = list[Assignment]()
 
     async def play(assignments: Sequence[Assignment]) -> list[Trajectory]:
@@ -311,7 +311,7 @@ def best_plan(plans: int, solutions: int, seed: int) -> list[float]:
 
 
 @claim("at an equal number of plans, 4 solutions prefer the best strategy sooner than 1", slow=True)
-def _() -> Finding:
+def at_an_equal_number_of_plans_4_solutions_prefer_the_best() -> Finding:
     """At equal rollouts 8 plans of one solution are the better estimate, as the variance says."""
     one, four, eight = (
         [fmean(column) for column in zip(*(best_plan(*shape, seed) for seed in range(10)), strict=True)]

@@ -24,7 +24,7 @@ claim = Claims("pvpo", "arXiv:2508.21104")
     "one; division by the group's deviation makes it biased",
     "arXiv:2508.21104; derived here",
 )
-def _() -> Finding:
+def with_a_baseline_from_elsewhere_the_estimate_is_unbiased_for() -> Finding:
     group, value, biases, errors = bandit(0.3), 0.7, [], []
     true = group.true_gradient()
     single = [(reward - value) * slope for reward, slope in zip(group.rewards, group.slopes, strict=True)]
@@ -46,7 +46,7 @@ def _() -> Finding:
 
 
 @claim("The baseline is measured once and remembered; a group of one has an advantage")
-def _() -> Finding:
+def the_baseline_is_measured_once_and_remembered_a_group_of_one_has() -> Finding:
     measured = first_advantages(PVPO, beside_reference([1.0, 0.0], [1.0, 0.0, 0.0, 0.0]))[:2]
     rows = recorded([[1.0]])["trajectories"]
     remembered = inspect_rows(PVPO, rows, credit={"values": {"0": 0.25}})["advantages"]
@@ -56,7 +56,7 @@ def _() -> Finding:
 
 
 @claim("Advantages, loss and gradient are those counted by hand, measured values before remembered ones")
-def _() -> Finding:
+def advantages_loss_and_gradient_are_those_counted_by_hand_measured() -> Finding:
     gaps = []
     for rows in stale_rows("pvpo"):
         (more,) = stale_rows("pvpo reference", count=1, samples=3, groups=2)
@@ -89,7 +89,7 @@ def spent(recipe: Recipe, seed: int) -> tuple[int | None, int]:
 
 
 @claim("At group size 2 it needs fewer rollouts than GRPO, those of the reference counted", slow=True)
-def _() -> Finding:
+def at_group_size_2_it_needs_fewer_rollouts_than_grpo_those_of_the() -> Finding:
     (ours, references), (theirs, _) = (zip(*(spent(one, seed) for seed in SEEDS), strict=True) for one in (PVPO, GRPO))
     holds = max(one or 10**6 for one in ours) < min(one or 10**6 for one in theirs)
     figures = say(PVPO=str(list(ours)), of_them_for_the_reference=references[0], GRPO=str(list(theirs)))

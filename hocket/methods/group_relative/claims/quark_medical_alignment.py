@@ -22,7 +22,7 @@ claim = Claims("quark-medical-alignment", "arXiv:2602.11661; factors as chosen h
 
 
 @claim("advantages are those counted by hand: frozen scales, weakness at most 10 deviations, risk and redundancy")
-def _() -> Finding:
+def advantages_are_those_counted_by_hand_frozen_scales_weakness_at() -> Finding:
     def rewarded(rows: Sequence[Mapping[str, Any]], level: Mapping[str, float]) -> dict[str, float]:
         scores = {k: torch.tensor([row["scores"][k] for row in rows], dtype=torch.float64) for k in level}
         z = {k: (scores[k] - {"a": 0.4, "b": 0.2}[k]) / {"a": 0.3, "b": 0.5}[k] for k in level}
@@ -71,7 +71,7 @@ def share(document: Mapping[str, Any], names: Sequence[str]) -> float:
 
 
 @claim("a source in another unit leaves the reward unchanged; a source given twice does not double its weight")
-def _() -> Finding:
+def a_source_in_another_unit_leaves_the_reward_unchanged_a_source() -> Finding:
     changes, ratios = [], []
     for seed in range(6):
         changes.append(gap(rewards(seed, 1.0), rewards(seed, 1000.0)))
@@ -93,7 +93,7 @@ LOUD, QUIET = (100.0, 98.0, 0.0, 20.0, 0.0), (0.0, 0.9, 1.0, 0.1, 0.0)
     "arXiv:2602.11661",
     slow=True,
 )
-def _() -> Finding:
+def with_scales_100_1_a_raw_sum_ignores_the_quiet_objective_the() -> Finding:
     # The world's own empty reward is constant, so that it never gets a scale.
     parts = {"loud": lambda q, a: LOUD[a[0]], "quiet": lambda q, a: QUIET[a[0]]}
     sides = (GRPO.but(name="raw"), QUARK.but(name="scaled"))
@@ -106,7 +106,7 @@ def _() -> Finding:
 
 
 @claim("a temperature and an epsilon divide; a weight or risk not named is 1, and scores of turns are only weighed")
-def _() -> Finding:
+def a_temperature_and_an_epsilon_divide_a_weight_or_risk_not_named() -> Finding:
     a, b, turns = (0.1, 0.9, 0.4, 0.7), (0.3, 0.2, 0.8, 0.6), (0.5, -1.0, 2.0, 0.25)
     rows = [
         {"group": "q", "scores": {"a": one, "b": other}, "turn_scores": [{"c": turn, "d": turn}], "logp": [-1.0]}
@@ -126,7 +126,7 @@ def _() -> Finding:
 
 
 @claim("a source that is constant in the first batch has no scale, though rounding may give it a deviation", "derived")
-def _() -> Finding:
+def a_source_that_is_constant_in_the_first_batch_has_no_scale() -> Finding:
     rows = [{"group": "q", "scores": {"a": 0.1, "b": other}, "logp": [-1.0]} for other in (0.0, 1.0, 1.0)]
     batch = RecordedBatch({"version": 1, "trajectories": rows}).batch
     combine: Any = QUARK.combine

@@ -77,7 +77,7 @@ def after(recipe: Recipe) -> tuple[list[float], list[float], list[float]]:
     "arXiv:2508.10355",
     slow=True,
 )
-def _() -> Finding:
+def with_a_leaky_verifier_plain_grpo_learns_the_leak_and_true() -> Finding:
     rule, language = Graded("correct", leaky), LanguageShare(words=TARGET, weight=0.5)
     judge = NoisyJudge(Graded("truth", truly), 0.02, 0.02, name="judge")
     start = Bench(WORLD, GRPO, start=tuned).success()
@@ -90,7 +90,7 @@ def _() -> Finding:
 
 
 @claim("nothing is paid unless rule and judge agree")
-def _() -> Finding:
+def nothing_is_paid_unless_rule_and_judge_agree() -> Finding:
     given, known = list[dict[str, Any]](), list[dict[str, Any]]()
     for number, (rule, judge, words) in enumerate(itertools.product((0.0, 1.0), (0.0, 1.0), (0.25, 0.75))):
         row = {"id": str(number), "group": "g", "logp": [-1.0, -2.0]}
@@ -103,7 +103,7 @@ def _() -> Finding:
 @claim(
     "shares of letters and words are counted by hand; thoughts are read alone, an open one too, and nothing has none"
 )
-def _() -> Finding:
+def shares_of_letters_and_words_are_counted_by_hand_thoughts_are() -> Finding:
     hangul, words = LanguageShare(), LanguageShare(words=("hana", "dul"))
     whole = LanguageShare(part="all")
     due = [
@@ -118,7 +118,7 @@ def _() -> Finding:
 
 
 @claim("a response is paid 1 and half the share of the target language where rule and judge agree, by hand, else 0")
-def _() -> Finding:
+def a_response_is_paid_1_and_half_the_share_of_the_target_language() -> Finding:
     class Yes(Judge):
         def ask(self, questions: Sequence[Question]) -> list[Said]:
             return [Said("no" if "Response:\nW" in one.prompt else "yes") for one in questions]

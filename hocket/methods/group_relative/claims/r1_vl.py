@@ -22,7 +22,7 @@ def told(text: str, right: bool, label: str | None = "x") -> dict[str, Any]:
 
 
 @claim("the match ratio is invariant to synonyms and to the order of steps")
-def _() -> Finding:
+def the_match_ratio_is_invariant_to_synonyms_and_to_the_order_of() -> Finding:
     texts = (
         "First 12 + 5 = 17, then twice 17 makes 34. <answer>34</answer>",
         "We get 34 because double 17 does, and 12 plus 5 is 17. <answer>34</answer>",
@@ -37,7 +37,7 @@ def _() -> Finding:
 
 
 @claim("alpha = 0 and no validity term is GRPO; validity asks for stages in order")
-def _() -> Finding:
+def alpha_0_and_no_validity_term_is_grpo_validity_asks_for_stages() -> Finding:
     bare = R1_VL.but({"shaping.0.alpha": 0.0, "shaping.1.weight": 0.0}, name="grpo")
     rows = [told("12 plus 5 is 17" * (n % 2), n % 3 == 0) for n in range(6)]
     same = inspect_rows(bare, rows) == inspect_rows(GRPO, rows)
@@ -48,7 +48,7 @@ def _() -> Finding:
 
 
 @claim("a keyword-stuffing text is detectable", "derived here")
-def _() -> Finding:
+def a_keyword_stuffing_text_is_detectable() -> Finding:
     """An honest solution, key words alone, and every value listed: what the probe sees of each.
 
     Listing values passes the probe and is seen only in k = 1 beside a wrong answer.
@@ -94,7 +94,7 @@ def silent_share(bench: Bench) -> float:
 
 
 @claim("fewer groups without signal and higher accuracy per step", slow=True)
-def _() -> Finding:
+def fewer_groups_without_signal_and_higher_accuracy_per_step() -> Finding:
     # Sums by columns, a digit of the result per token, from the units on.
     world = World(4, 10, 3, lambda q, a: float(a == column_sum(q)), text=text, context="position", metadata=metadata)
     made, places = runs(world, GRPO, R1_VL, steps=40, every=40), range(3)

@@ -43,7 +43,7 @@ def listed(segment: Sequence[int], hits: Sequence[float]) -> dict[str, object]:
 
 
 @claim("R_1 is the DCG; items before a rank leave its gain as it is.")
-def _() -> Finding:
+def r_1_is_the_dcg_items_before_a_rank_leave_its_gain_as_it_is() -> Finding:
     gaps = []
     for hits in itertools.product((0.0, 1.0), repeat=5):
         by_hand = [sum(h / math.log2(j + 2) for j, h in enumerate(hits) if j >= k) for k in range(5)]
@@ -56,7 +56,7 @@ def _() -> Finding:
 
 
 @claim("With one item per list it is GRPO with a geometric sequence ratio.")
-def _() -> Finding:
+def with_one_item_per_list_it_is_grpo_with_a_geometric_sequence() -> Finding:
     gaps = []
     for seed in range(10):
         batch, noise = drawn(seed), Key.of(seed).numpy()
@@ -68,7 +68,7 @@ def _() -> Finding:
 
 
 @claim("Each rank is compared with itself: the hit at a rank decides there alone, as in the released runs.")
-def _() -> Finding:
+def each_rank_is_compared_with_itself_the_hit_at_a_rank_decides() -> Finding:
     rows = [listed([0, 1], hits) for hits in ([1, 0], [0, 1], [0, 0])]
     wanted = [(hit - 1 / 3) / (math.sqrt(1 / 3) + 1e-4) for hit in (1.0, 0.0)]
     found = inspect_rows(RANK_GRPO, rows)["advantages"]
@@ -76,7 +76,7 @@ def _() -> Finding:
 
 
 @claim("Credit falls on the tokens of the item that hit, numbered, quoted or behind a blank line.")
-def _() -> Finding:
+def credit_falls_on_the_tokens_of_the_item_that_hit_numbered_quoted() -> Finding:
     text, pieces = '1. Oslo\n\n2. "Rome"\nBern', ["1. ", "Oslo", "\n\n", "2. ", '"Rome"', "\n", "Bern"]
     (hits,) = [_told(text)]
     rows = [{**listed([0] * 7, own), "info": {"hits": own, "pieces": pieces}} for own in (hits, [0.0] * 4)]
@@ -94,7 +94,7 @@ def _told(text: str) -> list[float]:
 
 
 @claim("Surplus items cost, and the end earns at the right length and costs at any other.", "released code")
-def _() -> Finding:
+def surplus_items_cost_and_the_end_earns_at_the_right_length_and() -> Finding:
     rows = [listed([0, 1, 1], [1, 0]), listed([0, 0], [0]), listed([0, 1, 2, 2], [0, 0])]
     advantages = inspect_rows(RANK_GRPO.but({"credit.length": 2}), rows)["advantages"]
     last, surplus = [row[-1] for row in advantages], advantages[2][2]
@@ -102,7 +102,7 @@ def _() -> Finding:
 
 
 @claim("The constants are the released code's: clip 0.06 and 0.08 of an item's geometric mean, KL 0.001.")
-def _() -> Finding:
+def the_constants_are_the_released_codes_clip_0_06_and_0_08_of_an() -> Finding:
     """A ratio of 1.07 still learns and one of 1.09 does not; of a falling item, 0.95 does and 0.93 does not."""
     slopes = []
     for ratio, hit in ((1.07, 1.0), (1.09, 1.0), (0.95, 0.0), (0.93, 0.0)):
@@ -117,7 +117,7 @@ def _() -> Finding:
 
 
 @claim("Ranks go as far as any list; without hits the return stands at every one; the gain is a reward of weight 1.")
-def _() -> Finding:
+def ranks_go_as_far_as_any_list_without_hits_the_return_stands_at() -> Finding:
     half, up = 1e-4 + math.sqrt(0.5), {"group": "a", "logp_ref": [-1.0] * 3, "segment": [0, 1, 2]}
     rows = [listed([0], [1.0]), listed([0, 1, 2], [0.0, 1.0, 1.0])]
     plain = [{**up, "scores": {"reward": reward}, "logp": [-1.0] * 3} for reward in (1.0, 0.0)]
@@ -134,7 +134,7 @@ def _() -> Finding:
 
 
 @claim("The shipped task asks for a sum of six terms in three steps of two, and scores the list's gain over the best.")
-def _() -> Finding:
+def the_shipped_task_asks_for_a_sum_of_six_terms_in_three_steps_of() -> Finding:
     task: Any = LISTED_STEPS.make("listed-steps", {})
     asked = [task.scenario("train", number) for number in range(30)]
     sides, minus, gaps = set[str](), 0, []
@@ -186,7 +186,7 @@ def quality(bench: Bench) -> tuple[float, float]:
 @claim(
     "Listing 5 of 50 items, NDCG and hits at the last ranks beat sequence-level GRPO after equal updates.", slow=True
 )
-def _() -> Finding:
+def listing_5_of_50_items_ndcg_and_hits_at_the_last_ranks_beat() -> Finding:
     gains, lasts = {}, {}
     for name, recipe in (("GRPO", GRPO), ("sequence ratio", GSPO), ("rank", RANK_GRPO), ("gains", REMAINING)):
         benches = trained(CATALOGUE, recipe.but({"rollout.samples": 16, "rewards": ()}), 40, lr=0.1)

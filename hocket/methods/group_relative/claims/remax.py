@@ -24,14 +24,14 @@ def greedy_row(group: Groups) -> Row:
 
 
 @claim("Its expected gradient is the true one")
-def _() -> Finding:
+def its_expected_gradient_is_the_true_one() -> Finding:
     group = sentences({(1, 0): 1.0, (0,): 0.25})
     gaps = [gap(group.gradient(REMAX, size, [greedy_row(group)]), group.true_gradient()) for size in (1, 2, 3)]
     return Finding(max(gaps) < EXACT, f"1, 2, 3 samples: {max(gaps):.1e} from the true gradient")
 
 
 @claim("Advantages, loss and gradient are those counted by hand; one sample, one greedy answer")
-def _() -> Finding:
+def advantages_loss_and_gradient_are_those_counted_by_hand_one() -> Finding:
     def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
         return -torch.stack([(one.logp * one.advantage).sum() for one in answers]).mean(), {}
 
@@ -48,7 +48,7 @@ def _() -> Finding:
 
 
 @claim("It does not change when a constant of the prompt is added to the reward")
-def _() -> Finding:
+def it_does_not_change_when_a_constant_of_the_prompt_is_added_to() -> Finding:
     def prompts(*offsets: float) -> Document:
         own, greedy = ([[one + offset for one in some] for offset in offsets] for some in ((1.0, 0.5), (0.25,)))
         rows = recorded(own, lengths=2)["trajectories"]
@@ -59,7 +59,7 @@ def _() -> Finding:
 
 
 @claim("Its variance is below REINFORCE's when rewards have offsets", "arXiv:2310.10505, section 4")
-def _() -> Finding:
+def its_variance_is_below_reinforces_when_rewards_have_offsets() -> Finding:
     offsets, variance = (0.0, 2.0, 5.0), {"ReMax": list[float](), "REINFORCE": list[float]()}
     for offset in offsets:
         group = bandit(0.4)
@@ -73,7 +73,7 @@ def _() -> Finding:
 
 
 @claim("The advantage fades as the policy becomes deterministic")
-def _() -> Finding:
+def the_advantage_fades_as_the_policy_becomes_deterministic() -> Finding:
     sizes = []
     for success in (0.6, 0.9, 0.99, 0.9999):
         group = bandit(success)
@@ -84,7 +84,7 @@ def _() -> Finding:
 
 
 @claim("With rewards per token it is the return-to-go minus the baseline", "verl, compute_remax_outcome_advantage")
-def _() -> Finding:
+def with_rewards_per_token_it_is_the_return_to_go_minus_the() -> Finding:
     rows = [
         {"group": "0", "scores": {"r": 1.0}, "logp": [-1.0] * 3, "token_scores": {"kl": [-0.1, -0.2, -0.3]}},
         {"group": "0", "scores": {"r": 0.5}, "logp": [-1.0], "source": "baseline", "token_scores": {"kl": [0.0]}},
@@ -96,7 +96,7 @@ def _() -> Finding:
 
 
 @claim("It learns with one sample per prompt", slow=True)
-def _() -> Finding:
+def it_learns_with_one_sample_per_prompt() -> Finding:
     (benches,) = runs(guessing(4, 3), REMAX, steps=150, every=150, lr=0.1).values()
     before, after = benches[0].readings[0].success, [bench.success() for bench in benches]
     figures = say(success_at_first=before, after_150_steps=after)

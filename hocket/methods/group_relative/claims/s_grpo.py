@@ -27,7 +27,7 @@ claim = Claims("s-grpo", "arXiv:2505.07686")
 
 
 @claim("pattern 0,1,1,0,1 earns 0, 1, 1/2, 0, 1/4, and an all-wrong group has no gradient")
-def _() -> Finding:
+def pattern_0_1_1_0_1_earns_0_1_1_2_0_1_4_and_an_all_wrong_group() -> Finding:
     # In any order of the batch.
     order, pattern = (2, 0, 4, 1, 3), (0, 1, 1, 0, 1)
     more = [{"info": {"exit": place, "chain": 0}, "logp": [-1.0] * (place + 1)} for place in order]
@@ -46,7 +46,7 @@ def _() -> Finding:
 @claim(
     "members are one chain cut at eight places of its thought, in order, then the chain; what was kept is learnt from"
 )
-def _() -> Finding:
+def members_are_one_chain_cut_at_eight_places_of_its_thought_in() -> Finding:
     class Player:
         """Says a text per sample at first; letters are tokens, and what continues a prefix is one letter."""
 
@@ -163,7 +163,7 @@ def thoughtful(policy: Tabular, more: float = 0.7, sure: float = 0.98) -> None:
 @claim(
     "thinking shrinks towards the steps needed at no loss of accuracy; under outcome reward alone it stays", slow=True
 )
-def _() -> Finding:
+def thinking_shrinks_towards_the_steps_needed_at_no_loss_of() -> Finding:
     # GRPO's 1/n_i favours short right answers.
     def steps_and_success(bench: Bench) -> tuple[float, float]:
         return bench.expected(lambda _, answer: answer.count(STEP)), bench.success()

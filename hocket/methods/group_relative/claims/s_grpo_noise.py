@@ -26,7 +26,7 @@ FLIP = "credit.weigh.0.flip"
 
 
 @claim("p = 0 leaves GRPO as it is; with noise a lone odd label weighs 0, an even group 1 - 2p")
-def _() -> Finding:
+def p_0_leaves_grpo_as_it_is_with_noise_a_lone_odd_label_weighs_0() -> Finding:
     clean, plain = (binary_advantages(one, 8) for one in (S_GRPO_NOISE.but({FLIP: 0.0}), GRPO))
     noisy, groups = S_GRPO_NOISE.but({FLIP: 0.2, "credit.weigh.0.success": 0.5}), binary_groups(8)
     mixed = first_advantages(noisy, recorded([groups[1], groups[7], groups[4]]))
@@ -37,7 +37,7 @@ def _() -> Finding:
 
 
 @claim("as shipped, p = 0.15: one odd label of eight weighs 0, two of eight less than an even group's 0.7")
-def _() -> Finding:
+def as_shipped_p_0_15_one_odd_label_of_eight_weighs_0_two_of_eight() -> Finding:
     groups = binary_groups(8)
     mixed = first_advantages(S_GRPO_NOISE, recorded([groups[rate] for rate in (1, 7, 2, 4)]))
     plain = first_advantages(GRPO, recorded([groups[rate] for rate in (1, 7, 2, 4)]))
@@ -48,7 +48,7 @@ def _() -> Finding:
 
 
 @claim("The weight by hand, e inside both roots; q beyond what flips explain is no more than all right, and weighs 0.")
-def _() -> Finding:
+def the_weight_by_hand_e_inside_both_roots_q_beyond_what_flips() -> Finding:
     off = 0.0
     for epsilon in (1e-8, 0.01):
         for observed in (0.2, 0.5, 0.75):
@@ -66,7 +66,7 @@ def _() -> Finding:
 
 
 @claim("The weight minimises E[(w A_noisy - A_true)^2]")
-def _() -> Finding:
+def the_weight_minimises_e_2() -> Finding:
     rng, count, weights = Key.of(8).numpy(), 400_000, {}
     for rate, flip in ((0.5, 0.2), (0.3, 0.1), (0.15, 0.2), (0.9, 0.05)):
         clean = (rng.random(count) < rate).astype(float)
@@ -103,7 +103,7 @@ def noisy(world: World, steps: int, *names: str, samples: int = 8, **bench: Any)
 
 
 @claim("With 20 % flipped labels it ends above GRPO and Dr. GRPO where unsolvable prompts share parameters", slow=True)
-def _() -> Finding:
+def with_20_flipped_labels_it_ends_above_grpo_and_dr_grpo_where() -> Finding:
     def start(policy: Tabular) -> None:
         policy.logits[policy.row(0, ()), 0] = 1.0
         policy.logits[policy.row(0, (0,)), 1] = 1.0
@@ -123,14 +123,14 @@ def _() -> Finding:
     "counter-example found here",
     slow=True,
 )
-def _() -> Finding:
+def where_every_prompt_can_be_solved_and_has_its_own_parameters() -> Finding:
     success = noisy(guessing(2, 4), 60, "grpo", "s-grpo-noise")
     holds = min(success["grpo"]) > 0.85 and fmean(success["s-grpo-noise"]) < fmean(success["grpo"]) + 0.02
     return Finding(holds, say(success_after_60_steps=success))
 
 
 @claim("With clean rewards and p = 0 the curves are GRPO's", slow=True)
-def _() -> Finding:
+def with_clean_rewards_and_p_0_the_curves_are_grpos() -> Finding:
     made = runs(guessing(), GRPO, S_GRPO_NOISE.but({FLIP: 0.0}), steps=40, every=10, seeds=range(2))
     worst = gap(*([[one.success for one in bench.readings] for bench in side] for side in made.values()))
     return Finding(worst < 1e-4, say(largest_difference_between_the_curves=worst))

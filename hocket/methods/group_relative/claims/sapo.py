@@ -33,7 +33,7 @@ def pulls(reward: float, ratios: torch.Tensor) -> torch.Tensor:
 
 
 @claim("At the policy that sampled its gradient is GRPO's.")
-def _() -> Finding:
+def at_the_policy_that_sampled_its_gradient_is_grpos() -> Finding:
     return same_gradient(SAPO, GRPO, gap=0.0)
 
 
@@ -41,7 +41,7 @@ RATIOS = torch.tensor([0.05, 0.5, 0.9, 1.0, 1.1, 2.0, 5.0], dtype=torch.float64)
 
 
 @claim("A token's gradient is that of r A times 4 p (1 - p), p = sigmoid(tau (r - 1)): never 0, and most at r = 1.")
-def _() -> Finding:
+def a_tokens_gradient_is_that_of_r_a_times_4_p_p_sigmoid_never_0() -> Finding:
     off, weights = [], []
     for reward, tau in ((1.0, 1.0), (0.0, 1.05)):
         chance = 1 / (1 + torch.exp(-tau * (RATIOS - 1)))
@@ -53,14 +53,14 @@ def _() -> Finding:
 
 
 @claim("Negative advantages fade faster.")
-def _() -> Finding:
+def negative_advantages_fade_faster() -> Finding:
     away = RATIOS[RATIOS != 1.0]
     rising, falling = pulls(1.0, away), pulls(0.0, away)
     return Finding(bool((falling < rising).all()), say(largest_share=float((falling / rising).max())))
 
 
 @claim("Where GRPO's clip silences tokens, it does not.")
-def _() -> Finding:
+def where_grpos_clip_silences_tokens_it_does_not() -> Finding:
     silent = {
         recipe.name: sum(int((gradient(recipe, batch) == 0).sum()) for batch in batches(10, "sapo", gap=0.5))
         for recipe in (GRPO, SAPO)
@@ -69,7 +69,7 @@ def _() -> Finding:
 
 
 @claim("It tells how many ratios are beyond e^50, of decisions that count; a batch serves in four parts.")
-def _() -> Finding:
+def it_tells_how_many_ratios_are_beyond_e_50_of_decisions_that() -> Finding:
     far = {"logp": [60.0, 40.0, 60.0, 60.0], "logp_behaviour": [0.0] * 4, "trained": [True, True, False, False]}
     rows = [{"group": "g", "scores": {"reward": reward}, **far} for reward in (1.0, 0.0)]
     same = [{"group": "h", "scores": {"reward": 1.0}, **far}] * 3  # Of advantage 0.

@@ -120,7 +120,7 @@ def _told(name: str, *answers: str) -> SharedGroup:
 @claim(
     "a batch is I own groups and J received ones, drawn uniformly without those of zero advantage, scored by oneself"
 )
-def _() -> Finding:
+def a_batch_is_i_own_groups_and_j_received_ones_drawn_uniformly() -> Finding:
     held = [*(_told(f"mixed {n}", "1", "0", "1", "2") for n in range(6)), _told("right", "1", "1"), _told("all", "0")]
     drawn, apart, rewards = Counter[str](), 0, list[float]()
     rollout = OwnAndShared(samples=4, shared=2)
@@ -142,7 +142,7 @@ def _() -> Finding:
 
 
 @claim("shipped, a batch is 4 own groups of 8 answers and 4 received ones that have an advantage")
-def _() -> Finding:
+def shipped_a_batch_is_4_own_groups_of_8_answers_and_4_received() -> Finding:
     held = [*(_told(f"equal {n}", "1", "1") for n in range(6)), *(_told(f"mixed {n}", "1", "0") for n in range(5))]
     rollout, own = SAPO_SWARM.rollout, value_at(SAPO_SWARM, "curriculum.prompts")
     assert isinstance(rollout, OwnAndShared)
@@ -154,7 +154,7 @@ def _() -> Finding:
 
 
 @claim("what is published is text: question, answers and log-probs, no reward, and a group of one's own never mixes")
-def _() -> Finding:
+def what_is_published_is_text_question_answers_and_log_probs_no() -> Finding:
     sharing = _Others([_told("own 0", "1", "0")])
     batch = _collected(OwnAndShared(samples=2, shared=1), sharing, 0)
     groups = {one.scenario.id for one in batch}
@@ -165,7 +165,7 @@ def _() -> Finding:
 
 
 @claim("a received group is learnt from as though it were one's own: between equal nodes the ratio is 1", "derived")
-def _() -> Finding:
+def a_received_group_is_learnt_from_as_though_it_were_ones_own() -> Finding:
     run = SwarmRun(EASY, [_node(4, 4)] * 3, lr=0.1).run(1)
     first = [row["shared/ratio"] for rows in run.metrics for row in rows if "shared/ratio" in row]
     run.run(6)
@@ -179,7 +179,7 @@ def _() -> Finding:
 
 
 @claim("rewards sent along are ignored: false ones change no bit")
-def _() -> Finding:
+def rewards_sent_along_are_ignored_false_ones_change_no_bit() -> Finding:
     def paid(sender: str, receiver: str, data: bytes) -> list[bytes]:
         told = msgspec.msgpack.decode(data)
         return [msgspec.msgpack.encode({**told, "rewards": [9.0 for _ in told["answers"]], "advantages": [1e9]})]
@@ -203,7 +203,7 @@ def _lying(sender: str, receiver: str, data: bytes) -> list[bytes]:
 
 
 @claim("a false right answer harms those who believe it, and changes no bit where they recompute it", slow=True)
-def _() -> Finding:
+def a_false_right_answer_harms_those_who_believe_it_and_changes_no() -> Finding:
     nodes = [_node(2, 4)] * 3
     ends: dict[str, list[float]] = {"told the truth": [], "believing lies": []}
     same = True
@@ -223,7 +223,7 @@ def _() -> Finding:
 
 
 @claim("a message twice counts once: the same bits as if it had come once")
-def _() -> Finding:
+def a_message_twice_counts_once_the_same_bits_as_if_it_had_come() -> Finding:
     twice = SwarmRun(EASY, [_node(4, 4)] * 2, lr=0.1, deliver=lambda one, other, data: [data, data]).run(4)
     once = SwarmRun(EASY, [_node(4, 4)] * 2, lr=0.1).run(4)
     counted, used = (twice.counts("received"), once.counts("received")), once.mean("shared/groups")
@@ -232,7 +232,7 @@ def _() -> Finding:
 
 
 @claim("a message after newer ones of its sender is late and changes no bit; broken, forged and huge ones neither")
-def _() -> Finding:
+def a_message_after_newer_ones_of_its_sender_is_late_and_changes_no() -> Finding:
     before: dict[tuple[str, str], list[bytes]] = {}
 
     def faulty(sender: str, receiver: str, data: bytes) -> list[bytes]:
@@ -250,7 +250,7 @@ def _() -> Finding:
 
 
 @claim("when nodes die the others go on, and go on learning")
-def _() -> Finding:
+def when_nodes_die_the_others_go_on_and_go_on_learning() -> Finding:
     run = SwarmRun(EASY, [_node(2, 2)] * 4, lr=0.1, ends={1: 3, 3: 5}).run(10)
     done = [bench.done for bench in run.benches]
     faults = [member.fault for member in run.swarm.members.values()]
@@ -271,7 +271,7 @@ def _() -> Finding:
     "mixed beats isolated: summed reward at (I, J) = (6, 2) and (4, 4) is above (8, 0); (2, 6) is below (4, 4)",
     slow=True,
 )
-def _() -> Finding:
+def mixed_beats_isolated_summed_reward_at_and_is_above_is_below() -> Finding:
     earned: dict[tuple[int, int], list[float]] = {}
     for mix in ((8, 0), (6, 2), (4, 4), (2, 6)):
         earned[mix] = [SwarmRun(GUESSES, [_node(*mix)] * 4, seed, 0.1).run(30).cumulative() for seed in SEEDS]

@@ -39,7 +39,7 @@ def seed_grpo(**weigh: Any) -> Recipe:
 
 
 @claim("G answers of equal mass give 1 - alpha, one answer 1, whatever they are called; alpha = 0 is the base")
-def _() -> Finding:
+def g_answers_of_equal_mass_give_1_alpha_one_answer_1_whatever_they() -> Finding:
     rewards, holds = (1.0, 0.0, 0.0, 0.5), True
     base = first_advantages(DR_GRPO, answered("abcd", rewards))
     for mass in ("likelihood", "count"):
@@ -51,7 +51,7 @@ def _() -> Finding:
 
 
 @claim("as shipped, four answers of equal mass are damped by the paper's 0.02, one answer by nothing")
-def _() -> Finding:
+def as_shipped_four_answers_of_equal_mass_are_damped_by_the_papers() -> Finding:
     rewards = (1.0, 0.0, 0.0, 0.5)
     base = first_advantages(DR_GRPO, answered("abcd", rewards))
     most, one = (first_advantages(SEED_GRPO, answered(names, rewards)) for names in ("abcd", "aaaa"))
@@ -60,7 +60,7 @@ def _() -> Finding:
 
 
 @claim("Semantic entropy by likelihood and by count, as by hand, cut at log G", "arXiv:2505.12346, equation 5")
-def _() -> Finding:
+def semantic_entropy_by_likelihood_and_by_count_as_by_hand_cut_at() -> Finding:
     rows = answered("abac", (1.0, 0.0, 0.0, 0.0), logps := (-0.2, -3.0, -1.0, -4.5))
     a, b, again, c = (math.exp(logp) / math.fsum(map(math.exp, logps)) for logp in logps)
     likelihood = -math.fsum(map(math.log, (a + again, b, c))) / 3
@@ -75,7 +75,7 @@ def _() -> Finding:
 @claim(
     "The other form is 1/(1 + alpha x); likelihoods too small for a float are compared all the same.", "derived here"
 )
-def _() -> Finding:
+def the_other_form_is_1_likelihoods_too_small_for_a_float_are() -> Finding:
     labels, rewards = "aab", (1.0, 0.0, 0.0)
     logps = (-2000.0, -2001.0, -2000.5)
     a, again, b = (math.exp(logp + 2000) for logp in logps)
@@ -94,7 +94,7 @@ claim.spares(
 
 
 @claim("Semantic entropy rises with error on a small language model", slow=True)
-def _() -> Finding:
+def semantic_entropy_rises_with_error_on_a_small_language_model() -> Finding:
     source = tasks.find("sums")
     with tempfile.TemporaryDirectory() as folder:
         pairs = [("recipe", "seed-grpo"), ("steps", 1), ("runs", folder), ("threads", 1), ("curriculum.prompts", 48)]
@@ -112,7 +112,7 @@ def _() -> Finding:
 
 
 @claim("Prompts whose answers differ make smaller updates")
-def _() -> Finding:
+def prompts_whose_answers_differ_make_smaller_updates() -> Finding:
     def size(recipe: Recipe, labels: str) -> float:
         return float(gradient(recipe, answered(labels, (1.0,) * 4 + (0.0,) * 4)).norm())
 
@@ -126,7 +126,7 @@ def _() -> Finding:
 
 
 @claim("No worse than its base", slow=True)
-def _() -> Finding:
+def no_worse_than_its_base() -> Finding:
     sides = (DR_GRPO.but(name="Dr. GRPO"), SEED_GRPO.but(name="SEED-GRPO"), seed_grpo(alpha=0.5).but(name="alpha 0.5"))
     success = each(runs(guessing(), *sides, steps=80, every=80, start=mixed), Bench.success)
     base, *own = map(fmean, success.values())

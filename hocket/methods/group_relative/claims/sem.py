@@ -39,7 +39,7 @@ BROKEN = ("", "7", "<search>x</search><answer>7</answer>", "<answer>7</answer><s
 
 
 @claim("the table orders the six cases of guess, search and answer; broken forms earn 0")
-def _() -> Finding:
+def the_table_orders_the_six_cases_of_guess_search_and_answer() -> Finding:
     (table,) = SEM.rewards  # The recipe is paid by the table and by nothing else.
     paid = run_async(table([spoken(text) for text in (*CASES.values(), *BROKEN)], key=Key.of(0)))
     earned = dict(zip(CASES, (float(one or 0.0) for one in paid), strict=False))
@@ -48,7 +48,7 @@ def _() -> Finding:
 
 
 @claim("the template's turns: a guess without tools, then a reply that may search, then the answer")
-def _() -> Finding:
+def the_templates_turns_a_guess_without_tools_then_a_reply_that_may() -> Finding:
     calls = '<tool_call>{"name": "calculator", "arguments": {"expression": "2 * 3"}}</tool_call>'
     saw = {}
     for name, replies in {
@@ -61,7 +61,7 @@ def _() -> Finding:
 
 
 @claim("As shipped it earns 1, 0.8, 0.3, 0.1, 0 and -0.2, in the order of the table's cases.", "chosen here")
-def _() -> Finding:
+def as_shipped_it_earns_1_0_8_0_3_0_1_0_and_0_2_in_the_order_of_the() -> Finding:
     (table,) = SEM.rewards
     paid = run_async(table([spoken(text) for text in CASES.values()], key=Key.of(0)))
     return Finding(list(paid) == [1.0, 0.8, 0.3, 0.1, 0.0, -0.2] and table.weight == 1.0, say(paid=str(list(paid))))
@@ -70,7 +70,7 @@ def _() -> Finding:
 @claim(
     "Half of the shipped task's questions are known, splits share none, and an episode tells if a search was needed."
 )
-def _() -> Finding:
+def half_of_the_shipped_tasks_questions_are_known_splits_share_none() -> Finding:
     task = KnownOrSought()
     drawn = {split: [task.scenario(split, number) for number in range(200)] for split in ("train", "eval")}
     own = all((split_of(str(one.prompt)) == "eval") == (split == "eval") for split in drawn for one in drawn[split])
@@ -119,7 +119,7 @@ START = starting({(0, ()): [0.91, 0.03, 0.03, 0.03], (1, ()): [0.25] * 4})
 
 
 @claim("known keys are not searched and unknown ones are (gap above 0.6), as accurate as always searching", slow=True)
-def _() -> Finding:
+def known_keys_are_not_searched_and_unknown_ones_are_as_accurate_as() -> Finding:
     rates = {}
     for name, reward in {"sem": looked(), "flat 0.1": looked(0.1), "flat 0.6": looked(0.6)}.items():
         made = trained(INDEX, SEM.but(rewards=(reward,)), 50, start=START, lr=0.1)

@@ -19,14 +19,14 @@ claim = Claims("sequence-mask", "arXiv:2512.02556")
 
 
 @claim("On the policy's own samples it is GRPO, and so it is with a threshold that nothing exceeds.", "derived")
-def _() -> Finding:
+def on_the_policys_own_samples_it_is_grpo_and_so_it_is_with_a() -> Finding:
     own = same_gradient(GRPO_SEQUENCE_MASK, GRPO, gap=0.0)
     never = same_gradient(GRPO_SEQUENCE_MASK.but({"objective.threshold": 1e9}), GRPO, gap=0.5)
     return Finding(own.holds and never.holds, f"own samples: {own.saw}; no threshold: {never.saw}")
 
 
 @claim("Wrong answers that became improbable lose their gradient, right ones and those that did not keep GRPO's.")
-def _() -> Finding:
+def wrong_answers_that_became_improbable_lose_their_gradient_right() -> Finding:
     # The first token of an answer is within GRPO's clip, the second decides how improbable the answer became.
     moved = {"gone": (-0.05, -1.0), "near": (-0.05, -0.1), "likelier": (0.05, 0.5)}
     rows = [
@@ -45,7 +45,7 @@ def _() -> Finding:
 
 
 @claim("It masks more the further the policy has moved, and never a right answer.", "derived")
-def _() -> Finding:
+def it_masks_more_the_further_the_policy_has_moved_and_never_a() -> Finding:
     masked, right = {}, 0
     for far in (0.1, 0.5, 1.0):
         silent = 0
@@ -65,7 +65,7 @@ def _() -> Finding:
 @claim(
     "It tells the share of decisions that are left out, of those that count; a batch serves in four parts.", "derived"
 )
-def _() -> Finding:
+def it_tells_the_share_of_decisions_that_are_left_out_of_those_that() -> Finding:
     rows = [
         {"group": "g", "scores": {"reward": reward}, "logp": [logp] * 2, "logp_behaviour": [-1.0] * 2, "trained": own}
         for reward, logp, own in ((0.0, -3.0, [True, False]), (0.0, -1.0, [True, True]), (1.0, -3.0, [True, True]))

@@ -36,7 +36,7 @@ def weights(recipe: Recipe, lr: float = 0.5) -> Tensor:
 
 
 @claim("With plain SGD alpha = 0 is one normal step, and alpha = 1 is K + 1.")
-def _() -> Finding:
+def with_plain_sgd_alpha_0_is_one_normal_step_and_alpha_1_is_k_1() -> Finding:
     stay, half, go = (weights(sfpo(alpha=alpha, method="sgd")) for alpha in (0.0, 0.5, 1.0))
     one, four = (weights(GRPO.but({"update.method": "sgd", "update.epochs": epochs})) for epochs in (1, 4))
     off = {"alpha = 0, 1 step": gap(stay, one), "alpha = 1, 4 steps": gap(go, four)}
@@ -57,7 +57,7 @@ class Quadratic(Problem):
 
 
 @claim("On a quadratic the update is the closed-form matrix polynomial.")
-def _() -> Finding:
+def on_a_quadratic_the_update_is_the_closed_form_matrix_polynomial() -> Finding:
     noise, one, gaps = Key.of(2).numpy(), torch.eye(5, dtype=torch.float64), []
     root, pull, start = (torch.from_numpy(noise.normal(size=size)) for size in ((5, 5), 5, 5))
     curvature, bench = root @ root.T / 5, Bench(DIGITS, GRPO, seed=0)
@@ -78,14 +78,14 @@ def _() -> Finding:
 
 
 @claim("With Adam alpha = 0 differs from one step, unless moments are rewound.", "released code")
-def _() -> Finding:
+def with_adam_alpha_0_differs_from_one_step_unless_moments_are() -> Finding:
     one = weights(GRPO, lr=0.05)
     off = {state: gap(weights(sfpo(alpha=0.0, moments=state), lr=0.05), one) for state in ("carried", "rewound")}
     return Finding(off["carried"] > 1e-3 and off["rewound"] == 0, say(off_one_step_with_moments=off))
 
 
 @claim("The alarm is of the entropies of the last steps, goes off once, and for good.", "released code")
-def _() -> Finding:
+def the_alarm_is_of_the_entropies_of_the_last_steps_goes_off_once() -> Finding:
     high, bench = [1.0] * 28 + [1.1, 2.0], Bench(DIGITS, sfpo(window=3, threshold=1.0), seed=0)
     usual = SFPO.update
     assert isinstance(usual, SlowFastStep)
@@ -115,14 +115,14 @@ def divergence(alpha: float, seed: int) -> float:
 
 
 @claim("The further back, the smaller KL(next || before).")
-def _() -> Finding:
+def the_further_back_the_smaller_kl() -> Finding:
     means = {f"alpha {alpha}:": fmean(divergence(alpha, seed) for seed in SEEDS) for alpha in (1.0, 0.8, 0.4, 0.0)}
     falls = all(left > right for left, right in itertools.pairwise(means.values()))
     return Finding(falls, say(nats_in_one_step=means))
 
 
 @claim("Fewer rollouts than GRPO to a set accuracy.", slow=True)
-def _() -> Finding:
+def fewer_rollouts_than_grpo_to_a_set_accuracy() -> Finding:
     def flipped(question: int, answer: Answer) -> float:
         """The truth, but a sixth of the answers, always the same ones, are judged wrongly by half a point."""
         wrong = (7 * answer[0] + 3 * answer[1] + answer[2] + question) % 6 == 0

@@ -28,7 +28,7 @@ def judged(rows: list[dict[str, Any]], shares: list[float]) -> list[dict[str, An
 
 
 @claim("Mixed groups are GRPO's to the bit; all-wrong ones get advantages iff scores differ.")
-def _() -> Finding:
+def mixed_groups_are_grpos_to_the_bit_all_wrong_ones_get_advantages() -> Finding:
     equal, wrong = 0, [sample("a", 0.0, [-1.0])] * 3
     for rows in (drawn(seed)["trajectories"] for seed in range(20)):
         scored = judged(rows, [number / 20 for number in range(len(rows))])
@@ -40,7 +40,7 @@ def _() -> Finding:
 
 
 @claim("The score rises strictly with the right share and stays inside (0, 1).")
-def _() -> Finding:
+def the_score_rises_strictly_with_the_right_share_and_stays_inside() -> Finding:
     score = step_score(torch.linspace(0, 1, 101, dtype=torch.float64), 5.0, 0.5)
     rises = bool((score.diff() > 0).all()) and float(score.min()) > 0 and float(score.max()) < 1
     shares = [right_share(text) for text in ("2 + 3 = 5, 5 + 4 = 9.", "2 + 3 = 5, 5 + 4 = 8.", "2 + 3 = 6", "no step")]
@@ -49,7 +49,7 @@ def _() -> Finding:
 
 
 @claim("Sums, differences and products are checked; steps are sentences and lines, and begin where their words do.")
-def _() -> Finding:
+def sums_differences_and_products_are_checked_steps_are_sentences() -> Finding:
     texts = {
         "7 - 3 = 4": 1.0,
         "7 - 3 = 10": 0.0,
@@ -64,7 +64,7 @@ def _() -> Finding:
 
 
 @claim("In failed groups the score is the sigmoid of 5 (share - 0.5), by the rule or by the step that a judge names.")
-def _() -> Finding:
+def in_failed_groups_the_score_is_the_sigmoid_of_5_by_the_rule_or() -> Finding:
     heard: list[Question] = []
 
     class Names(Judge):
@@ -113,7 +113,7 @@ def times(length: int, recipe: Recipe, seed: int, most: int = 200) -> tuple[int,
 @claim(
     "In chains of k steps the first success and 90 % come sooner than under GRPO, the more so the longer.", slow=True
 )
-def _() -> Finding:
+def in_chains_of_k_steps_the_first_success_and_90_come_sooner_than() -> Finding:
     plain, ours = (
         [
             [fmean(step) for step in zip(*(times(length, one, seed) for seed in SEEDS), strict=True)]

@@ -19,17 +19,17 @@ claim = Claims("spo", "arXiv 2401.16025")
 
 
 @claim("The slope is zero at r = 1 + eps sign(A) for every A.")
-def _() -> Finding:
+def the_slope_is_zero_at_r_1_eps_sign_for_every_a() -> Finding:
     return below(EXACT, largest_slope=max(abs(slope(SPO, 1 + 0.2 * math.copysign(1, a), a)) for a in ADVANTAGES))
 
 
 @claim("At r = 1 the slope is the policy gradient's.")
-def _() -> Finding:
+def at_r_1_the_slope_is_the_policy_gradients() -> Finding:
     return below(EXACT, slope_minus_A=gap([slope(SPO, 1.0, a) for a in ADVANTAGES], ADVANTAGES))
 
 
 @claim("Outside the range the slope has the opposite sign, where PPO's is 0.")
-def _() -> Finding:
+def outside_the_range_the_slope_has_the_opposite_sign_where_ppos_is() -> Finding:
     beyond = [(1 + math.copysign(far, a), a) for a in ADVANTAGES for far in (0.21, 0.4, 0.8)]
     back, silent = all(slope(SPO, r, a) * a < 0 for r, a in beyond), all(slope(PPO, r, a) == 0 for r, a in beyond)
     return Finding(back and silent, say(places=len(beyond), SPO_points_back=back, PPO_is_0=silent))
@@ -39,7 +39,7 @@ claim.spares("spo: objective.horizon = 5120", "no length divides this aggregate"
 
 
 @claim("The same term stands in for the clip of a token policy.", "derived", slow=True)
-def _() -> Finding:
+def the_same_term_stands_in_for_the_clip_of_a_token_policy() -> Finding:
     objective = DriftSurrogate(drift=QuadraticDrift(0.2), aggregate="sequence-mean")
     recipe = GRPO.but(name="grpo-spo", objective=objective)
     noise, rows, logs, gaps = Key.of(1).numpy(), [], [], []
@@ -61,7 +61,7 @@ def _() -> Finding:
     "With many epochs per batch |r - 1| stays near eps while PPO's grows; the return is within a tenth of PPO's.",
     slow=True,
 )
-def _() -> Finding:
+def with_many_epochs_per_batch_r_1_stays_near_eps_while_ppos_grows() -> Finding:
     made = {name: [cart_pole(name, seed, 5, 16) for seed in SEEDS] for name in ("spo", "ppo")}
     last = {name: mean(run.furthest[-1] for run in some) for name, some in made.items()}
     most = max(value for run in made["spo"] for value in run.furthest)

@@ -45,7 +45,7 @@ MOMENTS = World(
 
 
 @claim("IoU is symmetric, 1 for equal and 0 for disjoint intervals")
-def _() -> Finding:
+def iou_is_symmetric_1_for_equal_and_0_for_disjoint_intervals() -> Finding:
     generator, gaps, symmetric = Key.of(7).numpy(), [], True
     for _ in range(200):
         (a, b), (c, d) = one, other = [sorted(generator.integers(0, 12, 2).tolist()) for _ in range(2)]
@@ -62,7 +62,7 @@ def _() -> Finding:
 
 
 @claim("the reward is the verdict plus the IoU of what was said; where no interval is known, the verdict")
-def _() -> Finding:
+def the_reward_is_the_verdict_plus_the_iou_of_what_was_said_where() -> Finding:
     zeros, told = torch.zeros(1).numpy(), {"interval": [2.5, 6.5]}
     said = {"2.5 to 6.5": 2.0, "2.50 to 6.5": 1.0, "from 4.5 to 8.5": 1 / 3, "6.5 to 2.5": 0.0, "at 3": 0.0}
     rows = [(Scenario("s", "?", "2.5 to 6.5", told), text) for text in said] + [(Scenario("t", "?", "yes"), "yes")]
@@ -77,7 +77,7 @@ def _() -> Finding:
 
 
 @claim("an item is kept iff its reward variance exceeds the threshold")
-def _() -> Finding:
+def an_item_is_kept_iff_its_reward_variance_exceeds_the_threshold() -> Finding:
     generator = Key.of(8).numpy()
     rewards = {n: (generator.random(6) * (n % 4)).tolist() for n in range(40)} | {40: [1.0] * 6, 41: [0.1] * 6}
     spread = {n: torch.tensor(own, dtype=torch.float64).var().item() for n, own in rewards.items()}
@@ -115,7 +115,7 @@ def chosen_items(seed: int) -> tuple[int, ...]:
 
 
 @claim("the most variable quarter reaches what the full set does", slow=True)
-def _() -> Finding:
+def the_most_variable_quarter_reaches_what_the_full_set_does() -> Finding:
     chosen = [chosen_items(seed) for seed in SEEDS]
     shares = [fmean(kind(n) == "open" for n in numbers) for numbers in chosen]
     full, part = (

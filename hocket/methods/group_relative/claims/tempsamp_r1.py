@@ -24,7 +24,7 @@ claim = Claims("tempsamp-r1", "TempSamp-R1, arXiv:2509.18056; constants chosen h
 
 
 @claim("the curve is continuous, increasing, fixed at t and flatter above")
-def _() -> Finding:
+def the_curve_is_continuous_increasing_fixed_at_t_and_flatter_above() -> Finding:
     shape: Any = TEMPSAMP_R1.shaping[0]
     t, a, b = shape.threshold, shape.above, shape.below
     grid = torch.linspace(0, 1, 100_001, dtype=torch.float64)
@@ -39,7 +39,7 @@ def _() -> Finding:
 
 
 @claim("as shipped the curve is t = 0.8, a = 0.01, b = 1, of the whole return; of eight the expert gives one, if known")
-def _() -> Finding:
+def as_shipped_the_curve_is_t_0_8_a_0_01_b_1_of_the_whole_return_of() -> Finding:
     rewards = (0.0, 0.3, 0.8, 0.9, 1.0, -0.5)
     hand = [0.8 + 0.01 * math.log(0.2 + r) if r > 0.8 else 0.8 - math.expm1(0.8 - r) / math.expm1(1) for r in rewards]
     off, asked = gap(shaped(TEMPSAMP_R1, [said("q", "", r) for r in rewards]), hand), list[Any]()
@@ -61,7 +61,7 @@ def _() -> Finding:
 
 
 @claim("the best sample beside an expert keeps a positive advantage")
-def _() -> Finding:
+def the_best_sample_beside_an_expert_keeps_a_positive_advantage() -> Finding:
     rewards = (0.65, 0.65, 0.4, 1.0)
     rows = [said("q", str(n), r, source="own" if n < 3 else "expert") for n, r in enumerate(rewards)]
     bent, plain = advantages(TEMPSAMP_R1, rows), advantages(TEMPSAMP_R1.but(shaping=()), rows)
@@ -82,7 +82,7 @@ GROUNDING = World(
 
 
 @claim("an expert in the group learns faster in a large search space", slow=True)
-def _() -> Finding:
+def an_expert_in_the_group_learns_faster_in_a_large_search_space() -> Finding:
     # Groups of eight: eight samples, or seven and the annotation.
     alone = TEMPSAMP_R1.but(rollout=Independent(samples=8), shaping=())
     recipes = (TEMPSAMP_R1, alone.but(name="alone"), TEMPSAMP_R1.but(shaping=(), name="unbent"))

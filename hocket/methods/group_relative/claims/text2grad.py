@@ -21,7 +21,7 @@ claim = Claims("text2grad", "arXiv 2505.22338")
 
 
 @claim("Spans find exactly their tokens, repeated words in order.")
-def _() -> Finding:
+def spans_find_exactly_their_tokens_repeated_words_in_order() -> Finding:
     pieces = ["The ", "cat ", "sat ", "on ", "the ", "c", "at", "."]
     spans = [("cat", 1.0), ("cat", -1.0), ("dog", 5.0), ("sat on", 0.5)]
     own, shared = span_rewards(pieces, spans), span_rewards(pieces, spans, "shared")
@@ -32,7 +32,7 @@ def _() -> Finding:
 
 
 @claim("With gamma = 0, no KL and V = 0 tokens outside of spans have no gradient.")
-def _() -> Finding:
+def with_gamma_0_no_kl_and_v_0_tokens_outside_of_spans_have_no() -> Finding:
     bare = TEXT2GRAD.but({"credit.gamma": 0.0, "credit.whiten": False, "shaping.1.coefficient": 0.0})
     info = {"pieces": ["a ", "bad ", "word ", "here"], "critique": [["bad word", -1.0]]}
     rows = [sample("a", 0.0, [-1.0] * 4, value=[v] * 4, logp_ref=[-1.1] * 4, info=info) for v in (0.0, 0.3)]
@@ -45,7 +45,7 @@ def _() -> Finding:
 @claim(
     "Words quoted out of order are sought where no other span is; what is not words and a finite number is left out."
 )
-def _() -> Finding:
+def words_quoted_out_of_order_are_sought_where_no_other_span_is() -> Finding:
     places = {
         "ab ab": ([("b a", 1.0), ("ab", 2.0)], [(1, 4, 1.0), None]),
         "ab ab ab z": ([("b a", 1.0), ("z", 1.0), ("ab", 2.0)], [(1, 4, 1.0), (9, 10, 1.0), (6, 8, 2.0)]),
@@ -59,7 +59,7 @@ def _() -> Finding:
 
 
 @claim("A token is paid its spans' scores less 0.02 of its k1, by hand: of a critique, or of a score's words.")
-def _() -> Finding:
+def a_token_is_paid_its_spans_scores_less_0_02_of_its_k1_by_hand_of() -> Finding:
     bare = TEXT2GRAD.but({"credit.gamma": 0.0, "credit.whiten": False})
     info = {"pieces": ["a ", "bad ", "word"]}
     told: list[dict[str, Any]] = [
@@ -102,7 +102,7 @@ def needed(recipe: Recipe, world: World, seed: int) -> int:
 
 
 @claim("With an oracle critic a fixed quality takes fewer samples than PPO on the summed reward.", slow=True)
-def _() -> Finding:
+def with_an_oracle_critic_a_fixed_quality_takes_fewer_samples_than() -> Finding:
     summed = replace(SPELLING, reward=lambda question, answer: sum(marks(question, answer)))
     ours, theirs = ([needed(*side, seed) for seed in SEEDS] for side in ((TEXT2GRAD, SPELLING), (PPO_RLHF, summed)))
     figures = say(samples_to_80_percent_of_letters_right=str(ours), on_the_summed_reward=str(theirs))

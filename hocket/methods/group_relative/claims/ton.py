@@ -23,7 +23,7 @@ claim = Claims("ton", "arXiv:2505.16854")
 
 
 @claim("the format accepts an empty thought, and no broken one")
-def _() -> Finding:
+def the_format_accepts_an_empty_thought_and_no_broken_one() -> Finding:
     texts = {
         "<think>2 + 3 is 5</think><answer>5</answer>": 1.0,
         "<think></think><answer>5</answer>": 1.0,
@@ -38,7 +38,7 @@ def _() -> Finding:
 
 
 @claim("about half of the demonstrations lose their thought, the same ones every time")
-def _() -> Finding:
+def about_half_of_the_demonstrations_lose_their_thought_the_same() -> Finding:
     said, rounds, zeros = "<think>12 + 5 = 17</think><answer>17</answer>", list[list[str]](), torch.zeros(1).numpy()
     numbers = set[tuple[int, int]]()
 
@@ -92,7 +92,7 @@ def thinking(skipped: float) -> list[tuple[float, ...]]:
     "after thought dropout easy items are answered at once and hard ones thought about; without it skips stay rare",
     slow=True,
 )
-def _() -> Finding:
+def after_thought_dropout_easy_items_are_answered_at_once_and_hard() -> Finding:
     (easy, hard, right, size), always = thinking(0.5), thinking(0.01)
     holds = min(easy) > 0.8 and max(hard) < 0.2 and fmean(right) >= fmean(always[2]) - 0.01
     holds &= max(size) < min(always[3]) - 0.5 and max(always[0] + always[1]) < 0.1

@@ -30,7 +30,7 @@ claim = Claims("train-long-think-short", "arXiv:2508.08940, section 3")
 
 
 @claim("budget schedule and reward shapes at their corners")
-def _() -> Finding:
+def budget_schedule_and_reward_shapes_at_their_corners() -> Finding:
     steps = (0, 9, 10, 19, 20, 1000)
     budgets, lengths = [shrinking_budget(k, 256, 0.8, 10) for k in steps], torch.tensor([0, 10, 20, 30, 40, 50])
     wanted: dict[Literal["triangle", "flat", "linear"], list[float]]
@@ -43,7 +43,7 @@ def _() -> Finding:
 
 
 @claim("the prompt asks for the budget, and the reward is measured by it")
-def _() -> Finding:
+def the_prompt_asks_for_the_budget_and_the_reward_is_measured_by_it() -> Finding:
     quick = {"curriculum.prompts": 2, "curriculum.start": 10, "curriculum.interval": 1}
     curriculum, world = TRAIN_LONG_THINK_SHORT.but(quick).curriculum, World(3, 2, 2, nothing)
     asked = [one for at in (0, 2, 4) for one in curriculum(world, at, 2, Ledger(), Key.of(1))]
@@ -57,7 +57,7 @@ def _() -> Finding:
 
 
 @claim("what is asked for can be said, and also what is twice as long, whatever the longest response is")
-def _() -> Finding:
+def what_is_asked_for_can_be_said_and_also_what_is_twice_as_long() -> Finding:
     task, saw = Sums(), {}
     for flags in ({}, {"decoding.max_tokens": 40}, {"decoding.max_tokens": 300}):
         config = configured(TRAIN_LONG_THINK_SHORT, task.name, task, flags)
@@ -67,7 +67,7 @@ def _() -> Finding:
 
 
 @claim("The budget stands under the last user message, in one of its own where there is none; no prompt stays none.")
-def _() -> Finding:
+def the_budget_stands_under_the_last_user_message_in_one_of_its_own() -> Finding:
     told = [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
     again, last = [*told, {"role": "user", "content": "r"}, {"role": "tool", "content": "t"}], with_line
     found = [last(tuple(told), "L"), last(tuple(again), "L"), last(tuple(told[:1]), "L")]
@@ -83,7 +83,7 @@ def _() -> Finding:
 @claim(
     "As shipped the budget is 0.8 of what it was every 20 steps of 16; half a point is for tags, a half of it for each."
 )
-def _() -> Finding:
+def as_shipped_the_budget_is_0_8_of_what_it_was_every_20_steps_of() -> Finding:
     world = World(40, 2, 2, nothing)
     made = TRAIN_LONG_THINK_SHORT.curriculum
     asked = [one.metadata["budget"] for one in made(world, 20 * 16 - 2, 4, Ledger(), Key.of(1))]
@@ -136,7 +136,7 @@ def hunts(start: int, decay: float, need: int, steps: int) -> tuple[tuple[float,
 
 
 @claim("ending at the same budget, the shrinking one reaches higher accuracy, at a length close to it", slow=True)
-def _() -> Finding:
+def ending_at_the_same_budget_the_shrinking_one_reaches_higher() -> Finding:
     last = shrinking_budget(83, 7, 0.92, 14)
     (shrinking, lengths), (fixed, others) = hunts(7, 0.92, 4, 84), hunts(last, 1.0, 4, 84)
     saw = lines(shrinking_from_7=shrinking, at_length=lengths, fixed=fixed, at=others)
@@ -145,7 +145,7 @@ def _() -> Finding:
 
 
 @claim("padding up to the budget is learnt, as the shape pays for it", "the row", slow=True)
-def _() -> Finding:
+def padding_up_to_the_budget_is_learnt_as_the_shape_pays_for_it() -> Finding:
     right, lengths = hunts(5, 1.0, 1, 50)
     saw = lines(two_tokens_solve_it_budget=5, tokens_of_answers_after_50_steps=lengths)
     return Finding(fmean(lengths) > 4.0 and min(right) > 0.95, saw)

@@ -40,7 +40,7 @@ GRADED = TRPA.but({"shaping": ()})
 
 
 @claim("the loss is invariant to any monotone change of reward values, that of a right answer among them, unlike GRPO")
-def _() -> Finding:
+def the_loss_is_invariant_to_any_monotone_change_of_reward_values() -> Finding:
     gaps: dict[str, list[float]] = {"trpa": [], "grpo": []}
     for plain in documents(6, "preferences", "order", graded=True):
         # A straight line leaves GRPO alone too, other rising functions do not.
@@ -59,7 +59,7 @@ def _() -> Finding:
 @claim(
     "for two answers the expected loss has the DPO closed form as minimiser", "arXiv 2305.18290, equation 5", slow=True
 )
-def _() -> Finding:
+def for_two_answers_the_expected_loss_has_the_dpo_closed_form_as() -> Finding:
     # The first is preferred in a share of the groups: the log-odds move by logit(share) / (c beta).
     reference, errors, which = softmax(0.4, -0.3), [], torch.tensor([0, 1] * 10)
     for wins, top in ((7, 1.0), (6, 1.0), (9, 2.5)):
@@ -81,7 +81,7 @@ def _() -> Finding:
 
 
 @claim("small steps do not reduce the preference probability against the old policy", "arXiv 2504.04524, theorem")
-def _() -> Finding:
+def small_steps_do_not_reduce_the_preference_probability_against() -> Finding:
     """All pairs of a bandit's answers weighted by their probability; a small gradient step from the old policy."""
     rng, gains = Key.of(0).derive("checks", "preferences", "small steps").numpy(), []
     for trial in range(40):
@@ -104,7 +104,7 @@ def _() -> Finding:
 
 
 @claim("groups of one level fall back to -log sigmoid(+-mean log-ratio)", "released code, core_algos.py")
-def _() -> Finding:
+def groups_of_one_level_fall_back_to_log_sigmoid() -> Finding:
     row, drift = {"logp": [-1.0, -0.5], "logp_ref": [-1.2, -0.9]}, 0.3
     rows = [{**row, "group": f"{reward}", "scores": {"reward": reward}} for reward in (1.0, 1.0, 0.0, 0.0)]
     up, down = (sign / (1 + math.exp(-sign * drift)) / 8 for sign in (-1, 1))
@@ -113,7 +113,7 @@ def _() -> Finding:
 
 
 @claim("where nobody is right wrong answers are pushed down, and right ones up where nobody is wrong")
-def _() -> Finding:
+def where_nobody_is_right_wrong_answers_are_pushed_down_and_right() -> Finding:
     row = {"logp": [-1.0], "logp_ref": [-1.0]}
     recipe, slopes = TRPA.but({"regularisers": ()}), {}
     for name, reward in (("wrong", 0.0), ("right", 1.0)):
@@ -124,7 +124,7 @@ def _() -> Finding:
 
 
 @claim("pairs that a right answer wins count 2.5-fold in the margin, those between wrong levels once", "released code")
-def _() -> Finding:
+def pairs_that_a_right_answer_wins_count_2_5_fold_in_the_margin() -> Finding:
     found = []
     for reward in (1.0, 0.4):
         rows = [
@@ -137,7 +137,7 @@ def _() -> Finding:
 
 
 @claim("levels are right, wrong, without a readable answer and malformed; a group of wrong ones still has pairs")
-def _() -> Finding:
+def levels_are_right_wrong_without_a_readable_answer_and_malformed() -> Finding:
     texts = (
         ("<think>3+4</think><answer>7</answer>", 1.0, "7"),
         ("<answer>8</answer>", 0.0, "8"),
@@ -156,7 +156,7 @@ LOOSE = GRADED.but({"regularisers": ()})
 
 
 @claim("the trust region is .001 times the mean of k3 to the old policy, in the second form of sqrt(that mean + a)")
-def _() -> Finding:
+def the_trust_region_is_001_times_the_mean_of_k3_to_the_old_policy() -> Finding:
     gaps = []
     for batch in batches(20, "trust region"):
         rows = batch["trajectories"]
@@ -176,7 +176,7 @@ ORDERED = TRPA.but({"shaping": (), "credit.order": ("first", "second"), "regular
 
 
 @claim("scores named by credit.order rank in turn, a missing opinion lowest, and one that nobody gave is refused")
-def _() -> Finding:
+def scores_named_by_credit_order_rank_in_turn_a_missing_opinion() -> Finding:
     # The second decides among equal firsts alone; whoever lacks the first loses to both.
     opinions = ({"reward": 0.0, "first": 1.0, "second": second} for second in (0.0, 3.0))
     found = [*opinions, {"reward": 0.0, "second": 9.0}]
@@ -197,7 +197,7 @@ HACKS = World(2, 4, 2, reward=lambda question, answer: 0.0, parts=RULES, correct
 
 
 @claim("level order blocks a bonus hack that a reward-sum GRPO takes", slow=True)
-def _() -> Finding:
+def level_order_blocks_a_bonus_hack_that_a_reward_sum_grpo_takes() -> Finding:
     made = runs(HACKS, TRPA.but({"credit.order": ("correct",)}), GRPO, steps=50, every=50, lr=0.1)
     right, hacks = each(made, Bench.success), each(made, lambda bench: bench.expected(lambda q, a: float(a[0] == 0)))
     ours, theirs = right["trpa"], right["grpo"]

@@ -46,7 +46,7 @@ def penalised(process: Process, old: Array, new: Array) -> float:
 
 
 @claim("J(new) is at least the penalised surrogate for random policies.", "arXiv 1502.05477, eq. 9")
-def _() -> Finding:
+def j_is_at_least_the_penalised_surrogate_for_random_policies() -> Finding:
     noise, slack = Key.of(5).numpy(), []
     for process in map(Process, range(40)):
         old = noise.dirichlet(np.ones(process.actions), size=process.states)
@@ -57,7 +57,7 @@ def _() -> Finding:
 
 
 @claim("No penalised update lowers the return.", "arXiv 1502.05477, section 3", slow=True)
-def _() -> Finding:
+def no_penalised_update_lowers_the_return() -> Finding:
     falls, gains, lengths = 0, [], [0.0, *np.geomspace(1e-5, 1.0, 40).tolist()]
     for process in map(Process, range(10)):
         policy, values = process.uniform, [process.solved(process.uniform)[0]]
@@ -87,7 +87,7 @@ def laboratory() -> tuple[Problem, Batch]:
 
 
 @claim("The Fisher-vector product is the explicit Fisher matrix times the vector.")
-def _() -> Finding:
+def the_fisher_vector_product_is_the_explicit_fisher_matrix_times() -> Finding:
     problem, batch = laboratory()
     policy: Any = problem.policy
     before, acting = policy_before(problem), acting_weights(problem)
@@ -108,7 +108,7 @@ def _() -> Finding:
 
 
 @claim("The quadratic KL model matches the true KL to second order.", "arXiv 1502.05477, appendix C")
-def _() -> Finding:
+def the_quadratic_kl_model_matches_the_true_kl_to_second_order() -> Finding:
     problem, _ = laboratory()
     before, acting = policy_before(problem), acting_weights(problem)
     start = method.flat(acting, acting).detach()
@@ -160,7 +160,7 @@ def by_hand(update: Any, problem: Problem, batch: Batch) -> tuple[torch.Tensor, 
 
 
 @claim("A step is the formula's, by hand: sqrt(2 delta / x'Fx) x, shortened until KL and loss hold, else none.")
-def _() -> Finding:
+def a_step_is_the_formulas_by_hand_sqrt_x_shortened_until_kl_and() -> Finding:
     gaps, trials = [], []
     step = method.TrustRegionStep
     short, rough = step(radius=0.05, damping=1e-4, backtrack=0.97), step(radius=0.5, iterations=2, damping=0.3)
@@ -179,7 +179,7 @@ def _() -> Finding:
 @claim(
     "The surrogate is the plain ratio times the advantage, counted by hand: nothing is clipped; the rate is constant."
 )
-def _() -> Finding:
+def the_surrogate_is_the_plain_ratio_times_the_advantage_counted_by() -> Finding:
     def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
         return torch.cat([-(one.logp - one.old).exp() * one.advantage for one in answers]).mean(), {}
 
@@ -190,7 +190,7 @@ def _() -> Finding:
 
 
 @claim("Differences are taken some 1e-4 nats away, however large weights are; residuals end 1e-5 of what they were.")
-def _() -> Finding:
+def differences_are_taken_some_1e_4_nats_away_however_large_weights() -> Finding:
     moved, left = [], []
     for size in (1.0, 1e4, 1e6):
         problem, _ = laboratory()
@@ -212,7 +212,7 @@ def _() -> Finding:
 
 
 @claim("After the step the critic alone learns, as PPO's does: 4 epochs of 4 mini-batches.")
-def _() -> Finding:
+def after_the_step_the_critic_alone_learns_as_ppos_does_4_epochs_of() -> Finding:
     plain = {"update.clip_norm": None}
     ours, theirs = (Bench(summing(2, 3, 2), one.but(plain), seed=0, start=uneven(Key.of(6))) for one in (TRPO, PPO))
     updates = ours.step().metrics["update/gradients"]
@@ -224,7 +224,7 @@ def _() -> Finding:
 
 
 @claim("CartPole: the KL after each step is at most delta.", slow=True)
-def _() -> Finding:
+def cartpole_the_kl_after_each_step_is_at_most_delta() -> Finding:
     played = [cart_pole("trpo", seed) for seed in SEEDS]
     moves, gained = [value for run in played for value in run.backward], fmean(run.score for run in played)
     accepted = fmean(value > 0 for value in moves)
@@ -233,7 +233,7 @@ def _() -> Finding:
 
 
 @claim("The same products and steps serve a language model.", "derived", slow=True)
-def _() -> Finding:
+def the_same_products_and_steps_serve_a_language_model() -> Finding:
     policy, way, played = CausalLM.from_pretrained(BASE, key=Key.of(0)), Decoding(max_tokens=12), []
     for number, text in enumerate(("What is 3 + 4?", "What is 12 + 7?") * 2):
         context = tuple(policy.tokenizer(text)["input_ids"])

@@ -18,7 +18,7 @@ FREQUENCY = TTRV.but({"shaping.0.entropy": 0.0})
 
 
 @claim("the expected frequency reward of an answer grows with its probability")
-def _() -> Finding:
+def the_expected_frequency_reward_of_an_answer_grows_with_its() -> Finding:
     chance, mean = (0.5, 0.3, 0.2), [0.0, 0.0, 0.0]
     groups = list(itertools.product(range(3), repeat=4))
     graded = shaped(FREQUENCY, [said(str(g), "", label="abc"[own]) for g, group in enumerate(groups) for own in group])
@@ -31,7 +31,7 @@ def _() -> Finding:
 @claim(
     "rewards are shares less 0.75 of the normalised entropy, 0 without an answer; where nobody said a word they stay"
 )
-def _() -> Finding:
+def rewards_are_shares_less_0_75_of_the_normalised_entropy_0() -> Finding:
     off, plain = 0.0, TTRV.but({"shaping.0.normalise": False})
     groups: list[Sequence[str | None]] = ["aab", "aaaa", "abcc", ["a", None, None, "b", "c"], [None, None], "bbaacd"]
     rows = [said(str(n), "well", 0.3, label=label) for n, group in enumerate(groups) for label in group]
@@ -48,7 +48,7 @@ def _() -> Finding:
 
 
 @claim("the entropy term leaves group-centred advantages unchanged", "derived here")
-def _() -> Finding:
+def the_entropy_term_leaves_group_centred_advantages_unchanged() -> Finding:
     rows = [said(str(n // 4), "", label=label) for n, label in enumerate(["a", "a", "b", "c", None, "a", "b", "b"])]
     without = {"credit": ReturnToGo()}
     pairs = ((TTRV, FREQUENCY), (TTRV.but(without), FREQUENCY.but(without)))
@@ -58,7 +58,7 @@ def _() -> Finding:
 
 
 @claim("minority answers get graded credit where a majority vote gives 0")
-def _() -> Finding:
+def minority_answers_get_graded_credit_where_a_majority_vote_gives() -> Finding:
     rows = [said("q", "", label=label) for label in "aaabbc"]
     graded, votes = shaped(FREQUENCY, rows), shaped(FREQUENCY.but({"shaping.0.vote": "majority"}), rows)
     holds = gap(graded, [1 / 2] * 3 + [1 / 3] * 2 + [1 / 6]) < EXACT and votes == [1.0] * 3 + [0.0] * 3
@@ -73,7 +73,7 @@ def after(chances: Sequence[Sequence[float]]) -> list[float]:
 
 
 @claim("accuracy approaches that of majority voting, and falls where the mode is wrong", slow=True)
-def _() -> Finding:
+def accuracy_approaches_that_of_majority_voting_and_falls_where_the() -> Finding:
     rises = after([(0.72, 0.2, 0.04, 0.04)] * 8 + [(0.12, 0.8, 0.04, 0.04)] * 2)
     falls = after([(0.4, 0.5, 0.05, 0.05)] * 10)
     saw = f"from 0.60 with a majority vote of 0.80: {line(rises)}; from 0.40 with a wrong mode it falls: {line(falls)}"

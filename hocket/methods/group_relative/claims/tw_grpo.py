@@ -28,7 +28,7 @@ claim = Claims("tw-grpo", "arXiv 2505.24718")
 
 
 @claim("Weights lie in [1, w_max] as the formula has it, and multiply GRPO's terms; identical completions weigh 1.")
-def _() -> Finding:
+def weights_lie_in_1_w_max_as_the_formula_has_it_and_multiply_grpos() -> Finding:
     """Groups of unequal lengths; in the second the first tokens are imposed, so that no place is shared."""
     policy = Tabular(World(questions=1, tokens=3, horizon=3, reward=lambda q, a: float(a[2] == 0)))
     with torch.no_grad():
@@ -85,7 +85,7 @@ claim.spares("-1 -> 1", "the last of two dimensions")
 
 
 @claim("A group alone is compared as well; the spread of weights is over epsilon more than the range, by hand.")
-def _() -> Finding:
+def a_group_alone_is_compared_as_well_the_spread_of_weights_is_over() -> Finding:
     policy = Tabular(World(questions=1, tokens=3, horizon=2, reward=lambda q, a: float(a[1] == 0)))
     with torch.no_grad():
         policy.logits[:] = torch.from_numpy(Key.of(6).numpy().normal(size=tuple(policy.logits.shape)))
@@ -106,7 +106,7 @@ def _() -> Finding:
 
 
 @claim("Part of the right options earns part of the reward.")
-def _() -> Finding:
+def part_of_the_right_options_earns_part_of_the_reward() -> Finding:
     values = {given: subset_score(set(given), set("ACD")) for given in ("A", "AC", "ACD", "AB", "")}
     turned = inverted(Scenario("q", "Which one?", "B", {"options": ["A", "B", "C"]}))
     holds = list(values.values()) == [1 / 3, 2 / 3, 1.0, 0.0, 0.0]
@@ -141,7 +141,7 @@ def learnt(largest: float, *, plain: bool) -> list[float]:
 
 
 @claim("After a certain opening, weighed places learn faster per plain gradient step than uniform ones.", slow=True)
-def _() -> Finding:
+def after_a_certain_opening_weighed_places_learn_faster_per_plain() -> Finding:
     """Adam hardly sees a constant scale."""
     (weighed, uniform), adam = ([learnt(top, plain=plain) for top in (1.4, 1.0)] for plain in (True, False))
     gains = [a - b for a, b in zip(weighed, uniform, strict=True)]

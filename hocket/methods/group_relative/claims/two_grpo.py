@@ -15,7 +15,7 @@ PLAIN = TWO_GRPO.but({"credit.epsilon": 0.0, "objective.aggregate": "sequence-su
 
 
 @claim("For G = 2, 4, 8, 16 the expected gradient is c_G(p) times one direction, with the binomial c_G")
-def _() -> Finding:
+def for_g_2_4_8_16_the_expected_gradient_is_c_g_times_one_direction() -> Finding:
     group = sentences({(1, 0): 1.0})
     p, factors, gaps = group.success, {}, []
     for size in (2, 4, 8, 16):
@@ -27,7 +27,7 @@ def _() -> Finding:
 
 
 @claim("A decided pair has advantages +1 and -1 and contrasts its two answers, an undecided one 0", "arXiv:2510.00977")
-def _() -> Finding:
+def a_decided_pair_has_advantages_1_and_1_and_contrasts_its_two() -> Finding:
     pair = recorded([[1.0, 0.0]])
     own = first_advantages(PLAIN, recorded([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]]))
     sample = first_advantages(PLAIN.but({"credit.ddof": 1}), pair)
@@ -44,7 +44,7 @@ def _() -> Finding:
     "arXiv:2510.00977 (a match within noise is not seen here)",
     slow=True,
 )
-def _() -> Finding:
+def pairs_are_ahead_of_groups_of_16_at_equal_rollouts_at_equal() -> Finding:
     made = runs(guessing(2), TWO_GRPO, GRPO.but({"rollout.samples": 16}), steps=320, every=10, start=mixed)
     own, early, late, soon, fair = (
         [bench.readings[step // 10].success for bench in made[name]]

@@ -20,7 +20,7 @@ claim = Claims("unlikeliness-reward", "arXiv 2506.02355, section 4")
 
 
 @claim("Of two right samples the less likely one gains more, wrong ones stay alike.")
-def _() -> Finding:
+def of_two_right_samples_the_less_likely_one_gains_more_wrong_ones() -> Finding:
     logps = ([-0.5, -0.5], [-3.0], [-0.1], [-5.0, -5.0])
     rows = [sample("a", reward, logp) for reward, logp in zip((1.0, 1.0, 0.0, 0.0), logps, strict=True)]
     likely, rare, *wrong = own = advantages(UNLIKELINESS, rows)
@@ -32,7 +32,7 @@ def _() -> Finding:
 
 
 @claim("It is GRPO on rewards lowered by rank, where those are positive and count; equally likely ones share a rank.")
-def _() -> Finding:
+def it_is_grpo_on_rewards_lowered_by_rank_where_those_are_positive() -> Finding:
     def likely(row: dict[str, Any]) -> float:
         return fmean(old for old, counts in zip(row["logp_behaviour"], row["trained"], strict=True) if counts)
 
@@ -58,13 +58,13 @@ def _() -> Finding:
 
 
 @claim("A batch is passed over twice, in two mini-batches each time.", "the released script: 512 samples by 256")
-def _() -> Finding:
+def a_batch_is_passed_over_twice_in_two_mini_batches_each_time() -> Finding:
     updates = [value_at(UNLIKELINESS, f"update.{name}") for name in ("epochs", "minibatches")]
     return Finding(updates == [2, 2], f"epochs and mini-batches {updates}")
 
 
 @claim("With beta = 0 it is GRPO.", "derived")
-def _() -> Finding:
+def with_beta_0_it_is_grpo() -> Finding:
     plain, batches = UNLIKELINESS.but({"shaping.0.beta": 0.0}), [drawn(seed) for seed in range(20)]
     equal = sum(inspect(plain, one)["gradient"] == inspect(GRPO, one)["gradient"] for one in batches)
     return Finding(equal == 20, f"gradients equal to the bit on {equal} of 20 batches")
@@ -84,7 +84,7 @@ def pass_at(chance: torch.Tensor, tries: int) -> float:
     "arXiv 2506.02355, figure 1",
     slow=True,
 )
-def _() -> Finding:
+def pass_n_for_large_n_does_not_fall_below_the_bases_while_grpos() -> Finding:
     world, before = World(1, 6, 1, lambda question, answer: float(answer[0] < 4)), pass_at(MODES, 64)
     one, many = dict[str, list[float]](), dict[str, list[float]]()
     for recipe in (GRPO, UNLIKELINESS):

@@ -22,7 +22,7 @@ def answer(length: int, reward: float, value: float = 0.5) -> dict[str, Any]:
 
 
 @claim("Lambda is 1 - 1/(0.05 l): a difference l/2 decisions away counts lambda to that power.")
-def _() -> Finding:
+def lambda_is_1_1_a_difference_l_2_decisions_away_counts_lambda_to() -> Finding:
     off, lams = 0.0, []
     for length in (21, 40, 100, 400):
         # With equal values the only difference that is not 0 is the last one, 1 - 0.5.
@@ -34,13 +34,13 @@ def _() -> Finding:
 
 
 @claim("Answers of up to 20 decisions have one-step differences.", "derived: lambda would not be positive")
-def _() -> Finding:
+def answers_of_up_to_20_decisions_have_one_step_differences() -> Finding:
     found = [inspect_rows(RAW, [answer(length, 1.0)])["advantages"][0] for length in (1, 5, 20)]
     return below(EXACT, off=max(gap(row, [0.0] * (len(row) - 1) + [0.5]) for row in found))
 
 
 @claim("The critic's targets are whole returns, whatever the length.", "decoupled GAE, section 4.1")
-def _() -> Finding:
+def the_critics_targets_are_whole_returns_whatever_the_length() -> Finding:
     off = 0.0
     for length in (3, 50):
         for reward in (1.0, 0.0):
@@ -52,7 +52,7 @@ def _() -> Finding:
 
 
 @claim("Right answers are imitated besides: minus 0.1 over their tokens; the rest is PPO's with its clip.")
-def _() -> Finding:
+def right_answers_are_imitated_besides_minus_0_1_over_their_tokens() -> Finding:
     plain, off, right = VAPO.but({"regularisers": VAPO.regularisers[:1]}), 0.0, 0
     for batch in batches(10, "vapo", gap=0.3):
         rows = batch["trajectories"]
@@ -63,7 +63,7 @@ def _() -> Finding:
 
 
 @claim("Advantages, loss and all gradients are the formulas', counted by hand: 8 samples, 4 epochs of 4 mini-batches.")
-def _() -> Finding:
+def advantages_loss_and_all_gradients_are_the_formulas_counted_by() -> Finding:
     gaps = []
     for rows in stale_rows("vapo", count=3, masked=False, longest=45, samples=3):
         size = sum(len(row["logp"]) for row in rows)
@@ -100,7 +100,7 @@ def _() -> Finding:
 
 
 @claim("Praised tokens may rise to 1.28 times their probability, blamed ones fall to 0.8.")
-def _() -> Finding:
+def praised_tokens_may_rise_to_1_28_times_their_probability_blamed() -> Finding:
     ratios = torch.tensor([0.7, 0.79, 0.81, 1.21, 1.27, 1.29], dtype=torch.float64)
     plain = VAPO.but({"regularisers": VAPO.regularisers[:1], "credit.whiten": False})
     silent = {}

@@ -13,12 +13,12 @@ TOKENS = GRPO.but({"objective.aggregate": "token-mean"})
 
 
 @claim("At the policy that sampled its gradient is GRPO's.")
-def _() -> Finding:
+def at_the_policy_that_sampled_its_gradient_is_grpos() -> Finding:
     return same_gradient(VESPO, TOKENS, gap=0.0)
 
 
 @claim("The weight is 1 at w = 1, most at w = k / lambda, and falls to 0 on both sides.")
-def _() -> Finding:
+def the_weight_is_1_at_w_1_most_at_w_k_lambda_and_falls_to_0_on() -> Finding:
     logs = torch.linspace(-8, 4, 4801, dtype=torch.float64)
     off, ends = [], []
     for power, decay in ((2.0, 3.0), (3.0, 2.0)):
@@ -31,7 +31,7 @@ def _() -> Finding:
 
 
 @claim("All tokens of an answer have one weight, phi of the product of their ratios.")
-def _() -> Finding:
+def all_tokens_of_an_answer_have_one_weight_phi_of_the_product_of() -> Finding:
     steps = torch.tensor([0.3, -0.7, 0.2], dtype=torch.float64)
     rows = [
         {"group": "g", "scores": {"reward": reward}, "logp": steps.tolist(), "logp_behaviour": [0.0] * 3}
@@ -49,7 +49,7 @@ def _() -> Finding:
     "A decision's log-ratio is cut to [-20, 20], an answer's at log 1e-8 from below; a batch serves in four parts.",
     "TRL 1.16; the four parts are chosen here",
 )
-def _() -> Finding:
+def a_decisions_log_ratio_is_cut_to_20_20_an_answers_at_log_1e_8() -> Finding:
     rows = [
         {"group": "g", "scores": {"reward": reward}, "logp": steps, "logp_behaviour": [0.0] * 2}
         for reward, steps in ((1.0, [-30.0, 20.0]), (0.0, [0.0, 0.0]))

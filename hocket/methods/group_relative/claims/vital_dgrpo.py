@@ -17,7 +17,7 @@ claim = Claims("vital-dgrpo", "arXiv:2508.04416, abstract; form chosen here")
 
 
 @claim("Weights fall with the group's mean, have mean 1, and are 1 when difficulties are equal")
-def _() -> Finding:
+def weights_fall_with_the_groups_mean_have_mean_1_and_are_1_when() -> Finding:
     groups = [[1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 0.0]]
     weighed, plain = (first_advantages(recipe, recorded(groups)) for recipe in (VITAL_DGRPO, GRPO))
     factors = [a / b for a, b in zip(weighed, plain, strict=True)]
@@ -37,7 +37,7 @@ def _() -> Finding:
     "arXiv:2508.04416",
     slow=True,
 )
-def _() -> Finding:
+def on_two_tasks_that_share_parameters_the_hard_one_grows_faster() -> Finding:
     # Three of eight answers are right for the easy task, one of them for the hard one.
     world = choosing(2, 8, lambda q, token: float(token == 5 or (q == 0 and token in (0, 1))), context="shared")
     strong = VITAL_DGRPO.but({"name": "strength 3", "credit.weigh.0.strength": 3.0})
@@ -60,7 +60,7 @@ FRAMES = Dialogue(
 
 
 @claim("It learns to look up the frame a question is about, on videos of integers", "derived here", slow=True)
-def _() -> Finding:
+def it_learns_to_look_up_the_frame_a_question_is_about_on_videos_of() -> Finding:
     benches = [DialogueBench(FRAMES, VITAL_DGRPO, seed=seed, lr=0.1) for seed in SEEDS]
     for bench in benches:
         bench.run(140, every=140)

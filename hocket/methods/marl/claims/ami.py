@@ -35,7 +35,7 @@ TEAM, ATTACK, PAIR = 20, 15, "mpe:spread?agents=2"
     "In a game of two steps the influence is the enumerated total variation; it is 0 for victims that ignore the "
     "attacker, where mutual information is not, since the attacker reacts to what they react to."
 )
-def _() -> Finding:
+def in_a_game_of_two_steps_the_influence_is_the_enumerated_total() -> Finding:
     noise, error, ignored, mutual = np.random.default_rng(0), 0.0, 0.0, 1.0
     for _ in range(20):
         victim = noise.dirichlet(np.ones(4), size=(5, 3))  # After a state and a move of the attacker.
@@ -57,7 +57,7 @@ def _() -> Finding:
 
 
 @claim("The attacker's rewards are those of the formula, counted by hand from the episodes; all others' stay.")
-def _() -> Finding:
+def the_attackers_rewards_are_those_of_the_formula_counted_by_hand() -> Finding:
     error, kept, terms = 0.0, 0.0, 0.0
     for name, settings in (("mpe:spread?agents=3&length=7", (0.3, 0.7)), ("forage:5x5-3p-2f?length=8", (1.0, 0.2))):
         task = tasks.find(name)
@@ -133,7 +133,7 @@ def _softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @claim("Both networks go on from those before by steps of Adam: to victims' next moves, and to what they earn after.")
-def _() -> Finding:
+def both_networks_go_on_from_those_before_by_steps_of_adam_to() -> Finding:
     name = "mpe:spread?agents=3&length=7"
     task = tasks.find(name)
     parts = build_parts(configure([("recipe", AMI), ("task", name), ("curriculum.prompts", 6)], task), task)
@@ -176,7 +176,7 @@ def _() -> Finding:
 
 
 @claim("Nothing is told of a victim that has left; one alone, worlds without a joint state and strangers are refused.")
-def _() -> Finding:
+def nothing_is_told_of_a_victim_that_has_left_one_alone_worlds() -> Finding:
     task = tasks.find("mpe:spread?agents=3&length=6")
     parts = build_parts(configure([("recipe", AMI), ("curriculum.prompts", 2)], task), task)
     played = asyncio.run(collect(parts, Key.of(0)))[0].trajectories
@@ -217,7 +217,7 @@ def _() -> Finding:
 
 
 @claim("Nobody but the attacker learns: the victims' weights stay, bit for bit.")
-def _() -> Finding:
+def nobody_but_the_attacker_learns_the_victims_weights_stay_bit_for() -> Finding:
     task = tasks.find("mpe:spread?agents=3&length=5")
     parts = build_parts(configure([("recipe", AMI), ("curriculum.prompts", 4)], task), task)
     before = _weights(parts)
@@ -269,7 +269,7 @@ def _of_victims(trajectory: Trajectory) -> float:
     "over an attacker with minus their reward alone, the paper's, is not seen there (they are within 1).",
     slow=True,
 )
-def _() -> Finding:
+def the_attack_takes_the_victims_of_a_trained_pair_below_their() -> Finding:
     team, reward, ours = ([_attacked(seed, one) for seed in SEEDS[:3]] for one in (None, 0.0, 0.3))
     falls = all(one > two + 1 for one, two in zip(team, ours, strict=True))
     return Finding(falls and abs(fmean(reward) - fmean(ours)) < 1, say(team=team, attacked=ours, reward_only=reward))

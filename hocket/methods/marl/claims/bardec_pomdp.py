@@ -41,7 +41,7 @@ TASK, FORAGING, STEPS, SEEDS = "dilemma:gathering?traitor=0.3", "forage:5x5-3p-1
     "The loss of a belief is -sum_j [theta_j log b_ij + (1 - theta_j) log(1 - b_ij)], the mean over the decisions of "
     "all but the traitor, by hand in float64; theta are the types that nature drew."
 )
-def _() -> Finding:
+def the_loss_of_a_belief_is_sum_j_theta_j_log_b_ij_log_the_mean() -> Finding:
     batch = fresh_play(believing(BARDEC_POMDP, FORAGING, curriculum__prompts=24))
     odds = torch.randn(batch.decisions, 3, dtype=torch.float64, generator=Key.of(2).torch())
     term = TypeLoss(coefficient=0.7)(Evaluation(logp=odds[:, 0], belief=odds), batch)
@@ -65,7 +65,7 @@ def _() -> Finding:
     "Before the first change of the weights the whole loss is -mean A + 1/2 mean (V - y)^2 - 0.01 mean H, and with "
     "beliefs besides their mean surprise; without a traitor everybody counts."
 )
-def _() -> Finding:
+def before_the_first_change_of_the_weights_the_whole_loss_is_mean_a() -> Finding:
     gaps, least = {}, math.inf
     for recipe in (BARDEC_POMDP, EX_ANTE):
         parts = believing(recipe, "dilemma:gathering?traitor=0", curriculum__prompts=32)
@@ -84,7 +84,7 @@ def _() -> Finding:
 
 
 @claim("A mini-batch in which none of a policy's decisions counts costs nothing, whatever is told there.")
-def _() -> Finding:
+def a_mini_batch_in_which_none_of_a_policys_decisions_counts_costs() -> Finding:
     batch = fresh_play(believing(BARDEC_POMDP, FORAGING, curriculum__prompts=4))
     idle = replace(batch, occurrences=replace(batch.occurrences, weight=0 * batch.occurrences.weight))
     nothing = torch.zeros(batch.decisions, dtype=torch.float64)
@@ -93,7 +93,7 @@ def _() -> Finding:
 
 
 @claim("Who is a traitor is decided by a policy of its own, called so; worlds of another kind or size are refused.")
-def _() -> Finding:
+def who_is_a_traitor_is_decided_by_a_policy_of_its_own_called_so() -> Finding:
     seats = cast(JointPlayer, believing(BARDEC_POMDP, TASK).player).seats
     batch = fresh_play(believing(BARDEC_POMDP, TASK, curriculum__prompts=2))
     refused = 0
@@ -115,14 +115,14 @@ def _() -> Finding:
 
 
 @claim("The belief's own loss teaches the belief alone, the other losses actor and critic alone; what acts follows.")
-def _() -> Finding:
+def the_beliefs_own_loss_teaches_the_belief_alone_the_other_losses() -> Finding:
     fresh, parts = (believing(BARDEC_POMDP, TASK, steps, curriculum__prompts=16) for steps in (0, 2))
     strange, least = taught(parts)
     return Finding(strange == 0 and least > 0 and moved(parts, fresh) > 0, say(strange=strange, least=least))
 
 
 @claim("Whoever acts is told no type, and the critic reads them: other types change values and no probability.")
-def _() -> Finding:
+def whoever_acts_is_told_no_type_and_the_critic_reads_them_other() -> Finding:
     parts = believing(BARDEC_POMDP, TASK, 2, curriculum__prompts=16)
     batch, policy = fresh_play(parts), cast(ControlPolicy, parts.lead.policy)
     turned = [None if one is None else np.concatenate([one[:, :-3], 1 - one[:, -3:]], 1) for one in batch.joint]
@@ -137,7 +137,7 @@ def _() -> Finding:
 
 
 @claim("The adversary learns at every step, the team at every second; under the attack no weight of the team changes.")
-def _() -> Finding:
+def the_adversary_learns_at_every_step_the_team_at_every_second() -> Finding:
     found = {}
     for recipe in (BARDEC_POMDP, EX_ANTE, ATTACK):
         parts, told = believing(recipe, TASK, curriculum__prompts=8), []
@@ -173,7 +173,7 @@ def _game() -> Betrayal:
     "come, and stay away once somebody did not. Whoever keeps its first belief has less.",
     "derived",
 )
-def _() -> Finding:
+def the_max_min_value_of_the_game_by_linear_programming_over_joint() -> Finding:
     game = _game()
 
     def plan(history: History) -> Array:
@@ -260,7 +260,7 @@ def _trained(recipe: str, seed: int) -> tuple[float, float, float]:
     "0.05 nats above its own, the mean over all that can be seen, in each of 3 seeds (predicted).",
     slow=True,
 )
-def _() -> Finding:
+def what_is_believed_comes_to_the_posterior_of_bayes_rule_given() -> Finding:
     off = [_trained("bardec-pomdp", seed)[2] for seed in SEEDS]
     return below(0.05, max_of_seeds=max(off), least_of_seeds=min(off))
 
@@ -270,7 +270,7 @@ def _() -> Finding:
     "3 seeds, no less than trained without beliefs, and more than any team that keeps its first belief (predicted).",
     slow=True,
 )
-def _() -> Finding:
+def in_the_worst_case_its_traitors_answering_it_exactly_the_trained() -> Finding:
     game = _game()
     best, blind = game.security(), game.security(watching=False)
     ours, plain = ([_trained(recipe, seed)[0] for seed in SEEDS] for recipe in ("bardec-pomdp", "bardec-pomdp-ex-ante"))

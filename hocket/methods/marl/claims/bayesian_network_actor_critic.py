@@ -88,7 +88,7 @@ def earned(world: Cooperative, held: dict[str, torch.Tensor], left: float) -> to
 
 
 @claim("The gradient is that of the exact return, for bases, words and gates, with two agents and with three.")
-def _() -> Finding:
+def the_gradient_is_that_of_the_exact_return_for_bases_words_and() -> Finding:
     off, least = 0.0, np.inf
     for seed, (states, moves) in enumerate(((3, (2, 3)), (2, (2, 3, 2)), (2, (3, 2, 2)))):
         for left in (1.0, 0.4, 0.0):
@@ -104,7 +104,7 @@ def _() -> Finding:
 
 
 @claim("A network's shares sum to 1 over all joint moves, and how often something is met is counted by hand.")
-def _() -> Finding:
+def a_networks_shares_sum_to_1_over_all_joint_moves_and_how_often() -> Finding:
     world, state = drawn(3, 2, (2, 3, 2))
     whole = joint(policies(world, state, 0.7))
     visits = world.process.visits(whole.reshape(2, -1)).reshape(whole.shape) / (1 - world.process.discount)
@@ -122,7 +122,7 @@ def _() -> Finding:
     "A step goes by the slope over how often it is met, and tells the mean logistic gate times what annealing leaves; "
     "gates begin at 0.88, and networks that are trained keep their edges for 20 steps and lose them in 20."
 )
-def _() -> Finding:
+def a_step_goes_by_the_slope_over_how_often_it_is_met_and_tells_the() -> Finding:
     world, state = drawn(5, 2, (2, 3, 2))
     off, solver = 0.0, BayesianNetwork(kept=10, annealed=4, rate=0.3)
     for steps, left in ((3, 1.0), (12, 0.5)):
@@ -142,7 +142,7 @@ def _() -> Finding:
 
 
 @claim("From every start of a grid a full network comes to the best pair; independent agents mostly do not.")
-def _() -> Finding:
+def from_every_start_of_a_grid_a_full_network_comes_to_the_best() -> Finding:
     """Starts are logits of each agent in {-1, 0, 1} to the three."""
     world = penalty(1)
     reached: dict[bool, list[float]] = {True: [], False: []}
@@ -163,7 +163,7 @@ def _() -> Finding:
 
 
 @claim("When the last edge has gone the agents are independent, and nothing of the return is lost.")
-def _() -> Finding:
+def when_the_last_edge_has_gone_the_agents_are_independent_and() -> Finding:
     lost, apart, late = 0.0, 0.0, []
     for seed in range(5):
         world, solver = penalty(3), BayesianNetwork()
@@ -185,7 +185,7 @@ def _() -> Finding:
 
 
 @claim("A step is the slope divided by how often it is met; a plain gradient gives up before its edges have learnt.")
-def _() -> Finding:
+def a_step_is_the_slope_divided_by_how_often_it_is_met_a_plain() -> Finding:
     world, state = drawn(5, 2, (2, 2))
     solver = BayesianNetwork(rate=0.3, kept=5)
     whole = {**state, "steps": np.array(2)}
@@ -272,7 +272,7 @@ def _stirred(parts: RunContext) -> None:
     "Agents move in the drawn order, each told what its parents did and nothing else counts; order and edges are those "
     "that scores, logits and chance come to by hand, and what is drawn is as likely as it should be."
 )
-def _() -> Finding:
+def agents_move_in_the_drawn_order_each_told_what_its_parents_did() -> Finding:
     wrong, error, moved, first = 0, 0.0, 1e9, []
     for name in ("mpe:spread?agents=3&networked=true&length=9", "forage:5x5-2p-1f?length=9&networked=true"):
         task = cast(JointTask, tasks.find(name))
@@ -333,7 +333,7 @@ def _moved(actor: AlongParents, batch: Batch, world: Networked, rows: Rows) -> f
     "Straight through: the slope of a log-prob in scores and logits is its slope in the gates times those of two "
     "logistic functions."
 )
-def _() -> Finding:
+def straight_through_the_slope_of_a_log_prob_in_scores_and_logits() -> Finding:
     task = cast(JointTask, tasks.find("mpe:spread?agents=3&networked=true&length=5"))
     world, parts = cast(Networked, task.world), _parts(task, 1, **{"curriculum.prompts": 6})
     _stirred(parts)
@@ -367,7 +367,7 @@ def _() -> Finding:
 @claim(
     "Half of the edges go when half are left, and with none left all move at once, as evaluation does, told nothing."
 )
-def _() -> Finding:
+def half_of_the_edges_go_when_half_are_left_and_with_none_left_all() -> Finding:
     hook, paces = FadingNetwork(10, 4), (1, 10, 11, 12, 14, 15, 99)
     lefts = [hook.left(step) for step in paces]
     task = cast(JointTask, tasks.find("mpe:spread?agents=3&networked=true&length=9"))
@@ -387,7 +387,7 @@ def _() -> Finding:
 @claim(
     "A world that shows no networks is refused in a sentence, and so are agents with policies of their own.", "derived"
 )
-def _() -> Finding:
+def a_world_that_shows_no_networks_is_refused_in_a_sentence_and_so() -> Finding:
     said, apart = list[str](), dict[str, Any](cast=Separate())
     for name, given in (("mpe:spread?agents=2", {}), ("mpe:spread?agents=2&networked=true", apart)):
         try:
@@ -446,7 +446,7 @@ class _Knowing(JointEnvironment):
     "The order is learnt, by context: whoever knows moves first and is heard, in both contexts and every seed, and all "
     "is earned (predicted); with networks that do not learn a quarter of the guesses stays a guess."
 )
-def _() -> Finding:
+def the_order_is_learnt_by_context_whoever_knows_moves_first_and_is() -> Finding:
     learnt, fixed, first = list[float](), list[float](), list[float]()
     for seed in SEEDS[:3]:
         for learns, found in ((True, learnt), (False, fixed)):
@@ -470,7 +470,7 @@ def _() -> Finding:
     "of MAPPO, which are never told, end at the safe pair in all.",
     slow=True,
 )
-def _() -> Finding:
+def in_the_penalty_game_agents_that_are_told_of_each_other_come_to() -> Finding:
     ours, theirs, task = [], [], "dilemma:penalty"
     for seed in SEEDS:
         settings = (*LIGHT, ("hooks.0.kept", 15))
@@ -485,7 +485,7 @@ def _() -> Finding:
     "each other (a margin of a twentieth), and not below MAPPO by more than a tenth.",
     slow=True,
 )
-def _() -> Finding:
+def on_spread_nothing_is_lost_when_edges_go_what_agents_earn_alone() -> Finding:
     pace = (("hooks.0.kept", 10), ("hooks.0.annealed", 6))
     end, before, theirs = [], [], []
     for seed in SEEDS[:3]:

@@ -48,7 +48,7 @@ def _views(course: Attacked | Spread | Foraging, steps: int = 6) -> list[NDArray
 
 
 @claim("No number that is seen is ever off by more than the budget; a budget of 0 changes nothing, bit for bit.")
-def _() -> Finding:
+def no_number_that_is_seen_is_ever_off_by_more_than_the_budget_a() -> Finding:
     beyond, idle, least = 0.0, 0.0, 1.0
     for world in (Spread(count=3), Foraging(6, 2, 2)):
         true = _views(world)
@@ -65,7 +65,7 @@ def _() -> Finding:
 @claim(
     "Views are moved to where they contradict each other more than truth does, and more than 19 of 20 random corners."
 )
-def _() -> Finding:
+def views_are_moved_to_where_they_contradict_each_other_more_than() -> Finding:
     world, least, share = Spread(count=2), np.inf, 0.0
     maps, rng = fitted(world, 1000), np.random.default_rng(1)
     for views in _views(world):
@@ -115,7 +115,7 @@ def _drops(recipe: str, attack: str, budget: float, seeds: Sequence[int], collec
     "larger the budget (predicted); 1000 observations do within 10 percent what 10000 do.",
     slow=True,
 )
-def _() -> Finding:
+def a_trained_pair_loses_more_to_contradicting_views_than_to_random() -> Finding:
     seeds = SEEDS[:2]
     ours, smaller, noise, many = (
         fmean(_drops("ippo", *given))
@@ -133,7 +133,7 @@ def _() -> Finding:
 @claim(
     "Trained with noise of budget 0.3 the pair loses less to noise and to contradicting views of budget 0.6.", slow=True
 )
-def _() -> Finding:
+def trained_with_noise_of_budget_0_3_the_pair_loses_less_to_noise() -> Finding:
     seeds, own = SEEDS[:2], "black-box-marl-attacks"
     found = {
         attack: [fmean(_drops(recipe, attack, 0.6, seeds)) for recipe in ("ippo", own)] for attack in ("noise", "views")
@@ -144,7 +144,7 @@ def _() -> Finding:
 
 
 @claim("A team trains under noise of budget 0.3 in its own world; a task that is none of a joint world is refused.")
-def _() -> Finding:
+def a_team_trains_under_noise_of_budget_0_3_in_its_own_world_a_task() -> Finding:
     task = tasks.find(PAIR)
     parts = build_parts(configure([("recipe", BLACK_BOX_MARL_ATTACKS), ("task", PAIR)], task), task)
     alone = tasks.find("gym:CartPole-v1")

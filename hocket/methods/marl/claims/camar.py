@@ -33,7 +33,7 @@ def _course(world: Routing, width: int) -> Any:
     "A step is that of the package's formulas by hand, disc by disc in float64: the force of all that touch, brake, "
     "motion, who touched anything, and pay."
 )
-def _() -> Finding:
+def a_step_is_that_of_the_packages_formulas_by_hand_disc_by_disc_in() -> Finding:
     course, draw = _course(WORLD, 5), np.random.default_rng(0)
     errors, touches = {"place": 0.0, "speed": 0.0, "pay": 0.0}, 0
     heading = draw.uniform(-1.5, 1.5, (3, 5, 2))
@@ -82,7 +82,7 @@ def _by_hand(
     "An agent is shown the way to its goal, in units of the window within it and of length 1 beyond, and the nearest "
     "discs by how far their surface is within the window, as by hand; what is farther is 0."
 )
-def _() -> Finding:
+def an_agent_is_shown_the_way_to_its_goal_in_units_of_the_window() -> Finding:
     course, error, shown = _course(WORLD, 40), 0.0, 0
     course.place += np.random.default_rng(1).uniform(-0.15, 0.15, course.place.shape)
     for agent, rows in enumerate(course.seen()):
@@ -105,7 +105,7 @@ def _() -> Finding:
     "Starts, goals and obstacles are in cells of their own, as many as asked for, inside the border; nobody gets out, "
     "nor two who push together: no centre comes nearer to a disc's than half of where they touch."
 )
-def _() -> Finding:
+def starts_goals_and_obstacles_are_in_cells_of_their_own_as_many_as() -> Finding:
     wrong, nearest = 0, math.inf
     for world in (Routing(count=2, size=4, density=0.2), Routing(count=1, size=5, density=0.15)):
         course, draw, cells = _course(world, 50), np.random.default_rng(2), centres(world.size)
@@ -131,7 +131,7 @@ def _() -> Finding:
     "A route by RRT* touches nothing, along all of it; as the tree grows no route of any cell gets longer, and in an "
     "empty field it comes to the straight way, within 5 percent."
 )
-def _() -> Finding:
+def a_route_by_rrt_touches_nothing_along_all_of_it_as_the_tree() -> Finding:
     world, touched, longer, found = Routing(count=2, size=5, density=0.2), 0, 0.0, 0
     for seed in range(4):
         course = _course(world, seed + 1)
@@ -162,7 +162,7 @@ def _touches(points: NDArray[Any], walls: Discs) -> int:
 
 
 @claim("What guides an agent is the next point of its route, and the goal at its end.")
-def _() -> Finding:
+def what_guides_an_agent_is_the_next_point_of_its_route_and_the() -> Finding:
     world = Routing(count=2, size=5, density=0.2, maps=4, guide=True)
     course, wrong, turns = _course(world, 20), 0, 0
     while bool((course.time < 40).all()):
@@ -197,7 +197,7 @@ def _by_chance(name: str, episodes: int = 200) -> float:
     "On a map without obstacles IPPO is above random play in each of 3 seeds, 95 % interval included (predicted).",
     slow=True,
 )
-def _() -> Finding:
+def on_a_map_without_obstacles_ippo_is_above_random_play_in_each_of() -> Finding:
     scores, chance = [trained("ippo", OPEN, seed, 10, ()).score for seed in range(3)], _by_chance(OPEN)
     return Finding(interval(scores)[0] > chance, say(returns=scores, by_chance=chance))
 
@@ -207,7 +207,7 @@ def _() -> Finding:
     "without a guide (predicted).",
     slow=True,
 )
-def _() -> Finding:
+def among_obstacles_ippo_that_rrt_guides_needs_fewer_steps_over_its() -> Finding:
     guided, alone = (
         [fmean(trained("ippo", name, seed, 12, ()).path) for seed in range(3)]
         for name in (f"{WALLS}&guide=true", WALLS)

@@ -41,7 +41,7 @@ def _told(values: torch.Tensor) -> Evaluation:
     "The loss is -log of the softmax of x . x' / tau over all views of the episodes that lasted as long but the view "
     "itself, the mean of both views, float64, episodes of many lengths."
 )
-def _() -> Finding:
+def the_loss_is_log_of_the_softmax_of_x_x_tau_over_all_views_of_the() -> Finding:
     batch = fresh_play(believing(CLAM, "recall:corridor?length=3", curriculum__prompts=12))
     told = torch.randn(batch.decisions, 10, dtype=torch.float64, generator=Key.of(2).torch())
     ours = float(SameEpisode(coefficient=0.7, temperature=0.4, size=5)(_told(told), batch).total())
@@ -68,7 +68,7 @@ def _by_hand(told: NDArray[np.float64], batch: Batch, temperature: float) -> flo
     "Views that tell the partner's kind and no more are told apart better than views that tell nothing, and than views "
     "that tell the kind of another episode (predicted)."
 )
-def _() -> Finding:
+def views_that_tell_the_partners_kind_and_no_more_are_told_apart() -> Finding:
     batch = fresh_play(believing(CLAM, PARTNER))
     kinds = torch.from_numpy(np.concatenate([np.asarray(one) for one in batch.joint])).double()
     mute, other = torch.ones_like(kinds) / WORLD.kinds**0.5, kinds.roll(7 * WORLD.length, 0)
@@ -89,7 +89,7 @@ def _encoder() -> tuple[Pooled, Paths]:
 
 
 @claim("z_t reads nothing that is seen later, exactly, and all that was seen before as a set: no order of it matters.")
-def _() -> Finding:
+def z_t_reads_nothing_that_is_seen_later_exactly_and_all_that_was() -> Finding:
     net, paths = _encoder()
     later, mixed = paths.seen.clone(), paths.seen.clone()
     later[:, 5:] += 1
@@ -101,7 +101,7 @@ def _() -> Finding:
 
 
 @claim("Step by step z is what it is along the whole history, to 1e-6.")
-def _() -> Finding:
+def step_by_step_z_is_what_it_is_along_the_whole_history_to_1e_6() -> Finding:
     net, paths = _encoder()
     carried, apart = torch.zeros(3, net.carries), 0.0
     for time, whole in enumerate(net(paths.seen).unbind(1)):
@@ -111,7 +111,7 @@ def _() -> Finding:
 
 
 @claim("A moment is in exactly one of the two views: another content of it changes that view alone, the other by 0.")
-def _() -> Finding:
+def a_moment_is_in_exactly_one_of_the_two_views_another_content_of() -> Finding:
     net, paths = _encoder()
     shown, changed = net.shown(paths), paths.seen.clone()
     changed[:, 4] += 1
@@ -128,7 +128,7 @@ def _() -> Finding:
 @claim(
     "Views of some moments have length 1; free ones lack each moment with chance `masked`, each by draws of its own."
 )
-def _() -> Finding:
+def views_of_some_moments_have_length_1_free_ones_lack_each_moment() -> Finding:
     net = Pooled(4, 6, 2, 5, masked=0.3, views="free", key=Key.of(1)).requires_grad_(False)
     seen = torch.randn(40, 50, 4, generator=Key.of(4).torch())
     paths = Paths(seen, torch.zeros(40, 50), torch.arange(2000).reshape(40, 50), Key.of(8))
@@ -143,7 +143,7 @@ def _() -> Finding:
 @claim(
     "Told apart are views whose nearest is the other one of their episode: all, where both are the same and no others."
 )
-def _() -> Finding:
+def told_apart_are_views_whose_nearest_is_the_other_one_of_their() -> Finding:
     batch = fresh_play(believing(CLAM, "recall:corridor?length=3", curriculum__prompts=6))
     own = torch.eye(6, dtype=torch.float64)[batch.occurrences.trajectory]
     told = [torch.cat([own, other], 1) for other in (own, own.roll(1, 1))]
@@ -152,7 +152,7 @@ def _() -> Finding:
 
 
 @claim("No gradient of PPO reaches the encoder, and none of the contrast reaches actor or critic: exactly 0.")
-def _() -> Finding:
+def no_gradient_of_ppo_reaches_the_encoder_and_none_of_the_contrast() -> Finding:
     strange, own = taught(believing(CLAM, PARTNER))
     return Finding(strange == 0 and own > 0, say(into_parts_of_others=strange, smallest_of_own=own))
 
@@ -186,7 +186,7 @@ def _by_time(parts: RunContext, parted: int = 4) -> list[float]:
     "lower at every time.",
     slow=True,
 )
-def _() -> Finding:
+def after_50_steps_a_linear_map_of_z_tells_the_partners_kind_above() -> Finding:
     ours, fresh = ([_by_time(_after("clam", seed, steps)) for seed in SEEDS] for steps in (50, 0))
     rises = all(one[0] > 0.5 and one[0] < one[1] < one[-1] and one[-1] > 0.9 for one in ours)
     higher = all(all(mine > plain for mine, plain in zip(*pair, strict=True)) for pair in zip(ours, fresh, strict=True))
@@ -199,7 +199,7 @@ def _() -> Finding:
     "0.85 of what who is told the kind can have at most (predicted).",
     slow=True,
 )
-def _() -> Finding:
+def after_50_steps_its_return_is_in_each_of_3_seeds_above_the_most() -> Finding:
     ours = [measured(_after("clam", seed, 50), 500) for seed in SEEDS]
     bounds = {"without_memory": last_round_optimal(WORLD), "bayes": bayes_optimal(WORLD)}
     told = informed_optimal(WORLD)
@@ -213,7 +213,7 @@ def _() -> Finding:
     "below what can be had without memory (predicted: lower).",
     slow=True,
 )
-def _() -> Finding:
+def trained_alike_with_an_encoder_that_learns_nothing_its_return_is() -> Finding:
     ours, other = ([measured(_after(what, seed, 50), 500) for seed in SEEDS] for what in ("clam", "untrained"))
     lower = all(one - plain > 1 for one, plain in zip(ours, other, strict=True))
     return Finding(lower and max(other) < last_round_optimal(WORLD), say(returns=ours, untrained=other))
@@ -225,7 +225,7 @@ def _() -> Finding:
     "as often.",
     slow=True,
 )
-def _() -> Finding:
+def views_that_share_moments_tell_the_episode_by_its_noise_after_12() -> Finding:
     ends = {what: [_by_time(_after(what, seed, 12))[-1] for seed in SEEDS] for what in ("clam", "free")}
     found = {what: fmean(_apart(_after(what, seed, 12)) for seed in SEEDS) for what in ends}
     return Finding(
@@ -243,7 +243,7 @@ def _apart(parts: RunContext) -> float:
 
 
 @claim("It learns from a batch 8 times as a whole, with a bonus of 0.1 for entropy, and contrasts at tau = 0.5.")
-def _() -> Finding:
+def it_learns_from_a_batch_8_times_as_a_whole_with_a_bonus_of_0_1() -> Finding:
     wanted = {
         "update": GradientStep(epochs=8, minibatches=1),
         "regularisers.0": ValueLoss(coefficient=0.5, aggregate="token-mean"),

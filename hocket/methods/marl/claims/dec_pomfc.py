@@ -35,7 +35,7 @@ def walked(world: Swarm, rules: Array, agents: int, key: Key, times: int = 1) ->
 
 
 @claim("The recursion is the sum over places, observations, actions and next places, and keeps the whole.")
-def _() -> Finding:
+def the_recursion_is_the_sum_over_places_observations_actions_and() -> Finding:
     world, draw, off = ring(5), Key.of(1).derive("rules").numpy(), 0.0
     for start in world.starts:
         rule = softmax(draw.normal(size=(3, 3)))
@@ -56,7 +56,7 @@ def _() -> Finding:
 
 
 @claim("Swarms of N agents come to the recursion as one by the square root of N.")
-def _() -> Finding:
+def swarms_of_n_agents_come_to_the_recursion_as_one_by_the_square() -> Finding:
     world = ring(12)
     rules = executed(world, Key.of(2).derive("weights").numpy().normal(size=(3, 3, 3)))
     spread, limit = world.starts, []
@@ -72,7 +72,7 @@ def _() -> Finding:
 
 
 @claim("Its gradient is that of the expected return, which torch takes through the recursion itself.")
-def _() -> Finding:
+def its_gradient_is_that_of_the_expected_return_which_torch_takes() -> Finding:
     """By scores of drawn rules here, by the noise held fixed there: two ways to the same expectation."""
     world = Ring(ring(6).starts[:2], 4)
     weights = Key.of(3).derive("weights").numpy().normal(size=(3, 3, 3))
@@ -103,7 +103,7 @@ def _() -> Finding:
 
 
 @claim("What was learnt in the limit gathers swarms blind to the rest, 200 to six in a hundred, 3,200 to two.")
-def _() -> Finding:
+def what_was_learnt_in_the_limit_gathers_swarms_blind_to_the_rest() -> Finding:
     """Few do better than the limit says: by chance they are never spread evenly."""
     world = ring(12)
     rules = learnt(world, UpperPolicy(), 200)
@@ -143,7 +143,7 @@ def _direct(world: Ring, agents: int, steps: int, seed: int, rate: float = 1.0) 
 
 
 @claim("It is on a par with weights that 200 agents share and learn from their own actions, after as many episodes.")
-def _() -> Finding:
+def it_is_on_a_par_with_weights_that_200_agents_share_and_learn() -> Finding:
     """Episodes of 200 agents there, of a distribution here, which cost a fortieth."""
     world = ring(12)
     direct = [_direct(world, 200, 100, seed) for seed in range(2)]
@@ -153,7 +153,7 @@ def _() -> Finding:
 
 
 @claim("What the upper policy reads is nothing but how well the swarm is gathered, and so its first rule.")
-def _() -> Finding:
+def what_the_upper_policy_reads_is_nothing_but_how_well_the_swarm() -> Finding:
     world = ring(7)
     weights = Key.of(4).derive("weights").numpy().normal(size=(3, 3, 3))
     size = abs(sum(share * np.exp(2j * np.pi * place / 7) for place, share in enumerate(world.starts[3])))
@@ -164,7 +164,7 @@ def _() -> Finding:
 
 
 @claim("A step adds rate times the mean of what episodes did better than others from their start, score by score.")
-def _() -> Finding:
+def a_step_adds_rate_times_the_mean_of_what_episodes_did_better() -> Finding:
     """In the limit, and in swarms of 40, whose draws are the world's own."""
     world, gaps, batch = Ring(ring(6).starts[:2], 3), [], 3
     starts = np.broadcast_to(world.starts, (batch, 2, 6))

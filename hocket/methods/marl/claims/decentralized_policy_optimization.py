@@ -94,7 +94,7 @@ GAMES = tuple((seed, moves) for seed in range(20) for moves in ((2, 3), (2, 2, 2
 @claim(
     "The joint return rises by at least the sum of the agents' surrogates, so where all are at least 0 it never falls."
 )
-def _() -> Finding:
+def the_joint_return_rises_by_at_least_the_sum_of_the_agents() -> Finding:
     slack, fallen = math.inf, 0
     for seed, moves in GAMES:
         game = CooperativeGame(seed, 3, moves, discount=0.5)
@@ -106,7 +106,7 @@ def _() -> Finding:
 
 
 @claim("Without the root's term every agent may gain by its own surrogate while the joint return falls.")
-def _() -> Finding:
+def without_the_roots_term_every_agent_may_gain_by_its_own() -> Finding:
     game = CooperativeGame(0, 1, (2, 2), discount=0.0)
     game.reward = np.array([[[0.0, 1.0], [1.0, -5.0]]])
     old, new = [np.array([[0.95, 0.05]])] * 2, [np.array([[0.5, 0.5]])] * 2
@@ -118,7 +118,7 @@ def _() -> Finding:
 @claim(
     "With these constants no step has a positive sum of surrogates: they promise safety, not progress.", "derived here"
 )
-def _() -> Finding:
+def with_these_constants_no_step_has_a_positive_sum_of_surrogates() -> Finding:
     largest = max(
         sum(_surrogates(CooperativeGame(seed, 3, moves, discount=0.5), old, new)[0])
         for seed, moves in GAMES
@@ -128,7 +128,7 @@ def _() -> Finding:
 
 
 @claim("Penalties and their slopes are b1 sqrt(KL_i) + b2 KL_i of each agent's own decisions, in float64.")
-def _() -> Finding:
+def penalties_and_their_slopes_are_b1_sqrt_b2_kl_i_of_each_agents() -> Finding:
     error, slope, task = 0.0, 0.0, tasks.find("forage:5x5-3p-1f?length=6")
     parts = build_parts(
         configure([("recipe", DECENTRALIZED_POLICY_OPTIMIZATION), ("curriculum.prompts", 4)], task), task
@@ -169,13 +169,13 @@ def _by_hand(
 
 
 @claim("A coefficient rises where its agent's KL is above the target's range, falls below it, and else stays.")
-def _() -> Finding:
+def a_coefficient_rises_where_its_agents_kl_is_above_the_targets() -> Finding:
     found = [adapted(0.5, kl, 0.02, 1.5, 2.0) for kl in (0.031, 0.029, 0.02, 0.014, 0.013)]
     return below(1e-12, difference=gap(found, [1.0, 0.5, 0.5, 0.5, 0.25]))
 
 
 @claim("A step tells the mean of its agents' coefficients; 10 steps of the whole batch begin from 0.01 and 0.5.")
-def _() -> Finding:
+def a_step_tells_the_mean_of_its_agents_coefficients_10_steps_of() -> Finding:
     task, told = tasks.find("forage:5x5-3p-1f?length=6"), list[list[float]]()
     for target, tolerance in ((1e9, 1.5), (1e-9, 1.5)):
         recipe = DECENTRALIZED_POLICY_OPTIMIZATION.but({"update.target": target, "update.tolerance": tolerance})
@@ -195,7 +195,7 @@ def _() -> Finding:
     "On spread it is far above random play and within 10 percent of IPPO; the paper's lead over it is not seen.",
     slow=True,
 )
-def _() -> Finding:
+def on_spread_it_is_far_above_random_play_and_within_10_percent_of() -> Finding:
     pair = "mpe:spread?agents=2"
     ours, theirs = ([trained(name, pair, seed, 12).score for seed in SEEDS] for name in (claim.row, "ippo"))
     (low, high), chance = interval(ours), by_chance(pair)

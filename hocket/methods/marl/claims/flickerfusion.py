@@ -54,7 +54,7 @@ def _rows(world: JointWorld, moves: int = 0) -> list[NDArray[np.float32]]:
     "order of the world, and moved to the front.",
     "the list length is always within the trained range",
 )
-def _() -> Finding:
+def an_agent_never_sees_more_than_most_nor_fewer_than_least_of() -> Finding:
     wrong, lengths, dropped = 0, set[int](), 0
     for world in (CROWD, Flee(count=2), Spread(count=4, graph=True)):
         true = _rows(world)
@@ -85,7 +85,7 @@ def _untrue(whole: NDArray[np.float32], some: NDArray[np.float32]) -> int:
     "in the step before and whatever a teammate sees.",
     "every entity is visible with probability n_keep / n per step",
 )
-def _() -> Finding:
+def each_of_n_is_seen_with_probability_k_n_in_every_step_each_pair() -> Finding:
     world, most = Flee(count=2, pursuers="6", come="0", go="0", length=40), 2
     kept = np.stack([_kept(whole, some) for whole, some in _both(world, most)])
     share, pair = most / 6, most * (most - 1) / (6 * 5)
@@ -114,7 +114,7 @@ def _kept(whole: NDArray[np.float32], some: NDArray[np.float32]) -> NDArray[np.b
     "How many are seen is drawn evenly from `least` to `most`; at 0 as many as may be, and where no more are there "
     "nothing changes, bit for bit, nor does any reward, state or number that an agent sees of itself."
 )
-def _() -> Finding:
+def how_many_are_seen_is_drawn_evenly_from_least_to_most_at_0_as() -> Finding:
     world = Flee(count=2, pursuers="6", come="0", go="0")
     numbers = np.stack([one[..., 0].sum(-1) for one in _rows(Flickering(world, 4, 1))]).ravel()
     shares = np.array([(numbers == number).mean() for number in (1, 2, 3, 4)])
@@ -138,7 +138,7 @@ def _() -> Finding:
 
 
 @claim("Pursuers are as many as the world says, at the beginning and after some came and left, and then at the edge.")
-def _() -> Finding:
+def pursuers_are_as_many_as_the_world_says_at_the_beginning_and() -> Finding:
     world = Flee(count=2, pursuers="2-3", come="1-2", go="0-1", length=20)
     there = np.stack([one[:, 0, :, 0].sum(-1) for one in _rows(world)[:20]])
     first, last = there[0], there[-1]
@@ -156,7 +156,7 @@ def _() -> Finding:
 @claim(
     "A step of the world is that of its physics by hand, body by body in float64: force, brake, limit of speed, pay."
 )
-def _() -> Finding:
+def a_step_of_the_world_is_that_of_its_physics_by_hand_body_by_body() -> Finding:
     world = Flee(count=2, pursuers="3", come="1", go="1", length=24)
     course, draw = cast(Any, world.open(6)), np.random.default_rng(4)
     course.reset(range(6), range(6))
@@ -213,7 +213,7 @@ def _by_hand(
 
 
 @claim("A team trains in a world that flickers and is measured in its own; what has no rows to drop is refused.")
-def _() -> Finding:
+def a_team_trains_in_a_world_that_flickers_and_is_measured_in_its() -> Finding:
     parts = _parts("flickerfusion", "perceptron", 0)
     own, refused = cast(JointPlayer, parts.player), 0
     alone, plain = tasks.find("gym:CartPole-v1"), tasks.find("mpe:spread")
@@ -269,7 +269,7 @@ FRESH = (2, 3, 4)
     "superior inference rewards, and reduced uncertainty",
     slow=True,
 )
-def _() -> Finding:
+def trained_with_1_to_4_pursuers_and_met_with_5_whom_2_more_join_a() -> Finding:
     ours = [_return("flickerfusion", "perceptron", seed, f"{MANY}&flicker=2") for seed in FRESH]
     theirs = [_return("ippo", "perceptron", seed, MANY) for seed in FRESH]
     late = [_return("ippo", "perceptron", seed, f"{MANY}&flicker=2") for seed in FRESH]
@@ -284,7 +284,7 @@ def _() -> Finding:
     "derived: what a mean reads does not grow with their number",
     slow=True,
 )
-def _() -> Finding:
+def a_body_that_reads_the_mean_of_rows_transfers_by_itself_and_the() -> Finding:
     seeds = FRESH[:2]
     ours = [_return("flickerfusion", "sets", seed, f"{MANY}&flicker=2") for seed in seeds]
     theirs = [_return("ippo", "sets", seed, MANY) for seed in seeds]
@@ -294,7 +294,7 @@ def _() -> Finding:
 
 
 @claim("As shipped 1 or 2 of the others are seen, of the 1 to 4 whom a team trains with.")
-def _() -> Finding:
+def as_shipped_1_or_2_of_the_others_are_seen_of_the_1_to_4_whom_a() -> Finding:
     world = cast(Flee, cast(JointTask, tasks.find(str(FLICKERFUSION.task))).world)
     (hook,), first, later = FLICKERFUSION.hooks, world.range("pursuers"), world.range("come")
     kept = isinstance(hook, Flicker) and (hook.least, hook.most) == (1, 2)

@@ -40,7 +40,7 @@ def _rolled(world: PlannedPaths, episodes: int, wander: float) -> tuple[PlansAhe
 
 
 @claim("The planned path is a cheapest one in the penalised graph: A* spends exactly as much; without costs, BFS.")
-def _() -> Finding:
+def the_planned_path_is_a_cheapest_one_in_the_penalised_graph_a() -> Finding:
     error, longest = 0.0, 0
     for world in (PlannedPaths(count=6, length=20), PlannedPaths(9, 8, length=20, map="corridor", crowd=3.0)):
         course, _ = _rolled(world, 10, 0.5)
@@ -64,7 +64,7 @@ def _() -> Finding:
 
 
 @claim("A cell costs 1, the share of shortest paths over it, by enumeration, and 2 more where another is in sight.")
-def _() -> Finding:
+def a_cell_costs_1_the_share_of_shortest_paths_over_it_by() -> Finding:
     free = np.array([[1, 1, 1, 1], [0, 1, 0, 1], [1, 1, 1, 1]], bool)
     cells = [(int(row), int(column)) for row, column in np.argwhere(free)]
     counted = np.zeros(free.shape)
@@ -103,7 +103,7 @@ def _ways(free: NDArray[np.bool_], start: tuple[int, int], goal: tuple[int, int]
 
 
 @claim("One agent that follows its path is paid 0.01 at every step; in a team, for each step that was along its path.")
-def _() -> Finding:
+def one_agent_that_follows_its_path_is_paid_0_01_at_every_step_in_a() -> Finding:
     world = PlannedPaths(count=1, length=60)
     course, _ = _rolled(world, 20, 0.0)
     before, states = course.state(), course.plan()[0]
@@ -133,7 +133,7 @@ def _() -> Finding:
     "costs or without any, 95 % interval of 5 seeds included (predicted).",
     slow=True,
 )
-def _() -> Finding:
+def eight_agents_on_random_maps_reach_more_goals_than_when_each() -> Finding:
     ours = [trained("follower", CROWD, seed, STEPS, SHORT).score for seed in SEEDS]
     waits = [_waiting(PlannedPaths(count=8, crowd=c, avoid=a)) for c, a in ((0.0, 0.0), (1.0, 2.0))]
     low = interval(ours)[0]
@@ -143,14 +143,14 @@ def _() -> Finding:
 
 
 @claim("So it is in two halls joined by a corridor.", slow=True)
-def _() -> Finding:
+def so_it_is_in_two_halls_joined_by_a_corridor() -> Finding:
     ours = [trained("follower", HALL, seed, STEPS, SHORT).score for seed in SEEDS[:3]]
     waits = _waiting(PlannedPaths(count=8, map="corridor"))
     return Finding(min(ours) > waits, say(goals=ours, waiting=waits))
 
 
 @claim("Without the dynamic cost a learner reaches fewer goals, in the mean of 3 seeds (predicted).", slow=True)
-def _() -> Finding:
+def without_the_dynamic_cost_a_learner_reaches_fewer_goals_in_the() -> Finding:
     ours, without = (
         [trained("follower", world, seed, STEPS, SHORT).score for seed in SEEDS[:3]]
         for world in (CROWD, f"{CROWD}&avoid=0")
@@ -164,7 +164,7 @@ def _waiting(world: PlannedPaths) -> float:
 
 
 @claim("Without joint states that tell every agent's cell, goal and next cell it is refused; a step ships at 0.01.")
-def _() -> Finding:
+def without_joint_states_that_tell_every_agents_cell_goal_and_next() -> Finding:
     task = tasks.find("mapf:planned?agents=3&length=6")
     parts = build_parts(configure([("recipe", FOLLOWER), ("curriculum.prompts", 2)], task), task)
     batch = pack(asyncio.run(collect(parts, Key.of(2)))[0].trajectories)

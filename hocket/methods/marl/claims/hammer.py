@@ -32,7 +32,7 @@ AMPLE = (("curriculum.prompts", 256), ("update.lr", 3e-3), ("update.epochs", 4))
 
 
 @claim("With no messages it is independent PPO: the weights are equal bit for bit.")
-def _() -> Finding:
+def with_no_messages_it_is_independent_ppo_the_weights_are_equal() -> Finding:
     furthest, moved = 0.0, 0.0
     for world in ("mpe:spread?agents=2&hidden=true&length=8", "forage:5x5-3p-1f?length=6"):
         ours, theirs = _weights(HAMMER, f"{world}&messages=0"), _weights(IPPO, world)
@@ -55,7 +55,7 @@ def _weights(recipe: Recipe, name: str) -> list[torch.Tensor]:
 
 
 @claim("Every local agent hears its own message and no other; the messenger earns the mean of all rewards.")
-def _() -> Finding:
+def every_local_agent_hears_its_own_message_and_no_other_the() -> Finding:
     heard, error, decisions = 1.0, 0.0, 0
     for name in ("forage:5x5-3p-2f?length=9&messages=3", "mpe:spread?agents=2&messages=4&hidden=true"):
         task = tasks.find(name)
@@ -96,7 +96,7 @@ def _compared(trajectory: Trajectory, symbols: int) -> tuple[float, float, int]:
     "95 % intervals apart (predicted).",
     slow=True,
 )
-def _() -> Finding:
+def where_their_landmarks_are_hidden_two_agents_that_are_told_of() -> Finding:
     mute = (*AMPLE, *((f"roles.{VOICE}_agent_{number}.frozen", True) for number in range(2)))
     told = [trained("hammer", TALKED, seed, STEPS).score for seed in FRESH]
     alone = [trained("ippo", HIDDEN, seed, STEPS // 4, AMPLE).score for seed in FRESH]

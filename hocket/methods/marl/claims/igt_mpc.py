@@ -51,7 +51,7 @@ def driven(world: Crossing, place: int, speed: int, plan: tuple[int, ...], taken
 
 
 @claim("The cost of the best answer is the least of all plans, tried one by one.")
-def _() -> Finding:
+def the_cost_of_the_best_answer_is_the_least_of_all_plans_tried_one() -> Finding:
     world, draw, off = Crossing(3, steps=6), Key.of(0).numpy(), 0.0
     for _ in range(12):
         taken = draw.random(7) < 0.3
@@ -64,7 +64,7 @@ def _() -> Finding:
 
 
 @claim("In what is kept of a game neither could do better against the other's drive, and the two never meet.")
-def _() -> Finding:
+def in_what_is_kept_of_a_game_neither_could_do_better_against_the() -> Finding:
     world, gain, met, first = crossing(8), 0.0, False, 0
     for start in world.starts:
         drives = world.equilibrium(start)
@@ -79,7 +79,7 @@ def _() -> Finding:
 
 
 @claim("A plan of one step with the exact rest costs what the equilibrium does; with the rest of one alone cars crash.")
-def _() -> Finding:
+def a_plan_of_one_step_with_the_exact_rest_costs_what_the() -> Finding:
     world = crossing(8)
     drives = [world.equilibrium(start) for start in world.starts]
     known = np.mean([(one[0].costs[0] + one[1].costs[0]) / 2 for one in drives if one is not None])
@@ -93,7 +93,7 @@ def _() -> Finding:
 
 
 @claim("A plan is the cheapest of all that do not meet the forecast, and braking where all do.")
-def _() -> Finding:
+def a_plan_is_the_cheapest_of_all_that_do_not_meet_the_forecast_and() -> Finding:
     world, draw, off, braked = Crossing(4, look=2), Key.of(5).numpy(), 0.0, 0
     rest = draw.uniform(0, 3, (world.through + 1, 3, world.through + 1, 3))
     states = draw.integers(0, (world.through, 3, world.through, 3), (300, 4))
@@ -117,7 +117,7 @@ def _() -> Finding:
 
 
 @claim("It learns from states on the way what each one's drive still costs above being alone, as counted by hand.")
-def _() -> Finding:
+def it_learns_from_states_on_the_way_what_each_ones_drive_still() -> Finding:
     world, off = crossing(6), 0.0
     told, delay = gathered(world, 6, Key.of(2))
     draw, place = Key.of(2).derive("starts").numpy(), 0
@@ -144,7 +144,7 @@ def _() -> Finding:
 
 
 @claim("The network reads places and speeds near 1, and is two layers of tanh and a sum, never below 0.")
-def _() -> Finding:
+def the_network_reads_places_and_speeds_near_1_and_is_two_layers_of() -> Finding:
     world, solver, off, costly = crossing(5), InteractionValue(hidden=3), 0.0, 0
     noise = Key.of(6).derive("layers").numpy()
     state = {name: noise.normal(size=array.shape) for name, array in solver.init(world, Key.of(0)).items()}
@@ -163,7 +163,7 @@ def _() -> Finding:
 
 
 @claim("It begins with no delay, of layers as wide as what they read is many, and fits the squares of what is left.")
-def _() -> Finding:
+def it_begins_with_no_delay_of_layers_as_wide_as_what_they_read_is() -> Finding:
     world, wide = crossing(6), InteractionValue(hidden=400)
     begun = wide.init(world, Key.of(3))
     spread = [float(begun[f"layer {place}"][:-1].std()) * np.sqrt(fan) for place, fan in ((0, 5), (1, 400))]
@@ -188,7 +188,7 @@ def _() -> Finding:
     "With the learned rest there are fewer crashes at the same look ahead, on every seed; a long look needs it not.",
     slow=True,
 )
-def _() -> Finding:
+def with_the_learned_rest_there_are_fewer_crashes_at_the_same_look() -> Finding:
     learned, alone = [], float(crossing(8).driving(crossing(8).free)[1].mean())
     far = Crossing(8, look=4)
     far_alone = float(far.driving(far.free)[1].mean())
@@ -228,7 +228,7 @@ def riccati(world: Rendezvous) -> tuple[Array, Array]:
 
 
 @claim("In a linear-quadratic game best answers in turn, ways that are played and V of them obey the coupled Riccati.")
-def _() -> Finding:
+def in_a_linear_quadratic_game_best_answers_in_turn_ways_that_are() -> Finding:
     world = Rendezvous()
     gains, costs = riccati(world)
     return below(
@@ -242,7 +242,7 @@ def _() -> Finding:
 @claim(
     "A plan of one step with the exact rest, and with the learnt one, is the equilibrium's push; without, far from it."
 )
-def _() -> Finding:
+def a_plan_of_one_step_with_the_exact_rest_and_with_the_learnt_one() -> Finding:
     world, solver = Rendezvous(), InteractionValue()
     gains, costs = riccati(world)
     state, figures = solver.step(world, solver.init(world, Key.of(1)), Key.of(1))
@@ -268,7 +268,7 @@ def simulated(world: Rendezvous, player: int, state: Array, pushes: Array, rest:
 
 
 @claim("What both plan several steps ahead is best against the other's plan: no push changed alone lowers a cost.")
-def _() -> Finding:
+def what_both_plan_several_steps_ahead_is_best_against_the_others() -> Finding:
     world = Rendezvous(look=3)
     rest = riccati(world)[1]
     state, pushes = Key.of(3).numpy().normal(size=4), np.zeros((2, 3))
@@ -284,7 +284,7 @@ def _() -> Finding:
 
 
 @claim("Pushes fixed ahead are a potential game: its plans make one function least, the sum with what is shared once.")
-def _() -> Finding:
+def pushes_fixed_ahead_are_a_potential_game_its_plans_make_one() -> Finding:
     none = np.zeros((2, 4, 4))
     off = [Rendezvous(look).planned(none) - Rendezvous(look, shared=True).planned(none) for look in (2, 5, 9)]
     return below(1e-12, off=float(max(np.abs(one).max() for one in off)))
@@ -293,7 +293,7 @@ def _() -> Finding:
 @claim(
     "With costs that are shared a plan of any length is the equilibrium's; with costs of one's own only one step is."
 )
-def _() -> Finding:
+def with_costs_that_are_shared_a_plan_of_any_length_is_the() -> Finding:
     off = {}
     for shared, look in itertools.product((True, False), (1, 2, 4)):
         world = Rendezvous(look, shared=shared)
@@ -309,7 +309,7 @@ def _() -> Finding:
 @claim(
     "What both could gain is what their best linear answers save of costs summed along the way; endless if it grows."
 )
-def _() -> Finding:
+def what_both_could_gain_is_what_their_best_linear_answers_save_of() -> Finding:
     world, draw = Rendezvous(), Key.of(6).numpy()
     gains = settled(world) + draw.normal(0, 0.1, (2, 4))
 
@@ -378,7 +378,7 @@ def least(world: Lanes, place: float, speed: float, other: Array) -> float:
 
 
 @claim("At any place and speed too, drives are best answers to each other by another solver, and never meet.")
-def _() -> Finding:
+def at_any_place_and_speed_too_drives_are_best_answers_to_each() -> Finding:
     world, off, met, yielding = Lanes(4, steps=14), 0.0, False, 0
     for start in world.drawn(8, Key.of(2)):
         drives = world.equilibrium(start)
@@ -395,7 +395,7 @@ def _() -> Finding:
 
 
 @claim("A car alone pays a multiple of how far its speed is from the wanted one, squared, and comes to no bound.")
-def _() -> Finding:
+def a_car_alone_pays_a_multiple_of_how_far_its_speed_is_from_the() -> Finding:
     world, off = lanes(8), 0.0
     for speed in np.linspace(0, FASTEST, 9):
         motion = world.best_motion(0.0, float(speed))
@@ -406,7 +406,7 @@ def _() -> Finding:
 
 
 @claim("What it learns of cars at any place is what their drive costs above being alone, while neither is through.")
-def _() -> Finding:
+def what_it_learns_of_cars_at_any_place_is_what_their_drive_costs() -> Finding:
     world, off, place = lanes(6), 0.0, 0
     told, delay = gathered(world, 6, Key.of(2))
     for start in world.drawn(6, Key.of(2).derive("starts")):
@@ -450,7 +450,7 @@ def counted(world: Lanes, state: Mapping[str, Array], car: int, case: Array, tol
     "A plan at any speed is the cheapest of all that are tried, counted step by step, braking where all meet; of ten "
     "thousand accelerations the cheapest costs less than a hundredth less on average."
 )
-def _() -> Finding:
+def a_plan_at_any_speed_is_the_cheapest_of_all_that_are_tried() -> Finding:
     world, solver, wrong, under, braked = lanes(4), InteractionValue(hidden=3), 0.0, 0.0, 0
     coarse, over = np.linspace(-PUSH, PUSH, 21), []
     noise = Key.of(6).derive("layers").numpy()
@@ -478,7 +478,7 @@ def _() -> Finding:
     "far there are none.",
     slow=True,
 )
-def _() -> Finding:
+def at_any_place_and_speed_too_there_are_fewer_crashes_with_the() -> Finding:
     world, learnt, far = Lanes(8, cases=200), [], Lanes(8, look=3, cases=200)
     none = np.zeros((3, 6, 5))
     cost, crashed, _ = world.driving(none)
@@ -500,7 +500,7 @@ def _() -> Finding:
 
 
 @claim("Settings and worlds that cannot be are refused in a sentence that names them.")
-def _() -> Finding:
+def settings_and_worlds_that_cannot_be_are_refused_in_a_sentence() -> Finding:
     said = []
     for wrong, named in (
         (lambda: Lanes(3), "approach = 3"),

@@ -34,7 +34,7 @@ PAIR, STEPS = "mpe:spread?agents=2", 10
 
 
 @claim("With one agent and without the bonus for entropy it is PPO step for step: the weights are equal bit for bit.")
-def _() -> Finding:
+def with_one_agent_and_without_the_bonus_for_entropy_it_is_ppo_step() -> Finding:
     furthest, moved = 0.0, 0.0
     for environment in ("CartPole-v1?max_episode_steps=40", "Pendulum-v1?max_episode_steps=20"):
         alone = cast(GymTask, tasks.find(f"gym:{environment}"))
@@ -65,7 +65,7 @@ def _flat(module: torch.nn.Module) -> torch.Tensor:
 
 
 @claim("Each agent's advantages are GAE along its own decisions, whatever the others saw and earned.")
-def _() -> Finding:
+def each_agents_advantages_are_gae_along_its_own_decisions_whatever() -> Finding:
     task = tasks.find("forage:6x6-3p-2f?length=12")
     config = configure([("recipe", IPPO.but({"credit.whiten": False})), ("curriculum.prompts", 8)], task)
     parts = build_parts(config, task)
@@ -92,7 +92,7 @@ def _() -> Finding:
 
 
 @claim("In a game with a penalty for miscoordination it can end in the safe equilibrium (predicted: in most seeds).")
-def _() -> Finding:
+def in_a_game_with_a_penalty_for_miscoordination_it_can_end_in_the() -> Finding:
     scores = [trained("ippo", "dilemma:penalty", seed, 15).score for seed in SEEDS]
     safe = sum(abs(score - 2) < 0.5 for score in scores)
     return Finding(safe >= 3 and max(scores) <= 10, say(return_of_the_safe_pair=2.0, seeds_there=safe, returns=scores))
@@ -101,7 +101,7 @@ def _() -> Finding:
 @claim(
     "On spread and on foraging it is above random play in every seed, 95 % interval of the mean included.", slow=True
 )
-def _() -> Finding:
+def on_spread_and_on_foraging_it_is_above_random_play_in_every_seed() -> Finding:
     holds, said = True, []
     for task, steps in ((PAIR, STEPS), ("forage:5x5-2p-1f", 20)):
         scores, chance = [trained("ippo", task, seed, steps).score for seed in SEEDS], by_chance(task)
@@ -112,13 +112,13 @@ def _() -> Finding:
 
 
 @claim("On spread it comes within 10 percent of MAPPO, whose critic sees the joint state.", slow=True)
-def _() -> Finding:
+def on_spread_it_comes_within_10_percent_of_mappo_whose_critic_sees() -> Finding:
     ours, theirs = (fmean(trained(name, PAIR, seed, STEPS).score for seed in SEEDS) for name in ("ippo", "mappo"))
     return Finding(ours > theirs - 0.1 * abs(theirs), say(ippo=ours, mappo=theirs))
 
 
 @claim("Without the clip of the ratio, 20 epochs to a batch spread the seeds' returns wider.", slow=True)
-def _() -> Finding:
+def without_the_clip_of_the_ratio_20_epochs_to_a_batch_spread_the() -> Finding:
     often = (("update.epochs", 20),)
     loose = (*often, ("objective.low", 1.0), ("objective.high", 1e9))
     kept, free = ([trained("ippo", PAIR, seed, 8, given).score for seed in SEEDS] for given in (often, loose))
@@ -128,7 +128,7 @@ def _() -> Finding:
 
 
 @claim("What it adds to PPO is a bonus of 0.01 for entropy; the critic's loss counts half the square, unclipped.")
-def _() -> Finding:
+def what_it_adds_to_ppo_is_a_bonus_of_0_01_for_entropy_the_critics() -> Finding:
     added = (ValueLoss(coefficient=0.5, aggregate="token-mean"), EntropyBonus(coefficient=0.01))
     same = [getattr(IPPO, slot) == getattr(PPO, slot) for slot in ("rollout", "credit", "objective", "update")]
     return Finding(IPPO.regularisers == added and all(same), say(slots_as_in_ppo=sum(same)))

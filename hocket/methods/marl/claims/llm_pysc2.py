@@ -37,7 +37,7 @@ def _moments(world: Commands = WORLD, count: int = 4) -> Iterator[Command]:
 
 
 @claim("Every legal order is read from its own text as itself, also among words and others; it is never refused.")
-def _() -> Finding:
+def every_legal_order_is_read_from_its_own_text_as_itself_also() -> Finding:
     tried, wrong, names = 0, 0, set()
     for environment in _moments():
         for agent in environment.acting:
@@ -92,7 +92,7 @@ def _anything(size: int) -> list[Order]:
 
 
 @claim("What is illegal by the arrays of the game is refused and counted with a reason, and nobody does it.")
-def _() -> Finding:
+def what_is_illegal_by_the_arrays_of_the_game_is_refused_and() -> Finding:
     tried, wrong, refused = 0, 0, 0
     for environment in itertools.islice(_moments(count=3), 0, None, 3):
         for agent in environment.acting:
@@ -133,7 +133,7 @@ _SHOWN = re.compile(
 
 
 @claim("A commander is shown all units that its soldiers see or were told of, as they are, and nothing else.")
-def _() -> Finding:
+def a_commander_is_shown_all_units_that_its_soldiers_see_or_were() -> Finding:
     wrong, lines, told = 0, 0, 0
     for environment in _moments():
         course, n = environment.course, GROUND.count
@@ -182,7 +182,7 @@ def _opened(world: Commands, places: list[list[int]], health: list[int] | None =
 @claim(
     "Orders do what they say: moving hits nobody, attacking a place hits on the way, a foe is hunted, holding stays."
 )
-def _() -> Finding:
+def orders_do_what_they_say_moving_hits_nobody_attacking_a_place() -> Finding:
     one = Commands(Skirmish(1, 1, size=9, sight=3, reach=1, strength=9, health=9), pace=1)
     near = [[4, 2], [4, 4]]
 
@@ -210,7 +210,7 @@ def _() -> Finding:
 
 
 @claim("An order is to all of a group or to whom it selects, lasts until the next, and ends when its foe is gone.")
-def _() -> Finding:
+def an_order_is_to_all_of_a_group_or_to_whom_it_selects_lasts_until() -> Finding:
     ground = Skirmish(4, 2, size=9, sight=8, reach=8, spread=2, strength=3)
     cells = [[0, 0], [2, 0], [4, 0], [6, 0], [0, 8], [1, 8]]
     world = Commands(ground, groups=2, pace=1)
@@ -227,7 +227,7 @@ def _() -> Finding:
 
 
 @claim("Commanders with a soldier left are asked side by side, in one round, and the game waits for all of them.")
-def _() -> Finding:
+def commanders_with_a_soldier_left_are_asked_side_by_side_in_one() -> Finding:
     world = Commands(GROUND, groups=3)
     task = from_name("command:4v3", {"groups": "3", "size": "7", "spread": "2", "length": "8"})
     rounds: list[int] = []
@@ -251,7 +251,7 @@ def _() -> Finding:
 
 
 @claim("A message reaches its commander alone and a channel those who listen, with the next question and once.")
-def _() -> Finding:
+def a_message_reaches_its_commander_alone_and_a_channel_those_who() -> Finding:
     world = Commands(GROUND, groups=4)
     environment = world.make(Scenario("battle"))
     environment.reset(Key.of(0))
@@ -291,7 +291,7 @@ def _won(task: CommandTask, orders: Any, seeds: int = 100) -> list[float]:
 @claim(
     "Orders decide the battle: gathering and then hitting the weakest wins more than no orders, and than a beginner."
 )
-def _() -> Finding:
+def orders_decide_the_battle_gathering_and_then_hitting_the_weakest() -> Finding:
     def gather(environment: Command, agent: str, rng: Any) -> str:
         picture = environment.picture(agent)
         if picture.enemies:

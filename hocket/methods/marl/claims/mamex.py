@@ -30,7 +30,7 @@ def growth(found: Array) -> float:
 
 
 @claim("The table of a hypothesis is what its pairs earn, walked path by path.")
-def _() -> Finding:
+def the_table_of_a_hypothesis_is_what_its_pairs_earn_walked_path_by() -> Finding:
     game, off = strangers(2, 3), 0.0
 
     def earned(kind: int, own: int, other: int, state: int, step: int) -> Array:
@@ -48,7 +48,7 @@ def _() -> Finding:
 
 
 @claim("Nobody gains much by leaving what regret matching finds; where interests are opposed it is worth the value.")
-def _() -> Finding:
+def nobody_gains_much_by_leaving_what_regret_matching_finds_where() -> Finding:
     draw, worst, apart = Key.of(1).derive("tables").numpy(), 0.0, 0.0
     for _ in range(20):
         pay = draw.uniform(size=(2, 6, 5))
@@ -62,7 +62,7 @@ def _() -> Finding:
 
 
 @claim("A gap is what the better-off deviation gains against what the other was told to play.")
-def _() -> Finding:
+def a_gap_is_what_the_better_off_deviation_gains_against_what_the() -> Finding:
     """Told (0, 0) and (1, 1) evenly, who is paid for differing gains a half by either move; told (0, 0), all."""
     differ = 1 - np.eye(2)
     even, sure = np.eye(2) / 2, np.diag([1.0, 0.0])
@@ -72,7 +72,7 @@ def _() -> Finding:
 
 
 @claim("A hypothesis loses by what it thought unlikely, and pays eta for what it is behind the best.")
-def _() -> Finding:
+def a_hypothesis_loses_by_what_it_thought_unlikely_and_pays_eta_for() -> Finding:
     game = strangers(3, 12)
     losses, table = np.zeros(12), np.zeros((2, 16, 16))
     for episode in range(5):
@@ -90,7 +90,7 @@ def _() -> Finding:
 
 
 @claim("Before the first round all pairs are played alike; what a hypothesis rules out costs it 12 ln 10, no more.")
-def _() -> Finding:
+def before_the_first_round_all_pairs_are_played_alike_what_a() -> Finding:
     game, ruled, worst = doors(3), 0, 0.0
     start = OptimisticTable().init(game, Key.of(0))
     pairs = len(game.policies) ** 2
@@ -108,7 +108,7 @@ def _() -> Finding:
 
 
 @claim("A round tells what its table hopes for both, the mean, and how many hypotheses are within 1 nat of the best.")
-def _() -> Finding:
+def a_round_tells_what_its_table_hopes_for_both_the_mean_and_how() -> Finding:
     game, solver, off, counts = strangers(3, 12), OptimisticTable(rounds=50), 0.0, list[int]()
     state = dict(solver.init(game, Key.of(0)))
     for step in range(12):
@@ -122,7 +122,7 @@ def _() -> Finding:
 
 
 @claim("Summed gaps grow more slowly than rounds behind doors, and the gap goes there and among strangers.")
-def _() -> Finding:
+def summed_gaps_grow_more_slowly_than_rounds_behind_doors_and_the() -> Finding:
     behind = [gaps(doors(6), OptimisticTable(rounds=400), 120, seed) for seed in range(4)]
     among = [gaps(strangers(3, 12), OptimisticTable(rounds=400), 60, seed) for seed in range(3)]
     grown, late = [growth(one) for one in behind], [float(one[-20:].mean()) for one in behind + among]
@@ -130,7 +130,7 @@ def _() -> Finding:
 
 
 @claim("Without hope no door is tried, and the gap stays; a dear loss leaves only what is likeliest, hope among it.")
-def _() -> Finding:
+def without_hope_no_door_is_tried_and_the_gap_stays_a_dear_loss() -> Finding:
     game = doors(3)
     hoping, dear = (gaps(game, OptimisticTable(eta=eta, rounds=400), 60) for eta in (0.1, 1e6))
     without = gaps(game, OptimisticTable(optimistic=False, rounds=400), 60)
@@ -143,7 +143,7 @@ def _() -> Finding:
 @claim(
     "Behind a door of which only the truth says that it opens, and then one time in five, a table is what that makes."
 )
-def _() -> Finding:
+def behind_a_door_of_which_only_the_truth_says_that_it_opens_and() -> Finding:
     worst, told = 0.0, list[float]()
     for count in (2, 5):
         game = rumours(count)
@@ -163,7 +163,7 @@ def _() -> Finding:
     "A large eta fails where exploring is needed: behind that door it gives up at the first failures and never tries "
     "again, so summed gaps grow as rounds do; a small one finds it. In each of 6 draws, with two rumours and with six."
 )
-def _() -> Finding:
+def a_large_eta_fails_where_exploring_is_needed_behind_that_door_it() -> Finding:
     late, slopes = dict[float, list[float]](), dict[float, list[float]]()
     for eta in (0.01, 1e6):
         runs = [gaps(rumours(n), OptimisticTable(eta=eta, rounds=200), 60, seed) for n in (2, 6) for seed in range(6)]

@@ -58,7 +58,7 @@ def _team() -> Batch:
     "The loss is c1 times the squares of what is seen, paid and comes next, plus c2 times minus the cosines and the "
     "surprise at the moves, float64, decision by decision; agents leave at times of their own."
 )
-def _() -> Finding:
+def the_loss_is_c1_times_the_squares_of_what_is_seen_paid_and_comes() -> Finding:
     batch, errors = _team(), {}
     told = _drawn(batch, 4, 5, 2)
     for name, one, two in (("dynamics", 0.7, 0.0), ("foretold", 0.0, 0.3), ("both", 0.7, 0.3)):
@@ -99,7 +99,7 @@ def _by_hand(told: NDArray[np.float64], batch: Batch, dynamics: float, foretold:
 
 
 @claim("No gradient passes into what is to be told: the slow latents and what is seen, exactly 0; into all else some.")
-def _() -> Finding:
+def no_gradient_passes_into_what_is_to_be_told_the_slow_latents_and() -> Finding:
     batch = _team()
     told = _drawn(batch, 4, 5, 2).requires_grad_()
     terms = LatentLoss(ahead=2, hidden=(4,))(Evaluation(logp=told.new_zeros(len(told)), belief=told), batch)
@@ -110,7 +110,7 @@ def _() -> Finding:
 
 
 @claim("A step's figures are the parts of the loss, their means over decisions, and the least deviation of a latent's.")
-def _() -> Finding:
+def a_steps_figures_are_the_parts_of_the_loss_their_means_over() -> Finding:
     batch = _team()
     told = _drawn(batch, 4, 5, 2)
     now = Evaluation(logp=told.new_zeros(len(told)), belief=told)
@@ -130,7 +130,7 @@ def _() -> Finding:
 @claim(
     "Who is alone is told of by its own share; in a team the order does not matter, nor what others' own shares are."
 )
-def _() -> Finding:
+def who_is_alone_is_told_of_by_its_own_share_in_a_team_the_order() -> Finding:
     shares, cell = (
         torch.randn(7, 6, dtype=torch.float64, generator=Key.of(3).torch()),
         torch.tensor([0] * 4 + [1, 1, 2]),
@@ -144,7 +144,7 @@ def _() -> Finding:
 
 
 @claim("A team decides at once what stands at one time of one trajectory.")
-def _() -> Finding:
+def a_team_decides_at_once_what_stands_at_one_time_of_one() -> Finding:
     batch = _team()
     cell, seen = moments(batch), batch.occurrences
     assert batch.time is not None
@@ -173,7 +173,7 @@ def _network(masked: float) -> tuple[Latents, Paths]:
     "What is told is each head's of the latent of what is left, step by step: of latent and move what is paid and "
     "comes next, of k moves from there what comes later, of two latents the move between; the target reads everything."
 )
-def _() -> Finding:
+def what_is_told_is_each_heads_of_the_latent_of_what_is_left_step() -> Finding:
     net, paths = _network(0.4)
     told = Told.of(net.told(paths).flatten(0, 1), 5, 2)
     shown, moves = net.shown(paths), torch.eye(3, dtype=torch.float64)[paths.action]
@@ -208,7 +208,7 @@ def _() -> Finding:
 
 
 @claim("Of moves that are numbers the loss is half the square of what is said of them.")
-def _() -> Finding:
+def of_moves_that_are_numbers_the_loss_is_half_the_square_of_what() -> Finding:
     net, paths = _network(0.4)
     free = Latents(4, 2, (6, 5), 2, masked=0.4, discrete=False, key=Key.of(1)).double().requires_grad_(False)
     action = torch.randn(3, 8, 2, generator=Key.of(5).torch(), dtype=torch.float64)
@@ -222,7 +222,7 @@ def _() -> Finding:
 
 
 @claim("A share `masked` of moments is blanked, others in every step; at 0 none, and what acts reads all of them.")
-def _() -> Finding:
+def a_share_masked_of_moments_is_blanked_others_in_every_step_at_0() -> Finding:
     net, paths = _network(0.4)
     many = Paths(
         torch.ones(60, 50, 4).double(), torch.zeros(60, 50).long(), torch.arange(3000).reshape(60, 50), Key.of(8)
@@ -241,7 +241,7 @@ def _() -> Finding:
 
 
 @claim("No gradient of MAPPO reaches the latent, and none of the latent's losses actor or critic: exactly 0.")
-def _() -> Finding:
+def no_gradient_of_mappo_reaches_the_latent_and_none_of_the_latents() -> Finding:
     strange, own = taught(believing(MAPO_LSO, PAIR, **FEW))
     return Finding(strange == 0 and own > 0, say(into_parts_of_others=strange, smallest_of_own=own))
 
@@ -249,7 +249,7 @@ def _() -> Finding:
 @claim(
     "After a step the slow encoder has moved by `rate` of its way to the learnt one, and what acts is the learnt one."
 )
-def _() -> Finding:
+def after_a_step_the_slow_encoder_has_moved_by_rate_of_its_way_to() -> Finding:
     parts = believing(MAPO_LSO, PAIR, **FEW)
     before = copy.deepcopy(_latents(parts))
     asyncio.run(train_step(parts, 1))
@@ -267,7 +267,7 @@ def _() -> Finding:
 
 
 @claim("With both coefficients at 0 it is MAPPO: the weights are equal bit for bit, in spread and foraging.")
-def _() -> Finding:
+def with_both_coefficients_at_0_it_is_mappo_the_weights_are_equal() -> Finding:
     nothing = MAPO_LSO.but({f"{LOSS}.dynamics": 0.0, f"{LOSS}.foretold": 0.0})
     furthest, moved = 0.0, 0.0
     for task in ("mpe:spread?agents=2&length=8", "forage:5x5-3p-1f?length=6"):
@@ -303,7 +303,7 @@ def _run(recipe: str, seed: int) -> tuple[tuple[float, ...], dict[str, float], d
     "of 3 seeds (predicted).",
     slow=True,
 )
-def _() -> Finding:
+def after_16_steps_the_mean_cosine_of_what_is_told_up_to_three() -> Finding:
     ends = [_run("mapo-lso", seed)[1:] for seed in SEEDS]
     first, last = ([one[end]["latent/alike"] for one in ends] for end in (0, 1))
     errors = [[one[end]["latent/onward"] for one in ends] for end in (0, 1)]
@@ -320,7 +320,7 @@ def _() -> Finding:
     "interval of the difference holds 0 (predicted: above 0).",
     slow=True,
 )
-def _() -> Finding:
+def in_spread_with_two_its_mean_return_over_the_first_16_steps_is() -> Finding:
     ours, theirs = ([fmean(_run(name, seed)[0]) for seed in SEEDS] for name in ("mapo-lso", "mappo"))
     apart = [one - other for one, other in zip(ours, theirs, strict=True)]
     low, high = interval(apart)
@@ -328,7 +328,7 @@ def _() -> Finding:
 
 
 @claim("Both coefficients are 1, three moves are told ahead, 0.2 of moments blanked; the slow encoder moves by 0.3.")
-def _() -> Finding:
+def both_coefficients_are_1_three_moves_are_told_ahead_0_2_of() -> Finding:
     wanted = {
         LOSS: LatentLoss(1.0, 1.0, ahead=3, masked=0.2, hidden=(32,)),
         "hooks": (SlowTarget(0.3),),

@@ -72,7 +72,7 @@ def by_hand(name: str, policy: Array, game: TreeGame) -> Array:
 
 
 @claim("What a move earns over the belief is what OpenSpiel's own states give, hidden cards and all.")
-def _() -> Finding:
+def what_a_move_earns_over_the_belief_is_what_openspiels_own_states() -> Finding:
     off = {}
     for name in ("kuhn_poker", "tiny_hanabi", "matrix_rps"):
         game = of_openspiel(name)
@@ -84,7 +84,7 @@ def _() -> Finding:
 
 
 @claim("Gains from best answers are OpenSpiel's NashConv, in Kuhn's poker and in Leduc's.")
-def _() -> Finding:
+def gains_from_best_answers_are_openspiels_nashconv_in_kuhns_poker() -> Finding:
     from open_spiel.python.algorithms.exploitability import nash_conv
     from open_spiel.python.policy import TabularPolicy
 
@@ -109,7 +109,7 @@ def worth(mix: Array, policy: Array, quality: Array, magnet: Array, eta: float, 
 
 
 @claim("A step is the one that maximises what moves earn less what leaving policy and magnet costs.")
-def _() -> Finding:
+def a_step_is_the_one_that_maximises_what_moves_earn_less_what() -> Finding:
     draw, uneven, gained = Key.of(2).derive("steps").numpy(), 0.0, -np.inf
     for _ in range(50):
         policy, magnet = draw.dirichlet(np.ones(4)), draw.dirichlet(np.ones(4))
@@ -125,7 +125,7 @@ def _() -> Finding:
 
 
 @claim("Searching at every information state is one update of the whole policy by the formula, and nothing else.")
-def _() -> Finding:
+def searching_at_every_information_state_is_one_update_of_the_whole() -> Finding:
     off = 0.0
     for name, alpha in (("kuhn_poker", 0.1), ("tiny_hanabi", 0.0), ("matrix_rps", 0.3)):
         game = of_openspiel(name)
@@ -139,7 +139,7 @@ def _() -> Finding:
 
 
 @claim("Where all earn the same a short step never loses, from any policy, though all search at once.")
-def _() -> Finding:
+def where_all_earn_the_same_a_short_step_never_loses_from_any() -> Finding:
     game, least = of_openspiel("tiny_hanabi"), np.inf
     for seed in range(100):
         policy = drawn(game, seed)
@@ -148,7 +148,7 @@ def _() -> Finding:
 
 
 @claim("In the small Hanabi search gains over every blueprint drawn, and many steps reach at least 9 of 10 points.")
-def _() -> Finding:
+def in_the_small_hanabi_search_gains_over_every_blueprint_drawn_and() -> Finding:
     """8 of the 10 are had by a convention that looks best at first."""
     game = of_openspiel("tiny_hanabi")
     once, ends = [], []
@@ -162,7 +162,7 @@ def _() -> Finding:
 @claim(
     "With a magnet the last policy settles on the even-handed equilibrium of its temperature; without, it goes round."
 )
-def _() -> Finding:
+def with_a_magnet_the_last_policy_settles_on_the_even_handed() -> Finding:
     """There `pi ~ rho exp(q / alpha)`, a quantal response to itself."""
     settled, round_, gaps = {}, {}, {}
     for name in ("kuhn_poker", "matrix_rps"):
@@ -180,14 +180,14 @@ def _() -> Finding:
 
 
 @claim("The weaker the magnet, the nearer to Nash's equilibrium it settles.")
-def _() -> Finding:
+def the_weaker_the_magnet_the_nearer_to_nashs_equilibrium_it() -> Finding:
     game = of_openspiel("kuhn_poker")
     gaps = [-game.value(played(game, DecisionTimePlanning(alpha=alpha), 2000)) for alpha in (0.4, 0.2, 0.1, 0.05)]
     return Finding(all(a > b for a, b in itertools.pairwise(gaps)) and gaps[-1] < 0.03, say(gaps=gaps))
 
 
 @claim("Rollouts from the belief are right on average, with the error that as many of them have.")
-def _() -> Finding:
+def rollouts_from_the_belief_are_right_on_average_with_the_error() -> Finding:
     game = of_openspiel("kuhn_poker")
     policy = drawn(game, 4)
     exact, worst = game.quality(policy), 0.0
@@ -199,7 +199,7 @@ def _() -> Finding:
 
 
 @claim("By rollouts it comes near what it comes to exactly, the nearer the more of them.")
-def _() -> Finding:
+def by_rollouts_it_comes_near_what_it_comes_to_exactly_the_nearer() -> Finding:
     game = of_openspiel("kuhn_poker")
     far = [
         -game.value(played(game, DecisionTimePlanning(eta=0.1, alpha=0.2, samples=samples), 60)) for samples in (2, 50)
@@ -211,7 +211,7 @@ def _() -> Finding:
 @claim(
     "A step by rollouts plays them out history by history with draws of its own, pulls by 0.1 or not, tells returns."
 )
-def _() -> Finding:
+def a_step_by_rollouts_plays_them_out_history_by_history_with_draws() -> Finding:
     """Not at all where all earn the same."""
     gaps = []
     for name, alpha in (("kuhn_poker", 0.1), ("tiny_hanabi", 0.0)):
@@ -242,7 +242,7 @@ def _() -> Finding:
 
 
 @claim("A step is finite however much a move is worth and however seldom it was played.")
-def _() -> Finding:
+def a_step_is_finite_however_much_a_move_is_worth_and_however() -> Finding:
     policy, magnet = np.array([0.0, 0.5, 0.5]), np.full(3, 1 / 3)
     off = [
         float(np.abs(stepped(policy, np.array(quality), magnet, 1.0, 0.0) - wanted).max())

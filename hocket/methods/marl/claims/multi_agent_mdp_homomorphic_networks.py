@@ -100,7 +100,7 @@ def _turns() -> tuple[Tensor, Tensor]:
     "seen of it is L_g of what is seen of the other.",
     "derived: the paper's assumption",
 )
-def _() -> Finding:
+def a_world_that_is_turned_and_whose_agents_move_turned_pays_the() -> Finding:
     (seen, moves), errors = _turns(), dict.fromkeys(("pay", "sights", "places"), 0.0)
     for turn in range(1, 4):
         here, there = _course(WORLD, 32, 5), _course(WORLD, 32, 5)
@@ -127,7 +127,7 @@ def _() -> Finding:
     "hold what each neighbour sees itself, and where it is from there.",
     "derived: distributed execution",
 )
-def _() -> Finding:
+def an_agent_sees_and_hears_of_its_neighbours_alone_what_those_out() -> Finding:
     course = _course(WORLD, 200, 2)
     slots, wrong, far, near = cast(Any, _seat().slots), 0, 0, 0
     before = [one.copy() for one in course.seen()]
@@ -158,7 +158,7 @@ def _() -> Finding:
     "projected again, and has as many free numbers as the equations W L = K W leave.",
     "W = mean_g K_g^-1 W L_g",
 )
-def _() -> Finding:
+def a_layers_weight_is_mean_g_k_g_1_w_l_g_by_hand_in_float64() -> Finding:
     errors = dict.fromkeys(("formula", "commutes", "again", "bias"), 0.0)
     counts: list[tuple[int, int]] = []
     spaces = {
@@ -196,7 +196,7 @@ def _() -> Finding:
     "same; of a network without the symmetry neither holds.",
     "pi(K_g a | L_g s) = pi(a | s)",
 )
-def _() -> Finding:
+def for_any_weights_every_turn_and_what_is_seen_in_episodes_pi_pi() -> Finding:
     (seen, moves), rows, errors = _turns(), _rows(), dict.fromkeys(("policy", "value"), 0.0)
     spread = 1.0
     for key in range(5):
@@ -221,7 +221,7 @@ def _() -> Finding:
     "says so, while the weights move; a plain network's gap grows.",
     "exact after training",
 )
-def _() -> Finding:
+def it_is_symmetric_after_training_as_well_in_float32_no() -> Finding:
     found: dict[str, list[float]] = {}
     ours = MULTI_AGENT_MDP_HOMOMORPHIC_NETWORKS
     for name, recipe, body in (("ours", ours, "perceptron"), ("plain", IPPO, "sets")):
@@ -242,7 +242,7 @@ def _() -> Finding:
 
 
 @claim("The metric is the largest gap among the policies in training, each on what it saw itself.", "derived")
-def _() -> Finding:
+def the_metric_is_the_largest_gap_among_the_policies_in_training() -> Finding:
     parts = _parts(IPPO, 0, ("network.body", "sets"), ("curriculum.prompts", 16), ("cast", Separate()))
     for number, learner in enumerate(parts.learners.values()):
         with torch.no_grad():
@@ -276,7 +276,7 @@ def _flat(parts: RunContext) -> Tensor:
     "the mean over neighbours of tanh(W_m [1, e, o]), by hand in float64.",
     "h_i = tanh(W_o o_i),  m_i = mean_j tanh(W_m [e_ij, o_j])",
 )
-def _() -> Finding:
+def agents_may_be_exchanged_the_order_of_neighbours_changes_nothing() -> Finding:
     policy, rows, slots = _policy(), _rows(), cast(Any, _seat().slots)
     actor = cast(OverSets, policy.module.actor)
     parts = rows[:, slots.own :].reshape(len(rows), slots.count, slots.size)
@@ -325,7 +325,7 @@ def _after(actor: OverSets) -> Iterator[Turning]:
     "A team that always takes its likeliest moves earns the same from a turned beginning, to the last step.",
     "derived: the closed loop",
 )
-def _() -> Finding:
+def a_team_that_always_takes_its_likeliest_moves_earns_the_same() -> Finding:
     world = Spread(count=3, graph=True, length=12)
     earned = {}
     bodies: tuple[Body, ...] = ("equivariant", "sets")
@@ -352,7 +352,7 @@ def _() -> Finding:
 @claim(
     "Layers begin as equivariant ones with orthogonal rows or columns, times their gain, and biases at 0.", "derived"
 )
-def _() -> Finding:
+def layers_begin_as_equivariant_ones_with_orthogonal_rows_or() -> Finding:
     errors = {}
     moves = turned_moves(cast(Any, _seat().plane).moves)
     for name, into, onto in (("square", in_fours(16), in_fours(16)), ("last", in_fours(16), moves)):
@@ -385,7 +385,7 @@ def _needed(body: Body, hidden: tuple[int, ...], seed: int) -> int:
     "equivariant networks need fewer steps",
     slow=True,
 )
-def _() -> Finding:
+def it_needs_fewer_steps_to_a_return_of_12_5_than_a_plain_network() -> Finding:
     found = {
         "equivariant": [_needed("equivariant", (64, 64), seed) for seed in SEEDS],
         "as wide": [_needed("sets", (64, 64), seed) for seed in SEEDS],

@@ -38,7 +38,7 @@ SHAPES: Sequence[tuple[int, tuple[int, ...]]] = ((3, (2, 3)), (2, (2, 2, 2)), (4
 
 
 @claim("The joint return's difference is the sum over agents of <Q_i, pi_i' - pi_i> under the new policy's past.")
-def _() -> Finding:
+def the_joint_returns_difference_is_the_sum_over_agents_of_q_i_pi_i() -> Finding:
     error, largest, otherwise = 0.0, 0.0, 0.0
     for seed in range(20):
         for states, moves in SHAPES:
@@ -67,7 +67,7 @@ def _weighed(visits: Array, term: Array) -> float:
 
 
 @claim("With exact Q_i, steps pi_i exp(Q_i / beta) never lower J, and sqrt(K) times the gap to the optimum falls.")
-def _() -> Finding:
+def with_exact_q_i_steps_pi_i_exp_never_lower_j_and_sqrt_times_the() -> Finding:
     worst, scaled = math.inf, []
     for seed in range(10):
         for states, moves in SHAPES:
@@ -90,7 +90,7 @@ def _() -> Finding:
 @claim(
     "In the penalty game agents that ignore each other's choice stall at the safe pair; in turn they reach an optimum."
 )
-def _() -> Finding:
+def in_the_penalty_game_agents_that_ignore_each_others_choice_stall() -> Finding:
     pay = np.array([[10.0, 0, -100], [0, 2, 0], [-100, 0, 10]])
     game = CooperativeGame(0, 1, (3, 3), discount=0.0)
     game.reward = pay[None]
@@ -105,7 +105,7 @@ def _() -> Finding:
 
 
 @claim("The best policy under its objective, in expectation over the old one's actions, is pi exp(A / beta) / Z.")
-def _() -> Finding:
+def the_best_policy_under_its_objective_in_expectation_over_the_old() -> Finding:
     drift = MULTI_AGENT_PPO_GLOBAL.objective
     assert isinstance(drift, DriftSurrogate)
     assert drift.drift is not None
@@ -159,7 +159,7 @@ def _solved(how: PessimisticSteps, world: Cooperative, found: Records, steps: in
 @claim(
     "Records, the width of the bound and the bound itself are what loops by hand come to, with two agents and three."
 )
-def _() -> Finding:
+def records_the_width_of_the_bound_and_the_bound_itself_are_what() -> Finding:
     off, floors, least = 0.0, 0, 1.0
     for seed, (states, moves, agents) in enumerate(((3, 2, 2), (2, 2, 3), (4, 3, 2))):
         world, noise = crew(states, moves, agents, seed=seed), Key.of(seed).derive("hand").numpy()
@@ -194,7 +194,7 @@ def _() -> Finding:
 
 
 @claim("Records are drawn from discounted play, and what is paid and where it goes on is fair in the mean.")
-def _() -> Finding:
+def records_are_drawn_from_discounted_play_and_what_is_paid_and() -> Finding:
     world = crew(3, 2, 2, seed=4)
     policy = joint(_chain(world, Key.of(4).numpy())).reshape(3, -1)
     found = recorded(world, policy, 400_000, Key.of(5))
@@ -212,7 +212,7 @@ def _() -> Finding:
     "Over 100 drawn sets of records the bound lies below the true values of its own answer and of random policies in "
     "at least 9 of 10 (predicted: all), and so do the localised ones; without pessimism what it hopes is seldom true."
 )
-def _() -> Finding:
+def over_100_drawn_sets_of_records_the_bound_lies_below_the_true() -> Finding:
     held, hoped, narrow = 0, 0, 0
     for seed in range(100):
         world, noise = crew(3, 2, 2, seed=seed % 10), Key.of(seed).derive("policies").numpy()
@@ -234,7 +234,7 @@ def _() -> Finding:
     "Steps never lower the bound, for any moves made before, and what is lost to the optimum is less than the "
     "inequality promises, which is less than all there is with records enough."
 )
-def _() -> Finding:
+def steps_never_lower_the_bound_for_any_moves_made_before_and_what() -> Finding:
     fall, worst, few = 0.0, -math.inf, math.inf
     for seed in SEEDS:
         for shape in ((4, 3, 2), (3, 2, 3)):
@@ -262,7 +262,7 @@ def _() -> Finding:
     "Where records cover best play and little else it comes to within a hundredth of the optimum in every game "
     "(predicted); taken at its word the same data mislead by rarely seen moves, whose luck looks like merit."
 )
-def _() -> Finding:
+def where_records_cover_best_play_and_little_else_it_comes_to() -> Finding:
     careful, misled, rare = [], [], []
     for seed in range(10):
         world = crew(4, 3, 2, seed=seed)
@@ -281,7 +281,7 @@ def _() -> Finding:
     "It does not copy: where three records of four are of another policy it is near the optimum, and what was done "
     "most often is not; where records are of even play it needs many, and fewer do without pessimism."
 )
-def _() -> Finding:
+def it_does_not_copy_where_three_records_of_four_are_of_another() -> Finding:
     near, copied, even = [], [], {1000: [0.0] * 0, 100_000: [0.0] * 0}
     bold = {count: [0.0] * 0 for count in even}
     for seed in range(6):
@@ -311,7 +311,7 @@ def _() -> Finding:
     "What is promised is the inequality by hand; where there is one state it is known what follows; records are of "
     "best play but for the share that slips; half the central critic's loss is the recipe's."
 )
-def _() -> Finding:
+def what_is_promised_is_the_inequality_by_hand_where_there_is_one() -> Finding:
     off, how = 0.0, replace(CAREFUL, records=2000, rate=0.5, pessimism=0.7, doubt=0.2, slip=0.3)
     for seed, (states, moves, agents) in enumerate(((1, 2, 2), (3, 2, 3))):
         world = crew(states, moves, agents, seed=seed)
@@ -332,7 +332,7 @@ def _() -> Finding:
 
 
 @claim("Records in a file of one's own are those that it holds, and what does not fit is refused by name.")
-def _() -> Finding:
+def records_in_a_file_of_ones_own_are_those_that_it_holds_and_what() -> Finding:
     world, noise = crew(3, 2, 2, seed=1), Key.of(1).numpy()
     held = {
         "state": noise.integers(0, 3, 50),

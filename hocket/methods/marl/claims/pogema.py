@@ -23,7 +23,7 @@ QUICK = (("curriculum.prompts", 32), ("update.lr", 3e-3))
 @claim(
     "Nobody shares a cell, stands in a wall or swaps with another in 100 000 steps of agents, with one goal or more."
 )
-def _() -> Finding:
+def nobody_shares_a_cell_stands_in_a_wall_or_swaps_with_another_in() -> Finding:
     wrong, steps = 0, 0
     for world in (LifelongPaths(count=8), OncePaths(count=8), OncePaths(count=8, stay=True)):
         course, draw = world.open(100), np.random.default_rng(0)
@@ -47,7 +47,7 @@ def _conflicts(course: PathsAhead, before: NDArray[np.int64], present: NDArray[n
 
 
 @claim("A seed is an instance, whatever is played beside it: a map whose cells hang together, and no goal twice.")
-def _() -> Finding:
+def a_seed_is_an_instance_whatever_is_played_beside_it_a_map_whose() -> Finding:
     holds, longest = True, 0
     for world in (OncePaths(count=6), OncePaths(10, 12, density=0.3, stay=True)):
         wide, alone = world.open(20), world.open(1)
@@ -72,7 +72,7 @@ def _cell(of: NDArray[np.int64]) -> Cell:
 
 
 @claim("On a map of three agents, costs, makespan, success and coordination are those counted by hand.")
-def _() -> Finding:
+def on_a_map_of_three_agents_costs_makespan_success_and() -> Finding:
     """A walks to its goal. B reaches its own, leaves it and comes back. C first runs into the wall at (1, 1)."""
     starts, goals = [[0, 0], [3, 3], [1, 0]], [[0, 2], [2, 2], [3, 0]]
     moves = [[EAST, NORTH, EAST], [EAST, WEST, SOUTH], [STAY, EAST, SOUTH], [STAY, WEST, STAY]]
@@ -91,7 +91,7 @@ def _() -> Finding:
 
 
 @claim("Who would swap or enters a cell that another enters collides; who follows one that moves does not.")
-def _() -> Finding:
+def who_would_swap_or_enters_a_cell_that_another_enters_collides() -> Finding:
     swap, _ = _played(OncePaths(4, 2, stay=True), [[0, 0], [0, 1]], [[3, 3], [3, 0]], [[EAST, WEST]])
     crowd, _ = _played(OncePaths(4, 2, stay=True), [[0, 0], [0, 2]], [[3, 3], [3, 0]], [[EAST, WEST]])
     behind, _ = _played(OncePaths(4, 2, stay=True), [[0, 0], [0, 1]], [[3, 3], [3, 0]], [[EAST, EAST]])
@@ -101,7 +101,7 @@ def _() -> Finding:
 
 
 @claim("Who arrives earns 1 and leaves, and others pass over its goal; with `stay` it is in their way.")
-def _() -> Finding:
+def who_arrives_earns_1_and_leaves_and_others_pass_over_its_goal() -> Finding:
     starts, goals, moves = [[0, 1], [0, 0]], [[0, 2], [0, 3]], [[EAST, EAST], [STAY, EAST], [STAY, EAST]]
     gone, paid = _played(OncePaths(4, 2), starts, goals, moves)
     waits, held = _played(OncePaths(4, 2, stay=True), starts, goals, moves)
@@ -132,7 +132,7 @@ def _played(
 
 
 @claim("Goals reached are rewards paid, and throughput is their number over steps; by hand: 3 goals in 5 steps, 0.6.")
-def _() -> Finding:
+def goals_reached_are_rewards_paid_and_throughput_is_their_number() -> Finding:
     goal = np.zeros((6, 3, 2), np.int64)
     goal[2:, 0], goal[4:, 0], goal[5:, 2] = 1, 2, 3
     by_hand = Walk(np.zeros_like(goal), goal, np.zeros((5, 3), np.int64)).throughput()
@@ -150,7 +150,7 @@ def _() -> Finding:
 
 
 @claim("One agent that takes A*'s path needs exactly the shortest way, found by breadth first: path finding is 1.")
-def _() -> Finding:
+def one_agent_that_takes_a_s_path_needs_exactly_the_shortest_way() -> Finding:
     world, error, longest = OncePaths(12, 1, density=0.3), 0.0, 0
     for seed in range(30):
         course = world.open(1)
@@ -168,7 +168,7 @@ def _() -> Finding:
 
 
 @claim("Over instances: SoC_best / SoC, throughput / best and time an agent are averaged as by hand.")
-def _() -> Finding:
+def over_instances_soc_best_soc_throughput_best_and_time_an_agent() -> Finding:
     solved = performance({"a": [10, 20, None, None], "b": [20, None, 30, None]})
     lifelong = lifelong_performance({"a": [1.0, 0.0, 0.5, 0.0], "b": [0.5, 0.0, 2.0, 1.0]})
     times = scalability({32: 1.0, 64: 4.0, 128: 16.0})  # A half, a quarter, a half.
@@ -183,7 +183,7 @@ def _() -> Finding:
     "goal each and with ever new ones (predicted).",
     slow=True,
 )
-def _() -> Finding:
+def on_8_x_8_cells_with_4_agents_ippo_is_above_random_play_in_every() -> Finding:
     holds, said = True, []
     for task, steps in (("mapf:once?size=8&agents=4", 10), ("mapf:lifelong?size=8&agents=4", 10)):
         scores, chance = [trained("ippo", task, seed, steps, QUICK).score for seed in SEEDS], by_chance(task)

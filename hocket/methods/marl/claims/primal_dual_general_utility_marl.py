@@ -71,7 +71,7 @@ def climbed(world: Network, logits: Array, multipliers: Array) -> Array:
 
 
 @claim("The gradient of utilities of occupancies is the policy gradient of their slope, the shadow reward.")
-def _() -> Finding:
+def the_gradient_of_utilities_of_occupancies_is_the_policy_gradient() -> Finding:
     off, plain = 0.0, np.inf
     for seed in range(5):
         world, logits = crowd(3, seed)
@@ -84,7 +84,7 @@ def _() -> Finding:
 
 
 @claim("From many episodes the solver's gradient is that; what it sees of others beyond kappa is left out of it.")
-def _() -> Finding:
+def from_many_episodes_the_solvers_gradient_is_that_what_it_sees_of() -> Finding:
     """With kappa 0 an agent hears nothing of what it does to its neighbours."""
     world, logits = crowd(3, 7, sharp=0.5)
     multipliers = np.array([0.5, 1.0, 2.0])
@@ -99,7 +99,7 @@ def _() -> Finding:
 
 
 @claim("A critic's error for what it does not see falls geometrically with kappa.")
-def _() -> Finding:
+def a_critics_error_for_what_it_does_not_see_falls_geometrically() -> Finding:
     """Q of the first of five in a row, less its mean over what is farther than kappa, at worst."""
     shrinks, first = [], []
     for seed in range(5):
@@ -121,7 +121,7 @@ def _() -> Finding:
 
 
 @claim("A critic is the mean of what is earned and what follows, over decisions that look alike, counted by hand.")
-def _() -> Finding:
+def a_critic_is_the_mean_of_what_is_earned_and_what_follows_over() -> Finding:
     world, off = patrol(3), 0.0
     seen = world.trails(np.full((3, 3, 2), 0.5), 8, 5, Key.of(3))
     rewards = Key.of(3).derive("rewards").numpy().normal(size=(3, 3, 2))
@@ -147,7 +147,7 @@ def _() -> Finding:
 
 
 @claim("Occupancies of many episodes are the exact ones, which sum to 1; neighbours are those within reach.")
-def _() -> Finding:
+def occupancies_of_many_episodes_are_the_exact_ones_which_sum_to_1() -> Finding:
     world = patrol(3)
     policy = softmax(Key.of(5).derive("policy").numpy().normal(size=(3, 3, 2)))
     exact = world.occupancy(policy)
@@ -163,7 +163,7 @@ def _() -> Finding:
 
 
 @claim("A step climbs by the rate, lets multipliers fall by what is left, within 0 and the price, and tells both.")
-def _() -> Finding:
+def a_step_climbs_by_the_rate_lets_multipliers_fall_by_what_is_left() -> Finding:
     world, solver = patrol(3), PrimalDual(rate=0.7, dual=2.0)
     noise = Key.of(6).derive("state").numpy()
     state = {"logits": noise.normal(size=(3, 3, 2)), "multipliers": np.array([0.0, 4.9, 1.0])}
@@ -184,7 +184,7 @@ def _() -> Finding:
 
 
 @claim("The optimum told is above every value, and one guard alone comes to it.")
-def _() -> Finding:
+def the_optimum_told_is_above_every_value_and_one_guard_alone_comes() -> Finding:
     world, draw = patrol(2), Key.of(0).derive("policies").numpy()
     highest = max(world.value(softmax(2 * draw.normal(size=(2, 3, 2)))) for _ in range(300))
     alone, near = patrol(1), -np.inf
@@ -198,7 +198,7 @@ def _() -> Finding:
 
 
 @claim("The gradient is the mean over episodes of fading scores times near critics less their mean there, by hand.")
-def _() -> Finding:
+def the_gradient_is_the_mean_over_episodes_of_fading_scores_times() -> Finding:
     gaps = []
     for kappa in (0, 1, 2):
         world, key = patrol(3), Key.of(kappa).derive("by hand")

@@ -73,7 +73,7 @@ def _returns(found: Sequence[Trajectory], task: JointTask) -> NDArray[np.float64
     "three players, with chance, hidden cards and moves at once; a game written down is a game played anew.",
     "derived: the bridge's contract",
 )
-def _() -> Finding:
+def who_moves_what_is_legal_what_is_seen_and_what_is_paid_are() -> Finding:
     import pyspiel
 
     wrong, plies = Counter[str](), 0
@@ -136,7 +136,7 @@ def _history(state: Any, pyspiel: Any) -> list[Any]:
     "and PettingZoo refuses nothing.",
     slow=True,
 )
-def _() -> Finding:
+def in_10_5_plies_of_a_policy_in_all_seats_nothing_illegal_is() -> Finding:
     illegal = plies = 0
     for name, count in (("connect_four", 1900), ("breakthrough&rows=6&columns=6", 1200), ("tic_tac_toe", 1500)):
         task = _task(name)
@@ -173,7 +173,7 @@ def _plies(one: Trajectory) -> list[tuple[int, int, int]]:
     "many play, and every game pays nothing in sum.",
     "derived",
 )
-def _() -> Finding:
+def games_of_2_3_and_4_players_take_turns_under_one_policy_who_has() -> Finding:
     task = _task("kuhn_poker&players=2-4")
     table, counts, wrong = cast(SpielTable, task.world), Counter[int](), 0
     for one in _played(_fresh(task), task, 300):
@@ -192,7 +192,7 @@ def _() -> Finding:
 
 
 @claim("Equal seeds are equal games, whatever is played beside them, scripted seats included.", "derived")
-def _() -> Finding:
+def equal_seeds_are_equal_games_whatever_is_played_beside_them() -> Finding:
     same, games = True, 0
     for name, against in (("leduc_poker", ""), ("tic_tac_toe", "random+mcts"), ("kuhn_poker", "mcts")):
         task = _task(name, against)
@@ -206,7 +206,7 @@ def _() -> Finding:
 
 
 @claim("Chance against chance earns what Kuhn poker's tree says, in each seat.", "derived: by enumeration")
-def _() -> Finding:
+def chance_against_chance_earns_what_kuhn_pokers_tree_says_in_each() -> Finding:
     task = _task("kuhn_poker", "random")
     table, off = cast(SpielTable, task.world), []
     exact = _exact(table, lambda state: _even(state), lambda state: _even(state))
@@ -277,7 +277,7 @@ def _weights(policy: Any) -> dict[str, torch.Tensor]:
     "its moves; a checkpoint gives all of them back.",
     "derived",
 )
-def _() -> Finding:
+def a_former_self_acts_with_the_weights_of_its_time_in_one_seat_of() -> Finding:
     often = PYTAG.but(hooks=(FormerSelf(every=3, keep=2, share=0.5),))
     parts = _parts(often, "tic_tac_toe", curriculum__prompts=8)
     then, wrong, seated = {0: _weights(parts.lead.policy)}, 0, Counter[int]()
@@ -334,7 +334,7 @@ def _agrees(policy: Any, weights: dict[str, torch.Tensor], one: Trajectory, name
     "every seat has a policy of its own there is none to take, and none is.",
     "derived",
 )
-def _() -> Finding:
+def as_it_is_a_copy_is_taken_every_5_steps_the_4_latest_are_kept() -> Finding:
     parts, hook = _parts(PYTAG, "kuhn_poker"), cast(FormerSelf, PYTAG.hooks[0])
     apart, alone = _parts(PYTAG, "kuhn_poker", cast=Separate()), dict[str, Pool]()
     memory, kept, guests = dict[str, Pool](), list[list[int]](), Counter[bool]()
@@ -352,7 +352,7 @@ def _() -> Finding:
 
 
 @claim("With a share of 0 the run is independent PPO's, bit for bit; with 1 it is another.", "derived")
-def _() -> Finding:
+def with_a_share_of_0_the_run_is_independent_ppos_bit_for_bit_with() -> Finding:
     ends = []
     for recipe in (IPPO, PYTAG.but(hooks=(FormerSelf(share=0.0),)), PYTAG.but(hooks=(FormerSelf(share=1.0),))):
         parts = _parts(recipe, "kuhn_poker", curriculum__prompts=16)
@@ -377,7 +377,7 @@ def _learnt(game: str, seed: int) -> ControlPolicy:
     "move (predicted).",
     slow=True,
 )
-def _() -> Finding:
+def self_play_ppo_beats_chance_in_tic_tac_toe_in_each_of_3_seeds_by() -> Finding:
     task = _task("tic_tac_toe", "random")
     ours = [float(_returns(_played(_learnt("tic_tac_toe", seed), task, 1000), task).mean()) for seed in SEEDS[:3]]
     search = -float(_returns(_played(_Chance(), _task("tic_tac_toe", "mcts"), 1000), task).mean())
@@ -397,7 +397,7 @@ def _() -> Finding:
     "is nearer to equilibrium than even odds are (predicted).",
     slow=True,
 )
-def _() -> Finding:
+def self_play_ppo_beats_chance_in_kuhn_poker_in_each_of_3_seeds_its() -> Finding:
     from open_spiel.python.algorithms.exploitability import nash_conv
     from open_spiel.python.policy import TabularPolicy
 

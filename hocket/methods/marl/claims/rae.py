@@ -43,7 +43,7 @@ def enumerated(mean: Array, spread: Array, aversion: float) -> float:
 
 
 @claim("Moments are those of the enumerated pay, and an answer's utility the largest of any mix on any support.")
-def _() -> Finding:
+def moments_are_those_of_the_enumerated_pay_and_an_answers_utility() -> Finding:
     draw, off, mixed, moments = Key.of(0).derive("answers").numpy(), 0.0, 0, 0.0
     for _ in range(60):
         pay = draw.normal(size=(4, 5))
@@ -63,7 +63,7 @@ def _() -> Finding:
 
 
 @claim("So it is where seven moves meet three of the other's, and many mixes have no variance against each other.")
-def _() -> Finding:
+def so_it_is_where_seven_moves_meet_three_of_the_others_and_many() -> Finding:
     draw, off, sizes = Key.of(4).derive("flat").numpy(), 0.0, set[int]()
     for _ in range(40):
         pay = draw.normal(size=(7, 3))
@@ -78,7 +78,7 @@ def _() -> Finding:
 
 
 @claim("Without aversion it ends in Nash's equilibrium: in games of opposed interests nobody has anything to gain.")
-def _() -> Finding:
+def without_aversion_it_ends_in_nashs_equilibrium_in_games_of() -> Finding:
     gaps = [
         -game.value(solved(game, RiskAverse(aversion=0.0), 3000)[0])
         for game in (zero_sum(size, size + 1) for size in (2, 3, 4, 5))
@@ -87,7 +87,7 @@ def _() -> Finding:
 
 
 @claim("Of several equilibria with the same mean it takes the one of least variance.")
-def _() -> Finding:
+def of_several_equilibria_with_the_same_mean_it_takes_the_one_of() -> Finding:
     """Against a column that chooses evenly all rows earn 2 on average: for sure, as 1 or 3, or as 0 or 4."""
     row = np.array([[0.0, 4.0], [1.0, 3.0], [2.0, 2.0]])
     game = MatrixGame((row, np.zeros((2, 3))), tremble=1.0)  # A column whose hand always trembles is even.
@@ -100,7 +100,7 @@ def _() -> Finding:
 
 
 @claim("In a stag hunt with trembles e both go from stag to hare where g passes (1 - 4e) / (32 e (1 - e)), as by hand.")
-def _() -> Finding:
+def in_a_stag_hunt_with_trembles_e_both_go_from_stag_to_hare_where() -> Finding:
     """A little more of the stag earns 4 (1 - e) less 32 g e (1 - e) there, the hare 3; beyond, no mix of both holds."""
     kept, left = [], []
     for percent in (2, 5, 10, 20):
@@ -115,7 +115,7 @@ def _() -> Finding:
 @claim(
     "On the line of trust, with moves found one by one, those who mind risk go home and those who do not meet far away."
 )
-def _() -> Finding:
+def on_the_line_of_trust_with_moves_found_one_by_one_those_who_mind() -> Finding:
     """From the path to the far end; with all moves known the ends are the same, and far fewer are ever looked at."""
     game = trust(3)
     far, found = game.moves[0] - 1, {}
@@ -134,7 +134,7 @@ def _() -> Finding:
 
 
 @claim("With aversion the risk gap closes in random games of any interests.")
-def _() -> Finding:
+def with_aversion_the_risk_gap_closes_in_random_games_of_any() -> Finding:
     draw, gaps = Key.of(3).derive("games").numpy(), []
     for _ in range(6):
         game = MatrixGame((draw.normal(size=(3, 3)), draw.normal(size=(3, 3))), 0.1)
@@ -143,7 +143,7 @@ def _() -> Finding:
 
 
 @claim("A run is the module's, step by step: answers averaged since the last addition, moves added, and all figures.")
-def _() -> Finding:
+def a_run_is_the_modules_step_by_step_answers_averaged_since_the() -> Finding:
     draw, gaps, sizes = Key.of(9).derive("run").numpy(), [], []
     for grow in (True, False):
         game = MatrixGame((draw.normal(size=(3, 5)), draw.normal(size=(5, 3))), 0.1)
@@ -183,7 +183,7 @@ def _() -> Finding:
 
 
 @claim("A first move that one of the players does not have is refused.")
-def _() -> Finding:
+def a_first_move_that_one_of_the_players_does_not_have_is_refused() -> Finding:
     game, refused = MatrixGame((np.zeros((2, 4)), np.zeros((4, 2)))), []
     for first in (0, 1, 2, 3):
         try:
@@ -194,7 +194,7 @@ def _() -> Finding:
 
 
 @claim("A move that is as good as the one that is known, and no better, is not added.")
-def _() -> Finding:
+def a_move_that_is_as_good_as_the_one_that_is_known_and_no_better() -> Finding:
     game, solver = MatrixGame((np.zeros((3, 3)), np.zeros((3, 3)))), RiskAverse(first=1, grow=True, every=1)
     mixes, figures = solved(game, solver, 4)
     return Finding(

@@ -43,7 +43,7 @@ def _told(way: int, steps: int, share: float) -> Mapping[str, float]:
 
 
 @claim("The arrays are the world's rules: played by them 20 000 times, both get what the arrays say.", "derived")
-def _() -> Finding:
+def the_arrays_are_the_worlds_rules_played_by_them_20_000_times() -> Finding:
     off = {}
     for shut in (True, False):
         world = companion(4, 10, shut=shut)
@@ -74,7 +74,7 @@ def _played(policy: Array, rng: np.random.Generator, count: int, *, shut: bool) 
 
 
 @claim("No answer is worth more than the optimum, and some is worth that.", "derived")
-def _() -> Finding:
+def no_answer_is_worth_more_than_the_optimum_and_some_is_worth_that() -> Finding:
     world = companion(4, 10)
     highest = max(world.value(_policy(world, seed)) for seed in range(20))
     both = world.rewarded(world.process.reward + world.goals[:, None]).best.policy
@@ -92,7 +92,7 @@ def _() -> Finding:
     "the law of G has the partner's exact value as mean.",
     "the gain above the primitive value",
 )
-def _() -> Finding:
+def e_max_s_a_is_the_sum_over_all_ways_on_of_an_episode_each_as() -> Finding:
     policy, before = _policy(TINY), _policy(TINY, 4)
     primitive = TINY.partner.solved(before).value[:-1]
     found, chances = gain(TINY, policy, primitive), TINY.reached(policy)
@@ -129,7 +129,7 @@ def _ways(policy: Array, step: int, state: int, action: int) -> list[tuple[float
     "beside the policy at the end of that time, and stays.",
     "A + share * (E[max(0, G - V) | s, a] - D)",
 )
-def _() -> Finding:
+def a_step_climbs_by_the_rate_times_a_share_s_a_d_alone_by_a_v_is() -> Finding:
     world, solver = companion(2, 6), HumanGain(share=0.4, alone=3, rate=0.7)
     state, off = dict(solver.init(world, Key.of(0))), dict.fromkeys(("logits", "primitive", "told"), 0.0)
     kept = np.zeros(0)
@@ -159,7 +159,7 @@ def _() -> Finding:
     "and the agent learns what it learns without the gain; yet the partner reaches much.",
     "the gain term is zero in expectation for a partner already at its optimum",
 )
-def _() -> Finding:
+def a_partner_that_is_at_its_optimum_is_worth_nothing_where_the() -> Finding:
     world = companion(4, 10, shut=False)
     with_gain, without = _ran(world, share=1.0), _ran(world, share=0.0)
     policy = softmax(with_gain[0]["logits"])
@@ -181,7 +181,7 @@ def _() -> Finding:
     "the policy; before a shut one the lever has the largest.",
     "derived",
 )
-def _() -> Finding:
+def the_agent_is_not_paid_for_what_its_partner_gets_anyway_behind() -> Finding:
     world = companion(4, 10)
     policy = _policy(world)
     primitive = world.partner.solved(_policy(world, 8)).value[:-1]
@@ -196,7 +196,7 @@ def _() -> Finding:
     "that of the less certain one.",
     "derived: what the positive part does",
 )
-def _() -> Finding:
+def losses_do_not_count_so_spread_is_paid_for_of_two_ways_that() -> Finding:
     transition, goals = np.zeros((4, 2, 4)), np.array([0.0, 1.0, 2.0, 0.0])
     transition[0, 0, 1] = 1.0  # Sure of 1.
     transition[0, 1, 2] = transition[0, 1, 3] = 0.5  # As often 2 as nothing.
@@ -217,7 +217,7 @@ def _() -> Finding:
     "points in 100 (signs predicted); learning its task alone it leaves the lever.",
     "the partner's goals rise, the win rate falls by less than 2 points",
 )
-def _() -> Finding:
+def paid_for_the_gain_the_agent_lets_its_partner_reach_more_four() -> Finding:
     ours, alone = _told(4, 10, 0.1), _told(4, 10, 0.0)
     fell, rose = alone["task"] - ours["task"], ours["partner"] / alone["partner"]
     return Finding(
@@ -231,7 +231,7 @@ def _() -> Finding:
     "its partner reaches more (predicted), and with little it does not help at all.",
     "derived",
 )
-def _() -> Finding:
+def where_time_is_short_helping_costs_and_the_share_says_how_much() -> Finding:
     found = {share: _told(4, 8, share) for share in (0.0, 0.05, 0.2, 1.0)}
     task, partner = ([one[name] for one in found.values()] for name in ("task", "partner"))
     falls = task[0] - task[1] < 1e-3 and task[1] > task[2] > task[3]

@@ -105,7 +105,7 @@ def _kinds() -> Iterator[ControlPolicy]:
     "Over all joint actions that are legal the probabilities sum to 1, and each that is not has probability 0 exactly: "
     "by enumeration, of chains, of arguments drawn apart, and of networks with filters."
 )
-def _() -> Finding:
+def over_all_joint_actions_that_are_legal_the_probabilities_sum_to() -> Finding:
     error, illegal, least, legal = 0.0, 0.0, 1.0, []
     for policy in _kinds():
         chance = _table(policy).exp()
@@ -120,7 +120,7 @@ def _() -> Finding:
 
 
 @claim("The log-prob of a whole action is the sum of its parts', each given those before, by hand in float64.")
-def _() -> Finding:
+def the_log_prob_of_a_whole_action_is_the_sum_of_its_parts_each() -> Finding:
     policy, screen = _policy(True), _screen()
     seen, allowed = screen.seen()[0].astype(np.float64), screen.allowed()[0]
     actions = np.array([[RECT, 4, 7], [POINT, 2, 0], [MOVE, 8, 0], [NO_OP, 0, 0]])
@@ -154,7 +154,7 @@ def _by_hand(policy: ControlPolicy, seen: NDArray[np.float64], allowed: NDArray[
     "A chain's entropies along the action taken have the joint entropy as mean; apart, entropy and KL are exact.",
     "derived: the chain rule",
 )
-def _() -> Finding:
+def a_chains_entropies_along_the_action_taken_have_the_joint() -> Finding:
     errors = {}
     for policy in (_policy(True), _policy(False)):
         table = _table(policy)
@@ -181,7 +181,7 @@ def _() -> Finding:
 
 
 @claim("In 10^5 decisions nothing illegal is drawn, and every joint action comes as often as its probability says.")
-def _() -> Finding:
+def in_10_5_decisions_nothing_illegal_is_drawn_and_every_joint() -> Finding:
     policy, rows = _policy(True), 25_000
     chance = _table(policy).exp()
     uniforms = torch.from_numpy(Key.of(5).numpy().random((4 * rows, 3)))
@@ -206,7 +206,7 @@ def _() -> Finding:
     "The whole loss is -mean A sum log pi(a_l | a_<l) + 1/2 mean (V - y)^2 - 0.01 mean sum H(a_l | a_<l); of "
     "sc2le-ppo, before the first change of the weights, -mean A in the first term's place."
 )
-def _() -> Finding:
+def the_whole_loss_is_mean_a_sum_log_pi_1_2_mean_2_0_01_mean_sum_h() -> Finding:
     gaps = {}
     for recipe in (SC2LE, SC2LE_PPO):
         ours, batch, value = _loss(recipe)
@@ -252,7 +252,7 @@ def _along(policy: ControlPolicy, batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 @claim("Of an argument that an action does not take nothing is learnt: its networks get no gradient at all.", "derived")
-def _() -> Finding:
+def of_an_argument_that_an_action_does_not_take_nothing_is_learnt() -> Finding:
     policy, screen = _policy(True), _screen()
     found = {}
     for name, action in (("no_op", [NO_OP, 0, 0]), ("select_point", [POINT, 3, 0]), ("select_rect", [RECT, 3, 5])):
@@ -273,7 +273,7 @@ def _() -> Finding:
     "drawn apart come no nearer than 2 log n (predicted).",
     "derived: behaviour cloning of a law that does not factorise",
 )
-def _() -> Finding:
+def rectangles_whose_second_corner_follows_from_the_first_are() -> Finding:
     count = 9
     actions = torch.tensor([[RECT, one, count - 1 - one] for one in range(count)])
     reached = {}
@@ -294,7 +294,7 @@ def _() -> Finding:
 
 
 @claim("The ratio of sc2le-ppo is that of whole actions: its log is the sum of the parts' log-ratios.", "derived")
-def _() -> Finding:
+def the_ratio_of_sc2le_ppo_is_that_of_whole_actions_its_log_is_the() -> Finding:
     chained = SC2LE_PPO.policy_parts == SC2LE.policy_parts == (Chained(),) != A2C.policy_parts
     policy, screen = _policy(True), _screen()
     taken = torch.tensor([[RECT, 4, 7], [POINT, 2, 0], [MOVE, 8, 0], [NO_OP, 0, 0]])
@@ -317,7 +317,7 @@ def _() -> Finding:
 
 
 @claim("The grid goes by its rules, as played by hand unit by unit, and equal seeds are equal episodes at any width.")
-def _() -> Finding:
+def the_grid_goes_by_its_rules_as_played_by_hand_unit_by_unit_and() -> Finding:
     game, wrong, fetched = MiniGame(units=2, goals=3, size=4, length=30, pace=2), 0, 0
     wide, alone = game.open(6), game.open(1)
     wide.reset(range(6), range(10, 16))
@@ -409,7 +409,7 @@ def _by_chance(rng: np.random.Generator) -> Callable[[Screen], NDArray[np.int64]
     "where chance earns less than a tenth (predicted).",
     slow=True,
 )
-def _() -> Finding:
+def actor_critic_solves_move_to_beacon_sampled_all_of_5_seeds_earn() -> Finding:
     task = "rts:beacon"
     best, chance = _earned(task, _straight), _earned(task, _by_chance(Key.of(7).numpy()))
     scores = [trained("sc2le", task, seed, 100).score for seed in SEEDS]

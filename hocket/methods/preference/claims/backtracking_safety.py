@@ -42,7 +42,7 @@ claim = Claims("backtracking-safety", "Sel et al., 2025; signal and mask chosen 
 
 
 @claim("A signal removes the last n visible words, what was written before it stays, and a reset removes everything.")
-def _() -> Finding:
+def a_signal_removes_the_last_n_visible_words_what_was_written() -> Finding:
     shown = {
         "a b <undo 1>c": "a c",
         "a b c <undo 2>d": "a d",
@@ -61,7 +61,7 @@ def _() -> Finding:
 
 
 @claim("Without a signal every text is visible as it is, its loss is SFT's, and every token is learnt.")
-def _() -> Finding:
+def without_a_signal_every_text_is_visible_as_it_is_its_loss_is() -> Finding:
     rng, gaps = Key.of(0).numpy(), []
     for _ in range(10):
         rows = [_row(["a ", "b ", "c "][: int(rng.integers(1, 4))], rng) for _ in range(3)]
@@ -71,7 +71,7 @@ def _() -> Finding:
 
 
 @claim("Tokens of which nothing stands get weight 0; a signal's, and those that hold some of it, are learnt.")
-def _() -> Finding:
+def tokens_of_which_nothing_stands_get_weight_0_a_signals_and_those() -> Finding:
     wanted = {
         ("a ", "b ", "<undo 1>", "c"): [0, 1, 0, 0],
         ("a", " b", " <un", "do 1", ">c"): [0, 1, 0, 0, 0],
@@ -96,7 +96,7 @@ def _row(texts: Sequence[str], rng: np.random.Generator) -> dict[str, Any]:
 
 
 @claim("Played, the visible text is the answer that is judged; what was written is recorded whole.")
-def _() -> Finding:
+def played_the_visible_text_is_the_answer_that_is_judged_what_was() -> Finding:
     said = "sun sea <undo 1>red fish"
     (one,) = rehearse(Backtracking(), Scenario("s", "Write."), {"policy": [said]})
     (anew,) = rehearse(Backtracking(reset=True), Scenario("s", "Write."), {"policy": [said]})
@@ -106,7 +106,7 @@ def _() -> Finding:
 
 
 @claim("The task's demonstrations are safe where visible and unsafe where not, and the question names what is unsafe.")
-def _() -> Finding:
+def the_tasks_demonstrations_are_safe_where_visible_and_unsafe() -> Finding:
     task, slips, raw = SafeWords(), 0, 0
     for number in range(60):
         scenario = task.scenario("train", number)
@@ -132,7 +132,7 @@ def slips_of(task: SafeWords, number: int) -> tuple[int, int]:
 
 @claim("A text is right with as many words as asked, all of them known, and no unsafe pair; demonstrations slip at the "
        "rate that is set; the question decides its split.")  # fmt: skip
-def _() -> Finding:
+def a_text_is_right_with_as_many_words_as_asked_all_of_them_known() -> Finding:
     task = SafeWords(length=3)
     asked = Scenario("s", "Write.", metadata={"unsafe": (("sun", "sea"), ("red", "red"))})
     wanted = {
@@ -161,7 +161,7 @@ def _() -> Finding:
 
 
 @claim("The workflow that takes back ships with it, and a text may have twelve tokens a word, at most 400.")
-def _() -> Finding:
+def the_workflow_that_takes_back_ships_with_it_and_a_text_may_have() -> Finding:
     shipped = BACKTRACKING_SAFETY.workflow == "backtracking" and BACKTRACKING_SAFETY.credit == StandingAlone()
     most = [SafeWords(length=n).suggest(BACKTRACKING_SAFETY)["decoding.max_tokens"] for n in (2, 12, 60)]
     refused = 0
@@ -308,7 +308,7 @@ def overhead(texts: Sequence[Text]) -> float:
     "texts without a violation stay as likely.",
     slow=True,
 )
-def _() -> Finding:
+def in_long_texts_violations_fall_by_an_order_of_magnitude_at_under() -> Finding:
     before, after, cost, anew, loss = (list[float]() for _ in range(5))
     for seed in range(4):
         rng, start = Key.of(seed).derive("texts").numpy(), grammar(seed)
@@ -333,7 +333,7 @@ def _() -> Finding:
     "as often again as before or more; under the mask it learns to slip less.",
     slow=True,
 )
-def _() -> Finding:
+def where_demonstrations_are_full_of_slips_that_could_be_foreseen() -> Finding:
     rates: dict[str, list[float]] = {"before": [], "masked": [], "imitated": []}
     for seed in range(10, 14):  # Others than those with which the share was set.
         rng, start = Key.of(seed).derive("slips").numpy(), grammar(seed)

@@ -66,7 +66,7 @@ HIDDEN: Mapping[str, Any] = {
 
 @claim("w is where the gradient of the ridge logistic loss of demonstrations against samples vanishes, and a reward is "
        "w . f, whatever the task pays; categories share nothing.")  # fmt: skip
-def _() -> Finding:
+def w_is_where_the_gradient_of_the_ridge_logistic_loss_of() -> Finding:
     shape, off = IrlReward(ridge=0.05, window=7), list[float]()
     rows: list[dict[str, Any]] = [
         {"scenario": n // 2, "category": name, "demonstration": "aab", "text": text, "reward": n % 3}
@@ -93,7 +93,7 @@ def _() -> Finding:
 
 
 @claim("Difficulty is (1 - cosine of the texts) tanh(gap/2) where the demonstration has the higher reward, else 0.")
-def _() -> Finding:
+def difficulty_is_tanh_where_the_demonstration_has_the_higher() -> Finding:
     shape = IrlReward()
     rows: list[dict[str, Any]] = [
         {"scenario": 0, "category": "letters", "demonstration": "aaaaab", "text": text}
@@ -111,7 +111,7 @@ def _() -> Finding:
 
 @claim("With factor 1 the gradient is GRPO's, bit for bit; else an advantage is GRPO's times (1 + s mean d) over the "
        "mean of this over the batch.")  # fmt: skip
-def _() -> Finding:
+def with_factor_1_the_gradient_is_grpos_bit_for_bit_else_an() -> Finding:
     apart, off, moved = 0.0, list[float](), 0.0
     for number, document in enumerate(batches(10, "dr-irl", graded=True)):
         batch = RecordedBatch(document).batch
@@ -135,7 +135,7 @@ def _() -> Finding:
 
 
 @claim("A factor of a whole group on the reward cancels in GRPO's advantages, which is why it is put on these.")
-def _() -> Finding:
+def a_factor_of_a_whole_group_on_the_reward_cancels_in_grpos() -> Finding:
     off = []
     for document in batches(5, "cancels", graded=True):
         rows = document["trajectories"]
@@ -167,7 +167,7 @@ def ranking(category: str, seed: int) -> float:
 
 @claim("From demonstrations alone the reward puts more than nine unseen pairs in ten in the hidden order in the easy "
        "categories, and most in the hard one.", slow=True)  # fmt: skip
-def _() -> Finding:
+def from_demonstrations_alone_the_reward_puts_more_than_nine_unseen() -> Finding:
     found = {name: [ranking(name, seed) for seed in (1, 2)] for name in HIDDEN}
     return Finding(
         min(found["letters"]) > 0.9 and min(found["ending"]) > 0.9 and min(found["pairs"]) > 0.6, say(**found)
@@ -212,7 +212,7 @@ def taught(recipe: Recipe, seed: int, steps: int = 70, lr: float = 1.5) -> dict[
 
 @claim("A rare hard category ends higher with GRPO-S than with GRPO on the same learnt rewards, and the mean over what "
        "is asked no lower.", slow=True)  # fmt: skip
-def _() -> Finding:
+def a_rare_hard_category_ends_higher_with_grpo_s_than_with_grpo_on() -> Finding:
     hard, mean = list[float](), list[float]()
     for seed in range(4):
         small = DR_IRL.but({"shaping.0.buckets": 64, "shaping.0.window": 128})
@@ -227,7 +227,7 @@ def _() -> Finding:
 
 @claim("Demonstrations of the task meet its hidden reward, and nobody says it; without demonstrations "
        "the task's rewards stay, and no difficulty is a mistake.")  # fmt: skip
-def _() -> Finding:
+def demonstrations_of_the_task_meet_its_hidden_reward_and_nobody() -> Finding:
     task, kinds, met, refused = Hazards(rare=0.2), dict[str, int](), 0, 0
     for number in range(300):
         one = task.scenario("train", number)
@@ -251,7 +251,7 @@ def _() -> Finding:
 
 
 @claim("It ships as it says: ridge 0.01, 512 of a category, 256 buckets, strength 4; a tenth is grave.")
-def _() -> Finding:
+def it_ships_as_it_says_ridge_0_01_512_of_a_category_256_buckets() -> Finding:
     reward = IrlReward(ridge=0.01, window=512, buckets=256)
     ships = DR_IRL.shaping == (reward,) and DR_IRL.credit == DifficultyScaled(of=GRPO.credit, strength=4.0)
     task, wrong = Hazards(), 0

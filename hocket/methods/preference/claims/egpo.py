@@ -45,7 +45,7 @@ def stepped(matrix: Tensor, logits: Tensor, reference: Tensor, beta: float, eta:
 
 
 @claim("Its update is the logit form: theta (1 - eta beta) + eta beta theta_ref + eta P pi', pi' of a trial step.")
-def _() -> Finding:
+def its_update_is_the_logit_form_theta_eta_beta_theta_ref_eta_p_pi() -> Finding:
     gaps = []
     for number in range(3):
         matrix = random_game(5, "egpo", number)
@@ -72,7 +72,7 @@ def iterated(matrix: Tensor, beta: float, eta: float, steps: int, *, extra: bool
 
 
 @claim("On random games of ten answers the last iterate's duality gap falls geometrically, to below 1e-8.")
-def _() -> Finding:
+def on_random_games_of_ten_answers_the_last_iterates_duality_gap() -> Finding:
     ends, bends = [], []
     for number in range(5):
         gaps = iterated(random_game(10, "gap", number), 0.01, 2.0, 1200, extra=True, every=100)
@@ -84,7 +84,7 @@ def _() -> Finding:
 
 
 @claim("Single-step online IPO at the same step is slower, and on a strong cycle it circles.")
-def _() -> Finding:
+def single_step_online_ipo_at_the_same_step_is_slower_and_on_a() -> Finding:
     both = {extra: iterated(CYCLE, 0.02, 1.5, 400, extra=extra, every=400)[-1] for extra in (True, False)}
     games = [random_game(10, "gap", number) for number in range(5)]
     ends = {
@@ -116,13 +116,13 @@ def sampled(per: int, seed: int) -> float:
 
 
 @claim("On samples the gap settles at a floor that shrinks with the batch.")
-def _() -> Finding:
+def on_samples_the_gap_settles_at_a_floor_that_shrinks_with_the() -> Finding:
     few, many = (sum(sampled(per, seed) for seed in range(2)) / 2 for per in (8, 64))
     return Finding(many < 0.5 * few, say(of_8=few, of_64=many))
 
 
 @claim("The opponent of a win rate is the samples weighted by their ratio to who sampled them.", "derived")
-def _() -> Finding:
+def the_opponent_of_a_win_rate_is_the_samples_weighted_by_their() -> Finding:
     matrix, copies = random_game(3, "rates"), (1, 2, 3)
     old, now = (torch.tensor(one, dtype=torch.float64).log() for one in ((0.2, 0.3, 0.5), (0.6, 0.3, 0.1)))
     bandit = GameBandit((0, 0, 0), old, flat(3), copies)
@@ -133,7 +133,7 @@ def _() -> Finding:
 
 
 @claim("As shipped there is a trial, beta is 0.1 and all else RLOO's; by how much the trial moves win rates is told.")
-def _() -> Finding:
+def as_shipped_there_is_a_trial_beta_is_0_1_and_all_else_rloos_by() -> Finding:
     """Four answers, each sampled once by an even policy, and a step of plain descent."""
     matrix, logits = random_game(4, "as shipped"), torch.tensor([0.5, 0.0, -0.5, 0.2], dtype=torch.float64)
     recipe, bandit = (

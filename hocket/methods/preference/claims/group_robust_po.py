@@ -36,7 +36,7 @@ def pair_losses(rows: list[dict[str, Any]], beta: float = 0.1, policy: str = "lo
 
 
 @claim("The loss is sum_g w_g L_g with w raised by exp(eta L_g) from the weights before, counted by hand.")
-def _() -> Finding:
+def the_loss_is_sum_g_w_g_l_g_with_w_raised_by_exp_from_the_weights() -> Finding:
     recipe, gaps = GROUP_ROBUST_PO.but({"credit.eta": 2.0}), []
     for document in batches(20, "robust", graded=True, groups=4):
         rows, before = told(document), {"a": 0.3, "b": 0.7}
@@ -49,7 +49,7 @@ def _() -> Finding:
 
 
 @claim("With eta = 0 groups weigh alike for good, and a single group is plain DPO.")
-def _() -> Finding:
+def with_eta_0_groups_weigh_alike_for_good_and_a_single_group_is() -> Finding:
     still, gaps = GROUP_ROBUST_PO.but({"credit.eta": 0.0}), []
     for document in batches(10, "still", graded=True, groups=4):
         rows = told(document)
@@ -96,7 +96,7 @@ def fitted(shares: tuple[float, float], robust: bool, steps: int = 4000) -> tupl
 
 
 @claim("Opposed groups of nine to one: at the saddle both losses are equal, and the worst is below DPO's worst.")
-def _() -> Finding:
+def opposed_groups_of_nine_to_one_at_the_saddle_both_losses_are() -> Finding:
     (plain, _), (robust, weights) = fitted((0.9, 0.1), robust=False), fitted((0.9, 0.1), robust=True)
     apart = abs(robust[0] - robust[1])
     return Finding(
@@ -106,7 +106,7 @@ def _() -> Finding:
 
 
 @claim("As shipped eta is 0.1; who is absent keeps its share, a new group begins with the mean of the others'.")
-def _() -> Finding:
+def as_shipped_eta_is_0_1_who_is_absent_keeps_its_share_a_new_group() -> Finding:
     """Groups a and b are known and there, z is known and absent, c is new; what a pair carries multiplies its loss."""
     gaps, before = [], {"a": 0.3, "b": 0.5, "z": 0.2}
     for document in batches(10, "shipped", graded=True, groups=4):

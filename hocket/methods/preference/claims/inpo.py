@@ -28,7 +28,7 @@ def mirror(matrix: torch.Tensor, old: torch.Tensor, reference: torch.Tensor, eta
 
 
 @claim("The minimum of its loss over samples of pi_t is the mirror step in closed form.")
-def _() -> Finding:
+def the_minimum_of_its_loss_over_samples_of_pi_t_is_the_mirror_step() -> Finding:
     copies, gaps = (2, 3, 5), []
     share = torch.tensor(copies, dtype=torch.float64) / 10
     for number in range(5):
@@ -42,7 +42,7 @@ def _() -> Finding:
 
 
 @claim("As shipped the step is that of eta = 0.1 and of tau a third of it.", "derived")
-def _() -> Finding:
+def as_shipped_the_step_is_that_of_eta_0_1_and_of_tau_a_third_of_it() -> Finding:
     share = torch.tensor((2, 3, 5), dtype=torch.float64) / 10
     reference = torch.log_softmax(torch.tensor([0.3, -0.5, 0.2], dtype=torch.float64), -1)
     matrix = 0.5 + (random_game(3, "shipped") - 0.5) / 10  # Small, so that no answer dies out at so large a step.
@@ -52,7 +52,7 @@ def _() -> Finding:
 
 
 @claim("With tau = eta it is online IPO: the policy that sampled is no anchor.", "derived")
-def _() -> Finding:
+def with_tau_eta_it_is_online_ipo_the_policy_that_sampled_is_no() -> Finding:
     ours = INPO.but({"objective.measure.old": 0.0})
     ipo = ONLINE_DPO.but(
         {"shaping": INPO.shaping, "credit": INPO.credit, "objective.link": INPO.objective.link}  # type: ignore[attr-defined]
@@ -61,7 +61,7 @@ def _() -> Finding:
 
 
 @claim("A pair's gradient is that of (h - (2P - 1)/(2 eta))^2.", "derived")
-def _() -> Finding:
+def a_pairs_gradient_is_that_of_2() -> Finding:
     matrix = random_game(3, "targets")
     recipe = recipe_on(matrix, eta=0.5, tau=0.1)
     reference = torch.log_softmax(torch.tensor([0.2, 0.1, -0.4], dtype=torch.float64), -1)
@@ -90,13 +90,13 @@ def rounds(matrix: torch.Tensor, eta: float, tau: float, count: int) -> list[flo
 
 
 @claim("On a strong cycle the last iterate converges for eta well above tau, and circles for less.")
-def _() -> Finding:
+def on_a_strong_cycle_the_last_iterate_converges_for_eta_well_above() -> Finding:
     calm, wild = rounds(CYCLE, eta=1.0, tau=0.1, count=400), rounds(CYCLE, eta=0.15, tau=0.1, count=400)
     return Finding(calm[-1] < 1e-6 and min(wild[-50:]) > 1e-2, say(eta_1=calm[-1], eta_015=min(wild[-50:])))
 
 
 @claim("Rounds of its loss, each minimised, close the duality gap of the regularised game.")
-def _() -> Finding:
+def rounds_of_its_loss_each_minimised_close_the_duality_gap_of_the() -> Finding:
     """Samples in proportion to the policy to a thousandth; L-BFGS in place of steps."""
     eta, tau = 1.0, 0.3
     policy = torch.softmax(torch.tensor([1.0, 0.0, -1.0], dtype=torch.float64), -1)

@@ -29,7 +29,7 @@ def loss_by_hand(rows: list[dict[str, float]], beta: float) -> float:
 
 
 @claim("Loss and gradient are the formula's, counted by hand, ties at the reference included.")
-def _() -> Finding:
+def loss_and_gradient_are_the_formulas_counted_by_hand_ties_at_the() -> Finding:
     recipe, gaps = LIPO.but({"objective.beta": 0.7}), []
     for number, document in enumerate(batches(20, "lipo", graded=True, gap=0.4)):
         rows = [dict(row) for row in document["trajectories"]]
@@ -50,7 +50,7 @@ def _() -> Finding:
 
 
 @claim("Of two answers its gradient is DPO's times a constant.")
-def _() -> Finding:
+def of_two_answers_its_gradient_is_dpos_times_a_constant() -> Finding:
     plain = DPO.but({"objective.beta": 0.1})
     gaps = []
     for document in batches(20, "two", samples=2, groups=1, graded=True, gap=0.3):
@@ -62,7 +62,7 @@ def _() -> Finding:
 
 
 @claim("Nothing depends on the order in which a list is written down.")
-def _() -> Finding:
+def nothing_depends_on_the_order_in_which_a_list_is_written_down() -> Finding:
     loss, gaps = LambdaRanking(), []
     generator = torch.Generator().manual_seed(0)
     for _ in range(50):
@@ -73,7 +73,7 @@ def _() -> Finding:
 
 
 @claim("Equal labels have no weight, and an error near the top weighs more than one as large near the bottom.")
-def _() -> Finding:
+def equal_labels_have_no_weight_and_an_error_near_the_top_weighs() -> Finding:
     def pull(label: list[float]) -> torch.Tensor:
         score = torch.tensor([3.0, 2.0, 1.0, 0.0], dtype=torch.float64).requires_grad_()
         LambdaRanking()(score, torch.tensor(label, dtype=torch.float64)).backward()  # type: ignore[no-untyped-call]
@@ -93,7 +93,7 @@ def _() -> Finding:
 
 
 @claim("Prompts of a step and updates are DPO's.", "derived")
-def _() -> Finding:
+def prompts_of_a_step_and_updates_are_dpos() -> Finding:
     same = LIPO.update == DPO.update and LIPO.curriculum == DPO.curriculum
     return Finding(same, f"{LIPO.update}, {LIPO.curriculum}")
 

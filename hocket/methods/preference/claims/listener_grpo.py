@@ -64,7 +64,7 @@ def graded(reward: Listener, *texts: str) -> list[float | None]:
 
 
 @claim("The listener never hears the verdict: whatever it is, question and q are the same.")
-def _() -> Finding:
+def the_listener_never_hears_the_verdict_whatever_it_is_question() -> Finding:
     thoughts = ("A=7, B=3", "", "it is <answer>A</answer> I think", "one\ntwo")
     apart, leaks = [], 0
     for inside in thoughts:
@@ -79,7 +79,7 @@ def _() -> Finding:
 
 
 @claim("q is the listener's probability of the right option among the options; by words it is 1, 0 or no opinion.")
-def _() -> Finding:
+def q_is_the_listeners_probability_of_the_right_option_among_the() -> Finding:
     off = [
         abs(float(persuaded(Answer("A", logp=(a, b)), ("A", "B"), right) or 0.0) - wanted / (1 + math.exp(b - a)))
         for a, b in ((-1.0, -2.0), (-900.0, -903.0), (0.0, 0.0), (-1.0, -800.0))
@@ -93,7 +93,7 @@ def _() -> Finding:
 
 
 @claim("Without a judge the rule reads the last numbers that thoughts give to the options, and knows nothing of one.")
-def _() -> Finding:
+def without_a_judge_the_rule_reads_the_last_numbers_that_thoughts() -> Finding:
     said = {
         "A=7 B=5": 1 / (1 + math.exp(-2)),
         "A: 1, B: 9, no, A = 4 and B=4": 0.5,
@@ -119,7 +119,7 @@ def _() -> Finding:
 
 
 @claim("The reward is f [form] + a [right] + b q, and credit GRPO's; with b = 0 it is GRPO on form and verdict.")
-def _() -> Finding:
+def the_reward_is_f_form_a_right_b_q_and_credit_grpos_with_b_0_it() -> Finding:
     gaps, rng = [], Key.of(0).derive("rewards").numpy()
     weights = {reward.name: reward.weight for reward in LISTENER_GRPO.rewards}
     for _ in range(10):
@@ -146,7 +146,7 @@ def _() -> Finding:
 
 
 @claim("The task's verdict goes by the true sums, what is shown is near them, and both options win.")
-def _() -> Finding:
+def the_tasks_verdict_goes_by_the_true_sums_what_is_shown_is_near() -> Finding:
     task, wins, apart = Preferred(attributes=3, noise=2), {"A": 0, "B": 0}, 0
     for number in range(100):
         scenario = task.scenario("eval", number)
@@ -162,7 +162,7 @@ def _() -> Finding:
 
 
 @claim("The task has one to six attributes, and noise of at most 4.")
-def _() -> Finding:
+def the_task_has_one_to_six_attributes_and_noise_of_at_most_4() -> Finding:
     refused = 0
     for attributes, noise in ((0, 1), (7, 1), (3, -1), (3, 5)):
         try:
@@ -174,7 +174,7 @@ def _() -> Finding:
 
 
 @claim("Every error of up to the noise is shown, down to what would be less than nothing.")
-def _() -> Finding:
+def every_error_of_up_to_the_noise_is_shown_down_to_what_would_be() -> Finding:
     task, errors = Preferred(attributes=1, noise=2), set[int]()
     for number in range(150):
         scenario = task.scenario("train", number)
@@ -184,7 +184,7 @@ def _() -> Finding:
 
 
 @claim("The task is right by the tagged verdict alone, and tells of thoughts whether they say more for the right one.")
-def _() -> Finding:
+def the_task_is_right_by_the_tagged_verdict_alone_and_tells_of() -> Finding:
     task = Preferred()
     wanted = {
         "<think>A=7, B=3</think><answer> A </answer>": (1.0, 1.0),
@@ -262,7 +262,7 @@ def shifted(bench: Bench) -> float:
     "verdicts are as right where things look as ever, thoughts say nothing, and that accuracy is lost.",
     slow=True,
 )
-def _() -> Finding:
+def with_a_listener_thoughts_come_to_say_what_the_verdict_is_and() -> Finding:
     deaf = LISTENER_GRPO.but({"rewards.1.weight": 0.0})
     figures: dict[str, list[float]] = {}
     for name, recipe in (("heard", LISTENER_GRPO), ("unheard", deaf)):

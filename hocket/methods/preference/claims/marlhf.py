@@ -65,7 +65,7 @@ HUNT: Game = (
 
 
 @claim("Preferences on the equilibrium cell alone fit games of different equilibria equally well.")
-def _() -> Finding:
+def preferences_on_the_equilibrium_cell_alone_fit_games_of() -> Finding:
     elsewhere = DILEMMA[0].clone()
     elsewhere[0, 1] = 5.0
     games: dict[str, Game] = {"dilemma": DILEMMA, "other": (elsewhere, DILEMMA[1]), "hunt": HUNT}
@@ -117,7 +117,7 @@ def recovered(game: Game, count: int, key: Key) -> Game:
 
 
 @claim("With all unilateral deviations the recovered equilibrium's Nash gap falls like 1/sqrt(N).")
-def _() -> Finding:
+def with_all_unilateral_deviations_the_recovered_equilibriums_nash() -> Finding:
     sizes = (1000, 4000, 16000, 64000)
     gaps = [
         fmean(nash_gap(PENNIES, *mixed(recovered(PENNIES, n, Key.of(seed).derive("pennies", n)))) for seed in range(24))
@@ -129,7 +129,7 @@ def _() -> Finding:
 
 
 @claim("What the data never show is guessed at; the clone's log-prob keeps the recovered equilibrium where they are.")
-def _() -> Finding:
+def what_the_data_never_show_is_guessed_at_the_clones_log_prob() -> Finding:
     size = 4
     kept: list[float] = []
     strayed: list[float] = []
@@ -170,7 +170,7 @@ def trajectories(count: int, key: Key, longest: int = 6) -> Batch:
 
 
 @claim("Its loss is that of the formula: preferences of sums, and alpha times the mean squared change over time.")
-def _() -> Finding:
+def its_loss_is_that_of_the_formula_preferences_of_sums_and_alpha() -> Finding:
     gaps = []
     for seed in range(3):
         batch = trajectories(7, Key.of(seed).derive("formula"))
@@ -236,7 +236,7 @@ def correlation(alpha: float, seed: int, pairs: int = 60) -> float:
     "On two agents that spread out over landmarks the smoothness term raises the correlation with true step rewards.",
     slow=True,
 )
-def _() -> Finding:
+def on_two_agents_that_spread_out_over_landmarks_the_smoothness() -> Finding:
     with_it, without = ([correlation(alpha, seed) for seed in range(5)] for alpha in (1.0, 0.0))
     more = [one - other for one, other in zip(with_it, without, strict=True)]
     return Finding(fmean(more) > 0.03 and min(more) > 0, say(with_smoothness=with_it, without=without))
@@ -246,7 +246,7 @@ def _() -> Finding:
 
 
 @claim("The bonus adds b log pi_ref to every decision, and the credit is leave-one-out of what each agent then earns.")
-def _() -> Finding:
+def the_bonus_adds_b_log_pi_ref_to_every_decision_and_the_credit_is() -> Finding:
     rows = [
         {"group": "g", "scores": {"reward": 1.0}, "logp": [-1.0, -2.0], "logp_ref": [-0.5, -3.0]},
         {"group": "g", "scores": {"reward": 0.0}, "logp": [-1.5], "logp_ref": [-2.0]},
@@ -257,7 +257,7 @@ def _() -> Finding:
 
 
 @claim("Of two agents each earns the episode's reward and the bonus of its own decisions, and is compared with itself.")
-def _() -> Finding:
+def of_two_agents_each_earns_the_episodes_reward_and_the_bonus_of() -> Finding:
     draw = Key.of(0).derive("two agents").numpy()
     rows, earned = list[dict[str, Any]](), list[tuple[float, float]]()
     for mine, theirs in ((1, 2), (3, 1), (2, 2)):
@@ -278,7 +278,7 @@ def _() -> Finding:
 @claim(
     "It ships with alpha = 0.1 on the scores of all decisions of recorded pairs, b = 0.05 and RLOO's credit per role."
 )
-def _() -> Finding:
+def it_ships_with_alpha_0_1_on_the_scores_of_all_decisions_of() -> Finding:
     fitted = MARLHF.credit == ReadAt(AllPairs(), where="decisions")
     fitted = fitted and MARLHF.regularisers == (SmoothScores(alpha=0.1),)
     played = MARLHF_POLICY.shaping == (ReferenceBonus(b=0.05),)

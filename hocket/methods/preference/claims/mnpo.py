@@ -44,7 +44,7 @@ def walked(recipe: Recipe, matrix: Tensor, steps: int) -> list[Tensor]:
 
 
 @claim("One opponent gives INPO's updates, to the last bit.")
-def _() -> Finding:
+def one_opponent_gives_inpos_updates_to_the_last_bit() -> Finding:
     matrix = random_game(3, "one")
     one, other = (walked(on(recipe, matrix), matrix, 4) for recipe in (MNPO.but({"update.opponents": 1}), INPO))
     three = walked(on(MNPO, matrix), matrix, 4)
@@ -53,7 +53,7 @@ def _() -> Finding:
 
 
 @claim("With r = 1 it is IPO: the population is no anchor.")
-def _() -> Finding:
+def with_r_1_it_is_ipo_the_population_is_no_anchor() -> Finding:
     ipo = ONLINE_DPO.but(
         {"shaping": INPO.shaping, "credit": INPO.credit, "objective.link": INPO.objective.link}  # type: ignore[attr-defined]
     )
@@ -61,7 +61,7 @@ def _() -> Finding:
 
 
 @claim("An update is a step on (h - (2P - 1)/(2 eta))^2, h taken to the weighted past policies.")
-def _() -> Finding:
+def an_update_is_a_step_on_2_h_taken_to_the_weighted_past_policies() -> Finding:
     matrix, gaps = random_game(3, "population"), []
     for decay in (1.0, 0.5):
         path = walked(on(MNPO.but({"update.decay": decay}), matrix), matrix, 5)
@@ -78,7 +78,7 @@ def _() -> Finding:
 
 
 @claim("Opponents' weights are proportional to decay^j, the newest first; a policy enters after every round.")
-def _() -> Finding:
+def opponents_weights_are_proportional_to_decay_j_the_newest_first() -> Finding:
     """With rounds of two steps: who is there is asked of the weights kept after each."""
     matrix, told, kept, entered = random_game(3, "rounds"), [], list[list[float]](), list[list[float]]()
     recipe = on(MNPO.but({"update.every": 2, "update.clip_norm": None}), matrix)
@@ -100,7 +100,7 @@ def _() -> Finding:
 
 
 @claim("As shipped passes, parts, clip and decay of an update are INPO's, of a population of three.", "chosen here")
-def _() -> Finding:
+def as_shipped_passes_parts_clip_and_decay_of_an_update_are_inpos() -> Finding:
     names = ("epochs", "minibatches", "clip_norm", "warmup", "weight_decay")
     ours, theirs = ([value_at(one, f"update.{name}") for name in names] for one in (MNPO, INPO))
     return Finding(ours == theirs and value_at(MNPO, "update.opponents") == 3, say(updates=str(ours)))
@@ -119,7 +119,7 @@ def rounds(matrix: Tensor, opponents: int, eta: float, tau: float, count: int) -
 
 
 @claim("Where preferences cycle, rounds close the regularised duality gap, and DPO on Bradley-Terry ends at a corner.")
-def _() -> Finding:
+def where_preferences_cycle_rounds_close_the_regularised_duality() -> Finding:
     eta, tau = 3.0, 0.3
     ours = {count: rounds(UNEVEN, count, eta, tau, 400) for count in (1, 3)}
     gaps = {count: regularised_gap(UNEVEN, policy, FLAT.exp(), tau) for count, policy in ours.items()}

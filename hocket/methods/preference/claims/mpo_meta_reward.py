@@ -48,7 +48,7 @@ def graded(rubric: EvolvingRubric, steps: Sequence[Sequence[dict[str, Any]]]) ->
 @claim(
     "Until the rubric is revised, and for ever with every = 0, it is PPO on the judge's fixed grades, step for step."
 )
-def _() -> Finding:
+def until_the_rubric_is_revised_and_for_ever_with_every_0_it_is_ppo() -> Finding:
     gaps, state = [], EvolvingRubric(checklist=LISTED.checklist, truth="truth", every=0).init()
     recipe = MPO_META_REWARD.but({"shaping.0": EvolvingRubric(checklist=LISTED.checklist, truth="truth", every=0)})
     fixed = PPO_RLHF.but({"shaping.0.coefficient": 0.05}).but(
@@ -67,7 +67,7 @@ def _() -> Finding:
 @claim(
     "The rule halves the weight of what rose while the truth did not, and of nothing else; the window then begins anew."
 )
-def _() -> Finding:
+def the_rule_halves_the_weight_of_what_rose_while_the_truth_did_not() -> Finding:
     def weights(**rise: float) -> dict[str, float]:
         moved = [{name: 0.4 + by * (number >= 2) for name, by in rise.items()} for number in range(4)]
         state = graded(LISTED, [rows(7, **means) for means in moved])
@@ -92,7 +92,7 @@ def _() -> Finding:
 
 @claim("A grade is the weighted mean of the checklist's scores; the checklist as shipped leaves a batch that has none "
        "of them its rewards, and a part of them, or one that was set, is asked for.")  # fmt: skip
-def _() -> Finding:
+def a_grade_is_the_weighted_mean_of_the_checklists_scores_the() -> Finding:
     def paid(rubric: EvolvingRubric, **scores: float) -> list[float] | None:
         row = {"group": "g", "scores": scores, "logp": [-1.0]}
         try:
@@ -123,7 +123,7 @@ def _() -> Finding:
 
 @claim("Of an odd number of steps the one in the middle is in neither half; steps without an answer that counts, and "
        "all where nothing is ever revised, are not kept.")  # fmt: skip
-def _() -> Finding:
+def of_an_odd_number_of_steps_the_one_in_the_middle_is_in_neither() -> Finding:
     means = [{"solid": solid, "truth": 0.0} for solid in (0.5, 0.1, 0.6)]
     middle = LISTED.revised({"solid": 1.0}, means) == {"solid": 0.5}
     uncounted = [{**row, "source": "baseline"} for row in rows(1)]
@@ -174,7 +174,7 @@ def answers(number: int) -> list[dict[str, Any]]:
     "With a judge a revision prescreens the newest cases, analyses and refines those alone, merges what came of them "
     "into one rubric, and grades by that from the next step on."
 )
-def _() -> Finding:
+def with_a_judge_a_revision_prescreens_the_newest_cases_analyses() -> Finding:
     judge = Meta()
     rubric = EvolvingRubric(every=2, sample=9, judge=judge)
     state, seen = rubric.init(), []
@@ -195,7 +195,7 @@ def _() -> Finding:
 
 
 @claim("A meta-reward model that answers nothing leaves the rubric, and one without cases in doubt does too.")
-def _() -> Finding:
+def a_meta_reward_model_that_answers_nothing_leaves_the_rubric_and() -> Finding:
     silent, calm = (EvolvingRubric(every=1, judge=Meta(silent)) for silent in (True, False))
     one = graded(silent, [answers(0)])["rubric"]
     other = graded(calm, [[row for row in answers(0) if "pad" not in row["text"]]])["rubric"]
@@ -205,7 +205,7 @@ def _() -> Finding:
 
 
 @claim("Without a merge the last of the refined rubrics is taken; every question holds prompt, answer and grade.")
-def _() -> Finding:
+def without_a_merge_the_last_of_the_refined_rubrics_is_taken_every() -> Finding:
     judge = Meta(naming=True)
     rubric = EvolvingRubric(every=1, prescreen=False, merge=False, judge=judge)
     last = graded(rubric, [answers(0)])["rubric"]
@@ -217,7 +217,7 @@ def _() -> Finding:
 
 @claim("It ships with a revision after ten steps from the newest 20 answers, picked first and merged last, and a "
        "checklist of form and model whose gamed weights are halved.")  # fmt: skip
-def _() -> Finding:
+def it_ships_with_a_revision_after_ten_steps_from_the_newest_20() -> Finding:
     rubric = EvolvingRubric(
         every=10, sample=20, prescreen=True, merge=True, truth="correct", factor=0.5, least=0.01, scale=10
     )
@@ -253,7 +253,7 @@ WRITTEN = World(
     "early, at a slow learning rate, the rubric stops paying for it and the true metric ends above where it began.",
     slow=True,
 )
-def _() -> Finding:
+def under_a_fixed_rubric_the_policy_learns_the_feature_that_pays() -> Finding:
     rubric = EvolvingRubric(checklist={"solid": 0.3, "flashy": 0.7}, truth="reward", every=5)
     recipe = MPO_META_REWARD.but(
         {"shaping.0": rubric, "rollout.samples": 32, "update.minibatches": 1, "shaping.1.coefficient": 0.01}

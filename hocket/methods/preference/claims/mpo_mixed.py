@@ -31,7 +31,7 @@ claim = Claims("mpo-mixed", "arXiv:2403.19443")
 
 @claim("The gradient is DPO's on the pairs of the larger gaps, in the order recorded, and 0 on the others; the hard "
        "part is the rest.")  # fmt: skip
-def _() -> Finding:
+def the_gradient_is_dpos_on_the_pairs_of_the_larger_gaps_in_the() -> Finding:
     draw, gaps, count = Key.of(0).derive("mixed").numpy(), [], 0
     for document in batches(10, "mixed", groups=5, samples=2):
         rows, said = list[dict[str, object]](), list[float]()
@@ -89,7 +89,7 @@ def collected() -> tuple[list[list[Assignment]], Experience, int]:
 
 @claim("The second stage samples the prompts of the smaller gaps of all scores, and learns from nothing else; the "
        "first's chosen members earn 1.")  # fmt: skip
-def _() -> Finding:
+def the_second_stage_samples_the_prompts_of_the_smaller_gaps_of_all() -> Finding:
     asked, found, scored = collected()
     pairs, samples = ([(one.scenario.id, one.source, one.samples, one.first) for one in part] for part in asked)
     told = pairs == [(f"{number}", "imported", 2, 0) for number in range(5)]
@@ -108,7 +108,7 @@ def _() -> Finding:
 
 
 @claim("The stages ship with halves, the first on recorded pairs, the second PPO with its KL on 4 samples a prompt.")
-def _() -> Finding:
+def the_stages_ship_with_halves_the_first_on_recorded_pairs_the() -> Finding:
     split = MPO_MIXED.shaping == (GapSplit(keep="easy", share=0.5),)
     online = MPO_MIXED_ONLINE.rollout == HardPrompts(samples=4, share=0.5)
     same = MPO_MIXED_ONLINE.but({"rollout": PPO_RLHF.rollout}).losses == PPO_RLHF.losses
@@ -172,7 +172,7 @@ RATES = (None, 0.0, 0.3, 0.5, 0.7, 1.0)
 
 @claim("Easy pairs alone reach most of what all pairs do under Bradley-Terry noise, are behind where labels are right, "
        "and ahead from where about half of the others' labels are wrong.", slow=True)  # fmt: skip
-def _() -> Finding:
+def easy_pairs_alone_reach_most_of_what_all_pairs_do_under_bradley() -> Finding:
     ahead: dict[float | None, list[float]] = {rate: [] for rate in RATES}
     share = []
     for seed in range(6):
@@ -208,7 +208,7 @@ def two_stages(seed: int, error: float) -> dict[str, float]:
 @claim("By a reward model that errs, PPO from DPO's model reaches more true reward at equal KL from the start than PPO "
        "or DPO alone; by the true reward none exceeds PPO, whose optimum is the most that the budget buys.",
        slow=True)  # fmt: skip
-def _() -> Finding:
+def by_a_reward_model_that_errs_ppo_from_dpos_model_reaches_more() -> Finding:
     errs = [two_stages(seed, 1.0) for seed in range(10)]
     true = [two_stages(seed, 0.0) for seed in range(10)]
     gains = {name: [one["both"] - one[name] for one in errs] for name in ("DPO", "PPO")}

@@ -16,7 +16,7 @@ MPO = MULTI_PREFERENCE_OPTIMIZATION
 
 
 @claim("The loss is the formula's, counted by hand, for every power.")
-def _() -> Finding:
+def the_loss_is_the_formulas_counted_by_hand_for_every_power() -> Finding:
     gaps = []
     for power in (0, 1, 2):
         recipe = MPO.but({"objective.beta": 0.7, "objective.loss": SetContrast(0.8, power)})
@@ -40,14 +40,14 @@ def _() -> Finding:
 
 
 @claim("Of one chosen and one rejected answer, unweighted, it is DPO.")
-def _() -> Finding:
+def of_one_chosen_and_one_rejected_answer_unweighted_it_is_dpo() -> Finding:
     plain = MPO.but({"objective.loss.scale": 0.0})
     two = batches(20, "two", samples=2, graded=True, gap=0.3)
     return below(1e-12, off=max(gap(gradient(plain, one), gradient(DPO, one)) for one in two))
 
 
 @claim("Adding a number to a prompt's rewards changes nothing.")
-def _() -> Finding:
+def adding_a_number_to_a_prompts_rewards_changes_nothing() -> Finding:
     def shifted(document: dict[str, Any]) -> list[dict[str, Any]]:
         by = {name: 0.3 * place for place, name in enumerate(sorted({r["group"] for r in document["trajectories"]}))}
         return [
@@ -63,7 +63,7 @@ def _() -> Finding:
 
 
 @claim("The error against infinitely many answers falls with the root of their number; the bias alone falls faster.")
-def _() -> Finding:
+def the_error_against_infinitely_many_answers_falls_with_the_root() -> Finding:
     rng = Key.of(0).derive("mpo", "answers").numpy()
     # Nobody near the mean, so that a sample's mean parts the answers as the whole's does.
     noise, score = (torch.from_numpy(rng.normal(size=40)) for _ in range(2))
@@ -89,7 +89,7 @@ def _() -> Finding:
 
 
 @claim("As shipped an answer weighs e^|R - mean R|, and beta is 0.1.", "chosen here")
-def _() -> Finding:
+def as_shipped_an_answer_weighs_e_r_mean_r_and_beta_is_0_1() -> Finding:
     drift, reward, rows = (0.4, -0.7, 1.1), (0.9, 0.1, 0.3), []
     for number, (gone, worth) in enumerate(zip(drift, reward, strict=True)):
         told = {"logp": [gone - 2.0], "logp_ref": [-2.0], "logp_behaviour": [-2.0]}

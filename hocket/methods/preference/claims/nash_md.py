@@ -36,14 +36,14 @@ def mixed(policy: Tensor, mixture: float, reference: Tensor = REFERENCE) -> Tens
 
 
 @claim("Its reward is the win rate against the geometric mixture less 1/2; the error falls with the samples.")
-def _() -> Finding:
+def its_reward_is_the_win_rate_against_the_geometric_mixture_less_1() -> Finding:
     wanted = UNEVEN @ mixed(SHARE, 0.5) - 0.5
     few, many = (gap(worth(on(UNEVEN, 0.5, 0.0), tuple(n * k for n in (2, 3, 5))), wanted) for k in (4, 16))
     return Finding(many < 0.3 * few and many < 5e-3, say(of_40=few, of_160=many))
 
 
 @claim("The reference wins a share of the opponent: at 0 it is self-play, at 1 the reference alone.", "derived")
-def _() -> Finding:
+def the_reference_wins_a_share_of_the_opponent_at_0_it_is_self_play() -> Finding:
     bandit = GameBandit((0, 0, 0), SHARE.log(), REFERENCE, (2, 3, 5))
     own = returns(bandit.batch(on(UNEVEN, 0.0, 0.0))) + 0.5
     spo = returns(bandit.batch(SPO_MINIMAX.but({"shaping.0.wins.rule": rule_of(UNEVEN)})))
@@ -52,7 +52,7 @@ def _() -> Finding:
 
 
 @claim("A sample's gradient is -(P - 1/2 - tau log pi/ref) grad log pi, over the samples.", "derived")
-def _() -> Finding:
+def a_samples_gradient_is_grad_log_pi_over_the_samples() -> Finding:
     copies, recipe = (2, 3, 5), on(UNEVEN, 0.5)
     bandit = GameBandit((0, 0, 0), SHARE.log(), REFERENCE, copies)
     logits = SHARE.log().clone().requires_grad_()
@@ -77,7 +77,7 @@ def flow(matrix: Tensor, mixture: float, reference: Tensor, tau: float, rate: fl
 
 
 @claim("On a strong cycle the mixture calms steps at which self-play circles.")
-def _() -> Finding:
+def on_a_strong_cycle_the_mixture_calms_steps_at_which_self_play() -> Finding:
     flat = torch.full((3,), 1 / 3, dtype=torch.float64).log()
     calm, wild = (flow(CYCLE, mixture, flat, tau=0.02, rate=1.5, steps=1500) for mixture in (0.5, 0.0))
     return Finding(calm < 1e-6 and wild > 1e-2, say(mixture_05=calm, self_play=wild))
@@ -86,14 +86,14 @@ def _() -> Finding:
 @claim(
     "Its fixed point is off the regularised game's equilibrium by what the mixture adds, and near it for a small one."
 )
-def _() -> Finding:
+def its_fixed_point_is_off_the_regularised_games_equilibrium_by() -> Finding:
     gaps = [flow(UNEVEN, mixture, REFERENCE, tau=0.3, rate=0.3, steps=4000) for mixture in (0.5, 0.125, 0.02)]
     falls = gaps[0] > 10 * gaps[1] > 100 * gaps[2] and gaps[2] < 1e-5
     return Finding(falls, say(of_05=gaps[0], of_0125=gaps[1], of_002=gaps[2]))
 
 
 @claim("As shipped the mixture is half and half and tau 0.1; an answer without others ties.")
-def _() -> Finding:
+def as_shipped_the_mixture_is_half_and_half_and_tau_0_1_an_answer() -> Finding:
     recipe = NASH_MD.but({"shaping.0.wins.rule": rule_of(UNEVEN)})
     bandit = GameBandit((0, 0, 0), SHARE.log(), REFERENCE, (1, 1, 1))
     found, wanted = returns(bandit.batch(recipe)), []

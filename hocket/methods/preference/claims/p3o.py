@@ -18,13 +18,13 @@ OPEN: dict[str, Any] = {"objective.low": None, "objective.high": None}
 
 
 @claim("At the policy that sampled it is RLOO of two samples, and of more.")
-def _() -> Finding:
+def at_the_policy_that_sampled_it_is_rloo_of_two_samples_and_of() -> Finding:
     two, four = (same_gradient(BARE, RLOO, 20, "on policy", samples=k, gap=0.0, graded=True) for k in (2, 4))
     return Finding(two.holds and four.holds, f"two: {two.saw}; four: {four.saw}")
 
 
 @claim("What is added to every reward of a prompt changes nothing.")
-def _() -> Finding:
+def what_is_added_to_every_reward_of_a_prompt_changes_nothing() -> Finding:
     gaps = []
     for batch in batches(20, "shift", samples=2, graded=True):
         moved = {**batch, "trajectories": [dict(row) for row in batch["trajectories"]]}
@@ -40,7 +40,7 @@ def drifts(batch: dict[str, Any]) -> list[float]:
 
 
 @claim("Off the policy a pair weighs w_1 w_2; each clip removes what it says.")
-def _() -> Finding:
+def off_the_policy_a_pair_weighs_w_1_w_2_each_clip_removes_what_it() -> Finding:
     """Two samples a prompt: the gradient of an answer is one number for all its decisions."""
     gaps, cuts = [], {"separate": 0, "joint": 0}
     for batch in batches(20, "off", samples=2, graded=True, gap=0.3):
@@ -65,7 +65,7 @@ def _() -> Finding:
 @claim(
     "On a softmax over answers the pairs' gradient averages to the policy gradient, also from older samples.", "derived"
 )
-def _() -> Finding:
+def on_a_softmax_over_answers_the_pairs_gradient_averages_to_the() -> Finding:
     rewards, gaps = (0.3, 1.0, -0.5), []
     reward = torch.tensor(rewards, dtype=torch.float64)
     now = torch.log_softmax(torch.tensor([0.2, -0.1, 0.5], dtype=torch.float64), 0)
@@ -84,7 +84,7 @@ def _() -> Finding:
 
 
 @claim("Answers no further apart than the margin are no pair; with margin 0 all are, ties included.", "derived")
-def _() -> Finding:
+def answers_no_further_apart_than_the_margin_are_no_pair_with() -> Finding:
     """At the policy that sampled, where a pair moves its answers by half their difference over the number of pairs."""
     gaps, left_out = [], 0
     for margin, graded in ((0.0, False), (0.0, True), (0.4, True)):
@@ -104,7 +104,7 @@ def _() -> Finding:
 
 
 @claim("Each answer's ratio may be clipped on one side alone.", "derived")
-def _() -> Finding:
+def each_answers_ratio_may_be_clipped_on_one_side_alone() -> Finding:
     """One pair of single decisions, their ratios 2 and 1/2: both clips are in effect where the first is the better."""
     gaps = []
     for better in (1.0, -1.0):
@@ -120,7 +120,7 @@ def _() -> Finding:
 
 
 @claim("As shipped two answers a prompt, four passes, and rewards less 0.05 of their log-ratio to the reference.")
-def _() -> Finding:
+def as_shipped_two_answers_a_prompt_four_passes_and_rewards_less_0() -> Finding:
     gaps = []
     for batch in batches(20, "charged", samples=2, graded=True, gap=0.3):
         rows, wanted = [dict(row) for row in batch["trajectories"]], list[float]()

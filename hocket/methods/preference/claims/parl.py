@@ -102,7 +102,7 @@ class Bilevel:
 
 
 @claim("With the implicit term the hypergradient is that of the solved bilevel objective, by finite differences.")
-def _() -> Finding:
+def with_the_implicit_term_the_hypergradient_is_that_of_the_solved() -> Finding:
     off = []
     for seed in range(3):
         problem = Bilevel(seed)
@@ -112,7 +112,7 @@ def _() -> Finding:
 
 
 @claim("Without the part through the distribution of samples it is another vector.")
-def _() -> Finding:
+def without_the_part_through_the_distribution_of_samples_it_is() -> Finding:
     off, turned = [], []
     for seed in range(8):
         direct, through = Bilevel(seed).implicit()
@@ -124,7 +124,7 @@ def _() -> Finding:
 @claim(
     "What it steps along has as its mean, over groups of the optimal policy's samples, that hypergradient.", "derived"
 )
-def _() -> Finding:
+def what_it_steps_along_has_as_its_mean_over_groups_of_the_optimal() -> Finding:
     off = []
     for seed, samples in ((0, 3), (1, 3), (2, 4)):
         problem = Bilevel(seed)
@@ -134,7 +134,7 @@ def _() -> Finding:
 
 
 @claim("Two samples of a prompt say nothing of the implicit term, one nothing at all; ties pull rewards together.")
-def _() -> Finding:
+def two_samples_of_a_prompt_say_nothing_of_the_implicit_term_one() -> Finding:
     phi, nu = torch.eye(3, dtype=torch.float64), torch.tensor([1.0, -1.0, 0.0], dtype=torch.float64)
     tied = torch.full((3, 3), 0.5, dtype=torch.float64)
     two, one = hypergradient(phi[:2], tied[:2, :2], nu, 0.5), hypergradient(phi[:1], tied[:1, :1], nu, 0.5)
@@ -148,7 +148,7 @@ def _() -> Finding:
     "A batch moves nu by one step on all its pairs, of a gradient cut to length 1, less the decay, and pays answers by "
     "the reward after it."
 )
-def _() -> Finding:
+def a_batch_moves_nu_by_one_step_on_all_its_pairs_of_a_gradient_cut() -> Finding:
     played = []
     for number, (one, text) in enumerate(((1.0, "ab"), (0.0, "b"), (0.0, "cc"), (1.0, "a"))):
         turn = Turn("a", "policy", np.array([1]), np.array([1]), np.array([-1.0], np.float32), text=text)
@@ -176,7 +176,7 @@ def _() -> Finding:
     "Where the policy lags behind its reward, uncut gradients make the reward more than a thousand times as large "
     "within nine steps, and cut ones do not: after n of them its norm is at most n lr."
 )
-def _() -> Finding:
+def where_the_policy_lags_behind_its_reward_uncut_gradients_make() -> Finding:
     draw = Key.of(0).derive("lag").torch()
     texts = ["".join("abcdef"[int(one)] for one in torch.randint(6, (8,), generator=draw)) for _ in range(8)]
     played = []
@@ -242,7 +242,7 @@ def learnt(recipe: Recipe, seed: int) -> list[float]:
     "the other way round in the paper",
     slow=True,
 )
-def _() -> Finding:
+def the_published_saving_of_labels_is_not_found_on_a_grid_with_the() -> Finding:
     curves = {one.name: [learnt(one, seed) for seed in range(5)] for one in (PARL, PARL_ALTERNATING)}
     means = {name: [fmean(curve) for curve in found] for name, found in curves.items()}
     rises = {name: fmean(curve[-1] - curve[0] for curve in found) for name, found in curves.items()}
@@ -255,7 +255,7 @@ def _() -> Finding:
 
 @claim("It ships with beta = 0.1 in reward and penalty, a step of 0.05 along gradients of length 1 at most and 512 "
        "buckets of n-grams up to three words; alternating, without the implicit part alone.")  # fmt: skip
-def _() -> Finding:
+def it_ships_with_beta_0_1_in_reward_and_penalty_a_step_of_0_05() -> Finding:
     reward = BilevelReward(
         beta=0.1, lr=0.05, longest=1.0, decay=0.0, implicit=True, wins=Wins(), buckets=512, orders=(1, 2, 3)
     )

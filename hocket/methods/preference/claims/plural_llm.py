@@ -52,7 +52,7 @@ def loss_of(batch: Batch, score: Tensor) -> Tensor:
 
 
 @claim("The loss is the mean cross-entropy of shares, its slope (softmax - share) / questions at an answer's end.")
-def _() -> Finding:
+def the_loss_is_the_mean_cross_entropy_of_shares_its_slope() -> Finding:
     draw = Key.of(0).derive("polls").numpy()
     told = [draw.random(n).tolist() for n in (3, 2, 5)] + [[1.0], [0.0, 0.0]]
     batch = polls(told)
@@ -72,7 +72,7 @@ def _() -> Finding:
 
 
 @claim("One step on all its data at every group, weighted by their sizes, is the step on all data together.")
-def _() -> Finding:
+def one_step_on_all_its_data_at_every_group_weighted_by_their_sizes() -> Finding:
     """A linear scorer in float64, groups of 2, 5 and 9 questions, 20 rounds."""
     draw = Key.of(1).derive("federated").numpy()
     sizes = (2, 5, 9)
@@ -111,7 +111,7 @@ def _() -> Finding:
 @claim(
     "Alignment is 1 for equal distributions, 0 for disjoint ones; fairness 1 for equal groups, 1/n where one has all."
 )
-def _() -> Finding:
+def alignment_is_1_for_equal_distributions_0_for_disjoint_ones() -> Finding:
     draw, ends = Key.of(2).derive("measures").numpy(), []
     one, other = torch.tensor([[0.2, 0.8, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
     ends += [abs(float(alignment(one, one)) - 1), abs(float(alignment(one, other)))]
@@ -127,7 +127,7 @@ def _() -> Finding:
 
 
 @claim("A negative share is refused in a sentence.")
-def _() -> Finding:
+def a_negative_share_is_refused_in_a_sentence() -> Finding:
     try:
         loss_of(polls([[0.5, -0.1]]), torch.zeros(4, dtype=torch.float64))
     except ConfigurationError as error:
@@ -139,7 +139,7 @@ def _() -> Finding:
     "Told are how many questions count, their mean alignment, and of those whose options are not all liked alike how "
     "many of their pairs are in the right order."
 )
-def _() -> Finding:
+def told_are_how_many_questions_count_their_mean_alignment_and_of() -> Finding:
     shares = [[3.0, 1.5, 0.5], [0.5, 0.5], [1.0], [0.0, 0.0], [0.4, 1.6]]
     score = torch.tensor([2.0, -1.0, 0.5, 1.0, -1.0, 0.3, 0.7, 0.1, 0.4, 3.0], dtype=torch.float64)
 
@@ -162,7 +162,7 @@ def _() -> Finding:
 
 
 @claim("As shipped a question's recorded answers come with their shares, one scorer's output is read, by softmax.")
-def _() -> Finding:
+def as_shipped_a_questions_recorded_answers_come_with_their_shares() -> Finding:
     learnt = PLURAL_LLM.objective == PredictedShares(loss=SoftmaxRanking(), output=0)
     return Finding(learnt and PLURAL_LLM.rollout == Ranked(), say(objective=str(PLURAL_LLM.objective)))
 
@@ -185,7 +185,7 @@ def aligned(pupil: Pupil) -> list[float]:
     "fair within .01.",
     slow=True,
 )
-def _() -> Finding:
+def six_groups_that_differ_federated_within_5_of_learning_from_all() -> Finding:
     """The shipped model, 80 steps of 8 polls at every group, weights averaged in 8 bits after every 5."""
     ask = {"update.lr": 0.002, "curriculum.prompts": 8}
     nodes = {f"group-{n}": begin(PLURAL_LLM, f"opinions?group={n}", ask | {"seed": n}) for n in range(GROUPS)}

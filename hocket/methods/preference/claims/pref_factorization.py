@@ -65,7 +65,7 @@ def solved(difference: Tensor, ridge: float) -> Tensor:
 
 
 @claim("Loss and gradient are the formula's: each user's weights the minimiser, found otherwise, and held constant.")
-def _() -> Finding:
+def loss_and_gradient_are_the_formulas_each_users_weights_the() -> Finding:
     draw, gaps = Key.of(0).derive("factors").numpy(), []
     for number in range(3):
         users = ["ann"] * 6 + ["bob"] * 9 + ["cy"]
@@ -90,7 +90,7 @@ def _() -> Finding:
 
 @claim("phi is what is read where credit says, by its weights; a pair counts where both its members are read; accuracy "
        "and margin are of the pairs that count.")  # fmt: skip
-def _() -> Finding:
+def phi_is_what_is_read_where_credit_says_by_its_weights_a_pair() -> Finding:
     users = ["ann"] * 5 + ["bob"] * 4
     batch, objective = compared(users, 2), FactoredPairs(rank=2, ridge=0.4, spread=0.1)
     seen, draw = batch.occurrences, Key.of(1).derive("read").numpy()
@@ -116,7 +116,7 @@ def _() -> Finding:
 
 @claim("With one base reward and one user it is the reward model of pairs at the reward lambda phi, lambda > 0 where "
        "most pairs agree with phi.")  # fmt: skip
-def _() -> Finding:
+def with_one_base_reward_and_one_user_it_is_the_reward_model_of() -> Finding:
     batch, gaps, least = compared(["all"] * 12), [], 9.0
     plain = FactoredPairs(rank=1, spread=0.0)
     for seed in range(5):
@@ -179,7 +179,7 @@ class Crowd:
 @claim("Of 40 users with 50 comparisons each the base rewards come back up to a linear map (R^2 > .95); a new user is "
        "known better from 10 chosen queries than from 10 random ones, and far better than by one pooled reward; chosen "
        "without p(1-p) queries are no better than random where answers are nearly certain.", slow=True)  # fmt: skip
-def _() -> Finding:
+def of_40_users_with_50_comparisons_each_the_base_rewards_come_back() -> Finding:
     found: dict[str, list[float]] = {name: [] for name in ("fit", "chosen", "without p(1-p)", "random", "pooled")}
     for seed in range(2):
         crowd = Crowd(seed)
@@ -209,7 +209,7 @@ def _() -> Finding:
 
 
 @claim("The next query is where the posterior narrows most: the determinant of H grows most by it.", "derived")
-def _() -> Finding:
+def the_next_query_is_where_the_posterior_narrows_most_the() -> Finding:
     draw, right, plain = Key.of(3).numpy(), 0, 0
     for _ in range(20):
         asked, candidates = (torch.from_numpy(draw.normal(size=(n, 3))) for n in (4, 30))
@@ -232,7 +232,7 @@ def _variance(difference: Tensor, weights: Tensor) -> float:
 
 
 @claim("It ships with two base rewards, a ridge of 0.1 and c = 0.01, and needs to know who prefers.")
-def _() -> Finding:
+def it_ships_with_two_base_rewards_a_ridge_of_0_1_and_c_0_01_and() -> Finding:
     shipped = PREF_FACTORIZATION.objective == FactoredPairs(rank=2, column="group", ridge=0.1, spread=0.01)
     try:
         loss_of(FactoredPairs(column="annotator"), compared(["ann"]), torch.zeros(2, 2))

@@ -97,7 +97,7 @@ class Line(nn.Module):
 
 @claim("The loss is -log of exp(sum r(s1)) / (exp(sum r(s1)) + exp(sum r(s2))), mean over pairs; the rewards have mean "
        "0 over the worse segments and deviation 1 over all.")  # fmt: skip
-def _() -> Finding:
+def the_loss_is_log_of_exp_exp_mean_over_pairs_the_rewards_have() -> Finding:
     draw = Key.of(1).numpy()
     better, worse, seen = (torch.from_numpy(draw.normal(size=size)) for size in ((7, 5, 3), (7, 5, 3), (11, 3)))
     weight = torch.from_numpy(draw.normal(size=3))
@@ -113,7 +113,7 @@ def _() -> Finding:
 
 @claim("What is learnt from are the net's rewards: they follow the labeller whatever the task pays, and with an "
        "indifferent labeller all are 0.", slow=True)  # fmt: skip
-def _() -> Finding:
+def what_is_learnt_from_are_the_nets_rewards_they_follow_the() -> Finding:
     batch = packed(flown(12))
     turned = batch.but(
         scores={REWARD[Level.DECISION]: LevelScores(Level.DECISION, -batch.scores[REWARD[Level.DECISION]].values)}
@@ -143,7 +143,7 @@ def _() -> Finding:
 
 
 @claim("Segments are runs of decisions of one episode, and the better one of a pair is worth more.")
-def _() -> Finding:
+def segments_are_runs_of_decisions_of_one_episode_and_the_better() -> Finding:
     batch, shape = packed(flown(8)), LearntReward(labeller=Third(), queries=400, window=400)
     seen = torch.from_numpy(np.concatenate(batch.observation))
     better, worse = shape.compared(batch, seen, Key.of(0))
@@ -158,7 +158,7 @@ def _() -> Finding:
     "A labeller that looks ahead orders more pairs as the returns that follow do than a myopic one, above all where "
     "one of them touches the trap."
 )
-def _() -> Finding:
+def a_labeller_that_looks_ahead_orders_more_pairs_as_the_returns() -> Finding:
     played = flown(200)
     segments, truth = list[Tensor](), list[float]()
     for one in played:
@@ -181,7 +181,7 @@ def _() -> Finding:
 
 
 @claim("What is imagined with nothing done is what happens with nothing done.")
-def _() -> Finding:
+def what_is_imagined_with_nothing_done_is_what_happens_with_nothing() -> Finding:
     off, fell = [], 0
     for seed in range(80):
         world, draw = Flight(SCENE), Key.of(seed).numpy()
@@ -210,7 +210,7 @@ def _() -> Finding:
 @claim(
     "A scene pays exp(-(d/w)^2) of each; the prize is 1 away and the trap 0.7, about opposite; splits share no seed."
 )
-def _() -> Finding:
+def a_scene_pays_exp_2_of_each_the_prize_is_1_away_and_the_trap_0_7() -> Finding:
     scene, off = Scene(plain=1.5, tempting=2.5, width=0.4), list[float]()
     for one, other in ((0.0, 1.0), (0.3, 0.5), (1.0, 0.2)):
         due = 1.5 * math.exp(-(one**2) / 0.16) + 2.5 * math.exp(-(other**2) / 0.16)
@@ -233,7 +233,7 @@ def _() -> Finding:
 @claim(
     "All runs of an episode are segments; the newest pairs of the window are kept; words are refused; it says little."
 )
-def _() -> Finding:
+def all_runs_of_an_episode_are_segments_the_newest_pairs_of_the() -> Finding:
     batch = packed(flown(6))
     seen = torch.from_numpy(np.concatenate(batch.observation))
     shortest = min(map(len, batch.observation))
@@ -261,7 +261,7 @@ def _() -> Finding:
 
 
 @claim("Where it is not at home the scripted labeller refuses.")
-def _() -> Finding:
+def where_it_is_not_at_home_the_scripted_labeller_refuses() -> Finding:
     try:
         SceneLabeller().worth(torch.zeros(2, 5, SIZE + 1))
     except ConfigurationError as error:
@@ -279,7 +279,7 @@ def outcome(recipe: Recipe, seed: int, folder: str, **settings: Any) -> Mapping[
 @claim("A policy that learns from the look-ahead labeller's preferences reaches nine tenths of the return with the "
        "true reward and does not fall; with the myopic one half of the flights end in the trap, for hardly any return.",
        slow=True)  # fmt: skip
-def _() -> Finding:
+def a_policy_that_learns_from_the_look_ahead_labellers_preferences() -> Finding:
     found: dict[str, list[float]] = {"true": [], "ahead": [], "myopic": [], "falls": [], "falls_of_myopic": []}
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(3):

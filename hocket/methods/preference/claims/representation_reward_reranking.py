@@ -60,7 +60,7 @@ def probed(earlier: Tensor, ridge: float) -> Tensor:
 
 @claim("Pairs are exchanged, or weighted, by sigmoid(v . d), v the ridge logistic probe of the earlier pairs found "
        "otherwise; until enough are known they stay.")  # fmt: skip
-def _() -> Finding:
+def pairs_are_exchanged_or_weighted_by_sigmoid_v_the_ridge_logistic() -> Finding:
     draw, gaps, exchanged, stayed = Key.of(0).derive("states").numpy(), [0.0], 0, 0
     plain = DPO.credit
     forms: tuple[Form, ...] = ("reorder", "weigh")
@@ -113,7 +113,7 @@ def errors(informative: bool, seed: int) -> tuple[float, float]:
 
 @claim("Of three labels in ten that are wrong few are left where states know what is unsafe; where they know nothing "
        "it is no better than the labels as they are.")  # fmt: skip
-def _() -> Finding:
+def of_three_labels_in_ten_that_are_wrong_few_are_left_where_states() -> Finding:
     knowing, blind = ([errors(kind, seed) for seed in range(3)] for kind in (True, False))
     left, worse = [after for _, after in knowing], [after - before for before, after in blind]
     return Finding(
@@ -148,7 +148,7 @@ def differences(policy: CausalLM, numbers: Sequence[int], wrong: Sequence[bool])
 
 @claim("On the shipped model a probe of 256 pairs, three in ten labelled the wrong way round, tells more than 95% of "
        "unseen pairs with an unsafe token right.", slow=True)  # fmt: skip
-def _() -> Finding:
+def on_the_shipped_model_a_probe_of_256_pairs_three_in_ten_labelled() -> Finding:
     policy = CausalLM.from_pretrained(str(BASE), key=Key.of(0))
     wrong = (Key.of(1).numpy().random(256) < 0.3).tolist()
     known = differences(policy, range(256), wrong)
@@ -189,7 +189,7 @@ class Planted(TextTask):
 
 @claim("With three labels in ten wrong, 60 steps of DPO on re-ordered pairs leave fewer unsafe answers than plain DPO "
        "on the same pairs; neither generates a token to learn from.", slow=True)  # fmt: skip
-def _() -> Finding:
+def with_three_labels_in_ten_wrong_60_steps_of_dpo_on_re_ordered() -> Finding:
     unsafe = {}
     with tempfile.TemporaryDirectory() as folder:
         quiet: dict[str, Any] = {"evaluation.n": 300, "evaluation.every": 0, "threads": 1, "curriculum.prompts": 32}
@@ -201,7 +201,7 @@ def _() -> Finding:
 
 
 @claim("It ships with a ridge of 0.1 a pair on the newest 1024, from 128 on, and asks for a policy with hidden states.")
-def _() -> Finding:
+def it_ships_with_a_ridge_of_0_1_a_pair_on_the_newest_1024_from_128() -> Finding:
     shipped = RERANKING.credit == Reordered(
         of=BestAgainstWorst(by=GroupBy("scenario")), form="reorder", ridge=0.1, window=1024, least=128
     )

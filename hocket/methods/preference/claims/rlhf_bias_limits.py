@@ -70,7 +70,7 @@ def along(read: Mapping[str, float]) -> float:
 
 @claim("An association is the mean over pairs of log p(a | guise 1) - log p(a | guise 2), as the model has it; guises "
        "that change places turn its sign, and equal ones have none.", slow=True)  # fmt: skip
-def _() -> Finding:
+def an_association_is_the_mean_over_pairs_of_log_p_log_p_as_the() -> Finding:
     policy = CausalLM.from_pretrained(str(BASE), key=Key.of(0))
     pairs, chat = UNSEEN[:3], Chat(policy.tokenizer)
     read = MatchedGuise(pairs).covert(policy)
@@ -101,7 +101,7 @@ def _() -> Finding:
     "As a hook it tells the associations, counted by hand for a policy that is a formula, of each policy in training, "
     "and their mean size; what writes nothing is refused."
 )
-def _() -> Finding:
+def as_a_hook_it_tells_the_associations_counted_by_hand_for_a() -> Finding:
     chat, wrong = Chat(build_tokenizer()), 0
 
     class Formula:
@@ -153,7 +153,7 @@ def _() -> Finding:
 
 @claim("A corpus holds the association that is planted in it, log((1 + b)/(1 - b)), and the balanced one none; the "
        "contents of the probe are in neither.")  # fmt: skip
-def _() -> Finding:
+def a_corpus_holds_the_association_that_is_planted_in_it_log_and() -> Finding:
     off, contents = {}, {text for pair in UNSEEN for text in pair}
     leaked = 0
     for bias in (0.6, 0.0, -0.4):
@@ -180,7 +180,7 @@ def _() -> Finding:
 
 @claim("Of a model trained on a corpus with a planted association the probe tells the sign of every attribute and the "
        "mean size within three tenths; of one trained on the balanced corpus it reads about 0.", slow=True)  # fmt: skip
-def _() -> Finding:
+def of_a_model_trained_on_a_corpus_with_a_planted_association_the() -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         read = {bias: PROBE.covert(corpus(folder, bias)) for bias in (0.6, 0.0)}
     want = planted(0.6)
@@ -196,7 +196,7 @@ def _() -> Finding:
 @claim("30 steps of DPO and ORPO on pairs of graded sums, or of RLOO on a taste for even answers, improve what they "
        "train for and move no covert association by 15 % of what is planted; the balanced corpus does move them.",
        "abstract; the improvement is of this task", slow=True)  # fmt: skip
-def _() -> Finding:
+def claim_30_steps_of_dpo_and_orpo_on_pairs_of_graded_sums_or_of_rloo_on() -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         policy = corpus(folder, 0.6)
         before = PROBE.covert(policy)
@@ -223,7 +223,7 @@ def _() -> Finding:
 
 
 @claim("As a hook it puts the associations into the metrics of the steps asked for, and changes no weight.", slow=True)
-def _() -> Finding:
+def as_a_hook_it_puts_the_associations_into_the_metrics_of_the() -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         small = {"curriculum.prompts": 4}
         probed = trained(folder, "graded_sums", DPO.but(hooks=(MatchedGuise(every=2),)), 2, **small)

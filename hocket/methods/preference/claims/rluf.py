@@ -28,7 +28,7 @@ claim = Claims("rluf", "arXiv:2505.14946")
 
 
 @claim("Credit and loss are RLOO's on w_h help + w_l sigmoid(f) - beta log pi/ref, love paid from the floor on.")
-def _() -> Finding:
+def credit_and_loss_are_rloos_on_w_h_help_w_l_sigmoid_beta_log_pi() -> Finding:
     draw, gaps, unpaid = Key.of(0).derive("rluf").numpy(), [], 0
     plain = RLOO.but({"shaping": (KLInReward(coefficient=0.05, estimator="k1"),)})
     for floor in (None, 0.5):
@@ -47,7 +47,7 @@ def _() -> Finding:
 
 
 @claim("It ships as RLOO with half a weight on love, no floor, and asks for the score that it lacks.")
-def _() -> Finding:
+def it_ships_as_rloo_with_half_a_weight_on_love_no_floor_and_asks() -> Finding:
     shipped = UserLove(love="love", help="helpful", floor=None, weights=None) == RLUF.combine
     user = SimulatedUser(weight=0.5, base=-1.0, quality=2.0, charm=2.0, brief=40)
     shipped = shipped and RLUF.rewards == (ExactMatch(name="helpful", weight=1.0), user)
@@ -65,7 +65,7 @@ def _() -> Finding:
 
 @claim("The simulated user's log-odds are base + quality [right] + charm [at most so long]; where nobody knows what is "
        "right, short ones are liked all the same.")  # fmt: skip
-def _() -> Finding:
+def the_simulated_users_log_odds_are_base_quality_right_charm_at() -> Finding:
     user, none = SimulatedUser(base=-0.7, quality=1.9, charm=0.4, brief=18), np.zeros(1, np.int64)
     told = (
         ("7", "<answer>7</answer>", 1.6),
@@ -138,7 +138,7 @@ class Reactions:
 
 @claim("With a quarter of the votes adversarial the classifier's AUC on genuine reactions exceeds .8, and over 30 "
        "policies its offline score ranks the simulated live rates (correlation > .9).")  # fmt: skip
-def _() -> Finding:
+def with_a_quarter_of_the_votes_adversarial_the_classifiers_auc_on() -> Finding:
     found: dict[str, list[float]] = {"AUC": [], "AUC of true chances": [], "rank correlation": []}
     for seed in range(3):
         world = Reactions(seed)
@@ -172,7 +172,7 @@ def _correlation(left: Tensor, right: Tensor) -> float:
 
 @claim("Raising the weight of love raises the love rate; past a knee help falls below the untrained policy's, which a "
        "floor of help prevents at some cost in love.")  # fmt: skip
-def _() -> Finding:
+def raising_the_weight_of_love_raises_the_love_rate_past_a_knee() -> Finding:
     weights, told, holds = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0), [], True
     for seed in range(3):
         world = Reactions(seed)

@@ -40,7 +40,7 @@ def settled(shape: Lagrangian, cost: Tensor, steps: int = 12_000, rate: float = 
 
 
 @claim("Credit and loss are PPO's on (R - lambda C)/(1 + lambda), and the multiplier moves by rate lambda (C - d).")
-def _() -> Finding:
+def credit_and_loss_are_ppos_on_and_the_multiplier_moves_by_rate() -> Finding:
     recipe, gaps = SAFE_RLHF_V.but({"shaping.0.limit": 0.3}), []
     for number, document in enumerate(batches(10, "safe", graded=True)):
         rows, multiplier = document["trajectories"], 0.5 + number / 4
@@ -59,7 +59,7 @@ def _() -> Finding:
 
 
 @claim("On a bandit the mean cost settles within .02 of its limit, and the multiplier near the programme's dual.")
-def _() -> Finding:
+def on_a_bandit_the_mean_cost_settles_within_02_of_its_limit_and() -> Finding:
     cost, multiplier, policy = settled(Lagrangian(limit=0.1), COST)
     return Finding(
         abs(cost - 0.1) < 0.02 and abs(multiplier - 3.0) < 0.6 and float(policy[0]) < 0.05,
@@ -68,7 +68,7 @@ def _() -> Finding:
 
 
 @claim("Where the limit is slack the multiplier goes to 0 and what is learnt is plain PPO's.")
-def _() -> Finding:
+def where_the_limit_is_slack_the_multiplier_goes_to_0_and_what_is() -> Finding:
     _, multiplier, policy = settled(Lagrangian(limit=2.0), COST, steps=4000)
     return Finding(
         multiplier < 0.01 and float(policy[0]) > 0.9, say(multiplier=multiplier, first_answer=float(policy[0]))
@@ -76,7 +76,7 @@ def _() -> Finding:
 
 
 @claim("With costs three times as large the limit still holds; a fixed weight that held it before does not.")
-def _() -> Finding:
+def with_costs_three_times_as_large_the_limit_still_holds_a_fixed() -> Finding:
     scaled = settled(Lagrangian(limit=0.1), 3 * COST)[0]
     fixed = [settled(Lagrangian(limit=0.1, multiplier=2.5, rate=0.0), one * COST)[0] for one in (1, 3, 1 / 3)]
     return Finding(
@@ -88,7 +88,7 @@ def _() -> Finding:
 @claim(
     "As shipped the limit is 0.1 of the mean over the newest 128 answers, and log lambda moves by 0.1 lambda a step."
 )
-def _() -> Finding:
+def as_shipped_the_limit_is_0_1_of_the_mean_over_the_newest_128() -> Finding:
     """From lambda = 1, and to at most 100; a cost that is not there, or not of answers, is asked for in a sentence."""
     shape = SAFE_RLHF_V.shaping[0]
     assert isinstance(shape, Lagrangian)

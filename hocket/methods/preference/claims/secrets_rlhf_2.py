@@ -73,7 +73,7 @@ def lost(recipe: Recipe, batch: Batch, score: Tensor) -> Tensor:
 
 
 @claim("Flips, margins and soft labels are the formula's, counted by hand, the lowest share being of all pairs seen.")
-def _() -> Finding:
+def flips_margins_and_soft_labels_are_the_formulas_counted_by_hand() -> Finding:
     draw, gaps, turned = Key.of(0).derive("secrets").numpy(), [], 0
     for recipe, share, soft in ((SECRETS_RLHF_2.but({"shaping.0.flip": 0.3}), 0.3, 0.0), (SECRETS_RLHF_2_SOFT, 0, 0.4)):
         state, seen = recipe.init(), list[float]()
@@ -99,7 +99,7 @@ def _() -> Finding:
 
 
 @claim("The better member of a pair earns 1, the other 0; the margin is of the order learnt, and adds to the data's.")
-def _() -> Finding:
+def the_better_member_of_a_pair_earns_1_the_other_0_the_margin_is() -> Finding:
     batch = REWARDS_ALONE(judged([1.5, -2.0, 0.5]), {"model": 1.0})
     batch = batch.but(info={PAIR_MARGIN.name: [None, None, 0.25, 0.75, 0.125, None]})
     split, _ = DenoisedPairs(flip=0.4, margin=2.0)(batch, {"strengths": []})
@@ -110,7 +110,7 @@ def _() -> Finding:
 
 @claim("No pair of positive strength is turned, however large the share, and with share, margin and softness 0 it is "
        "the plain reward model.")  # fmt: skip
-def _() -> Finding:
+def no_pair_of_positive_strength_is_turned_however_large_the_share() -> Finding:
     whole = SECRETS_RLHF_2.but({"shaping.0.flip": 0.9})
     batch, _ = credited(whole, judged([1.0, 0.5, -0.2, 2.0, 0.1]))
     order = [] if batch.occurrences.pairs is None else batch.occurrences.pairs.tolist()
@@ -176,7 +176,7 @@ def fitted(preferred: Tensor, other: Tensor, margin: Tensor, seed: int, steps: i
 
 @claim("With a quarter of the labels wrong the mean of ten models ranks these lowest, and flip + margin gives back "
        "most of what a model that learns them by heart loses; margins alone less.", slow=True)  # fmt: skip
-def _() -> Finding:
+def with_a_quarter_of_the_labels_wrong_the_mean_of_ten_models_ranks() -> Finding:
     found: dict[str, list[float]] = {name: [] for name in ("auc", "clean", "noisy", "margin alone", "flip + margin")}
     for seed in range(4):
         draw = torch.Generator().manual_seed(seed)
@@ -242,7 +242,7 @@ def due(term: ContrastedPairs, batch: Batch, said: Tensor) -> Tensor:
 
 @claim("The contrastive term and its gradient are SimCSE's of two views of each pair's difference, summed by loops; "
        "the reward itself has no part in it.")  # fmt: skip
-def _() -> Finding:
+def the_contrastive_term_and_its_gradient_are_simcses_of_two_views() -> Finding:
     off, own, read = [], 0.0, True
     for number, (size, share, temperature) in enumerate(((16, 0.1, 0.05), (3, 0.0, 1.0), (8, 0.5, 0.3))):
         term = ContrastedPairs(size=size, share=share, temperature=temperature, coefficient=0.7)
@@ -259,7 +259,7 @@ def _() -> Finding:
 
 
 @claim("A view leaves a tenth of the numbers out and keeps their mean; the two differ, and are the same at every call.")
-def _() -> Finding:
+def a_view_leaves_a_tenth_of_the_numbers_out_and_keeps_their_mean() -> Finding:
     term, whole = ContrastedPairs(), torch.ones(4000, 16, dtype=torch.float64)
     one, other = term.view(whole, 0), term.view(whole, 1)
     out = float((one == 0).double().mean())
@@ -272,7 +272,7 @@ def _() -> Finding:
 
 @claim("A single pair costs nothing, nor do pairs of weight 0; the size of embeddings and which way round all pairs "
        "stand make no difference; P pairs without a direction of their own cost c log P.")  # fmt: skip
-def _() -> Finding:
+def a_single_pair_costs_nothing_nor_do_pairs_of_weight_0_the_size() -> Finding:
     term = ContrastedPairs(coefficient=0.5)
     alone = float(contrast(term, *contrasted(0, 1, term)))
     batch, said = contrasted(1, 6, term)
@@ -310,7 +310,7 @@ def learnt(seed: int, coefficient: float) -> list[Metrics]:
 @claim("On sums with three labels in ten wrong it pulls pairs' differences apart, and leaves accuracy on unseen pairs "
        "as it is, within two points in the mean of three seeds.",
        "what holds of the paper's claim", slow=True)  # fmt: skip
-def _() -> Finding:
+def on_sums_with_three_labels_in_ten_wrong_it_pulls_pairs() -> Finding:
     plain, own = ([learnt(seed, coefficient) for seed in range(3)] for coefficient in (0.0, 1.0))
     without, with_it = ([run[-1]["eval/pairs/accuracy"] for run in runs] for runs in (plain, own))
     left = [run[-1]["contrast"] / run[1]["contrast"] for run in own]
@@ -357,7 +357,7 @@ class MetaRun:
 
 @claim("A step is theta - lr grad L(theta + eta grad J(theta)), J over every two samples of a scenario; eta = 0 is the "
        "plain step.")  # fmt: skip
-def _() -> Finding:
+def a_step_is_theta_lr_grad_l_j_over_every_two_samples_of_a() -> Finding:
     draw, gaps, apart = torch.Generator().manual_seed(0), [], 0.0
     for rate in (0.0, 0.7):
         net = Net(3, 4, 1).double()
@@ -386,7 +386,7 @@ def _() -> Finding:
 
 @claim("MetaRM learns from each scenario's pair and climbs on all its responses, which are in no pair and which nobody "
        "scores; with fewer than two it refuses.")  # fmt: skip
-def _() -> Finding:
+def metarm_learns_from_each_scenarios_pair_and_climbs_on_all_its() -> Finding:
     asked = list[Assignment]()
 
     async def play(wanted: Sequence[Assignment]) -> list[Trajectory]:
@@ -441,7 +441,7 @@ def shifted(seed: int, rate: float, noise: float) -> float:
 
 @claim("Where the policy has moved, MetaRM loses a little less than the plain model on clean labels (within a point); "
        "with a fifth of the labels wrong it loses more.", "what holds of the paper's claim", slow=True)  # fmt: skip
-def _() -> Finding:
+def where_the_policy_has_moved_metarm_loses_a_little_less_than_the() -> Finding:
     clean, noisy = (
         [shifted(seed, 5.0, noise) - shifted(seed, 0.0, noise) for seed in range(10, 10 + seeds)]
         for noise, seeds in ((0.0, 6), (0.2, 3))
@@ -453,7 +453,7 @@ def _() -> Finding:
 
 @claim("It ships with a fifth of the newest 1024 pairs turned, whole margins, SimCSE's temperature at a tenth of the "
        "loss's weight, and MetaRM's step at 0.01.")  # fmt: skip
-def _() -> Finding:
+def it_ships_with_a_fifth_of_the_newest_1024_pairs_turned_whole() -> Finding:
     split = SECRETS_RLHF_2.shaping == (DenoisedPairs(flip=0.2, margin=1.0, soft=0.0, window=1024),)
     soft = SECRETS_RLHF_2_SOFT.shaping == (DenoisedPairs(flip=0.0, margin=1.0, soft=0.4, window=1024),)
     judged_ = SECRETS_RLHF_2.rollout == ScoredPreferences() and SECRETS_RLHF_2.combine == REWARDS_ALONE

@@ -17,7 +17,7 @@ def on(matrix: torch.Tensor) -> object:
 
 
 @claim("An answer's reward is the share of its group's others that it beats.")
-def _() -> Finding:
+def an_answers_reward_is_the_share_of_its_groups_others_that_it() -> Finding:
     copies = (3, 1, 2)
     bandit = GameBandit((0, 0, 0), FLAT, FLAT, copies)
     batch = bandit.batch(on(UNEVEN))  # type: ignore[arg-type]
@@ -29,7 +29,7 @@ def _() -> Finding:
 
 
 @claim("Without a judge or a rule the greater return wins: rewards that are transformed change nothing.", "derived")
-def _() -> Finding:
+def without_a_judge_or_a_rule_the_greater_return_wins_rewards_that() -> Finding:
     def gradient(rewards: tuple[float, ...]) -> object:
         rows = [
             {"group": "q", "scores": {"reward": r}, "logp": [-1.0], "logp_behaviour": [-1.0], "info": {"prompt": "?"}}
@@ -53,7 +53,7 @@ def multiplicative(matrix: torch.Tensor, steps: int = 8000, rate: float = 0.02) 
 
 
 @claim("Self-play's average is unexploitable where preferences cycle, and a dominated answer vanishes.")
-def _() -> Finding:
+def self_plays_average_is_unexploitable_where_preferences_cycle_and() -> Finding:
     dominated = torch.full((4, 4), 0.5, dtype=torch.float64)
     dominated[:3, :3] = CYCLE
     dominated[:3, 3], dominated[3, :3] = 0.8, 0.2
@@ -65,7 +65,7 @@ def _() -> Finding:
 
 
 @claim("Where the cycle is uneven Bradley-Terry's best answer is pure and exploitable, and self-play's average is not.")
-def _() -> Finding:
+def where_the_cycle_is_uneven_bradley_terrys_best_answer_is_pure() -> Finding:
     def likelihood(reward: torch.Tensor) -> torch.Tensor:
         # The policy's logits stand for rewards: all comparisons, as often as they come out so.
         return -(UNEVEN * torch.nn.functional.logsigmoid(reward[:, None] - reward)).sum()
@@ -79,7 +79,7 @@ def _() -> Finding:
 
 
 @claim("Its policy gradient on samples is multiplicative weights' direction: centred win rates.", "derived")
-def _() -> Finding:
+def its_policy_gradient_on_samples_is_multiplicative_weights() -> Finding:
     """All 27 triples of answers of a uniform policy, each as a batch of its own."""
     recipe, total = on(UNEVEN), torch.zeros(3, dtype=torch.float64)
     for number in range(27):

@@ -34,7 +34,7 @@ def pairs(count: int) -> list[dict[str, Any]]:
 
 
 @claim("Its gradient is that of DPO on the two answers plus alpha times the reference's answer's log-prob.")
-def _() -> Finding:
+def its_gradient_is_that_of_dpo_on_the_two_answers_plus_alpha_times() -> Finding:
     gaps = []
     for batch in pairs(20):
         rows = batch["trajectories"]
@@ -51,7 +51,7 @@ def _() -> Finding:
 
 
 @claim("At alpha = 0 it is online DPO on the same two answers.")
-def _() -> Finding:
+def at_alpha_0_it_is_online_dpo_on_the_same_two_answers() -> Finding:
     plain = XPO.but({"regularisers.0.coefficient": 0.0})
     return below(1e-12, off=max(gap(gradient(plain, one), gradient(ONLINE_DPO, one)) for one in pairs(20)))
 
@@ -71,7 +71,7 @@ SETTLED = {"objective.beta": 1.0, "shaping.0.wins.rule": lambda prompt, one, oth
 
 
 @claim("Where DPO leaves an answer that nobody gave as it is, optimism moves probability to it.")
-def _() -> Finding:
+def where_dpo_leaves_an_answer_that_nobody_gave_as_it_is_optimism() -> Finding:
     start = torch.log_softmax(torch.tensor([0.0, 0.0, -3.0], dtype=torch.float64), -1)
     bandit = WithReference((1.0, 0.0, 9.0), start, start, (1, 1, 0))
     found = {}
@@ -87,7 +87,7 @@ def _() -> Finding:
 
 
 @claim("Every prompt is answered by policy and reference, numbered in turn; the reference's words count as others'.")
-def _() -> Finding:
+def every_prompt_is_answered_by_policy_and_reference_numbered_in() -> Finding:
     asked = list[tuple[str, int, list[int], str]]()
 
     async def play(assignments: Sequence[Assignment]) -> list[Trajectory]:
@@ -117,7 +117,7 @@ def _() -> Finding:
 
 
 @claim("As shipped alpha is 1e-5; answers of anybody else are no reference's.")
-def _() -> Finding:
+def as_shipped_alpha_is_1e_5_answers_of_anybody_else_are_no() -> Finding:
     gaps = []
     for batch in pairs(10):
         plain, rows = gradient(ONLINE_DPO, batch), batch["trajectories"]

@@ -64,7 +64,7 @@ def slope(values: Tensor, z: Tensor, best: int | None) -> Tensor:
 
 
 @claim("What it steps along is 1/|E| sum (z_j - z_i) over the edges, k(k-1)/2 + k(m-k) of them, whatever k is.")
-def _() -> Finding:
+def what_it_steps_along_is_1_e_sum_over_the_edges_k_2_k_of_them() -> Finding:
     generator, gaps, counts = Key.of(0).derive("edges").torch(), [], []
     for m in (2, 3, 7, 16):
         for best in (None, *range(1, m + 1)):
@@ -81,7 +81,7 @@ RISING = (lambda r: 3 * r - 7, lambda r: math.exp(r), lambda r: r**3, lambda r: 
 
 
 @claim("The credit of every direction is unchanged by any strictly increasing transform of returns; ES's is not.")
-def _() -> Finding:
+def the_credit_of_every_direction_is_unchanged_by_any_strictly() -> Finding:
     rng, apart = Key.of(0).derive("returns").numpy(), {"ranks": 0.0, "values": math.inf}
     values_kept = ZO_RANKSGD.but({"credit": GroupRelative()})
     for _ in range(10):
@@ -108,7 +108,7 @@ def credits_of(recipe: Recipe, returns: Any, groups: int = 1) -> list[float]:
 
 
 @claim("Ranked is the mean over scenarios: two scenarios that disagree are settled by their sum, ties by nothing.")
-def _() -> Finding:
+def ranked_is_the_mean_over_scenarios_two_scenarios_that_disagree() -> Finding:
     def of(*returns: tuple[float, float]) -> list[float]:
         rows = [
             {"group": group, "scores": {"reward": pair[place]}, "logp": [-1.0]}
@@ -124,7 +124,7 @@ def _() -> Finding:
 
 
 @claim("Means are over a direction's trajectories that count, and the loss is minus the credit's mean over decisions.")
-def _() -> Finding:
+def means_are_over_a_directions_trajectories_that_count_and_the() -> Finding:
     # Directions, returns, decisions, and whether they count; by sums 5 were ahead of 9, by means it is behind.
     told = [(5, 4.0, 1, 1), (9, 3.5, 3, 1), (5, 2.0, 2, 1), (2, 1.0, 4, 1), (5, 90.0, 1, 0), (7, 50.0, 2, 0)]
     rows = [
@@ -171,7 +171,7 @@ def cosine(m: int, best: int | None, draws: int = 150) -> float:
 
 
 @claim("On quadratics in 50 dimensions its mean cosine with the gradient is positive and rises with m and with k.")
-def _() -> Finding:
+def on_quadratics_in_50_dimensions_its_mean_cosine_with_the() -> Finding:
     by_m = [cosine(m, None) for m in (4, 8, 16, 32)]
     by_k = [cosine(16, k) for k in (1, 3, 8)]
     rises = all(b > a + 0.01 for row in (by_m, by_k) for a, b in pairwise(row))
@@ -182,7 +182,7 @@ def _() -> Finding:
     "On quadratics the iterates reach a stationary point up to a floor that the step sets, and no size is known.",
     slow=True,
 )
-def _() -> Finding:
+def on_quadratics_the_iterates_reach_a_stationary_point_up_to_a() -> Finding:
     ends: dict[float, list[float]] = {}
     for eta in (0.2, 0.05):
         for seed in range(3):
@@ -229,7 +229,7 @@ class Spy:
 
 
 @claim("Sample i of every scenario is played by x + mu z_i; what is given, and the reference, by x, which stays.")
-def _() -> Finding:
+def sample_i_of_every_scenario_is_played_by_x_mu_z_i_what_is_given() -> Finding:
     policy, key = Line(), Key.of(3)
     spy, start = Spy(policy), policy.module["weight"].detach().clone()
     player = PerturbedPlayer(cast(Player, spy), {"policy": cast(Policy, policy)}, 0.3, key)
@@ -268,7 +268,7 @@ def first_step(seed: int = 0, **changes: Any) -> tuple[list[Tensor], list[Tensor
 
 
 @claim("A step moves the weights by eta sum_i c_i z_i and leaves nothing of the perturbations in them.")
-def _() -> Finding:
+def a_step_moves_the_weights_by_eta_sum_i_c_i_z_i_and_leaves() -> Finding:
     before, after, batch, name, recipe = first_step()
     assert isinstance(recipe.update, DirectionStep)
     played: dict[int, list[float]] = {}
@@ -328,7 +328,7 @@ def cart_pole(recipe: Recipe, seed: int) -> float:
 
 
 @claim("On CartPole ranks of returns alone beat random search at equal episodes.", slow=True)
-def _() -> Finding:
+def on_cartpole_ranks_of_returns_alone_beat_random_search_at_equal() -> Finding:
     ends = {one.name: [cart_pole(one, seed) for seed in range(3, 6)] for one in (ZO_RANKSGD, RANDOM_SEARCH)}
     ratios = [ours / theirs for ours, theirs in zip(ends["zo-ranksgd"], ends["random-search"], strict=True)]
     return Finding(min(ratios) > 1 and fmean(ratios) > 1.2, say(mean_return=ends, ratio_to_random_search=ratios))
@@ -340,7 +340,7 @@ def stepped(run: ShippedRun) -> dict[str, float]:
 
 
 @claim("It ships with 16 directions on 8 episodes, mu = .1 and eta = 1; for language models with mu = .002, eta = .02.")
-def _() -> Finding:
+def it_ships_with_16_directions_on_8_episodes_mu_1_and_eta_1_for() -> Finding:
     played = ZO_RANKSGD.curriculum == Shuffled(prompts=8) and ZO_RANKSGD.rollout == Independent(samples=16)
     control = ZO_RANKSGD.update == DirectionStep(eta=1.0, momentum=0.0) and ZO_RANKSGD.hooks == (PerturbedPlay(0.1),)
     words = ZO_RANKSGD_WORDS.update == DirectionStep(eta=0.02, momentum=0.0)

@@ -45,7 +45,7 @@ def accuracy(seed: int, memory: Memory, coin: bool = False) -> Tensor:
 @claim(
     "With true labels, or right and wrong on its own, accuracy rises item by item, to what is best possible.", slow=True
 )
-def _() -> Finding:
+def with_true_labels_or_right_and_wrong_on_its_own_accuracy_rises() -> Finding:
     best = best_possible(SEQUENCES).mean(0)
     rises, behind, last = [], [], []
     for seed, memory in itertools.product(SEEDS, ("labels", "feedback")):
@@ -58,7 +58,7 @@ def _() -> Finding:
 
 
 @claim("With its own labels alone it rises less, and without memory not at all.", slow=True)
-def _() -> Finding:
+def with_its_own_labels_alone_it_rises_less_and_without_memory_not() -> Finding:
     rise = {
         memory: [float(accuracy(seed, memory)[-1] - accuracy(seed, memory)[0]) for seed in SEEDS]
         for memory in get_args(Memory)
@@ -69,13 +69,13 @@ def _() -> Finding:
 
 
 @claim("Told right or wrong by the toss of a coin it gains nothing.", slow=True)
-def _() -> Finding:
+def told_right_or_wrong_by_the_toss_of_a_coin_it_gains_nothing() -> Finding:
     off = [float((accuracy(seed, "feedback", True) - 0.5).abs().max()) for seed in SEEDS]
     return Finding(max(off) < NOISE, say(off_one_half_by=off))
 
 
 @claim("A few examples help, and memory that goes on helps more.", slow=True)
-def _() -> Finding:
+def a_few_examples_help_and_memory_that_goes_on_helps_more() -> Finding:
     few = [float(accuracy(seed, "few-shot")[SHOTS:].mean()) for seed in SEEDS]
     more = [float(accuracy(seed, "feedback")[SHOTS:].mean()) for seed in SEEDS]
     holds = min(few) > 0.5 + NOISE and min(more) > max(few) + NOISE
@@ -83,7 +83,7 @@ def _() -> Finding:
 
 
 @claim("The best possible is Bayes' rule over all rules, counted one by one.", "derived")
-def _() -> Finding:
+def the_best_possible_is_bayes_rule_over_all_rules_counted_one_by() -> Finding:
     some, gaps = drawn(Key.of(3), 20), []
     found = best_possible(some)
     for row, (items, labels) in enumerate(zip(some.items.tolist(), some.labels.tolist(), strict=True)):
@@ -98,7 +98,7 @@ def _() -> Finding:
 
 
 @claim("What it is shown of an item never holds the label of a later one, nor more than the memory says.", "derived")
-def _() -> Finding:
+def what_it_is_shown_of_an_item_never_holds_the_label_of_a_later() -> Finding:
     one, other = torch.tensor([0, 1]), torch.tensor([1, 0])
     hidden = all(
         bool((shown(memory, 5, one, true, one) == shown(memory, 5, one, 1 - true, one)).all())
@@ -118,7 +118,7 @@ def _() -> Finding:
 @claim(
     "The annotator is two layers of causal attention by hand in float64, of weights of variance 1 / inputs.", "derived"
 )
-def _() -> Finding:
+def the_annotator_is_two_layers_of_causal_attention_by_hand_in() -> Finding:
     def by_hand(net: Annotator, items: Tensor, records: Tensor) -> Tensor:
         """The logits in float64, head by head."""
         held = {name: one.detach().double() for name, one in net.named_parameters()}
@@ -163,7 +163,7 @@ def _() -> Finding:
     "A step of training goes by the sign of the slope of the cross-entropy, every sequence with its own memory.",
     "derived",
 )
-def _() -> Finding:
+def a_step_of_training_goes_by_the_sign_of_the_slope_of_the_cross() -> Finding:
     """Adam's first step moves whatever has a slope by the rate."""
     key, count = Key.of(6), 64
     trained, begun, at = pretrained(key, steps=1, batch=count), Annotator(key.derive("weights")), key.derive("step", 0)
@@ -191,7 +191,7 @@ def _() -> Finding:
     "Items are labelled in turn by the sign of the logit, and each is remembered as the memory says, or by a coin.",
     "derived",
 )
-def _() -> Finding:
+def items_are_labelled_in_turn_by_the_sign_of_the_logit_and_each_is() -> Finding:
     some, seen = drawn(Key.of(8), 50), list[Tensor]()
 
     class First(torch.nn.Module):
@@ -222,7 +222,7 @@ def _() -> Finding:
 
 
 @claim("Within a layer is twice the width, 64.", "chosen here")
-def _() -> Finding:
+def within_a_layer_is_twice_the_width_64() -> Finding:
     shapes = {name: tuple(one.shape) for name, one in Annotator(Key.of(0)).named_parameters()}
     inner = [shapes[f"layers.{layer}.linear1.weight"] for layer in (0, 1)]
     return Finding(inner == [(128, 64)] * 2 and shapes["bits.weight"] == (64, BITS), say(inner=str(inner)))

@@ -98,7 +98,7 @@ def saved(slow: Sequence[float], fast: Sequence[float]) -> tuple[list[float], fl
     "whatever any of them sees, and leave to others what is nearer to them.",
     slow=True,
 )
-def _() -> Finding:
+def agents_that_agree_on_a_plan_end_sooner_than_the_same_agents() -> Finding:
     name, alone = "carry?size=4&known=2", MetaPlan(plans=False)
     planned, told = steps(name, MetaPlan()), f"{name}&radio=true"
     others = {"without": (name, answer), "told": (told, answer), "yielding": (told, yielding)}
@@ -112,7 +112,7 @@ def _() -> Finding:
 @claim(
     "After a thing was moved they end sooner than by a first plan that is never revised, and than without.", slow=True
 )
-def _() -> Finding:
+def after_a_thing_was_moved_they_end_sooner_than_by_a_first_plan() -> Finding:
     flows = MetaPlan(), MetaPlan(revise=False), MetaPlan(plans=False)
     revised, kept, none = (steps(SURPRISED, flow) for flow in flows)
     (each, errors), (_, further) = saved(kept, revised), saved(none, revised)
@@ -131,7 +131,7 @@ def dealing(question: str) -> str:
 
 
 @claim("Criticism shortens a careless draft, more rounds shorten it more, until nobody objects and it is agreed on.")
-def _() -> Finding:
+def criticism_shortens_a_careless_draft_more_rounds_shorten_it_more() -> Finding:
     task, spans, wrong = task_of("carry?size=4&things=6&known=3"), [], 0
     for rounds in (0, 1, 2, 6):
         found = []
@@ -182,7 +182,7 @@ def episodes(**how: Any) -> Iterator[tuple[Carries, Trajectory]]:
     "The plan is revised after progress alone, at once, once, led by whoever made it and told what it was, and after "
     "every progress up to the bound."
 )
-def _() -> Finding:
+def the_plan_is_revised_after_progress_alone_at_once_once_led_by() -> Finding:
     wrong, revised, idle = 0, 0, 0
     for most in (16, 2):
         for world, played in episodes(revisions=most):
@@ -199,7 +199,7 @@ def _() -> Finding:
 
 
 @claim("Every subtask has one owner at a time, whatever is drafted: whom the draft names first; and all have one.")
-def _() -> Finding:
+def every_subtask_has_one_owner_at_a_time_whatever_is_drafted_whom() -> Finding:
     twice, unowned, plans = 0, 0, 0
     for world, played in episodes():
         for step, talk in enumerate(PLANS.get(played)):
@@ -227,7 +227,7 @@ def stubborn(question: str) -> str:
 
 
 @claim("Messages are bounded: a talk ends with agreement, and without it after its rounds, an episode's talks too.")
-def _() -> Finding:
+def messages_are_bounded_a_talk_ends_with_agreement_and_without_it() -> Finding:
     wrong, most = 0, 0
     for rounds, revisions in ((0, 3), (1, 2), (2, 16), (3, 0)):
         for name, agents in (("carry", 2), ("carry?team=3", 3)):
@@ -247,7 +247,7 @@ def _() -> Finding:
 
 
 @claim("An agent is told the plan and the first of its own subtasks that is still open; without a plan, neither.")
-def _() -> Finding:
+def an_agent_is_told_the_plan_and_the_first_of_its_own_subtasks() -> Finding:
     wrong, told = 0, 0
     for world, played in episodes():
         worlds = replayed(world, played)
@@ -274,7 +274,7 @@ def _() -> Finding:
 
 
 @claim("A draft in which no plan can be read leaves the one before; what agrees begins with the word.")
-def _() -> Finding:
+def a_draft_in_which_no_plan_can_be_read_leaves_the_one_before_what() -> Finding:
     def forgetful(question: str) -> str:
         """Drafts once, and later says what is no plan."""
         return "Let us go." if "News: " in question and question.endswith(WRITE) else answer(question)
@@ -292,7 +292,7 @@ def _() -> Finding:
     "The most messages of an episode are its talks times those of a talk; the longest subtask that is named is meant; "
     "who only waits is cut short, which is noted, and nobody else is."
 )
-def _() -> Finding:
+def the_most_messages_of_an_episode_are_its_talks_times_those_of_a() -> Finding:
     flows = {85: MetaPlan(), 5: MetaPlan(revise=False), 0: MetaPlan(plans=False), 12: MetaPlan(3, 1, revisions=2)}
     flows |= {1: MetaPlan(rounds=0, revisions=0)}
     wrong = [most for most, flow in flows.items() if flow.messages != most]
@@ -310,7 +310,7 @@ def _() -> Finding:
 
 
 @claim("What a team cannot plan in is refused in a sentence.", "derived")
-def _() -> Finding:
+def what_a_team_cannot_plan_in_is_refused_in_a_sentence() -> Finding:
     three = task_of("carry?team=3").scenario("eval", 0)
     maze = Scenario("m", metadata={"world": {"type": "hocket.zoo.maze.Mazes"}})
     wanted: dict[Callable[[], Any], str] = {
@@ -335,7 +335,7 @@ def _() -> Finding:
     "What the team earns is what the world paid by the moves that were made, the same for all of one episode.",
     "derived",
 )
-def _() -> Finding:
+def what_the_team_earns_is_what_the_world_paid_by_the_moves_that() -> Finding:
     off = []
     for world, played in episodes():
         paid = 0.0
@@ -363,7 +363,7 @@ def taught(workflow: str) -> tuple[float, ...]:
     "derived",
     slow=True,
 )
-def _() -> Finding:
+def so_it_is_with_a_language_model_in_all_seats_taught_all_parts() -> Finding:
     revised, kept, none = (taught(f"meta-plan{how}") for how in ("", "?revise=false", "?plans=false"))
     errors = [
         fmean(gaps) / (stdev(gaps) / math.sqrt(len(gaps)))

@@ -78,7 +78,7 @@ def grown(reflect: object, start: dict[str, str], **settings: Any) -> Bench:
 
 
 @claim("A fact of who was seen where reaches exactly the agents within h links of one who saw it, as it is told them.")
-def _() -> Finding:
+def a_fact_of_who_was_seen_where_reaches_exactly_the_agents_within() -> Finding:
     wrong, told = 0, 0
     for hops in (0, 1, 2, 3):
         world = battles(hops=hops, count=5, foes=2, size=23)
@@ -132,7 +132,7 @@ def _links(battle: Battle) -> list[dict[int, int]]:
 
 
 @claim("With planners that take the skill that fits, the win rate rises from 0 to 2 hops.", slow=True)
-def _() -> Finding:
+def with_planners_that_take_the_skill_that_fits_the_win_rate_rises() -> Finding:
     rates = [fmean(wins(hops)) for hops in (0, 1, 2)]
     errors = ahead(wins(2), wins(0))
     return Finding(errors > 2 and rates[0] < rates[1], say(win_rates=rates, standard_errors=errors))
@@ -142,7 +142,7 @@ def _() -> Finding:
     "What was told is worth something: who acts on it wins more often than who waits; without hops nobody does.",
     slow=True,
 )
-def _() -> Finding:
+def what_was_told_is_worth_something_who_acts_on_it_wins_more_often() -> Finding:
     waits = wins(0, waiting)
     gains, alone = ahead(wins(2), waits), ahead(wins(0), waits)
     return Finding(gains > 2 and alone < 2, say(waiting=fmean(waits), ahead_by_2_hops=gains, ahead_by_none=alone))
@@ -152,7 +152,7 @@ def _() -> Finding:
     "A skill that fails its check never enters the library, nor runs: asked for by the search, or said in battle.",
     slow=True,
 )
-def _() -> Finding:
+def a_skill_that_fails_its_check_never_enters_the_library_nor_runs() -> Finding:
     entered, ran, reasons = [], [], []
     world = battles(hops=2)
     for name, program in REFUSED.items():
@@ -170,7 +170,7 @@ def _() -> Finding:
 
 
 @claim("A program that passes, said in battle, joins the library of that battle alone, and runs from then on.")
-def _() -> Finding:
+def a_program_that_passes_said_in_battle_joins_the_library_of_that() -> Finding:
     world = battles(hops=2, skills=FEW)
     one, other = world.make(Scenario("battle")), world.make(Scenario("battle"))
     for battle in (one, other):
@@ -183,7 +183,7 @@ def _() -> Finding:
 
 
 @claim("Grown after lost battles the library wins more: a refused skill is mended, enters, and is the best.", slow=True)
-def _() -> Finding:
+def grown_after_lost_battles_the_library_wins_more_a_refused_skill() -> Finding:
     bench = grown(charging, FEW)
     start, best = bench.trials[0], bench.best
     library = dict(best.texts.skills or {})
@@ -194,7 +194,7 @@ def _() -> Finding:
 
 
 @claim("Only lost battles are shown, and where all were won nobody is asked.")
-def _() -> Finding:
+def only_lost_battles_are_shown_and_where_all_were_won_nobody_is() -> Finding:
     asked: list[str] = []
 
     def listening(question: str) -> str:
@@ -209,7 +209,7 @@ def _() -> Finding:
 
 
 @claim("A skill that helps nobody is measured and not kept: what is returned is never worse on development.")
-def _() -> Finding:
+def a_skill_that_helps_nobody_is_measured_and_not_kept_what_is() -> Finding:
     run = 'def attack(view):\n    "attack the foe, go to the nearest that is known"\n    return "stay"\n'
     bench = grown(lambda question: run, dict(SKILLS), proposals=1)
     scores = [trial.score for trial in bench.trials]
@@ -222,7 +222,7 @@ def _() -> Finding:
     "lessons with seeds that nothing was tuned on.",
     slow=True,
 )
-def _() -> Finding:
+def a_small_language_model_in_the_soldiers_seats_taught_by_battles() -> Finding:
     ours = {course: led(of_model(squad(course))) for course in COURSES}
     fixed = {skill: led(always(skill)) for skill in SKILLS}
     best = max(fixed, key=lambda skill: sum(fixed[skill]))
@@ -238,7 +238,7 @@ def _() -> Finding:
     "each course.",
     slow=True,
 )
-def _() -> Finding:
+def facts_forwarded_are_worth_something_to_that_model_with_2_hops() -> Finding:
     rates = {hops: [fmean(won) for won in _led(hops)] for hops in (0, 1, 2)}
     gains = [ahead(far, near) for far, near in zip(_led(2), _led(0), strict=True)]
     return Finding(min(gains) > 2, say(win_rates_by_hops=rates, standard_errors=gains))
@@ -254,7 +254,7 @@ def _led(hops: int) -> list[list[bool]]:
     "battles and unseen ones are won more often, in each course; no weight changes, and an untaught author adds none.",
     slow=True,
 )
-def _() -> Finding:
+def the_same_model_in_the_authors_seat_too_taught_to_write_a_skill() -> Finding:
     found = {course: authored(course, "+".join(WAITING)) for course in COURSES}
     written = {course: dict(one.best.texts.skills or {}) for course, one in found.items()}
     before = [led(of_model(squad(course)), WAITING) for course in COURSES]
@@ -322,7 +322,7 @@ def _asked(target: Bare, answers: Sequence[str], practice: int = 6, **settings: 
     "nothing; a refused skill is shown with the reason and mended so many times; `shown` lists what is called up.",
     "ours",
 )
-def _() -> Finding:
+def proposals_are_numbered_from_1_each_after_practice_battles_of() -> Finding:
     found = {}
     target = Bare(won=(3, 5))
     answers = [_skill("one"), _skill("bad", 2), _skill("two"), "I see.", "None."]

@@ -42,7 +42,7 @@ def all_seeds(
 @claim(
     "The loop reaches the known best prompt in every seed, with fewer target calls than random mutation has need of."
 )
-def _() -> Finding:
+def the_loop_reaches_the_known_best_prompt_in_every_seed_with_fewer() -> Finding:
     ours = [calls_to(bench) for bench in all_seeds(LONG)]
     blind = [calls_to(bench) for bench in all_seeds(RandomMutation(patience=50))]
     fewer = all(one < other for one, other in zip(ours, blind, strict=True))
@@ -50,14 +50,14 @@ def _() -> Finding:
 
 
 @claim("So it does as shipped, where the shipped number of turns suffices: more of the best prompt at equal calls.")
-def _() -> Finding:
+def so_it_does_as_shipped_where_the_shipped_number_of_turns() -> Finding:
     ours = [bench.best.score for bench in all_seeds(MARS_PROMPT.searcher, 120)]
     blind = [bench.best.score for bench in all_seeds(RandomMutation(patience=50), 120)]
     return Finding(fmean(ours) > fmean(blind) + 0.1, say(accuracy=ours, random_mutation=blind))
 
 
 @claim("What it returns is never worse on development than the start, whoever speaks.")
-def _() -> Finding:
+def what_it_returns_is_never_worse_on_development_than_the_start() -> Finding:
     benches = [
         bench
         for wise in (0.0, 0.5, 1.0)
@@ -69,7 +69,7 @@ def _() -> Finding:
 
 
 @claim("A critic that knows saves target calls against having none; one that is right half the time saves none.")
-def _() -> Finding:
+def a_critic_that_knows_saves_target_calls_against_having_none_one() -> Finding:
     knows, coin = (fmean(calls_to(one) for one in all_seeds(LONG, 400, critic=c)) for c in (1.0, 0.5))
     none = fmean(calls_to(one) for one in all_seeds(replace(LONG, critic=False), 400))
     holds = knows < 0.6 * none and coin > 0.8 * none
@@ -77,13 +77,13 @@ def _() -> Finding:
 
 
 @claim("A teacher who hints at nothing right gains nothing.")
-def _() -> Finding:
+def a_teacher_who_hints_at_nothing_right_gains_nothing() -> Finding:
     gains = [bench.best.score - bench.trials[0].score for bench in all_seeds(LONG, 400, wise=0.0, critic=0.5)]
     return Finding(max(gains) == 0, say(gains=gains))
 
 
 @claim("A rejected question never reaches the student, and the teacher hears why before it asks again.")
-def _() -> Finding:
+def a_rejected_question_never_reaches_the_student_and_the_teacher() -> Finding:
     heard: list[str] = []
     mentors = Mentors(wise=0.3)
 
@@ -100,7 +100,7 @@ def _() -> Finding:
 @claim(
     "A step of the plan has as many questions as said, each with its number; one that is rejected is asked twice more."
 )
-def _() -> Finding:
+def a_step_of_the_plan_has_as_many_questions_as_said_each_with_its() -> Finding:
     told = dict[str, tuple[object, ...]]()
     for verdict in ("ACCEPT", "REJECT"):
         heard: list[str] = []
@@ -121,7 +121,7 @@ def _() -> Finding:
 
 
 @claim("So many prompts in a row that are no better end the search, and a better one begins the count anew.")
-def _() -> Finding:
+def so_many_prompts_in_a_row_that_are_no_better_end_the_search_and() -> Finding:
     found = []
     for gains in (False, True):
         heard: list[str] = []
@@ -189,7 +189,7 @@ def taught_well(question: str) -> str:
     "The short words of the task `conventions` lose nothing: whoever plays the parts as it teaches them finds any "
     "convention from one case of each sign, and states it to the policy sign by sign."
 )
-def _() -> Finding:
+def the_short_words_of_the_task_conventions_lose_nothing_whoever() -> Finding:
     found, calls, asked = [], [], []
     for seed in range(12):
         bench = searched(Obedient(Conventions(seed)), taught_well, SHORT, seed=seed, practice=12, development=12)
@@ -215,7 +215,7 @@ def conventions(*, shuffled: bool = False) -> dict[int, Sought]:
     "by more than .3; no weight changes, and random lines find less in more target calls.",
     slow=True,
 )
-def _() -> Finding:
+def a_small_language_model_in_all_seats_taught_to_follow_a_prompt() -> Finding:
     found = conventions()
     blind = {
         seed: sought("random-mutation", course="mars-prompt", seed=seed, reflect=random_lines, **STEERED)
@@ -237,7 +237,7 @@ def _() -> Finding:
     "unseen questions.",
     slow=True,
 )
-def _() -> Finding:
+def where_right_answers_are_dealt_out_anew_to_look_at_and_to_choose() -> Finding:
     gains = {
         name: [one.evaluation[1] - one.evaluation[0] for one in found.values()]
         for name, found in (("answers", conventions()), ("shuffled", conventions(shuffled=True)))

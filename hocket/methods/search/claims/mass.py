@@ -83,7 +83,7 @@ def ours(seed: int) -> tuple[Built, Bench]:
 @claim(
     "It finds a team within 2 % of the best of all with the best prompts, by measuring at most a third of the teams."
 )
-def _() -> Finding:
+def it_finds_a_team_within_2_of_the_best_of_all_with_the_best() -> Finding:
     behind, teams = [], []
     for seed in SEEDS:
         one, bench = ours(seed)
@@ -93,7 +93,7 @@ def _() -> Finding:
 
 
 @claim("At the calls that it took, random teams and blind mutation of prompts come less far, in every seed.")
-def _() -> Finding:
+def at_the_calls_that_it_took_random_teams_and_blind_mutation_of() -> Finding:
     found, blind = [], []
     for seed in SEEDS:
         one, bench = ours(seed)
@@ -104,7 +104,7 @@ def _() -> Finding:
 
 
 @claim("Prompts before topology beats topology before prompts, where a block's worth depends on its prompt.")
-def _() -> Finding:
+def prompts_before_topology_beats_topology_before_prompts_where_a() -> Finding:
     found, turned = [], []
     for seed in SEEDS:
         one, bench = ours(seed)
@@ -115,7 +115,7 @@ def _() -> Finding:
 
 
 @claim("A block is there as often as softmax(I / t) says, so one of less influence never more often than one of more.")
-def _() -> Finding:
+def a_block_is_there_as_often_as_softmax_says_so_one_of_less() -> Finding:
     blocks, influence = Built().blocks, {"predict": 1.1, "summarise": 0.4, "reflect": 1.3, "debate": 0.9}
     weights = {name: math.exp(one / 0.5) for name, one in influence.items()}
     due = {name: one / sum(weights.values()) for name, one in weights.items()}
@@ -134,7 +134,7 @@ def _() -> Finding:
 
 
 @claim("Influence is E(with) / E(without), each with the prompts improved so far, and no team is over its calls.")
-def _() -> Finding:
+def influence_is_e_e_each_with_the_prompts_improved_so_far_and_no() -> Finding:
     gaps, over = [], 0
     seen: dict[str, float] = {}
 
@@ -157,7 +157,7 @@ def _() -> Finding:
 
 
 @claim("The last stage improves the prompts of the best team's blocks, and of no others, whatever was drawn after it.")
-def _() -> Finding:
+def the_last_stage_improves_the_prompts_of_the_best_teams_blocks() -> Finding:
     short, wrong, kept = 0, 0, []
     for seed in SEEDS:
         one, bench = run(seed, replace(ENOUGH, proposals=1))
@@ -174,7 +174,7 @@ def _() -> Finding:
 
 
 @claim("A share of 0 that is right counts as half a case, of as many as there are.", "chosen here")
-def _() -> Finding:
+def a_share_of_0_that_is_right_counts_as_half_a_case_of_as_many_as() -> Finding:
     """Four cases, of which the single predictor gets none and each block's team one."""
 
     @dataclass(frozen=True)
@@ -200,14 +200,14 @@ def _() -> Finding:
 
 
 @claim("Where influence leaves few teams to draw, it measures those and ends.")
-def _() -> Finding:
+def where_influence_leaves_few_teams_to_draw_it_measures_those_and() -> Finding:
     benches = [run(seed, replace(ENOUGH, temperature=1e-3, topologies=100))[1] for seed in SEEDS]
     tried = [sum(trial.how.startswith("topology") for trial in bench.trials) for bench in benches]
     return Finding(max(tried) <= 2, say(teams=tried))
 
 
 @claim("Where scores on development tell nothing it gains nothing: the team found is no better than one at random.")
-def _() -> Finding:
+def where_scores_on_development_tell_nothing_it_gains_nothing_the() -> Finding:
     gains, even = [], []
     for seed in SEEDS:
         one, bench = run(seed, ENOUGH, noise=True)

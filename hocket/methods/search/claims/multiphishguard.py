@@ -58,7 +58,7 @@ TASK, INBOX = Mails(), Inbox()
 
 
 @claim("As shipped 128 mails are each weighed once, who weighs alone learns; a mail without parts is refused.")
-def _() -> Finding:
+def as_shipped_128_mails_are_each_weighed_once_who_weighs_alone() -> Finding:
     one, said = MULTIPHISHGUARD, list[str]()
     ships = one.workflow == MailGuard.name and one.cast == Leading(leader="weigher")
     ships &= one.curriculum == Shuffled(prompts=128) and one.rollout == Independent(samples=1)
@@ -75,7 +75,7 @@ def _() -> Finding:
 
 
 @claim("The vote is phishing where the weighted mean of the probabilities is above one half, by rational numbers.")
-def _() -> Finding:
+def the_vote_is_phishing_where_the_weighted_mean_of_the() -> Finding:
     from fractions import Fraction
 
     wrong = ties = 0
@@ -98,7 +98,7 @@ def _() -> Finding:
 
 
 @claim("Log-odds over how sure a reader was are weights by which the vote is Bayes' rule, mail by mail.", "derived")
-def _() -> Finding:
+def log_odds_over_how_sure_a_reader_was_are_weights_by_which_the() -> Finding:
     wrong, worst = 0, 0.0
     for chance, kind, what, signs in INBOX.mails():
         mirrored = [one for one in INBOX.mails() if one[1] == kind and one[2] != what and one[3] == signs]
@@ -132,7 +132,7 @@ def alike(kind: str, signs: Sequence[Sign]) -> str:
 
 
 @claim("Mails drawn are right so often by the best decision, and by equal weights, as is counted.", "derived")
-def _() -> Finding:
+def mails_drawn_are_right_so_often_by_the_best_decision_and_by() -> Finding:
     rates = {"best": INBOX.decision, "equal": alike}
     mails = [TASK.scenario("train", number) for number in range(3000)]
     off = {}
@@ -166,7 +166,7 @@ SAID = {"text": "Phishing 6.", "link": "It is phishing, 9 of 10", "sender": "saf
 
 
 @claim("Readers see their part alone, the weigher the kind and the reports, the adversary the whole mail.")
-def _() -> Finding:
+def readers_see_their_part_alone_the_weigher_the_kind_and_the() -> Finding:
     parts = {name: Part(said) for name, said in SAID.items()}
     weigher, adversary = Part("1 0 2"), Part("Sender: no\nsender: kim@firm.com \nlink: intra/menu")
     one = played(MailGuard(attacked=1.0), mail(), **parts, weigher=weigher, adversary=adversary)
@@ -185,7 +185,7 @@ def _() -> Finding:
 
 
 @claim("Weights that cannot be read count nobody; without a weigher all count alike; a silent reader has no vote.")
-def _() -> Finding:
+def weights_that_cannot_be_read_count_nobody_without_a_weigher_all() -> Finding:
     figures = {}
     guard = MailGuard(attacked=0.0)
     for name, said in (("unread", "much"), ("too few", "9 and 2"), ("all 0", "0 0 0")):
@@ -203,7 +203,7 @@ def _() -> Finding:
 
 
 @claim("Reports, weights and variants are read from words around them, and not from what is none.", "derived")
-def _() -> Finding:
+def reports_weights_and_variants_are_read_from_words_around_them() -> Finding:
     reports = {
         "phishing 10": (PHISHING, 10), "Safe, 7 of 10": (SAFE, 7), "surely phishing": None, "unsafe 9": None,
         "safe 12": None, "": None, "safe\n0": (SAFE, 0),
@@ -226,7 +226,7 @@ def _() -> Finding:
 
 
 @claim("So many phishing mails as are said are rewritten and no safe one, the same in all samples; they stay phishing.")
-def _() -> Finding:
+def so_many_phishing_mails_as_are_said_are_rewritten_and_no_safe() -> Finding:
     script = {
         **dict.fromkeys(PARTS, lambda _: "safe 9"),
         "weigher": lambda _: "1 1 1",
@@ -242,7 +242,7 @@ def _() -> Finding:
 
 
 @claim("Asked to explain, the explainer is told the mail, the verdict and the reports, and its words are kept.")
-def _() -> Finding:
+def asked_to_explain_the_explainer_is_told_the_mail_the_verdict_and() -> Finding:
     explainer = Part("Its link is odd.")
     silent = {**SAID, "sender": "hm"}
     one = played(MailGuard(attacked=0.0, explain=True), mail(), **silent, weigher="1 9 1", explainer=explainer)
@@ -254,7 +254,7 @@ def _() -> Finding:
 @claim(
     "The weigher's advantages are PPO's on its own decisions alone: the verdict less its value, one after the other."
 )
-def _() -> Finding:
+def the_weighers_advantages_are_ppos_on_its_own_decisions_alone_the() -> Finding:
     rng, worst = Key.of(2).derive("credit").numpy(), 0.0
     for _ in range(10):
         rows, own = [], []
@@ -350,7 +350,7 @@ def trained(seed: int) -> tuple[TalkBench, float]:
 
 
 @claim("Learnt weights come within a point of the best weighing's accuracy, and beat equal weights.", slow=True)
-def _() -> Finding:
+def learnt_weights_come_within_a_point_of_the_best_weighings() -> Finding:
     found = [trained(seed)[1] for seed in (0, 1)]
     equal = INBOX.accuracy(alike)
     holds = min(found) > INBOX.best - 0.01 and min(found) > equal + 0.1
@@ -362,7 +362,7 @@ def _() -> Finding:
     "less, and most of what was lost comes back.",
     slow=True,
 )
-def _() -> Finding:
+def an_adversary_who_rewrites_the_links_of_all_phishing_mails_costs() -> Finding:
     one, _ = trained(0)
     (hit, held), best = measured(one, "link"), best_attacked("link")
     run(one, 1.0, 30)

@@ -56,7 +56,7 @@ def accuracy(seed: int) -> float:
 
 
 @claim("The exact accuracy of a graph is what playing it comes to.")
-def _() -> Finding:
+def the_exact_accuracy_of_a_graph_is_what_playing_it_comes_to() -> Finding:
     gaps = []
     for seed in SEEDS[:3]:
         one = replace(team(seed), exact=False)
@@ -71,14 +71,14 @@ def _() -> Finding:
     "every seed.",
     slow=True,
 )
-def _() -> Finding:
+def it_finds_a_graph_of_four_agents_within_2_of_the_best_of_all() -> Finding:
     behind = [1 - accuracy(seed) / exhaustive(seed) for seed in SEEDS]
     tried = [len(found(seed).trials) for seed in SEEDS]
     return Finding(max(behind) < 0.02 and max(tried) <= 0.2 * 4096, say(behind=behind, graphs_measured=tried))
 
 
 @claim("The graph found beats the complete one and no communication, where reading confuses some.", slow=True)
-def _() -> Finding:
+def the_graph_found_beats_the_complete_one_and_no_communication() -> Finding:
     ours, full, none = [], [], []
     for seed in SEEDS:
         one = team(seed)
@@ -90,7 +90,7 @@ def _() -> Finding:
 
 
 @claim("Verbal feedback is worth graphs: with it the final accuracy is reached after fewer than without.", slow=True)
-def _() -> Finding:
+def verbal_feedback_is_worth_graphs_with_it_the_final_accuracy_is() -> Finding:
     def needed(bench: Bench, score: float) -> int:
         return next((trial.number for trial in bench.trials if trial.score >= score), len(bench.trials))
 
@@ -104,7 +104,7 @@ def _() -> Finding:
     "By hand: the complete graph is graded first, then the best; a change is the controller's where it is one that is "
     "left, else the one of the highest bound, of two edges where no single one is left, until none is."
 )
-def _() -> Finding:
+def by_hand_the_complete_graph_is_graded_first_then_the_best_a() -> Finding:
     one, cases, trials = Debaters((0.9, 0.6, 0.45), (0.9,) * 3, (0.4, 0.0, 0.1), exact=True), 2, 0
     edges, wrong = sorted(every(one)), list[str]()
     grade = {edge: number % 3 - 1 for number, edge in enumerate(edges)}
@@ -159,7 +159,7 @@ def _() -> Finding:
 @claim(
     "Rounds go through the practice cases in turn, a few at a time, and draw anew when they come again.", "chosen here"
 )
-def _() -> Finding:
+def rounds_go_through_the_practice_cases_in_turn_a_few_at_a_time() -> Finding:
     seen = list[tuple[int, ...]]()
 
     @dataclass(frozen=True)

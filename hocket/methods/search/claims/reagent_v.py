@@ -47,7 +47,7 @@ TASK = Clips()
 @claim(
     "Picked are the frames that share most with the question, in time order; what tools find stands apart.", "derived"
 )
-def _() -> Finding:
+def picked_are_the_frames_that_share_most_with_the_question_in_time() -> Finding:
     wrong = 0
     for number in range(60):
         one = TASK.scenario("train", number)
@@ -63,7 +63,7 @@ def _() -> Finding:
 
 
 @claim("A question's answer is what a reader of the whole clip finds, and some questions take a tool.", "derived")
-def _() -> Finding:
+def a_questions_answer_is_what_a_reader_of_the_whole_clip_finds_and() -> Finding:
     wrong, tools = 0, set()
     for number in range(200):
         one = TASK.scenario("train", number)
@@ -94,7 +94,7 @@ def played(agent: ClipAgent, **script: Any) -> Trajectory:
     "Tools are asked first, the answer is graded, and of those who look again the conservative sees what was seen, the "
     "neutral frames picked with the critic's words too, the aggressive its tools besides; the most confident is kept."
 )
-def _() -> Finding:
+def tools_are_asked_first_the_answer_is_graded_and_of_those_who() -> Finding:
     report = "3: the boy, and sounds"
     answerer = Part("none", "<answer>Runs</answer>")
     critic = Part(report)
@@ -118,7 +118,7 @@ def _() -> Finding:
 
 
 @claim("An answer that is graded enough stands, without anybody who looks again; so does every one of a single pass.")
-def _() -> Finding:
+def an_answer_that_is_graded_enough_stands_without_anybody_who() -> Finding:
     asked = {"answerer": ["sounds", "runs"]}
     good = played(ClipAgent(), **asked, critic=["6 of 10"])
     single = played(ClipAgent(enough=0.0), **asked, critic=["no idea"])
@@ -131,7 +131,7 @@ def _() -> Finding:
 
 
 @claim("A scenario without a clip is refused in a sentence that says what to take instead.", "derived")
-def _() -> Finding:
+def a_scenario_without_a_clip_is_refused_in_a_sentence_that_says() -> Finding:
     try:
         rehearse(ClipAgent(), Scenario("s", "What is 1 + 1?"), {role: [] for role in ClipAgent.roles})
     except ConfigurationError as error:
@@ -140,7 +140,7 @@ def _() -> Finding:
 
 
 @claim("Kept is the most confident revision that says something, of equals the more conservative, else the first.")
-def _() -> Finding:
+def kept_is_the_most_confident_revision_that_says_something_of() -> Finding:
     wrong = 0
     said = [(None, 0.0), ("a", 0.3), ("b", 0.3), ("c", 0.9)]
     for three in itertools.product(said, repeat=3):
@@ -219,7 +219,7 @@ CRITICS = [(0.9, 0.2), (0.6, 0.4), (0.5, 0.5), (0.8, 0.8), (0.3, 0.6)]
     "Looking again raises accuracy by 3/8 a (1 - a) (2 AUC - 1) where a answers in 1 are right and coins say how sure "
     "each stance is: more with a critic above chance, nothing at chance, less below it."
 )
-def _() -> Finding:
+def looking_again_raises_accuracy_by_3_8_a_where_a_answers_in_1_are() -> Finding:
     off = 0.0
     above: list[float] = []
     at: list[float] = []
@@ -235,7 +235,7 @@ def _() -> Finding:
 
 
 @claim("What is graded enough is right in a s / (a s + (1 - a) f) of the cases: more than in all, above chance alone.")
-def _() -> Finding:
+def what_is_graded_enough_is_right_in_a_s_f_of_the_cases_more_than() -> Finding:
     off, gains = 0.0, []
     for skill, (spots, slips) in itertools.product((0.4, 0.7), CRITICS):
         one = bench(skill, spots, slips)
@@ -265,14 +265,14 @@ def student(filtered: bool, seed: int, size: int = 48) -> float:
 
 
 @claim("From as many answers a student learns more where the critic's grade chose them than where nobody did.")
-def _() -> Finding:
+def from_as_many_answers_a_student_learns_more_where_the_critics() -> Finding:
     ours, all_ = ([student(chosen, seed) for seed in range(4)] for chosen in (True, False))
     holds = min(ours) > max(all_) and abs(fmean(ours) - 0.55 * 0.9 / (0.55 * 0.9 + 0.45 * 0.2)) < 0.08
     return Finding(holds, say(chosen=ours, as_they_come=all_))
 
 
 @claim("With the recipe the answerer imitates its own well-graded answers, and gets better; imitating all it does not.")
-def _() -> Finding:
+def with_the_recipe_the_answerer_imitates_its_own_well_graded() -> Finding:
     found = {}
     for name, least in (("chosen", ENOUGH), ("all", 0.0)):
         recipe = REAGENT_V.but({"rollout.least": least, "rollout.samples": 16 if least else 9})
@@ -300,7 +300,7 @@ def grades() -> Iterable[list[float]]:
 
 
 @claim("The grade as reward is compared within a question's episodes; pairs are of its best- and its worst-graded.")
-def _() -> Finding:
+def the_grade_as_reward_is_compared_within_a_questions_episodes() -> Finding:
     worst, pairs = 0.0, isinstance(REAGENT_V_DPO.credit, BestAgainstWorst)
     for some in grades():
         advantages: list[list[float]] = inspect_rows(REAGENT_V_GRPO, rows(some))["advantages"]
@@ -317,7 +317,7 @@ def _() -> Finding:
     "whose answer would stand without another look.",
     "derived",
 )
-def _() -> Finding:
+def each_recipe_plays_clipagent_and_teaches_the_answerer_alone() -> Finding:
     held, taught = 0, list[set[str]]()
     for recipe in (REAGENT_V, REAGENT_V_DPO, REAGENT_V_GRPO):
         held += recipe.workflow == ClipAgent.name

@@ -99,7 +99,7 @@ def chains(answers: Answers, question: str, depth: int) -> list[float]:
 
 
 @claim("On a tree of two steps with certain answers it returns the optimum once all children are visited: 12 calls.")
-def _() -> Finding:
+def on_a_tree_of_two_steps_with_certain_answers_it_returns_the() -> Finding:
     gaps, short = [], 0
     growth = WideningTree(c=100.0, widen=3.0, power=0.0, depth=2)
     for seed in range(40):
@@ -157,7 +157,7 @@ def path_of(node: MessageNode) -> list[int]:
 
 
 @claim("Where the tree grows, and who answers, is the formula computed anew from all answers so far.", "derived")
-def _() -> Finding:
+def where_the_tree_grows_and_who_answers_is_the_formula_computed() -> Finding:
     right, deepest = list[bool](), 0
     for seed, (c, widen) in itertools.product(range(6), ((0.5, 1.5), (2.0, 1.0), (0.0, 2.5))):
         growth = ByHand(WideningTree(c=c, widen=widen, power=0.3 + 0.1 * (seed % 3), depth=3 + seed % 2))
@@ -233,7 +233,7 @@ def outcomes(seed: int) -> dict[str, list[float]]:
     "fixed pipeline, and its lead over each is larger with 48 calls than with 12. A beam over seats is ahead of it.",
     slow=True,
 )
-def _() -> Finding:
+def at_equal_calls_of_equal_length_the_search_beats_the_best_of_n() -> Finding:
     seeds = range(6)
     rivals = ("best model, best of n", "all seats, best of n", "fixed pipeline")
     ahead = {
@@ -251,7 +251,7 @@ def _() -> Finding:
 
 
 @claim("A policy is shown the tree's best answer after the question alone, and nothing where none is worth anything.")
-def _() -> Finding:
+def a_policy_is_shown_the_trees_best_answer_after_the_question() -> Finding:
     table = Table(
         lambda seat, question, read, request: (
             0.0 if question == "hopeless" else certain(1)(seat, question, read, request)
@@ -271,7 +271,7 @@ def _() -> Finding:
 
 
 @claim("Pairs are the tree's best answer against its worst; where all are worth the same there is none.")
-def _() -> Finding:
+def pairs_are_the_trees_best_answer_against_its_worst_where_all_are() -> Finding:
     table = Table(
         lambda seat, question, read, request: 0.5 if question == "even" else certain(2)(seat, question, read, request)
     )
@@ -284,7 +284,7 @@ def _() -> Finding:
 
 
 @claim("A search ends with its calls, or with the answer that spends its tokens; trees of several questions are apart.")
-def _() -> Finding:
+def a_search_ends_with_its_calls_or_with_the_answer_that_spends_its() -> Finding:
     table = Table(certain(3))
     together = table.trees(SeatSearch(calls=20), ["a", "b"])
     apart = [table.trees(SeatSearch(calls=20), [one])[0] for one in ("a", "b")]
@@ -303,7 +303,7 @@ def _() -> Finding:
     "Both recipes ship with 16 answers by three seats, c = 0.2, widened by 1.5 N^0.4, chains of 4; told are counts and "
     "means."
 )
-def _() -> Finding:
+def both_recipes_ship_with_16_answers_by_three_seats_c_0_2_widened() -> Finding:
     grown = SeatSearch(SEATS, calls=16, tokens=None, growth=WideningTree(c=0.2, widen=1.5, power=0.4, depth=4))
     shipped = TOA.rollout == TreeOfAgents(grown, least=0.0) and TOA_DPO.rollout == PairsOfTree(grown)
     shipped &= TOA.workflow == TOA_DPO.workflow == Relay.name and TOA_DPO.objective == DPO.objective
@@ -330,7 +330,7 @@ def _() -> Finding:
 
 
 @claim("An answer that failed is asked for and not in the tree; where all of a round fail the search says so.")
-def _() -> Finding:
+def an_answer_that_failed_is_asked_for_and_not_in_the_tree_where() -> Finding:
     table, asked = Table(drawn), [Assignment(Scenario("q", "q"), first=5)]
     playing, numbers = Playing(table.player, Key.of(0)), list[int]()
 
@@ -357,7 +357,7 @@ def _() -> Finding:
 
 
 @claim("A beam goes on from the best of each level: those it leaves have no children.")
-def _() -> Finding:
+def a_beam_goes_on_from_the_best_of_each_level_those_it_leaves_have() -> Finding:
     wrong, levels = 0, []
     for seed in range(10):
         (tree,) = Table(certain(seed)).trees(

@@ -37,21 +37,21 @@ def last_accuracies(*, shuffled: bool = False, samples: int = 5) -> tuple[list[f
 
 
 @claim("With hidden rules accuracy rises from chance to nearly what the policy can reach by lessons, in every seed.")
-def _() -> Finding:
+def with_hidden_rules_accuracy_rises_from_chance_to_nearly_what_the() -> Finding:
     found, benches = last_accuracies()
     calls = [bench.spent for bench in benches]
     return Finding(min(found) > 0.9 * 0.925, say(chance=0.25, most=0.925, accuracy=found, calls=calls))
 
 
 @claim("With one sample to a group there is no contrast: nobody is asked, and nothing is edited.")
-def _() -> Finding:
+def with_one_sample_to_a_group_there_is_no_contrast_nobody_is_asked() -> Finding:
     _, benches = last_accuracies(samples=1)
     holds = all(bench.asked == 0 and len(bench.trials) == 1 for bench in benches)
     return Finding(holds, say(questions=sum(bench.asked for bench in benches)))
 
 
 @claim("Groups of equal reward trigger no edit: where no tactic is right, or every one is, nobody is asked.")
-def _() -> Finding:
+def groups_of_equal_reward_trigger_no_edit_where_no_tactic_is_right() -> Finding:
     never, always = Tactical((9,) * 6), Tactical((0,) * 6, tactics=1)
     benches = [searched(one, contrasting, SemanticAdvantage(), budget=2000) for one in (never, always)]
     holds = all(bench.asked == 0 and len(bench.trials) == 1 and bench.spent > 100 for bench in benches)
@@ -59,14 +59,14 @@ def _() -> Finding:
 
 
 @claim("From shuffled rewards it learns nothing: accuracy stays at chance on average over seeds.")
-def _() -> Finding:
+def from_shuffled_rewards_it_learns_nothing_accuracy_stays_at() -> Finding:
     found, benches = last_accuracies(shuffled=True)
     edits = [len(bench.trials) - 1 for bench in benches]
     return Finding(abs(fmean(found) - 0.25) < 0.12 and min(edits) > 0, say(accuracy=found, edits=edits))
 
 
 @claim("Edits are add, modify, delete and keep by number; what is no edit, or of no lesson, changes nothing.")
-def _() -> Finding:
+def edits_are_add_modify_delete_and_keep_by_number_what_is_no_edit() -> Finding:
     library = ("one", "two", "three")
     cases = {
         "KEEP": library,
@@ -82,7 +82,7 @@ def _() -> Finding:
 
 
 @claim("Lessons alone change: prompts stay, and a group is drawn with the library as it is.")
-def _() -> Finding:
+def lessons_alone_change_prompts_stay_and_a_group_is_drawn_with_the() -> Finding:
     one = world(3)
     bench = searched(one, contrasting, SemanticAdvantage(batch=6), budget=3000)
     prompts = {str(trial.texts.prompts) for trial in bench.trials}
@@ -93,7 +93,7 @@ def _() -> Finding:
 
 
 @claim("The reflecting model is told the lessons so far by their numbers, or that there are none.")
-def _() -> Finding:
+def the_reflecting_model_is_told_the_lessons_so_far_by_their() -> Finding:
     told: list[str] = []
 
     def reflect(question: str) -> str:
@@ -119,7 +119,7 @@ def conventions(*, shuffled: bool = False) -> dict[int, Sought]:
     "what its signs mean is found by text alone, no weight changes, and random lines take more target calls.",
     slow=True,
 )
-def _() -> Finding:
+def a_small_language_model_in_all_seats_taught_to_follow_a_prompt() -> Finding:
     found = conventions()
     blind = {
         seed: sought("random-mutation", course="training-free-grpo", seed=seed, reflect=random_lines, **STEERED)
@@ -133,7 +133,7 @@ def _() -> Finding:
 
 
 @claim("From shuffled rewards that model's libraries gain less than half of that, on average over all.", slow=True)
-def _() -> Finding:
+def from_shuffled_rewards_that_models_libraries_gain_less_than_half() -> Finding:
     gains = {
         name: [trial.score - one.start for one in found.values() for trial in one.trials[1:]]
         for name, found in (("rewards", conventions()), ("shuffled", conventions(shuffled=True)))

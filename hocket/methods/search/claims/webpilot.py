@@ -107,7 +107,7 @@ def compared(world: World, able: float, moves: int, count: int = 24) -> dict[str
 
 
 @claim("On long tasks, at equal moves on pages, subtasks with trees beat one tree and whole episodes of the explorer.")
-def _() -> Finding:
+def on_long_tasks_at_equal_moves_on_pages_subtasks_with_trees_beat() -> Finding:
     short, long = compared(Wizards(3), 0.5, 60), compared(Wizards(8), 0.5, 240)
     ahead = [found["webpilot"] - max(found["one tree"], found["greedy"]) for found in (short, long)]
     return Finding(min(ahead) > 0.2, say(pages_3=short, pages_8=long))
@@ -117,7 +117,7 @@ def _() -> Finding:
     "So it is on pages of five steps in a real browser, to whose states it comes by making their moves again.",
     slow=True,
 )
-def _() -> Finding:
+def so_it_is_on_pages_of_five_steps_in_a_real_browser_to_whose() -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "wizard.html").write_text(PAGE, encoding="utf-8")
         found = compared(MiniWoB("wizard", root=folder, limit=40), 0.5, 120, count=12)
@@ -128,7 +128,7 @@ def _() -> Finding:
     "On pages of the package, MiniWoB's click-checkboxes-large, it beats one tree and the explorer alone too.",
     slow=True,
 )
-def _() -> Finding:
+def on_pages_of_the_package_miniwobs_click_checkboxes_large_it() -> Finding:
     found = compared(MiniWoB("click-checkboxes-large", limit=30), 0.6, 300, count=10)
     return Finding(found["webpilot"] > max(found["one tree"], found["greedy"]) + 0.1, say(**found))
 
@@ -182,7 +182,7 @@ def due(pages: Graded, rule: Branching, known: Sequence[tuple[int, ...]]) -> tup
     "On small deterministic trees the root's value rises to the optimum and ends there, found in fewer moves than by "
     "trying them in a random order."
 )
-def _() -> Finding:
+def on_small_deterministic_trees_the_roots_value_rises_to_the() -> Finding:
     gaps, falls, moves = [], 0, list[float]()
     for seed in range(120):
         pages = Graded(3, 4, seed)
@@ -196,7 +196,7 @@ def _() -> Finding:
 
 
 @claim("Where a tree grows is the formula computed anew from the moves made so far.", "the authors' code")
-def _() -> Finding:
+def where_a_tree_grows_is_the_formula_computed_anew_from_the_moves() -> Finding:
     right = list[bool]()
     for seed, explore, width in itertools.product(range(4), (0.0, 0.5, 2.0), (2, 3)):
         _, parts = grown(Graded(width, 3, seed), Branching(width, 3, explore))
@@ -207,7 +207,7 @@ def _() -> Finding:
 @claim(
     "A proposal that repeats another takes one of a page's places; a page without one is closed.", "the authors' code"
 )
-def _() -> Finding:
+def a_proposal_that_repeats_another_takes_one_of_a_pages_places_a() -> Finding:
     turn: Any = object()
     found = []
     for spent, width in itertools.product(range(4), (2, 3)):
@@ -231,7 +231,7 @@ class Watched(Rules):
 
 
 @claim("A plan is refined only when a subtask has failed: never with an able explorer, and as often as one failed.")
-def _() -> Finding:
+def a_plan_is_refined_only_when_a_subtask_has_failed_never_with_an() -> Finding:
     able, noisy = Watched(), Watched()
     calm = searched(PageSearch(crew=able), Wizards(5), explorer(1.0))
     busy = searched(PageSearch(crew=noisy, refinements=50, moves=400), Wizards(5), explorer(0.2, heeds=False))
@@ -241,7 +241,7 @@ def _() -> Finding:
 
 
 @claim("A refined plan solves what the first cannot: a subtask that is possible only after a later one.")
-def _() -> Finding:
+def a_refined_plan_solves_what_the_first_cannot_a_subtask_that_is() -> Finding:
     search = PageSearch(branching=Branching(width=1, depth=1))
     with_, without = (searched(replace(search, refinements=n), Locks(), stubborn) for n in (3, 0))
     return Finding(
@@ -260,7 +260,7 @@ def stubborn(request: Request) -> str:
 
 
 @claim("Told what came of moves at the same page, an explorer that knows nothing solves more with fewer moves.")
-def _() -> Finding:
+def told_what_came_of_moves_at_the_same_page_an_explorer_that_knows() -> Finding:
     search = PageSearch(moves=200, searches=8, branching=Branching(width=6, depth=2))
     told, untold = (searched(replace(search, reflect=one), Wizards(3), explorer(0.0), 32) for one in (True, False))
     moves = [fmean(one.moves for one in errands) for errands in (told, untold)]
@@ -269,7 +269,7 @@ def _() -> Finding:
 
 
 @claim("A grade is .75 of the effect and .25 of what may come, and the largest grade below a page stands at it.")
-def _() -> Finding:
+def a_grade_is_75_of_the_effect_and_25_of_what_may_come_and_the() -> Finding:
     errands = searched(PageSearch(moves=60), Wizards(4), explorer(0.5), 6)
     off, wrong, nodes = 0.0, 0, 0
     for errand in errands:
@@ -303,7 +303,7 @@ def graded(node: MessageNode, since: Sequence[Any]) -> list[float]:
 
 
 @claim("A task is split at commas, and, then; quoted words stay together, and name alone what is wanted.", "derived")
-def _() -> Finding:
+def a_task_is_split_at_commas_and_then_quoted_words_stay_together() -> Finding:
     cases = {
         "Select Ab, cD and click Submit.": ("Select Ab", "cD", "click Submit"),
         "Click button ONE, then click button TWO.": ("Click button ONE", "click button TWO"),
@@ -321,7 +321,7 @@ def _step(part: str, acted: Sequence[str], changed: bool, coming: str = "button 
 
 
 @claim("The rules' opinion of a move is by hand; a subtask that failed is tried once more, then after the next one.")
-def _() -> Finding:
+def the_rules_opinion_of_a_move_is_by_hand_a_subtask_that_failed_is() -> Finding:
     both = 'choose "ash oak"'
     cases = {
         _step(both, ["link oak", "link ash"], True): Opinion(1.0, 1.0, True, "it is what was asked"),
@@ -344,7 +344,7 @@ def _() -> Finding:
 
 
 @claim("A move is the last line of a reply; it is about the listed thing that it numbers and what is typed there.")
-def _() -> Finding:
+def a_move_is_the_last_line_of_a_reply_it_is_about_the_listed_thing() -> Finding:
     page = "Do it.\n1 button One\n12 field name\nLegal moves: click 1"
     cases = {
         "click 1": ("click 1", "button One"),
@@ -365,7 +365,7 @@ def _() -> Finding:
 @claim(
     "Where a judge says nothing the rules do, for each question apart; what it says is read line by line.", "derived"
 )
-def _() -> Finding:
+def where_a_judge_says_nothing_the_rules_do_for_each_question_apart() -> Finding:
     found = {}
     planner = Mute("1. find ash\n\n - 2) press *go*\n", None, "  \n")
     plans = Asked(planner).plan(["all", "pick ash and pick oak", "pick fir, pick yew"])
@@ -416,7 +416,7 @@ class Scripted(Judge):
     "and reflects.",
     "derived",
 )
-def _() -> Finding:
+def with_a_judge_a_model_plans_refines_what_is_left_tells_whether_a() -> Finding:
     class Keeping(Scripted):
         """Refines a plan to what is left of it."""
 
@@ -451,7 +451,7 @@ def tried(parts: tuple[str, ...], *worths: float) -> tuple[Errand, list[MessageN
     "episodes are scored, and count from 0 to 1; a failed one is a proposal spent.",
     "derived",
 )
-def _() -> Finding:
+def the_best_complete_end_is_gone_on_from_and_the_best_open_page_of() -> Finding:
     search, found, kept = PageSearch(ends=2, refinements=0, moves=60), {"looked": False}, list[Trajectory]()
     errand, nodes = tried(("one", "two"), 0.2, 0.9, 0.4)
     found["end"] = search._place(errand, Rules()) is errand.here is nodes[1]
@@ -488,7 +488,7 @@ def _() -> Finding:
 
 
 @claim("As shipped its numbers are those that its page states, the authors' where they have one.", "the authors' code")
-def _() -> Finding:
+def as_shipped_its_numbers_are_those_that_its_page_states_the() -> Finding:
     stated = PageSearch(Rules(), Branching(3, 7, 0.5), 0.75, 12, 1, 3, True, 160, 1.0)
     parts = Rules().plan(["Select Ab, cD and click Submit."])[0]
     return Finding(WEBPILOT.rollout == stated and len(parts) == 3, say(parts=len(parts)))
@@ -536,7 +536,7 @@ def compare_with_pages(judge: Judge) -> dict[str, float]:
     "splits none and does not tell moves apart.",
     slow=True,
 )
-def _() -> Finding:
+def after_the_lessons_of_page_crew_the_shipped_model_splits_tasks() -> Finding:
     judge = judging(taught())
     ours, other = compare_with_pages(judge), compare_with_pages(judging("nano"))
     good = solved(searched(PageSearch(judge=judge), PAGES, explorer(0.4), UNSEEN))

@@ -36,7 +36,7 @@ def searched(truth: Any, tuning: Tuning, draw: np.random.Generator, noise: float
 @claim(
     "Of equals the winner's gap is the mean of the largest of n normal draws, and shrinks with the root of the seeds."
 )
-def _() -> Finding:
+def of_equals_the_winners_gap_is_the_mean_of_the_largest_of_n() -> Finding:
     """For n = 2 that is `s / sqrt(pi m)` with m seeds, for n = 3 `3 s / (2 sqrt(pi m))`."""
     draw, off = Key.of(0).derive("equals").numpy(), {}
     for count, wanted in ((2, 1 / np.sqrt(np.pi)), (3, 1.5 / np.sqrt(np.pi))):
@@ -47,7 +47,7 @@ def _() -> Finding:
 
 
 @claim("Halving over seeds finds as good a candidate as all seeds for every candidate do, for half of the runs.")
-def _() -> Finding:
+def halving_over_seeds_finds_as_good_a_candidate_as_all_seeds_for() -> Finding:
     truth = np.linspace(0, 1, 27)
     ways = {"all": Tuning(seeds=9), "halved": Tuning(seeds=2, halving=3)}
     worth, cost = {}, {}
@@ -62,7 +62,7 @@ def _() -> Finding:
 
 
 @claim("No seed is both tuned and tested on, and a study that would need one is refused.")
-def _() -> Finding:
+def no_seed_is_both_tuned_and_tested_on_and_a_study_that_would_need() -> Finding:
     refused = 0
     for make in (
         lambda: Study(seeds=TUNING_SEEDS + 1),
@@ -78,7 +78,7 @@ def _() -> Finding:
 
 
 @claim("Draws from a broad space are of it, none twice, the same every time, and every value comes up.")
-def _() -> Finding:
+def draws_from_a_broad_space_are_of_it_none_twice_the_same_every() -> Finding:
     grid = {name: list(range(4)) for name in "abcdefgh"}
     drawn = combinations(grid, 200)
     values = {(name, value) for one in drawn for name, value in one.items()}
@@ -133,7 +133,7 @@ def tuned(seeds: int) -> Mapping[str, Any]:
 @claim(
     "Tuned on one seed, PPO on CartPole looks better than on other seeds, and by more than tuned on five.", slow=True
 )
-def _() -> Finding:
+def tuned_on_one_seed_ppo_on_cartpole_looks_better_than_on_other() -> Finding:
     """From one table of eight candidates and ten seeds: tuned within either half of the seeds, told by the other.
 
     Of a candidate that wins in both halves the luck of the seeds cancels, so what is left is the choice's.

@@ -69,7 +69,7 @@ def advanced(parts: RunContext, steps: int, prompts: int) -> list[dict[str, floa
 
 
 @claim("Forgetting, forward transfer and relative performance of a matrix are those reckoned by hand.")
-def _() -> Finding:
+def forgetting_forward_transfer_and_relative_performance_of_a() -> Finding:
     rows = [
         {"A": 0.1, "B": 0.1, "C": 0.2},
         {"A": 0.9, "B": 0.3, "C": 0.2},
@@ -102,7 +102,7 @@ def _() -> Finding:
 @claim(
     "The pull is the exact minimiser of distance and penalty, however strong, and leaves what nobody needs as it is."
 )
-def _() -> Finding:
+def the_pull_is_the_exact_minimiser_of_distance_and_penalty_however() -> Finding:
     policy = cast(ControlPolicy, begun(L2RLCF, curriculum__prompts=2).lead.policy)
     policy.module.double()
     noise = Key.of(3).torch()
@@ -126,7 +126,7 @@ def _() -> Finding:
 
 
 @claim("Importance is the mean over episodes of the squared slope of all log-probs of one, by a network of its own.")
-def _() -> Finding:
+def importance_is_the_mean_over_episodes_of_the_squared_slope_of() -> Finding:
     parts = begun(L2RLCF, curriculum__prompts=6)
     policy = cast(ControlPolicy, parts.lead.policy)
     played = asyncio.run(collect(parts, Key.of(1)))[0].trajectories
@@ -150,7 +150,7 @@ def _() -> Finding:
 
 
 @claim("Tasks follow one another as told, over again at the end, no scenario twice; a kind that is none is refused.")
-def _() -> Finding:
+def tasks_follow_one_another_as_told_over_again_at_the_end_no() -> Finding:
     task, ledger = tasks.find(KINDS), cast(Any, None)
     sequence, order, ids = TaskSequence(prompts=4, order="A-B-A-C", every=2), "", Counter[str]()
     for step in range(16):
@@ -168,7 +168,7 @@ def _() -> Finding:
 
 
 @claim("Rehearsal brings back other tasks' episodes alone, as they were sampled, evenly, and the newest that it kept.")
-def _() -> Finding:
+def rehearsal_brings_back_other_tasks_episodes_alone_as_they_were() -> Finding:
     small = L2RLCF_REHEARSAL.but(
         {"curriculum.every": 2, "rollout.keep": 6, "rollout.count": 4, "curriculum.prompts": 4}
     )
@@ -193,7 +193,7 @@ def _() -> Finding:
 
 
 @claim("Beside rehearsal, too, a step is of the task that is played in it: for what is held, and for the measures.")
-def _() -> Finding:
+def beside_rehearsal_too_a_step_is_of_the_task_that_is_played_in_it() -> Finding:
     small = L2RLCF.but({"curriculum.every": 2, "curriculum.prompts": 4, "hooks.0.samples": 3, "hooks.1.every": 2})
     parts = begun(small, curriculum__prompts=4)
     rows = advanced(parts, 8, 4)
@@ -205,7 +205,7 @@ def _() -> Finding:
 @claim(
     "Nothing is held fast within the first task; at the first step of the next the weights at the end of the last are."
 )
-def _() -> Finding:
+def nothing_is_held_fast_within_the_first_task_at_the_first_step_of() -> Finding:
     small = L2RLCF_CONSOLIDATION.but({"curriculum.every": 2, "curriculum.prompts": 4, "hooks.0.samples": 3})
     parts = begun(small, curriculum__prompts=4)
     pulls, before, anchors = [], [], []
@@ -224,7 +224,7 @@ def _() -> Finding:
 @claim(
     "Within a task importance is a running mean of what steps measure, over tasks a sum; held is the end of the last."
 )
-def _() -> Finding:
+def within_a_task_importance_is_a_running_mean_of_what_steps() -> Finding:
     parts = begun(L2RLCF, curriculum__prompts=4, curriculum__every=2)
     policy, hook = cast(ControlPolicy, parts.lead.policy), Consolidation(strength=0.5, samples=3, decay=0.75)
     run, memory = cast(Any, SimpleNamespace(trained={policy.name: policy})), hook.begin(cast(Any, None), None)
@@ -259,7 +259,7 @@ def _() -> Finding:
 
 
 @claim("Every task is measured greedily on as many held-out scenarios, each by its own; scenarios are met in a row.")
-def _() -> Finding:
+def every_task_is_measured_greedily_on_as_many_held_out_scenarios() -> Finding:
     heard: list[Assignment] = []
 
     async def play(asked: list[Assignment], key: Key) -> list[Trajectory]:
@@ -284,7 +284,7 @@ def _() -> Finding:
 
 
 @claim("It ships as it says: 40 steps of 64 of A, B, A, C, 64 of 256 kept, strength 1, and parts left out by name.")
-def _() -> Finding:
+def it_ships_as_it_says_40_steps_of_64_of_a_b_a_c_64_of_256_kept() -> Finding:
     learner = (ValueLoss(coefficient=0.5, aggregate="token-mean"), EntropyBonus(coefficient=0.01))
     measures = LifelongMeasures(every=40, n=60)
     parts = [
@@ -321,7 +321,7 @@ def lost(found: Performance) -> float:
     "together forget less each.",
     slow=True,
 )
-def _() -> Finding:
+def in_a_sequence_a_b_a_c_the_learner_alone_forgets_a_while_it() -> Finding:
     losses = {arm: [lost(learnt(arm, seed)) for seed in (0, 1)] for arm in ARMS}
     alone = losses.pop("alone")
     holds = min(alone) > 0.5 and all(
@@ -331,7 +331,7 @@ def _() -> Finding:
 
 
 @claim("What keeps A costs something of B: the learner alone, which forgets, learns it best.", slow=True)
-def _() -> Finding:
+def what_keeps_a_costs_something_of_b_the_learner_alone_which() -> Finding:
     gained: Mapping[str, list[float]] = {arm: [learnt(arm, seed).rows[2]["B"] for seed in (0, 1)] for arm in ARMS}
     best = fmean(gained["alone"])
     return Finding(all(fmean(one) < best for arm, one in gained.items() if arm != "alone"), say(**gained))

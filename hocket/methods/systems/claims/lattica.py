@@ -40,7 +40,7 @@ def meshes(count: int) -> Iterator[list[Mesh]]:
 
 
 @claim("Whatever order, company and number of times entries are heard in, some lost on the way: copies end equal.")
-def _() -> Finding:
+def whatever_order_company_and_number_of_times_entries_are_heard_in() -> Finding:
     """Six nodes write; random pairs tell each other random parts, doubled and unordered; at the end each hears all."""
     draw, equal, apart = Key.of(0).derive("registry").numpy(), 0, 0
     for _ in range(40):
@@ -61,7 +61,7 @@ def _() -> Finding:
 
 
 @claim("Merging is commutative, associative and idempotent; a later entry stays, of equally late ones the larger.")
-def _() -> Finding:
+def merging_is_commutative_associative_and_idempotent_a_later_entry() -> Finding:
     draw, holds = Key.of(1).derive("laws").numpy(), True
 
     def some() -> list[Said]:
@@ -87,7 +87,7 @@ def _() -> Finding:
 
 
 @claim("Eight nodes, and half of them vanish, the publisher among them: a new node puts the weights together again.")
-def _() -> Finding:
+def eight_nodes_and_half_of_them_vanish_the_publisher_among_them_a() -> Finding:
     data = Key.of(2).derive("weights").numpy().bytes(3_000_000)
     with meshes(8) as every:
         name = every[0].publish("weights", data)
@@ -122,7 +122,7 @@ def _spared(pieces: Sequence[str], every: Sequence[Mesh]) -> list[Mesh]:
 @claim(
     "A damaged piece is refused and asked of the next; where all are damaged, in a sentence; a wrong key is refused."
 )
-def _() -> Finding:
+def a_damaged_piece_is_refused_and_asked_of_the_next_where_all_are() -> Finding:
     data = Key.of(3).derive("weights").numpy().bytes(700_000)
 
     def damage(one: Mesh) -> None:
@@ -161,7 +161,7 @@ def _() -> Finding:
 
 
 @claim("Pieces have equal shares of the nodes, and when a node leaves only those that it kept have a new place.")
-def _() -> Finding:
+def pieces_have_equal_shares_of_the_nodes_and_when_a_node_leaves() -> Finding:
     names = [address(str(number).encode()) for number in range(2000)]
     nodes = [f"node-{number}" for number in range(20)]
     before = {name: set(nearest(name, nodes, COPIES)) for name in names}
@@ -176,7 +176,7 @@ def _() -> Finding:
     "`hocket swarm --listen`: three processes learn from each other; one that comes later takes a node's weights.",
     slow=True,
 )
-def _() -> Finding:
+def hocket_swarm_listen_three_processes_learn_from_each_other_one() -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         common = [
             "--own",

@@ -46,7 +46,7 @@ def episodes(task: str, who: Mapping[str, str], count: int, workers: bool = Fals
 
 
 @claim("Chance and a script play the same episodes, byte for byte, here and as processes of their own.", slow=True)
-def _() -> Finding:
+def chance_and_a_script_play_the_same_episodes_byte_for_byte_here() -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "mine.py").write_text(TIT_FOR_TAT)
         who = {"row": "random", "column": f"{folder}/mine.py:TitForTat"}
@@ -72,7 +72,7 @@ def _actions(line: str) -> dict[str, list[int]]:
 @claim(
     "A worker that fails, speaks another version, is no such program or answers what is no action: one sentence each."
 )
-def _() -> Finding:
+def a_worker_that_fails_speaks_another_version_is_no_such_program() -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "mine.py"
         file.write_text(TIT_FOR_TAT)
@@ -104,7 +104,7 @@ def _() -> Finding:
     "policy plays the same as a process.",
     slow=True,
 )
-def _() -> Finding:
+def a_trained_policy_a_language_model_a_script_and_a_person_at_a() -> Finding:
     zoo = "pettingzoo:mpe2.simple_spread_v3?N=3"
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "mine.py").write_text("def still(seen, allowed, uniforms):\n    return 0\n")

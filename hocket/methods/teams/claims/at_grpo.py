@@ -130,7 +130,7 @@ async def two_agents(scenario: Scenario, team: Team) -> Outcome:
 
 
 @claim("all members of a group answer one identical prompt; credit is that of the mixed reward; the best goes on")
-def _() -> Finding:
+def all_members_of_a_group_answer_one_identical_prompt_credit_is() -> Finding:
     recipe = AT_GRPO.but({"rollout.candidates": 4, "rollout.trunks": 2, "rollout.alpha": 0.5})
     scenarios = [Scenario(word, word) for word in ("a", "b")]
     batch, played = stepped(TalkBench(two_agents, scenarios, ("up", "down", "left"), recipe, length=2))
@@ -158,7 +158,7 @@ def _() -> Finding:
 
 
 @claim("the shipped team: solver and checker answer several times each, paid for the verdict and their form")
-def _() -> Finding:
+def the_shipped_team_solver_and_checker_answer_several_times_each() -> Finding:
     words = ("red", "<answer>red</answer>", "<answer>blue</answer>")
     flow, questions = find_workflow(str(AT_GRPO.workflow)), [Scenario("a", "a", "red"), Scenario("b", "b", "red")]
     bench = TalkBench(flow, questions, words, AT_GRPO, verifier=lambda text, _: float("red" in text))
@@ -173,7 +173,7 @@ def _() -> Finding:
 
 
 @claim("every answer has one weight, however long it is")
-def _() -> Finding:
+def every_answer_has_one_weight_however_long_it_is() -> Finding:
     lengths = ((1, 4), (3, 2), (2, 5))
     rows = [
         {"group": "g", "logp": [-1.0] * sum(one), "turn": [0] * one[0] + [1] * one[1], "agent": ["a", "b"]}
@@ -187,7 +187,7 @@ def _() -> Finding:
 
 
 @claim("where nobody scored a turn its reward-to-go counts; where decisions see apart, a prompt is what was seen first")
-def _() -> Finding:
+def where_nobody_scored_a_turn_its_reward_to_go_counts_where() -> Finding:
     paid = ((1.0, 0.2, 0.5), (0.0, 0.9, 0.1), (0.0, 0.3, 0.7))
     rows = [
         {"group": "g", "scores": {"goal": goal}, "turn_scores": [{}, {"own": one}, {"own": other}], "logp": [-1.0] * 3}
@@ -207,7 +207,7 @@ def _() -> Finding:
 
 
 @claim("with one agent and one turn it is GRPO")
-def _() -> Finding:
+def with_one_agent_and_one_turn_it_is_grpo() -> Finding:
     """The same samples, the same gradient and, trained side by side, the same policy to the last bit."""
     grpo, batch = GRPO.but({"credit.epsilon": 1e-8}), random_document(Key.of(3), graded=True)
     apart, chances = gap(gradient(AT_GRPO, batch), gradient(grpo, batch)), []
@@ -223,7 +223,7 @@ def _() -> Finding:
     "a planner and a checker with a policy each clearly beat a single agent; exchanging the two collapses success",
     slow=True,
 )
-def _() -> Finding:
+def a_planner_and_a_checker_with_a_policy_each_clearly_beat_a() -> Finding:
     reach: dict[str, list[float]] = {"team": [], "seats exchanged": [], "one agent by GRPO": [], "paid for the way": []}
     words = {"team": 0.0, "one agent by GRPO": 0.0}
 

@@ -67,7 +67,7 @@ def read(text: str) -> SplitMaze:
     "Transcripts are read as the route that both agreed on, and routes graded by how much of the way is valid.",
     "grade and agreement chosen here",
 )
-def _() -> Finding:
+def transcripts_are_read_as_the_route_that_both_agreed_on_and() -> Finding:
     grades, gaps = [], []
     for number in range(20):
         maze, rng = TASK.maze("train", number), Key.of(number).derive("routes").numpy()
@@ -115,7 +115,7 @@ def success(workflow: SplitMap, scenario: Scenario, say: Mapping[str, Callable[[
 
 
 @claim("A pair that tells each other all scores exactly as one agent with both halves, and with the map: gap 0.")
-def _() -> Finding:
+def a_pair_that_tells_each_other_all_scores_exactly_as_one_agent() -> Finding:
     mazes = [TASK.scenario("train", number) for number in range(30)]
     flows = (SplitMap(see="merged", messages=6), SplitMap(see="whole", messages=6), SplitMap(see="halves", messages=6))
     gaps, apart = {}, 0.0
@@ -167,7 +167,7 @@ def whole_routes(maze: SplitMaze, path: tuple[int, ...], route: Route = ()) -> I
 
 
 @claim("A mute pair scores at the rate at which hidden cells can be guessed.", "derived")
-def _() -> Finding:
+def a_mute_pair_scores_at_the_rate_at_which_hidden_cells_can_be() -> Finding:
     every = [(chance, replace(maze, hidden=HALVES)) for chance, maze in completions(BLANK)]
     mass = sum(chance for chance, _ in every)
     scripts: dict[str, Callable[[tuple[Message, ...]], str]] = {
@@ -243,7 +243,7 @@ def relayed(seed: int) -> list[float]:
 
 
 @claim("Relay inference: the more messages a strong opener says first, the more a weak pair solves.", slow=True)
-def _() -> Finding:
+def relay_inference_the_more_messages_a_strong_opener_says_first() -> Finding:
     curves = [relayed(seed) for seed in SEEDS]
     mean = [fmean(values) for values in zip(*curves, strict=True)]
     gain = min(curve[4] - curve[0] for curve in curves)

@@ -129,7 +129,7 @@ def bench(seed: int = 0, own: bool = False, flow: VotedMoves = FLOW, **critic: A
 
 
 @claim("Of two answers to one question the higher graded is preferred: DPO's loss and gradient by hand.")
-def _() -> Finding:
+def of_two_answers_to_one_question_the_higher_graded_is_preferred() -> Finding:
     off, counts = [0.0], Counter[str]()
     rng = Key.of(1).derive("grades").numpy()
     for own in (False, True):
@@ -182,7 +182,7 @@ def recorded(rng: Any, grades: Sequence[float | None], sample: int, place: int) 
 
 
 @claim("Answers without a grade, or graded too near, make no pair; without any grade nothing is learnt.")
-def _() -> Finding:
+def answers_without_a_grade_or_graded_too_near_make_no_pair_without() -> Finding:
     rng = Key.of(2).numpy()
 
     def gradients(mine: float | None, other: float | None, margin: float = 0.0) -> float:
@@ -197,7 +197,7 @@ def _() -> Finding:
 
 
 @claim("Adversary's answers are answers to the agent's own question, of its policy; each is paired by its grade.")
-def _() -> Finding:
+def adversarys_answers_are_answers_to_the_agents_own_question_of() -> Finding:
     batch, rows = stepped(bench(3, accuracy=0.8))
     seen, wrong, questions = COLLABUIAGENTS.credit(batch), 0, 0
     assert seen.pairs is not None
@@ -238,7 +238,7 @@ def _() -> Finding:
 
 
 @claim("A graph has no circle and so many edges as are asked for, each as likely; every episode draws its own.")
-def _() -> Finding:
+def a_graph_has_no_circle_and_so_many_edges_as_are_asked_for_each() -> Finding:
     counts, wrong = Counter[tuple[int, int]](), 0
     for number in range(3000):
         edges = drawn_graph(4, 3, Key.of(number))
@@ -262,7 +262,7 @@ def _circle(edges: Sequence[tuple[int, int]]) -> bool:
 
 
 @claim("All answer; those connected answer again, having heard the others; the most named last move is made.")
-def _() -> Finding:
+def all_answer_those_connected_answer_again_having_heard_the_others() -> Finding:
     flow, scenario = replace(FLOW, edges=3), PAGES[0]
     begun, wrong = page(0, LONGEST), 0
     said = {"agent_1": "hm", "agent_2": begun.plan[0], "agent_3": f"{begun.plan[0].upper()} "}
@@ -305,7 +305,7 @@ class _Says(Judge):
 
 
 @claim("A judge reads the question and the move, an adversary's like an agent's, and grades in tenths.")
-def _() -> Finding:
+def a_judge_reads_the_question_and_the_move_an_adversarys_like_an() -> Finding:
     judge = _Says(lambda prompt: "7 of 10" if "Move:\nclick" in prompt else None)
     recipe = COLLABUIAGENTS.but({"rollout": OpposedAnswers(samples=1, judge=judge)})
     made = TalkBench(
@@ -323,7 +323,7 @@ def _() -> Finding:
 
 
 @claim("By rule a move is right where it is what the world says comes next; a world that does not say is refused.")
-def _() -> Finding:
+def by_rule_a_move_is_right_where_it_is_what_the_world_says_comes() -> Finding:
     screen = OnScreen(page(0, LONGEST))
     rule = [follows(screen, one) for one in (page(0, LONGEST).plan[0].upper(), "hm", "")] == [True, False, False]
     maze = tasks.find("voted:maze?width=3&height=3").workflow.world.make(  # type: ignore[attr-defined]
@@ -364,7 +364,7 @@ def trained(seed: int, own: bool = False, **_: Any) -> TalkBench:
     "right, of whole episodes it does not.",
     slow=True,
 )
-def _() -> Finding:
+def from_a_critic_that_is_right_about_four_answers_in_five_a_team() -> Finding:
     each = [trained(seed) for seed in (0, 1)]
     whole = [bench(seed, accuracy=0.8, whole=True).run(STEPS) for seed in (0, 1)]
     before, chances = rightly(bench()), [[rightly(one) for one in made] for made in (each, whole)]
@@ -375,7 +375,7 @@ def _() -> Finding:
 
 
 @claim("The team does pages as well over other graphs: none, one with all edges, one round and three.", slow=True)
-def _() -> Finding:
+def the_team_does_pages_as_well_over_other_graphs_none_one_with_all() -> Finding:
     made, found = trained(0), dict[str, float]()
     graphs = {"as trained": FLOW, "none": replace(FLOW, edges=0), "all": replace(FLOW, edges=3)}
     graphs |= {"one round": replace(FLOW, rounds=1), "three rounds": replace(FLOW, rounds=3, edges=3)}
@@ -393,7 +393,7 @@ def _() -> Finding:
     "the first by the paper's sense, the second derived",
     slow=True,
 )
-def _() -> Finding:
+def a_critic_that_guesses_teaches_nothing_where_the_adversarys() -> Finding:
     before = rightly(bench())
     guessed, own = ([rightly(bench(s, o, accuracy=0.5).run(STEPS)) for s in (0, 1)] for o in (False, True))
     holds = max(guessed) < before + 0.05 and min(own) > 2 * before
@@ -404,7 +404,7 @@ def _() -> Finding:
 
 
 @claim("Lessons say each move of the beginner alone, after others' moves, and another's where it is to be wrong.")
-def _() -> Finding:
+def lessons_say_each_move_of_the_beginner_alone_after_others_moves() -> Finding:
     task = tasks.find("voted:screens?longest=3")
     assert isinstance(task, VotedTask)
     lessons, inner = task.lessons, task.inner.lessons
@@ -435,7 +435,7 @@ class _Pair(Short):
 
 
 @claim("The task takes its own settings out of those behind it; what cannot be played by a vote is refused.")
-def _() -> Finding:
+def the_task_takes_its_own_settings_out_of_those_behind_it_what() -> Finding:
     plain, named = tasks.find("voted:screens"), tasks.find("voted:screens?longest=2&voters=5&edges=1&rounds=3")
     assert isinstance(named, VotedTask)
     flow = named.workflow

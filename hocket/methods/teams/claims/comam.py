@@ -53,7 +53,7 @@ def shares(overall: Sequence[float], local: Sequence[Sequence[float]]) -> list[f
     "an agent whose local reward is a monotone function of the global one has the largest weight; independent "
     "ones have the uninformed weight in expectation"
 )
-def _() -> Finding:
+def an_agent_whose_local_reward_is_a_monotone_function_of_the() -> Finding:
     worst, rng = 0.0, Key.of(0).numpy()
     for _ in range(30):
         overall = rng.random(6).round(1)
@@ -70,7 +70,7 @@ def _() -> Finding:
 
 
 @claim("weights, mixed rewards and advantages are those of the formula")
-def _() -> Finding:
+def weights_mixed_rewards_and_advantages_are_those_of_the_formula() -> Finding:
     overall = (1.0, 0.0, 1.0, 0.5)
     local = ((0.5, 0.0, 1.0), (0.0, 1.0, 0.0), (0.25, 0.0, 0.0), (0.25, 0.5, 1.0))
     better = ((0, 1), (0, 3), (2, 1), (2, 3), (3, 1))  # Pairs (a better than b overall).
@@ -90,7 +90,7 @@ def _() -> Finding:
 
 
 @claim("The softmax has a temperature; equal shares are 1 / agents, and none is paid for the whole with local alone.")
-def _() -> Finding:
+def the_softmax_has_a_temperature_equal_shares_are_1_agents_and() -> Finding:
     overall, local = (1.0, 0.0, 1.0, 0.5), ((0.5, 0.0, 1.0), (0.0, 1.0, 0.0), (0.25, 0.0, 0.0), (0.25, 0.5, 1.0))
     batch = RecordedBatch(document(rollouts(overall, local, "own"))).batch
     parts = parts_of(batch.but(scores={"reward": batch.scores["reward"], "reward/turn": batch.scores["own"]}))
@@ -103,7 +103,7 @@ def _() -> Finding:
 
 
 @claim("an agent's turn that does not count gets no credit; each turn's decisions have the mean of its loss", "derived")
-def _() -> Finding:
+def an_agents_turn_that_does_not_count_gets_no_credit_each_turns() -> Finding:
     """Turns of one to three decisions, one turn imposed; a text without facts is covered."""
     rows = rollouts((1.0, 0.0, 0.5), ((0.5, 0.0), (0.0, 1.0), (0.25, 0.25)))
     for place, row in enumerate(rows):
@@ -160,7 +160,7 @@ EQUAL = COMAM.but({"credit.weigh": "equal"})
     "whole: there equal shares win",
     slow=True,
 )
-def _() -> Finding:
+def store_compress_retrieve_with_a_misleading_second_stage_the_mix() -> Finding:
     mild = remembering(0.05, 54, SEEDS, {"mix": COMAM, "local": LOCAL, "global": GLOBAL})
     strong = remembering(0.2, 72, (0, 1, 2), {"mix": COMAM, "local plus equal shares": EQUAL})
     mix, *others = mild.values()
@@ -173,7 +173,7 @@ def _() -> Finding:
 @claim(
     "each agent of the shipped team is paid for the facts it kept, or for an answer in its tags, and all for the end"
 )
-def _() -> Finding:
+def each_agent_of_the_shipped_team_is_paid_for_the_facts_it_kept_or() -> Finding:
     flow, question = find_workflow(str(COMAM.workflow)), Scenario("s", "What is 12 + 5 - 30?", "-13")
     right, wrong = "<answer>-13</answer>", "13"
     talks = {("1. 12 + 5", "17, 30", right): ([2 / 3, 1 / 3, 1.0], 1.0), ("none", "12 5 30", wrong): ([0, 1, 0], 0.0)}

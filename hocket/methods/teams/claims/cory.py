@@ -63,7 +63,7 @@ def path(seed: int, cory: bool) -> list[tuple[float, float]]:
 
 
 @claim("without the other's answer, with own rewards and no exchange it is two PPO runs", "derived", slow=True)
-def _() -> Finding:
+def without_the_others_answer_with_own_rewards_and_no_exchange_it() -> Finding:
     both = pair(PioneerObserver(shared=False, shown=False), CORY.but(name="cory-apart", cast=Separate()), 3).run(4)
     off = []
     for role in both.workflow.roles:
@@ -75,7 +75,7 @@ def _() -> Finding:
 
 
 @claim("every 5 steps the two exchange their roles")
-def _() -> Finding:
+def every_5_steps_the_two_exchange_their_roles() -> Finding:
     bench, seen = pair(PioneerObserver(), CORY, 0), []
     for _ in range(11):
         played = bench.step().trajectories
@@ -87,7 +87,7 @@ def _() -> Finding:
 
 
 @claim("the observer reads the pioneer's answer, both earn the sum of the verdicts, and the first answer is the team's")
-def _() -> Finding:
+def the_observer_reads_the_pioneers_answer_both_earn_the_sum_of_the() -> Finding:
     worth, held = {"one": 0.25, "two": 0.5}, []
     for flow in (find_workflow(str(CORY.workflow)), PioneerObserver(shared=False, shown=False, intro="It said:")):
         parts = {"pioneer": Part("one"), "observer": Part("two")}
@@ -103,7 +103,7 @@ def _() -> Finding:
 
 
 @claim("advantages are GAE's over each agent's own decisions, whitened among them, counted by hand", "derived")
-def _() -> Finding:
+def advantages_are_gaes_over_each_agents_own_decisions_whitened() -> Finding:
     off = 0.0
     for seed in range(10):
         rng, rows, own = Key.of(seed).derive("each agent").numpy(), [], [list[list[float]](), list[list[float]]()]
@@ -136,7 +136,7 @@ def _() -> Finding:
 
 
 @claim("at equal KL the pioneer's reward is PPO's to a hundredth (the paper: above)", slow=True)
-def _() -> Finding:
+def at_equal_kl_the_pioneers_reward_is_ppos_to_a_hundredth() -> Finding:
     """The paper's frontier lies above PPO's; here, where nothing is to be gained from the other's text, on it."""
     ahead = []
     for seed in SEEDS:
@@ -148,7 +148,7 @@ def _() -> Finding:
 
 
 @claim("after long training the KL is lower than PPO's", slow=True)
-def _() -> Finding:
+def after_long_training_the_kl_is_lower_than_ppos() -> Finding:
     ppo, cory = ([path(seed, which)[-1] for seed in SEEDS] for which in (False, True))
     lower = [one[0] - other[0] for one, other in zip(cory, ppo, strict=True)]
     mean, error = fmean(lower), stdev(lower) / len(lower) ** 0.5

@@ -148,7 +148,7 @@ def courses(figure: str, kind: str, momentum: float | None = 0.7) -> list[float]
     "section 3",
     slow=True,
 )
-def _() -> Finding:
+def paid_for_learning_progress_the_coach_moves_its_mass_to_the() -> Finding:
     focus, late, rise = (courses(name, "progress") for name in ("focus", "late", "rise"))
     error = stdev(rise) / len(SEEDS) ** 0.5
     holds = min(focus) > 1.0 and fmean(focus) > 1.5 and fmean(late) > 1.5 and fmean(rise) > 2 * error
@@ -157,7 +157,7 @@ def _() -> Finding:
 
 
 @claim("the Player ends above that of a uniform and of an adversarial Coach", slow=True)
-def _() -> Finding:
+def the_player_ends_above_that_of_a_uniform_and_of_an_adversarial() -> Finding:
     own, *others = (courses("accuracy", kind) for kind in ("progress", "uniform", "adversary"))
     ahead = [sum(a > b for a, b in zip(own, other, strict=True)) for other in others]
     error = (stdev(own) + max(map(stdev, others))) / len(SEEDS) ** 0.5
@@ -168,7 +168,7 @@ def _() -> Finding:
 
 
 @claim("without a baseline, one choice per batch, it does not end above a uniform Coach here", "derived", slow=True)
-def _() -> Finding:
+def without_a_baseline_one_choice_per_batch_it_does_not_end_above_a() -> Finding:
     # The paper's reward as it is: any progress is good, so what was the frontier once is never left for more.
     plain = courses("accuracy", "progress", None)
     fair, better = (courses("accuracy", kind) for kind in ("uniform", "progress"))
@@ -179,7 +179,7 @@ def _() -> Finding:
 
 
 @claim("an adversarial Coach drifts to problems the Player cannot solve", slow=True)
-def _() -> Finding:
+def an_adversarial_coach_drifts_to_problems_the_player_cannot_solve() -> Finding:
     adverse, fair, own = (courses("harder", kind) for kind in ("adversary", "uniform", "progress"))
     holds = fmean(adverse) > 0.75 and fmean(adverse) > fmean(fair) + 0.15 and fmean(own) < fmean(fair)
     ends = {"adversarial": line(adverse), "uniform": fmean(fair), "progress": fmean(own)}
@@ -190,7 +190,7 @@ def _() -> Finding:
     "the Coach is paid 100 times the change in the Player's accuracy, and not updated when there is none",
     "authors' code",
 )
-def _() -> Finding:
+def the_coach_is_paid_100_times_the_change_in_the_players_accuracy() -> Finding:
     trained, gaps, paid, still = bench("progress", 0, momentum=None), [], 0, 0
     coach = trained.learners["coach"]
     for _ in range(12):
@@ -213,7 +213,7 @@ def _() -> Finding:
 
 
 @claim("problems are the Coach's alone, the Coach is paid on one split of the task, and another measures the run")
-def _() -> Finding:
+def problems_are_the_coachs_alone_the_coach_is_paid_on_one_split_of() -> Finding:
     asked = list[tuple[str, int]]()
 
     class Watched(TalkTask):
@@ -234,7 +234,7 @@ def _() -> Finding:
 
 
 @claim("An answer earns 1 where it is the one most frequent, else -1; so do ties and what is missing.", "authors' code")
-def _() -> Finding:
+def an_answer_earns_1_where_it_is_the_one_most_frequent_else_1_so() -> Finding:
     wrong, tried = 0, 0
     for size in range(6):
         for said in itertools.product(("a", "b", "c", None), repeat=size):
@@ -297,7 +297,7 @@ def _names(trajectories: Sequence[Trajectory]) -> list[tuple[str, int]]:
     "many as were asked, four times at most; broken ones never are.",
     "authors' code",
 )
-def _() -> Finding:
+def episodes_are_kept_in_whose_attempts_2_to_8_were_rewarded_both() -> Finding:
     found, band = {}, CPMOBIUS.rollout
     assert isinstance(band, WithinBand)
     shares = {("a0", 0): 0.2, ("a1", 0): 0.8, ("a2", 0): 0.19, ("a3", 0): 0.81, ("a4", 0): None, ("a5", 0): -1.0}
@@ -329,7 +329,7 @@ def _() -> Finding:
 
 
 @claim("The coach is asked in the same words, whatever the task; its problem is solved 16 times afresh by the player.")
-def _() -> Finding:
+def the_coach_is_asked_in_the_same_words_whatever_the_task_its() -> Finding:
     curriculum = CPMOBIUS.curriculum
     assert isinstance(curriculum, Invented)
     nothing: Any = None
@@ -368,7 +368,7 @@ def _alike(alike: bool) -> bool:
 
 
 @claim("With a running mean taken off, a step's reward is its progress less that of earlier ones, weighted by age.")
-def _() -> Finding:
+def with_a_running_mean_taken_off_a_steps_reward_is_its_progress() -> Finding:
     (paid,) = CPMOBIUS.rewards
     assert isinstance(paid, LearningProgress)
     plain = paid.settled(0.25, 0.5, {}) == (25.0, {}) and paid.settled(0.5, 0.5, {"accuracy": 1}) == (
@@ -409,7 +409,7 @@ def _every_word() -> float:
     "is what it is paid, for all of its words; both are kept near the start by k3 with .001.",
     "authors' code",
 )
-def _() -> Finding:
+def the_players_advantages_are_those_of_answers_to_one_problem_less() -> Finding:
     made = bench("progress", 0, momentum=None)
     result = made.step()
     batch = pack(result.trajectories)

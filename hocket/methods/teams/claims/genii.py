@@ -55,7 +55,7 @@ def drawn(key: Key, judges: int, samples: int) -> dict[str, list[str | None]]:
     "own other samples.",
     "chosen here",
 )
-def _() -> Finding:
+def the_score_of_a_judgment_is_the_share_of_the_other_judges_who() -> Finding:
     gaps, turned, none = [], [], [0.0]
     for number in range(60):
         answers = drawn(Key.of(number), judges=1 + number % 5, samples=1 + number % 4)
@@ -112,7 +112,7 @@ def dpo_by_hand(rows: Sequence[Mapping[str, Any]], beta: float = 0.1) -> tuple[f
 
 
 @claim("Each client's judgment of highest score is compared with that of lowest score by DPO, its own tokens alone.")
-def _() -> Finding:
+def each_clients_judgment_of_highest_score_is_compared_with_that_of() -> Finding:
     # A recorded batch knows one policy, so that roles tell the judges apart here.
     recipe, gaps, slopes = GENII.but({"shaping.0.models": "role"}), [], []
     for number in range(12):
@@ -125,7 +125,7 @@ def _() -> Finding:
 
 
 @claim("With embeddings judgments agree by the mean cosine of theirs; alone, with its own others.", "counted by hand")
-def _() -> Finding:
+def with_embeddings_judgments_agree_by_the_mean_cosine_of_theirs() -> Finding:
     def wanted(judgments: Mapping[str, Sequence[Sequence[float] | None]], client: str, place: int) -> float:
         own = judgments[client][place]
         if own is None:
@@ -164,7 +164,7 @@ def _() -> Finding:
 
 
 @claim("Each turn's vector is its own; where an episode has none, nothing agrees with its judgments.", "derived")
-def _() -> Finding:
+def each_turns_vector_is_its_own_where_an_episode_has_none_nothing() -> Finding:
     row: dict[str, Any] = {"group": "g", "scores": {}, "logp": [-1.0, -1.0], "turn": [0, 1], "agent": ["a", "b"]}
     told = {"answers": {"a": "first", "b": "second"}}
     vectors = [[[1.0, 0.0], [0.0, 2.0]], [[3.0, 4.0], [-1.0, 0.0]], None]
@@ -177,7 +177,7 @@ def _() -> Finding:
 
 
 @claim("A turn is worth its own reward, those of its decisions and that of all; without weight it is in no pair.")
-def _() -> Finding:
+def a_turn_is_worth_its_own_reward_those_of_its_decisions_and_that() -> Finding:
     row: dict[str, Any] = {"group": "g", "logp": [-1.0] * 3, "logp_ref": [-1.0] * 3, "turn": [0, 0, 1]}
     rows = [{**row, "agent": ["a", "b"], "scores": {}} for _ in range(3)]
     rows[2]["trained"] = [False, False, True]
@@ -194,7 +194,7 @@ def _() -> Finding:
 
 
 @claim("As shipped a crowd votes, and each judge is the client for 10 steps in turn, the first at first.")
-def _() -> Finding:
+def as_shipped_a_crowd_votes_and_each_judge_is_the_client_for_10() -> Finding:
     names = ["voter_1", "voter_2", "voter_3"]
     learning = {step: sorted(GENII.cast.learning(names, step)) for step in (1, 10, 11, 20, 21, 30, 31)}
     wanted = dict(zip(learning, ([f"voter_{n}"] for n in (1, 1, 2, 2, 3, 3, 1)), strict=True))
@@ -276,7 +276,7 @@ def figures(before: Sequence[Judged], after: Sequence[Judged]) -> str:
     "mean judge's.",
     slow=True,
 )
-def _() -> Finding:
+def judges_that_each_favour_their_own_style_polling_brings_self() -> Finding:
     runs = polling("own", True)
     pairs = list(zip(*runs, strict=True))
     shrunk = max(abs(after.preference / before.preference) for before, after in pairs)
@@ -285,7 +285,7 @@ def _() -> Finding:
 
 
 @claim("A judge polled by itself alone keeps its bias: over seeds it does not shrink.", "derived", slow=True)
-def _() -> Finding:
+def a_judge_polled_by_itself_alone_keeps_its_bias_over_seeds_it() -> Finding:
     (before, after), (_, together) = polling("own", False), polling("own", True)
     holds = fmean(one.preference for one in after) > fmean(one.preference for one in before)
     holds &= min(one.preference for one in after) > 2 * max(one.preference for one in together)
@@ -294,14 +294,14 @@ def _() -> Finding:
 
 
 @claim("A bias that all judges share is not cured: the poll amplifies it.", "derived", slow=True)
-def _() -> Finding:
+def a_bias_that_all_judges_share_is_not_cured_the_poll_amplifies_it() -> Finding:
     before, after = polling("same", True)
     holds = all(b.preference > a.preference for a, b in zip(before, after, strict=True))
     return Finding(holds, f"4 judges that all favour one author: {figures(before, after)}")
 
 
 @claim("The recipe's task has pairs by known authors in every order, one right; self-preference can be read off.")
-def _() -> Finding:
+def the_recipes_task_has_pairs_by_known_authors_in_every_order_one() -> Finding:
     task: Any = tasks.find(str(GENII.task))
     asked = [task.scenario("train", number) for number in range(60)]
     authors = {tuple(one.metadata["authors"]) for one in asked}
@@ -320,7 +320,7 @@ def _() -> Finding:
     "the gradient is another than by equal verdicts.",
     slow=True,
 )
-def _() -> Finding:
+def as_hocket_train_recipe_genii_embedder_policy_votes_are_cosines() -> Finding:
     name = str(GENII.task)
     task = tasks.find(name)
     verdicts, meanings = (run(configured(GENII, name, task, how), task, 1) for how in ({}, {"embedder": "policy"}))

@@ -97,7 +97,7 @@ def miscounted(one: Robustness, solo: list[int], right: list[int]) -> float:
 
 
 @claim("accuracy beside peers is solo accuracy times resistance plus the rest times utility, on every outcome")
-def _() -> Finding:
+def accuracy_beside_peers_is_solo_accuracy_times_resistance_plus() -> Finding:
     outcomes = [bits for n in range(1, 7) for bits in itertools.product((0, 1), repeat=2 * n)]
     halves = ((list(bits[: len(bits) // 2]), list(bits[len(bits) // 2 :])) for bits in outcomes)
     gaps = [miscounted(Robustness.of(solo, right), solo, right) for solo, right in halves]
@@ -112,7 +112,7 @@ def _() -> Finding:
 
 
 @claim("the two failure ends: a stubborn agent has utility 0 and resistance 1; a conformist is as right as its peers")
-def _() -> Finding:
+def the_two_failure_ends_a_stubborn_agent_has_utility_0_and() -> Finding:
     rows: dict[tuple[str, str], Robustness] = {}
     for behaviour, agent in itertools.product(PRESSURES, (conformist, stubborn)):
         task = PeerQuiz(TRIO, behaviour=behaviour)
@@ -151,7 +151,7 @@ def drawn_accuracy(contest: Contest, agent: Agent, rounds: int) -> float:
 @claim(
     "an agent that weighs peers by their records reaches the best accuracy of any rule, in closed form", "derived here"
 )
-def _() -> Finding:
+def an_agent_that_weighs_peers_by_their_records_reaches_the_best() -> Finding:
     small = Contest(2, 1, 1, 0.9, 0.5, 0.5, 0.6)
     told = list(everything_told(small))
     likely = np.array([juries.likelihood(small, one) / small.options for one in told])
@@ -228,7 +228,7 @@ def neared(contest: Contest, before: Sequence[Robustness], after: Sequence[Robus
     "its utility and resistance is reported",
     slow=True,
 )
-def _() -> Finding:
+def grpo_beside_peers_takes_an_easily_led_agent_at_least_half_of() -> Finding:
     benches = [company(seed) for seed in SEEDS]
     return neared(DUO, [*map(of_table, benches)], [of_table(bench.run(30)) for bench in benches], 0.5)
 
@@ -264,7 +264,7 @@ def of_model(task: PeerQuiz, policy: Policy, chat: Chat) -> Robustness:
     "accuracy of what it samples; utility and resistance are reported",
     slow=True,
 )
-def _() -> Finding:
+def so_it_takes_the_nano_model_which_was_first_shown_to_say_either() -> Finding:
     task = Taught(ALONE_OR_ANN, counts=True)
     lessons = SFT.but({"update.lr": 1e-3, "curriculum.prompts": 32})
     few = {"curriculum.prompts": 32, "rollout.samples": 4}
@@ -284,7 +284,7 @@ def _() -> Finding:
 
 
 @claim("the recipe's own task asks in training beside peers whose records and answers stand in the prompt")
-def _() -> Finding:
+def the_recipes_own_task_asks_in_training_beside_peers_whose() -> Finding:
     task = tasks.find(str(KAIROS.task))
     asked = [str(task.scenario("train", number).messages[-1]["content"]) for number in range(20)]
     records, says = ([text.count(words) for text in asked] for words in (" was ", "Now says"))
@@ -294,7 +294,7 @@ def _() -> Finding:
 @claim(
     "as shipped it is GRPO with a KL term, clipped 0.2 below and 0.28 above, counted by hand; 4 epochs", "released code"
 )
-def _() -> Finding:
+def as_shipped_it_is_grpo_with_a_kl_term_clipped_0_2_below_and_0_28() -> Finding:
     gaps = [off(KAIROS, rows, partial(clipped, high=0.28, kl=0.04)) for rows in stale_rows("kairos")]
     epochs = value_at(KAIROS, "update.epochs")
     return Finding(max(gaps) < EXACT and epochs == 4, say(off_by_hand=max(gaps), epochs=epochs))

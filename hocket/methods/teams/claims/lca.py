@@ -40,7 +40,7 @@ def worth(transition: Array, reward: Array, policy: tuple[int, ...]) -> Array:
 
 
 @claim("Potential differences, random ones too, leave every agent's set of best joint policies as it was.")
-def _() -> Finding:
+def potential_differences_random_ones_too_leave_every_agents_set_of() -> Finding:
     same, moved, plain = [], [], []
     for seed in range(10):
         draw = Key.of(seed).derive("team").numpy()
@@ -93,7 +93,7 @@ def ordered(true: Array, phi: Array) -> float:
 
 
 @claim("The network fitted to rankings is where its loss, written anew, has no slope; equal pairs give equal scores.")
-def _() -> Finding:
+def the_network_fitted_to_rankings_is_where_its_loss_written_anew() -> Finding:
     draw = Key.of(0).derive("slope").numpy()
     pairs, chances = draw.normal(size=(40, 2, 5)), draw.uniform(size=40)
     found, again = (fit_rankings(torch.tensor(pairs), torch.tensor(chances), hidden=3, ridge=0.3) for _ in range(2))
@@ -113,7 +113,7 @@ def _() -> Finding:
 
 
 @claim("What no score that is linear in the words can rank, that two things go well apart and ill together, it ranks.")
-def _() -> Finding:
+def what_no_score_that_is_linear_in_the_words_can_rank_that_two() -> Finding:
     words = ["", "kd", "k", "d"]  # The first two are worth 0, the others 1.
     seen = features(words, 64, (1,))
     asked = 25 * [(better, worse) for better in (2, 3) for worse in (0, 1)]
@@ -125,7 +125,7 @@ def _() -> Finding:
 
 
 @claim("With a ranker that errs at a rate, the accuracy of phi's order rises with the number of queries per pair.")
-def _() -> Finding:
+def with_a_ranker_that_errs_at_a_rate_the_accuracy_of_phis_order() -> Finding:
     true = np.arange(10.0)
     shares = {
         (error, queries): fmean(
@@ -188,7 +188,7 @@ def _greedy(row: Array, draw: np.random.Generator) -> int:
     "asked 25 times a pair; asked once, its false heights hold the agents back.",
     slow=True,
 )
-def _() -> Finding:
+def on_two_switches_with_a_sparse_reward_the_first_success_comes() -> Finding:
     kinds: dict[str, tuple[float | None, int]] = {"shared": (None, 1), "sure": (0.0, 1), "asked 25 times": (0.3, 25)}
     kinds["asked once"] = (0.3, 1)
     took = {name: [first_success(seed, *kind) for seed in range(6, 22)] for name, kind in kinds.items()}
@@ -216,7 +216,7 @@ def talk(*earned: float) -> Batch:
 
 
 @claim("An agent's bonus along an episode sums, discounted, to minus its first potential; ranked states lie higher.")
-def _() -> Finding:
+def an_agents_bonus_along_an_episode_sums_discounted_to_minus_its() -> Finding:
     off, higher = [], []
     for gamma in (1.0, 0.7):
         batch, stage = talk(1.0, 0.0, 1.0, 0.0), RankedPotentials(gamma=gamma, comparisons=64)
@@ -234,7 +234,7 @@ def _() -> Finding:
 
 
 @claim("A rule is asked per agent and query, an average of whose answers is fitted; equal episodes rank nothing.")
-def _() -> Finding:
+def a_rule_is_asked_per_agent_and_query_an_average_of_whose_answers() -> Finding:
     asked: list[tuple[str, int]] = []
 
     def rule(role: str, one: str, other: str, number: int) -> float:
@@ -254,7 +254,7 @@ def _() -> Finding:
 @claim(
     "As shipped debaters have weights, returns and rankings of their own; 32 pairs a step, asked once, of the last 256."
 )
-def _() -> Finding:
+def as_shipped_debaters_have_weights_returns_and_rankings_of_their() -> Finding:
     wanted = {
         "workflow": "debate?debaters=2&rounds=3",
         "cast": Separate(),
@@ -289,7 +289,7 @@ class Shown:
 
 @claim("Noted are all messages that an agent was shown, none as nothing; fitted are pairs of what two states "
        "say, in order, to whether the first is ranked higher.")  # fmt: skip
-def _() -> Finding:
+def noted_are_all_messages_that_an_agent_was_shown_none_as_nothing() -> Finding:
     (one,) = run_async(NotingPlayer(Shown()).play([Assignment(Scenario("s"))], key=Key.of(0)))
     noted = STATES.get(one) == ["Debate.\n1+1?", "1+1?\n\n"]
     asked: dict[str, list[tuple[str, str]]] = {}

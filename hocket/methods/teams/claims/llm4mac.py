@@ -63,7 +63,7 @@ def by_hand(rows: list[dict[str, Any]]) -> list[list[float]]:
 
 
 @claim("A_t is the GAE of the node's own decisions and values, whitened over that node's decisions of the batch.")
-def _() -> Finding:
+def a_t_is_the_gae_of_the_nodes_own_decisions_and_values_whitened() -> Finding:
     rows = [random_rows(number, 3) for number in range(20)]
     off = [gap(inspect_rows(LLM4MAC, one)["advantages"], by_hand(one)) for one in rows]
     plain = min(gap(inspect_rows(PPO, one)["advantages"], by_hand(one)) for one in rows)
@@ -71,7 +71,7 @@ def _() -> Finding:
 
 
 @claim("With one node it is PPO to the bit.")
-def _() -> Finding:
+def with_one_node_it_is_ppo_to_the_bit() -> Finding:
     worst = 0.0
     for one in (random_rows(number, 1) for number in range(20)):
         ours, plain = inspect_rows(LLM4MAC, one), inspect_rows(PPO, one)
@@ -92,7 +92,7 @@ def throughput(world: Uplinks, sends: Any) -> float:
 
 
 @claim("Nodes that take turns reach throughput 1; independent ones n p (1-p)^(n-1), at most that of slotted ALOHA.")
-def _() -> Finding:
+def nodes_that_take_turns_reach_throughput_1_independent_ones_n_p() -> Finding:
     taking_turns, off = [], []
     for n in (2, 3, 4):
         taking_turns.append(throughput(Uplinks(n, 2 * n, arrivals=0.0), lambda node, slot, n=n: slot % n == node))
@@ -112,7 +112,7 @@ def _() -> Finding:
 
 
 @claim("An empty buffer sends nothing, arrivals fill it, and a move that is none waits and is counted.")
-def _() -> Finding:
+def an_empty_buffer_sends_nothing_arrivals_fill_it_and_a_move_that() -> Finding:
     drained = throughput(Uplinks(2, 4, buffer=1, arrivals=0.0), lambda node, slot: node == 0)
     filled = throughput(Uplinks(2, 4, buffer=1, arrivals=1.0), lambda node, slot: node == 0)
     channel = Uplinks(2, 3, arrivals=0.0).make(Scenario("s"))
@@ -142,7 +142,7 @@ def channel(identified: bool, seed: int, nodes: int = 3) -> TalkBench:
     "Nodes that know who they are learn a protocol above ALOHA's best, near 1; without identity it cannot be beaten.",
     slow=True,
 )
-def _() -> Finding:
+def nodes_that_know_who_they_are_learn_a_protocol_above_alohas_best() -> Finding:
     told, anonymous = ([channel(who, seed).run(60).success(400) for seed in SEEDS] for who in (True, False))
     best, error = aloha(3), 0.5 / np.sqrt(3 * 400)
     holds = min(told) > 0.9 and max(anonymous) < best + 3 * error and min(anonymous) > 0.8 * best
@@ -153,7 +153,7 @@ def _() -> Finding:
     "After lessons that lean a little the shipped model finds a protocol above ALOHA's best, within 12 steps.",
     slow=True,
 )
-def _() -> Finding:
+def after_lessons_that_lean_a_little_the_shipped_model_finds_a() -> Finding:
     few = {"curriculum.prompts": 16, "rollout.samples": 4, "update.lr": 5e-4}
     pupil = after_lessons(LLM4MAC, "uplink", "lessons:uplink", few, steps=40).run(12)
     first, last = (pupil.results[place].metrics["reward/mean"] / 2 for place in (0, -1))
@@ -161,7 +161,7 @@ def _() -> Finding:
 
 
 @claim("As shipped a batch is learnt from twice over, in two parts.", "chosen here")
-def _() -> Finding:
+def as_shipped_a_batch_is_learnt_from_twice_over_in_two_parts() -> Finding:
     made: Any = LLM4MAC.update
     return Finding((made.epochs, made.minibatches) == (2, 2), say(epochs=made.epochs, parts=made.minibatches))
 

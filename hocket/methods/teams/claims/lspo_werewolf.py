@@ -65,7 +65,7 @@ def talk(key: Key, size: int) -> tuple[list[str], list[int]]:
 
 
 @claim("Clusters of templated utterances are their intents: adjusted Rand above 0.9.")
-def _() -> Finding:
+def clusters_of_templated_utterances_are_their_intents_adjusted() -> Finding:
     rand, shuffled = [], []
     for seed in range(10):
         texts, meant = talk(Key.of(seed).derive("talk"), 150)
@@ -100,7 +100,7 @@ def spiel_nash_conv(strategy: Mapping[method.Situation, Mapping[int, float]]) ->
     "Exploitability of the abstract game's solution falls over CFR iterations, as open_spiel measures it.",
     "Zinkevich et al. 2007",
 )
-def _() -> Finding:
+def exploitability_of_the_abstract_games_solution_falls_over_cfr() -> Finding:
     game, apart = kuhn(), []
     for number in range(5):
         rng = Key.of(number).derive("strategy").numpy()
@@ -192,7 +192,7 @@ def learnt(seed: int) -> list[Play]:
 @claim(
     "Preferred are intents worth no less that the mix plays more than the policy; none where the mix is met.", "derived"
 )
-def _() -> Finding:
+def preferred_are_intents_worth_no_less_that_the_mix_plays_more() -> Finding:
     credit, rand, over, close, chosen, gaps = method.IntentPairs(intents=2, margin=0.03), [], -1.0, 0, 0, []
     for table in map(bench, range(10)):
         played = table.play(128)
@@ -222,7 +222,7 @@ def _() -> Finding:
 
 
 @claim("After DPO the policy's intents are near the CFR mix, and it is hard to exploit.", slow=True)
-def _() -> Finding:
+def after_dpo_the_policys_intents_are_near_the_cfr_mix_and_it_is() -> Finding:
     starts, ends = ([learnt(seed)[place] for seed in SEEDS] for place in (0, -1))
     before, after = list(map(away, starts)), list(map(away, ends))
     gaps = [list(map(exploitable, group)) for group in (starts, ends)]
@@ -233,7 +233,7 @@ def _() -> Finding:
 
 
 @claim("Each iteration earns at least as much as the previous one when they meet, up to noise.", slow=True)
-def _() -> Finding:
+def each_iteration_earns_at_least_as_much_as_the_previous_one_when() -> Finding:
     plays = [learnt(seed) for seed in SEEDS]
     columns = list(zip(*([against(new, old) for old, new in pairwise(own)] for own in plays), strict=True))
     whole = [against(own[-1], own[0]) for own in plays]
@@ -270,7 +270,7 @@ def record(seed: int) -> list[Course]:
     "those of the list of episodes by brute force, intents that were heard elsewhere bringing what they brought there.",
     "derived",
 )
-def _() -> Finding:
+def the_abstract_games_values_what_intents_bring_how_likely() -> Finding:
     off = dict.fromkeys(("value", "brought", "reached", "best", "nash_conv", "solution"), 0.0)
     filled = 0
     for seed in range(9):
@@ -308,7 +308,7 @@ def _() -> Finding:
 
 
 @claim("Texts are compared by their words and pairs of neighbouring ones, counts dampened; case does not count.")
-def _() -> Finding:
+def texts_are_compared_by_their_words_and_pairs_of_neighbouring() -> Finding:
     texts = ["Trust me, trust me!", "trust ME trust me", "I saw", "", "me trust"]
     rows = method.embedded(texts)
     two, three = math.log(2), math.log(3)
@@ -326,7 +326,7 @@ def _() -> Finding:
 
 
 @claim("Clusters have the least squared distance to their means of all partitions, numbered as they first appear.")
-def _() -> Finding:
+def clusters_have_the_least_squared_distance_to_their_means_of_all() -> Finding:
     worst, wrong = 0.0, 0
     for seed in range(12):
         size, clusters = 7, 2 + seed % 2
@@ -364,7 +364,7 @@ def lloyd(points: Sequence[float], seeds: Sequence[float]) -> tuple[list[int], i
     "Seeds are drawn by their squared distance to the nearest of those drawn before, never twice the same; a centre "
     "that loses all its points stays where it is, and of equally good runs the first counts."
 )
-def _() -> Finding:
+def seeds_are_drawn_by_their_squared_distance_to_the_nearest_of() -> Finding:
     line_of = torch.tensor([[0.0], [1.0], [4.0]], dtype=torch.float64)
     draws, third = 3000, Counter[tuple[float, ...]]()
     for number in range(draws):
@@ -395,7 +395,7 @@ def _() -> Finding:
 
 
 @claim("Partitions agree by 2 (ad - bc) / ((a + b)(b + d) + (a + c)(c + d)) over pairs; by 1 where both say nothing.")
-def _() -> Finding:
+def partitions_agree_by_2_over_pairs_by_1_where_both_say_nothing() -> Finding:
     off, rng = 0.0, Key.of(6).numpy()
     for _ in range(40):
         left, right = (rng.integers(0, 3, 9).tolist() for _ in range(2))
@@ -410,7 +410,7 @@ def _() -> Finding:
 
 
 @claim("A quiet wolf loses 1 and a quiet villager wins it; believed claims win 1, doubted ones the stake, by the card.")
-def _() -> Finding:
+def a_quiet_wolf_loses_1_and_a_quiet_villager_wins_it_believed() -> Finding:
     wrong, cards = 0, set()
     for seed, (said, judged, stake) in itertools.product(
         range(6),
@@ -439,7 +439,7 @@ def _() -> Finding:
 
 
 @claim("Preferred is the intent of largest pi/p over that of smallest, where both are off by more than the margin.")
-def _() -> Finding:
+def preferred_is_the_intent_of_largest_pi_p_over_that_of_smallest() -> Finding:
     wrong, met, rng = 0, 0, Key.of(8).numpy()
     credit = method.IntentPairs(margin=0.1)
     for _ in range(300):
@@ -466,7 +466,7 @@ def nights(count: int) -> tuple[Any, list[Trajectory]]:
     "Talk is every turn in its order with its place and words; without words its actions; turns that do not count are "
     "heard and never compared; roles earn what their turns and the whole episode bring."
 )
-def _() -> Finding:
+def talk_is_every_turn_in_its_order_with_its_place_and_words() -> Finding:
     batch, played = nights(40)
     credit = method.IntentPairs(intents=2, margin=0.03)
     talk, found = credit.talk(batch), {}
@@ -518,7 +518,7 @@ def _() -> Finding:
     "more than .05 is mended.",
     "ours",
 )
-def _() -> Finding:
+def the_recipe_plays_64_nights_of_each_scenario_of_up_to_4_intents() -> Finding:
     credit = LSPO_WEREWOLF.credit
     assert isinstance(credit, method.IntentPairs)
     told = [method.Said(0, place, "judge", 1, " ".join([word] * 3), True) for place, word in enumerate("abcdef")]

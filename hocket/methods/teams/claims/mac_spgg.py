@@ -40,7 +40,7 @@ def _everywhere(solution: Solution, action: float) -> bool:
 
 
 @claim("backward induction: nobody contributes in the classical game, everybody all in the redesigned one")
-def _() -> Finding:
+def backward_induction_nobody_contributes_in_the_classical_game() -> Finding:
     free, full = ([_everywhere(solved(n, bonus), bonus) for n in COUNTS] for bonus in (0.0, 1.0))
     histories = {"levels": len(LEVELS), "histories_of_4": len(solved(4, 1.0).choices)}
     everywhere = {"nothing_everywhere_in_the_classical_game": str(free), "everything_with_bonus_1": str(full)}
@@ -48,7 +48,7 @@ def _() -> Finding:
 
 
 @claim("as shipped an agent pays for the tokens it took, gets its share of what all gave, and a bonus for its own")
-def _() -> Finding:
+def as_shipped_an_agent_pays_for_the_tokens_it_took_gets_its_share() -> Finding:
     flow, texts = find_workflow(str(MAC_SPGG.workflow)), ("right", "wrong and rather a long one", "right again")
     parts = {role: [text] for role, text in zip(flow.roles, texts, strict=True)}
     (played,) = rehearse(
@@ -65,7 +65,7 @@ def _() -> Finding:
 
 
 @claim("as shipped each agent is its own learner, whose advantages are its own lambda returns, whitened among its own")
-def _() -> Finding:
+def as_shipped_each_agent_is_its_own_learner_whose_advantages_are() -> Finding:
     rng, names, played = Key.of(0).derive("payoffs").numpy(), ("agent_1", "agent_2", "agent_3"), list[Trajectory]()
     paid = rng.integers(-4, 5, (4, 3)) / 2.0
     values = torch.from_numpy(rng.integers(-4, 5, (4, 3, 2)) / 4.0)
@@ -86,7 +86,7 @@ def _() -> Finding:
 
 
 @claim("an agent reads all earlier answers or the last alone, and the last answer is the team's")
-def _() -> Finding:
+def an_agent_reads_all_earlier_answers_or_the_last_alone_and_the() -> Finding:
     asked = {}
     for shown in ("all", "last"):
         parts = {f"agent_{n}": Part(f"say {n}") for n in (1, 2, 3)}
@@ -99,7 +99,7 @@ def _() -> Finding:
 
 
 @claim("it flips exactly at bonus = cost - multiplier / n")
-def _() -> Finding:
+def it_flips_exactly_at_bonus_cost_multiplier_n() -> Finding:
     """On a grid of bonuses, and of returns: below the margin nothing, above everything, on it every play."""
     wrong = {"off_the_margin": 0, "on_it": 0}
     grid = list(itertools.product(COUNTS, range(2, 13)))
@@ -114,7 +114,7 @@ def _() -> Finding:
 
 
 @claim("a bonus on joint success keeps every history contributing iff the threshold is one agent's most")
-def _() -> Finding:
+def a_bonus_on_joint_success_keeps_every_history_contributing_iff() -> Finding:
     wrong, everywhere, on_path = 0, [], []
     for n in COUNTS:
         thresholds = [quarter / 4 for quarter in range(1, 4 * n + 3)]
@@ -143,7 +143,7 @@ def learnt(bonus: float, threshold: float) -> list[float]:
 @claim(
     "learners converge to the predicted equilibrium in the classical and the redesigned game", "section 4", slow=True
 )
-def _() -> Finding:
+def learners_converge_to_the_predicted_equilibrium_in_the_classical() -> Finding:
     free, full, success = max(learnt(0.0, 0.0)), min(learnt(1.0, 0.0)), min(learnt(1.0, 1.0))
     worst = say(classical_predicted_0=free, bonus_1_predicted_1=full, bonus_1_for_a_sum_of_1_predicted_1=success)
     told = f"from 0.50, after 50 steps at worst of 5 seeds: {worst}"
@@ -151,7 +151,7 @@ def _() -> Finding:
 
 
 @claim("with a threshold that needs all of everybody they do not, though it is the only equilibrium's play", slow=True)
-def _() -> Finding:
+def with_a_threshold_that_needs_all_of_everybody_they_do_not_though() -> Finding:
     unique, ends = solved(3, 1.0, 3.0).plays == {(1.0,) * 3}, learnt(1.0, 3.0)
     return Finding(unique and sum(one < 0.4 for one in ends) >= 3, f"B = n: {say(predicted=1, learners=line(ends))}")
 

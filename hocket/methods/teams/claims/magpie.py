@@ -34,7 +34,7 @@ def card(seed: int) -> Card:
 
 
 @claim("The detector finds exactly the secrets that scripted talks give away: precision and recall are 1.")
-def _() -> Finding:
+def the_detector_finds_exactly_the_secrets_that_scripted_talks_give() -> Finding:
     found = right = due = 0
     for seed in range(60):
         one, rng = card(seed), Key.of(seed).derive("talk").numpy()
@@ -104,7 +104,7 @@ def held(one: Card, speaker: Speaker) -> tuple[float, float]:
 
 
 @claim("Those who tell all leak all and solve all; the silent leak nothing and solve nothing; asking leaks nothing.")
-def _() -> Finding:
+def those_who_tell_all_leak_all_and_solve_all_the_silent_leak() -> Finding:
     rows = {}
     for speaker in (open_, silent, discreet):
         runs = [held(card(seed), speaker) for seed in range(200)]
@@ -117,7 +117,7 @@ def _() -> Finding:
 
 
 @claim("A leak costs its agent alone, once, its share of that agent's secrets; agreement pays both.")
-def _() -> Finding:
+def a_leak_costs_its_agent_alone_once_its_share_of_that_agents() -> Finding:
     one = Card((("secret", "free", "secret", "free"), ("secret", "secret", "busy", "free")))
     talk, got = Calendar(Calendars(cost=2.0), one), []
     for line in ("I am busy Mon and Tue.", "Not Wed. Not Tue. How about Thu?", "Not Mon. Fine."):
@@ -156,7 +156,7 @@ def learnt(cost: float, seed: int) -> tuple[float, float]:
 
 
 @claim("Paid by success - c leak a pair solves with few leaks: a better front than openness and silence.", slow=True)
-def _() -> Finding:
+def paid_by_success_c_leak_a_pair_solves_with_few_leaks_a_better() -> Finding:
     paid, free = ([learnt(cost, seed) for seed in SEEDS] for cost in (1.0, 0.0))
     worth = [solved - leak for solved, leak in paid]
     leaks = [[leak for _, leak in rows] for rows in (paid, free)]
@@ -166,7 +166,7 @@ def _() -> Finding:
 
 
 @claim("After lessons by a beginner who leaks, the shipped model learns to solve more and to leak less.", slow=True)
-def _() -> Finding:
+def after_lessons_by_a_beginner_who_leaks_the_shipped_model_learns() -> Finding:
     few = {"curriculum.prompts": 8, "rollout.samples": 8, "update.lr": 2.5e-4}
     pupil = after_lessons(GRPO, "magpie", "lessons:magpie", few, steps=60).run(20)
     ends = [

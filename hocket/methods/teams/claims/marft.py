@@ -100,7 +100,7 @@ def exact(recipe: Recipe, gamma: float, within: float | None = None) -> Recipe:
     "the advantages of a step's agents sum to that of their joint action without discount between them; with "
     "the released code's discount only the discounted sum does"
 )
-def _() -> Finding:
+def the_advantages_of_a_steps_agents_sum_to_that_of_their_joint() -> Finding:
     plain, discounted, missed = 0.0, 0.0, []
     for seed, recipe, within in itertools.product(range(10), (MARFT, MARFT_TOKEN), (1.0, 0.9)):
         game = Game.random(seed, gamma=0.9, within=within)
@@ -134,7 +134,7 @@ def expected_gradient(recipe: Recipe, game: Game, agent: int) -> Tensor:
 
 
 @claim("with exact advantages, one-agent-at-a-time updates do not decrease the true return for small steps")
-def _() -> Finding:
+def with_exact_advantages_one_agent_at_a_time_updates_do_not() -> Finding:
     recipe, changes, gains = exact(MARFT, 1.0), [], []
     for game in map(Game.random, range(8)):
         values = [game.value(0, 0)]
@@ -148,7 +148,7 @@ def _() -> Finding:
 
 
 @claim("as shipped credit and losses are counted by hand, by action and by token: 0.99, lam 0.95, clips 0.2, KL 1e-3")
-def _() -> Finding:
+def as_shipped_credit_and_losses_are_counted_by_hand_by_action_and() -> Finding:
     def chained(row: dict[str, Any], by_token: bool) -> Iterator[tuple[float, slice]]:
         """The advantage of each link, the last first, and its decisions."""
         turns, after, following = row["turn"], 0.0, row["final_value"]
@@ -223,7 +223,7 @@ def hinting(recipe: Recipe, seed: int, *frozen: str) -> TalkBench:
 
 
 @claim("hinter and solver on one base: joint training beats training one role; both levels learn", slow=True)
-def _() -> Finding:
+def hinter_and_solver_on_one_base_joint_training_beats_training_one() -> Finding:
     ways: dict[str, list[Any]] = {"action": [MARFT], "token": [MARFT_TOKEN]}
     alone = {"hinter alone": [MARFT, "solver"], "solver alone": [MARFT, "hinter"]}
     right = {

@@ -47,7 +47,7 @@ def voting(world: Panel, *experts: int) -> float:
 
 
 @claim("Focal diversity is 0 where members fail together, 1 where never two do, and in between as independence has it.")
-def _() -> Finding:
+def focal_diversity_is_0_where_members_fail_together_1_where_never() -> Finding:
     draw, off = Key.of(0).numpy(), 0.0
     one = draw.random((500, 1)) < 0.7
     alone = np.ones((9, 3), bool)
@@ -75,7 +75,7 @@ def _() -> Finding:
 
 
 @claim("Both agents' steps are the gradient of what the committees and answers drawn earned, by torch.")
-def _() -> Finding:
+def both_agents_steps_are_the_gradient_of_what_the_committees_and() -> Finding:
     import torch
 
     world, solver = panel(60), Committees(batch=40, rate=1.0)
@@ -117,7 +117,7 @@ def _() -> Finding:
 
 
 @claim("A committee's figures are its focal diversity, accuracy and size on what was shown, standardised.")
-def _() -> Finding:
+def a_committees_figures_are_its_focal_diversity_accuracy_and_size() -> Finding:
     world = panel(200)
     asked, off = members(world, 3), 0.0
     sets = [one for size in (2, 3) for one in itertools.combinations(range(6), size)]
@@ -135,7 +135,7 @@ def _() -> Finding:
 
 
 @claim("The vote with most weight is the answer, those of weight 0 are not asked, and each who is costs its price.")
-def _() -> Finding:
+def the_vote_with_most_weight_is_the_answer_those_of_weight_0_are() -> Finding:
     answers = np.array([[0, 0, 0], [0, 0, 0], [1, 2, 2], [3, 1, 0]])
     world = Panel(answers, np.array([0, 0, 1, 0]), np.zeros(4, np.int64), 0.1)
     cases = (
@@ -148,7 +148,7 @@ def _() -> Finding:
 
 
 @claim("What is chosen beats the three most accurate by vote, and all six, and asks fewer than all.")
-def _() -> Finding:
+def what_is_chosen_beats_the_three_most_accurate_by_vote_and_all() -> Finding:
     world = panel(2000)
     shown = world.right[world.shown].mean(0)
     best = [int(one) for one in np.argsort(-shown)[:3]]
@@ -161,7 +161,7 @@ def _() -> Finding:
 
 
 @claim("Where one who was asked is corrupted, learning anew leaves it out and loses less than its committee does.")
-def _() -> Finding:
+def where_one_who_was_asked_is_corrupted_learning_anew_leaves_it() -> Finding:
     world = panel(2000)
     weights = learnt(world)
     kind = world.kinds[world.held]
@@ -208,7 +208,7 @@ def on_record(folder: Path, steps: int = 24, questions: int = 100) -> Panel:
     "three and is worth what the vote of the three most accurate is, within .02; the vote of all is worth more.",
     slow=True,
 )
-def _() -> Finding:
+def of_five_language_models_answers_on_record_taught_by_two_tasks() -> Finding:
     """Predicted was that the committee is worth more than both."""
     with tempfile.TemporaryDirectory() as folder:
         world = on_record(Path(folder))
@@ -226,7 +226,7 @@ def _() -> Finding:
 
 
 @claim("Every vote weighs 4 at first; who is asked and came to less than nothing has 1e-6, and who is not asked none.")
-def _() -> Finding:
+def every_vote_weighs_4_at_first_who_is_asked_and_came_to_less_than() -> Finding:
     world, solver = panel(60), Committees()
     state = solver.init(world, Key.of(0))
     low = {**state, "fuser": np.full_like(state["fuser"], -3.0)}

@@ -80,7 +80,7 @@ def played(moves: str, won: int) -> dict[str, Any]:
 @claim(
     "in Kuhn poker the seats are worth -1/18 and 1/18: a pooled baseline gives each a mean advantage, one per role none"
 )
-def _() -> Finding:
+def in_kuhn_poker_the_seats_are_worth_1_18_and_1_18_a_pooled() -> Finding:
     """All games of equilibrium play, each as often as it happens in 162: mean advantages of the seats."""
     value, best = worth(EQUILIBRIUM), [best_response(EQUILIBRIUM, seat) for seat in (0, 1)]
     rows = [played(moves, won) for chance, moves, won in games(EQUILIBRIUM) for _ in range(int(chance * 162))]
@@ -97,7 +97,7 @@ def _() -> Finding:
 
 
 @claim("A turn gets what its seat earns from it on, less the mean over the turns of its role; all turns count alike.")
-def _() -> Finding:
+def a_turn_gets_what_its_seat_earns_from_it_on_less_the_mean_over() -> Finding:
     off = 0.0
     for number, rows in enumerate(random_batches()):
         rng, places = Key.of(number).derive("gap").numpy(), list[tuple[str, float]]()
@@ -124,7 +124,7 @@ claim.spares("mars-self-play: credit.epsilon = 0.0", "no deviation is taken")
 
 
 @claim("Past selves: every 10 steps one enters a pool of 8; in half of the games one takes a seat, whichever.", "ours")
-def _() -> Finding:
+def past_selves_every_10_steps_one_enters_a_pool_of_8_in_half_of() -> Finding:
     (hook,) = PAST_SELVES.hooks
     assert isinstance(hook, PastSelves)
     due = [step for step in range(1, 32) if hook.due(step)]
@@ -181,7 +181,7 @@ def falling(make: Make, measure: Measure, steps: int, parts: int, *also: Recipe)
     "paper has it",
     slow=True,
 )
-def _() -> Finding:
+def kuhn_poker_exploitability_falls_with_credit_per_role_and_turn() -> Finding:
     """The joint return of both seats is always 0 and teaches nothing."""
     return Finding(*falling(kuhn, nash_conv, 60, 4, GRPO.but(name="joint return")))
 
@@ -261,7 +261,7 @@ def best_gains(bench: TalkBench) -> float:
     "tic-tac-toe from a won opening: exploitability falls with credit per role and turn; pooled about as fast",
     slow=True,
 )
-def _() -> Finding:
+def tic_tac_toe_from_a_won_opening_exploitability_falls_with_credit() -> Finding:
     return Finding(*falling(tic_tac_toe, best_gains, 90, 6))
 
 

@@ -149,7 +149,7 @@ def team(trajectory: Trajectory) -> float:
 
 
 @claim("simulated roles with known competences: a graph's value in closed form is that of all its plays")
-def _() -> Finding:
+def simulated_roles_with_known_competences_a_graphs_value_in_closed() -> Finding:
     off, rng = [], Key.of(0).derive("graphs").numpy()
     for name, kind in KINDS.items():
         every = list(graphs(kind, 3))[1:]
@@ -164,7 +164,7 @@ def _() -> Finding:
 
 
 @claim("HRPO adds the action's reward to the group-relative advantage")
-def _() -> Finding:
+def hrpo_adds_the_actions_reward_to_the_group_relative_advantage() -> Finding:
     rng, rows, off = Key.of(1).derive("rows").numpy(), list[dict[str, Any]](), 0.0
     for _ in range(6):
         size = int(rng.integers(1, 5))
@@ -184,7 +184,7 @@ def _() -> Finding:
 
 
 @claim("the action reward penalises components that are redundant or irrational")
-def _() -> Finding:
+def the_action_reward_penalises_components_that_are_redundant_or() -> Finding:
     """A component that improves nothing, is taken back or cannot be read costs its price; the sum telescopes."""
     actions = ["solver", "parrot from 1", "delete 2", "critic from 1", "checker from 1", "parrot", EXIT]
     replies = {"controller": actions, SOLVER: [WRONG], CHECKER: [RIGHT], PARROT: [WRONG]}
@@ -198,7 +198,7 @@ def _() -> Finding:
 @claim(
     "an action is the last line after the thought: a node and its edges, a deletion, exit, or nothing", "chosen here"
 )
-def _() -> Finding:
+def an_action_is_the_last_line_after_the_thought_a_node_and_its() -> Finding:
     graph, roles = (Member(SOLVER), Member(CHECKER, (0,))), (SOLVER, CHECKER, "co_pilot")
     cases: list[tuple[str, Step | None]] = [(EXIT, "exit"), ("I add one.\n\n  Solver. \n", Member(SOLVER)), ("", None)]
     cases += [("delete 1\n</think> checker from 1, 2", Member(CHECKER, (0, 1))), ("co_pilot", Member("co_pilot"))]
@@ -229,7 +229,7 @@ def rehearsed(flow: BuiltTeam, *actions: str, **said: str) -> tuple[Trajectory, 
 
 
 @claim("as shipped an agent costs 0.05, an edge 0.01, an action 0.1; agents act at once, 400 letters of each are read")
-def _() -> Finding:
+def as_shipped_an_agent_costs_0_05_an_edge_0_01_an_action_0_1() -> Finding:
     flow, wordy = BuiltTeam(), "word  " * 100
     actions = ["planner", "solver from 1", "checker from 1, 2", EXIT]
     played, shown, heard = rehearsed(flow, *actions, planner="plan  it", solver=wordy, checker=RIGHT)
@@ -269,7 +269,7 @@ def worth_of(played: Trajectory, name: str) -> float:
 
 
 @claim("node and edges are drawn from one joint distribution")
-def _() -> Finding:
+def node_and_edges_are_drawn_from_one_joint_distribution() -> Finding:
     bench, sums, counts = building(1.0, 0), [], []
     for size in range(MOST + 1):
         shown = ["hard", "Team:" if size else "Team: nobody yet", *(f"{place + 1} {SOLVER}" for place in range(size))]
@@ -301,7 +301,7 @@ def trained(weight: float, seed: int) -> tuple[dict[str, str], dict[str, float]]
 @claim(
     "the learnt controller finds the optimal small graph per query type, by brute force over up to 4 nodes", slow=True
 )
-def _() -> Finding:
+def the_learnt_controller_finds_the_optimal_small_graph_per_query() -> Finding:
     best, count = {name: ranking(name)[0][1] for name in KINDS}, len(ranking("easy"))
     lead = min(ranking(name)[0][0] - ranking(name)[1][0] for name in KINDS)
     runs = [trained(1.0, seed) for seed in SEEDS]
@@ -312,7 +312,7 @@ def _() -> Finding:
 
 
 @claim("HRPO uses fewer useless agents than the group-relative reward alone at equal accuracy", slow=True)
-def _() -> Finding:
+def hrpo_uses_fewer_useless_agents_than_the_group_relative_reward() -> Finding:
     """Fewer over training by three standard errors, no more after it, and no less rightly."""
     names = list(trained(1.0, 0)[1])
     both, alone = ({n: [trained(w, seed)[1][n] for seed in SEEDS] for n in names} for w in (1.0, 0.0))
@@ -341,7 +341,7 @@ def lesson_of(task: Any, number: int) -> tuple[Scenario, list[tuple[list[Any], s
 
 
 @claim("Lessons are episodes of building: played by what they say, everybody is told what the lessons tell.", "derived")
-def _() -> Finding:
+def lessons_are_episodes_of_building_played_by_what_they_say() -> Finding:
     task: Any = tasks.find(str(MASHOST.task))
     told, wrong, teams = 0, 0, Counter[int]()
     for number in range(60):
@@ -366,7 +366,7 @@ def _() -> Finding:
     "A beginner builds without a look at the question, and of what its agents answer one in ten is not right.",
     "derived",
 )
-def _() -> Finding:
+def a_beginner_builds_without_a_look_at_the_question_and_of_what() -> Finding:
     task: Any = tasks.find(str(MASHOST.task))
     plain: Any = tasks.find("built:sums")
     right, first, planned = [], Counter[str](), 0
@@ -390,7 +390,7 @@ def _() -> Finding:
     "are full; half of the others are read. A task keeps its settings, and its run is slow to change what was taught.",
     "derived",
 )
-def _() -> Finding:
+def of_teams_of_somebody_a_beginner_ends_two_in_five_at_each_step() -> Finding:
     task: Any = tasks.find(str(MASHOST.task))
     flow, steps, reads = task.workflow, Counter[str](), []
     for number in range(400):
@@ -417,7 +417,7 @@ def _() -> Finding:
 
 
 @claim("What cannot be answered in words has no team built for it, in a sentence.", "derived")
-def _() -> Finding:
+def what_cannot_be_answered_in_words_has_no_team_built_for_it_in_a() -> Finding:
     try:
         said = str(tasks.find("built:maze"))
     except ConfigurationError as error:

@@ -75,7 +75,7 @@ def asked(bench: TalkBench, number: int, question: Scenario) -> tuple[Play, Assi
 
 
 @claim("node means of messages that the agents choose converge to the enumerated 2p - 1", "catalogue", slow=True)
-def _() -> Finding:
+def node_means_of_messages_that_the_agents_choose_converge_to_the() -> Finding:
     gaps, unequal, largest, roots = [], 0, 0.0, {question.id: MessageNode() for question in QUESTIONS}
     for one in pipeline(1).play(800):
         grafted(roots[one.scenario.id], one).back_up(2 * total(one) - 1)
@@ -101,7 +101,7 @@ def searched(c: float | None, searches: int, seed: int) -> list[tuple[Scenario, 
 
 
 @claim("N(parent) = sum N(children) in every expanded node of a search")
-def _() -> Finding:
+def n_sum_n_in_every_expanded_node_of_a_search() -> Finding:
     expanded, wrong, off = 0, 0, 0.0
     for node in (node for _, root in searched(2.0, 60, 0) for node in root.below() if node.children):
         expanded += 1
@@ -119,7 +119,7 @@ def _() -> Finding:
     "derived; the catalogue claims the contrary",
     slow=True,
 )
-def _() -> Finding:
+def node_means_are_unbiased_for_2p_1_with_even_visits_ucts_rise() -> Finding:
     def bias(c: float | None, searches: int) -> tuple[float, float]:
         trees = [tree for seed in range(8) for tree in searched(c, searches, seed)]
         off = [root.mean - exact()[question.id,] for question, root in trees]
@@ -153,7 +153,7 @@ def ranks(values: Sequence[float]) -> list[float]:
 
 
 @claim("a trained head ranks partial transcripts by their chance of success", slow=True)
-def _() -> Finding:
+def a_trained_head_ranks_partial_transcripts_by_their_chance_of() -> Finding:
     agreement, error, constant = [], [], []
     for bench in map(trained, SEEDS):
         known = unfinished(bench)
@@ -174,7 +174,7 @@ def by_hand(fit: str, z: float, y: float) -> float:
 
 
 @claim("the loss is that of tanh(z) against each message's mean")
-def _() -> Finding:
+def the_loss_is_that_of_tanh_against_each_messages_mean() -> Finding:
     batch, _ = stepped(pipeline(2))
     assert batch.occurrences.target is not None
     used = batch.occurrences.weight != 0
@@ -191,7 +191,7 @@ def _() -> Finding:
 
 
 @claim("targets are mean outcomes through a message, gains what it changed; a message of several episodes counts once")
-def _() -> Finding:
+def targets_are_mean_outcomes_through_a_message_gains_what_it() -> Finding:
     def episode(name: str, reward: float, turn: Sequence[int], **more: Any) -> dict[str, Any]:
         z = [0.3 * n - 0.5 for n in range(len(turn))]
         return {"id": name, "group": "g", "scores": {"reward": reward}, "turn": turn, "value": z, **more}
@@ -216,7 +216,7 @@ def _() -> Finding:
 
 
 @claim("as shipped 32 searches by UCT with c = 2 and 4 candidates per message; prompts and updates are GRPO's")
-def _() -> Finding:
+def as_shipped_32_searches_by_uct_with_c_2_and_4_candidates_per() -> Finding:
     rollout = MASPRM.rollout
     assert isinstance(rollout, MessageSearch)
     rule = rollout.rule
@@ -238,7 +238,7 @@ def accuracies(seed: int) -> list[float]:
 
 
 @claim("a guided beam beats one pass, and the best of B at as many messages", slow=True)
-def _() -> Finding:
+def a_guided_beam_beats_one_pass_and_the_best_of_b_at_as_many() -> Finding:
     rows = [accuracies(seed) for seed in SEEDS]
     one, best, narrow, wide = (fmean(column) for column in zip(*rows, strict=True))
     ahead = min(row[2] - row[1] for row in rows)
@@ -249,7 +249,7 @@ def _() -> Finding:
 
 
 @claim("with the shipped model too what the value chooses, by a beam or of whole episodes, beats one pass", slow=True)
-def _() -> Finding:
+def with_the_shipped_model_too_what_the_value_chooses_by_a_beam_or() -> Finding:
     quick = {"update.epochs": 6, "update.lr": 1e-3, "rollout.searches": 16}
     with tempfile.TemporaryDirectory() as folder:
         team = begin("grpo", "sums", {"workflow": "pipeline"}).run(25)

@@ -62,7 +62,7 @@ def answering(workflow: Workflow, recipe: Recipe, *, asks: bool = True) -> TalkB
 
 
 @claim("with no delegation it equals single-agent GRPO")
-def _() -> Finding:
+def with_no_delegation_it_equals_single_agent_grpo() -> Finding:
     team, alone = (
         torch.stack([bench.policies["policy"].probabilities(str(q.prompt), system="you plan") for q in QUESTIONS])
         for workflow, recipe in ((MayDelegate(), MATPO), (Alone(), GRPO))
@@ -73,7 +73,7 @@ def _() -> Finding:
 
 
 @claim("every worker inherits the advantage of its planner and has a context of its own")
-def _() -> Finding:
+def every_worker_inherits_the_advantage_of_its_planner_and_has_a() -> Finding:
     (batch, played), inherited = stepped(answering(MayDelegate(), MATPO)), []
     taken = batch.occurrences
     for number, one in enumerate(played):
@@ -92,7 +92,7 @@ UNSCALED = MATPO.but({"credit.scale": None, "credit.leave_one_out": True, "objec
     "the log-prob of a rollout is the sum over planner and worker tokens: the expected gradient matches "
     "finite differences"
 )
-def _() -> Finding:
+def the_log_prob_of_a_rollout_is_the_sum_over_planner_and_worker() -> Finding:
     bench = answering(MayDelegate(), UNSCALED.but({"rollout.samples": 2})).run(3)
     policy, played = bench.policies["policy"], list(bench.outcomes(QUESTIONS[0]))
 
@@ -205,7 +205,7 @@ def read(workflow: Workflow, recipe: Recipe, seed: int, steps: int) -> tuple[flo
 
 
 @claim("noisy lookups under a context limit: success above the single agent, whose context overflows", slow=True)
-def _() -> Finding:
+def noisy_lookups_under_a_context_limit_success_above_the_single() -> Finding:
     """Two pages of noise overflow one context, so that one fact must be guessed; workers hold a page each."""
     team = [read(PlannerReaders(LIMIT), MATPO, seed, 80)[0] for seed in SEEDS]
     single, cut = zip(*(read(SingleReader(LIMIT), GRPO, seed, 60) for seed in SEEDS), strict=True)
@@ -216,7 +216,7 @@ def _() -> Finding:
 
 
 @claim("the shipped team on its task: workers call the tool over several turns of their own, and are the planner")
-def _() -> Finding:
+def the_shipped_team_on_its_task_workers_call_the_tool_over_several() -> Finding:
     flow, task = find_workflow(str(MATPO.workflow)), tasks.find(str(MATPO.task))
     flow = flow.equipped(task.workflow.tools_of)  # type: ignore[attr-defined]
     calls = {"6 * 7": "42", "8 - 2": "6"}

@@ -88,7 +88,7 @@ def bayes() -> float:
 
 
 @claim("the trained leader beats the best peer and the vote, and alone itself untrained", "section 4", slow=True)
-def _() -> Finding:
+def the_trained_leader_beats_the_best_peer_and_the_vote_and_alone() -> Finding:
     best, vote = max(map(fmean, SKILL)), majority()
     right, single = zip(*(accuracy(led(seed).run(90).policies["leader"]) for seed in SEEDS), strict=True)
     together, alone = min(right), min(single)
@@ -98,7 +98,7 @@ def _() -> Finding:
 
 
 @claim("in each further round peers revise after the leader's answer, the leader after all of theirs")
-def _() -> Finding:
+def in_each_further_round_peers_revise_after_the_leaders_answer_the() -> Finding:
     def exact(text: str, scenario: Scenario) -> float:
         return float(text == scenario.answer)
 
@@ -116,7 +116,7 @@ def _() -> Finding:
 
 
 @claim("peer tokens have no gradient, and samples share one prompt")
-def _() -> Finding:
+def peer_tokens_have_no_gradient_and_samples_share_one_prompt() -> Finding:
     bench = led(1)
     batch, played = stepped(bench)
     learner, mine = bench.learners["leader"], batch.of_policy("leader")

@@ -27,7 +27,7 @@ TASK = Referral()
 
 
 @claim("Each doctor is compared with itself: A = (r - mean)/std over the samples, triage's apart from attending's.")
-def _() -> Finding:
+def each_doctor_is_compared_with_itself_a_std_over_the_samples() -> Finding:
     worst = 0.0
     for number in range(20):
         rng = Key.of(number).derive("doctors").numpy()
@@ -46,7 +46,7 @@ ROLES = ("triage", "attending")
 
 
 @claim("With one doctor it is GRPO to the bit.")
-def _() -> Finding:
+def with_one_doctor_it_is_grpo_to_the_bit() -> Finding:
     rng, worst = Key.of(5).numpy(), 0.0
     for _ in range(10):
         rows = [episode("g", float(rng.integers(0, 3)), [{"tokens": [1, 2]}]) for _ in range(6)]
@@ -58,7 +58,7 @@ def _() -> Finding:
 @claim(
     "Triage earns the right department; the attending doctor reads the chosen one's opinions, and earns the verdict."
 )
-def _() -> Finding:
+def triage_earns_the_right_department_the_attending_doctor_reads() -> Finding:
     case = TASK.scenario("train", 3)
     right, answer = case.metadata["department"], str(case.answer)
     (other,) = set(DEPARTMENTS) - {right}
@@ -73,7 +73,7 @@ def _() -> Finding:
 
 
 @claim("The curriculum asks cases with all, some and none of the specialists right, in this order, then all of them.")
-def _() -> Finding:
+def the_curriculum_asks_cases_with_all_some_and_none_of_the() -> Finding:
     made, ledger, key = AdviceStages(prompts=8, per_stage=24), Ledger(), Key.of(1)
     asked = [made(TASK, 8 * step, 8, ledger, key) for step in range(14)]
     stages = [[stage_of(one.metadata["advice"]) for one in row] for row in asked]
@@ -92,7 +92,7 @@ def _() -> Finding:
 
 
 @claim("A reply that did not end by itself earns nothing for its form; a doctor's turn earns its own reward alone.")
-def _() -> Finding:
+def a_reply_that_did_not_end_by_itself_earns_nothing_for_its_form_a() -> Finding:
     case, worst = TASK.scenario("train", 3), 0.0
     parts = {"triage": [case.metadata["department"]], "attending": [Cut(str(case.answer))]}
     (cut,) = rehearse(TriageAttending(), case, parts, verifier=TASK.verify)
@@ -109,7 +109,7 @@ def _() -> Finding:
 
 
 @claim("A case is the first of its stage among the next as they come shuffled, the last looked at where none fits.")
-def _() -> Finding:
+def a_case_is_the_first_of_its_stage_among_the_next_as_they_come() -> Finding:
     wrong, last, ledger, key, tries = 0, 0, Ledger(), Key.of(2), 3
     made = AdviceStages(prompts=8, per_stage=24, tries=tries)
     for position in range(80):
@@ -126,7 +126,7 @@ def _() -> Finding:
 
 
 @claim("The best decision's accuracy is what deciding so comes to; imitating the majority is worse.")
-def _() -> Finding:
+def the_best_decisions_accuracy_is_what_deciding_so_comes_to() -> Finding:
     wards, cases = Wards(), [TASK.scenario("train", number) for number in range(3000)]
     best, majority = (fmean(TASK.verify(rule(case), case) for case in cases) for rule in (bayes, majority_of))
     error = (wards.best * (1 - wards.best) / len(cases)) ** 0.5
@@ -194,7 +194,7 @@ def right(one: Trajectory) -> float:
     "paper: the curriculum teaches more).",
     slow=True,
 )
-def _() -> Finding:
+def tables_come_near_the_best_decision_also_where_all_specialists() -> Finding:
     figures: dict[str, Any] = {}
     for order in ("staged", "shuffled"):
         columns = [list(column) for column in zip(*(taught(order, seed) for seed in range(3)), strict=True)]
@@ -208,7 +208,7 @@ def _() -> Finding:
 @claim(
     "After lessons the shipped model decides more cases rightly, and its triage sends more of them rightly.", slow=True
 )
-def _() -> Finding:
+def after_lessons_the_shipped_model_decides_more_cases_rightly_and() -> Finding:
     few = {"curriculum.prompts": 8, "curriculum.order": "shuffled", "update.lr": 5e-4}
     pupil = after_lessons(MMEDAGENT_RL, "referral", "lessons:referral", few, steps=60).run(30)
     ends = [[one for row in rows for one in row.trajectories] for rows in (pupil.results[:3], pupil.results[-3:])]

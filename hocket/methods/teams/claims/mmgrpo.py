@@ -50,7 +50,7 @@ def programs(
 
 
 @claim("for a one-module program called once per rollout the update equals GRPO")
-def _() -> Finding:
+def for_a_one_module_program_called_once_per_rollout_the_update() -> Finding:
     batch, modes = random_document(Key.of(8), graded=True), ("truncate", "fill-random", "fill-last", "ragged")
     grpo = gradient(GRPO, batch)
     off = max(gap(gradient(MMGRPO.but({"credit.counts": counts}), batch), grpo) for counts in modes)
@@ -63,7 +63,7 @@ def _() -> Finding:
 
 
 @claim("the grouping modes give the hand-computed groups for call counts 1, 2, 3")
-def _() -> Finding:
+def the_grouping_modes_give_the_hand_computed_groups_for_call() -> Finding:
     rewards = (1.0, 0.0, 0.25)
     rows = programs([["search"] * n for n in (1, 2, 3)], rewards)
     batch = RecordedBatch(document(rows)).batch
@@ -91,7 +91,7 @@ def _() -> Finding:
 
 
 @claim("inputs without a call are left out, groups with lost rollouts repeat members")
-def _() -> Finding:
+def inputs_without_a_call_are_left_out_groups_with_lost_rollouts() -> Finding:
     rewards = (1.0, 0.0, 0.5)
     a, b, c = group_relative(rewards)
     some = inspect_rows(MMGRPO, programs([["search", "answer"], ["answer"], ["search", "answer"]], rewards))
@@ -104,7 +104,7 @@ def _() -> Finding:
 
 
 @claim("a call that cannot be read gets a format reward in place of the program's")
-def _() -> Finding:
+def a_call_that_cannot_be_read_gets_a_format_reward_in_place_of_the() -> Finding:
     """A call that could not be read gets its own score, between the two, and stands alone for its rollout."""
     formats: list[list[float | None]] = [[1.0, 1.0], [None, None], [1.0, 0.5]]
     rows = programs([["search", "answer"]] * 3, (1.0, 0.25, 0.0), formats)
@@ -125,7 +125,7 @@ def _() -> Finding:
 
 
 @claim("As shipped its modules are a planner and a worker.", "chosen here")
-def _() -> Finding:
+def as_shipped_its_modules_are_a_planner_and_a_worker() -> Finding:
     return Finding(MMGRPO.workflow == "planner-worker", str(MMGRPO.workflow))
 
 
@@ -177,7 +177,7 @@ def modules(made: TalkBench) -> tuple[float, float, float]:
 
 
 @claim("with a reward at the end alone both modules improve", slow=True)
-def _() -> Finding:
+def with_a_reward_at_the_end_alone_both_modules_improve() -> Finding:
     before = modules(bench(SEEDS[-1]))[:2]
     queries, answers, both = zip(*(modules(bench(seed).run(60)) for seed in SEEDS), strict=True)
     holds = min(queries) > 0.8 and min(answers) > 0.8 and max(before) < 0.2
@@ -237,7 +237,7 @@ def chosen_prompt(seed: int, steps: int) -> str:
 
 
 @claim("prompt optimisation, then RL is at least as good as either alone at the same number of calls", slow=True)
-def _() -> Finding:
+def prompt_optimisation_then_rl_is_at_least_as_good_as_either_alone() -> Finding:
     right = {
         "prompt": [bench(seed, chosen_prompt(seed, BUDGET)).expected() for seed in SEEDS],
         "weights": [bench(seed).run(BUDGET).expected() for seed in SEEDS],
@@ -248,7 +248,7 @@ def _() -> Finding:
 
 
 @claim("as shipped: a plan searches a prompt for each module, and mmGRPO trains the policy that is told it", slow=True)
-def _() -> Finding:
+def as_shipped_a_plan_searches_a_prompt_for_each_module_and_mmgrpo() -> Finding:
     prompts = {"worker": "You are a worker who adds. Answer the one step you are given."}
     with tempfile.TemporaryDirectory() as place:
         (Path(place) / "start.json").write_text(json.dumps({"prompts": prompts}))

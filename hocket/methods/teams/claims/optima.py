@@ -128,14 +128,14 @@ def credited(bench: TalkBench) -> Talks:
 
 
 @claim("R = R_task - l_tok tokens / max tokens + l_lm / max NLL")
-def _() -> Finding:
+def r_r_task_l_tok_tokens_max_tokens_l_lm_max_nll() -> Finding:
     talks = grown()
     finding = below(1e-6, gap_to_R_by_hand=gap(returns(talks.batch), talks.rewards))
     return Finding(finding.holds, f"{len(talks.rewards)} dialogues, l_tok 0.6: {finding.saw}")
 
 
 @claim("a node's value is the mean over its leaves")
-def _() -> Finding:
+def a_nodes_value_is_the_mean_over_its_leaves() -> Finding:
     talks, leaves, children = grown(), dict[Any, list[float]](), dict[Any, set[Any]]()
     right: set[Any] = set()
     for one, worth in enumerate(talks.rewards):
@@ -158,7 +158,7 @@ def _() -> Finding:
 
 
 @claim("pairs share their history and differ in one turn; nothing else has a gradient")
-def _() -> Finding:
+def pairs_share_their_history_and_differ_in_one_turn_nothing_else() -> Finding:
     """Also: the gradient touches the two messages alone, and the loss is DPO's over them."""
     talks, histories, margins, touched = grown(), 0, [], set[int]()
     batch, logp = talks.batch, talks.batch.logp["behaviour"].values.double().clone().requires_grad_()
@@ -183,7 +183,7 @@ def _() -> Finding:
 
 
 @claim("iSFT imitates the best dialogue of each scenario, above the threshold")
-def _() -> Finding:
+def isft_imitates_the_best_dialogue_of_each_scenario_above_the() -> Finding:
     talks = credited(talkers(OPTIMA_SFT, 4))
     taken, size, want = talks.batch.occurrences, len(talks.trajectories), []
     kept = (segment_sum(taken.weight.double(), taken.trajectory, size) > 0).nonzero().flatten().tolist()
@@ -200,7 +200,7 @@ def _() -> Finding:
 
 
 @claim("a dialogue with a task score of 0 is neither imitated nor preferred, however brief and readable", "derived")
-def _() -> Finding:
+def a_dialogue_with_a_task_score_of_0_is_neither_imitated_nor() -> Finding:
     """Readability is weighed so high that every R passes the thresholds."""
     passed, wrong, pairs = 0, 0, 0
     for recipe in (OPTIMA_SFT, OPTIMA_DPO):
@@ -219,7 +219,7 @@ def _() -> Finding:
 
 
 @claim("The beginning first; then one of the best messages by exp(mean), none like one that was gone on from.")
-def _() -> Finding:
+def the_beginning_first_then_one_of_the_best_messages_by_exp_none() -> Finding:
     """Means are large, so that only their differences can be told; `end` was said last and `abcx` is like `abcd`."""
     root, means = (
         MessageNode(),
@@ -247,7 +247,7 @@ def _() -> Finding:
 
 
 @claim("Dialogues of a scenario are numbered through all expansions, and the messages of the tree are counted.")
-def _() -> Finding:
+def dialogues_of_a_scenario_are_numbered_through_all_expansions_and() -> Finding:
     result = talkers(OPTIMA_DPO.but({"rollout.expansions": 3, "rollout.children": 2}), 3).step()
     numbers: dict[str, list[int]] = {}
     said = set[tuple[Any, ...]]()
@@ -261,7 +261,7 @@ def _() -> Finding:
 
 
 @claim("A dialogue ends when both give one answer, or with the first; who knows a half is told how to talk.")
-def _() -> Finding:
+def a_dialogue_ends_when_both_give_one_answer_or_with_the_first_who() -> Finding:
     right, wrong = "<answer>red</answer>", "<answer>blue</answer>"
     split = Scenario("split", "which", right, metadata={"halves": ("left half", "right half")})
     whole, found, told = Scenario("whole", "which", right), [], []
@@ -283,7 +283,7 @@ def _() -> Finding:
 
 
 @claim("Of the best dialogues a share is kept, the best of them; without scores of its own a batch counts as solved.")
-def _() -> Finding:
+def of_the_best_dialogues_a_share_is_kept_the_best_of_them_without() -> Finding:
     """The share is a hair above 2/3, as rounding makes it."""
     share, values = 2 / 3 + 4e-16, {"a": (0.1, 0.7), "b": (0.9, 0.2), "c": (0.6, 0.8), "d": (0.4, 0.3)}
     rows = [
@@ -299,7 +299,7 @@ def _() -> Finding:
 
 
 @claim("Siblings closer than the margin are no pair; of a tree's pairs the share whose better turn is worth most.")
-def _() -> Finding:
+def siblings_closer_than_the_margin_are_no_pair_of_a_trees_pairs() -> Finding:
     """Group one's first answers are 0.1 apart. In group two a first answer worth 0.6 has two replies, of 1 and 0.2."""
     one, both = {"logp": [-1.0], "turn": [0]}, {"logp": [-1.0] * 2, "turn": [0, 1]}
     rows = [
@@ -317,7 +317,7 @@ def _() -> Finding:
 
 
 @claim("As shipped ten dialogues or a tree of 8 by 3, ten steps of each in turn, and the released thresholds.")
-def _() -> Finding:
+def as_shipped_ten_dialogues_or_a_tree_of_8_by_3_ten_steps_of_each() -> Finding:
     names = {
         "rollout.members.0.samples": 10,
         "rollout.members.1.expansions": 8,
@@ -365,7 +365,7 @@ def measured(bench: TalkBench) -> Round:
 
 
 @claim("with split facts three rounds halve the tokens per solved task, success not lower", slow=True)
-def _() -> Finding:
+def with_split_facts_three_rounds_halve_the_tokens_per_solved_task() -> Finding:
     (tokens, success, _), (fewer, better, _) = (list(zip(*rows, strict=True)) for rows in talked(1.0))
     shares = [after / before for before, after in zip(tokens, fewer, strict=True)]
     gains = [after - before for before, after in zip(success, better, strict=True)]
@@ -375,7 +375,7 @@ def _() -> Finding:
 
 
 @claim("with l_lm = 0 messages drift to a private code: the base model's loss is higher", slow=True)
-def _() -> Finding:
+def with_l_lm_0_messages_drift_to_a_private_code_the_base_models() -> Finding:
     before, code, plain = ([one[2] for one in rows] for rows in (*talked(0.0), talked(1.0)[1]))
     gaps = [one - other for one, other in zip(code, plain, strict=True)]
     rise = fmean(code) - fmean(before)

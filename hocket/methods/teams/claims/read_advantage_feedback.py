@@ -73,7 +73,7 @@ def table(agents: Sequence[str], moves: Sequence[str], seed: int) -> dict[tuple[
     "worth more together than waiting.",
     "A(s, a) = sum_i Q(s, a^1..i, w) - Q(s, a^1..i-1, w)",
 )
-def _() -> Finding:
+def sequential_advantages_sum_to_the_joint_one_in_every_order_of() -> Finding:
     off, accepted, worse = 0.0, 0, 0
     for seed, size in itertools.product(range(6), (1, 2, 3, 4)):
         agents, said = NAMES[:size], ("wait", "go 2", "go 3")
@@ -104,7 +104,7 @@ def _() -> Finding:
     "smaller it is; so does taking only what is above a threshold that some moves reach.",
     "pi ~ mu exp(A / beta)",
 )
-def _() -> Finding:
+def weighting_a_planners_joint_moves_by_exp_raises_what_is_expected() -> Finding:
     least, falls, cut = math.inf, 0, math.inf
     for seed in range(40):
         worth = table(NAMES[:2], ("wait", "go 2", "go 3", "go 4"), seed)
@@ -168,7 +168,7 @@ ALONE = "advised_carry?team=1&length=1&things=3&known=3"
     "Of a move's proposals the first above epsilon is made, else the best of all; what is expected rises with every "
     "round, as by enumeration of all proposals.",
 )
-def _() -> Finding:
+def of_a_moves_proposals_the_first_above_epsilon_is_made_else_the() -> Finding:
     scenario = task_of(ALONE).scenario("train", 0)
     worth = {"go 2": -0.2, "go 4": -0.1, "go 5": 0.1, "go 6": 0.3}
     critic, means, wrong = Told((), tuple(worth.items())), list[float](), 0
@@ -192,7 +192,7 @@ def _() -> Finding:
     "An agent is told what those before it will do and which of its own proposals were refused, with their advantages; "
     "the world moves once they are settled, and without a critic the first proposals are made.",
 )
-def _() -> Finding:
+def an_agent_is_told_what_those_before_it_will_do_and_which_of_its() -> Finding:
     scenario = task_of("advised_carry?length=1").scenario("train", 0)
     worth = {"go 2 / wait": 0.1, "go 3 / wait": -0.25, "go 2 / go 2": -0.1, "go 2 / go 4": 0.5}
     part = Part("go 3", "go 2", "go 2", "go 4")
@@ -212,7 +212,7 @@ def _() -> Finding:
 
 
 @claim("In ReAd-J one planner proposes all moves, is judged by their joint advantage and told it of what was refused.")
-def _() -> Finding:
+def in_read_j_one_planner_proposes_all_moves_is_judged_by_their() -> Finding:
     scenario = task_of("advised_carry?length=1").scenario("train", 0)
     worth = {"go 3 / go 3": -0.1, "go 2 / go 4": 0.3, "wait / wait": 0.1}
     said = "alice: go 3\nbob: go 3", "Alice:  go 2\nbob: go 4\neve: drop"
@@ -232,7 +232,7 @@ def _() -> Finding:
 
 
 @claim("The critic is the ridge regression of returns from a step on; what is told of a state and moves is by hand.")
-def _() -> Finding:
+def the_critic_is_the_ridge_regression_of_returns_from_a_step_on() -> Finding:
     rng = Key.of(3).numpy()
     inputs, returns, ridge = rng.normal(size=(50, 4)), rng.normal(size=50), 0.3
     wide = np.vstack([inputs, math.sqrt(ridge) * np.eye(4)])
@@ -262,7 +262,7 @@ def _() -> Finding:
 
 
 @claim("In the first step nobody is judged; what is played is logged, the latest steps are kept, and a copy resumes.")
-def _() -> Finding:
+def in_the_first_step_nobody_is_judged_what_is_played_is_logged_the() -> Finding:
     pupil = after_lessons(READ.but({"hooks.0.keep": 40}), SMALL, TAUGHT, FEW, steps=1)
     refused, sizes = list[float](), list[int]()
     for _ in range(2):
@@ -285,7 +285,7 @@ def _() -> Finding:
     "hook holds, which its shipped ridge moves by less than a ten-thousandth.",
     "derived",
 )
-def _() -> Finding:
+def a_step_is_judged_once_wait_steps_are_over_and_something_was() -> Finding:
     pupil = after_lessons(READ, SMALL, TAUGHT, FEW, steps=1)
     plain, run, task = pupil.parts.player, pupil.parts, task_of("advised_carry")
     rows = [logged(episode(AdvantageFeedback(), task.scenario("train", number), planner(0))) for number in range(6)]
@@ -310,7 +310,7 @@ def _() -> Finding:
 
 
 @claim("Of equal advantages the move proposed first is made; the team's score is what each of them earned.", "derived")
-def _() -> Finding:
+def of_equal_advantages_the_move_proposed_first_is_made_the_teams() -> Finding:
     scenario = task_of(ALONE).scenario("train", 0)
     worth = {"go 2": -0.1, "go 4": -0.1, "go 5": -0.3}
     wrong, moved = 0, 0
@@ -333,7 +333,7 @@ def _() -> Finding:
     "otherwise; in lessons a refusal is of less than nothing, and others go on from either.",
     "derived",
 )
-def _() -> Finding:
+def refused_counts_proposals_beyond_the_first_replies_are_read_by() -> Finding:
     task = task_of("advised_carry")
     made = episode(AdvantageFeedback(agents=1), task_of(ALONE).scenario("train", 0), Part("go 2", otherwise="go 2"))
     shares = []
@@ -370,7 +370,7 @@ def _() -> Finding:
 
 
 @claim("The loss is GRPO's, of every proposal by what the team earned in the end.", "ours")
-def _() -> Finding:
+def the_loss_is_grpos_of_every_proposal_by_what_the_team_earned_in() -> Finding:
     return same_gradient(READ, GRPO)
 
 
@@ -430,7 +430,7 @@ def compared(flow: AdvantageFeedback, judge: Critic | None) -> tuple[list[float]
     "its queries were fewer in the paper",
     slow=True,
 )
-def _() -> Finding:
+def with_a_critic_of_its_own_logged_play_a_planner_that_is_wrong_in() -> Finding:
     judged, bare, physical = (compared(AdvantageFeedback(), one) for one in (critic(), None, Physical(())))
     errors = []
     for other in (bare, physical):
@@ -450,7 +450,7 @@ def _() -> Finding:
     "is sensible leaves to others what they go for.",
     "derived",
 )
-def _() -> Finding:
+def in_lessons_a_refused_proposal_is_followed_by_the_sensible_one_a() -> Finding:
     task, wrong, anything, first = task_of("advised_carry"), 0, 0, 0
     for number in range(30):
         scenario = task.scenario("train", number)
@@ -474,7 +474,7 @@ def _() -> Finding:
 
 
 @claim("Settings out of range and worlds of other agents are refused in a sentence.", "derived")
-def _() -> Finding:
+def settings_out_of_range_and_worlds_of_other_agents_are_refused_in() -> Finding:
     three = task_of("advised_carry?team=3").scenario("eval", 0)
     wanted: dict[Callable[[], Any], str] = {
         lambda: AdvantageFeedback(agents=5): "agents = 5 is 1 to 4",
@@ -514,7 +514,7 @@ def earned_and_steps(pupil: Pupil, player: Player) -> tuple[list[list[float]], l
     "derived",
     slow=True,
 )
-def _() -> Finding:
+def so_it_is_with_a_language_model_after_lessons_the_shipped_one() -> Finding:
     pupil = after_lessons(READ, SMALL, TAUGHT, {"curriculum.prompts": 4}, steps=120).run(1)
     memory: Any = pupil.parts.hooks.memories["LoggedCritic"]
     own = Critic(fitted(np.array(memory["inputs"]), np.array(memory["returns"]), 1e-3))

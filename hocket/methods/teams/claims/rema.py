@@ -44,7 +44,7 @@ def ratios(mean: str, rows: list[dict[str, Any]], **changes: Any) -> list[float]
 
 
 @claim("the turn-level ratio is 1 for every turn when pi = pi_old")
-def _() -> Finding:
+def the_turn_level_ratio_is_1_for_every_turn_when_pi_pi_old() -> Finding:
     rows = episodes(1, gap=0.0)
     made = inspect_rows(REMA, rows)
     wanted = []
@@ -56,7 +56,7 @@ def _() -> Finding:
 
 
 @claim("a turn made twice as long with the same log-ratios keeps its loss")
-def _() -> Finding:
+def a_turn_made_twice_as_long_with_the_same_log_ratios_keeps_its() -> Finding:
     rows, longer = episodes(2), []
     for row in rows:
         kept = [place for place, turn in enumerate(row["turn"]) for _ in range(2 if turn == 0 else 1)]
@@ -69,7 +69,7 @@ def _() -> Finding:
 
 
 @claim("the geometric ratio never exceeds the arithmetic one")
-def _() -> Finding:
+def the_geometric_ratio_never_exceeds_the_arithmetic_one() -> Finding:
     above, furthest = -math.inf, 0.0
     for seed in range(20):
         geometric, arithmetic = (ratios(mean, episodes(seed, gap=0.5), **{"objective.cap": None}) for mean in MEANS)
@@ -79,7 +79,7 @@ def _() -> Finding:
 
 
 @claim("log-ratios of turns are capped at 3, bad turns' losses at three times A")
-def _() -> Finding:
+def log_ratios_of_turns_are_capped_at_3_bad_turns_losses_at_three() -> Finding:
     rows = episodes(5, gap=8.0)
     largest, read = max(max(ratios(mean, rows)) for mean in MEANS), RecordedBatch(document(rows))
     batch, _ = REMA.compute_credit(read.batch, REMA.init(), {})
@@ -90,7 +90,7 @@ def _() -> Finding:
 
 
 @claim("the loss is the formula's: turns' ratios clipped 0.2 to either side, means over turns, then over trajectories")
-def _() -> Finding:
+def the_loss_is_the_formulas_turns_ratios_clipped_0_2_to_either() -> Finding:
     off, sides = 0.0, set[str]()
     for seed in range(20):
         rows = episodes(seed, gap=0.5)
@@ -144,7 +144,7 @@ def success(team: TalkBench, advice: str | None = None) -> float:
 
 
 @claim("the meta-thinker learns for 10 steps, then the reasoner, and so on")
-def _() -> Finding:
+def the_meta_thinker_learns_for_10_steps_then_the_reasoner_and_so() -> Finding:
     bench = TalkBench(MetaReasoner(system=False), ROUTINES[:6], DIGITS, REMA, view=split_view, lr=0.3)
     learnt = []
     for _ in range(21):
@@ -157,7 +157,7 @@ def _() -> Finding:
 
 
 @claim("form is the share of one's messages that end by themselves, advice neither empty nor long; stop ends the talk")
-def _() -> Finding:
+def form_is_the_share_of_ones_messages_that_end_by_themselves() -> Finding:
     talks: dict[str, tuple[MetaReasoner, list[Any], list[Any], list[float], int]] = {
         # Of three messages one is too long, of two answers the first is cut.
         "stopped": (
@@ -183,7 +183,7 @@ def _() -> Finding:
 
 
 @claim("two small policies in turn beat one of the same size; with shuffled plans they do not", "section 4", slow=True)
-def _() -> Finding:
+def two_small_policies_in_turn_beat_one_of_the_same_size_with() -> Finding:
     more: dict[str, Any] = {"lr": 0.3, "prompts": 18}
     flow = MetaReasoner(system=False)
     teams = [TalkBench(flow, ROUTINES, DIGITS, REMA, view=split_view, seed=n, **more).run(STEPS) for n in SEEDS]

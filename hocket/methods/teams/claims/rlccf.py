@@ -53,7 +53,7 @@ def leaning(chance: float) -> Prior:
 
 
 @claim("one sample each of an odd crowd on two answers: the vote is as accurate as Condorcet's binomial sum")
-def _() -> Finding:
+def one_sample_each_of_an_odd_crowd_on_two_answers_the_vote_is_as() -> Finding:
     off, apart, question = 0.0, 0, Scenario("q", "q", answer="yes")
     for voters, chance in itertools.product((1, 3, 5), (0.55, 0.8)):
         bench = TalkBench(CrowdVote(voters), [question], ("yes", "no"), RLCCF, prior=leaning(chance))
@@ -71,14 +71,14 @@ def _() -> Finding:
 
 
 @claim("self-consistency is the share of the answer given most often, of all samples", "chosen here")
-def _() -> Finding:
+def self_consistency_is_the_share_of_the_answer_given_most_often_of() -> Finding:
     cases: dict[float, list[str | None]] = {0.5: ["x", "y", "x", None], 1.0: ["x", "x"], 0.0: [None], 0.6: [*"xyxzx"]}
     found = [self_consistency(answers) for answers in (*cases.values(), [])]
     return Finding(found == [*cases, 0.0], say(found=found))
 
 
 @claim("ties go to a fixed rule", "chosen here")
-def _() -> Finding:
+def ties_go_to_a_fixed_rule() -> Finding:
     """Equal votes go to the answer given first; self-consistency breaks what counts leave equal."""
     crowd = {"a": ["y", "y", "z"], "b": ["y", "z", "w"], "c": ["x", "x", "x"]}
     winners = {
@@ -95,7 +95,7 @@ def _() -> Finding:
 
 
 @claim("with one model it is majority-vote self-reward")
-def _() -> Finding:
+def with_one_model_it_is_majority_vote_self_reward() -> Finding:
     letters, questions = ("a", "b", "c"), [Scenario(f"q{n}", f"q{n}") for n in range(8)]
     shared = RLCCF.but({"cast": Shared(), "shaping": (CrowdReward(ties="all"),)})
     crowd, alone, fresh = (
@@ -130,7 +130,7 @@ def elected(answers: Mapping[str, Sequence[str | None]], weigh: bool, ties: str)
 
 
 @claim("Advantages are the formula's, counted by hand: votes weighed by self-consistency, each voter by itself.")
-def _() -> Finding:
+def advantages_are_the_formulas_counted_by_hand_votes_weighed_by() -> Finding:
     rng, voters, gaps = Key.of(4).derive("crowds").numpy(), ("v1", "v2", "v3"), []
     forms: list[dict[str, Any]] = [{}, {"models": "role"}, {"models": "role", "ties": "all", "missing": -0.5}]
     forms += [{"models": "role", "weigh": False}, {"missing": 0.25}]
@@ -233,7 +233,7 @@ def figures(chances: NDArray[np.float64]) -> Figures:
     "section 4",
     slow=True,
 )
-def _() -> Finding:
+def models_trained_on_different_slices_vote_and_models_end_above() -> Finding:
     before = trained(True, 0, 0)
     crowd, apart = (list(zip(*(trained(way, seed) for seed in SEEDS), strict=True)) for way in (True, False))
     low, high, collapsed = list(map(min, crowd)), list(map(max, apart)), min(apart[3])

@@ -79,7 +79,7 @@ def drawn_chances(rng: np.random.Generator, levels: int) -> list[float]:
 @claim(
     "w_c = (1 - H_c / ln K) / sum_c' (1 - H_c' / ln K) of a critic's grades, g = sum_c w_c E_c[grade]; or equal ones."
 )
-def _() -> Finding:
+def w_c_sum_c_of_a_critics_grades_g_sum_c_w_c_e_c_grade_or_equal() -> Finding:
     off, rng = [0.0], Key.of(0).derive("fusion").numpy()
     for _ in range(2000):
         levels, critics = int(rng.integers(2, 10)), int(rng.integers(1, 5))
@@ -101,7 +101,7 @@ def _() -> Finding:
     "A critic to whom all grades are alike has weight 0 exactly, so it changes nothing to the bit; one that is certain "
     "of a grade has certainty 1, and the less certain counts less.",
 )
-def _() -> Finding:
+def a_critic_to_whom_all_grades_are_alike_has_weight_0_exactly_so() -> Finding:
     rng, wrong, uniform = Key.of(1).derive("uniform").numpy(), 0, list[float]()
     for _ in range(1000):
         levels = int(rng.integers(2, 10))
@@ -156,7 +156,7 @@ def commands_graded(seed: int, count: int = 400) -> tuple[list[float], list[bool
     "weights see.",
     slow=True,
 )
-def _() -> Finding:
+def where_one_critic_is_noise_and_unsure_grades_fused_by_entropy() -> Finding:
     gains, against, areas = list[float](), list[float](), list[float]()
     for seed in SEEDS:
         levels, well = commands_graded(seed)
@@ -210,7 +210,7 @@ def opinionated(messages: tuple[Message, ...], said: tuple[str, ...]) -> dict[st
     "A critic's opinion is the model's own distribution of the grade token, what is on other tokens spread evenly, and "
     "not the one grade that it happens to say.",
 )
-def _() -> Finding:
+def a_critics_opinion_is_the_models_own_distribution_of_the_grade() -> Finding:
     bench, off, seen = table(opinionated, Checks(alternatives=8), seed=3), [0.0], set[int | None]()
     for one in (row for _ in range(3) for row in bench.play(2)):
         rounds = [row for tried in TRIED.get(one) for row in tried]
@@ -228,7 +228,7 @@ def _() -> Finding:
 
 
 @claim("A model that tells no alternatives is taken at its word; words without a grade are no opinion.", "ours")
-def _() -> Finding:
+def a_model_that_tells_no_alternatives_is_taken_at_its_word_words() -> Finding:
     def said(text: str, told: Any = None) -> list[float]:
         (one,) = rehearse(
             PlayEnvironment(_Straight(length=1), memory=False), Scenario("floor", seed=1), Part(otherwise=text or "-")
@@ -319,7 +319,7 @@ def asked_anew(played: Sequence[Trajectory]) -> float:
     "noises and with critics that err; where as many are refused by chance they do not.",
     slow=True,
 )
-def _() -> Finding:
+def proposed_graded_and_proposed_anew_commands_of_equally_noisy() -> Finding:
     figures, holds = dict[str, Any](), True
     for noise in (0.5, 0.8):
         plain = [Stand(noise).played(seed, Checks(rounds=0)) for seed in range(7000, 7100)]
@@ -360,7 +360,7 @@ def scripted(checks: Checks, said: dict[str, Any], world: Crossings | None = Non
     "A command is asked for 1 + rounds times at most, by the actor that was refused alone, told what was refused and "
     "what critics said; what both accept is asked for once, and an opinion on one command for once.",
 )
-def _() -> Finding:
+def a_command_is_asked_for_1_rounds_times_at_most_by_the_actor_that() -> Finding:
     wrong, calls = 0, dict[int, int]()
     for rounds in range(4):
         said = {"robot_1": ["stop"] * (1 + rounds), "robot_2": ["ahead fast"] * (1 + rounds)}
@@ -384,7 +384,7 @@ def _() -> Finding:
 
 
 @claim("A robot follows that command of its that was graded best in any round, of equal ones the last.", "ours")
-def _() -> Finding:
+def a_robot_follows_that_command_of_its_that_was_graded_best_in_any() -> Finding:
     found, moves = {}, ["ahead fast", "left fast", "right fast"]
     for grades, due in (("312", 0), ("121", 1), ("122", 2), ("322", 0)):
         for seat in range(2):
@@ -414,7 +414,7 @@ def _() -> Finding:
     "earn minus the squared distance of their grade from whether it cost nothing, the overseer where it saw that.",
     "ours",
 )
-def _() -> Finding:
+def each_robots_turn_earns_what_the_world_paid_for_the_command_that() -> Finding:
     wrong, seen, task = 0, set[tuple[bool, bool]](), tasks.find("verified:crossing")
     assert isinstance(task, VerifiedTask)
     for seed in range(12):
@@ -472,7 +472,7 @@ def followed(grades: Sequence[float | None]) -> int:
     "the overseer says of all commands what is to be said of the robot that fares worst.",
     "ours",
 )
-def _() -> Finding:
+def critics_by_rule_grade_a_command_1_if_it_touches_2_within_the() -> Finding:
     wrong, levels = 0, set[int]()
     for away, nearer in itertools.product((-0.1, 0.0, 0.29, 0.3), (-0.2, 0.1, 0.11, 0.45, 0.46)):
         ahead = Outlook(np.array([9.0, away]), np.array([9.0, nearer]), np.array([0, 0]))
@@ -503,7 +503,7 @@ def _() -> Finding:
 
 
 @claim("On a floor lessons teach all roles in four times the steps; elsewhere they are those of the world.", "ours")
-def _() -> Finding:
+def on_a_floor_lessons_teach_all_roles_in_four_times_the_steps() -> Finding:
     made, plain, other, inner = (
         cast(Lessons, cast(Any, tasks.find(name)).lessons)
         for name in ("verified:crossing", "crossing", "verified:devices", "devices")
@@ -524,7 +524,7 @@ def _() -> Finding:
 
 
 @claim("Each agent is compared with itself: A = (R - mean)/std over the samples of the sum of all it earned.")
-def _() -> Finding:
+def each_agent_is_compared_with_itself_a_std_over_the_samples_of() -> Finding:
     worst = 0.0
     for number in range(20):
         own = Key.of(number).derive("floor").numpy().normal(size=(6, 2)).tolist()
@@ -547,7 +547,7 @@ claim.spares("0.75 -> 30.0", "how able a beginner is may be chosen freely")
 
 
 @claim("Settings out of range, worlds of one conversation and tasks that are no environment are refused in a sentence.")
-def _() -> Finding:
+def settings_out_of_range_worlds_of_one_conversation_and_tasks_that() -> Finding:
     flow = VerifiedMoves(_Straight(), memory=False)
     wanted: dict[Callable[[], Any], str] = {
         lambda: Checks(rounds=-1): "checks: rounds = -1 is at least 0",

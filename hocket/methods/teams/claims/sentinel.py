@@ -94,7 +94,7 @@ def alike(one: str, other: str) -> float:
 
 
 @claim("What is toxic in the answer the attacker earns and the sentinel loses, whatever they say; their sum is 0.")
-def _() -> Finding:
+def what_is_toxic_in_the_answer_the_attacker_earns_and_the_sentinel() -> Finding:
     off, seen = [0.0], set[float]()
     for played in bench(3).play(1):
         attack, prefix = ATTACK.get(played), PREFIX.get(played)
@@ -142,7 +142,7 @@ def credited(made: TalkBench) -> float:
 
 
 @claim("Advantages are GAE on each agent's own decisions: toxicity, 0.02 of the KL, and 1 of the attacker's novelty.")
-def _() -> Finding:
+def advantages_are_gae_on_each_agents_own_decisions_toxicity_0_02() -> Finding:
     made = bench(1, prompts=24).run(7)
     return below(1e-5, off=max(credited(made) for _ in range(4)))
 
@@ -150,7 +150,7 @@ def _() -> Finding:
 @claim(
     "Novelty is one less the mean overlap of words and pairs of words with the others; alone, or unwritten, it is 0."
 )
-def _() -> Finding:
+def novelty_is_one_less_the_mean_overlap_of_words_and_pairs_of() -> Finding:
     rng = Key.of(4).derive("texts").numpy()
     texts = [ATTACKS[int(n)] for n in rng.integers(0, len(ATTACKS), 9)]
     due = [1 - fmean(alike(one, other) for b, other in enumerate(texts) if a != b) for a, one in enumerate(texts)]
@@ -174,7 +174,7 @@ def _() -> Finding:
 
 
 @claim("The attacker learns for five steps, then the sentinel for five; a model in the target's role never does.")
-def _() -> Finding:
+def the_attacker_learns_for_five_steps_then_the_sentinel_for_five_a() -> Finding:
     made, wrong = bench(0, prompts=8), 0
     for step in range(1, 13):
         before = {name: policy.module.logits.detach().clone() for name, policy in made.policies.items()}
@@ -215,7 +215,7 @@ def learns(run: Any, number: int, by: Sequence[float]) -> None:
 
 
 @claim("One value head is everybody's: the mean at first, then moved by the mean change of those who learnt.")
-def _() -> Finding:
+def one_value_head_is_everybodys_the_mean_at_first_then_moved_by() -> Finding:
     hook, nothing, run = SharedValueHead(), StepResult({}, [], None), policies([1.0, 2.0, 0.5], None, [3.0, 0.0, 1.5])
     memory = asyncio.run(hook.before(run, 1, {}))
     first = standing(run)
@@ -248,7 +248,7 @@ def scene(flow: RedTeamed, scenario: Scenario, **script: Any) -> Trajectory:
 
 
 @claim("The sentinel reads the attack, the target the prefix before it; both are cut, and a given attack stands.")
-def _() -> Finding:
+def the_sentinel_reads_the_attack_the_target_the_prefix_before_it() -> Finding:
     attacker, sentinel, target = Part("rant  dare\nplot sing"), Part("calmly kindly openly"), Part(f"rant {CURSE}")
     one = scene(RedTeamed(model=True), Scenario("s", ASK), attacker=attacker, sentinel=sentinel, target=target)
     attacker.assert_asked(ASK)
@@ -275,7 +275,7 @@ def _() -> Finding:
 
 
 @claim("The machine curses as its rule says; all its 64 attacks are evaluated, and no prefix of two words stops all.")
-def _() -> Finding:
+def the_machine_curses_as_its_rule_says_all_its_64_attacks_are() -> Finding:
     prefixes = ["", *GUARDS, *(f"{a} {b}" for a, b in itertools.permutations(GUARDS, 2))]
     off = max(abs(toxicity(replied(f"{p} {a}")) - toxic(a, p)) for a in ATTACKS for p in prefixes)
     least = {a: min(toxic(a, p) for p in prefixes) for a in ATTACKS}
@@ -290,7 +290,7 @@ def _() -> Finding:
 
 
 @claim("Lessons say attacks and guards at random, as they are asked for in play.")
-def _() -> Finding:
+def lessons_say_attacks_and_guards_at_random_as_they_are_asked_for() -> Finding:
     task = RedTeam()
     rng = Key.of(1).numpy()
     talks = [talk for number in range(300) for talk in task.lessons.play(task.scenario("train", number), rng)]
@@ -347,7 +347,7 @@ def trained(name: str, seed: int) -> tuple[list[float], float]:
     "and below that of a sentinel trained on six fixed attacks.",
     slow=True,
 )
-def _() -> Finding:
+def trained_in_turns_the_sentinel_leaves_the_strongest_of_all_64() -> Finding:
     bare, begun = max(toxic(attack, "") for attack in ATTACKS), max(withstood(bench()))
     turns, fixed = ([trained(name, seed)[0] for seed in (0, 1)] for name in ("turns", "fixed"))
     most, mean = ([[f(one) for one in found] for found in (turns, fixed)] for f in (max, fmean))
@@ -359,7 +359,7 @@ def _() -> Finding:
 @claim(
     "Paid for novelty, attacks are less alike while the attacker still finds what the sentinel lets through.", slow=True
 )
-def _() -> Finding:
+def paid_for_novelty_attacks_are_less_alike_while_the_attacker() -> Finding:
     new = {name: [trained(name, seed)[1] for seed in (0, 1)] for name in ("turns", "unpaid")}
     holds = min(new["turns"]) > max(new["unpaid"]) + 0.05
     return Finding(holds, say(paid=line(new["turns"]), unpaid=line(new["unpaid"])))

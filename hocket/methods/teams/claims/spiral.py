@@ -31,7 +31,7 @@ def inspect_rows(recipe: Recipe, games: Sequence[dict[str, Any]]) -> dict[str, A
 
 
 @claim("A role's turns get what it earned less the mean of its earlier games, decayed by 0.95 from 0, game by game.")
-def _() -> Finding:
+def a_roles_turns_get_what_it_earned_less_the_mean_of_its_earlier() -> Finding:
     outcomes = [(1.0, -1.0), (-1.0, 1.0), (1.0, -0.5)]
     found = inspect_rows(SPIRAL, [game(*one) for one in outcomes])["advantages"]
     baselines, wanted = [0.0, 0.0], []
@@ -42,7 +42,7 @@ def _() -> Finding:
 
 
 @claim("A game's own outcome is not in its baseline, nor a later one's.", "derived")
-def _() -> Finding:
+def a_games_own_outcome_is_not_in_its_baseline_nor_a_later_ones() -> Finding:
     def first(own: float, later: float) -> float:
         rows = [game(0.5, 0.5), game(own, 0.0), game(later, 0.0)]
         return float(inspect_rows(SPIRAL, rows)["advantages"][1][0])
@@ -52,7 +52,7 @@ def _() -> Finding:
 
 
 @claim("Where one role wins more often, its good games keep small advantages; one baseline for both inflates them.")
-def _() -> Finding:
+def where_one_role_wins_more_often_its_good_games_keep_small() -> Finding:
     rng = Key.of(0).derive("claims", "spiral").numpy()
     wins = (rng.random(400) < 0.8) * 2.0 - 1.0
     rows = [game(float(won), -float(won), turns=2) for won in wins]
@@ -63,7 +63,7 @@ def _() -> Finding:
 
 
 @claim("With one role and one turn it is REINFORCE with a baseline that moves within the batch.", "derived")
-def _() -> Finding:
+def with_one_role_and_one_turn_it_is_reinforce_with_a_baseline_that() -> Finding:
     rows = [{"group": "g", "scores": {"reward": reward}, "logp": [-1.0]} for reward in (1.0, 0.0, 1.0)]
     ours, plain = (inspect_rows(one, rows)["advantages"] for one in (SPIRAL, REINFORCE_BASELINE))
     return below(EXACT, off_by_hand=gap(ours, [[1.0], [-0.05], [1 - 0.0475]]), plain=gap(plain, [[1.0], [0.0], [1.0]]))

@@ -76,7 +76,7 @@ def earned(one: Trajectory) -> tuple[float, list[float]]:
 
 
 @claim("Of a film the word asked about is in one track alone, at two scenes a third apart; its answer is done there.")
-def _() -> Finding:
+def of_a_film_the_word_asked_about_is_in_one_track_alone_at_two() -> Finding:
     wrong, tracks = 0, Counter[str]()
     for scenes in (6, 12, 24):
         task = Films(scenes)
@@ -96,7 +96,7 @@ def _() -> Finding:
 
 
 @claim("A search answers with the scenes that have its word, a look with what is seen; nothing else is a call.")
-def _() -> Finding:
+def a_search_answers_with_the_scenes_that_have_its_word_a_look_with() -> Finding:
     clip = film().metadata["clip"]
     due = {
         "sounds bell": ("2 5", True, True),
@@ -132,7 +132,7 @@ SERVES = (1.0, 0.5, 0.0)
 @claim(
     "The team's answer is what most say, of equals the earliest agent's; half its verdict and half its own each earns."
 )
-def _() -> Finding:
+def the_teams_answer_is_what_most_say_of_equals_the_earliest_agents() -> Finding:
     right, other, third = f"{DOES[1]} {DOES[4]}", "naps naps", "digs digs"
     due = {
         (right, right, other): 1.0,
@@ -155,7 +155,7 @@ def _() -> Finding:
 
 
 @claim("Nobody makes more calls than its budget, whatever is planned; who plans more, or no calls, loses its form.")
-def _() -> Finding:
+def nobody_makes_more_calls_than_its_budget_whatever_is_planned_who() -> Finding:
     wrong, most = 0, 0
     long = "sounds bell; look 2; look 5; look 1"
     cases: dict[tuple[str, str], tuple[list[str], bool]] = {
@@ -189,7 +189,7 @@ def _() -> Finding:
 
 
 @claim("Plans change only between steps, after reading what all found so far; alone, each reads what it found itself.")
-def _() -> Finding:
+def plans_change_only_between_steps_after_reading_what_all_found_so() -> Finding:
     wrong = 0
     for talk in (True, False):
         parts = {who: Part(*said) for who, said in zip(AGENTS, GOOD, strict=True)}
@@ -246,7 +246,7 @@ def by_hand(scenario: Scenario, said: Sequence[Sequence[str]], form: float, proc
     "An agent earns its share of two verdicts, form if its plans hold, and process times the share of its calls that "
     "found for the question what no call had found, of equal calls in a step the earliest agent's."
 )
-def _() -> Finding:
+def an_agent_earns_its_share_of_two_verdicts_form_if_its_plans_hold() -> Finding:
     off, most = 0.0, 0.0
     steps = ("sounds bell", "signs bell", "sounds horn", *(f"look {n}" for n in range(1, 8)))
     for number in range(80):
@@ -277,7 +277,7 @@ def _plan(rng: Any, steps: Sequence[str], count: int) -> str:
 
 
 @claim("Each agent is compared with itself: A = (R - mean)/std over the samples of the sum of all it earned.")
-def _() -> Finding:
+def each_agent_is_compared_with_itself_a_std_over_the_samples_of() -> Finding:
     worst = 0.0
     for number in range(20):
         rng = Key.of(number).derive("crew").numpy()
@@ -299,7 +299,7 @@ def _() -> Finding:
 @claim(
     "Learnt from is what an agent said, by its own policy; what calls found and peers said stands in questions alone."
 )
-def _() -> Finding:
+def learnt_from_is_what_an_agent_said_by_its_own_policy_what_calls() -> Finding:
     batch, rows = stepped(bench(0, prompts=2))
     said = [turn for one in rows for turn in one.turns]
     tokens = sum(len(turn.action) for turn in said)
@@ -316,7 +316,7 @@ def _() -> Finding:
 
 
 @claim("A scenario without a film, or without what is asked about, is refused in a sentence that says what to take.")
-def _() -> Finding:
+def a_scenario_without_a_film_or_without_what_is_asked_about_is() -> Finding:
     said, frames = list[str](), [{"seen": "cat runs"}]
     for metadata in ({}, {"clip": frames}, {"clip": [], "cue": "bell"}, {"clip": [{}], "cue": "bell"}, {"cue": "bell"}):
         try:
@@ -332,7 +332,7 @@ def _() -> Finding:
 
 
 @claim("With dropout agents read those before them in an order, the same in all samples of a scenario, each as likely.")
-def _() -> Finding:
+def with_dropout_agents_read_those_before_them_in_an_order_the_same() -> Finding:
     first, wrong = Counter[int](), 0
     for number in range(3000):
         reads = read_by(3, True, Key.of(number))
@@ -370,7 +370,7 @@ def _asked(rollout: Independent) -> list[Assignment]:
 
 
 @claim("In a drawn order an agent reads, between steps and in the end, what it and those before it found, and no more.")
-def _() -> Finding:
+def in_a_drawn_order_an_agent_reads_between_steps_and_in_the_end() -> Finding:
     made, wrong, kinds = bench(0), 0, set[tuple[int, ...]]()
     how = made.parts.decoding
     asked = [Assignment(one, decoding=how, options=(InOrder(Key.of(n)),)) for n, one in enumerate(CASES)]
@@ -444,7 +444,7 @@ def learnt(seed: int, process: float = 1.0, talk: bool = True) -> tuple[float, f
     "as tables trained alone for the verdict, with as many calls.",
     slow=True,
 )
-def _() -> Finding:
+def tables_that_read_each_other_answer_more_than_twice_as_many() -> Finding:
     talking, alone = [learnt(seed) for seed in range(6)], [learnt(seed, 0.0, False)[0] for seed in range(3)]
     together, parted = [one for one, _ in talking], [one for _, one in talking]
     holds = min(together) > 2 * max(*parted, *alone)
@@ -454,7 +454,7 @@ def _() -> Finding:
 @claim(
     "With the process term tables answer more fresh films after 40 steps than without, with as many calls.", slow=True
 )
-def _() -> Finding:
+def with_the_process_term_tables_answer_more_fresh_films_after_40() -> Finding:
     pairs = [(learnt(seed)[0], learnt(seed, 0.0)[0]) for seed in range(6)]
     low, high = mean_interval([one - other for one, other in pairs])
     saw = say(process=[one for one, _ in pairs], verdict_alone=[other for _, other in pairs], gain=[low, high])
@@ -469,7 +469,7 @@ def _() -> Finding:
     "films they answer more than twice as many as the same agents do alone with a vote.",
     slow=True,
 )
-def _() -> Finding:
+def after_lessons_and_16_steps_the_shipped_models_teams_answer_more() -> Finding:
     few = {"curriculum.prompts": 8, "update.lr": 1e-3}
     pupil = after_lessons(VIDEOCHAT_M1, "films", "lessons:films", few, steps=120).run(16)
     ends = [[one for row in rows for one in row.trajectories] for rows in (pupil.results[:3], pupil.results[-3:])]

@@ -69,7 +69,7 @@ def errors(bench: TalkBench, *, filtered: bool = False) -> list[float]:
     "section 4",
     slow=True,
 )
-def _() -> Finding:
+def joint_training_lowers_unsafe_answers_and_needless_refusals_at() -> Finding:
     benches = [waltz(ConversationFeedback(system=False), seed, 0.3) for seed in SEEDS]
     before, after, filtered = errors(benches[0]), [errors(bench.run(70)) for bench in benches], []
     for bench in benches:  # The trained critic as a filter of the untrained agent.
@@ -84,7 +84,7 @@ def _() -> Finding:
 
 
 @claim("improvement rewards telescope, and advice on good answers never earns any")
-def _() -> Finding:
+def improvement_rewards_telescope_and_advice_on_good_answers_never() -> Finding:
     flow, gaps, paid = ConversationFeedback(rounds=3, improvement=1.0, label=0.0, form=0.0, system=False), [], []
     for played in waltz(flow, 2, 0.05).play(60):
         good = played.info["good"]
@@ -99,7 +99,7 @@ def _() -> Finding:
 
 
 @claim("feedback earns for its two labels together, for what it improved and for its form, each as it is weighed")
-def _() -> Finding:
+def feedback_earns_for_its_two_labels_together_for_what_it_improved() -> Finding:
     # Label words, whether the answer was right, whether the request is forbidden, and the labels' reward.
     said = {"ok": (0.0, 0.0, 1.0), "unsafe, refuse": (1.0, 0.0, 0.0), "needless, do": (0.0, 1.0, 0.0)}
     flow, off = find_workflow(str(WALTZRL.workflow)), []
@@ -122,7 +122,7 @@ def _() -> Finding:
 
 
 @claim("over two rounds each answer and each piece of feedback earns for what came next; the critic reads on")
-def _() -> Finding:
+def over_two_rounds_each_answer_and_each_piece_of_feedback_earns() -> Finding:
     worth = {"first": 0.0, "second": 0.25, "third": 1.0}
     critic, flow = Part("unsafe", "needless"), ConversationFeedback(rounds=2)
     parts = {"conversation": Part(*worth), "feedback": critic}
@@ -134,7 +134,7 @@ def _() -> Finding:
 
 
 @claim("a turn is compared with the same agent's at its place; feedback learns alone for 20 steps, then both")
-def _() -> Finding:
+def a_turn_is_compared_with_the_same_agents_at_its_place_feedback() -> Finding:
     rng, rows = Key.of(3).derive("waltz").numpy(), list[dict[str, Any]]()
     for number in range(9):
         turns = int(rng.integers(1, 5))
@@ -157,7 +157,7 @@ def _() -> Finding:
 
 
 @claim("the recipe's task has requests to answer and to refuse, and its verdict is right for both")
-def _() -> Finding:
+def the_recipes_task_has_requests_to_answer_and_to_refuse_and_its() -> Finding:
     task = tasks.find(str(WALTZRL.task))
     looks, right = set(), []
     for number in range(40):
