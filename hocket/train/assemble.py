@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from hocket.core.aliases import present_state
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.recipe import Recipe, lost_memory
@@ -159,7 +158,7 @@ def take_up(config: Config, parts: RunContext, checkpoint: Path) -> None:
 
     For measuring: optimisers stay as they are built.
     """
-    state = present_state(Checkpoints(checkpoint.parent).load(checkpoint))
+    state = Checkpoints(checkpoint.parent).load(checkpoint)
     phase, kept = int(state["progress"]["phase"]), Checkpoints.policies(checkpoint)
     if phase:
         policies = {name: learner.policy for name, learner in parts.learners.items()}

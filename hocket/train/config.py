@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import yaml
 
-from hocket.core.aliases import OLD_SLOTS, present, present_pairs
+from hocket.core.aliases import present
 from hocket.core.casting import __all__ as CASTS
 from hocket.core.components import field_types, from_plain, has_path, replaced, to_plain
 from hocket.core.discovery import hyphenated
@@ -108,8 +108,8 @@ def _planned(config: Config, method: Pairs, task: Task) -> Config:
     for phase in config.plan:
         recipe = as_recipe(phase.recipe)
         having = fitting(method, recipe)
-        unused -= {given for given, _, _ in having}
-        settings = [*_suggested(config, phase.recipe, task), *((key, value) for _, key, value in having)]
+        unused -= {key for key, _ in having}
+        settings = [*_suggested(config, phase.recipe, task), *having]
         base = dataclasses.replace(config, recipe=recipe)
         phases.append(dataclasses.replace(phase, recipe=_applied(base, settings).recipe))
     if unused:
@@ -118,9 +118,9 @@ def _planned(config: Config, method: Pairs, task: Task) -> Config:
     return dataclasses.replace(config, recipe=recipe, plan=tuple(phases), steps=sum(phase.steps for phase in phases))
 
 
-def fitting(method: Pairs, recipe: Recipe) -> list[tuple[str, str, Any]]:
-    """Those settings of recipes that `recipe` has: the key as it was given, as it is called now, and the value."""
-    return [one for one in present_pairs(method, recipe) if has_path(recipe, one[1].removeprefix("recipe."))]
+def fitting(method: Pairs, recipe: Recipe) -> list[tuple[str, Any]]:
+    """The settings of recipes that `recipe` has: key and value."""
+    return [(key, value) for key, value in method if has_path(recipe, key.removeprefix("recipe."))]
 
 
 def lengthened(config: Config, steps: int) -> Config:
@@ -153,7 +153,7 @@ def _suggested(config: Config, given: Any, task: Task) -> Pairs:
 
 def is_of_recipe(key: str) -> bool:
     """Whether a dotted key is a setting of a recipe, and not of the run."""
-    return key.split(".")[0] in ("recipe", *SLOTS, *OLD_SLOTS)
+    return key.split(".")[0] in ("recipe", *SLOTS)
 
 
 def _fitting(recipe: Recipe, suggestions: Mapping[str, Any]) -> Pairs:
@@ -168,7 +168,7 @@ def _fitting(recipe: Recipe, suggestions: Mapping[str, Any]) -> Pairs:
 
 def _applied(config: Config, pairs: Pairs) -> Config:
     edits: dict[str, Any] = {}
-    for _, key, value in present_pairs(pairs, config.recipe):
+    for key, value in pairs:
         head = key.split(".")[0]
         if head == "recipe" and "." in key:
             edits[key.partition(".")[2]] = value

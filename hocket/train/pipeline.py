@@ -161,7 +161,7 @@ def _check_used(pairs: Pairs, phases: Sequence[_Phase]) -> None:
     method = [(key, value) for key, value in pairs if is_of_recipe(key) and key != "recipe"]
     unused = {key for key, _ in method}
     for phase in phases:
-        unused -= {asked for asked, _, _ in fitting(method, as_recipe(phase.recipe))}
+        unused -= {key for key, _ in fitting(method, as_recipe(phase.recipe))}
     if unused:
         raise ConfigurationError(f"no recipe of the plan has the setting {min(unused)!r}; see `hocket recipes NAME`")
 
@@ -178,7 +178,7 @@ def _run(
     common = [(key, value) for key, value in pairs if key not in _OF_PLAN]
     of_run = [(key, value) for key, value in common if not is_of_recipe(key)]
     method = [(key, value) for key, value in common if is_of_recipe(key)]
-    method = [(key, value) for _, key, value in fitting(method, as_recipe(phase.recipe))]
+    method = fitting(method, as_recipe(phase.recipe))
     settings = [("recipe", phase.recipe), ("steps", phase.steps), *of_run, *method, *phase.own]
     name = task_of(settings)
     task = given.get(name) or tasks.find(name)

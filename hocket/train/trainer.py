@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hocket import tasks
 from hocket.agents.workflows.player import TextPlayer
-from hocket.core.aliases import present_state
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.notices import listening
 from hocket.core.outcomes import StepResult
@@ -502,7 +501,7 @@ class Trainer:
         return named + ([] if workflow is None else [f"workflow {getattr(workflow, 'name', type(workflow).__name__)}"])
 
     def _restore(self, checkpoint: Path) -> None:
-        state = present_state(self.recorder.checkpoints.load(checkpoint))
+        state = self.recorder.checkpoints.load(checkpoint)
         if missing := sorted(set(state.get("objects", ())) - set(self._objects())):
             raise ConfigurationError(
                 f"{self.folder.path} was made in Python with objects that its configuration cannot hold "

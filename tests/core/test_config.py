@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from hocket import tasks
+from hocket.core.aliases import present_name
 from hocket.core.batch import GroupBy
-from hocket.core.components import differences, from_plain, to_plain
+from hocket.core.components import differences, from_plain, load_named, to_plain, type_name
 from hocket.core.errors import ConfigurationError
 from hocket.methods.base.dr_grpo import DR_GRPO
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.links import ApoZero
-from hocket.objectives.measures import LogRatio
-from hocket.objectives.preference import Pairwise
 from hocket.recipes import all_recipes, find
 from hocket.rollout.independent import Independent
 from hocket.train.config import configure, dump, read_pairs, settled
@@ -164,12 +163,6 @@ def test_a_stage_may_be_called_by_its_bare_name() -> None:
         find("dpo").but({"objective.link": "clipped-surrogate"})
 
 
-def test_a_pairwise_loss_as_it_once_was_is_read() -> None:
-    old = {"type": "hocket.objectives.DPO", "beta": 0.2, "label_smoothing": 0.0, "length_normalised": True}
-    recipe = as_recipe({**to_plain(find("dpo")), "objective": old})
-    assert recipe.objective == Pairwise(0.2, measure=LogRatio(length_normalised=True))
-
-
 def test_a_saved_recipe_names_its_task_as_it_is_spelled_now() -> None:
     assert as_recipe({**to_plain(find("dpo")), "task": "graded_sums"}) == find("dpo")
     nested = as_recipe({**to_plain(find("mashost")), "task": "built:worked_sums"})
@@ -180,3 +173,12 @@ def test_a_saved_recipe_names_its_task_as_it_is_spelled_now() -> None:
 def test_a_workflow_may_be_spelled_with_underscores() -> None:
     config = configure([("workflow", "tool_use"), ("tools", "calculator")], tasks.find("sums"))
     assert config.workflow == "tool_use?tools_of=calculator"
+
+
+def test_classes_are_found_where_they_stand_now() -> None:
+    """A saved configuration names rooms that have moved, and pieces that went home to the one paper that uses them."""
+    assert present_name("hocket.workflows.Debate") == "hocket.agents.workflows.Debate"
+    assert present_name("hocket.credit.GAE") == "hocket.credit.GAE"
+    assert load_named("hocket.rewards.DatabaseMatch").__module__ == "hocket.methods.agents.mua_rl.reward"
+    assert type_name(load_named("hocket.rewards.DatabaseMatch")) == "hocket.methods.agents.mua_rl.DatabaseMatch"
+    assert load_named("hocket.methods.agents.mua_rl.DatabaseMatch") is load_named("hocket.rewards.DatabaseMatch")

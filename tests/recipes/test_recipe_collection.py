@@ -129,7 +129,7 @@ def test_needs_follow_from_the_stages():
             lambda: GRPO.but(cast="separate"),
             r"cast = 'separate' is no cast; write {type: hocket.core.NAME}; did you mean 'Separate'\?",
         ),
-        (lambda: GRPO.but(cast={"typ": "hocket.casting.Shared"}), "cast = .* is no cast; write {type: "),
+        (lambda: GRPO.but(cast={"typ": "hocket.core.Shared"}), "cast = .* is no cast; write {type: "),
         (lambda: GRPO.but(objective="hocket.objectives.Pairwise"), "objective = .*; did you mean 'Pairwise'"),
         (lambda: GRPO.but(rollout=3), "rollout = 3 is no rollout; write {type: hocket.rollout.NAME}"),
         (lambda: GRPO.but(credit=BestAgainstWorst()), "yields pairs, but ClippedSurrogate"),

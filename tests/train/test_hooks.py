@@ -1,4 +1,4 @@
-"""Hooks: when they act, what they remember, and old configurations that spoke of them otherwise."""
+"""Hooks: when they act, and what they remember."""
 
 from __future__ import annotations
 
@@ -7,25 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from tiny_runs import call, resume, rows, train
 
-from hocket import tasks
 from hocket.agents.workflows.team import Team
 from hocket.agents.workflows.workflow import Outcome, Workflow
-from hocket.core.aliases import present, present_state
-from hocket.core.casting import Alternating, Shared
+from hocket.core.casting import Shared
 from hocket.core.errors import ConfigurationError
 from hocket.core.outcomes import StepResult
-from hocket.hooks.past_selves import PastSelves
 from hocket.lab.talk import TalkBench
 from hocket.methods.agents.agentgym_rl import TurnHorizon
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.teams.cpmobius.method import LearningProgress
 from hocket.stages import Hook, HookContext, Player
-from hocket.train.config import configure, read_pairs
 from hocket.train.hooks import named
-from hocket.train.settings import as_recipe
 from hocket.types import Assignment, Scenario
 
 COUNTING = """
@@ -125,70 +118,3 @@ def test_what_is_no_hook_and_what_cannot_be_honoured_is_refused(tmp_path: Path) 
         assert why in ended.err
         assert len(ended.err) < 300
         assert not (tmp_path / "x").exists()
-
-
-# ---------------------------------------------------------------- as configurations once were
-
-OLD = """
-task: sums
-recipe:
-  type: hocket.recipe.Recipe
-  name: mine
-  workflow: null
-  cast: {type: hocket.casting.PastSelves, every: 3, hardness: 2.0, usual: {type: hocket.casting.Alternating, every: 7}}
-  curriculum: {type: hocket.curriculum.Shuffled, prompts: 2}
-  horizon: {type: hocket.curriculum.TurnHorizon, turns: [2, 4], until: [5]}
-  rollout: {type: hocket.rollout.Independent, samples: 4}
-  rewards: []
-  combine: {type: hocket.rewards.WeightedSum}
-  shaping: []
-  credit: {type: hocket.credit.GroupRelative}
-  correction: null
-  objective: {type: hocket.objectives.ClippedSurrogate}
-  regularisers: []
-  update: {type: hocket.update.GradientStep}
-steps: 4
-"""
-
-
-def test_a_run_written_before_there_were_hooks_is_read(tmp_path: Path) -> None:
-    (tmp_path / "old.yaml").write_text(OLD)
-    recipe = configure(read_pairs(tmp_path / "old.yaml"), tasks.find("sums")).recipe
-    assert recipe.cast == Alternating(every=7)
-    assert recipe.hooks == (TurnHorizon((2, 4), (5,)), PastSelves(every=3, hardness=2.0))
-    old = yaml.safe_load(OLD)
-    assert present(present(old)) == present(old)
-    plan = [{"recipe": old["recipe"], "steps": 2}]
-    assert configure([("plan", plan)], tasks.find("sums")).recipe.hooks == recipe.hooks
-    assert as_recipe({**old["recipe"], "horizon": None, "cast": {"type": "hocket.casting.Shared"}}).hooks == ()
-
-
-@pytest.mark.parametrize(
-    ("name", "pairs", "hooks"),
-    [
-        ("grpo", [("horizon", {"type": "hocket.curriculum.TurnHorizon", "turns": [3], "until": []})], "horizon"),
-        ("agentgym-rl", [("horizon.turns", [3]), ("horizon.until", [])], "horizon"),
-        ("agentgym-rl", [("recipe.horizon.turns", [3]), ("horizon.until", [])], "horizon"),
-        ("agentgym-rl", [("horizon", None)], ""),
-        ("grpo", [("cast", {"type": "hocket.casting.PastSelves", "share": 0.25})], "past"),
-        ("past-selves", [("cast", {"type": "hocket.casting.PastSelves"}), ("cast.share", 0.25)], "past"),
-        ("past-selves", [("cast.usual", {"type": "hocket.casting.Shared"}), ("cast.share", 0.25)], "past"),
-    ],
-)
-def test_flags_as_they_once_were_are_understood(name: str, pairs: list[tuple[str, Any]], hooks: str) -> None:
-    wanted = {"horizon": (TurnHorizon((3,), ()),), "past": (PastSelves(share=0.25),), "": ()}[hooks]
-    assert configure([("recipe", name), *pairs], tasks.find("sums")).recipe.hooks == wanted
-    assert configure([("plan", [{"recipe": name, "steps": 1}]), *pairs], tasks.find("sums")).recipe.hooks == wanted
-
-
-def test_unknown_settings_of_old_slots_are_named() -> None:
-    for name, path in (("grpo", "horizon.turns"), ("grpo", "cast.share"), ("past-selves", "cast.shares")):
-        with pytest.raises(ConfigurationError, match=r"share|horizon"):
-            configure([("recipe", name), (path, 1)], tasks.find("sums"))
-
-
-def test_checkpoints_written_before_there_were_hooks_are_read() -> None:
-    old = {"learners": {"coach": {"memory": {"later/progress": {"accuracy": 0.5}}}}, "past": {"policy": {"entered": 1}}}
-    now = present_state(old)
-    assert now["hooks"] == {"PastSelves": {"policy": {"entered": 1}}, "LearningProgress": {"accuracy": 0.5}}
-    assert isinstance(LearningProgress(), Hook)

@@ -17,7 +17,6 @@ from hocket.agents.workflows.chat import Chat
 from hocket.agents.workflows.player import TextPlayer
 from hocket.agents.workflows.team import Actor
 from hocket.agents.workflows.workflow import Outcome, Workflow
-from hocket.core.aliases import present_name
 from hocket.core.batch import Level
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -134,12 +133,11 @@ def test_settings_out_of_range_are_refused(setting):
         WithBeliefs(**setting)
 
 
-def test_bounds_of_credit_are_checked_and_its_old_name_is_known():
+def test_bounds_of_credit_are_checked():
     with pytest.raises(ValueError, match="floor must be at least 0"):
         GainRelative(floor=-1e-8)
     with pytest.raises(ValueError, match="gamma"):
         GainRelative(gamma=2.0)
-    assert present_name("hocket.methods.agents.igpo.Separately") == "hocket.methods.agents.igpo.GainRelative"
 
 
 @pytest.mark.skipif(not (BASE / "config.json").is_file(), reason="the base has not been pretrained here")

@@ -293,16 +293,16 @@ class Duel(Workflow):
         won = float(sum(map(ord, str(one))) % 7 - sum(map(ord, str(two))) % 7)
         return Outcome(turn_rewards={"reward": {one: won, two: -won}})
 """
-CAST = {"type": "hocket.casting.PastSelves", "every": 1, "keep": 2, "share": 0.7, "hardness": 1.0}
+HOOK = {"type": "hocket.hooks.PastSelves", "every": 1, "keep": 2, "share": 0.7, "hardness": 1.0}
 
 
-def trainer(runs: Path, name: str, *more: str, **cast: Any) -> Trainer:
+def trainer(runs: Path, name: str, *more: str, **hook: Any) -> Trainer:
     (runs / "flow.py").write_text(FLOW)
     words = [*TINY, "--recipe", "past-selves", "--workflow", f"{runs / 'flow.py'}:Duel", "--update.lr", "1e-3"]
     words += ["--runs", str(runs), "--run", name, "--steps", "3", "--checkpoint.steps", "1", *more]
     words += ["--evaluation.n", "2", "--decoding.max_tokens", "6"]
     task = tasks.find("sums")
-    return Trainer(configure([*split_settings(words, set())[1], ("cast", {**CAST, **cast})], task), task=task)
+    return Trainer(configure([*split_settings(words, set())[1], ("hooks", [{**HOOK, **hook}])], task), task=task)
 
 
 def finished(found: Trainer) -> Trainer:
