@@ -15,10 +15,12 @@ import pytest
 from hocket import tasks
 from hocket.agents.workflows.environment import PlayEnvironment
 from hocket.agents.workflows.reply import Reply
-from hocket.core.columns import ALTERNATIVES
+from hocket.core.columns import ALTERNATIVES, LIMIT
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.methods.teams.claims.samalm import Stand, heard
 from hocket.methods.teams.samalm.method import (
+    TRIED,
     Checks,
     Verified,
     VerifiedMoves,
@@ -111,6 +113,23 @@ def test_a_task_takes_its_settings_out_of_those_of_its_world() -> None:
     assert isinstance(flow, VerifiedMoves)
     assert (flow.checks, flow.world) == (Checks(rounds=3, threshold=0.6), Crossings(robots=2))
     assert Verified(rounds=3).around(flow) == flow
+
+
+def test_refused_is_the_share_of_commands_that_were_asked_for_again() -> None:
+    task = cast(VerifiedTask, tasks.find("verified:crossing"))
+    for seed in range(3):
+        one = Stand(0.8).played(seed, Checks())
+        asked = [text for seat in Crossings().agents for text in heard(one, seat)]
+        share = sum("Refused: " in text for text in asked) / len(asked)
+        assert task.describe(one)["refused"] == pytest.approx(share)
+
+
+@pytest.mark.parametrize("turns", [1, 4])
+def test_an_episode_ends_when_its_moves_are_used(turns: int) -> None:
+    one, robots = Stand(0.8).played(3, Checks(), turns=turns), len(Crossings().agents)
+    rounds = -(-turns // robots)
+    assert len(TRIED.get(one)) == rounds
+    assert LIMIT.get(one) == f"the episode has used its {robots * rounds} moves"
 
 
 @pytest.mark.parametrize(

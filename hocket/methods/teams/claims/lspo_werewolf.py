@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean, stdev
+from typing import Any
 
 import numpy as np
 
@@ -241,6 +242,10 @@ def each_iteration_earns_at_least_as_much_as_the_previous_one_when() -> Finding:
 # ---------------------------------------------------------------- the abstract game, by brute force
 
 
+def apart(found: Mapping[Any, float], due: Mapping[Any, float]) -> float:
+    return max(abs(found[one] - number) for one, number in due.items())
+
+
 def furthest(left: Plan, right: Plan) -> float:
     return max(abs(left[situation][intent] - one) for situation, row in right.items() for intent, one in row.items())
 
@@ -286,13 +291,13 @@ def the_abstract_games_values_what_intents_bring_how_likely() -> Finding:
             best = {role: oracle.best(role, plan) for role in game.roles}
             value, reached = oracle.value(plan), oracle.reached(plan)
             answers = {role: game.best_response(role, plan) for role in game.roles}
-            for name, found, due in (
-                ("value", game.value(plan), {role: value[role] for role in game.roles}),
-                ("reached", game.reached(plan), reached),
-                ("best", answers, best),
-                ("nash_conv", {"": game.nash_conv(plan)}, {"": sum(best[role] - value[role] for role in game.roles)}),
+            for name, gap in (
+                ("value", apart(game.value(plan), {role: value[role] for role in game.roles})),
+                ("reached", apart(game.reached(plan), reached)),
+                ("best", apart(answers, best)),
+                ("nash_conv", abs(game.nash_conv(plan) - sum(best[role] - value[role] for role in game.roles))),
             ):
-                off[name] = max(off[name], *(abs(found[one] - number) for one, number in due.items()))
+                off[name] = max(off[name], gap)
             off["brought"] = max(off["brought"], furthest(game.action_values(plan), oracle.action_values(plan)))
         solved, wanted = game.solved(7), oracle.solved(7)
         off["solution"] = max(off["solution"], furthest(solved, wanted))

@@ -16,9 +16,9 @@ from hocket import tasks
 from hocket.agents.environments.reading import WholeText
 from hocket.agents.workflows.episode import Limits
 from hocket.agents.workflows.reply import Reply
-from hocket.core.columns import ALTERNATIVES, LIMIT, RETURNS
+from hocket.core.columns import ALTERNATIVES, RETURNS
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect_rows, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.episodes import episode
@@ -379,8 +379,7 @@ def a_robot_follows_that_command_of_its_that_was_graded_best_in_any() -> Finding
     "ours",
 )
 def each_robots_turn_earns_what_the_world_paid_for_the_command_that() -> Finding:
-    wrong, seen, task = 0, set[tuple[bool, bool]](), tasks.find("verified:crossing")
-    assert isinstance(task, VerifiedTask)
+    wrong, seen = 0, set[tuple[bool, bool]]()
     for seed in range(12):
         stand = Stand(0.8, doubt=0.5) if seed % 3 else Stand(0.8, refuses=0.35)
         one = stand.played(seed, Checks())
@@ -407,14 +406,6 @@ def each_robots_turn_earns_what_the_world_paid_for_the_command_that() -> Finding
                     wrong += not np.allclose([paid for _, paid in mine], due)
             seen.add((min(earned.values()) < 0, saw_it))
         wrong += next(given, None) is not None or bool(replay.acting) or RETURNS.get(one) != dict(returns)
-        anew = sum("Refused: " in text for seat in replay.agents for text in heard(one, seat))
-        wrong += (
-            abs(task.describe(one)["refused"] - anew / sum(len(heard(one, seat)) for seat in replay.agents)) > EXACT
-        )
-    cut = [Stand(0.8).played(3, Checks(), turns=turns) for turns in (1, 4)]
-    robots = len(Crossings().agents)
-    moves = [LIMIT.get(one) == f"the episode has used its {robots * len(TRIED.get(one))} moves" for one in cut]
-    wrong += not all(moves) or [len(TRIED.get(one)) for one in cut] != [1, -(-4 // robots)]
     return Finding(wrong == 0 and len(seen) == 4, say(wrong=wrong, crossings=12))
 
 
