@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hocket import tasks
 from hocket.core.batch import Batch, GroupBy, Level, Recorded
 from hocket.core.errors import ConfigurationError
 from hocket.core.packing import pack
@@ -55,17 +56,6 @@ def turn_rewards(found: Batch) -> list[float]:
 
 @LAW
 @given(POLLS)
-def test_scores_lie_in_the_unit_interval_and_agreement_of_all_is_one(crowd: list[list[str | None]]) -> None:
-    found = polled({f"judge {number}": said for number, said in enumerate(crowd)})
-    scores = [score for row in found.values() for score in row]
-    assert all(0 <= score <= 1 for score in scores)
-    judgments = [one for said in crowd for one in said]
-    if len(set(judgments)) == 1 and judgments[0] is not None and len(judgments) > 1:
-        assert scores == [1.0] * len(scores)
-
-
-@LAW
-@given(POLLS)
 def test_the_shaping_gives_each_turn_its_score(crowd: list[list[str | None]]) -> None:
     named = {f"judge {number}": said for number, said in enumerate(crowd)}
     rows = [{judge: said[sample] for judge, said in named.items()} for sample in range(len(crowd[0]))]
@@ -92,18 +82,6 @@ def test_experience_without_answers_keeps_its_reward() -> None:
 ROWS: list[dict[str, str | None]] = [{"v1": "x", "v2": "y"}, {"v1": "y", "v2": "y"}, {"v1": "y", "v2": "x"}]
 
 
-def test_every_role_has_a_pair_of_its_own_turns() -> None:
-    shaped = GroupConsistency()(batch(ROWS))
-    # v1: x agrees with a third of v2's answers, y with two thirds; v2: y with two thirds, x with one.
-    seen = BestTurnAgainstWorst()(shaped)
-    assert seen.pairs is not None
-    assert seen.compared is not None
-    assert seen.pairs.tolist() == [[1, 0], [0, 2]]
-    assert seen.compared.tolist() == [[2, 0], [1, 5]]
-    used = seen.weight.reshape(6, 2)
-    assert used.tolist() == [[1, 1], [1, 1], [1, 1], [0, 0], [0, 0], [1, 1]]
-
-
 def test_a_reward_of_the_whole_trajectory_is_every_roles() -> None:
     seen = BestTurnAgainstWorst()(batch(ROWS, reward=1.0))
     assert seen.pairs is not None
@@ -125,15 +103,6 @@ def test_no_pair_in_a_constant_group_a_group_of_one_or_within_the_margin() -> No
         BestTurnAgainstWorst(margin=-1.0)
 
 
-def test_turns_without_weight_are_not_paired() -> None:
-    shaped = GroupConsistency()(batch(ROWS))
-    weight = shaped.occurrences.weight.clone()
-    weight[:2] = 0  # v1's x
-    seen = BestTurnAgainstWorst()(shaped.but(occurrences=replace(shaped.occurrences, weight=weight)))
-    assert seen.pairs is not None
-    assert seen.pairs.tolist() == [[0, 2]]
-
-
 def test_a_learner_compares_its_own_turns_alone() -> None:
     shaped = GroupConsistency()(batch(ROWS))
     known = torch.ones(shaped.decisions, dtype=torch.bool)
@@ -150,26 +119,18 @@ def test_a_learner_compares_its_own_turns_alone() -> None:
         assert float(slope.abs().sum()) == pytest.approx(0.2)
 
 
-def test_judges_take_turns_as_the_client() -> None:
-    names = ["voter_1", "voter_2", "voter_3"]
-    learning = [GENII.cast.learning(names, step) for step in (1, 10, 11, 21, 31)]
-    assert [sorted(one) for one in learning] == [["voter_1"], ["voter_1"], ["voter_2"], ["voter_3"], ["voter_1"]]
-
-
-def test_with_vectors_judgments_agree_by_their_cosine() -> None:
-    rows: list[dict[str, str | None]] = [{"v1": "x", "v2": "y"}, {"v1": "y", "v2": "x"}]
-    plain = batch(rows)
-    vectors = [[[2.0, 0.0], [0.0, 1.0]], [[3.0, 4.0], [-5.0, 0.0]]]
-    embedded = plain.but(info={**plain.info, "turn_embeddings": vectors})
-    # v1 first: mean of cos with (0, 1) and (-1, 0); v2 first: with (1, 0) and (.6, .8).
-    assert turn_rewards(GroupConsistency()(embedded)) == pytest.approx([-0.5, 0.4, (0.8 - 0.6) / 2, (-1 - 0.6) / 2])
-    lost = plain.but(info={**plain.info, "turn_embeddings": [vectors[0], [None, [1.0, 0.0]]]})
-    assert turn_rewards(GroupConsistency(missing=-9.0)(lost)) == pytest.approx([0.5, 0.0, -9.0, 0.5])
-    odd = plain.but(info={**plain.info, "turn_embeddings": [vectors[0], [[1.0], [1.0]]]})
+def test_vectors_of_unlike_lengths_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="one length"):
-        GroupConsistency()(odd)
+        polled_by_cosine({"one": [[1.0]], "other": [[1.0, 2.0]]})
 
 
-def test_a_judge_alone_is_near_its_own_other_judgments() -> None:
-    assert polled_by_cosine({"one": [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]}) == {"one": [0.5, 0.5, 0.0]}
-    assert polled_by_cosine({"one": [[1.0]]}) == {"one": [0.0]}
+def test_the_task_has_pairs_by_known_authors_and_tells_who_prefers_its_own() -> None:
+    task: Any = tasks.find(str(GENII.task))
+    asked = [task.scenario("train", number) for number in range(60)]
+    assert len({tuple(one.metadata["authors"]) for one in asked}) == 6
+    for one in asked:
+        right = one.metadata["right"]
+        assert [task.verify(f"<answer>{said}</answer>", one) for said in (right, 3 - right)] == [1.0, 0.0]
+    verdicts = {f"voter_{author}": "1" for author in asked[0].metadata["authors"]}
+    told = Trajectory(asked[0], [], info={"answers": verdicts, "answer": "<answer>1</answer>"})
+    assert task.describe(told)["own"] == 0.5

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given as over
-from hypothesis import strategies as st
 
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
@@ -26,7 +24,7 @@ from hocket.methods.teams.kairos.juries import (
     record_chance,
     reliability,
 )
-from hocket.methods.teams.kairos.task import LETTERS, Contest, PeerQuiz, Robustness
+from hocket.methods.teams.kairos.task import LETTERS, Contest, PeerQuiz
 from hocket.methods.teams.kairos.workflow import given
 from hocket.testing import rehearse
 from hocket.types import Scenario, Trajectory
@@ -138,15 +136,6 @@ def test_sums_have_distinct_answers_near_the_true_one() -> None:
         numbers = [int(line.rsplit(" ", 1)[1].removesuffix(".")) for line in text(one).split("\n")[:-1]]
         assert all(abs(said - int(str(one.answer))) <= 10 for said in numbers)
         assert task.verify(f"<answer>{one.answer}</answer>", one) == 1
-
-
-@over(st.lists(st.tuples(st.booleans(), st.floats(0, 1)), min_size=1, max_size=30))
-def test_the_identity_holds_for_chances_too(items: list[tuple[bool, float]]) -> None:
-    found = Robustness.of([float(one) for one, _ in items], [two for _, two in items])
-    assert found.accuracy == pytest.approx(np.mean([two for _, two in items]))
-    assert found.solo * found.resistance + (1 - found.solo) * found.utility == pytest.approx(found.accuracy)
-    assert 0 <= found.f1 <= 1 + 1e-12
-    assert min(found.utility, found.resistance) - 1e-12 <= found.f1 <= max(found.utility, found.resistance) + 1e-12
 
 
 def test_scripted_agents_play_as_the_exact_ones() -> None:

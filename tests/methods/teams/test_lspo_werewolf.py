@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,15 +17,18 @@ from hypothesis import strategies as st
 
 from hocket.agents.workflows.library import find
 from hocket.core.batch import Batch, Level
+from hocket.core.columns import TOKEN_TEXTS
 from hocket.core.keys import Key
 from hocket.core.packing import pack
+from hocket.core.signals import paid_at_decisions, rewards_by_occurrence
+from hocket.methods.teams.claims.lspo_werewolf import bench
 from hocket.methods.teams.lspo_werewolf.method import (
     AbstractGame,
     Course,
     IntentPairs,
     Move,
     OneNight,
-    Situation,
+    _seeds,
     adjusted_rand,
     earned,
     embedded,
@@ -29,6 +36,7 @@ from hocket.methods.teams.lspo_werewolf.method import (
 )
 from hocket.rewards.combine import WeightedSum
 from hocket.testing import rehearse
+from hocket.train.describe import token_texts_of
 from hocket.types import Scenario, Score, Trajectory, Turn
 
 LAW = settings(max_examples=50, deadline=None, derandomize=True)
@@ -37,11 +45,13 @@ LABELS = st.lists(st.integers(0, 3), min_size=2, max_size=12)
 # ---------------------------------------------------------------- clusters
 
 
-def test_texts_are_points_on_the_sphere() -> None:
-    points = embedded(["One night", "one  NIGHT!", "two", ""])
-    assert points.norm(dim=1).tolist() == pytest.approx([1, 1, 1, 0])
-    assert torch.equal(points[0], points[1])
-    assert float(points[0] @ points[2]) == 0
+def test_texts_are_compared_by_their_words_and_pairs_of_neighbours_counts_dampened() -> None:
+    rows = embedded(["Trust me, trust me!", "trust ME trust me", "I saw", "", "me trust"])
+    two, three = math.log(2), math.log(3)
+    due = (2 * three * two + two * two) / math.sqrt(3 * three**2 + two**2) / (math.sqrt(3) * two)
+    assert rows.shape == (5, 7)
+    assert (rows @ rows[0]).tolist() == pytest.approx([1, 1, 0, 0, due])
+    assert rows.norm(dim=1).tolist() == pytest.approx([1, 1, 1, 0, 1])
 
 
 @LAW
@@ -54,6 +64,40 @@ def test_far_groups_are_found_whatever_the_draw(groups: int, seed: int) -> None:
     found = k_means(points, groups, Key.of(seed))
     assert adjusted_rand(found, labels) == 1.0
     assert found == [list(dict.fromkeys(found)).index(one) for one in found]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_clusters_are_the_best_of_all_partitions_numbered_as_they_first_appear(seed: int) -> None:
+    size, clusters = 7, 2 + seed % 2
+    points = torch.tensor(Key.of(seed).derive("points").numpy().normal(size=(size, 2)))
+
+    def spread(labels: Sequence[int]) -> float:
+        groups = [points[[place for place, own in enumerate(labels) if own == name]] for name in set(labels)]
+        return float(sum((group - group.mean(0)).square().sum() for group in groups))
+
+    found = k_means(points, clusters, Key.of(seed))
+    every = itertools.product(range(clusters), repeat=size)
+    assert spread(found) == pytest.approx(min(spread(labels) for labels in every if len(set(labels)) == clusters))
+    first = [found.index(name) for name in range(clusters)]
+    assert first == sorted(first)
+
+
+def test_seeds_are_drawn_by_their_squared_distance_to_the_nearest() -> None:
+    places, draws = (0.0, 1.0, 4.0), 3000
+    points = torch.tensor(places, dtype=torch.float64)[:, None]
+    drawn = Counter(tuple(_seeds(points, 2, Key.of(n).numpy()).flatten().tolist()) for n in range(draws))
+    for a, b in itertools.permutations(places, 2):
+        chance = (a - b) ** 2 / sum((a - c) ** 2 for c in places) / 3
+        assert abs(drawn[a, b] / draws - chance) < 4 * math.sqrt(chance / draws)
+    assert all(len(set(k_means(points, 3, Key.of(number), restarts=1))) == 3 for number in range(30))
+
+
+def test_of_equally_good_runs_the_first_counts() -> None:
+    square = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    runs = [[k_means(square, 2, Key.of(number), restarts=n) for n in (1, 8)] for number in range(20)]
+    halves = [(one, other) for one, other in runs if sum(one) == 2]
+    assert len(halves) > 5
+    assert all(one == other for one, other in halves)
 
 
 def test_there_are_no_more_clusters_than_points_that_differ() -> None:
@@ -196,6 +240,58 @@ def test_everyone_earns_the_trajectorys_reward_and_its_own() -> None:
     assert earned(batch) == [{"a": 15.0, "b": 12.0}]
 
 
+def nights(count: int) -> tuple[Batch, list[Trajectory]]:
+    """A batch of nights by tables, with its words, and the trajectories."""
+    made = bench(3)
+    played = made.play(count)
+    texts = {TOKEN_TEXTS.name: token_texts_of(played, made.player.decode)}
+    return WeightedSum()(pack(played).but(info=texts), {}), played
+
+
+def test_talk_is_every_turn_in_its_order_with_its_words_or_its_actions() -> None:
+    batch, played = nights(40)
+    credit = IntentPairs(intents=2, margin=0.03)
+    talk, bare = credit.talk(batch), credit.talk(batch.but(info={}))
+    order = sorted(range(len(played)), key=lambda row: int(batch.order[row]))
+    told = [(row, place, turn.role, turn.text) for row in order for place, turn in enumerate(played[row].turns)]
+    assert [(one.trajectory, one.phase, one.role, one.text) for one in talk] == told
+    assert all(one.counts for one in talk)
+    numbers = {(one.text, other.text) for one, other in zip(talk, bare, strict=True)}
+    assert len(numbers) == len({text for text, _ in numbers}) == len({number for _, number in numbers})
+
+
+def test_what_is_paid_at_decisions_is_earned_by_their_roles() -> None:
+    batch, played = nights(40)
+    due = []
+    for night in played:
+        values: Any = night.scores["reward"].value
+        due.append({turn.role: float(v or 0) for turn, v in zip(night.turns, values, strict=True)})
+    assert earned(batch) == earned(paid_at_decisions(batch, rewards_by_occurrence(batch))) == due
+
+
+def test_pairs_are_of_one_situation_and_turns_that_do_not_count_are_heard_and_never_compared() -> None:
+    batch, _ = nights(40)
+    credit = IntentPairs(intents=2, margin=0.03)
+    talk, pairs = credit.talk(batch), credit(batch)
+    assert pairs.pairs is not None
+    assert pairs.compared is not None
+    used = pairs.compared.flatten().tolist()
+    assert len(used) == len(set(used)) > 4
+    meant = {(one.trajectory, one.turn): kind for one, kind in zip(talk, credit.meant(talk), strict=True)}
+    for (better, worse), (b, w) in zip(pairs.pairs.tolist(), pairs.compared.tolist(), strict=True):
+        assert meant[better, b] != meant[worse, w]
+        assert (batch.role[b], batch.state[b]) == (batch.role[w], batch.state[w])
+    muted = replace(batch.occurrences, weight=batch.occurrences.weight.clone())
+    dropped = used[0]
+    muted.weight[batch.turn[muted.decision] == dropped] = 0
+    quiet = batch.but(occurrences=muted)
+    assert [one.turn for one in credit.talk(quiet) if not one.counts] == [dropped]
+    again = credit(quiet).compared
+    assert again is not None
+    assert len(again) > 0
+    assert dropped not in again.flatten().tolist()
+
+
 # ---------------------------------------------------------------- one night
 
 
@@ -212,7 +308,9 @@ def test_one_night_pays_by_what_was_meant(said: str, judged: str | None, wolf: f
         card = played.info["card"]
         won = wolf if card == "wolf" else villager
         assert played.scores["reward"].value == ([won] if judged is None else [won, -won])
-        assert played.turns[0].state == card
+        assert [turn.state for turn in played.turns] == [card, "judge"][: len(played.turns)]
+        assert played.info["answer"] == (judged or said)
+        assert f"You are a {card}." in str(played.turns[0].prompt[-1]["content"])
         cards.add(card)
     assert cards == {"wolf", "villager"}
 
@@ -221,9 +319,3 @@ def test_one_night_is_in_the_library() -> None:
     assert find("one-night?stake=3") == OneNight(3.0)
     with pytest.raises(ValueError, match="stake must be above 1"):
         OneNight(1.0)
-
-
-def test_situations_know_what_was_meant_not_how_it_was_said() -> None:
-    one = Situation("judge", "night", "", (("speaker", 1),))
-    assert one == Situation("judge", "night", "", (("speaker", 1),))
-    assert one != Situation("judge", "night", "", (("speaker", 0),))

@@ -9,7 +9,7 @@ from workflows_cases import earned
 
 from hocket.methods.teams.mac_spgg.method import PublicGood, PublicGoods
 from hocket.testing import rehearse
-from hocket.types import Decoding, Scenario
+from hocket.types import Scenario
 
 LAW = settings(max_examples=60, deadline=None, derandomize=True)
 
@@ -35,24 +35,8 @@ def test_payoffs_by_hand(contributions: list[float], bonus: float, threshold: fl
 QUESTION = Scenario("q", "2 + 2?", answer="4")
 
 
-SHORT = Decoding(max_tokens=40)
-
-
 def right(text: str, scenario: Scenario) -> float:
     return float(text == scenario.answer)
-
-
-def test_each_reads_the_earlier_answers_and_pays_for_its_length() -> None:
-    flow = PublicGoods(agents=3, multiplier=1.5, cost=1.0, bonus=1.0)
-    replies = {"agent_1": ["4"], "agent_2": ["I do not know"], "agent_3": ["4"]}
-    (played,) = rehearse(flow, QUESTION, replies, verifier=right, decoding=SHORT)
-    told = [str(turn.prompt[-1]["content"]) for turn in played.turns]
-    assert told == ["2 + 2?", "2 + 2?\nAgent 1: 4", "2 + 2?\nAgent 1: 4\nAgent 2: I do not know"]
-    efforts = [len(turn) / 40 for turn in played.turns]
-    assert efforts[1] > efforts[0]
-    assert played.info["efforts"] == efforts
-    assert earned(played, "payoff") == pytest.approx([1 - efforts[0] + 1, 1 - efforts[1], 1 - efforts[2] + 1])
-    assert played.answer == "4"
 
 
 def test_only_the_last_answer_may_be_shown_and_quality_may_cost() -> None:

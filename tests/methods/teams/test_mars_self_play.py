@@ -122,10 +122,6 @@ def test_somebody_always_learns() -> None:
     assert all(cast.visited(["a"], key) == [] for key in keys)
 
 
-def test_snapshots_are_due_before_the_first_step_and_every_few() -> None:
-    assert [step for step in range(1, 24) if PastSelves().due(step)] == [1, 11, 21]
-
-
 @pytest.mark.parametrize("wrong", [{"every": 0}, {"keep": 0}, {"share": 1.5}, {"hardness": -1.0}, {"pool": "best"}])
 def test_wrong_settings_are_named(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):

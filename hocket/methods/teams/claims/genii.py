@@ -16,7 +16,6 @@ from hocket import tasks
 from hocket.agents.workflows.crowd_vote import CrowdVote
 from hocket.core.batch import Level, LevelScores
 from hocket.core.casting import Separate
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.signals import REWARD
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows, say
@@ -26,7 +25,7 @@ from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.lab.toys.talks import by_last
 from hocket.methods.teams.genii.method import GENII, GroupConsistency, polled, polled_by_cosine, turn_values
-from hocket.types import Scenario, Trajectory
+from hocket.types import Scenario
 
 claim = Claims("genii", "arXiv:2510.08145")
 WORDS = ("first", "second")
@@ -155,12 +154,7 @@ def with_embeddings_judgments_agree_by_the_mean_cosine_of_theirs() -> Finding:
             for judge, scores in found.items()
             for place, score in enumerate(scores)
         ]
-    try:
-        polled_by_cosine({"one": [[1.0]], "other": [[1.0, 2.0]]})
-        refused = False
-    except ConfigurationError:
-        refused = True
-    return Finding(refused and max(gaps) < 1e-12, say(scores=len(gaps), off=max(gaps)))
+    return Finding(max(gaps) < 1e-12, say(scores=len(gaps), off=max(gaps)))
 
 
 @claim("Each turn's vector is its own; where an episode has none, nothing agrees with its judgments.", "derived")
@@ -298,21 +292,6 @@ def a_bias_that_all_judges_share_is_not_cured_the_poll_amplifies_it() -> Finding
     before, after = polling("same", True)
     holds = all(b.preference > a.preference for a, b in zip(before, after, strict=True))
     return Finding(holds, f"4 judges that all favour one author: {figures(before, after)}")
-
-
-@claim("The recipe's task has pairs by known authors in every order, one right; self-preference can be read off.")
-def the_recipes_task_has_pairs_by_known_authors_in_every_order_one() -> Finding:
-    task: Any = tasks.find(str(GENII.task))
-    asked = [task.scenario("train", number) for number in range(60)]
-    authors = {tuple(one.metadata["authors"]) for one in asked}
-    right = [task.verify(f"<answer>{one.metadata['right']}</answer>", one) for one in asked]
-    wrong = [task.verify(f"<answer>{3 - one.metadata['right']}</answer>", one) for one in asked]
-    first, second = (f"voter_{author}" for author in asked[0].metadata["authors"])
-    verdicts = {first: "1", second: "1"}
-    played = Trajectory(asked[0], [], info={"answers": verdicts, "answer": "<answer>1</answer>"})
-    own = task.describe(played)["own"]
-    holds = len(authors) == 6 and min(right) == 1.0 and max(wrong) == 0.0 and own == 0.5
-    return Finding(holds, say(pairs_of_authors=len(authors), right=min(right), wrong=max(wrong), own_preferred=own))
 
 
 @claim(

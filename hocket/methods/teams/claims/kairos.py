@@ -14,7 +14,6 @@ from typing import cast
 
 import numpy as np
 
-from hocket import tasks
 from hocket.agents.workflows.chat import Chat
 from hocket.core.components import value_at
 from hocket.core.keys import Key
@@ -281,14 +280,6 @@ def so_it_takes_the_nano_model_which_was_first_shown_to_say_either() -> Finding:
                 made.append(of_model(task, policy, Chat(policy.tokenizer)))
         trainer.folder.release()
     return neared(ALONE_OR_ANN, made[:1], made[1:], 0.4)
-
-
-@claim("the recipe's own task asks in training beside peers whose records and answers stand in the prompt")
-def the_recipes_own_task_asks_in_training_beside_peers_whose() -> Finding:
-    task = tasks.find(str(KAIROS.task))
-    asked = [str(task.scenario("train", number).messages[-1]["content"]) for number in range(20)]
-    records, says = ([text.count(words) for text in asked] for words in (" was ", "Now says"))
-    return Finding(min(records) == min(says) == 1, say(questions=20, records_in_each=min(records), answers=min(says)))
 
 
 @claim(

@@ -1,7 +1,7 @@
 """LCA's claims."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from statistics import fmean
 
 import numpy as np
@@ -9,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 
 from hocket.core.casting import Separate
-from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.credit.each_agent import EachAgent
@@ -17,11 +16,10 @@ from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import EXACT, below, gap, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.methods.base.ppo import PPO
-from hocket.methods.teams.lca import LCA, STATES, NotingPlayer, RankedPotentials, StatesInWords, fit_rankings
+from hocket.methods.teams.lca import LCA, STATES, RankedPotentials, StatesInWords, fit_rankings
 from hocket.rewards.combine import WeightedSum
 from hocket.rewards.judge import features, logistic
-from hocket.train.aio import run_async
-from hocket.types import Assignment, Batch, Message, Scenario, Score, Trajectory, Turn
+from hocket.types import Batch, Scenario, Score, Trajectory, Turn
 
 claim = Claims("lca", "arXiv:2502.03723")
 
@@ -251,18 +249,18 @@ def a_rule_is_asked_per_agent_and_query_an_average_of_whose_answers() -> Finding
     return below(EXACT, told, off=float((chances - 0.75).abs().max()), of_equals=silent)
 
 
-@claim(
-    "As shipped debaters have weights, returns and rankings of their own; 32 pairs a step, asked once, of the last 256."
-)
-def as_shipped_debaters_have_weights_returns_and_rankings_of_their() -> Finding:
-    wanted = {
+claim.constants(
+    "As shipped debaters have weights, returns and rankings of their own; 32 pairs a step, asked once, of the last "
+    "256.",
+    LCA,
+    {
         "workflow": "debate?debaters=2&rounds=3",
         "cast": Separate(),
         "credit": EachAgent(PPO.credit, by="policy"),
         "hooks": (StatesInWords(),),
         "shaping.0.comparisons": 32,
         "shaping.0.queries": 1,
-        "shaping.0.gamma": value_at(LCA, "credit.credit.gamma"),
+        "shaping.0.gamma": 1.0,
         "shaping.0.weight": 1.0,
         "shaping.0.keep": 256,
         "shaping.0.hidden": 16,
@@ -270,42 +268,8 @@ def as_shipped_debaters_have_weights_returns_and_rankings_of_their() -> Finding:
         "shaping.0.buckets": 256,
         "credit.credit.gamma": 1.0,
         "credit.credit.lam": 0.95,
-    }
-    off = [name for name, stated in wanted.items() if value_at(LCA, name) != stated]
-    return Finding(not off, say(otherwise=", ".join(off) or "none"))
-
-
-class Shown:
-    """A player whose episode has turns that were shown these messages."""
-
-    async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
-        shown: list[tuple[Message, ...]] = [
-            ({"role": "system", "content": "Debate."}, {"role": "user", "content": "1+1?"}),
-            ({"role": "user", "content": "1+1?"}, {"role": "assistant", "content": None}, {"role": "tool"}),
-        ]
-        none = np.zeros(1, np.int64)
-        return [Trajectory(one.scenario, [Turn("a", "p", none, none, prompt=m) for m in shown]) for one in assignments]
-
-
-@claim("Noted are all messages that an agent was shown, none as nothing; fitted are pairs of what two states "
-       "say, in order, to whether the first is ranked higher.")  # fmt: skip
-def noted_are_all_messages_that_an_agent_was_shown_none_as_nothing() -> Finding:
-    (one,) = run_async(NotingPlayer(Shown()).play([Assignment(Scenario("s"))], key=Key.of(0)))
-    noted = STATES.get(one) == ["Debate.\n1+1?", "1+1?\n\n"]
-    asked: dict[str, list[tuple[str, str]]] = {}
-
-    def rule(role: str, one: str, other: str, number: int) -> float:
-        asked.setdefault(role, []).append((one, other))
-        return float(one > other)
-
-    stage = RankedPotentials(rule=rule, comparisons=12)
-    _, state = stage(talk(1.0, 0.0, 1.0), stage.init())
-    off = []
-    for role, pairs in asked.items():
-        first, second = (features([pair[side] for pair in pairs], stage.buckets, stage.orders) for side in (0, 1))
-        told = torch.tensor([float(one > other) for one, other in pairs])
-        off += [gap(state["pairs"][role], torch.stack([first, second], 1)), gap(state["chances"][role], told)]
-    return below(EXACT, noted, len(off) == 4, off=max(off))
+    },
+)
 
 
 def ranked(run: ShippedRun) -> dict[str, float]:

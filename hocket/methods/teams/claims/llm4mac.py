@@ -111,20 +111,6 @@ def nodes_that_take_turns_reach_throughput_1_independent_ones_n_p() -> Finding:
     return Finding(holds and 0 < aloha(1000) - 1 / np.e < 1e-3, saw)
 
 
-@claim("An empty buffer sends nothing, arrivals fill it, and a move that is none waits and is counted.")
-def an_empty_buffer_sends_nothing_arrivals_fill_it_and_a_move_that() -> Finding:
-    drained = throughput(Uplinks(2, 4, buffer=1, arrivals=0.0), lambda node, slot: node == 0)
-    filled = throughput(Uplinks(2, 4, buffer=1, arrivals=1.0), lambda node, slot: node == 0)
-    channel = Uplinks(2, 3, arrivals=0.0).make(Scenario("s"))
-    told = []
-    for moves in ({"node_1": "shout", "node_2": "send"}, {"node_1": "Send", "node_2": "send"}):
-        channel.act(moves)
-        told.append(channel.heard)
-    holds = drained == 0.25 and filled == 1.0 and told == ["received", "collision"] and channel.buffers == [2, 1]
-    saw = say(one_packet_of_four_slots=drained, always_full=filled, told=" ".join(told), illegal=channel.illegal)
-    return Finding(holds and channel.illegal == {"node_1": 1, "node_2": 0}, saw)
-
-
 def earned(one: Trajectory) -> float:
     """The throughput of an episode."""
     return fmean(RETURNS.get(one).values())
@@ -160,11 +146,12 @@ def after_lessons_that_lean_a_little_the_shipped_model_finds_a() -> Finding:
     return Finding(first < 0.6 and last > 0.75, say(first_step=first, last_step=last, ALOHA_at_best=aloha(2)))
 
 
-@claim("As shipped a batch is learnt from twice over, in two parts.", "chosen here")
-def as_shipped_a_batch_is_learnt_from_twice_over_in_two_parts() -> Finding:
-    made: Any = LLM4MAC.update
-    return Finding((made.epochs, made.minibatches) == (2, 2), say(epochs=made.epochs, parts=made.minibatches))
-
+claim.constants(
+    "As shipped a batch is learnt from twice over, in two parts.",
+    LLM4MAC,
+    {"update.epochs": 2, "update.minibatches": 2},
+    "chosen here",
+)
 
 claim.shipped(
     LLM4MAC,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -13,12 +11,10 @@ from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
-import torch
 
 from hocket.core.columns import TOKEN_TEXTS
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.core.signals import paid_at_decisions, rewards_by_occurrence
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, say
 from hocket.lab.exploitability import Situation as Known
 from hocket.lab.talk import TalkBench, last_message
@@ -28,9 +24,8 @@ from hocket.methods.teams.lspo_werewolf import method
 from hocket.methods.teams.lspo_werewolf.method import LSPO_WEREWOLF, AbstractGame, Course, Move, OneNight, adjusted_rand
 from hocket.methods.teams.lspo_werewolf.recorded_games import Plan, Records
 from hocket.rewards.combine import WeightedSum
-from hocket.testing import Part, rehearse
 from hocket.train.describe import token_texts_of
-from hocket.types import Message, Scenario, Score, Trajectory
+from hocket.types import Message, Scenario
 
 claim = Claims("lspo-werewolf", "arXiv:2502.04686")
 TEMPLATES = """\
@@ -247,6 +242,10 @@ def each_iteration_earns_at_least_as_much_as_the_previous_one_when() -> Finding:
 # ---------------------------------------------------------------- the abstract game, by brute force
 
 
+def apart(found: Mapping[Any, float], due: Mapping[Any, float]) -> float:
+    return max(abs(found[one] - number) for one, number in due.items())
+
+
 def furthest(left: Plan, right: Plan) -> float:
     return max(abs(left[situation][intent] - one) for situation, row in right.items() for intent, one in row.items())
 
@@ -289,153 +288,23 @@ def the_abstract_games_values_what_intents_bring_how_likely() -> Finding:
         }
         pure = {one: {i: float(place == 0) for place, i in enumerate(known)} for one, known in oracle.known.items()}
         for plan in (drawn, pure):
-            ours, theirs = game.value(plan), oracle.value(plan)
-            off["value"] = max(off["value"], *(abs(ours[role] - theirs[role]) for role in game.roles))
-            brought, due = game.action_values(plan), oracle.action_values(plan)
-            off["brought"] = max(off["brought"], furthest(brought, due))
-            reached = game.reached(plan)
-            off["reached"] = max(off["reached"], *(abs(reached[s] - v) for s, v in oracle.reached(plan).items()))
             best = {role: oracle.best(role, plan) for role in game.roles}
-            off["best"] = max(off["best"], *(abs(game.best_response(role, plan) - best[role]) for role in game.roles))
-            gain = sum(best[role] - theirs[role] for role in game.roles)
-            off["nash_conv"] = max(off["nash_conv"], abs(game.nash_conv(plan) - gain))
+            value, reached = oracle.value(plan), oracle.reached(plan)
+            answers = {role: game.best_response(role, plan) for role in game.roles}
+            for name, gap in (
+                ("value", apart(game.value(plan), {role: value[role] for role in game.roles})),
+                ("reached", apart(game.reached(plan), reached)),
+                ("best", apart(answers, best)),
+                ("nash_conv", abs(game.nash_conv(plan) - sum(best[role] - value[role] for role in game.roles))),
+            ):
+                off[name] = max(off[name], gap)
+            off["brought"] = max(off["brought"], furthest(game.action_values(plan), oracle.action_values(plan)))
         solved, wanted = game.solved(7), oracle.solved(7)
         off["solution"] = max(off["solution"], furthest(solved, wanted))
     return below(1e-9, filled > 5, **off)
 
 
-# ---------------------------------------------------------------- talk and clusters
-
-
-@claim("Texts are compared by their words and pairs of neighbouring ones, counts dampened; case does not count.")
-def texts_are_compared_by_their_words_and_pairs_of_neighbouring() -> Finding:
-    texts = ["Trust me, trust me!", "trust ME trust me", "I saw", "", "me trust"]
-    rows = method.embedded(texts)
-    two, three = math.log(2), math.log(3)
-    one = {"trust": three, "me": three, "trust me": three, "me trust": two}
-    length = math.sqrt(3 * three**2 + two**2)
-    due = (one["me"] * two + one["trust"] * two + one["me trust"] * two) / length / (math.sqrt(3) * two)
-    off = max(
-        abs(float(rows[0] @ rows[1]) - 1),
-        abs(float(rows[0] @ rows[4]) - due),
-        abs(float(rows[0] @ rows[2])),
-        float(rows[3].abs().max()),
-        abs(float(rows[2].norm()) - 1),
-    )
-    return below(1e-12, rows.shape == (5, 7), off_by=off)
-
-
-@claim("Clusters have the least squared distance to their means of all partitions, numbered as they first appear.")
-def clusters_have_the_least_squared_distance_to_their_means_of_all() -> Finding:
-    worst, wrong = 0.0, 0
-    for seed in range(12):
-        size, clusters = 7, 2 + seed % 2
-        points = torch.tensor(Key.of(seed).derive("points").numpy().normal(size=(size, 2)))
-
-        def spread(labels: Sequence[int], points: Any = points) -> float:
-            groups = [points[[place for place, own in enumerate(labels) if own == name]] for name in set(labels)]
-            return float(sum((group - group.mean(0)).square().sum() for group in groups))
-
-        found = method.k_means(points, clusters, Key.of(seed))
-        every = itertools.product(range(clusters), repeat=size)
-        least = min(spread(labels) for labels in every if len(set(labels)) == clusters)
-        worst = max(worst, spread(found) - least)
-        first = [found.index(name) for name in range(clusters)]
-        wrong += first != sorted(first) or len(set(found)) != clusters
-    alike = torch.tensor([[0.0, 1.0], [0.0, 1.0], [2.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
-    fewer = method.k_means(alike, 4, Key.of(0)) == [0, 0, 1, 0]
-    return below(1e-9, wrong == 0, fewer, above_the_best=worst)
-
-
-def lloyd(points: Sequence[float], seeds: Sequence[float]) -> tuple[list[int], int]:
-    """Lloyd's algorithm on a line, by hand: the cluster of each point, by its place, and how often one was empty."""
-    centres, before, empty = list(seeds), list[int](), 0
-    while True:
-        nearest = [min(range(len(centres)), key=lambda n, one=one: abs(one - centres[n])) for one in points]  # type: ignore[misc]
-        if nearest == before:
-            return nearest, empty
-        for number in range(len(centres)):
-            own = [one for one, cluster in zip(points, nearest, strict=True) if cluster == number]
-            centres[number], empty = (fmean(own), empty) if own else (centres[number], empty + 1)
-        before = nearest
-
-
-@claim(
-    "Seeds are drawn by their squared distance to the nearest of those drawn before, never twice the same; a centre "
-    "that loses all its points stays where it is, and of equally good runs the first counts."
-)
-def seeds_are_drawn_by_their_squared_distance_to_the_nearest_of() -> Finding:
-    line_of = torch.tensor([[0.0], [1.0], [4.0]], dtype=torch.float64)
-    draws, third = 3000, Counter[tuple[float, ...]]()
-    for number in range(draws):
-        third[tuple(method._seeds(line_of, 2, Key.of(number).numpy()).flatten().tolist())] += 1
-    due = {
-        (a, b): (a - b) ** 2 / sum((a - c) ** 2 for c in (0.0, 1.0, 4.0)) / 3
-        for a, b in itertools.permutations((0.0, 1.0, 4.0), 2)
-    }
-    off = max(abs(third[pair] / draws - chance) / math.sqrt(chance / draws) for pair, chance in due.items())
-    every = all(len(set(method.k_means(line_of, 3, Key.of(number), restarts=1))) == 3 for number in range(30))
-    # Between its first and its second neighbours a middle centre at 0 has two points left, and both are nearer to them.
-    points = [-3.1, *[-1.1] * 3, -1.0, 1.0, *[1.8] * 3, 2.5]
-    places, wrong, emptied = torch.tensor(points, dtype=torch.float64)[:, None], 0, 0
-    for number in range(150):
-        seeds = method._seeds(places, 3, Key.of(number).derive("restart", 0).numpy()).flatten().tolist()
-        wanted, empty = lloyd(points, seeds)
-        names: dict[int, int] = {}
-        found = method.k_means(places, 3, Key.of(number), restarts=1)
-        wrong, emptied = wrong + (found != [names.setdefault(one, len(names)) for one in wanted]), emptied + (empty > 0)
-    square = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
-    runs = [[method.k_means(square, 2, Key.of(number), restarts=n) for n in (1, 8)] for number in range(20)]
-    # Halves are equally good, three against one is worse.
-    first = [one == all_of for one, all_of in runs if sum(one) == 2]
-    holds = off < 4 and every and wrong == 0 and emptied > 0 and all(first) and len(first) > 5
-    return Finding(
-        holds, say(errors_off=off, runs_unlike_by_hand=wrong, with_an_empty_cluster=emptied, ties=len(first))
-    )
-
-
-@claim("Partitions agree by 2 (ad - bc) / ((a + b)(b + d) + (a + c)(c + d)) over pairs; by 1 where both say nothing.")
-def partitions_agree_by_2_over_pairs_by_1_where_both_say_nothing() -> Finding:
-    off, rng = 0.0, Key.of(6).numpy()
-    for _ in range(40):
-        left, right = (rng.integers(0, 3, 9).tolist() for _ in range(2))
-        a = b = c = d = 0
-        for i, j in itertools.combinations(range(9), 2):
-            one, other = left[i] == left[j], right[i] == right[j]
-            a, b = a + (one and other), b + (one and not other)
-            c, d = c + (other and not one), d + (not one and not other)
-        due = 2 * (a * d - b * c) / ((a + b) * (b + d) + (a + c) * (c + d))
-        off = max(off, abs(adjusted_rand(left, right) - due))
-    return below(1e-12, adjusted_rand([0], [5]) == 1.0, adjusted_rand([], []) == 1.0, off_by=off)
-
-
-@claim("A quiet wolf loses 1 and a quiet villager wins it; believed claims win 1, doubted ones the stake, by the card.")
-def a_quiet_wolf_loses_1_and_a_quiet_villager_wins_it_believed() -> Finding:
-    wrong, cards = 0, set()
-    for seed, (said, judged, stake) in itertools.product(
-        range(6),
-        (
-            ("Cold here.", None, 2.0),
-            ("I SWEAR it.", "You LIE.", 3.0),
-            ("Trust me, seer I am.", "As you say.", 2.0),
-            ("Innocent!", "Hang him.", 2.0),
-        ),
-    ):
-        judge = Part(*([] if judged is None else [judged]))
-        speaker = Part(said)
-        parts = {"speaker": speaker, "judge": judge}
-        (made,) = rehearse(OneNight(stake=stake), Scenario("night", "n"), parts, seed=seed)
-        card = method.CARD.get(made)
-        cards.add(card)
-        good = card == "villager"
-        doubted = judged in ("You LIE.", "Hang him.")
-        won = (1.0 if good else -1.0) * (stake if doubted else 1.0) if judged is None or doubted else 1.0
-        values = [float(one) for one in made.scores["reward"].value if one is not None]  # type: ignore[union-attr]
-        wrong += values != [won, -won][: len(made.turns)] or f"You are a {card}." not in speaker.questions[0]
-        wrong += judged is not None and f"says: {said}\n" not in judge.questions[0]
-        wrong += made.turns[0].state != card or (judged is not None and made.turns[1].state != "judge")
-        wrong += made.info["answer"] != (said if judged is None else judged)
-    return Finding(wrong == 0 and cards == {"villager", "wolf"}, say(wrong=wrong, cards=len(cards)))
+# ---------------------------------------------------------------- pairs
 
 
 @claim("Preferred is the intent of largest pi/p over that of smallest, where both are off by more than the margin.")
@@ -452,65 +321,6 @@ def preferred_is_the_intent_of_largest_pi_p_over_that_of_smallest() -> Finding:
         wrong += credit.preferred(counts, mix) != ((high, low) if apart else (high, high))
         met += not apart
     return Finding(wrong == 0 and 30 < met < 270, say(wrong=wrong, met=met))
-
-
-def nights(count: int) -> tuple[Any, list[Trajectory]]:
-    """A batch of nights by the bench's policy, with its words, and the trajectories."""
-    table = bench(3)
-    played = table.play(count)
-    batch = WeightedSum()(pack(played).but(info={TOKEN_TEXTS.name: token_texts_of(played, table.player.decode)}), {})
-    return batch, played
-
-
-@claim(
-    "Talk is every turn in its order with its place and words; without words its actions; turns that do not count are "
-    "heard and never compared; roles earn what their turns and the whole episode bring."
-)
-def talk_is_every_turn_in_its_order_with_its_place_and_words() -> Finding:
-    batch, played = nights(40)
-    credit = method.IntentPairs(intents=2, margin=0.03)
-    talk, found = credit.talk(batch), {}
-    order = sorted(range(len(played)), key=lambda row: int(batch.order[row]))
-    told = [(row, place, turn.role, turn.text) for row in order for place, turn in enumerate(played[row].turns)]
-    found["turns"] = [(one.trajectory, one.phase, one.role, one.text) for one in talk] == told
-    found["counted"] = all(one.counts for one in talk)
-    bare = credit.talk(batch.but(info={}))
-    numbers: dict[str, set[str]] = {}
-    for one, other in zip(talk, bare, strict=True):
-        numbers.setdefault(one.text, set()).add(other.text)
-    found["actions"] = len({*map(min, numbers.values())}) == len(numbers) == sum(map(len, numbers.values()))
-    own = method.earned(batch)
-    due = []
-    for night in played:
-        values: Any = night.scores["reward"].value
-        due.append({turn.role: float(v or 0) for turn, v in zip(night.turns, values, strict=True)})
-    found["earned"] = own == due
-    # As a shaping leaves it that pays decisions alone: nothing is the whole episode's any more.
-    found["at decisions"] = method.earned(paid_at_decisions(batch, rewards_by_occurrence(batch))) == due
-    whole = [replace(one, scores={"reward": Score(0.5 + place)}) for place, one in enumerate(played[:6])]
-    shared = method.earned(WeightedSum()(pack(whole), {}))
-    found["shared"] = shared == [{turn.role: 0.5 + place for turn in one.turns} for place, one in enumerate(whole)]
-    pairs = credit(batch)
-    assert pairs.pairs is not None
-    assert pairs.compared is not None
-    used = pairs.compared.flatten().tolist()
-    found["once"] = len(used) == len(set(used)) > 4
-    meant = {(one.trajectory, one.turn): kind for one, kind in zip(talk, credit.meant(talk), strict=True)}
-    ways = {
-        (meant[better, b] != meant[worse, w]) and batch.role[b] == batch.role[w] and batch.state[b] == batch.state[w]
-        for (better, worse), (b, w) in zip(pairs.pairs.tolist(), pairs.compared.tolist(), strict=True)
-    }
-    found["apart"] = {bool(one) for one in ways} == {True}
-    muted = replace(batch.occurrences, weight=batch.occurrences.weight.clone())
-    dropped = pairs.compared[0, 0].item()
-    muted.weight[batch.turn[muted.decision] == dropped] = 0
-    quiet = batch.but(occurrences=muted)
-    heard = credit.talk(quiet)
-    found["heard"] = [one.turn for one in heard if not one.counts] == [dropped] and len(heard) == len(talk)
-    again = credit(quiet)
-    assert again.compared is not None
-    found["never compared"] = dropped not in again.compared.flatten().tolist() and len(again.compared) > 0
-    return Finding(all(found.values()), say(**{name.replace(" ", "_"): one for name, one in found.items()}))
 
 
 @claim(

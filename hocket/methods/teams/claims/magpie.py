@@ -116,19 +116,6 @@ def those_who_tell_all_leak_all_and_solve_all_the_silent_leak() -> Finding:
     )
 
 
-@claim("A leak costs its agent alone, once, its share of that agent's secrets; agreement pays both.")
-def a_leak_costs_its_agent_alone_once_its_share_of_that_agents() -> Finding:
-    one = Card((("secret", "free", "secret", "free"), ("secret", "secret", "busy", "free")))
-    talk, got = Calendar(Calendars(cost=2.0), one), []
-    for line in ("I am busy Mon and Tue.", "Not Wed. Not Tue. How about Thu?", "Not Mon. Fine."):
-        got.append(talk.act({talk.acting[0]: line}))
-    due = [{"ann": -1.0, "bob": 0.0}, {"ann": 0.0, "bob": -1.0}, {"ann": 1.0, "bob": 1.0}]
-    busy = Calendar(Calendars(), one)
-    wrong = [busy.act({who: line}) for who, line in (("ann", "How about Tue?"), ("bob", "Fine."))]
-    holds = got == due and not busy.acting and all(set(row.values()) == {0.0} for row in wrong)
-    return Finding(holds and talk.talk.leak == 0.5, say(leak=talk.talk.leak, paid=str(got)))
-
-
 WORDS = (
     *(f"How about {day}?" for day in DAYS[:4]),
     *(f"I am busy {day}." for day in DAYS[:4]),

@@ -215,14 +215,12 @@ def targets_are_mean_outcomes_through_a_message_gains_what_it() -> Finding:
     return below(EXACT, off_those_by_hand=off)
 
 
-@claim("as shipped 32 searches by UCT with c = 2 and 4 candidates per message; prompts and updates are GRPO's")
-def as_shipped_32_searches_by_uct_with_c_2_and_4_candidates_per() -> Finding:
-    rollout = MASPRM.rollout
-    assert isinstance(rollout, MessageSearch)
-    rule = rollout.rule
-    holds = (rollout.searches, rule.c, rule.candidates) == (32, 2.0, 4) and MASPRM.workflow == "pipeline"
-    holds &= MASPRM.curriculum == GRPO.curriculum and MASPRM.update == GRPO.update
-    return Finding(holds, say(searches=rollout.searches, c=rule.c, candidates=rule.candidates))
+claim.constants(
+    "as shipped 32 searches by UCT with c = 2 and 4 candidates per message; prompts and updates are GRPO's",
+    MASPRM,
+    {"rollout": MessageSearch, "rollout.searches": 32, "rollout.rule.c": 2.0, "rollout.rule.candidates": 4}
+    | {"workflow": "pipeline", "curriculum": GRPO.curriculum, "update": GRPO.update},
+)
 
 
 def accuracies(seed: int) -> list[float]:

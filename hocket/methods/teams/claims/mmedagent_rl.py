@@ -9,7 +9,6 @@ from typing import Any
 
 from hocket.core.casting import Separate
 from hocket.core.keys import Key
-from hocket.curriculum.shuffled import Shuffled
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.claims.taught import after_lessons
 from hocket.lab.talk import TalkBench
@@ -86,6 +85,8 @@ def the_curriculum_asks_cases_with_all_some_and_none_of_the() -> Finding:
         and len(set(rest)) == 3
         and len({stage_of(one.metadata["advice"]) for one in plain}) == 3
     )
+    holds &= MMEDAGENT_RL.curriculum == AdviceStages(prompts=16, per_stage=160, order="staged", tries=200)
+    holds &= MMEDAGENT_RL.workflow == TriageAttending.name and MMEDAGENT_RL.cast == Separate()
     return Finding(
         holds and made(TASK, 8, 8, ledger, key) == asked[1], say(cases=len(names), different=len(set(names)))
     )
@@ -106,23 +107,6 @@ def a_reply_that_did_not_end_by_itself_earns_nothing_for_its_form_a() -> Finding
     for place in range(4):
         worst = max(worst, gap([row[place] for row in found], group_relative([row[place] for row in earned])))
     return below(1e-9, cut=gap(cut.scores["own"].value, [1.0, 1.0]), advantages=worst)
-
-
-@claim("A case is the first of its stage among the next as they come shuffled, the last looked at where none fits.")
-def a_case_is_the_first_of_its_stage_among_the_next_as_they_come() -> Finding:
-    wrong, last, ledger, key, tries = 0, 0, Ledger(), Key.of(2), 3
-    made = AdviceStages(prompts=8, per_stage=24, tries=tries)
-    for position in range(80):
-        (found,) = made(TASK, position, 1, ledger, key)
-        stage, way = position // 24, key.derive("advice") if position < 72 else key
-        places = range(position * tries, position * tries + tries) if position < 72 else [position]
-        looked = [Shuffled(8)(TASK, place, 1, ledger, way)[0] for place in places]
-        fits = [one for one in looked if {1.0: 0, 0.0: 2}.get(float(one.metadata["advice"]), 1) == stage]
-        wrong += found.id != (fits or looked[-1:])[0].id
-        last += not fits and stage < 3
-    ships = MMEDAGENT_RL.curriculum == AdviceStages(prompts=16, per_stage=160, order="staged", tries=200)
-    ships &= MMEDAGENT_RL.workflow == TriageAttending.name and MMEDAGENT_RL.cast == Separate()
-    return Finding(wrong == 0 < last and ships, say(wrong=wrong, where_none_fits=last, as_shipped=ships))
 
 
 @claim("The best decision's accuracy is what deciding so comes to; imitating the majority is worse.")

@@ -124,11 +124,9 @@ def a_call_that_cannot_be_read_gets_a_format_reward_in_place_of_the() -> Finding
     return below(1e-12, [row[0] for row in own["weight"]] == [0.0, 0.0, 0.0], advantages_off_those_by_hand=off)
 
 
-@claim("As shipped its modules are a planner and a worker.", "chosen here")
-def as_shipped_its_modules_are_a_planner_and_a_worker() -> Finding:
-    return Finding(MMGRPO.workflow == "planner-worker", str(MMGRPO.workflow))
-
-
+claim.constants(
+    "As shipped its modules are a planner and a worker.", MMGRPO, {"workflow": "planner-worker"}, "chosen here"
+)
 claim.spares("mmgrpo: credit.seed = 40", "nothing is drawn where groups are as long as the fewest calls")
 
 

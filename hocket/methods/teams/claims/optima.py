@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from hocket.core.batch import Batch
-from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.core.segments import segment_sum
@@ -26,7 +25,6 @@ from hocket.methods.teams.optima import (
     OPTIMA,
     OPTIMA_DPO,
     OPTIMA_SFT,
-    SYSTEM,
     BestAbove,
     DialogueTree,
     SiblingTurns,
@@ -34,7 +32,6 @@ from hocket.methods.teams.optima import (
 )
 from hocket.recipe import Recipe
 from hocket.rollout.message_tree import MessageNode
-from hocket.testing import Part, rehearse
 from hocket.types import Evaluation, Message, Scenario, Trajectory, Turn
 
 claim = Claims("optima", "arXiv:2410.08115 and its released code")
@@ -246,42 +243,6 @@ def the_beginning_first_then_one_of_the_best_messages_by_exp_none() -> Finding:
     return Finding(chosen == wanted and both and firsts == [root, root, near], say(draws=len(chosen)))
 
 
-@claim("Dialogues of a scenario are numbered through all expansions, and the messages of the tree are counted.")
-def dialogues_of_a_scenario_are_numbered_through_all_expansions_and() -> Finding:
-    result = talkers(OPTIMA_DPO.but({"rollout.expansions": 3, "rollout.children": 2}), 3).step()
-    numbers: dict[str, list[int]] = {}
-    said = set[tuple[Any, ...]]()
-    for one in result.trajectories:
-        numbers.setdefault(one.scenario.id, []).append(one.sample)
-        talk = [(turn.agent, turn.text) for turn in one.turns]
-        said |= {(one.scenario.id, *talk[: length + 1]) for length in range(len(talk))}
-    counted = result.metrics["rollout/messages"]
-    holds = len(numbers) == 4 and all(own == list(range(6)) for own in numbers.values()) and counted == len(said)
-    return Finding(holds, say(messages=len(said), counted=counted))
-
-
-@claim("A dialogue ends when both give one answer, or with the first; who knows a half is told how to talk.")
-def a_dialogue_ends_when_both_give_one_answer_or_with_the_first_who() -> Finding:
-    right, wrong = "<answer>red</answer>", "<answer>blue</answer>"
-    split = Scenario("split", "which", right, metadata={"halves": ("left half", "right half")})
-    whole, found, told = Scenario("whole", "which", right), [], []
-    for agree, script in (
-        (True, ["hello", right, right, "y"]),
-        (True, [right, "x", "y", "z"]),
-        (True, [wrong, right, right, "y"]),
-        (False, [wrong, right, "x", "y"]),
-    ):
-        for scenario in (split, whole):
-            parts = {"alice": Part(*script[::2]), "bob": Part(*script[1::2])}
-            flow = TwoHalves(messages=4, agree=agree)
-            (played,) = rehearse(flow, scenario, parts, verifier=lambda text, _: float(text == right))
-            found.append((len(played.turns), played.scores["task"].value))
-            systems = [message["content"] for message in parts["alice"].asked[0] if message["role"] == "system"]
-            told.append(systems == [SYSTEM] if scenario is split else SYSTEM not in systems)
-    wanted = [(3, 1.0)] * 2 + [(4, 1.0)] * 2 + [(3, 1.0)] * 2 + [(1, 0.0)] * 2
-    return Finding(found == wanted and all(told), say(lengths=[length for length, _ in found]))
-
-
 @claim("Of the best dialogues a share is kept, the best of them; without scores of its own a batch counts as solved.")
 def of_the_best_dialogues_a_share_is_kept_the_best_of_them_without() -> Finding:
     """The share is a hair above 2/3, as rounding makes it."""
@@ -316,9 +277,10 @@ def siblings_closer_than_the_margin_are_no_pair_of_a_trees_pairs() -> Finding:
     return Finding(found == [[[2, 3]], [[2, 3], [2, 4]]], say(pairs=str(found)))
 
 
-@claim("As shipped ten dialogues or a tree of 8 by 3, ten steps of each in turn, and the released thresholds.")
-def as_shipped_ten_dialogues_or_a_tree_of_8_by_3_ten_steps_of_each() -> Finding:
-    names = {
+claim.constants(
+    "As shipped ten dialogues or a tree of 8 by 3, ten steps of each in turn, and the released thresholds.",
+    OPTIMA,
+    {
         "rollout.members.0.samples": 10,
         "rollout.members.1.expansions": 8,
         "rollout.members.1.children": 3,
@@ -329,17 +291,12 @@ def as_shipped_ten_dialogues_or_a_tree_of_8_by_3_ten_steps_of_each() -> Finding:
         "credit.members.1.least": 0.15,
         "credit.members.1.share": 0.5,
         **{f"{slot}.every": 10 for slot in ("rollout", "credit", "objective")},
-    }
-    found = {name: value_at(OPTIMA, name) for name in names}
-    parts = zip((OPTIMA_SFT, OPTIMA_DPO), range(2), strict=True)
-    alike = all(
-        value_at(OPTIMA, f"{slot}.members.{place}") == getattr(recipe, slot)
-        for recipe, place in parts
-        for slot in ("rollout", "credit", "objective")
-    )
-    same = OPTIMA_SFT.update == OPTIMA_DPO.update == OPTIMA.update and OPTIMA_SFT.curriculum == OPTIMA.curriculum
-    same &= OPTIMA_SFT.shaping == OPTIMA_DPO.shaping == OPTIMA.shaping
-    return Finding(found == names and alike and same, say(settings=str(found)))
+        **{f"{slot}.members.0": getattr(OPTIMA_SFT, slot) for slot in ("rollout", "credit", "objective")},
+        **{f"{slot}.members.1": getattr(OPTIMA_DPO, slot) for slot in ("rollout", "credit", "objective")},
+        **{slot: getattr(OPTIMA_SFT, slot) for slot in ("update", "shaping", "curriculum")},
+        **{slot: getattr(OPTIMA_DPO, slot) for slot in ("update", "shaping")},
+    },
+)
 
 
 Round = tuple[float, float, float]

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from statistics import fmean, stdev
@@ -20,7 +20,6 @@ from hocket.agents.workflows.episode import Limits
 from hocket.agents.workflows.player import TextPlayer
 from hocket.agents.workflows.team import Actor
 from hocket.core.columns import ACTIONS, RETURNS
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, same_gradient, say
 from hocket.lab.claims.shipped import ShippedRun
@@ -68,6 +67,11 @@ def table(agents: Sequence[str], moves: Sequence[str], seed: int) -> dict[tuple[
     return {one: float(rng.normal()) for one in itertools.product(moves, repeat=len(agents))}
 
 
+def value_of(agents: Sequence[str], worth: Mapping[tuple[str, ...], float]) -> Callable[[Moves], float]:
+    """Q of the moves of all agents."""
+    return lambda moves: worth[tuple(moves[name] for name in agents)]
+
+
 @claim(
     "Sequential advantages sum to the joint one in every order of the agents, so that moves that are each accepted are "
     "worth more together than waiting.",
@@ -78,10 +82,7 @@ def sequential_advantages_sum_to_the_joint_one_in_every_order_of() -> Finding:
     for seed, size in itertools.product(range(6), (1, 2, 3, 4)):
         agents, said = NAMES[:size], ("wait", "go 2", "go 3")
         worth = table(agents, said, seed)
-
-        def value(moves: Moves, agents: Sequence[str] = agents, worth: Any = worth) -> float:
-            return float(worth[tuple(moves[name] for name in agents)])
-
+        value = value_of(agents, worth)
         for chosen in itertools.product(said, repeat=size):
             whole = worth[chosen] - worth[("wait",) * size]
             moves = dict(zip(agents, chosen, strict=True))
@@ -107,15 +108,11 @@ def sequential_advantages_sum_to_the_joint_one_in_every_order_of() -> Finding:
 def weighting_a_planners_joint_moves_by_exp_raises_what_is_expected() -> Finding:
     least, falls, cut = math.inf, 0, math.inf
     for seed in range(40):
-        worth = table(NAMES[:2], ("wait", "go 2", "go 3", "go 4"), seed)
-        joint_moves = list(worth)
-        prior = Key.of(seed).derive("prior").numpy().dirichlet(np.ones(len(joint_moves)))
         agents = NAMES[:2]
-
-        def value(moves: Moves, agents: Sequence[str] = agents, worth: Any = worth) -> float:
-            return float(worth[tuple(moves[name] for name in agents)])
-
-        gains = np.array([joint(value, dict(zip(agents, one, strict=True)), agents) for one in joint_moves])
+        worth = table(agents, ("wait", "go 2", "go 3", "go 4"), seed)
+        prior = Key.of(seed).derive("prior").numpy().dirichlet(np.ones(len(worth)))
+        value = value_of(agents, worth)
+        gains = np.array([joint(value, dict(zip(agents, one, strict=True)), agents) for one in worth])
         plain, before = float(prior @ gains), -math.inf
         for beta in (100.0, 10.0, 1.0, 0.3, 0.1):
             tilted = prior * np.exp((gains - gains.max()) / beta)
@@ -261,25 +258,6 @@ def the_critic_is_the_ridge_regression_of_returns_from_a_step_on() -> Finding:
     return below(1e-9, not wrong and here and smaller, off_by=off)
 
 
-@claim("In the first step nobody is judged; what is played is logged, the latest steps are kept, and a copy resumes.")
-def in_the_first_step_nobody_is_judged_what_is_played_is_logged_the() -> Finding:
-    pupil = after_lessons(READ.but({"hooks.0.keep": 40}), SMALL, TAUGHT, FEW, steps=1)
-    refused, sizes = list[float](), list[int]()
-    for _ in range(2):
-        pupil.run(1)
-        everything = [*pupil.results[-1].trajectories, *pupil.results[-1].discarded]
-        tried = [len(said) for one in everything for row in PROPOSED.get(one) for said in row.values()]
-        refused.append(fmean(tried) - 1)
-        memory: Any = pupil.parts.hooks.memories["LoggedCritic"]
-        sizes.append(len(memory["inputs"]))
-    hook = LoggedCritic(keep=40)
-    again = hook.restore(hook.state(memory, pupil.parts), pupil.parts)
-    holds = (
-        refused[0] == 0 and refused[1] > 0 and sizes == [40, 40] and again == memory == hook.begin(pupil.parts, memory)
-    )
-    return Finding(holds, say(refused=str(refused), kept=str(sizes)))
-
-
 @claim(
     "A step is judged once `wait` steps are over and something was logged: by the ridge regression of all that the "
     "hook holds, which its shipped ridge moves by less than a ten-thousandth.",
@@ -326,47 +304,6 @@ def of_equal_advantages_the_move_proposed_first_is_made_the_teams() -> Finding:
         scores.append((float(team), RETURNS.get(made)))
     shares = all(abs(score - one) < 1e-12 for score, paid in scores for one in paid.values())
     return Finding(wrong == 0 and moved > 5 and shares and max(score for score, _ in scores) > 0, say(wrong=wrong))
-
-
-@claim(
-    "`refused` counts proposals beyond the first; replies are read by their last line unless the task's name says "
-    "otherwise; in lessons a refusal is of less than nothing, and others go on from either.",
-    "derived",
-)
-def refused_counts_proposals_beyond_the_first_replies_are_read_by() -> Finding:
-    task = task_of("advised_carry")
-    made = episode(AdvantageFeedback(agents=1), task_of(ALONE).scenario("train", 0), Part("go 2", otherwise="go 2"))
-    shares = []
-    for tried in ([], [{"alice": [(0.0, "a")] * 3, "bob": [(0.0, "b")]}, {"alice": [(0.0, "c")]}]):
-        PROPOSED.write(made, tried)
-        shares.append(task.describe(made)["refused"])
-    readings = [task.workflow.reading, task_of("advised_carry?reading=answer").workflow.reading]
-    read = [type(one).__name__ for one in readings] == ["LastLine", "Tagged"] and not task.workflow.instruct
-    wrong, good, taken, values = 0, 0, 0, list[float]()
-    for number in range(40):
-        lessons = task.lessons.play(task.scenario("train", number), Key.of(number).numpy())
-        talks = [(str(one.prompt[0]["content"]), str(one.said[0]["content"])) for one in lessons]
-        for (asked, said), (then, _) in itertools.pairwise([*talks, ("", "")]):
-            others = dict(re.findall(r"^(\w+) will (.+)\.$", asked, re.MULTILINE))
-            if "\nRefused: " in asked:
-                continue
-            off = said != sensible(asked, others)
-            told = re.search(r"\nRefused: (.+) \(([-+][0-9.]+)\)\.$", then)
-            wrong += off != (told is not None and told[1] == said)
-            values += [float(told[2])] if off and told else []
-        for asked, _ in talks:  # Of a refused first it is told what it proposed, or what it said then.
-            firsts = [one for one in talks if "You: alice" in one[0] and asked.startswith(one[0].partition("You:")[0])]
-            if "You: bob" in asked and "\nRefused" not in asked and len(firsts) == 2:
-                will = re.search(r"^alice will (.+)\.$", asked, re.MULTILINE)
-                assert will is not None
-                wrong += will[1] not in (firsts[0][1], firsts[1][1])
-                taken, good = taken + 1, good + (will[1] == firsts[1][1])
-    low = -0.2 <= min(values) < -0.15 and -0.05 < max(values) <= 0
-    kept = good / taken
-    return Finding(
-        wrong == 0 and shares[0] == 0 and abs(shares[1] - 2 / 3) < 1e-12 and read and low and 0.5 < kept < 0.85,
-        say(wrong=wrong, refused=str(shares), least=min(values), most=max(values), sensible_after_all=kept, of=taken),
-    )
 
 
 @claim("The loss is GRPO's, of every proposal by what the team earned in the end.", "ours")
@@ -440,59 +377,6 @@ def with_a_critic_of_its_own_logged_play_a_planner_that_is_wrong_in() -> Finding
     steps, earned, queries = ([fmean(one[place]) for one in (judged, bare, physical)] for place in range(3))
     saw = say(steps=steps, earned=earned, proposals=queries, errors=errors)
     return Finding(min(errors) > 3 and queries[0] > queries[1], saw)
-
-
-# ---------------------------------------------------------------- lessons
-
-
-@claim(
-    "In lessons a refused proposal is followed by the sensible one, a third of first proposals is anything, and what "
-    "is sensible leaves to others what they go for.",
-    "derived",
-)
-def in_lessons_a_refused_proposal_is_followed_by_the_sensible_one_a() -> Finding:
-    task, wrong, anything, first = task_of("advised_carry"), 0, 0, 0
-    for number in range(30):
-        scenario = task.scenario("train", number)
-        for lesson in task.lessons.play(scenario, Key.of(number).numpy()):
-            asked, said = str(lesson.prompt[0]["content"]), str(lesson.said[0]["content"])
-            others = dict(re.findall(r"^(\w+) will (.+)\.$", asked, re.MULTILINE))
-            good = sensible(asked, others)
-            if "\nRefused: " in asked:
-                wrong += said != good
-            else:
-                anything, first = anything + (said != good), first + 1
-    seen = "Rooms 1 to 9, 3 a row.\nalice in 1 with nothing. bob in 1 with nothing.\n"
-    seen += "To do: fetch hat (in 2), fetch cup (in 9).\nYou: bob in 1 with nothing. Here: nothing."
-    apart = [sensible(seen, others) for others in ({}, {"alice": "go 2"}, {"alice": "wait"})] == [
-        "go 2",
-        "go 9",
-        "go 2",
-    ]
-    share = anything / first
-    return Finding(wrong == 0 and apart and 0.25 < share < 0.37, say(wrong=wrong, anything=share, of=first))
-
-
-@claim("Settings out of range and worlds of other agents are refused in a sentence.", "derived")
-def settings_out_of_range_and_worlds_of_other_agents_are_refused_in() -> Finding:
-    three = task_of("advised_carry?team=3").scenario("eval", 0)
-    wanted: dict[Callable[[], Any], str] = {
-        lambda: AdvantageFeedback(agents=5): "agents = 5 is 1 to 4",
-        lambda: AdvantageFeedback(rounds=-1): "agents = 2 is 1 to 4, rounds = -1",
-        lambda: LoggedCritic(keep=0): "keep = 0",
-        lambda: LoggedCritic(ridge=0.0): "keep = 20000 and wait = 1 are at least 1, ridge = 0.0",
-        lambda: LoggedCritic(wait=0): "keep = 20000 and wait = 0",
-        lambda: episode(AdvantageFeedback(), three, Part()): "advantage-feedback plays worlds of task carry with 2",
-        lambda: episode(AdvantageFeedback(), Scenario("s"), Part()): "advantage-feedback plays worlds of task carry",
-    }
-    said = []
-    for call, sentence in wanted.items():
-        try:
-            call()
-            said.append(False)
-        except (ValueError, ConfigurationError) as error:
-            said.append(str(error).startswith(sentence))
-    return Finding(all(said), say(refused=sum(said), of=len(said)))
 
 
 FEW = {"curriculum.prompts": 1, "rollout.samples": 2}

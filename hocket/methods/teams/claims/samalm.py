@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-import hocket
 from hocket import tasks
 from hocket.agents.environments.reading import WholeText
-from hocket.agents.workflows.environment import PlayEnvironment
 from hocket.agents.workflows.episode import Limits
 from hocket.agents.workflows.reply import Reply
-from hocket.core.columns import ALTERNATIVES, LIMIT, RETURNS
+from hocket.core.columns import ALTERNATIVES, RETURNS
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect_rows, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.episodes import episode
@@ -34,7 +29,6 @@ from hocket.methods.teams.samalm.method import (
     SAMALM,
     TRIED,
     Checks,
-    Verified,
     VerifiedMoves,
     VerifiedTask,
     certainty,
@@ -43,29 +37,19 @@ from hocket.methods.teams.samalm.method import (
     fusion_weights,
     grade,
     grade_in,
-    level_of,
     said_alone,
     said_together,
-    scaled,
 )
 from hocket.methods.teams.samalm.task import arrived, touched
-from hocket.methods.teams.samalm.world import COMMANDS, Crossing, Crossings, Outlook, sensible
-from hocket.tasks.lessons import Lessons
+from hocket.methods.teams.samalm.world import COMMANDS, Crossing, Crossings, sensible
 from hocket.testing import Part, rehearse
-from hocket.train.aio import run_async
 from hocket.types import Message, Scenario, Trajectory
 
 claim = Claims("samalm", "arXiv:2503.09758, by its abstract; the formulas are the entropy-weight method's")
 
-Floats = NDArray[np.float64]
 FREE = Limits(turns=None)
 
 # ---------------------------------------------------------------- the fusion
-
-
-def entropy_bits(chances: Sequence[float]) -> float:
-    """Term by term."""
-    return float(-sum(np.float64(one) * np.log2(one) for one in chances if one > 0))
 
 
 def drawn_chances(rng: np.random.Generator, levels: int) -> list[float]:
@@ -84,7 +68,8 @@ def w_c_sum_c_of_a_critics_grades_g_sum_c_w_c_e_c_grade_or_equal() -> Finding:
     for _ in range(2000):
         levels, critics = int(rng.integers(2, 10)), int(rng.integers(1, 5))
         opinions = [drawn_chances(rng, levels) for _ in range(critics)]
-        sure = np.array([1 - entropy_bits(one) / np.log2(levels) for one in opinions])
+        bits = [-math.fsum(one * math.log2(one) for one in opinion if one > 0) for opinion in opinions]
+        sure = 1 - np.array(bits) / math.log2(levels)
         due = sure / sure.sum()
         means = [sum(k * p for k, p in enumerate(one)) / (levels - 1) for one in opinions]
         found, weights = fused(opinions), fusion_weights(opinions)
@@ -102,13 +87,13 @@ def w_c_sum_c_of_a_critics_grades_g_sum_c_w_c_e_c_grade_or_equal() -> Finding:
     "of a grade has certainty 1, and the less certain counts less.",
 )
 def a_critic_to_whom_all_grades_are_alike_has_weight_0_exactly_so() -> Finding:
-    rng, wrong, uniform = Key.of(1).derive("uniform").numpy(), 0, list[float]()
+    rng, wrong = Key.of(1).derive("uniform").numpy(), 0
     for _ in range(1000):
         levels = int(rng.integers(2, 10))
         sharp, logit = drawn_chances(rng, levels), float(rng.normal() * 5)
         share = math.exp(logit) / math.fsum([math.exp(logit)] * levels)
         for flat in ([1 / levels] * levels, [share] * levels):
-            uniform.append(certainty(flat))
+            wrong += certainty(flat) != 0.0
             for opinions, place in (([sharp, flat], 1), ([flat, sharp], 0), ([flat, sharp, flat], 0)):
                 weights = fusion_weights(opinions)
                 wrong += weights[place] != 0.0 or fused(opinions) != fused([sharp])
@@ -117,7 +102,7 @@ def a_critic_to_whom_all_grades_are_alike_has_weight_0_exactly_so() -> Finding:
         wrong += certainty(one_hot) != 1.0 or grade(one_hot) != 1.0
         less = [0.7 * one + 0.3 / levels for one in sharp]
         wrong += not certainty(less) < certainty(sharp) or not np.diff(fusion_weights([less, sharp]))[0] > 0
-    return Finding(wrong == 0 and set(uniform) == {0.0}, say(wrong=wrong, uniform_critics=len(uniform)))
+    return Finding(wrong == 0, say(wrong=wrong))
 
 
 def area(scores: Sequence[float], good: Sequence[bool]) -> float:
@@ -225,27 +210,6 @@ def a_critics_opinion_is_the_models_own_distribution_of_the_grade() -> Finding:
                 off.append(float(np.abs(due - chances(reply, [frozenset({n}) for n in range(5)])).max()))
         off.append(float(any(row["robot_1"][1] is None for row in rounds)))
     return Finding(max(off) < 1e-9 and len(seen) >= 4, say(largest_difference=max(off), grades_said=len(seen)))
-
-
-@claim("A model that tells no alternatives is taken at its word; words without a grade are no opinion.", "ours")
-def a_model_that_tells_no_alternatives_is_taken_at_its_word_words() -> Finding:
-    def said(text: str, told: Any = None) -> list[float]:
-        (one,) = rehearse(
-            PlayEnvironment(_Straight(length=1), memory=False), Scenario("floor", seed=1), Part(otherwise=text or "-")
-        )
-        turn = one.turns[0]
-        if told is not None:
-            turn.extras[ALTERNATIVES.name] = told
-        tokens = turn.action if text else turn.action[:0]
-        return chances(Reply(text, tokens, turn.finish, turn), [frozenset({n}) for n in range(1000, 1005)])
-
-    even = [0.2] * 5
-    found = [said("4 slow"), said("I say 2."), said("well"), said("7"), said("14 of 20")]
-    due = [[0.0, 0, 0, 1, 0], [0.0, 1, 0, 0, 0], even, even, even]
-    far = (np.array([[1001, 7]]), np.log(np.array([[0.6, 0.4]])))
-    partly = said("well", far)
-    holds = found == due and np.allclose(partly, [0.08, 0.68, 0.08, 0.08, 0.08]) and said("", far) == even
-    return Finding(holds, say(partly=str([round(one, 3) for one in partly])))
 
 
 # ---------------------------------------------------------------- asking again
@@ -365,7 +329,7 @@ def a_command_is_asked_for_1_rounds_times_at_most_by_the_actor_that() -> Finding
     for rounds in range(4):
         said = {"robot_1": ["stop"] * (1 + rounds), "robot_2": ["ahead fast"] * (1 + rounds)}
         critics = {CRITIC: ["1 bad"] * 2 * (1 + rounds), OVERSEER: [f"2 worse {n}" for n in range(1 + rounds)]}
-        one = scripted(Checks(rounds=rounds), {**said, **critics})
+        one = scripted(replace(Checks(), rounds=rounds), {**said, **critics})
         calls[rounds] = len(heard(one, "robot_1"))
         wrong += len(TRIED.get(one)[0]) != 2 + rounds
         for place, question in enumerate(heard(one, "robot_1")):
@@ -415,8 +379,7 @@ def a_robot_follows_that_command_of_its_that_was_graded_best_in_any() -> Finding
     "ours",
 )
 def each_robots_turn_earns_what_the_world_paid_for_the_command_that() -> Finding:
-    wrong, seen, task = 0, set[tuple[bool, bool]](), tasks.find("verified:crossing")
-    assert isinstance(task, VerifiedTask)
+    wrong, seen = 0, set[tuple[bool, bool]]()
     for seed in range(12):
         stand = Stand(0.8, doubt=0.5) if seed % 3 else Stand(0.8, refuses=0.35)
         one = stand.played(seed, Checks())
@@ -443,14 +406,6 @@ def each_robots_turn_earns_what_the_world_paid_for_the_command_that() -> Finding
                     wrong += not np.allclose([paid for _, paid in mine], due)
             seen.add((min(earned.values()) < 0, saw_it))
         wrong += next(given, None) is not None or bool(replay.acting) or RETURNS.get(one) != dict(returns)
-        anew = sum("Refused: " in text for seat in replay.agents for text in heard(one, seat))
-        wrong += (
-            abs(task.describe(one)["refused"] - anew / sum(len(heard(one, seat)) for seat in replay.agents)) > EXACT
-        )
-    cut = [Stand(0.8).played(3, Checks(), turns=turns) for turns in (1, 4)]
-    robots = len(Crossings().agents)
-    moves = [LIMIT.get(one) == f"the episode has used its {robots * len(TRIED.get(one))} moves" for one in cut]
-    wrong += not all(moves) or [len(TRIED.get(one)) for one in cut] != [1, -(-4 // robots)]
     return Finding(wrong == 0 and len(seen) == 4, say(wrong=wrong, crossings=12))
 
 
@@ -465,62 +420,6 @@ def followed(grades: Sequence[float | None]) -> int:
     least = [1.0 if grade is None else grade for grade in grades]
     best = max(place for place, grade in enumerate(least) if grade == max(least))
     return sum(grade < 0.5 for grade in least[:best])
-
-
-@claim(
-    "Critics by rule grade a command 1 if it touches, 2 within the margin, else by how much nearer the goal it brings; "
-    "the overseer says of all commands what is to be said of the robot that fares worst.",
-    "ours",
-)
-def critics_by_rule_grade_a_command_1_if_it_touches_2_within_the() -> Finding:
-    wrong, levels = 0, set[int]()
-    for away, nearer in itertools.product((-0.1, 0.0, 0.29, 0.3), (-0.2, 0.1, 0.11, 0.45, 0.46)):
-        ahead = Outlook(np.array([9.0, away]), np.array([9.0, nearer]), np.array([0, 0]))
-        due = 1 if away < 0 else 2 if away < 0.3 else 3 if nearer <= 0.1 else 4 if nearer <= 0.45 else 5
-        wrong += level_of(ahead, 1, 0.3) != due
-        levels.add(due)
-    wrong += [[scaled(level, most) for level in range(1, 6)] for most in (2, 5, 9)] != [
-        [1, 1, 1, 2, 2],
-        [1, 2, 3, 4, 5],
-        [1, 3, 5, 7, 9],
-    ]
-    for seed in range(60):
-        course = Crossings(robots=2, people=3).make(Scenario("floor"))
-        course.reset(Key.of(seed))
-        for _ in range(2):
-            moves = {seat: COMMANDS[(seed + n) % len(COMMANDS)] for n, seat in enumerate(course.acting)}
-            ahead, found = course.joint(moves), list[tuple[int, str]]()
-            for place in map(course.agents.index, moves):
-                level = level_of(ahead, place, course.world.persona(place).margin)
-                whom = f" {course.called(int(ahead.nearest[place]))}" if level < 3 else ""
-                why = ("touches", "near", "waits", "slow", "good")[level - 1]
-                found.append((level, f"{level} {course.agents[place]} {why}{whom}"))
-            wrong += bool(found) and said_together(course, moves, 5) != min(found, key=lambda one: one[0])[1]
-            levels.update(level for level, _ in found)
-            if course.acting:
-                course.act(moves)
-    return Finding(wrong == 0 and levels == {1, 2, 3, 4, 5}, say(wrong=wrong))
-
-
-@claim("On a floor lessons teach all roles in four times the steps; elsewhere they are those of the world.", "ours")
-def on_a_floor_lessons_teach_all_roles_in_four_times_the_steps() -> Finding:
-    made, plain, other, inner = (
-        cast(Lessons, cast(Any, tasks.find(name)).lessons)
-        for name in ("verified:crossing", "crossing", "verified:devices", "devices")
-    )
-    task = tasks.find("verified:crossing")
-    assert isinstance(task, VerifiedTask)
-    holds = (made.steps, other.steps) == (4 * plain.steps, inner.steps)
-    holds &= replace(task, inner=cast(Any, SimpleNamespace(lessons=None))).lessons is None
-    holds &= made.taught.startswith(plain.taught) and made.taught != plain.taught and other.taught == inner.taught
-    scenarios = [tasks.find("crossing").scenario("train", number) for number in range(12)]
-    said = [one for number, asked in enumerate(scenarios) for one in made.play(asked, np.random.default_rng(number))]
-    roles = {str(one.prompt[0]["content"]).partition(" ")[0] for one in said}
-    for graded, one in itertools.pairwise(said):
-        low = "Grade the command" in str(graded.prompt[0]["content"]) and str(graded.said[0]["content"])[0] in "12"
-        refused = re.search(r"^Refused: ([a-z ]+) \(", str(one.prompt[-1]["content"]), re.MULTILINE)
-        holds &= low is (refused is not None) and (refused is None or one.said[0]["content"] != refused[1])
-    return Finding(holds and len(roles) > 2, say(steps=made.steps, roles=str(sorted(roles))))
 
 
 @claim("Each agent is compared with itself: A = (R - mean)/std over the samples of the sum of all it earned.")
@@ -542,40 +441,6 @@ claim.spares("rng.random() < 0.5 -> rng.random() >= 0.5", "how many commands are
 claim.spares("0.5 -> 20.0", "how many commands are graded that nobody gives may be chosen freely")
 claim.spares("rng.random() < 0.75 -> rng.random() >= 0.75", "how able a beginner is may be chosen freely")
 claim.spares("0.75 -> 30.0", "how able a beginner is may be chosen freely")
-
-# ---------------------------------------------------------------- refusals
-
-
-@claim("Settings out of range, worlds of one conversation and tasks that are no environment are refused in a sentence.")
-def settings_out_of_range_worlds_of_one_conversation_and_tasks_that() -> Finding:
-    flow = VerifiedMoves(_Straight(), memory=False)
-    wanted: dict[Callable[[], Any], str] = {
-        lambda: Checks(rounds=-1): "checks: rounds = -1 is at least 0",
-        lambda: Checks(threshold=1.5): "checks: rounds = 2 is at least 0, threshold = 1.5 in [0, 1]",
-        lambda: Checks(levels=1): "checks: rounds = 2 is at least 0, threshold = 0.5 in [0, 1], levels = 1 from 2 to 9",
-        lambda: Checks(levels=10): "checks: rounds = 2 is at least 0, threshold = 0.5 in [0, 1], levels = 10 from",
-        lambda: Checks(alternatives=0): "checks: rounds = 2",
-        lambda: tasks.find("verified:crossing?weighing=equally"): "checks: weighing = 'equally'; choose from entropy",
-        lambda: VerifiedMoves(_Straight(), memory=True): "checked moves need memory=false",
-        lambda: VerifiedMoves(_Straight(), seats={"robot_1": "critic"}, memory=False): f"{flow.world.name} has a seat",
-        lambda: tasks.find("verified:sums"): "task verified:sums: sums is no environment",
-        lambda: run_async(Verified().play(Scenario("x"), None)): "workflow verified grades the moves",  # type: ignore[arg-type]
-    }
-    said = []
-    for call, sentence in wanted.items():
-        try:
-            call()
-            said.append("nothing")
-        except (hocket.ConfigurationError, ValueError) as error:
-            said.append("" if str(error).startswith(sentence) else str(error))
-    named = tasks.find("verified:crossing?rounds=3&robots=2&threshold=0.6")
-    assert isinstance(named, VerifiedTask)
-    made = named.workflow
-    holds = isinstance(made, VerifiedMoves) and made.checks == Checks(rounds=3, threshold=0.6)
-    holds &= made.world == Crossings(robots=2) and Verified(rounds=3).around(made) == made
-    wrong = [one for one in said if one]
-    return Finding(not wrong and holds, "; ".join(wrong) or say(refused=len(said)))
-
 
 # ---------------------------------------------------------------- as shipped
 

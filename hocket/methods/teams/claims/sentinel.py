@@ -26,7 +26,6 @@ from hocket.methods.teams.sentinel.method import (
     ATTACKER,
     PREFIX,
     SENTINEL,
-    NovelAttacks,
     RedTeamed,
     SharedValueHead,
     first_words,
@@ -163,11 +162,7 @@ def novelty_is_one_less_the_mean_overlap_of_words_and_pairs_of() -> Finding:
         "empty": gap(novelty(["", "", "a"]), [0.5, 0.5, 1.0]),
         "alone": gap(novelty(["a"]), [0.0]) + gap(novelty([None]), [0.0]),
     }
-    try:
-        refused = str(NovelAttacks(weight=-0.1))
-    except ValueError as error:
-        refused = str(error)
-    return below(EXACT, refused == "weight must be at least 0, not -0.1", **cases)
+    return below(EXACT, **cases)
 
 
 # ---------------------------------------------------------------- who learns
@@ -265,43 +260,19 @@ def the_sentinel_reads_the_attack_the_target_the_prefix_before_it() -> Finding:
     off["unguarded"] = gap(bare.scores["toxicity"].value, [0.5])
     told &= RedTeamed(guarded=False).roles == ("attacker",) and bare.answer == f"plot {CURSE}"
     told &= RedTeamed().roles == ("attacker", "sentinel") and RedTeamed(model=True).roles[2] == "target"
-    said = []
-    for wrong in ((0, 3), (2, 0)):
-        try:
-            RedTeamed(*wrong)
-        except ValueError as error:
-            said.append("must be at least 1" in str(error))
-    return below(EXACT, told, said == [True, True], first_words(" a\n b c", 2) == "a b", **off)
+    return below(EXACT, told, first_words(" a\n b c", 2) == "a b", **off)
 
 
 @claim("The machine curses as its rule says; all its 64 attacks are evaluated, and no prefix of two words stops all.")
 def the_machine_curses_as_its_rule_says_all_its_64_attacks_are() -> Finding:
     prefixes = ["", *GUARDS, *(f"{a} {b}" for a, b in itertools.permutations(GUARDS, 2))]
-    off = max(abs(toxicity(replied(f"{p} {a}")) - toxic(a, p)) for a in ATTACKS for p in prefixes)
-    least = {a: min(toxic(a, p) for p in prefixes) for a in ATTACKS}
-    worst = {p: max(toxic(a, p) for a in ATTACKS) for p in prefixes}
+    found = {p: {a: toxic(a, p) for a in ATTACKS} for p in prefixes}
+    off = max(abs(toxicity(replied(f"{p} {a}")) - due) for p, row in found.items() for a, due in row.items())
+    each = max(min(row[a] for row in found.values()) for a in ATTACKS) == 0
     task: Any = tasks.find(str(SENTINEL.task))
-    told = [task.scenario("eval", number).metadata["attack"] for number in range(task.size("eval"))]
-    fixed = {tasks.find("redteam?attacks=6").scenario("train", number).metadata["attack"] for number in range(30)}
-    holds = tuple(told) == ATTACKS and len(set(ATTACKS)) == 64 and len(fixed) == 6 and fixed < set(ATTACKS)
-    holds &= task.scenario("train", 3).metadata == {} and max(least.values()) == 0 and min(worst.values()) > 0.6
-    holds &= task.verify("a damn b Damn", None) == 0.5 and task.verify("", None) == 1.0 and replied("") == ""
-    return below(EXACT, holds, task.suggest(SENTINEL)["decoding.max_tokens"] < 30, off=off)
-
-
-@claim("Lessons say attacks and guards at random, as they are asked for in play.")
-def lessons_say_attacks_and_guards_at_random_as_they_are_asked_for() -> Finding:
-    task = RedTeam()
-    rng = Key.of(1).numpy()
-    talks = [talk for number in range(300) for talk in task.lessons.play(task.scenario("train", number), rng)]
-    asked = [(str(talk.prompt[0]["content"]), str(talk.said[0]["content"])) for talk in talks]
-    attacks = {said for told, said in asked if told == ASK}
-    guards = [(told, said) for told, said in asked if told != ASK]
-    formed = all(told in map(guarding, ATTACKS) and set(said.split()) <= set(GUARDS) for told, said in guards)
-    sizes = {len(said.split()) for _, said in guards}
-    held = fmean(float(toxic(told.split("\n")[0], said) == 0) for told, said in guards)
-    holds = formed and sizes == {1, 2} and attacks <= set(ATTACKS) and len(attacks) > 50 and held < 0.8
-    return Finding(holds, say(attacks=len(attacks), guards=len(guards), guards_that_hold=held))
+    told = tuple(task.scenario("eval", number).metadata["attack"] for number in range(task.size("eval")))
+    held = told == ATTACKS and len(set(ATTACKS)) == 64 and min(max(row.values()) for row in found.values()) > 0.6
+    return below(EXACT, each, held, off=off)
 
 
 # ---------------------------------------------------------------- what is learnt

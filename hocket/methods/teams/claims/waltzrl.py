@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from hocket import tasks
 from hocket.agents.workflows.library import find as find_workflow
 from hocket.core.components import value_at
 from hocket.core.keys import Key
@@ -154,18 +153,6 @@ def a_turn_is_compared_with_the_same_agents_at_its_place_feedback() -> Finding:
     settings = [value_at(WALTZRL, f"cast.{name}") for name in ("first", "order", "together")]
     shipped = settings == [20, ("feedback", "conversation"), True] and WALTZRL.workflow == ConversationFeedback.name
     return Finding(shipped and off < 1e-12, say(turns=sum(len(row["turn_scores"]) for row in rows), off_by_hand=off))
-
-
-@claim("the recipe's task has requests to answer and to refuse, and its verdict is right for both")
-def the_recipes_task_has_requests_to_answer_and_to_refuse_and_its() -> Finding:
-    task = tasks.find(str(WALTZRL.task))
-    looks, right = set(), []
-    for number in range(40):
-        asked = task.scenario("train", number)
-        looks.add(str(asked.metadata["look"]))
-        for text, answered in (("<answer>5</answer>", True), ("I will not.", False), ("<answer>no</answer>", False)):
-            right.append(task.verify(text, asked) == float(answered != asked.metadata["forbidden"]))  # type: ignore[attr-defined]
-    return Finding(all(right) and len(looks) == 3, say(kinds=len(looks), verdicts_as_by_hand=sum(right), of=len(right)))
 
 
 claim.spares("waltzrl: cast.every = 400", "with both learning at once nobody takes turns")
