@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 
 from hocket.agents.workflows.single import SingleTurn
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
@@ -374,29 +373,6 @@ def what_the_tree_says_is_learnt_from_its_tokens_have_the_advantage() -> Finding
     batch = made.step().batch
     assert batch is not None
     return Finding(not bool(batch.forced.any()), say(imposed=int(batch.forced.sum()), decisions=batch.decisions))
-
-
-@claim("An engine that tells no alternatives is refused in a sentence, and so is a tree that cannot be.")
-def an_engine_that_tells_no_alternatives_is_refused_in_a_sentence() -> Finding:
-    said = []
-    made = wanderer(LATR)
-    tree = grown(made)[0]
-    try:
-        tree.read(tree.live[0], made.play()[0])
-    except ConfigurationError as error:
-        said.append(str(error))
-    settings: Sequence[Mapping[str, Any]] = (
-        {"samples": 1},
-        *({"candidates": 0}, {"height": 0}, {"least": 1.0}, {"gap": 0.0}, {"distance": 1.1}),
-        *({"ages": ()}, {"ages": (0,)}, {"shares": ()}, {"shares": (1.5,)}, {"shares": (1.0, 0.5)}),
-        {"shares": (1.0, 0.5, 0.0), "until": (5, 5)},
-    )
-    for setting in settings:
-        try:
-            replace(LookaheadTrees(), **setting)
-        except ValueError as error:
-            said.append(str(error))
-    return Finding(len(said) == 1 + len(settings), "; ".join(said[:2]))
 
 
 @claim(

@@ -1,0 +1,58 @@
+"""Forks by entropy: settings that cannot be, and engines that tell none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.lab.talk import TalkBench
+from hocket.lab.toys.hops import ASKED, WAYS, Hops
+from hocket.methods.data_and_rollout.arpo import ARPO, FORKED, EntropyForks, uncertainty
+from hocket.train.aio import run_async
+from hocket.train.loop import collect
+from hocket.types import Scenario, Turn
+
+
+@pytest.mark.parametrize("setting", [{"begun": 17}, {"begun": 0}, {"beam": 0}, {"words": 0}, {"vocabulary": 1}])
+def test_a_budget_that_cannot_be_is_refused(setting):
+    with pytest.raises(ValueError, match=r"\w"):
+        EntropyForks(**setting)
+
+
+def test_an_engine_that_tells_no_entropies_is_refused():
+    turn = Turn("policy", "policy", np.zeros(1, np.int64), np.ones(1, np.int64), np.zeros(1, np.float32))
+    with pytest.raises(ConfigurationError, match="entrop"):
+        uncertainty(turn)
+
+
+@dataclass(frozen=True)
+class Numbered(Hops):
+    """Asks each time for a number that the workflow draws itself."""
+
+    name = "numbered"
+
+    async def play(self, scenario: Scenario, team: Team) -> Outcome:
+        drawn = int(team.key.numpy().integers(1 << 30))
+        for number in range(4):
+            await team.policy(f"{scenario.id}, hop {number} of {drawn}")
+        return Outcome(rewards={"found": 0.0})
+
+
+def test_where_the_workflow_draws_something_itself_forks_have_what_was_drawn():
+    recipe, failed, forks, again = ARPO.but({"rollout.samples": 12, "rollout.begun": 3}), 0, 0, 0
+    for seed in range(4):
+        made = TalkBench(Numbered(), ASKED, WAYS, recipe, view=lambda messages: "", seed=seed)
+        episodes = run_async(collect(made.parts, Key.of(seed)))[0].trajectories
+        failed += sum(one.failure is not None for one in episodes)
+        owner = {(one.scenario.id, id(turn)): one for one in reversed(episodes) for turn in one.turns}
+        for one in episodes:
+            depth = FORKED.get(one)
+            above = owner[one.scenario.id, id(one.turns[depth - 1])] if depth else one
+            forks, again = forks + (depth > 0), again + (FORKED.get(above) > 0 and above is not one)
+    assert failed == 0 < again
