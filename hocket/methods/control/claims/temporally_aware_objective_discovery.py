@@ -88,19 +88,6 @@ def with_the_clip_as_drift_the_surrogate_is_ppos_equal_gradients() -> Finding:
     return same_gradient(clipped, PPO)
 
 
-@claim("A run of N batches is told 0, 1/(N-1), .. 1, and who is not told the time does as before.", "derived")
-def a_run_of_n_batches_is_told_0_1_1_and_who_is_not_told_the_time() -> Finding:
-    told: list[float] = []
-
-    def watching(log_ratio: Tensor, advantage: Tensor, done: float) -> Tensor:
-        told.append(done)
-        return torch.zeros_like(log_ratio)
-
-    family = Lifetimes(iterations=5, epochs=1)
-    idle, none = compared(family, [Timed(watching), None], 2, Key.of(1)).tolist()
-    return Finding(told == [0, 0.25, 0.5, 0.75, 1] and idle == none, say(told=told, off=abs(idle - none)))
-
-
 def _turns(drift: TimedDrift | LearntDrift, advantage: float, time: float) -> float:
     """How far log r goes in the advantage's direction, at most 3, before the surrogate pulls it back."""
     log_ratio = torch.linspace(0, 3, 1201, dtype=torch.float64)[1:].mul(1 if advantage > 0 else -1).requires_grad_()

@@ -14,10 +14,9 @@ import torch
 from hocket.core.columns import ENTROPIES
 from hocket.core.components import value_at
 from hocket.core.keys import Key
-from hocket.core.packing import pack
 from hocket.core.segments import segment_sum
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
-from hocket.lab.claims.taught import after_lessons, begin
+from hocket.lab.claims.taught import after_lessons
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.hops import ASKED, WAYS, Hops, last
 from hocket.lab.toys.rewarded import line
@@ -26,7 +25,7 @@ from hocket.methods.data_and_rollout.arpo import ARPO, ARPO_HARD, FORKED, Entrop
 from hocket.recipe import Recipe
 from hocket.train.aio import run_async
 from hocket.train.loop import collect
-from hocket.types import Assignment, Message, Quantity, Trajectory, Turn
+from hocket.types import Assignment, Message, Trajectory, Turn
 
 claim = Claims("arpo", "arXiv:2507.19849")
 
@@ -187,25 +186,6 @@ def with_a_constant_denominator_the_soft_forms_gradient_on_what() -> Finding:
     return Finding(
         worst < EXACT and changed > 20, say(gap_on_5_batches=worst, occurrences_shared=shared, changed=changed)
     )
-
-
-@claim("The entropies it forks by are those of the learner, for the shipped model at its temperature.")
-def the_entropies_it_forks_by_are_those_of_the_learner_for_the() -> Finding:
-    parts = begin("grpo", "sums").parts
-    way = replace(parts.decoding, entropies=3, temperature=0.7, max_tokens=12)
-    asked = [Assignment(parts.task.scenario("train", number), 4, way) for number in range(6)]
-    played = run_async(parts.player.play(asked, key=Key.of(0)))
-    batch = pack(played)
-    with torch.no_grad():
-        known = parts.lead.policy.evaluate(batch, {Quantity.ENTROPY}).entropy
-    assert known is not None
-    worst, count = 0.0, 0
-    for number, one in enumerate(played):
-        told = ENTROPIES.get(one.turns[0])
-        own = known[batch.occurrences.decision[batch.occurrences.trajectory == number]].tolist()
-        assert len(told) == min(3, len(own))
-        worst, count = max(worst, gap(told, own[: len(told)])), count + len(told)
-    return below(1e-5, count > 30, largest_gap=worst)
 
 
 @claim(

@@ -70,10 +70,8 @@ def a_i_r_i_alpha_v_v_the_mean_the_best_or_the_worst_return_at_and() -> Finding:
 @claim("Where every sample begins from the bare prompt it is Dr. GRPO's advantage.")
 def where_every_sample_begins_from_the_bare_prompt_it_is_dr_grpos() -> Finding:
     rewards = [0.0, 1.0, 1.0, 0.0, 0.5, 0.0, 1.0, 0.25]
-    return Finding(
-        gap(advantages(TREE_OPO, rewards, ("0",) * 8), advantages(FLAT, rewards, ("0",) * 8)) < 1e-12,
-        say(advantages=str(advantages(TREE_OPO, rewards, ("0",) * 8))),
-    )
+    off = gap(*(advantages(recipe, rewards, ("0",) * 8) for recipe in (TREE_OPO, FLAT)))
+    return Finding(off < 1e-12, say(off=off))
 
 
 RATES = {"0": 0.05, "0/1": 0.3, "0/1/3": 0.95, "0/2": 0.6}
