@@ -269,7 +269,7 @@ def on_a_chain_whose_thoughts_are_needed_or_not_importance_tells() -> Finding:
     "The score is the effect times the share of the chain left to others: dearer thoughts score less, and |score| < 1."
 )
 def the_score_is_the_effect_times_the_share_of_the_chain_left_to() -> Finding:
-    rows = [Importance(*two, 8, tokens, 10) for *two, tokens in product(range(9), range(9), (1, 4, 9))]
+    rows = [Importance(right, left, 8, tokens, 10) for right, left, tokens in product(range(9), range(9), (1, 4, 9))]
     by_hand = max(abs(one.score - (one.right - one.right_before) / 8 * (10 - one.tokens) / 10) for one in rows)
     cheap, dear = (Importance(7, 2, 8, tokens, 10).score for tokens in (2, 6))
     bounded = max(abs(one.score) for one in rows)
