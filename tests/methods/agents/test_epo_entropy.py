@@ -13,20 +13,11 @@ from hocket.core.keys import Key
 from hocket.core.schedules import Linear
 from hocket.lab.documents import random_document
 from hocket.lab.microscope import RecordedBatch
-from hocket.methods.agents.epo_entropy import EntropyCorridor, EntropyHistory, corridor_distance
+from hocket.methods.agents.epo_entropy import EntropyCorridor, EntropyHistory
 from hocket.types import Evaluation
 
 LAW = settings(max_examples=60, deadline=None, derandomize=True)
 LEVELS = st.floats(0, 4, allow_nan=False)
-
-
-@LAW
-@given(entropy=LEVELS, usual=LEVELS, low=st.floats(0, 1), high=st.floats(1, 3))
-def test_the_distance_to_the_band(entropy, usual, low, high):
-    found = corridor_distance(torch.tensor([entropy]), torch.tensor([usual]), low, high)
-    wanted = max(0.0, low * usual - entropy, entropy - high * usual)
-    assert float(found) == pytest.approx(wanted, abs=1e-6)
-    assert float(corridor_distance(torch.tensor([entropy]), torch.tensor([torch.nan]), low, high)) == 0.0
 
 
 def case(seed: int, usual=(1.0, 0.5), masked=False):
@@ -84,21 +75,6 @@ def test_beta_follows_the_run_and_nothing_usual_costs_nothing():
 def test_a_turns_mean_may_not_be_split():
     assert EntropyCorridor().couples is Level.TRAJECTORY
     assert EntropyCorridor(grain="decision").couples is Level.DECISION
-
-
-def test_history_counts_only_what_is_learnt_from():
-    shaping = EntropyHistory()
-    batch = case(3, masked=True)
-    told, state = shaping(batch, shaping.init())
-    assert told.info["usual_entropy"] == [[]] * batch.trajectories
-    used = batch.occurrences.weight != 0
-    index = batch.index[batch.turn[batch.occurrences.decision]]
-    for turn, total in enumerate(state["sum"]):
-        own = batch.entropy[batch.occurrences.decision[used & (index == turn)]]
-        assert total == pytest.approx(float(own.mean()))
-    again, later = shaping(batch, state)
-    assert again.info["usual_entropy"][0] == pytest.approx(state["sum"])
-    assert later["steps"] == [2.0] * len(state["sum"])
 
 
 def test_without_entropies_or_history_it_says_what_is_missing():

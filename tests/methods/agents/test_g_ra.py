@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +13,6 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.signals import returns
 from hocket.lab.microscope import RecordedBatch
 from hocket.methods.agents.g_ra import GatedAccumulation
-from hocket.rewards.combine import WeightedSum
 
 LAW = settings(max_examples=60, deadline=None, derandomize=True)
 NUMBERS = st.sampled_from([0.0, 1.0, -0.5, 0.25, None])
@@ -50,22 +48,10 @@ def test_it_is_the_formula(outcomes, turns, threshold, weight):
         assert value == pytest.approx(worth + immediate * opened)
 
 
-def test_an_open_gate_is_the_weighted_sum():
-    rows = [row(0.0, (0.5, None)), row(None, (0.1, 0.2))]
-    weights = {"step": 3.0}
-    plain, ours = WeightedSum()(read(rows), weights), GatedAccumulation((-math.inf,))(read(rows), weights)
-    assert torch.equal(returns(plain), returns(ours))
-
-
 def test_levels_chain_over_any_grain():
     combine = GatedAccumulation(thresholds=(0.0, 0.3), levels=(("verdict",), ("step",)))
     rows = [row(1.0, (0.1, 0.3), [0.5, 0.5]), row(1.0, (0.1, 0.1), [0.5, 0.5]), row(0.0, (0.1, 0.3), [0.5, 0.5])]
     assert returns(combine(read(rows), {"step": 1.0})).tolist() == pytest.approx([2.4, 1.2, 0.0])
-
-
-def test_without_an_outcome_there_is_no_gate():
-    rows = [{**row(None, (0.5, 0.25)), "scores": {}}]
-    assert returns(GatedAccumulation((5.0,))(read(rows), {"step": 1.0})).tolist() == [0.75]
 
 
 def test_what_does_not_fit_is_refused():

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from credit_cases import LAW, batch_of, by_trajectory, experiences, make, make_turn
-from hypothesis import given
+from credit_cases import batch_of, make, make_turn
 
 from hocket.agents.workflows.environment import PlayEnvironment
-from hocket.credit.group import GroupRelative
 from hocket.credit.pairs import BestAgainstWorst
 from hocket.credit.units import turn_units
 from hocket.lab.talk import TalkBench
@@ -71,39 +69,6 @@ def test_moves_may_be_named():
     assert codes(left, right) == [0, 1]
     left.info["actions"] = right.info["actions"] = ["go north"]
     assert codes(left, right) == [0, 0]
-
-
-@LAW
-@given(trajectories=experiences(sources=("own", "baseline"), least=2))
-def test_sums_over_edges_are_preserved(trajectories):
-    batch = batch_of(trajectories)
-    base, credit = GroupRelative(), MergedEdges()
-    before, after = base(batch), credit(batch)
-    units = turn_units(batch)
-    edge, size = edges(batch, units)
-    live = before.weight != 0
-    own = {}
-    for name, seen in (("before", before), ("after", after)):
-        sums = [0.0] * size
-        done = set()
-        for place, unit in enumerate(units.member.tolist()):
-            if live[place] and unit not in done:
-                done.add(unit)
-                sums[int(edge[unit])] += float(seen.advantage[place])
-        own[name] = sums
-    assert own["after"] == pytest.approx(own["before"], abs=1e-9)
-    for values in by_trajectory(batch, after.advantage):
-        assert all(np.isfinite(values))
-
-
-@LAW
-@given(trajectories=experiences(least=2))
-def test_nothing_shared_changes_nothing(trajectories):
-    for one in trajectories:
-        one.turns = [make_turn(len(turn), agent=turn.agent) for turn in one.turns]
-    batch = batch_of(trajectories)
-    base = GroupRelative()(batch).advantage
-    assert MergedEdges()(batch).advantage.tolist() == pytest.approx(base.tolist(), abs=1e-12)
 
 
 def test_environments_name_moves():

@@ -6,7 +6,6 @@ import itertools
 import math
 from dataclasses import replace
 from functools import cache
-from statistics import fmean
 
 import numpy as np
 
@@ -270,19 +269,6 @@ def what_a_group_never_did_is_planned_to_lead_anywhere_for_the_mean() -> Finding
         wanted = np.stack([best[:, labels[action]] / np.bincount(labels)[labels[action]] for action in range(5)], 1)
         gaps.append(gap(planned(world, labels, seen).tolist(), wanted.tolist()))
     return Finding(max(gaps) < 1e-12 and unseen > 20, say(largest_difference=max(gaps), groups_unseen=unseen))
-
-
-@claim("In the world of clusters groups and differences are drawn alike, as uneven as a Dirichlet of 0.3.")
-def in_the_world_of_clusters_groups_and_differences_are_drawn_alike() -> Finding:
-    # The expected sum of squares of a Dirichlet with six equal numbers a is (a + 1) / (6 a + 1).
-    wanted = 1.3 / 2.8
-    squares = {
-        width: fmean(
-            float((clusters(64, 64, width=width, seed=seed).transition ** 2).sum(-1).mean()) for seed in range(10)
-        )
-        for width in (0.0, 1.0)
-    }
-    return Finding(max(abs(one - wanted) for one in squares.values()) < 0.02, say(squares=list(squares.values())))
 
 
 claim.spares("-1 -> 1", "the last of two dimensions")

@@ -77,14 +77,12 @@ def in_the_region_around_a_row_it_takes_the_best_shares_those_that() -> Finding:
     shares = [one for one in itertools.product(range(parts + 1), repeat=3) if sum(one) == parts]
     rows: Array = np.array(shares, np.float64) / parts
     noise = ROOT.derive("nearby").numpy()
-    for eta in (0.0, 0.1, 0.35, 1.0):
-        for _ in range(25):
-            reference, gain = rows[noise.integers(len(rows))], noise.normal(size=3)
-            near = rows[0.5 * np.abs(rows - reference).sum(-1) <= eta + 1e-12]
-            found = nearby(reference[None], gain[None], eta)[0]
-            gaps.append(abs((near @ gain).max() - found @ gain))
-            moved.append(0.5 * np.abs(found - reference).sum() - eta)
-            gaps += [abs(found.sum() - 1), max(0.0, -found.min())]
+    for eta in (0.0, 0.1, 0.35, 1.0) * 25:
+        reference, gain = rows[noise.integers(len(rows))], noise.normal(size=3)
+        near = rows[0.5 * np.abs(rows - reference).sum(-1) <= eta + 1e-12]
+        found = nearby(reference[None], gain[None], eta)[0]
+        gaps += [abs((near @ gain).max() - found @ gain), abs(found.sum() - 1), max(0.0, -found.min())]
+        moved.append(0.5 * np.abs(found - reference).sum() - eta)
     return Finding(max(gaps) < 1e-12 and max(moved) < 1e-12, say(largest_difference=max(gaps), beyond_eta=max(moved)))
 
 

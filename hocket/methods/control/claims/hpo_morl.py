@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 import numpy as np
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.lab.exact.mdp import Array
-from hocket.methods.control.hpo_morl.fronts import DEPTHS, TREASURES, TwoAims, hypervolume, treasure
+from hocket.methods.control.hpo_morl.fronts import TwoAims, hypervolume, treasure
 from hocket.methods.control.hpo_morl.method import DEFAULT, FRESH, HELD, HPO_MORL, SEARCH, HypervolumeSearch, chebyshev
 
 claim = Claims("hpo-morl", "abstract")
@@ -29,38 +27,6 @@ def the_hypervolume_is_the_area_counted_cell_by_cell_and_never() -> Finding:
         off = max(off, abs(reached[-1] - cells.sum()))
         fell = max(fell, -float(np.diff(reached).min(initial=0)))
     return below(1e-12, off=off, fell=fell)
-
-
-@claim("The front of the treasures is that of the shortest dives, and no set of policies is worth more.")
-def the_front_of_the_treasures_is_that_of_the_shortest_dives_and_no() -> Finding:
-    world = treasure(10)
-    ways: dict[float, int] = {}
-    rows, ended = DEPTHS[-1] + 1, world.process.states - 1
-    queue: deque[tuple[int, int]] = deque([(0, 0)])
-    seen = {0}
-    while queue:
-        state, moves = queue.popleft()
-        for action in range(4):
-            to = int(world.process.transition[state, action].argmax())
-            if to == ended:
-                ways.setdefault(world.rewards[state, action, 0], moves + 1)
-            elif to not in seen:
-                seen.add(to)
-                queue.append((to, moves + 1))
-    found = sorted((worth, -moves) for worth, moves in ways.items())
-    same = found == [tuple(point) for point in world.front.tolist()] and [one for one, _ in found] == list(TREASURES)
-    draw, small = Key.of(1).numpy(), treasure(4)
-    random = np.eye(4)[draw.integers(0, 4, (50, 8, small.process.states))]
-    ways_out = np.zeros((1, 4, small.process.states, 4))
-    for column in range(4):  # Right along the surface, then down.
-        ways_out[0, column, :, 1] = 1
-        ways_out[0, column, :column] = np.eye(4)[3]
-    best = small.value(ways_out)
-    above = max(small.value(one[None]) for one in random)
-    return Finding(
-        same and rows == 11 and abs(best - small.optimum) < 1e-12 and above <= small.optimum,
-        say(points=len(found), best=best, optimum=small.optimum, random=above),
-    )
 
 
 @claim("Its learners are Q-learning of both aims, by Chebyshev distance, one after the other in plain loops.")

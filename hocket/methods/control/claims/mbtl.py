@@ -6,17 +6,15 @@ import itertools
 import json
 import math
 from functools import cache
-from typing import Any, Literal, cast
+from typing import Literal
 
-import gymnasium
 import numpy as np
 
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.lab.exact.mdp import Array
 from hocket.lab.exact.worlds import shop
-from hocket.methods.control.mbtl.bench import LONGEST, balanced, balancer, pushed
+from hocket.methods.control.mbtl.bench import balanced, balancer
 from hocket.methods.control.mbtl.method import (
     MBTL,
     POLE_RETURNS,
@@ -28,7 +26,6 @@ from hocket.methods.control.mbtl.method import (
     shops,
     steepness,
 )
-from hocket.methods.control.mbtl.world import LONGEST as POLE_EPISODE
 
 claim = Claims("mbtl", "the paper, as the catalogue recalls it")
 ROOT = Key.of(0).derive("mbtl")
@@ -199,27 +196,6 @@ def _listed(kind: str, *names: Literal["model", "random", "even"]) -> str:
 # ---------------------------------------------------------------- poles
 
 
-@claim("A pole of 0.5 is CartPole's, and poles of every length move by its equations, as tried in copies at once.")
-def a_pole_of_0_5_is_cartpoles_and_poles_of_every_length_move_by() -> Finding:
-    off, ended = 0.0, 0
-    for length in (0.1, 0.5, 6.4):
-        name = "hocket.methods.control.mbtl.world:Pole-v1"
-        worlds = [gymnasium.make(name, length=length).unwrapped]
-        worlds += [gymnasium.make("CartPole-v1").unwrapped] if length == 0.5 else []
-        draw = ROOT.derive("moves").numpy()
-        for world in worlds:
-            world.reset(seed=3)
-        state, over = np.array([cast(Any, worlds[0]).state]), False
-        while not over:
-            right = bool(draw.integers(2))
-            told = [world.step(int(right)) for world in worlds]
-            state, over = pushed(state, np.array([right]), np.array([length])), bool(told[0][2])
-            off = max(off, *(float(np.abs(one[0] - state[0]).max()) for one in told))
-            ended += over == bool(abs(state[0, 0]) > 2.4 or abs(state[0, 2]) > np.radians(12))
-            ended -= not over
-    return below(1e-5, ended == 3, POLE_EPISODE == LONGEST, off=off)
-
-
 @claim(
     "What is kept of poles is what PPO comes to: networks trained anew, one each of two families, are worth the same.",
     slow=True,
@@ -231,18 +207,6 @@ def what_is_kept_of_poles_is_what_ppo_comes_to_networks_trained() -> Finding:
         found = balanced(network, kept["lengths"])
         off.append(float(np.abs(found - kept["returns"][family - 1][place]).max()))
     return Finding(max(off) < 0.02, say(largest_difference=off))
-
-
-@claim("A family of poles is read with its own table, from the first to the last, and there is none after.")
-def a_family_of_poles_is_read_with_its_own_table_from_the_first_to() -> Finding:
-    kept, refused = json.loads(POLE_RETURNS.read_text(encoding="utf-8")), 0
-    count = len(kept["returns"])
-    read = [poles(family + 1).table.tolist() == kept["returns"][family] for family in range(count)]
-    try:
-        poles(count + 1)
-    except ConfigurationError:
-        refused += 1
-    return Finding(all(read) and refused == 1, say(read=read, refused=refused))
 
 
 @claim(

@@ -7,14 +7,12 @@ from functools import cache
 
 import numpy as np
 
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.lab.exact.mdp import Array, Episode, TabularMDP, softmax
-from hocket.lab.exact.panels import panel
 from hocket.lab.exact.worlds import world
 from hocket.methods.control.n_pg_igt.method import N_PG_IGT, Ascent, NormalisedAscent, Way, curvature, slope
-from hocket.methods.control.n_pg_igt.regulators import Regulator, regulator
+from hocket.methods.control.n_pg_igt.regulators import regulator
 
 claim = Claims("n-pg-igt", "recalled")
 
@@ -193,45 +191,6 @@ def a_run_is_followed_by_hand_shares_of_2_to_4_5_but_with_curvature() -> Finding
 # ---------------------------------------------------------------- a linear regulator
 
 
-@claim("In a regulator return, gradient and Hessian are right on average: by quadrature over all noise, in float64.")
-def in_a_regulator_return_gradient_and_hessian_are_right_on_average() -> Finding:
-    world, draw = Regulator(2, spread=0.7, noise=0.4), Key.of(4).derive("gains").numpy()
-    gains, vector = draw.normal(0, 0.5, (2, 2)), draw.normal(size=(2, 2))
-    places, weights = np.polynomial.hermite_e.hermegauss(4)  # Exact up to the seventh power; these are of the sixth.
-    earned, slope, bent = 0.0, np.zeros((2, 2)), np.zeros((2, 2))
-    for chosen in itertools.product(range(4), repeat=6):  # The noise after the last decision touches nothing.
-        told, chance = places[list(chosen)], float(np.prod(weights[list(chosen)] / np.sqrt(2 * np.pi)))
-        drive = world.driven(gains, np.array([told[:2], told[2:4], [0, 0]]), told[4:])
-        earned += chance * float(drive.rewards.sum())
-        slope += chance * world.slope(drive)
-        bent += chance * world.curvature(drive, vector)
-    there = [_differences(world, gains + side * 1e-3 * vector) for side in (1, 0, -1)]
-    turned = np.abs(bent - (there[0] - there[2]) / 2e-3).max()
-    steep = np.abs(slope - there[1]).max()
-    return below(1e-5, value=abs(earned - world.value(gains)), gradient=float(steep), hessian=float(turned))
-
-
-def _differences(world: Regulator, gains: Array, width: float = 1e-4) -> Array:
-    found = np.zeros_like(gains)
-    for place in np.ndindex(gains.shape):
-        moved = np.zeros_like(gains)
-        moved[place] = width
-        found[place] = (world.value(gains + moved) - world.value(gains - moved)) / (2 * width)
-    return found
-
-
-@claim("The gains of the Riccati recursion are the best: no slope there, and none near or far is above.")
-def the_gains_of_the_riccati_recursion_are_the_best_no_slope_there() -> Finding:
-    above, steep = -np.inf, 0.0
-    for horizon in (1, 3, 5):
-        world, draw = regulator(horizon), Key.of(horizon).derive("near").numpy()
-        steep = max(steep, float(np.abs(_differences(world, world.best)).max()))
-        for size in (0.01, 0.1, 1.0):
-            others = [world.best + size * draw.normal(size=world.shape) for _ in range(20)]
-            above = max(above, *(world.value(one) - world.optimum for one in others))
-    return below(1e-8, above < 0, slope_at_the_best=steep)
-
-
 MARKS = (1000, 2000, 4000, 8000, 16000)
 """Episodes after which the gap is looked at."""
 
@@ -254,18 +213,6 @@ def gaps(way: Way, rate: float, decay: float, seeds: int = 6) -> Array:
             found[seed, met] = left
             drawn, made = drawn + told["episodes"], made + 1
     return np.asarray(found.mean(0))
-
-
-@claim("Regulators and tables with a horizon are taken; any other world is refused in a sentence.")
-def regulators_and_tables_with_a_horizon_are_taken_any_other_world() -> Finding:
-    solver, said = NormalisedAscent(), []
-    solver.checked(regulator(3))
-    solver.checked(world("lock:3"))
-    try:
-        solver.checked(panel(9))
-    except ConfigurationError as error:
-        said.append(str(error))
-    return Finding(len(said) == 1 and "panel:9" in said[0], say(said=str(said)))
 
 
 def falls(row: Array) -> float:

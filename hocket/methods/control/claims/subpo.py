@@ -9,7 +9,6 @@ from functools import cache
 
 import numpy as np
 
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.lab.exact.mdp import Array, TabularMDP, softmax
@@ -209,31 +208,6 @@ def a_step_is_rate_times_the_mean_score_of_rewards_to_go_less_those() -> Finding
         gaps.append(float(np.abs(solver.answer(world, after) - softmax(after["logits"])).max()))
         gaps.append(float(np.abs(solver.init(world, key)["logits"]).max()))
     return below(1e-12, largest_difference=max(gaps))
-
-
-@claim("The grid has as many steps as cells, each pays 1 when it is first entered, and the last one 2.")
-def the_grid_has_as_many_steps_as_cells_each_pays_1_when_it_is() -> Finding:
-    world = cover(2, 3)
-    paid = [utility(world, {cell}) for cell in range(6)]
-    whole = utility(world, set(range(6)))
-    shape = (world.horizon, world.moves.states, world.name) == (6, 6, "cover:2x3")
-    return Finding(shape and paid == [1, 1, 1, 1, 1, 2] and whole == 7, say(paid=paid, whole=whole))
-
-
-@claim("Worlds without a horizon, of more than 14 items or with a weight below 0 are refused.")
-def worlds_without_a_horizon_of_more_than_14_items_or_with_a_weight() -> Finding:
-    world, refused = drawn(0), 0
-    for change in (
-        {"moves": replace(world.moves, horizon=None, discount=0.9)},
-        {"covers": np.ones((4, 15), bool), "weights": np.ones(15)},
-        {"weights": np.array([1.0, -0.1, 1, 1, 1])},
-    ):
-        try:
-            replace(world, **change)
-        except ConfigurationError:
-            refused += 1
-    most = replace(world, covers=np.ones((4, 14), bool), weights=np.ones(14))
-    return Finding(refused == 3 and most.worth[-1] == 14, say(refused=refused))
 
 
 claim.solved(SUBPO, {"marginal": False}, better={"value": 1, "regret": -1})

@@ -19,12 +19,11 @@ import numpy as np
 
 from hocket import tasks
 from hocket.apps.cli.parser import main
-from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.lab.claims.claim import Check
-from hocket.lab.claims.harness import Claims, Finding, say
+from hocket.lab.claims.harness import Claims, Finding, cases, say
 from hocket.lab.claims.taught import lessons
-from hocket.methods.control.sysllm.captions import Episode, Log, Step, episodes_in, transcript
+from hocket.methods.control.sysllm.captions import Episode, Log, Step, episodes_in
 from hocket.methods.control.sysllm.captions_task import in_words
 from hocket.methods.control.sysllm.key_walkers import Walker, walked
 from hocket.methods.control.sysllm.keys import KeyRoom
@@ -103,73 +102,6 @@ def random_log(name: str, episodes: int = 20) -> Log:
 
 
 # ---------------------------------------------------------------- captions
-
-
-@claim(
-    "Every transition is a line, and the lines read back are the record: seen, done, what came of it and pay, in the "
-    "room of keys and in Gymnasium's, known and unknown."
-)
-def every_transition_is_a_line_and_the_lines_read_back_are_the() -> Finding:
-    names = ("gym:CartPole-v1", "gym:FrozenLake-v1", "gym:Acrobot-v1", "forage:5x5-2p-2f", "keys:room")
-    found = {name: random_log(name) for name in names}
-    found["walkers"] = logs(0)[0]
-    wrong, lines = 0, 0
-    for log in found.values():
-        again = episodes_in("Before.\n" + transcript(log.episodes) + "\nAfter: it ends.")
-        wrong += [[_rounded(step) for step in one] for one in log.episodes] != [list(one) for one in again]
-        wrong += transcript(log.episodes).count("\n") + 1 != sum(map(len, log.episodes)) + len(log.episodes)
-        lines += sum(map(len, log.episodes))
-    told = {
-        name: len({one for episode in log.episodes for step in episode for one in step.sees})
-        for name, log in found.items()
-    }
-    bad = [Step.read(line) for line in ("", "a; b", "a; b; c", "a; b; c; d; +1", "It goes; on; 1")]
-    return Finding(not wrong and not any(bad) and min(told.values()) > 1, say(lines=lines, wrong=wrong, words=told))
-
-
-def _rounded(step: Step) -> Step:
-    return replace(step, earns=float(f"{step.earns:+.4g}"))
-
-
-@claim("In the room, captions say what the numbers are: by hand, from where everything is before and after each move.")
-def in_the_room_captions_say_what_the_numbers_are_by_hand_from() -> Finding:
-    wrong, counted = 0, 0
-    for log, (seen, actions, pays) in zip(*_played("bold", 40), strict=True):
-        for time, step in enumerate(log):
-            before, after = (np.rint(seen[at][:9] * 4).astype(int) for at in (time, time + 1))
-            lava = after[1] == 2 and after[0] != after[8]
-            due = {
-                "goes " + ("north", "east", "south", "west")[actions[time]]: True,
-                "takes the red key": seen[time + 1][9] > seen[time][9],
-                "takes the blue key": seen[time + 1][10] > seen[time][10],
-                "steps into lava": lava and (before[:2] != after[:2]).any(),
-                "runs into a wall": (before[:2] == after[:2]).all(),
-                "leaves by the door": time + 1 == len(log) and pays[time] > 0.8,
-            }
-            told = {step.does, *step.happens}
-            wrong += sum((name in told) != bool(true) for name, true in due.items())
-            north, east = before[3] < before[1], before[2] > before[0]
-            if not seen[time][9] and before[2] != before[0] and before[3] != before[1]:
-                wrong += f"red key {'n' if north else 's'}{'e' if east else 'w'}" not in step.sees
-            wrong += step.earns != pays[time]
-            counted += 1
-    return Finding(wrong == 0 and counted > 200, say(decisions=counted, wrong=wrong))
-
-
-def _played(name: str, episodes: int) -> tuple[Sequence[Episode], list[tuple[Any, Any, Any]]]:
-    """The same episodes in words and in numbers, by the player that runs use."""
-    task, walker = cast(JointTask, tasks.find("keys:room")), AGENTS[name]
-    player = JointPlayer(task.world, {"p": cast(Any, walker)}, {"agent": "p"}, False, 8)
-    asked = [Assignment(task.scenario("eval", number)) for number in range(episodes)]
-    played = run_async(player.play(asked, key=Key.of(3)))
-    numbers = []
-    for one in played:
-        (turn,) = one.turns
-        assert turn.end is not None
-        assert turn.end.state is not None
-        rows = np.concatenate([turn.observation, turn.end.state[None]])
-        numbers.append((rows, turn.action, np.asarray(one.scores["reward"].value).tolist()))
-    return in_words(task, played).episodes, numbers
 
 
 # ---------------------------------------------------------------- faithfulness
@@ -272,19 +204,16 @@ def _changed(sentence: str, tally: Tally) -> Iterator[str]:
     "strongest word that holds is the one that is said, and nothing is said of exactly half."
 )
 def always_is_all_of_them_mostly_more_than_half_seldom_fewer_but() -> Finding:
-    wrong = []
-    for n in range(1, 21):
-        for k in range(n + 1):
-            due = {"always": k == n, "mostly": k / n > 0.5, "seldom": 0 < k / n < 0.5, "never": k == 0}
-            wrong += [(k, n, how) for how, true in due.items() if holds(how, k, n) != true]
-            step = Step((), "goes", ("comes",), 0.0)
-            log = Log("", (*[(step,)] * k, *[(replace(step, happens=()),)] * (n - k)), ("goes",), ("comes",))
-            wrong += [
-                (k, n, how) for how, true in due.items() if (Tally(log).verdict(f"It {how} comes.") == "true") != true
-            ]
-            strongest = next((how for how in ("always", "never", "mostly", "seldom") if due[how]), "")
-            wrong += [(k, n, "said")] if said_of(k, n) != strongest else []
-    return Finding(not wrong, say(wrong=len(wrong)))
+    step = Step((), "goes", ("comes",), 0.0)
+
+    def counted(n: int, k: int) -> bool:
+        due = {"always": k == n, "never": k == 0, "mostly": k / n > 0.5, "seldom": 0 < k / n < 0.5}
+        log = Log("", (*[(step,)] * k, *[(replace(step, happens=()),)] * (n - k)), ("goes",), ("comes",))
+        verdicts = {how: Tally(log).verdict(f"It {how} comes.") == "true" for how in due}
+        strongest = next((how for how, true in due.items() if true), "")
+        return verdicts == due == {how: holds(how, k, n) for how in due} and said_of(k, n) == strongest
+
+    return cases(((n, k) for n in range(1, 21) for k in range(n + 1)), counted)
 
 
 # ---------------------------------------------------------------- chunks and merges
@@ -295,13 +224,12 @@ def always_is_all_of_them_mostly_more_than_half_seldom_fewer_but() -> Finding:
     "letter."
 )
 def however_the_episodes_are_cut_into_chunks_and_merged_counting() -> Finding:
-    differ, tried = 0, 0
-    for log in logs(1):
-        whole = SySLLM(lines=10**6).summarise(log).text
-        for lines, fan in itertools.product((1, 20, 60, 200), (2, 3, 8, 50)):
-            differ += SySLLM(lines=lines, fan=fan).summarise(log).text != whole
-            tried += 1
-    return Finding(differ == 0, say(tried=tried, differ=differ))
+    wholes = [SySLLM(lines=10**6).summarise(log).text for log in logs(1)]
+
+    def alike(lines: int, fan: int, number: int) -> bool:
+        return SySLLM(lines=lines, fan=fan).summarise(logs(1)[number]).text == wholes[number]
+
+    return cases(itertools.product((1, 20, 60, 200), (2, 3, 8, 50), range(4)), alike)
 
 
 @claim(
@@ -327,27 +255,12 @@ def told_to_keep_few_sentences_counting_keeps_totals_then_what() -> Finding:
         "It turns in 3 of 20 decisions.\nIt goes in 5 of 11 decisions.\nIt stays in 3 of 11 decisions.",
         "In 3 episodes it earns 1 in all, from 0 to 1 in one.\nIt comes in 1 of 4 episodes.",
     ]
-    wrong = 0
-    for most in range(1, 12):
+
+    def kept(most: int) -> bool:
         prompt = MERGE.format(about="A room.", summaries="\n\n".join(parts), limit=LIMIT.format(most=most))
-        wrong += str(Miner().answers([prompt])[0]).splitlines() != due[:most]
-    return Finding(wrong == 0, say(wrong=wrong))
+        return str(Miner().answers([prompt])[0]).splitlines() == due[:most]
 
-
-@claim("A model that says nothing is told of in a sentence with how many prompts there were, and of what length.")
-def a_model_that_says_nothing_is_told_of_in_a_sentence_with_how() -> Finding:
-    lengths, said = list[int](), ""
-
-    def silent(prompts: Sequence[str]) -> list[str | None]:
-        lengths.extend(map(len, prompts))
-        return [None] * len(prompts)
-
-    try:
-        SySLLM(lines=40).summarise(logs(0)[0], cast(Ask, silent))
-    except HocketError as error:
-        said = str(error)
-    told = f"{len(lengths)} prompts of up to {max(lengths)} characters"
-    return Finding(told in said and len(set(lengths)) > 1, said)
+    return cases(range(1, 12), kept)
 
 
 @claim(
@@ -355,57 +268,35 @@ def a_model_that_says_nothing_is_told_of_in_a_sentence_with_how() -> Finding:
     "room for, with what the environment is; then what it wrote, `fan` summaries at a time, up to one."
 )
 def a_language_model_reads_every_line_of_the_record_once_in_whole() -> Finding:
-    wrong, told = [], {}
-    for lines, fan in ((30, 3), (60, 8), (1, 7)):
+    log = logs(2)[0]
+    record = [tuple(replace(step, earns=float(f"{step.earns:+.4g}")) for step in one) for one in log.episodes]
+
+    def reads(lines: int, fan: int) -> bool:
         rounds: list[list[str]] = []
 
-        def ask(prompts: Sequence[str], rounds: list[list[str]] = rounds) -> list[str]:
+        def ask(prompts: Sequence[str]) -> list[str]:
             rounds.append(list(prompts))
             return [f"It mostly goes east. ({len(rounds)}-{number})" for number in range(len(prompts))]
 
-        log = logs(2)[0]
         SySLLM(lines=lines, fan=fan).summarise(log, ask)
-        read_back = [episodes_in(prompt) for prompt in rounds[0]]
-        again = [one for part in read_back for one in part]
-        wrong += ["record"] * (again != [tuple(map(_rounded, one)) for one in log.episodes])
-        sizes = [sum(map(len, part)) for part in read_back]
-        wrong += ["room"] * any(size > lines and len(part) > 1 for size, part in zip(sizes, read_back, strict=True))
-        fuller = [size + len(part[0]) for size, part in zip(sizes, read_back[1:], strict=False)]
-        wrong += ["full"] * any(size <= lines for size in fuller)
-        wrong += ["about"] * (not all(log.about in prompt for one in rounds for prompt in one))
-        due = [len(rounds[0])]
+        parts = [episodes_in(prompt) for prompt in rounds[0]]
+        sizes = [sum(map(len, part)) for part in parts]
+        right = list(itertools.chain(*parts)) == record
+        right &= all(size <= lines or len(part) == 1 for size, part in zip(sizes, parts, strict=True))
+        right &= all(size + len(part[0]) > lines for size, part in zip(sizes, parts[1:], strict=False))
+        right &= all(log.about in prompt for one in rounds for prompt in one)
+        due = [len(parts)]
         while due[-1] > fan:
             due.append(-(-due[-1] // fan))
-        due.append(1)
-        wrong += ["tree"] * ([len(one) for one in rounds] != due)
+        right &= [len(one) for one in rounds] == [*due, 1]
         for level, prompts in enumerate(rounds[1:], 1):
-            said = [f"({level}-{number})" for number in range(len(rounds[level - 1]))]
             heard = [re.findall(r"\(\d+-\d+\)", prompt) for prompt in prompts]
-            wrong += ["heard"] * (list(itertools.chain(*heard)) != said or max(map(len, heard)) > fan)
+            right &= list(itertools.chain(*heard)) == [f"({level}-{n})" for n in range(len(rounds[level - 1]))]
             limited = ["At most 12 sentences" in prompt for prompt in prompts]
-            wrong += ["limit"] * (limited != [level == len(rounds) - 1]) * (level == len(rounds) - 1)
-            wrong += ["limit"] * (any(limited) and level < len(rounds) - 1)
-        told[f"{lines} lines, fan {fan}"] = str([len(one) for one in rounds])
-    return Finding(not wrong, f"{say(**told)}, wrong {wrong}")
+            right &= max(map(len, heard)) <= fan and set(limited) == {level == len(rounds) - 1}
+        return right
 
-
-@claim("Counting reads nothing but the prompts: from a transcript in other words around it, it writes the same counts.")
-def counting_reads_nothing_but_the_prompts_from_a_transcript_in() -> Finding:
-    log = logs(3)[1]
-    text = transcript(log.episodes)
-    listed = f"What it may do: {', '.join(log.does)}.\nWhat may come of that: {', '.join(log.happens)}.\n"
-    usual, other = (
-        Miner().answers([prompt])[0] for prompt in (f"{listed}\n{text}", f"Hello.\n{listed}{text}\n\nThink!")
-    )
-    bare = Miner().answers([text])[0] or ""
-    assert usual is not None
-    nothing = Miner().answers(["Nothing is here."])
-    never = "It runs out of time in 0 of 50 episodes."
-    holds_ = usual == other and nothing == [None] and all(by_hand(one, log) for one in usual.splitlines())
-    knows = never in usual or Tally(log).happens["runs out of time"] > 0
-    return Finding(
-        holds_ and knows and set(bare.splitlines()) <= set(usual.splitlines()), say(sentences=len(usual.splitlines()))
-    )
+    return cases(((30, 3), (60, 8), (1, 7)), reads)
 
 
 # ---------------------------------------------------------------- who is who
@@ -469,8 +360,7 @@ def how_well_a_summary_fits_a_record_is_sentence_by_sentence_how() -> Finding:
         ("It is happy.", "It mostly flies."): 0.0,
         (): 0.0,
     }
-    wrong = {text: agreement(text, tally) for text, fit in due.items() if abs(agreement(text, tally) - fit) > 1e-12}
-    return Finding(not wrong, f"wrong: {wrong}")
+    return cases(due.items(), lambda text, fit: abs(agreement(text, tally) - fit) < 1e-12)
 
 
 @claim("Each of the four is told by its trait: who prefers red, blue, both, and who minds no lava, in every draw.")

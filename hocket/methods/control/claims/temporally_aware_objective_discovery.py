@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import itertools
-import json
-import tempfile
 from functools import partial
-from pathlib import Path
 from statistics import fmean
 
 import torch
 from torch import Tensor
 
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, same_gradient, say
 from hocket.lab.discover import compared
 from hocket.lab.toys.control import ADVANTAGES, cart_pole
 from hocket.methods.base.ppo import PPO
 from hocket.methods.control.temporally_aware_objective_discovery.lifetimes import Lifetimes, Timed
-from hocket.methods.control.temporally_aware_objective_discovery.method import BLIND, TA_LPO, TIMED, TimedDrift
+from hocket.methods.control.temporally_aware_objective_discovery.method import BLIND, TA_LPO, TimedDrift
 from hocket.methods.control.temporally_aware_objective_discovery.timed_drift import timed_drift
 from hocket.methods.group_relative.discovered_policy_optimisation import LearntDrift
 from hocket.objectives.drift import ClipDrift, DriftSurrogate
@@ -90,38 +86,6 @@ def where_the_timed_half_of_its_weights_is_0_it_is_the_untimed() -> Finding:
 def with_the_clip_as_drift_the_surrogate_is_ppos_equal_gradients() -> Finding:
     clipped = PPO.but(name="clip as drift", objective=DriftSurrogate(drift=ClipDrift(), aggregate="token-mean"))
     return same_gradient(clipped, PPO)
-
-
-@claim("A run of N batches is told 0, 1/(N-1), .. 1, and who is not told the time does as before.", "derived")
-def a_run_of_n_batches_is_told_0_1_1_and_who_is_not_told_the_time() -> Finding:
-    told: list[float] = []
-
-    def watching(log_ratio: Tensor, advantage: Tensor, done: float) -> Tensor:
-        told.append(done)
-        return torch.zeros_like(log_ratio)
-
-    family = Lifetimes(iterations=5, epochs=1)
-    idle, none = compared(family, [Timed(watching), None], 2, Key.of(1)).tolist()
-    return Finding(told == [0, 0.25, 0.5, 0.75, 1] and idle == none, say(told=told, off=abs(idle - none)))
-
-
-@claim("A file of a network that is not told the time is refused.", "derived")
-def a_file_of_a_network_that_is_not_told_the_time_is_refused() -> Finding:
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "drift.json")
-        file.write_text(json.dumps({"inner": [[0.1, 0.2]] * 8, "outer": [0.1, 0.2]}))
-        try:
-            return Finding(TimedDrift(str(file)) is None, "accepted")
-        except ConfigurationError as error:
-            return Finding("16 rows" in str(error), "refused")
-
-
-@claim("Both shipped networks were found with as many generations from the same seed.", "derived")
-def both_shipped_networks_were_found_with_as_many_generations_from() -> Finding:
-    about = [json.loads(file.read_text()) for file in (TIMED, BLIND)]
-    pairs = [(one["generations"], one["seed"]) for one in about]
-    rows = [len(one["inner"]) for one in about]
-    return Finding(pairs[0] == pairs[1] and rows == [16, 8], say(generations=pairs[0][0], seed=pairs[0][1]))
 
 
 def _turns(drift: TimedDrift | LearntDrift, advantage: float, time: float) -> float:

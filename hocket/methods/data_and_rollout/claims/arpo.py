@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from statistics import fmean
 
 import numpy as np
 import torch
 
-from hocket.agents.workflows.team import Team
-from hocket.agents.workflows.workflow import Outcome
 from hocket.core.columns import ENTROPIES
 from hocket.core.components import value_at
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.packing import pack
 from hocket.core.segments import segment_sum
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
-from hocket.lab.claims.taught import after_lessons, begin
+from hocket.lab.claims.taught import after_lessons
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.hops import ASKED, WAYS, Hops, last
 from hocket.lab.toys.rewarded import line
@@ -29,7 +25,7 @@ from hocket.methods.data_and_rollout.arpo import ARPO, ARPO_HARD, FORKED, Entrop
 from hocket.recipe import Recipe
 from hocket.train.aio import run_async
 from hocket.train.loop import collect
-from hocket.types import Assignment, Message, Quantity, Scenario, Trajectory, Turn
+from hocket.types import Assignment, Message, Trajectory, Turn
 
 claim = Claims("arpo", "arXiv:2507.19849")
 
@@ -113,34 +109,6 @@ def who_failed_has_ended_or_begins_with_anothers_turns_up_to_there() -> Finding:
     return Finding(found == {(1, 16): [0, 5], (2, 16): [0, 3], (1, 7): [0]}, say(forked=str(found)))
 
 
-@dataclass(frozen=True)
-class Numbered(Hops):
-    """Asks each time for a number that the workflow draws itself."""
-
-    name = "numbered"
-
-    async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        drawn = int(team.key.numpy().integers(1 << 30))
-        for number in range(4):
-            await team.policy(f"{scenario.id}, hop {number} of {drawn}")
-        return Outcome(rewards={"found": 0.0})
-
-
-@claim("Where the workflow draws something itself, forks and forks of forks have what was drawn at their beginning.")
-def where_the_workflow_draws_something_itself_forks_and_forks_of() -> Finding:
-    recipe, failed, forks, again = ARPO.but({"rollout.samples": 12, "rollout.begun": 3}), 0, 0, 0
-    for seed in range(4):
-        made = TalkBench(Numbered(), ASKED, WAYS, recipe, view=lambda messages: "", seed=seed)
-        episodes = run_async(collect(made.parts, Key.of(seed)))[0].trajectories
-        failed += sum(one.failure is not None for one in episodes)
-        owner = {(one.scenario.id, id(turn)): one for one in reversed(episodes) for turn in one.turns}
-        for one in episodes:
-            depth = FORKED.get(one)
-            above = owner[one.scenario.id, id(one.turns[depth - 1])] if depth else one
-            forks, again = forks + (depth > 0), again + (FORKED.get(above) > 0 and above is not one)
-    return Finding(failed == 0 < again, say(forks=forks, forks_of_forks=again, failed=failed))
-
-
 BEGUN = 120
 
 
@@ -218,42 +186,6 @@ def with_a_constant_denominator_the_soft_forms_gradient_on_what() -> Finding:
     return Finding(
         worst < EXACT and changed > 20, say(gap_on_5_batches=worst, occurrences_shared=shared, changed=changed)
     )
-
-
-@claim("The entropies it forks by are those of the learner, for the shipped model at its temperature.")
-def the_entropies_it_forks_by_are_those_of_the_learner_for_the() -> Finding:
-    parts = begin("grpo", "sums").parts
-    way = replace(parts.decoding, entropies=3, temperature=0.7, max_tokens=12)
-    asked = [Assignment(parts.task.scenario("train", number), 4, way) for number in range(6)]
-    played = run_async(parts.player.play(asked, key=Key.of(0)))
-    batch = pack(played)
-    with torch.no_grad():
-        known = parts.lead.policy.evaluate(batch, {Quantity.ENTROPY}).entropy
-    assert known is not None
-    worst, count = 0.0, 0
-    for number, one in enumerate(played):
-        told = ENTROPIES.get(one.turns[0])
-        own = known[batch.occurrences.decision[batch.occurrences.trajectory == number]].tolist()
-        assert len(told) == min(3, len(own))
-        worst, count = max(worst, gap(told, own[: len(told)])), count + len(told)
-    return below(1e-5, count > 30, largest_gap=worst)
-
-
-@claim("An engine that tells no entropies is refused in a sentence, and so is a budget that cannot be.")
-def an_engine_that_tells_no_entropies_is_refused_in_a_sentence_and() -> Finding:
-    said = []
-    made = bench(ARPO, 0)
-    episode = made.play()[0]
-    try:
-        _ = [uncertainty(turn) for turn in episode.turns]
-    except ConfigurationError as error:
-        said.append(str(error))
-    for setting in ({"begun": 17}, {"begun": 0}, {"beam": 0}, {"words": 0}, {"vocabulary": 1}):
-        try:
-            EntropyForks(**setting)
-        except ValueError as error:
-            said.append(str(error))
-    return Finding(len(said) == 6, "; ".join(said[:2]))
 
 
 @claim(

@@ -11,7 +11,7 @@ import torch
 from hocket.agents.workflows.single import SingleTurn
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import Claims, Finding, below, gap, inspect_rows, say
+from hocket.lab.claims.harness import Claims, Finding, below, cases, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import lines, sample
 from hocket.methods.base.grpo import GRPO
@@ -132,38 +132,32 @@ def as_shipped_8_samples_where_all_fail_4_tries_are_told_the_answer() -> Finding
         """One of five samples of what is easy is right, and of what is hard every other one that is told."""
         calls.append([*asking])
         found = []
-        for one in asking:
-            for number in range(one.first, one.first + one.samples):
-                zeros = np.zeros(1, np.int64)
-                right = number % 5 == 0 if one.scenario.id == "easy" else one.hint is not None and number % 2 == 0
-                turn = Turn("policy", "policy", zeros, zeros, text=f"{number}")
-                made = Trajectory(one.scenario, [turn], number)
-                made.source, made.scores["correct"] = one.source, Score(1.0 if right else 0.4)
-                found.append(made)
+        for one, number in ((ask, n) for ask in asking for n in range(ask.first, ask.first + ask.samples)):
+            zeros, told = np.zeros(1, np.int64), one.hint is not None and number % 2 == 0
+            right = number % 5 == 0 if one.scenario.id == "easy" else told
+            made = Trajectory(one.scenario, [Turn("policy", "policy", zeros, zeros, text=f"{number}")], number)
+            made.source, made.scores["correct"] = one.source, Score(1.0 if right else 0.4)
+            found.append(made)
         return found
 
     async def score(played: Sequence[Trajectory]) -> None:
         pass
 
-    seen = {}
-    for recipe in (EXPO, EXPO_DPO):
+    easy, hard = ([(name, number, "own") for number in range(3, 11)] for name in ("easy", "hard"))
+    beside = ([*easy, *hard, ("hard with help", 12, "expert")], [11, 13, 14])
+    instead = ([*easy, ("hard", 12, "expert"), *hard[1:]], [3, 11, 13, 14])
+
+    def collected(recipe: Recipe, due: tuple[list[tuple[str, int, str]], list[int]]) -> bool:
         calls.clear()
         step = run_async(recipe.rollout.at(1).collect(asked, play=play, score=score, ledger=Ledger(), key=Key.of(0)))
         kept = [(one.scenario.id, one.sample, one.source) for one in step.trajectories]
-        gone = sorted(one.sample for one in step.discarded)
-        rows = [(one.hint, one.first, one.samples) for one in calls[1]]
-        again = [(one.hint, one.first, one.scenario.metadata) for one in calls[2]]
-        tried = rows == [("The answer is 42", 11, 4)] and again == [
-            (None, number, {"demonstration": f"{number}"}) for number in (12, 14)
-        ]
-        seen[recipe.name] = (kept, gone, tried and [one.samples for one in calls[0]] == [8, 8])
-    easy, hard = ([(name, number, "own") for number in range(3, 11)] for name in ("easy", "hard"))
-    beside = ([*easy, *hard, ("hard with help", 12, "expert")], [11, 13, 14], True)
-    instead = ([*easy, ("hard", 12, "expert"), *hard[1:]], [3, 11, 13, 14], True)
-    holds = list(seen.values()) == [beside, instead]
-    return Finding(
-        holds, say(discarded=str([one[1] for one in seen.values()]), as_told=str([one[2] for one in seen.values()]))
-    )
+        first, tries, again = calls
+        right = [one.samples for one in first] == [8, 8] and (kept, sorted(one.sample for one in step.discarded)) == due
+        right &= [(one.hint, one.first, one.samples) for one in tries] == [("The answer is 42", 11, 4)]
+        plain = [(None, number, {"demonstration": f"{number}"}) for number in (12, 14)]
+        return right and [(one.hint, one.first, one.scenario.metadata) for one in again] == plain
+
+    return cases(((EXPO, beside), (EXPO_DPO, instead)), collected)
 
 
 AGGREGATE = "no length divides a mean over sequences"

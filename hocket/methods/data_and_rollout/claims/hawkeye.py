@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from statistics import fmean
+from typing import Any
 
 from hocket.core.batch import Batch
 from hocket.core.casting import Leading
@@ -82,30 +83,22 @@ def r_score_lambda_max_len_full_the_mean_chain_of_the_reference_for() -> Finding
 
 @claim("The expander's response begins with the planner's thought, imposed, and what is imposed has no weight.")
 def the_expanders_response_begins_with_the_planners_thought_imposed() -> Finding:
-    told = Scenario("s", "1 + 2?", "3")
-    answer, right = ["<answer>3</answer>"], Sums().verify
-    (whole,) = rehearse(BriefThought(), told, {"planner": [Cut("1+2=3</think>")], "expander": answer}, verifier=right)
-    (short,) = rehearse(BriefThought(), told, {"planner": ["so three"], "expander": answer}, verifier=right)
-    far = rehearse(
-        BriefThought(),
-        told,
-        {"planner": [Cut("1" * 25 + "</think>")], "expander": ["2" * 28]},
-        decoding=Decoding(max_tokens=30),
-        verifier=right,
-    )[0].answer
+    def played(plan: Any, reply: str = "<answer>3</answer>", **how: Any) -> Trajectory:
+        script: dict[str, Any] = {"planner": [plan], "expander": [reply]}
+        return rehearse(BriefThought(), Scenario("s", "1 + 2?", "3"), script, verifier=Sums().verify, **how)[0]
+
+    whole, short = played(Cut("1+2=3</think>")), played("so three")
+    far = played(Cut("1" * 25 + "</think>"), "2" * 28, decoding=Decoding(max_tokens=30))
     plan, reply = whole.turns
     begun = int(reply.forced.sum()) if reply.forced is not None else 0
     holds = reply.text == "<think>1+2=3</think><answer>3</answer>" and total(whole) == 1.0
-    holds &= far == f"<think>{'1' * 25}</think>{'2' * 28}"
+    holds &= far.answer == f"<think>{'1' * 25}</think>{'2' * 28}"
     holds &= short.answer == "<think>so three</think><answer>3</answer>" and begun == len(plan)
     batch = bench(HAWKEYE).step().batch
     assert batch is not None
-    names, seen = batch.names["policy"], batch.occurrences
-    own = batch.forced[seen.decision] & (seen.weight != 0)
-    return Finding(
-        holds and "planner" in names and not own.any(),
-        say(answer=whole.answer, of_a_cut_thought=short.answer, imposed=begun),
-    )
+    own = batch.forced[batch.occurrences.decision] & (batch.occurrences.weight != 0)
+    holds &= "planner" in batch.names["policy"] and not bool(own.any())
+    return Finding(holds, say(answer=whole.answer, of_a_cut_thought=short.answer, imposed=begun))
 
 
 @claim("Who never saw the reference's chain is charged nothing, an empty chain counts as one token; lambda 1, f 0.3.")

@@ -14,10 +14,9 @@ import torch
 from numpy.typing import NDArray
 
 from hocket.agents.workflows.single import SingleTurn
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, cases, gap, say
 from hocket.lab.claims.taught import begin
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
@@ -376,29 +375,6 @@ def what_the_tree_says_is_learnt_from_its_tokens_have_the_advantage() -> Finding
     return Finding(not bool(batch.forced.any()), say(imposed=int(batch.forced.sum()), decisions=batch.decisions))
 
 
-@claim("An engine that tells no alternatives is refused in a sentence, and so is a tree that cannot be.")
-def an_engine_that_tells_no_alternatives_is_refused_in_a_sentence() -> Finding:
-    said = []
-    made = wanderer(LATR)
-    tree = grown(made)[0]
-    try:
-        tree.read(tree.live[0], made.play()[0])
-    except ConfigurationError as error:
-        said.append(str(error))
-    settings: Sequence[Mapping[str, Any]] = (
-        {"samples": 1},
-        *({"candidates": 0}, {"height": 0}, {"least": 1.0}, {"gap": 0.0}, {"distance": 1.1}),
-        *({"ages": ()}, {"ages": (0,)}, {"shares": ()}, {"shares": (1.5,)}, {"shares": (1.0, 0.5)}),
-        {"shares": (1.0, 0.5, 0.0), "until": (5, 5)},
-    )
-    for setting in settings:
-        try:
-            replace(LookaheadTrees(), **setting)
-        except ValueError as error:
-            said.append(str(error))
-    return Finding(len(said) == 1 + len(settings), "; ".join(said[:2]))
-
-
 @claim(
     "A fork from a token of the spared text stays, however alike it goes on; one from another token, from nothing but "
     "space, or where decisions are no words, is cut off."
@@ -460,22 +436,19 @@ def what_the_tree_said_of_a_leaf_after_a_prefix_is_learnt_from_a() -> Finding:
     asked = Assignment(Scenario("0", "0", ""), prefix=(7, 8, 9), decoding=Decoding(max_tokens=6))
     tree = Growing(LookaheadTrees(), asked, None)
     tree.live, tree.time = [Way([1, 2, 3]), Way([1, 2], ended=True), Way([1, 2, 3], ended=True)], 3
-
-    def leaf(actions: Sequence[int]) -> Trajectory:
-        logp = np.arange(len(actions), dtype=np.float32) - 10
-        forced = np.arange(len(actions)) < 5
-        turn = Turn("policy", "policy", np.zeros(1, np.int64), np.array(actions), logp, forced=forced, finish="length")
-        return Trajectory(asked.scenario, [turn], terminated=False, truncated=True)
-
-    leaves = [leaf([7, 8, 9, 1, 2]), leaf([7, 8, 9, 1, 2]), leaf([7, 8, 9, 1, 2, 3]), leaf([7, 8, 9, 4])]
-    found = [tree.begun(one, place) for place, one in enumerate(leaves)]
-    nobody = tree.begun(Trajectory(asked.scenario, []), 0)
-    ends = [(one.turns[0].finish, one.terminated, one.truncated) for one in leaves]
     ended, cut = ("stop", True, False), ("length", False, True)
-    imposed = [[int(place) for place in np.flatnonzero(one.turns[0].forced)] for one in leaves]  # type: ignore[arg-type]
-    holds = found == [-13.0, -13.0, -18.0, 0.0] and nobody == 0 and ends == [cut, ended, cut, cut]
-    holds = holds and imposed == [[0, 1, 2]] * 3 + [[0, 1, 2, 3]]
-    return Finding(holds, say(log_probs=str(found), ends=str(ends), imposed=str(imposed)))
+
+    def begun(place: int, actions: Sequence[int], logp: float, imposed: int, end: tuple[str, bool, bool]) -> bool:
+        known, forced = np.arange(len(actions), dtype=np.float32) - 10, np.arange(len(actions)) < 5
+        turn = Turn("policy", "policy", np.zeros(1, np.int64), np.array(actions), known, forced=forced, finish="length")
+        leaf = Trajectory(asked.scenario, [turn], terminated=False, truncated=True)
+        right = tree.begun(leaf, place) == logp and (turn.finish, leaf.terminated, leaf.truncated) == end
+        return right and turn.forced is not None and np.flatnonzero(turn.forced).tolist() == list(range(imposed))
+
+    rows = [(0, [7, 8, 9, 1, 2], -13.0, 3, cut), (1, [7, 8, 9, 1, 2], -13.0, 3, ended)]
+    rows += [(2, [7, 8, 9, 1, 2, 3], -18.0, 3, cut), (3, [7, 8, 9, 4], 0.0, 4, cut)]
+    finding = cases(rows, begun)
+    return Finding(finding.holds and tree.begun(Trajectory(asked.scenario, []), 0) == 0, finding.saw)
 
 
 @claim("Without a chosen token among the likely ones nothing is too far below it; ships with forks of .1 or more.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
+from itertools import accumulate, pairwise, product
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -192,33 +193,18 @@ def the_two_write_one_solution_in_turns_until_an_answer_is_closed() -> Finding:
     off.append(gap([right(first), *map(float, first.scores["form"].value)], [1.0, 0.5, 0.5, 0.5, 0.5]))  # type: ignore[arg-type]
     holds = first.answer == whole and [turn.role for turn in first.turns] == ["long", "short"] * 2
     imposed = [0 if turn.forced is None else int(turn.forced.sum()) for turn in first.turns]
-    holds &= imposed == [0, *(sum(own_of(first)[:n]) for n in (1, 2, 3))]
+    lengths = [len(turn) - forced for turn, forced in zip(first.turns, imposed, strict=True)]
+    holds &= imposed == [0, *accumulate(lengths[:-1])]
     cut = played(["so three"], ["<answer></answer>"], form=2.0)
     off.append(gap(cut.scores["form"].value, [0.0, 0.0]))
     again = played([Cut("<think>1</think>")] * 2, [Cut("<answer>1</rethink>")] * 2, rounds=2)
     holds &= len(again.turns) == 4 and cut.answer == "so three<answer></answer>" and right(again) == 0.0
-    forms = {
-        "long": {
-            "<think>a</think>": 1,
-            "<think> </think>": 0,
-            "<think>a</think>b": 0,
-            "<think>a": 0,
-            "<answer>a</answer>": 0,
-        },
-        "short": {
-            "<answer>a</answer>": 1,
-            "<answer>a</rethink>": 1,
-            "<answer></rethink>": 0,
-            "a</answer>": 0,
-            "<answer><think>a</answer>": 0,
-        },
-    }
-    holds &= all(well_formed(role, text) == bool(due) for role, texts in forms.items() for text, due in texts.items())
+    good = (("long", "<think>a</think>"), ("short", "<answer>a</answer>"), ("short", "<answer>a</rethink>"))
+    bad = ("<think> </think>", "<think>a</think>b", "<think>a", "<answer>a</answer>")
+    worse = ("<answer></rethink>", "a</answer>", "<answer><think>a</answer>")
+    holds &= all(well_formed(*one) for one in good) and not any(well_formed("long", text) for text in bad)
+    holds &= not any(well_formed("short", text) for text in worse)
     return Finding(holds and max(off) < 1e-12, say(solution=first.answer, imposed=str(imposed), rewards_off=max(off)))
-
-
-def own_of(one: Trajectory) -> list[int]:
-    return [len(turn) - (0 if turn.forced is None else int(turn.forced.sum())) for turn in one.turns]
 
 
 NEEDED = (True, False, True, False, False, True)
@@ -264,23 +250,16 @@ def on_a_chain_whose_thoughts_are_needed_or_not_importance_tells() -> Finding:
     samples, repeats = 48, 300
     found = [measured(seed, samples) for seed in range(repeats)]
     means = [fmean(one[place].score for one in found) for place in range(len(NEEDED))]
-    due = [needed / 3 * (1 - 1 / 6) for needed in NEEDED]
-    rates, total = [0.0], 0.0
-    for needed in NEEDED:
-        total += needed / 3
-        rates.append(total)
-    errors = [
-        5 / 6 * math.sqrt((rates[n] * (1 - rates[n]) + rates[n + 1] * (1 - rates[n + 1])) / samples)
-        for n in range(len(NEEDED))
-    ]
+    due = [one / 3 * (1 - 1 / 6) for one in NEEDED]
+    variances = [rate * (1 - rate) for rate in accumulate((one / 3 for one in NEEDED), initial=0.0)]
+    errors = [5 / 6 * math.sqrt((one + other) / samples) for one, other in pairwise(variances)]
     seen = [pstdev([one[place].score for one in found]) for place in range(len(NEEDED))]
     stated = [fmean(one[place].error for one in found) for place in range(len(NEEDED))]
     bias = max(abs(m - d) / (e / math.sqrt(repeats)) for m, d, e in zip(means, due, errors, strict=True) if e)
     spread = max(abs(s / e - 1) for s, e in zip(seen, errors, strict=True) if e)
     told = max(abs(s / e - 1) for s, e in zip(stated, errors, strict=True) if e)
-    apart = min(m for m, n in zip(means, NEEDED, strict=True) if n) - max(
-        m for m, n in zip(means, NEEDED, strict=True) if not n
-    )
+    needed, filler = ([m for m, n in zip(means, NEEDED, strict=True) if n is kind] for kind in (True, False))
+    apart = min(needed) - max(filler)
     bounded = all(-1 < one.score < 1 for row in found for one in row)
     saw = say(bias_in_standard_errors=bias, spread_off=spread, stated_error_off=told, needed_above_filler_by=apart)
     return Finding(bias < 3.5 and spread < 0.15 and told < 0.05 and apart > 0.25 and bounded, saw)
@@ -290,9 +269,7 @@ def on_a_chain_whose_thoughts_are_needed_or_not_importance_tells() -> Finding:
     "The score is the effect times the share of the chain left to others: dearer thoughts score less, and |score| < 1."
 )
 def the_score_is_the_effect_times_the_share_of_the_chain_left_to() -> Finding:
-    rows = [
-        Importance(right, before, 8, tokens, 10) for right in range(9) for before in range(9) for tokens in (1, 4, 9)
-    ]
+    rows = [Importance(right, left, 8, tokens, 10) for right, left, tokens in product(range(9), range(9), (1, 4, 9))]
     by_hand = max(abs(one.score - (one.right - one.right_before) / 8 * (10 - one.tokens) / 10) for one in rows)
     cheap, dear = (Importance(7, 2, 8, tokens, 10).score for tokens in (2, 6))
     bounded = max(abs(one.score) for one in rows)

@@ -16,8 +16,7 @@ from hocket.core.batch import Batch, Recorded
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
-from hocket.lab.claims.taught import begin
-from hocket.methods.base.grpo import GRPO, GRPO_KL
+from hocket.methods.base.grpo import GRPO
 from hocket.nano import BASE
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.prefix_tree import tree_of
@@ -185,23 +184,3 @@ def the_time_of_a_pass_falls_with_the_prompts_length_as_the_number() -> Finding:
     holds = times[0] > times[1] > times[2] and all(time < 1.5 * tokens for time, tokens in found.values())
     said = "; ".join(f"prompt {prompt}: time {one:.2f}, tokens {of:.2f}" for prompt, (one, of) in found.items())
     return Finding(holds, f"processor time with over without, 2 groups of 8 answers of 24 tokens: {said}")
-
-
-@claim("`hocket train` computes so unasked: a step on the shipped model makes the update that it makes without.")
-def hocket_train_computes_so_unasked_a_step_on_the_shipped_model() -> Finding:
-    runs = [begin(GRPO_KL, "sums", {"curriculum.prompts": 2}) for _ in range(2)]
-    for run, shared in zip(runs, (True, False), strict=True):
-        (learner,) = run.parts.learners.values()
-        policy = run.parts.lead.policy
-        assert isinstance(policy, CausalLM)
-        assert policy.share_prefixes
-        for one in (policy, learner.reference):
-            if isinstance(one, CausalLM):
-                one.share_prefixes = shared
-    ours, plain = (run.run(1).results[0].metrics for run in runs)
-    return below(
-        1e-4,
-        ours["groups/with_signal"] > 0,
-        loss_apart=abs(float(ours["loss"]) - float(plain["loss"])),
-        entropy_apart=abs(float(ours["entropy"]) - float(plain["entropy"])),
-    )

@@ -11,7 +11,6 @@ import torch
 
 from hocket.core.batch import Batch
 from hocket.core.components import value_at
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.core.segments import segment_sum
@@ -25,7 +24,6 @@ from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.repo_replay import REPO_REPLAY, REPO_REPLAY_MIXED
 from hocket.objectives.replayed import ReplayedSurrogate
 from hocket.recipe import Recipe
-from hocket.rollout.alternating import AlternatingRollout
 from hocket.rollout.replay_store import AGE, ReplayStore, chosen
 from hocket.rollout.replayed import WithReplays
 from hocket.train.tree import TreeEncoder, decode_tree
@@ -132,20 +130,6 @@ def those_of_highest_reward_and_those_whose_rewards_vary_most_are() -> Finding:
     return Finding(worst < EXACT and recent == [1, 2], say(sets=60, largest_shortfall=worst))
 
 
-@claim("No more is kept than the bounds say: the newest, or the best, of each question.")
-def no_more_is_kept_than_the_bounds_say_the_newest_or_the_best_of() -> Finding:
-    sizes, earned, oldest = list[int](), list[float](), list[int]()
-    for store in (ReplayStore(size=6, scenarios=2), ReplayStore(size=6, scenarios=2, keep="best")):
-        held = stored(bench(OURS.but({"rollout.store": store}), 3).run(10))["kept"].values()
-        sizes += [len(one) for one in held]
-        earned.append(sum(row["worth"] for one in held for row in one))
-        oldest.append(min(row["step"] for one in held for row in one))
-    one = bench(OURS.but({"rollout.store": ReplayStore(size=6, scenarios=1)}), 3).run(3)
-    only = list(stored(one)["kept"])
-    holds = sizes == [6] * 4 and earned[1] > earned[0] and oldest[0] == 9 and only == [ASKED[-1].id]
-    return Finding(holds, say(kept=str(sizes), successes_kept=str(earned), oldest_step=str(oldest)))
-
-
 @claim("The older what comes back, the more of it is clipped.")
 def the_older_what_comes_back_the_more_of_it_is_clipped() -> Finding:
     recipe = OURS.but({"rollout.earlier": 16, "rollout.store": ReplayStore(size=64), "rollout.take": "any"})
@@ -180,21 +164,6 @@ def at_equal_sampled_tokens_more_steps_have_a_gradient_than_with() -> Finding:
     holds = fmean(right[0]) > fmean(right[1]) and min(a - b for a, b in zip(*steps, strict=True)) > 0
     saw = f"found {line(right[0])}, by GRPO {line(right[1])}; steps with a gradient {line(steps[0])}, by GRPO "
     return Finding(holds, f"{TOKENS} tokens: {saw}{line(steps[1])}")
-
-
-@claim("A rollout that remembers is refused inside another, and bounds that leave nothing are.")
-def a_rollout_that_remembers_is_refused_inside_another_and_bounds() -> Finding:
-    said = []
-    for changes in (
-        {"rollout": AlternatingRollout((OURS.rollout, PLAIN.rollout))},
-        {"rollout.take": "oldest"},
-        {"rollout.store.size": 0},
-    ):
-        try:
-            OURS.but(changes)
-        except (ConfigurationError, ValueError) as error:
-            said.append(str(error))
-    return Finding(len(said) == 3, "; ".join(said))
 
 
 @claim("As shipped 8 fresh samples stand beside the latest 8 of the 16 kept of a question, of all there are, clip 0.2.")

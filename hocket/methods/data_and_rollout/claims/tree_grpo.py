@@ -183,17 +183,6 @@ def after_lessons_in_which_half_of_the_demonstrations_search_the() -> Finding:
     return Finding(after > before + 0.2, say(exact_match_before=before, after_18_steps=after, tokens=sum(tokens)))
 
 
-@claim("More ends are kept than a tree has, or none: refused.")
-def more_ends_are_kept_than_a_tree_has_or_none_refused() -> Finding:
-    said = []
-    for setting in ({"keep": 4}, {"keep": 0}, {"trees": 0}, {"expand": 0}):
-        try:
-            replace(StepTrees(), **setting)
-        except ValueError as error:
-            said.append(str(error))
-    return Finding(len(said) == 4, f"{len(said)} of 4 refused; {said[0]}")
-
-
 @claim("As shipped two trees grow once from two nodes, and all their three ends are learnt from.", "the released code")
 def as_shipped_two_trees_grow_once_from_two_nodes_and_all_their() -> Finding:
     found = [value_at(TREE_GRPO, f"rollout.{name}") for name in ("trees", "rounds", "expand", "keep")]

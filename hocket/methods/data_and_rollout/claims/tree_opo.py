@@ -18,7 +18,6 @@ from hocket.credit.group import GroupRelative
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, gap, inspect_rows, runs, say
 from hocket.lab.claims.shipped import Shipment, ShippedRun
-from hocket.lab.toys import orders
 from hocket.lab.toys.hard_half import ALL_HARD, LENGTH, TOKENS, solution
 from hocket.lab.toys.rewarded import lines
 from hocket.lab.world import Answer, World
@@ -70,10 +69,8 @@ def a_i_r_i_alpha_v_v_the_mean_the_best_or_the_worst_return_at_and() -> Finding:
 @claim("Where every sample begins from the bare prompt it is Dr. GRPO's advantage.")
 def where_every_sample_begins_from_the_bare_prompt_it_is_dr_grpos() -> Finding:
     rewards = [0.0, 1.0, 1.0, 0.0, 0.5, 0.0, 1.0, 0.25]
-    return Finding(
-        gap(advantages(TREE_OPO, rewards, ("0",) * 8), advantages(FLAT, rewards, ("0",) * 8)) < 1e-12,
-        say(advantages=str(advantages(TREE_OPO, rewards, ("0",) * 8))),
-    )
+    off = gap(*(advantages(recipe, rewards, ("0",) * 8) for recipe in (TREE_OPO, FLAT)))
+    return Finding(off < 1e-12, say(off=off))
 
 
 RATES = {"0": 0.05, "0/1": 0.3, "0/1/3": 0.95, "0/2": 0.6}
@@ -192,32 +189,11 @@ def where_the_start_is_right_once_in_6561_completing_prefixes_has() -> Finding:
     )
 
 
-TEACHER = f"{orders.__file__}:teacher"
-
-
 def searched(folder: str, **settings: Any) -> tuple[Written, list[dict[str, Any]]]:
     """What `hocket traces` finds for sums, and the rows that it writes."""
     path = Path(folder) / "traces.jsonl"
     found = TraceSearch(TraceSettings("worked_sums", **settings), path).run()
     return found, [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-@claim(
-    "A teacher works through sums in every order of their terms, half of the time with a slip. What its search finds "
-    "is right, its own, each once, in its own steps, several to a sum; and of the answers in the tree more are right.",
-    "derived; the teacher's answers are listed, so that nothing else can be found",
-)
-def a_teacher_works_through_sums_in_every_order_of_their_terms_half() -> Finding:
-    with tempfile.TemporaryDirectory() as folder:
-        found, rows = searched(folder, model=TEACHER, until="=", n=6, searches=20)
-    traces = [(row, ["".join(trace) for trace in row["traces"]]) for row in rows]
-    own = all(set(texts) <= set(orders.right_answers(row["prompt"])) for row, texts in traces)
-    once = all(len(set(texts)) == len(texts) and row["demonstration"] in texts for row, texts in traces)
-    every = [trace for row in rows for trace in row["traces"]]
-    cut = all([step.find("=") for step in one] == [*(len(step) - 1 for step in one[:-1]), -1] for one in every)
-    several = fmean(len(texts) for _, texts in traces)
-    holds = own and once and cut and len(rows) == 6 and several > 2 and found.right > 0.6
-    return Finding(holds, say(rows=len(rows), traces_of_a_row=several, right=found.right, sampled=found.sampled))
 
 
 @claim("A trace told in steps is begun by every number of them but all; where that is more than `most`, by so many.")
