@@ -514,7 +514,7 @@ class Hook(Stage):
             )
 
     def begin(self, run: HookContext, earlier: State | None) -> Any:
-        """The memory at the beginning of a phase; `earlier` is the state from the phase before with this hook, if any."""
+        """The memory at the beginning of a phase; `earlier` is the hook's state from an earlier phase, if any."""
         return {}
 
     async def before(self, run: HookContext, step: int, memory: Any) -> Any:
