@@ -89,11 +89,13 @@ def present_pairs(pairs: Iterable[tuple[str, Any]], recipe: Any) -> Iterator[tup
         if slot == "horizon" and rest:
             yield path, _within("TurnHorizon", hooks, rest, path), value
         elif slot == "horizon":
-            hooks = [one for one in hooks if _kind(one) != "TurnHorizon"] + ([] if value is None else [_renamed(value)])
+            hooks = [hook for hook in hooks if _kind(hook) != "TurnHorizon"] + (
+                [] if value is None else [_renamed(value)]
+            )
             yield path, "hooks", hooks
         elif slot == "cast" and not rest and _seats_past_selves(value):
             usual, guests = _apart(value)
-            hooks = [one for one in hooks if _kind(one) != "PastSelves"] + [guests]
+            hooks = [hook for hook in hooks if _kind(hook) != "PastSelves"] + [guests]
             yield path, "cast", usual
             yield path, "hooks", hooks
         elif slot == "cast" and rest and not hasattr(recipe.cast, rest.partition(".")[0]):
@@ -139,7 +141,7 @@ def _kind(component: Any) -> str:
 
 def _within(kind: str, hooks: Sequence[Any], rest: str, path: str) -> str:
     """The path of a hook's setting; as it is where there is no such hook."""
-    return next((f"hooks.{place}.{rest}" for place, one in enumerate(hooks) if _kind(one) == kind), path)
+    return next((f"hooks.{place}.{rest}" for place, hook in enumerate(hooks) if _kind(hook) == kind), path)
 
 
 def _reworded(text: Any) -> Any:

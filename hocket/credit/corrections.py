@@ -34,17 +34,17 @@ def importance_ratios(batch: Batch, level: Grain) -> Tensor:
     Raises:
         ConfigurationError: when the batch lacks one of the two columns.
     """
-    seen = batch.occurrences
+    occurrences = batch.occurrences
     for column in (Column.PROXIMAL, Column.BEHAVIOUR):
         if column.name not in batch.logp:
             raise ConfigurationError(f"an importance correction reads log-probs {column.name!r}, which are missing")
     proximal, behaviour = batch.logp[Column.PROXIMAL.name], batch.logp[Column.BEHAVIOUR.name]
-    known = (proximal.present & behaviour.present)[seen.decision]
-    difference = (proximal.values.detach().double() - behaviour.values.detach().double())[seen.decision]
+    known = (proximal.present & behaviour.present)[occurrences.decision]
+    difference = (proximal.values.detach().double() - behaviour.values.detach().double())[occurrences.decision]
     log_ratio = torch.where(known, difference, 0.0)
     if level == "sequence":
-        own = torch.where(seen.weight != 0, log_ratio, 0.0)
-        log_ratio = segment_sum(own, seen.trajectory, batch.trajectories)[seen.trajectory]
+        own = torch.where(occurrences.weight != 0, log_ratio, 0.0)
+        log_ratio = segment_sum(own, occurrences.trajectory, batch.trajectories)[occurrences.trajectory]
     return saturated_exp(log_ratio)
 
 

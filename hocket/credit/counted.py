@@ -28,11 +28,11 @@ class Counted(Correction):
 
     def __call__(self, batch: Batch) -> Batch:
         """The batch with weights and advantages `[E]`."""
-        seen, after = batch.occurrences, self.of(batch)
-        given = after.occurrences
-        masked = (given.weight == 0) & (seen.weight != 0)
-        weight = torch.where(masked, seen.weight.to(given.weight.dtype), given.weight)
-        return after.credited(weight=weight, advantage=torch.where(masked, 0.0, given.advantage))
+        occurrences, after = batch.occurrences, self.of(batch)
+        corrected = after.occurrences
+        masked = (corrected.weight == 0) & (occurrences.weight != 0)
+        weight = torch.where(masked, occurrences.weight.to(corrected.weight.dtype), corrected.weight)
+        return after.credited(weight=weight, advantage=torch.where(masked, 0.0, corrected.advantage))
 
 
 @dataclass(frozen=True)

@@ -20,5 +20,7 @@ class CreditedOnly(Correction):
 
     def __call__(self, batch: Batch) -> Batch:
         """The batch with weights `[E]`."""
-        seen = batch.occurrences
-        return batch.credited(weight=torch.where(seen.advantage == 0, torch.zeros_like(seen.weight), seen.weight))
+        occurrences = batch.occurrences
+        return batch.credited(
+            weight=torch.where(occurrences.advantage == 0, torch.zeros_like(occurrences.weight), occurrences.weight)
+        )

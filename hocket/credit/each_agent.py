@@ -39,12 +39,12 @@ class EachAgent(Credit):
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages (and targets) `[E]` float64."""
-        seen = batch.occurrences
+        occurrences = batch.occurrences
         column: Tensor = getattr(batch, self.by)
-        whose = column[batch.turn[seen.decision]]
-        advantage = torch.zeros(len(seen), dtype=torch.float64)
-        target = torch.zeros(len(seen), dtype=torch.float64) if self.gives_targets else None
-        weight = seen.weight.clone()
+        whose = column[batch.turn[occurrences.decision]]
+        advantage = torch.zeros(len(occurrences), dtype=torch.float64)
+        target = torch.zeros(len(occurrences), dtype=torch.float64) if self.gives_targets else None
+        weight = occurrences.weight.clone()
         for code in torch.unique(whose).tolist():
             mine = whose == code
             given = self.credit(batch.restricted(mine))
@@ -52,4 +52,4 @@ class EachAgent(Credit):
             weight[mine] = given.weight.to(weight.dtype)
             if target is not None and given.target is not None:
                 target[mine] = given.target.double()
-        return replace(seen, advantage=advantage, weight=weight, target=target)
+        return replace(occurrences, advantage=advantage, weight=weight, target=target)

@@ -58,20 +58,20 @@ class GAE(Credit):
         """The batch's occurrences with advantages and value targets, both `[E]` float64."""
         if batch.value is None:
             raise ConfigurationError("GAE reads the value of every decision, but the batch has no column 'value'")
-        seen = batch.occurrences
-        values = batch.value.detach().double()[seen.decision]
+        occurrences = batch.occurrences
+        values = batch.value.detach().double()[occurrences.decision]
         known = values_known(batch)
         chain = generalised_advantages(
-            rewards_passed_back(rewards_by_occurrence(batch), known, seen.trajectory)[known],
+            rewards_passed_back(rewards_by_occurrence(batch), known, occurrences.trajectory)[known],
             values[known],
             final_values(batch),
-            seen.trajectory[known],
+            occurrences.trajectory[known],
             gamma=self.gamma,
             lam=self.lam,
         )
-        raw, used = in_place(chain, known), (seen.weight != 0) & known
+        raw, used = in_place(chain, known), (occurrences.weight != 0) & known
         credit = whitened(raw[used], ddof=self.ddof, epsilon=self.epsilon) if self.whiten else raw[used]
-        return replace(seen, advantage=in_place(credit, used), target=raw + values)
+        return replace(occurrences, advantage=in_place(credit, used), target=raw + values)
 
 
 def values_known(batch: Batch) -> Tensor:

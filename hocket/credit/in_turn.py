@@ -58,9 +58,9 @@ class InTurn(Correction):
 
     def __call__(self, batch: Batch) -> Batch:
         """The batch with other advantages `[E]` float64."""
-        seen, index, size = batch.occurrences, *simultaneous(batch)
-        used = seen.weight != 0
-        raw = seen.advantage.double()
+        occurrences, index, size = batch.occurrences, *simultaneous(batch)
+        used = occurrences.weight != 0
+        raw = occurrences.advantage.double()
         team = segment_mean(raw[used], index[used], size)[index]
         advantage = torch.zeros_like(raw)
         advantage[used] = whitened(team[used], ddof=self.ddof, epsilon=self.epsilon) if self.whiten else team[used]
@@ -71,10 +71,10 @@ class InTurn(Correction):
 
         Where nobody says how far others moved, as in the microscope, nobody did.
         """
-        seen, index, size = batch.occurrences, *simultaneous(batch)
+        occurrences, index, size = batch.occurrences, *simultaneous(batch)
         if MOVED.name not in batch.annotations:
-            return torch.ones(len(seen), dtype=torch.float64)
-        gap = MOVED.read(batch, "InTurn").double()[seen.decision]
+            return torch.ones(len(occurrences), dtype=torch.float64)
+        gap = MOVED.read(batch, "InTurn").double()[occurrences.decision]
         log = segment_sum(gap, index, size)[index] - gap
         # A sum of one less that one is 0; rounding must not make it anything else.
         alone = torch.bincount(index, minlength=size)[index] == 1
@@ -84,10 +84,10 @@ class InTurn(Correction):
 
 def simultaneous(batch: Batch) -> tuple[Tensor, int]:
     """A number for the decisions of a trajectory at one time, `[E]`, and how many these are; without times one each."""
-    seen = batch.occurrences
+    occurrences = batch.occurrences
     if batch.time is None:
-        return torch.arange(len(seen)), len(seen)
-    time = batch.time[seen.decision]
-    pairs = seen.trajectory * (int(time.max()) + 1 if len(time) else 1) + time
+        return torch.arange(len(occurrences)), len(occurrences)
+    time = batch.time[occurrences.decision]
+    pairs = occurrences.trajectory * (int(time.max()) + 1 if len(time) else 1) + time
     found, index = torch.unique(pairs, return_inverse=True)
     return index, len(found)

@@ -108,8 +108,8 @@ class ComparedPairs(Pairing):
             if (chance := (wins[first] or {}).get(order[other])) is not None
             if self.margin == 0 or abs(chance - 0.5) > self.margin
         ]
-        seen = paired(batch, [(first, other) for first, other, _ in found])
-        return replace(seen, pair_target=torch.tensor([chance for *_, chance in found], dtype=torch.float64))
+        occurrences = paired(batch, [(first, other) for first, other, _ in found])
+        return replace(occurrences, pair_target=torch.tensor([chance for *_, chance in found], dtype=torch.float64))
 
 
 @dataclass(frozen=True)
@@ -152,13 +152,13 @@ def members_by_group(batch: Batch, by: GroupBy) -> list[list[int]]:
 
 def paired(batch: Batch, found: list[tuple[int, int]]) -> Occurrences:
     """The occurrences with these pairs and the numbers that their preferred members carry; weight 0 outside of them."""
-    seen = batch.occurrences
+    occurrences = batch.occurrences
     pairs: Tensor = torch.tensor(found, dtype=torch.long).reshape(-1, 2)
     chosen = torch.zeros(batch.trajectories, dtype=torch.bool)
     chosen[pairs.flatten()] = True
-    weight = torch.where(chosen[seen.trajectory], seen.weight, torch.zeros_like(seen.weight))
+    weight = torch.where(chosen[occurrences.trajectory], occurrences.weight, torch.zeros_like(occurrences.weight))
     numbers: dict[str, Any] = {column.name: _of_pairs(batch, column, pairs, usual) for column, usual in NUMBERS.items()}
-    return replace(seen, weight=weight, pairs=pairs, **numbers)
+    return replace(occurrences, weight=weight, pairs=pairs, **numbers)
 
 
 def _of_pairs(batch: Batch, column: InfoColumn, pairs: Tensor, usual: float) -> Tensor | None:
@@ -171,9 +171,9 @@ def _of_pairs(batch: Batch, column: InfoColumn, pairs: Tensor, usual: float) -> 
 
 def paired_turns(batch: Batch, found: Sequence[tuple[Visit, Visit]]) -> Occurrences:
     """The occurrences with these pairs of turns, `compared`, and the trajectories named with them; weight 0 outside."""
-    seen = paired(batch, [(better[0], worse[0]) for better, worse in found])
+    occurrences = paired(batch, [(better[0], worse[0]) for better, worse in found])
     compared = torch.tensor([(better[1], worse[1]) for better, worse in found], dtype=torch.long).reshape(-1, 2)
-    return replace(within(batch, seen, [visit for pair in found for visit in pair]), compared=compared)
+    return replace(within(batch, occurrences, [visit for pair in found for visit in pair]), compared=compared)
 
 
 def within(batch: Batch, seen: Occurrences, visits: Iterable[Visit]) -> Occurrences:

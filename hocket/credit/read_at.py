@@ -63,12 +63,12 @@ class AtScores(Credit):
     of: tuple[str, ...] = ("label",)
 
     def __call__(self, batch: Batch) -> Occurrences:
-        seen = batch.occurrences
-        known = torch.zeros(len(seen), dtype=torch.bool)
+        occurrences = batch.occurrences
+        known = torch.zeros(len(occurrences), dtype=torch.bool)
         for name in self.of:
             known |= ~standing(batch, name).isnan()
-        weight = torch.where(known, seen.weight, torch.zeros_like(seen.weight))
-        return replace(seen, weight=weight, advantage=known.double())
+        weight = torch.where(known, occurrences.weight, torch.zeros_like(occurrences.weight))
+        return replace(occurrences, weight=weight, advantage=known.double())
 
 
 def _last(counted: Tensor, whose: Tensor) -> Tensor:

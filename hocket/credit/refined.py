@@ -54,11 +54,11 @@ class Refined(Credit):
 
 def mean_by_trajectory(values: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """The mean of `values` `[E]` over each trajectory's counted decisions, and whether it has any; both `[N]`."""
-    seen = batch.occurrences
-    used = seen.weight != 0
+    occurrences = batch.occurrences
+    used = occurrences.weight != 0
     size = batch.trajectories
-    counted = segment_count(seen.trajectory[used], size) > 0
-    return segment_mean(values[used], seen.trajectory[used], size), counted
+    counted = segment_count(occurrences.trajectory[used], size) > 0
+    return segment_mean(values[used], occurrences.trajectory[used], size), counted
 
 
 def only(seen: Occurrences, kept: Tensor) -> Occurrences:

@@ -46,9 +46,13 @@ class ReturnToGo(Credit):
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages `[E]` float64."""
-        seen = batch.occurrences
-        to_go = suffix_sum(rewards_by_occurrence(batch), seen.trajectory, batch.trajectories, discount=self.gamma)
-        return replace(seen, advantage=in_place(self._adjusted(to_go[seen.weight != 0]), seen.weight != 0))
+        occurrences = batch.occurrences
+        to_go = suffix_sum(
+            rewards_by_occurrence(batch), occurrences.trajectory, batch.trajectories, discount=self.gamma
+        )
+        return replace(
+            occurrences, advantage=in_place(self._adjusted(to_go[occurrences.weight != 0]), occurrences.weight != 0)
+        )
 
     def _adjusted(self, to_go: Tensor) -> Tensor:
         if self.whiten:
@@ -107,7 +111,7 @@ class GreedyBaseline(Credit):
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages `[E]` float64; weights are 0 where no baseline exists."""
-        seen, value = batch.occurrences, returns(batch)
+        occurrences, value = batch.occurrences, returns(batch)
         names = batch.names["source"]
         greedy = batch.source == (names.index("baseline") if "baseline" in names else -1)
         if not greedy.any():
@@ -118,13 +122,13 @@ class GreedyBaseline(Credit):
         size = len(batch.names["scenario"])
         baseline = segment_mean(value[greedy], batch.scenario[greedy], size)
         known = segment_count(batch.scenario[greedy], size)[batch.scenario] > 0
-        learnt = (known & ~greedy & counted_trajectories(batch))[seen.trajectory]
-        earned = value[seen.trajectory]
+        learnt = (known & ~greedy & counted_trajectories(batch))[occurrences.trajectory]
+        earned = value[occurrences.trajectory]
         if self.to_go:
-            earned = suffix_sum(rewards_by_occurrence(batch), seen.trajectory, batch.trajectories)
-        advantage = torch.where(learnt, earned - baseline[batch.scenario][seen.trajectory], 0.0)
-        weight = torch.where(known[seen.trajectory], seen.weight, torch.zeros_like(seen.weight))
-        return replace(seen, advantage=advantage, weight=weight)
+            earned = suffix_sum(rewards_by_occurrence(batch), occurrences.trajectory, batch.trajectories)
+        advantage = torch.where(learnt, earned - baseline[batch.scenario][occurrences.trajectory], 0.0)
+        weight = torch.where(known[occurrences.trajectory], occurrences.weight, torch.zeros_like(occurrences.weight))
+        return replace(occurrences, advantage=advantage, weight=weight)
 
 
 @dataclass(frozen=True)

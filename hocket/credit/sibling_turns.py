@@ -29,11 +29,11 @@ class TurnNode(Node[int]):
 
 def turns_of(batch: Batch) -> list[list[int]]:
     """The turns of each trajectory in order, those without decisions left out."""
-    seen = batch.occurrences
+    occurrences = batch.occurrences
     _, starts = turn_visits(batch)
     found: list[list[int]] = [[] for _ in range(batch.trajectories)]
-    turn = batch.turn[seen.decision[starts]].tolist()
-    for trajectory, own in zip(seen.trajectory[starts].tolist(), turn, strict=True):
+    turn = batch.turn[occurrences.decision[starts]].tolist()
+    for trajectory, own in zip(occurrences.trajectory[starts].tolist(), turn, strict=True):
         found[trajectory].append(own)
     return found
 
@@ -45,6 +45,6 @@ def tree_of(members: list[int], turns: list[list[int]]) -> TurnNode:
         told = root
         told.leaves.append(trajectory)
         for turn in turns[trajectory]:
-            told = next((one for one in told.children if one.turn == turn), None) or told.add(turn)
+            told = next((child for child in told.children if child.turn == turn), None) or told.add(turn)
             told.leaves.append(trajectory)
     return root

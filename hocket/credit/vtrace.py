@@ -55,16 +55,16 @@ class VTrace(Credit):
         """The batch's occurrences with advantages and value targets, both `[E]` float64."""
         if batch.value is None:
             raise ConfigurationError("VTrace reads the value of every decision, but the batch has no column 'value'")
-        seen, known = batch.occurrences, values_known(batch)
+        occurrences, known = batch.occurrences, values_known(batch)
         ratio = importance_ratios(batch, "decision")[known]
-        values = batch.value.detach().double()[seen.decision]
-        trajectory, final = seen.trajectory[known], final_values(batch)
-        rewards = rewards_passed_back(rewards_by_occurrence(batch), known, seen.trajectory)[known]
+        values = batch.value.detach().double()[occurrences.decision]
+        trajectory, final = occurrences.trajectory[known], final_values(batch)
+        rewards = rewards_passed_back(rewards_by_occurrence(batch), known, occurrences.trajectory)[known]
         weight = ratio.clamp(max=self.rho)
         delta = weight * temporal_differences(rewards, values[known], final, trajectory, self.gamma)
         trace = self.gamma * self.lam * ratio.clamp(max=self.c)
         corrected = values[known] + suffix_sum(delta, trajectory, len(final), discount=trace)
         # One difference from V_t to what follows, v_{t+1} in the place of V_{t+1}.
         ahead = temporal_differences(rewards, corrected, final, trajectory, self.gamma) + corrected - values[known]
-        advantage = in_place(weight * ahead, known) * (seen.weight != 0)
-        return replace(seen, advantage=advantage, target=in_place(corrected - values[known], known) + values)
+        advantage = in_place(weight * ahead, known) * (occurrences.weight != 0)
+        return replace(occurrences, advantage=advantage, target=in_place(corrected - values[known], known) + values)

@@ -29,10 +29,10 @@ class WhitenedTokens(Refined):
     epsilon: float = 1e-8
 
     def refine(self, batch: Batch) -> Occurrences:
-        seen = batch.occurrences
-        used = seen.weight != 0
+        occurrences = batch.occurrences
+        used = occurrences.weight != 0
         count = int(used.sum())
         one = torch.zeros(count, dtype=torch.long)
-        middle = centred(seen.advantage[used].double(), one, 1)
+        middle = centred(occurrences.advantage[used].double(), one, 1)
         variance = float(middle.square().sum()) / max(count - self.ddof, 1) + self.epsilon
-        return replace(seen, advantage=in_place(middle / variance**0.5 if variance > 0 else middle, used))
+        return replace(occurrences, advantage=in_place(middle / variance**0.5 if variance > 0 else middle, used))

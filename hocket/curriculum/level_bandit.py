@@ -81,7 +81,7 @@ class LevelBandit(RememberingCurriculum):
         for position in range(asked, asked + count):
             # What was taken in this call is not taken again while there is anything else.
             taken = set(chosen) if len(chosen) < members.size else set()
-            open_ = np.array([not taken.issuperset(own) for own in places.values()])
+            open_ = np.array([not taken.issuperset(place) for place in places.values()])
             chances = np.where(open_, self.chances(state), 0)
             if not chances.any():
                 chances = open_.astype(np.float64)
@@ -96,8 +96,8 @@ class LevelBandit(RememberingCurriculum):
 
     def after(self, state: State, trajectories: Sequence[Trajectory], weights: Mapping[str, float]) -> State:
         earned: dict[str, list[float]] = {level: [] for level in state["places"]}
-        for one in trajectories:
-            level, reward = level_of(one.scenario, self.level), total_reward(one, weights)
+        for trajectory in trajectories:
+            level, reward = level_of(trajectory.scenario, self.level), total_reward(trajectory, weights)
             if level in earned and math.isfinite(reward):  # A rollout may ask something of its own making.
                 earned[level].append(reward)
         means = {level: sums.mean(found) for level, found in earned.items() if found}

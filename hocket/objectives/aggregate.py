@@ -41,23 +41,23 @@ def weights(
     Raises:
         ValueError: for an unknown `aggregate`.
     """
-    seen = batch.occurrences
-    counted = seen.weight != 0
-    lengths = segment_sum(counted.double(), seen.trajectory, batch.trajectories)
+    occurrences = batch.occurrences
+    counted = occurrences.weight != 0
+    lengths = segment_sum(counted.double(), occurrences.trajectory, batch.trajectories)
     sequences = (lengths > 0).sum().clamp(min=1)
     if aggregate == "token-mean":
-        denominator = counted.sum().clamp(min=1).double().expand(len(seen))
+        denominator = counted.sum().clamp(min=1).double().expand(len(occurrences))
     elif aggregate == "sequence-mean":
-        denominator = sequences * lengths.clamp(min=1)[seen.trajectory]
+        denominator = sequences * lengths.clamp(min=1)[occurrences.trajectory]
     elif aggregate == "sequence-sum":
-        denominator = sequences.double().expand(len(seen))
+        denominator = sequences.double().expand(len(occurrences))
     elif aggregate == "constant-length":
-        denominator = (sequences * float(horizon)).expand(len(seen))
+        denominator = (sequences * float(horizon)).expand(len(occurrences))
     elif aggregate in ("turn-mean", "sequence-turn-mean"):
         denominator = _turn_denominator(batch, counted, sequences, among_all=aggregate == "turn-mean")
     else:
         raise ValueError(f"unknown aggregate {aggregate!r}")
-    return (seen.weight.double() / denominator).to(dtype)
+    return (occurrences.weight.double() / denominator).to(dtype)
 
 
 def _turn_denominator(batch: Batch, counted: Tensor, sequences: Tensor, *, among_all: bool) -> Tensor:
@@ -82,10 +82,10 @@ def check(aggregate: str, horizon: int = HORIZON) -> None:
 
 def trajectory_sums(values: Tensor, batch: Batch) -> Tensor:
     """Weighted sum over each trajectory's occurrences of `values` `[E]`: `[N]`, in the dtype of `values`."""
-    seen = batch.occurrences
-    counted = seen.weight != 0
-    used = torch.where(counted, values, torch.zeros_like(values)) * seen.weight.to(values.dtype)
-    return segment_sum(used, seen.trajectory, batch.trajectories)
+    occurrences = batch.occurrences
+    counted = occurrences.weight != 0
+    used = torch.where(counted, values, torch.zeros_like(values)) * occurrences.weight.to(values.dtype)
+    return segment_sum(used, occurrences.trajectory, batch.trajectories)
 
 
 def trajectory_means(values: Tensor, batch: Batch) -> Tensor:
@@ -96,8 +96,8 @@ def trajectory_means(values: Tensor, batch: Batch) -> Tensor:
 
 def counted_lengths(batch: Batch) -> Tensor:
     """Counted occurrences per trajectory, `[N]` long."""
-    seen = batch.occurrences
-    return segment_count(seen.trajectory[seen.weight != 0], batch.trajectories)
+    occurrences = batch.occurrences
+    return segment_count(occurrences.trajectory[occurrences.weight != 0], batch.trajectories)
 
 
 def share(where: Tensor, among: Tensor) -> Tensor:

@@ -46,17 +46,17 @@ class Aggregated(Objective):
             raise ValueError(f"horizon must be at least 1, not {self.horizon}")
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        terms, seen = self.of(now, batch), batch.occurrences
-        if terms.value.shape != seen.weight.shape:
+        terms, occurrences = self.of(now, batch), batch.occurrences
+        if terms.value.shape != occurrences.weight.shape:
             raise ValueError(
-                f"of gives {tuple(terms.value.shape)} terms for {len(seen)} decisions; it must give one each"
+                f"of gives {tuple(terms.value.shape)} terms for {len(occurrences)} decisions; it must give one each"
             )
-        weight = seen.weight.double()
+        weight = occurrences.weight.double()
         if self.form == "prompt-mean":
-            prompt = batch.scenario[seen.trajectory]
-            sizes = segment_count(prompt[seen.weight != 0], len(batch.names["scenario"]))
+            prompt = batch.scenario[occurrences.trajectory]
+            sizes = segment_count(prompt[occurrences.weight != 0], len(batch.names["scenario"]))
             weight = weight / ((sizes > 0).sum().clamp(min=1) * sizes.clamp(min=1)[prompt])
         if self.form == "turn-constant-length":
             visit, _ = turn_visits(batch)
-            weight = weight / (len(torch.unique(visit[seen.weight != 0])) or 1) / self.horizon
+            weight = weight / (len(torch.unique(visit[occurrences.weight != 0])) or 1) / self.horizon
         return replace(terms, weight=torch.as_tensor(weight, dtype=terms.weight.dtype))

@@ -28,7 +28,7 @@ class Among(Objective):
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         told = batch.info.get(self.column, [None] * batch.trajectories)
         here = torch.tensor([bool(one) is self.chosen for one in told], dtype=torch.bool)
-        seen = batch.occurrences
-        weight = torch.where(here[seen.trajectory], seen.weight, torch.zeros_like(seen.weight))
+        occurrences = batch.occurrences
+        weight = torch.where(here[occurrences.trajectory], occurrences.weight, torch.zeros_like(occurrences.weight))
         terms = self.of(now, batch.credited(weight=weight))
         return Terms(terms.value, self.coefficient * terms.weight, terms.unit, terms.metrics)

@@ -76,12 +76,12 @@ class KLToReference(Objective):
         return frozenset({Column.REFERENCE, Column.BEHAVIOUR} if self.unbiased else {Column.REFERENCE})
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen, dtype = batch.occurrences, now.logp.dtype
-        difference = now.logp[seen.decision] - recorded(batch, "reference")[seen.decision].to(dtype)
+        occurrences, dtype = batch.occurrences, now.logp.dtype
+        difference = now.logp[occurrences.decision] - recorded(batch, "reference")[occurrences.decision].to(dtype)
         estimate = kl_estimate(difference, self.estimator)
         if self.unbiased:
             estimate = saturated(log_ratios(now, batch)).exp() * estimate
-        metrics = {"kl/reference": mean(kl_estimate(difference.detach(), "k3"), seen.weight != 0)}
+        metrics = {"kl/reference": mean(kl_estimate(difference.detach(), "k3"), occurrences.weight != 0)}
         weight = weights(batch, self.aggregate, self.horizon, dtype=dtype)
         coefficient = value_at(self.coefficient, batch.progress)
         return Terms(coefficient * estimate, weight, metrics=metrics)
@@ -110,8 +110,8 @@ class ExactKL(Objective):
             raise ValueError(f"coefficient must be at least 0, not {self.coefficient}")
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen = batch.occurrences
-        exact = now.get(Quantity.KL_EXACT)[seen.decision]
+        occurrences = batch.occurrences
+        exact = now.get(Quantity.KL_EXACT)[occurrences.decision]
         weight = weights(batch, self.aggregate, self.horizon, dtype=exact.dtype)
         coefficient = value_at(self.coefficient, batch.progress)
-        return Terms(coefficient * exact, weight, metrics={"kl/reference": mean(exact, seen.weight != 0)})
+        return Terms(coefficient * exact, weight, metrics={"kl/reference": mean(exact, occurrences.weight != 0)})

@@ -115,8 +115,8 @@ class DriftSurrogate(Objective):
         return self.drift is None or not self.drift.regardless_of_advantage
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen, dtype = batch.occurrences, now.logp.dtype
-        advantage = seen.advantage.detach().to(dtype)
+        occurrences, dtype = batch.occurrences, now.logp.dtype
+        advantage = occurrences.advantage.detach().to(dtype)
         bound = reach(dtype, 1 if self.drift is None else self.drift.power)
         log_ratio = log_ratios(now, batch)
         bounded = saturated(log_ratio, bound)
@@ -124,7 +124,7 @@ class DriftSurrogate(Objective):
         penalty = torch.zeros_like(value)
         if self.drift is not None:
             penalty = self.drift(bounded, advantage, batch.progress)
-        active = (seen.weight != 0) & ((seen.advantage != 0) | (not self.idle_without_advantage))
+        active = (occurrences.weight != 0) & ((occurrences.advantage != 0) | (not self.idle_without_advantage))
         away = bounded.detach().expm1().abs()
         metrics = {
             "ratio/furthest": away[active].max().double() if bool(active.any()) else torch.zeros(()),

@@ -52,12 +52,12 @@ class ClippedImportanceWeight(Objective):
             raise ValueError(f"high must be at least 0 and low None or in [0, 1], not {self.high} and {self.low}")
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen, dtype = batch.occurrences, now.logp.dtype
+        occurrences, dtype = batch.occurrences, now.logp.dtype
         log_ratio = log_ratios(now, batch).detach()
         ratio = saturated(log_ratio).exp()
-        advantage = seen.advantage.detach().to(dtype)
-        value = clipped_importance_weight(now.logp[seen.decision], ratio, advantage, self.low, self.high)
-        active = (seen.weight != 0) & (seen.advantage != 0)
+        advantage = occurrences.advantage.detach().to(dtype)
+        value = clipped_importance_weight(now.logp[occurrences.decision], ratio, advantage, self.low, self.high)
+        active = (occurrences.weight != 0) & (occurrences.advantage != 0)
         clipped = ratio > 1 + self.high
         if self.low is not None:
             clipped = clipped | (ratio < 1 - self.low)

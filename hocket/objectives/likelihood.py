@@ -40,12 +40,12 @@ class NegativeLogLikelihood(Objective):
 
 def preferred(batch: Batch) -> Batch:
     """The batch with weight 0 for what no pair prefers; the same batch without pairs."""
-    seen = batch.occurrences
-    if seen.pairs is None:
+    occurrences = batch.occurrences
+    if occurrences.pairs is None:
         return batch
-    trajectory, better = seen.trajectory, seen.pairs[:, 0]
-    if seen.compared is not None:
-        trajectory = trajectory * batch.turns + batch.turn[seen.decision]
-        better = better * batch.turns + seen.compared[:, 0]
-    kept = torch.isin(trajectory, better).to(seen.weight.dtype)
-    return batch.but(occurrences=replace(seen, weight=seen.weight * kept))
+    trajectory, better = occurrences.trajectory, occurrences.pairs[:, 0]
+    if occurrences.compared is not None:
+        trajectory = trajectory * batch.turns + batch.turn[occurrences.decision]
+        better = better * batch.turns + occurrences.compared[:, 0]
+    kept = torch.isin(trajectory, better).to(occurrences.weight.dtype)
+    return batch.but(occurrences=replace(occurrences, weight=occurrences.weight * kept))

@@ -69,12 +69,12 @@ class Listwise(Objective):
             raise ValueError(f"beta must be positive, not {self.beta}")
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen, dtype = batch.occurrences, now.logp.dtype
-        own = now.logp[seen.decision]
+        occurrences, dtype = batch.occurrences, now.logp.dtype
+        own = now.logp[occurrences.decision]
         gap = own - anchored(self.measure, batch).to(dtype)
         lengths = counted_lengths(batch)
         score = self.beta * self.measure(trajectory_sums(own, batch), trajectory_sums(gap, batch), lengths)
-        label = trajectory_means(seen.advantage.detach(), batch).to(dtype)
+        label = trajectory_means(occurrences.advantage.detach(), batch).to(dtype)
         groups = GroupBy("scenario")(batch)
         lists = [torch.nonzero((groups.index == n) & (lengths > 0)).flatten() for n in range(groups.size)]
         told = [bool((label[members] != label[members[0]]).any()) if len(members) else False for members in lists]

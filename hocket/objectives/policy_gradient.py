@@ -39,6 +39,6 @@ class PolicyGradient(Objective):
         check(self.aggregate, self.horizon)
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen, dtype = batch.occurrences, now.logp.dtype
-        value = policy_gradient(now.logp[seen.decision], seen.advantage.to(dtype))
+        occurrences, dtype = batch.occurrences, now.logp.dtype
+        value = policy_gradient(now.logp[occurrences.decision], occurrences.advantage.to(dtype))
         return Terms(value, weights(batch, self.aggregate, self.horizon, dtype=dtype))

@@ -38,10 +38,10 @@ def turn_weight(place: Tensor, turns: Tensor, gamma: float) -> Tensor:
 
 def turn_weights(batch: Batch, gamma: float) -> Tensor:
     """`turn_weight` of each occurrence's turn among those of its trajectory that have a counted decision, `[E]`."""
-    seen = batch.occurrences
+    occurrences = batch.occurrences
     visit, starts = turn_visits(batch)
-    counted = segment_count(visit[seen.weight != 0], int(starts.sum())) > 0
-    owner = seen.trajectory[starts]
+    counted = segment_count(visit[occurrences.weight != 0], int(starts.sum())) > 0
+    owner = occurrences.trajectory[starts]
     turns = segment_sum(counted.long(), owner, batch.trajectories)
     before = torch.cumsum(counted.long(), 0) - counted.long()
     # A visit that does not count holds no occurrence that does, so what it gets never matters.
@@ -121,29 +121,33 @@ class Pairwise(Objective):
         return self.measure.reads | ({COLLISION} if self.on_policy_weight else frozenset())
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen, dtype = batch.occurrences, now.logp.dtype
-        if seen.pairs is None:
+        occurrences, dtype = batch.occurrences, now.logp.dtype
+        if occurrences.pairs is None:
             raise HocketError("the loss compares pairs, but credit gave none; use a credit that pairs trajectories")
-        own = now.logp[seen.decision]
+        own = now.logp[occurrences.decision]
         gap = own - anchored(self.measure, batch).to(dtype)
         if self.turn_discount is not None:
             phi = turn_weights(batch, self.turn_discount).to(dtype)
             own, gap = own * phi, gap * phi
-        units = self._units(batch, seen.pairs)
+        units = self._units(batch, occurrences.pairs)
         lengths = units.lengths[units.members]
         own_sum, gap_sum = (units.sums(values, batch, self.tail) for values in (own, gap))
         better, worse = self.measure(own_sum, gap_sum, lengths).unbind(1)
-        weight = torch.ones(len(lengths), dtype=dtype) if seen.pair_weight is None else seen.pair_weight.to(dtype)
+        weight = (
+            torch.ones(len(lengths), dtype=dtype)
+            if occurrences.pair_weight is None
+            else occurrences.pair_weight.to(dtype)
+        )
         counted = (lengths > 0).all(1) & (weight != 0)
         reference = (own_sum - gap_sum).detach()
         pair = Comparison(
             self.beta, better, worse, self._margin(better - worse, batch), reference[:, 0] - reference[:, 1], counted
         )
-        value, metrics = self._mixed(pair, seen), _metrics(pair)
+        value, metrics = self._mixed(pair, occurrences), _metrics(pair)
         if self.on_policy_weight:
-            value = value * _on_policy(now, batch)[seen.pairs].prod(1).to(dtype)
+            value = value * _on_policy(now, batch)[occurrences.pairs].prod(1).to(dtype)
         if self.lone:
-            sign, alone = _lone(batch, seen.pairs[counted])
+            sign, alone = _lone(batch, occurrences.pairs[counted])
             drift = self.measure(trajectory_sums(own, batch), trajectory_sums(gap, batch), counted_lengths(batch))
             value = torch.cat([value, -logsigmoid(sign.to(dtype) * drift)])
             counted, weight = torch.cat([counted, alone]), torch.cat([weight, torch.ones(len(alone), dtype=dtype)])
@@ -164,18 +168,18 @@ class Pairwise(Objective):
 
     def _margin(self, gap: Tensor, batch: Batch) -> Tensor:
         """h of each pair, `[P]`."""
-        seen = batch.occurrences
+        occurrences = batch.occurrences
         margin = self.beta * gap - self.margin
-        if seen.pair_margin is not None:
-            if self.link.each and bool((seen.pair_margin != 0).any()):
+        if occurrences.pair_margin is not None:
+            if self.link.each and bool((occurrences.pair_margin != 0).any()):
                 raise HocketError(
                     f"pairs carry margins, and {type(self.link).__name__} judges each answer by itself; leave them out "
                     "or take a link of the margin, such as Logistic"
                 )
-            margin = margin - seen.pair_margin.to(gap.dtype)
+            margin = margin - occurrences.pair_margin.to(gap.dtype)
         if self.top != 1:
-            assert seen.pairs is not None
-            highest = trajectory_means(seen.advantage.detach(), batch)[seen.pairs[:, 0]] > 0
+            assert occurrences.pairs is not None
+            highest = trajectory_means(occurrences.advantage.detach(), batch)[occurrences.pairs[:, 0]] > 0
             margin = torch.where(highest, self.top * margin, margin)
         return margin
 
@@ -201,9 +205,9 @@ class _Units:
 
         Those beyond the length of the pair's shorter member count `tail`.
         """
-        seen = batch.occurrences
-        counted = seen.weight != 0
-        used = torch.where(counted, values, torch.zeros_like(values)) * seen.weight.to(values.dtype)
+        occurrences = batch.occurrences
+        counted = occurrences.weight != 0
+        used = torch.where(counted, values, torch.zeros_like(values)) * occurrences.weight.to(values.dtype)
         total = segment_sum(used, self.index, len(self.lengths))[self.members]
         if tail == 1:
             return total
@@ -220,14 +224,14 @@ def _turns_compared(batch: Batch, pairs: Tensor, compared: Tensor) -> _Units:
 
     A turn that its trajectory does not visit (another policy's) is the last unit, which holds nothing.
     """
-    seen = batch.occurrences
+    occurrences = batch.occurrences
     visit, starts = turn_visits(batch)
     size = int(starts.sum()) + 1
-    known = seen.trajectory[starts] * batch.turns + batch.turn[seen.decision[starts]]
+    known = occurrences.trajectory[starts] * batch.turns + batch.turn[occurrences.decision[starts]]
     wanted = pairs * batch.turns + compared
     found = (wanted[..., None] == known).long()
     members = torch.where(found.sum(-1) > 0, found.argmax(-1), size - 1) if len(known) else torch.zeros_like(pairs)
-    return _Units(visit, members, segment_count(visit[seen.weight != 0], size))
+    return _Units(visit, members, segment_count(visit[occurrences.weight != 0], size))
 
 
 def _lone(batch: Batch, pairs: Tensor) -> tuple[Tensor, Tensor]:

@@ -51,8 +51,8 @@ def anchor(batch: Batch) -> Tensor:
 
 
 def _counted(batch: Batch) -> Tensor:
-    seen = batch.occurrences
-    return seen.decision[seen.weight != 0]
+    occurrences = batch.occurrences
+    return occurrences.decision[occurrences.weight != 0]
 
 
 def log_ratios(now: Evaluation, batch: Batch) -> Tensor:
@@ -66,11 +66,11 @@ def sequence_means(log_ratio: Tensor, batch: Batch) -> Tensor:
 
     Only counted occurrences enter the mean, whatever their weight.
     """
-    seen = batch.occurrences
-    counted = seen.weight != 0
-    total = segment_sum(log_ratio[counted], seen.trajectory[counted], batch.trajectories)
-    length = segment_count(seen.trajectory[counted], batch.trajectories).clamp(min=1)
-    return (total / length)[seen.trajectory]
+    occurrences = batch.occurrences
+    counted = occurrences.weight != 0
+    total = segment_sum(log_ratio[counted], occurrences.trajectory[counted], batch.trajectories)
+    length = segment_count(occurrences.trajectory[counted], batch.trajectories).clamp(min=1)
+    return (total / length)[occurrences.trajectory]
 
 
 def segment_means(log_ratio: Tensor, batch: Batch) -> Tensor:
@@ -79,12 +79,12 @@ def segment_means(log_ratio: Tensor, batch: Batch) -> Tensor:
     A segment is one of a turn as one trajectory saw it (Rank-GRPO's items, arXiv 2510.20150). Only counted occurrences
     enter the mean, whatever their weight.
     """
-    seen = batch.occurrences
-    place = torch.stack([seen.trajectory, batch.turn[seen.decision], batch.segment[seen.decision]])
-    fresh = torch.ones(len(seen), dtype=torch.bool)
+    occurrences = batch.occurrences
+    place = torch.stack([occurrences.trajectory, batch.turn[occurrences.decision], batch.segment[occurrences.decision]])
+    fresh = torch.ones(len(occurrences), dtype=torch.bool)
     fresh[1:] = (place[:, 1:] != place[:, :-1]).any(0)
     segment, size = torch.cumsum(fresh, 0) - 1, int(fresh.sum())
-    counted = seen.weight != 0
+    counted = occurrences.weight != 0
     total = segment_sum(log_ratio[counted], segment[counted], size)
     return (total / segment_count(segment[counted], size).clamp(min=1))[segment]
 

@@ -71,14 +71,14 @@ class AdvantageRegression(Objective):
         return Level.GROUP if self.centred or self.unbiased else Level.TRAJECTORY
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen, dtype = batch.occurrences, now.logp.dtype
+        occurrences, dtype = batch.occurrences, now.logp.dtype
         groups = GroupBy("scenario")(batch)
         counted = counted_lengths(batch) > 0
         old = recorded(batch, "reference") if self.against == "reference" else anchor(batch)
-        drift = trajectory_sums((now.logp - old.to(dtype))[seen.decision], batch)
+        drift = trajectory_sums((now.logp - old.to(dtype))[occurrences.decision], batch)
         if self.centred:
             drift = drift - segment_mean(drift[counted], groups.index[counted], groups.size)[groups.index]
-        advantage = trajectory_means(seen.advantage.detach().to(dtype), batch)
+        advantage = trajectory_means(occurrences.advantage.detach().to(dtype), batch)
         factor = 1 / (2 * self.temperature) if self.coefficient is None else self.coefficient
         value = factor * squared_residual(advantage, drift, self.temperature)
         metrics = {"regression/residual": mean(squared_residual(advantage, drift, self.temperature), counted)}

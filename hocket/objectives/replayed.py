@@ -22,15 +22,15 @@ class ReplayedSurrogate(ClippedSurrogate):
     """
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        terms, seen = super().__call__(now, batch), batch.occurrences
+        terms, occurrences = super().__call__(now, batch), batch.occurrences
         names = batch.names["source"]
         if "replay" not in names:
             return terms
-        advantage = seen.advantage.detach().to(now.logp.dtype)
+        advantage = occurrences.advantage.detach().to(now.logp.dtype)
         gone = cut(saturated(self.log_ratio(now, batch)).exp().detach(), advantage, self.low, self.high, self.dual)
-        active = (seen.weight != 0) & (seen.advantage != 0)
-        replayed = active & (batch.source[seen.trajectory] == names.index("replay"))
-        version = batch.version[seen.decision]
+        active = (occurrences.weight != 0) & (occurrences.advantage != 0)
+        replayed = active & (batch.source[occurrences.trajectory] == names.index("replay"))
+        version = batch.version[occurrences.decision]
         middle = version[replayed].double().median() if replayed.any() else torch.tensor(0.0)
         found = {
             "replay/clipped": share(gone, replayed),

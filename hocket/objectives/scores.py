@@ -79,27 +79,27 @@ class BradleyTerry(ScoreLoss):
             )
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen = batch.occurrences
-        if seen.pairs is None:
+        occurrences = batch.occurrences
+        if occurrences.pairs is None:
             raise HocketError("the loss compares pairs, but credit gave none; use a credit that pairs trajectories")
-        if seen.compared is not None:
+        if occurrences.compared is not None:
             raise HocketError("credit pairs turns, and scores are of trajectories; use a credit that pairs these")
         scores = self.scores(now, batch)
         reward = trajectory_sums(scores, batch)
-        better, worse = reward[seen.pairs[:, 0]], reward[seen.pairs[:, 1]]
+        better, worse = reward[occurrences.pairs[:, 0]], reward[occurrences.pairs[:, 1]]
 
         def carried(numbers: Tensor | None, usual: float) -> Tensor:
             return torch.full_like(better, usual) if numbers is None else numbers.to(better.dtype)
 
-        target = carried(seen.pair_target, 1.0)
+        target = carried(occurrences.pair_target, 1.0)
         target = target * (1 - self.label_smoothing) + (1 - target) * self.label_smoothing
         value = binary_cross_entropy_with_logits(
-            better - worse - carried(seen.pair_margin, 0.0), target, reduction="none"
+            better - worse - carried(occurrences.pair_margin, 0.0), target, reduction="none"
         )
         if self.centring:
             value = value + self.centring * (better + worse).square()
-        weight = carried(seen.pair_weight, 1.0)
-        counted = (counted_lengths(batch)[seen.pairs] > 0).all(1) & (weight != 0)
+        weight = carried(occurrences.pair_weight, 1.0)
+        counted = (counted_lengths(batch)[occurrences.pairs] > 0).all(1) & (weight != 0)
         metrics = {
             "pairs/total": counted.sum().double(),
             "pairs/accuracy": share(better > worse, counted),

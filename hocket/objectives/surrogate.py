@@ -86,13 +86,13 @@ class ClippedSurrogate(Objective):
         return self.ratio == "decision"
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen, dtype = batch.occurrences, now.logp.dtype
-        advantage = seen.advantage.detach().to(dtype)
+        occurrences, dtype = batch.occurrences, now.logp.dtype
+        advantage = occurrences.advantage.detach().to(dtype)
         log_ratio = self.log_ratio(now, batch)
         ratio = saturated(log_ratio).exp()
         value = clipped_surrogate(ratio, advantage, self.low, self.high, self.dual)
         # Decisions without advantage may not have been evaluated: they say nothing about the ratio.
-        active = (seen.weight != 0) & (seen.advantage != 0)
+        active = (occurrences.weight != 0) & (occurrences.advantage != 0)
         metrics = {
             "ratio/clipped": share(cut(ratio.detach(), advantage, self.low, self.high, self.dual), active),
             "ratio/saturated": saturation(log_ratio, active),

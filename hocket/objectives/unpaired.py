@@ -53,11 +53,11 @@ class Unpaired(Objective):
             )
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen, dtype = batch.occurrences, now.logp.dtype
-        gap = now.logp[seen.decision] - recorded(batch, "reference")[seen.decision].to(dtype)
+        occurrences, dtype = batch.occurrences, now.logp.dtype
+        gap = now.logp[occurrences.decision] - recorded(batch, "reference")[occurrences.decision].to(dtype)
         reward = self.beta * trajectory_sums(gap, batch)
-        verdict = trajectory_means(seen.advantage.detach(), batch).to(dtype)
-        inside = verdict.sign() * (reward - torch.tensor([one or 0.0 for one in SHIFT.rows(batch)], dtype=dtype))
+        verdict = trajectory_means(occurrences.advantage.detach(), batch).to(dtype)
+        inside = verdict.sign() * (reward - torch.tensor([row or 0.0 for row in SHIFT.rows(batch)], dtype=dtype))
         value = torch.sigmoid(-inside) if self.form == "sigmoid" else -logsigmoid(inside)
         counted = (counted_lengths(batch) > 0) & (verdict != 0)
         size = verdict.abs() * torch.where(verdict > 0, self.desirable, self.undesirable).to(dtype)

@@ -142,7 +142,7 @@ class Judge(ABC):
         with self._lock:
             entries = [_entry(question) for question in questions]
             kept = {entry: Answer(*found) for entry in dict.fromkeys(entries) if (found := self._kept.get(entry))}
-            fresh = {entry: asked for entry, asked in zip(entries, questions, strict=True) if entry not in kept}
+            fresh = {entry: question for entry, question in zip(entries, questions, strict=True) if entry not in kept}
             kept |= zip(fresh, self._asked(list(fresh.values()), count), strict=True)
             for entry in fresh:
                 self._kept.put(entry, list(kept[entry]))
@@ -199,7 +199,7 @@ def picked(judge: Judge, asked: Sequence[tuple[str, Sequence[str]]]) -> list[str
         Question(f"{prompt}\nAnswer with one of: {', '.join(choices)}.", tuple(choices)) for prompt, choices in asked
     ]
     answers = judge(questions)
-    found = [choice_in(answer.verdict, one.choices) for answer, one in zip(answers, questions, strict=True)]
+    found = [choice_in(answer.verdict, question.choices) for answer, question in zip(answers, questions, strict=True)]
     return noted(judge, found, answers, "no one of the choices")
 
 

@@ -65,7 +65,9 @@ class Recalled(Reward):
 
     def after(self, trajectories: Sequence[Trajectory]) -> Recalled:
         """As it scores after a step."""
-        seen = [one for one in trajectories if one.failure is None and self.name in one.scores]
+        seen = [
+            trajectory for trajectory in trajectories if trajectory.failure is None and self.name in trajectory.scores
+        ]
         return replace(self, state=self.of.after(self.state, seen), told=self.told + 1)
 
 
@@ -76,21 +78,21 @@ def recalled(rewards: Sequence[Reward], earlier: Sequence[Reward] = ()) -> Seque
     def begun(reward: RememberingReward) -> Recalled:
         return next((one for one in known if one.of == reward), None) or Recalled(reward, reward.init())
 
-    if not any(isinstance(one, RememberingReward) for one in rewards):
+    if not any(isinstance(reward, RememberingReward) for reward in rewards):
         return rewards
-    return tuple(begun(one) if isinstance(one, RememberingReward) else one for one in rewards)
+    return tuple(begun(reward) if isinstance(reward, RememberingReward) else reward for reward in rewards)
 
 
 def after(rewards: Sequence[Reward], trajectories: Sequence[Trajectory]) -> Sequence[Reward]:
     """`rewards` as they score after a step that sampled these."""
     if not memories(rewards):
         return rewards
-    return tuple(one.after(trajectories) if isinstance(one, Recalled) else one for one in rewards)
+    return tuple(reward.after(trajectories) if isinstance(reward, Recalled) else reward for reward in rewards)
 
 
 def memories(rewards: Sequence[Reward]) -> State:
     """What rewards remember, by name, for a checkpoint."""
-    kept = [one for one in rewards if isinstance(one, Recalled)]
+    kept = [reward for reward in rewards if isinstance(reward, Recalled)]
     return {one.name: {"told": one.told, "state": one.state} for one in kept}
 
 
@@ -102,4 +104,4 @@ def restored(rewards: Sequence[Reward], kept: Mapping[str, State]) -> Sequence[R
             return one
         return replace(one, state=kept[one.name]["state"], told=int(kept[one.name]["told"]))
 
-    return tuple(filled(one) for one in rewards) if kept else rewards
+    return tuple(filled(reward) for reward in rewards) if kept else rewards

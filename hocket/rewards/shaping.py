@@ -120,6 +120,6 @@ class MaskTruncated(Shaping):
     """
 
     def __call__(self, batch: Batch) -> Batch:
-        seen = batch.occurrences
-        cut = batch.truncated[seen.trajectory]
-        return batch.credited(weight=torch.where(cut, torch.zeros_like(seen.weight), seen.weight))
+        occurrences = batch.occurrences
+        cut = batch.truncated[occurrences.trajectory]
+        return batch.credited(weight=torch.where(cut, torch.zeros_like(occurrences.weight), occurrences.weight))

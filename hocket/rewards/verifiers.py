@@ -79,7 +79,7 @@ class ExactMatch(Reward):
             return None
         given = self.extracted(text)
         if given is not None and self.extract == "math":
-            return float(any(same_formula(given, one, equal) for one in allowed_answers(scenario.answer)))
+            return float(any(same_formula(given, answer, equal) for answer in allowed_answers(scenario.answer)))
         return float(given is not None and matches(given, scenario.answer))
 
     def extracted(self, text: str) -> str | None:
@@ -119,9 +119,9 @@ def allowed_answers(answer: Any) -> list[str]:
         return [answer]
     members = answer if isinstance(answer, (list, tuple, set, frozenset)) else (answer,)
     return [
-        answer_text(one)
-        for one in members
-        if one is not None and not (isinstance(one, (float, Decimal)) and not math.isfinite(one))
+        answer_text(member)
+        for member in members
+        if member is not None and not (isinstance(member, (float, Decimal)) and not math.isfinite(member))
     ]
 
 

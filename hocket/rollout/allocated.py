@@ -140,7 +140,9 @@ class Allocated(Rollout):
         # Nobody can have more than what the others' fewest leave.
         most = min(self.high, total - (len(scenarios) - 1) * self.low)
         steps = np.arange(self.low, most + 1)
-        worth = np.stack([self.value(ledger.outcomes(one), ledger.history(one), steps) for one in scenarios])
+        worth = np.stack(
+            [self.value(ledger.outcomes(scenario), ledger.history(scenario), steps) for scenario in scenarios]
+        )
         return [int(one) for one in allocate(worth, self.low, total)]
 
     def _total(self, scenarios: int) -> int:

@@ -243,7 +243,7 @@ class _Pool:
         actions, logps = self._decide(masks, acted)
         state = None if state is None else np.array(state, np.float32)
         # A world may write into what it is given, and into what it gave before.
-        moved = self.world.step([one.copy() for one in actions], self.live.copy())
+        moved = self.world.step([action.copy() for action in actions], self.live.copy())
         self.history.append(_Step(shown, masks, actions, logps, acted, state, moved.rewards.copy()))
         self.now += 1
         for slot, reason in moved.failures.items():
@@ -343,7 +343,7 @@ class _Pool:
 
     def _forget(self) -> None:
         """Drops steps that no open episode needs."""
-        needed = min((one.began for one in self.slots if one is not None), default=self.now)
+        needed = min((slot.began for slot in self.slots if slot is not None), default=self.now)
         del self.history[: needed - self.first]
         self.first = needed
 

@@ -72,7 +72,7 @@ class LabelledSteps(Rollout):
                 f"scenario {scenario.id!r} needs 'steps' (texts), or a 'demonstration' of several messages, and "
                 "'labels' in its metadata"
             )
-        wrong = next((one for one in labels if one is not None and not _is_label(one)), None)
+        wrong = next((label for label in labels if label is not None and not _is_label(label)), None)
         if wrong is not None:
             raise ConfigurationError(
                 f"scenario {scenario.id!r}: the label {wrong!r} is neither true, false nor in [0, 1]"

@@ -77,8 +77,8 @@ class WithReference(Rollout):
         if trajectories:
             await score(trajectories)
         metrics = {"rollout/references": float(len(references)), "rollout/dropped": float(len(dropped))}
-        kept = [one for one in references if one.scenario.id not in dropped]
-        aside = [one for one in references if one.scenario.id in dropped]
+        kept = [reference for reference in references if reference.scenario.id not in dropped]
+        aside = [reference for reference in references if reference.scenario.id in dropped]
         return Experience([*kept, *trajectories], aside, metrics)
 
     def _dull(self, rewards: Sequence[float]) -> bool:

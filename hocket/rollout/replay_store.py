@@ -66,10 +66,10 @@ class ReplayStore:
         """
         step = int(state["step"]) + 1
         kept: dict[str, list[State]] = dict(state["kept"])
-        for one in trajectories:
-            if one.failure is None and one.length:
-                scenario = unmarked(one.scenario.id)
-                held = [*kept.pop(scenario, []), {"step": step, "worth": worth(one), **written(one)}]
+        for trajectory in trajectories:
+            if trajectory.failure is None and trajectory.length:
+                scenario = unmarked(trajectory.scenario.id)
+                held = [*kept.pop(scenario, []), {"step": step, "worth": worth(trajectory), **written(trajectory)}]
                 if len(held) > self.size:
                     last = 0 if self.keep == "newest" else min(range(len(held)), key=lambda n: held[n]["worth"])
                     del held[last]

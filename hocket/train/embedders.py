@@ -68,10 +68,10 @@ class PolicyEmbedder(Embedder):
                 states = policy.mean_states(batch)
                 for turn in torch.nonzero(~states.isnan().any(-1)).flatten().tolist():
                     found[turn] = states[turn].tolist()
-        seen, (_, starts) = batch.occurrences, turn_visits(batch)
+        occurrences, (_, starts) = batch.occurrences, turn_visits(batch)
         rows: Vectors = [[] for _ in range(batch.trajectories)]
-        turns = batch.turn[seen.decision[starts]].tolist()
-        for trajectory, turn in zip(seen.trajectory[starts].tolist(), turns, strict=True):
+        turns = batch.turn[occurrences.decision[starts]].tolist()
+        for trajectory, turn in zip(occurrences.trajectory[starts].tolist(), turns, strict=True):
             rows[trajectory].append(found[turn])
         return rows
 

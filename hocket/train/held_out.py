@@ -54,7 +54,7 @@ async def measured(
         success=recorded.get(named, math.nan),
         low=recorded.get(f"{stem}/low", math.nan),
         high=recorded.get(f"{stem}/high", math.nan),
-        n=int(total) if math.isfinite(total) else len({one.scenario.id for one in responses}),
+        n=int(total) if math.isfinite(total) else len({response.scenario.id for response in responses}),
         length=sum(one.length for one in played) / max(1, len(played)),
         seconds=time.perf_counter() - started,
         measure=measure,

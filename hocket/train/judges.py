@@ -70,8 +70,8 @@ class PolicyJudge(Judge):
         finally:
             self._engine.release()
         return [
-            self._answer(one, [next(samples) for _ in requests], requests)
-            for one, requests in zip(questions, asked, strict=True)
+            self._answer(question, [next(samples) for _ in requests], requests)
+            for question, requests in zip(questions, asked, strict=True)
         ]
 
     def _requests(self, question: Question) -> list[Request]:

@@ -100,7 +100,9 @@ def _planned(pairs: Pairs, name: str, found: Lessons, task: Task, steps: int) ->
     common = [(key, value) for key, value in pairs if key.split(".")[0] in OF_BOTH]
     suited = _suited(found, as_recipe(recipe), settings)
     length_suited = suited.pop("steps", None)
-    own = {key: value for key, value in suited.items() if not any(given.startswith(f"{key}.") for given in settings)}
+    own = {
+        key: value for key, value in suited.items() if not any(setting.startswith(f"{key}.") for setting in settings)
+    }
     own |= {key: value for key, value in pairs if key.split(".")[0] not in (*OF_BOTH, "recipe", "steps")}
     length = settled(configure([("task", name), *pairs], task), task).steps
     if settings.get("steps") is None and length_suited is not None:

@@ -64,7 +64,9 @@ class ScorerReward(Reward):
         least = min(member.outputs for member in self.members)
         if not 0 <= self.output < least:
             raise ConfigurationError(f"{where}: output = {self.output}, but outputs are numbered from 0 to {least - 1}")
-        if not all(torch.isfinite(one).all() for member in self.members for one in member.module.parameters()):
+        if not all(
+            torch.isfinite(parameter).all() for member in self.members for parameter in member.module.parameters()
+        ):
             raise ConfigurationError(f"{where}: some weights of the scorer are not finite; train it again")
 
     def beside(self, policies: Iterable[Policy]) -> ScorerReward:

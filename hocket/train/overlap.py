@@ -134,7 +134,9 @@ class Earned:
             "step": self._step,
             "scenarios": [outcome.scenario for outcome in self._outcomes],
             "rewards": [math.nan if outcome.reward is None else outcome.reward for outcome in self._outcomes],
-            "statistics": {name: [one.statistics.get(name, math.nan) for one in self._outcomes] for name in names},
+            "statistics": {
+                name: [outcome.statistics.get(name, math.nan) for outcome in self._outcomes] for name in names
+            },
         }
 
     def restore(self, state: State) -> None:

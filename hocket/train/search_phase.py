@@ -102,4 +102,4 @@ def read(data: Mapping[str, Any]) -> SearchPhase:
 
 def latest(phases: Sequence[Any]) -> SearchPhase | None:
     """The last search among phases."""
-    return next((one for one in reversed(phases) if isinstance(one, SearchPhase)), None)
+    return next((phase for phase in reversed(phases) if isinstance(phase, SearchPhase)), None)

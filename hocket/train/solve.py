@@ -170,7 +170,7 @@ class SolveRun:
             own = dict(zip(OWN, (step, value, optimum - value, regret, switches, moved), strict=True))
             if not all(math.isfinite(one) for one in (*own.values(), *figures.values())):
                 raise HocketError(f"step {step} of {self.method.name} gave a number that is not finite: {figures}")
-            yield progress, {**own, **{name: float(one) for name, one in figures.items()}}
+            yield progress, {**own, **{name: float(figure) for name, figure in figures.items()}}
 
     def _summary(self, progress: Progress) -> dict[str, Any]:
         assert progress.answer is not None

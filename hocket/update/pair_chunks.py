@@ -32,13 +32,13 @@ def chunks_of_pairs(policy: Policy, batch: Batch, chunks: list[Tensor]) -> list[
 
 def _connected(batch: Batch) -> Tensor:
     """A number per decision `[T]`, the same for all that pairs and shared turns connect: a trajectory of theirs."""
-    seen = batch.occurrences
-    assert seen.pairs is not None
-    order = torch.argsort(seen.decision, stable=True)
-    shared = seen.decision[order][1:] == seen.decision[order][:-1]
-    met = seen.trajectory[order]
-    one = torch.cat([seen.pairs[:, 0], met[:-1][shared]])
-    other = torch.cat([seen.pairs[:, 1], met[1:][shared]])
+    occurrences = batch.occurrences
+    assert occurrences.pairs is not None
+    order = torch.argsort(occurrences.decision, stable=True)
+    shared = occurrences.decision[order][1:] == occurrences.decision[order][:-1]
+    met = occurrences.trajectory[order]
+    one = torch.cat([occurrences.pairs[:, 0], met[:-1][shared]])
+    other = torch.cat([occurrences.pairs[:, 1], met[1:][shared]])
     label = torch.arange(batch.trajectories)
     while True:
         smaller = torch.minimum(label[one], label[other])
@@ -47,5 +47,5 @@ def _connected(batch: Batch) -> Tensor:
             break
         label = lower
     connected = torch.zeros(batch.decisions, dtype=torch.long)
-    connected[seen.decision] = label[seen.trajectory]
+    connected[occurrences.decision] = label[occurrences.trajectory]
     return connected

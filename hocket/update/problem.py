@@ -82,13 +82,13 @@ class Problem:
 
     def live(self, batch: Batch) -> Tensor:
         """Decisions whose log-probs can have a gradient, rising indices in 0..T-1."""
-        seen = batch.occurrences
-        used = seen.weight != 0
+        occurrences = batch.occurrences
+        used = occurrences.weight != 0
         if self.idle_without_advantage:
-            used &= seen.advantage != 0
-        if bool(used.all()) and torch.equal(seen.decision, whole := torch.arange(batch.decisions)):
+            used &= occurrences.advantage != 0
+        if bool(used.all()) and torch.equal(occurrences.decision, whole := torch.arange(batch.decisions)):
             return whole
-        live: Tensor = torch.unique(seen.decision[used])
+        live: Tensor = torch.unique(occurrences.decision[used])
         return live
 
     # ------------------------------------------------------------ losses and gradients
@@ -194,7 +194,7 @@ class Problem:
         if not weights:
             return 0.0
         gradients = [p.grad for p in weights]
-        if len({(one.dtype, one.device) for one in gradients}) > 1 or type(gradients[0]) is not Tensor:
+        if len({(gradient.dtype, gradient.device) for gradient in gradients}) > 1 or type(gradients[0]) is not Tensor:
             return float(torch.nn.utils.clip_grad_norm_(weights, torch.inf if limit is None else limit))
         # What that does where all are alike, without looking for what is not: half the time for a small network.
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
@@ -204,8 +204,8 @@ class Problem:
 
     def counted(self) -> Tensor:
         """Decisions that count, whatever their advantage, rising."""
-        seen = self.batch.occurrences
-        counted: Tensor = torch.unique(seen.decision[seen.weight != 0])
+        occurrences = self.batch.occurrences
+        counted: Tensor = torch.unique(occurrences.decision[occurrences.weight != 0])
         return counted
 
     def kl(self) -> float:

@@ -93,7 +93,7 @@ class Advised(Workflow):
         if outcome is None:
             return None
         turns = next(iter(guided.values())).turns
-        spread = {name: _spread(given, turns) for name, given in outcome.turn_rewards.items()}
+        spread = {name: _spread(reward, turns) for name, reward in outcome.turn_rewards.items()}
         whom = {id(advice): acted.agent for advice, acted in heard}
         info = {**outcome.info, ADVISES.name: [whom.get(id(turn)) for turn in turns]}
         return replace(outcome, turn_rewards=spread, info=info)
@@ -173,7 +173,7 @@ class Guided(Agent):
         return self._with(messages, self._plan[0]), advice
 
     def _asked(self, messages: Sequence[Message], state: str | None) -> Coroutine[Any, Any, Reply]:
-        heard = [one for one in messages if one["role"] != "system"]
+        heard = [message for message in messages if message["role"] != "system"]
         if self._did is None:
             return self._adviser(heard, state=state)
         news = [str(one["content"]) for one in heard if one["role"] != "assistant"]

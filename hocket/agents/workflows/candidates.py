@@ -61,16 +61,16 @@ def settle(trajectory: Trajectory, candidates: list[Candidate]) -> None:
     """Writes what candidates earned into their trajectories: the taken ones' here, the others' into its branches."""
     if not candidates:
         return
-    earned = {id(one.turn): one.reward for one in candidates if one.taken}
+    earned = {id(candidate.turn): candidate.reward for candidate in candidates if candidate.taken}
     trajectory.scores[TURN_REWARD] = Score([earned.get(id(turn)) for turn in trajectory.turns], Level.TURN)
     trajectory.branches = [
         Trajectory(
             trajectory.scenario,
-            [one.turn],
+            [candidate.turn],
             sample=trajectory.sample,
-            scores={TURN_REWARD: Score([one.reward], Level.TURN)},
+            scores={TURN_REWARD: Score([candidate.reward], Level.TURN)},
             source="branch",
         )
-        for one in sorted(candidates)
-        if not one.taken
+        for candidate in sorted(candidates)
+        if not candidate.taken
     ]

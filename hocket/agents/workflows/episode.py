@@ -150,7 +150,11 @@ class Episode:
             raise self._refusal(f"the episode has used its {self._most} turns; raise {setting} to allow more")
         left = longest
         if self._tokens is not None:
-            left = self._tokens - self._spent - sum(len(one.turn) for one in self.candidates if not one.taken)
+            left = (
+                self._tokens
+                - self._spent
+                - sum(len(candidate.turn) for candidate in self.candidates if not candidate.taken)
+            )
         if left <= 0:
             raise self._refusal(f"the episode has used its {self._tokens} tokens; raise limits.tokens to allow more")
         self._turns.append(None)

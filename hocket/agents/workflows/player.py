@@ -129,7 +129,7 @@ class TextPlayer:
         responses: list[Any] = responses_of(scenario) if recorded else []
         if recorded and not responses and scenario.answer is not None:
             responses = [str(scenario.answer)]
-        given = [self._given(Assignment(scenario, source="imported"), 0, said) for said in responses]
+        given = [self._given(Assignment(scenario, source="imported"), 0, response) for response in responses]
         read = [part for one in given for turn in one.turns for part in (turn.observation, turn.action)]
         if self.workflow.opens and not given:
             role = self.workflow.roles[0]
