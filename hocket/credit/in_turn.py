@@ -1,4 +1,4 @@
-"""Credit of agents that learn one after the other in a step, each knowing how far those before it moved."""
+"""Credit of agents that update sequentially within a step, with the ratios of the earlier agents."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from hocket.types import Quantity
 
 def moved(batch: Batch, policy: Policy, decisions: Tensor) -> Tensor:
     """`log pi_now(a | o) - log pi_behaviour(a | o)` at the decisions, `[T]` float64."""
-    now = evaluate_detached(policy, batch, {Quantity.LOGP}, decisions)
-    return now.logp.double() - batch.logp["behaviour"].values.double()
+    current = evaluate_detached(policy, batch, {Quantity.LOGP}, decisions)
+    return current.logp.double() - batch.logp["behaviour"].values.double()
 
 
 MOVED = Annotator(
@@ -31,18 +31,19 @@ MOVED = Annotator(
 
 @dataclass(frozen=True)
 class InTurn(Correction):
-    """`M_i = prod_j r_j A`: a team's advantage times the ratios of the agents that learnt before i in this step.
+    """`M_i = prod_j r_j A`: a team's advantage times the ratios of the agents that learnt before agent i in this step.
 
-    The sequential update of HAPPO (Kuba et al., arXiv 2109.11251): the joint advantage `A(s, a)` is compounded by
-    `r_j = pi_j^new(a_j | o_j) / pi_j^old(a_j | o_j)` of the agents whose turn was earlier; the order is drawn anew at
-    every step. Decisions of one trajectory at one time are simultaneous. Each brings the advantage of its own critic;
-    the team's is their mean: that of the mean reward and of the mean of the critics, since generalised advantages are
-    linear in both. The factor multiplies the advantage and not the weight, so that values are fitted as ever.
+    The sequential update of HAPPO (Kuba et al., arXiv 2109.11251): the joint advantage `A(s, a)` is multiplied by
+    `r_j = pi_j^new(a_j | o_j) / pi_j^old(a_j | o_j)` of the earlier agents; the order is random at every step.
+    Decisions of one trajectory at one time are simultaneous. Each has the advantage of its own agent's critic, and the
+    team's advantage is their mean. That equals the advantage of the mean reward and the mean of the critics, since
+    generalised advantages are linear in both. The factor multiplies the advantage rather than the weight, so that the
+    value loss is unchanged.
 
     Attributes:
-        whiten: the team's advantages over all decisions that count, before the factor; leave it to this, not to the
-            credit. epsilon, ddof: as in `GAE`.
-        largest: what the factor is cut off at; None for none, as in the paper.
+        whiten: whiten the team's advantages over all counted decisions, before the factor; the credit should not
+            whiten. epsilon, ddof: as in `GAE`.
+        largest: the upper bound of the factor; None for none, as in the paper.
     """
 
     whiten: bool = True

@@ -1,8 +1,8 @@
-"""How terms per decision become one number: the denominators of a loss.
+"""Aggregation of terms per decision into a loss, by the choice of denominators.
 
 An occurrence counts in a denominator if its weight is not 0. So forced, filtered and masked decisions, and trajectories
-none of whose decisions count, are absent from numerator and denominator alike. Any other weight (an importance weight)
-multiplies its term and leaves the denominators as they are.
+without counted decisions, enter neither numerator nor denominator. Any other weight (an importance weight) multiplies
+its term and does not change the denominators.
 
 The forms, for sequences i with n_i counted decisions, N of them; sequence i has K_i turns with a counted decision,
 turn k of it n_ik counted decisions:
@@ -11,7 +11,7 @@ turn k of it n_ik counted decisions:
     sequence-mean       1/N sum_i 1/n_i sum_t x_it                      GRPO (arXiv 2402.03300)
     sequence-sum        1/N sum_i sum_t x_it                            the policy gradient itself
     constant-length     1/N sum_i 1/L sum_t x_it, L given               Dr. GRPO (arXiv 2503.20783)
-    turn-mean           1 / sum_i K_i * sum_i sum_k 1/n_ik sum_t x_ikt  a turn counts like a sequence of its own
+    turn-mean           1 / sum_i K_i * sum_i sum_k 1/n_ik sum_t x_ikt  each turn counts as a sequence
     sequence-turn-mean  1/N sum_i 1/K_i sum_k 1/n_ik sum_t x_ikt        ReMA (arXiv 2503.09501)
 """
 
@@ -36,7 +36,7 @@ HORIZON = Decoding().max_tokens
 def weights(
     batch: Batch, aggregate: Aggregate, horizon: int = HORIZON, *, dtype: torch.dtype = torch.float64
 ) -> Tensor:
-    """The weight of each occurrence's term, `[E]`, occurrence weight included; 0 where it does not count.
+    """The weight of each occurrence's term, `[E]`, including the occurrence's own weight; 0 where it does not count.
 
     Raises:
         ValueError: for an unknown `aggregate`.
@@ -61,7 +61,10 @@ def weights(
 
 
 def _turn_denominator(batch: Batch, counted: Tensor, sequences: Tensor, *, among_all: bool) -> Tensor:
-    """Decisions of the turn times turns (of the sequence times sequences, or of the whole batch), `[E]`."""
+    """The denominator of turn means, `[E]`: decisions of the turn times the number of turns.
+
+    With `among_all` that number is of the whole batch, else of the sequence, times the number of sequences.
+    """
     trajectory = batch.occurrences.trajectory
     visit, starts = turn_visits(batch)
     length = segment_sum(counted.double(), visit, int(starts.sum()))
@@ -101,17 +104,17 @@ def counted_lengths(batch: Batch) -> Tensor:
 
 
 def share(where: Tensor, among: Tensor) -> Tensor:
-    """The fraction of `among` in which `where` holds (both `[K]` bool), a scalar; 0 of nothing is 0."""
+    """The fraction of `among` in which `where` holds (both `[K]` bool), a scalar; 0 if `among` is empty."""
     return (where & among).sum().double() / among.sum().clamp(min=1)
 
 
 def mean(values: Tensor, among: Tensor) -> Tensor:
-    """The detached mean of `values` where `among` holds, a scalar; 0 of nothing is 0."""
+    """The detached mean of `values` where `among` holds, a scalar; 0 if `among` is empty."""
     return values.detach()[among].double().sum() / among.sum().clamp(min=1)
 
 
 def weighted_total(values: Tensor, weight: Tensor) -> Tensor:
-    """sum_k w_k x_k over the terms that count, a scalar."""
+    """sum_k w_k x_k over the terms of non-zero weight, a scalar."""
     used = weight != 0
     return (values[used] * weight[used]).sum()
 

@@ -1,4 +1,4 @@
-"""An objective's terms under denominators of another kind: by prompt, by turns of one length, or none."""
+"""An objective with other denominators: by prompt, by turns of a constant length, or none."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Aggregated(Objective):
     """The terms of `of`, one per decision, with the denominators of `form`; those of `of` itself are not used.
 
     Attributes:
-        form: `prompt-mean`, 1/P sum_p 1/n_p sum_i sum_t x_it, over the P scenarios that count, n_p the decisions of
-            all samples of one (SkyRL's `prompt_mean`); `turn-constant-length`, 1/K sum_k 1/L sum_t x_kt, over the K
-            turns that count (SPIRAL's release, where a turn is a sample of its own); `token-sum`, sum_i sum_t x_it
-            (verl's and slime's sums).
+        form: `prompt-mean`, 1/P sum_p 1/n_p sum_i sum_t x_it, over the P counted scenarios, n_p the decisions of all
+            samples of a scenario (SkyRL's `prompt_mean`); `turn-constant-length`, 1/K sum_k 1/L sum_t x_kt, over the K
+            counted turns (SPIRAL's release, where each turn is a sample); `token-sum`, sum_i sum_t x_it (verl's and
+            slime's sums).
         horizon: L, in decisions.
 
     Raises:

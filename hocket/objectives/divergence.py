@@ -1,9 +1,9 @@
-"""Leashes to a reference policy.
+"""KL penalties towards a reference policy.
 
 Three estimators of KL(pi || ref) from one sampled action, with d = log pi(a) - log ref(a) (Schulman, "Approximating KL
 divergence", 2020). Under a ~ pi, and used as a loss term (differentiated with the sample held fixed):
 
-    k1 = d                   value unbiased        expected gradient 0: no leash at all
+    k1 = d                   value unbiased        expected gradient 0: no penalty at all
     k2 = d^2 / 2             value biased          expected gradient that of KL(pi || ref)
     k3 = exp(-d) - 1 + d     value unbiased, >= 0  expected gradient that of KL(ref || pi)
 
@@ -45,9 +45,9 @@ class KLToReference(Objective):
     """Adds coefficient * estimate of KL(pi || reference) at the sampled decisions.
 
     Attributes:
-        estimator: see the table at the top of this module for what each one's gradient is.
+        estimator: see the table at the top of this module for the gradient of each.
         coefficient: in units of loss per nat, a number or a schedule. DeepSeekMath uses k3 with 0.04.
-        aggregate, horizon: as in the objective it accompanies.
+        aggregate, horizon: as in the main objective.
         unbiased: multiply by the differentiable ratio pi/pi_old (saturated), which gives the gradient of
             KL(pi || reference) also off-policy.
     """

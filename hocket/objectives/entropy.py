@@ -1,4 +1,4 @@
-"""A bonus for staying undecided."""
+"""The entropy bonus."""
 
 from __future__ import annotations
 

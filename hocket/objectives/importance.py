@@ -18,7 +18,7 @@ from hocket.types import Evaluation, Quantity, Terms
 def clipped_importance_weight(logp: Tensor, ratio: Tensor, advantage: Tensor, low: float | None, high: float) -> Tensor:
     """x = -sg[clip(r, 1-low, 1+high)] A log pi(a), all `[E]` (CISPO, MiniMax-M1, arXiv 2506.13585).
 
-    `low` None leaves small ratios as they are. The gradient is -clip(r) A grad log pi: a clipped decision keeps one.
+    With `low` None, small ratios are not clipped. The gradient is -clip(r) A grad log pi, also for clipped decisions.
     """
     weight = ratio.detach().clamp(min=None if low is None else 1 - low, max=1 + high)
     return -weight * advantage * logp

@@ -1,4 +1,4 @@
-"""The policy gradient without a ratio."""
+"""The policy gradient without importance ratios."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def policy_gradient(logp: Tensor, advantage: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class PolicyGradient(Objective):
-    """Minimises -A log pi. Right only at the policy that sampled: one update per batch.
+    """Minimises -A log pi. It is correct only at the behaviour policy, that is for one update per batch.
 
     With `sequence-sum` and return advantages the gradient is the policy gradient, unbiased.
     """
