@@ -1,4 +1,4 @@
-"""A choice of scenarios made before training: those on which the start model's rewards vary."""
+"""Selection of scenarios before training: those on which the start model's rewards vary."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def clipped_surrogate(ratio: Tensor, advantage: Tensor, low: float, high: float,
 
 
 def cut(ratio: Tensor, advantage: Tensor, low: float, high: float, dual: float | None = None) -> Tensor:
-    """Where the clip removes the gradient, `[E]` bool."""
+    """Whether the clip removes the gradient of each occurrence, `[E]` bool."""
     above, below = (advantage > 0) & (ratio > 1 + high), (advantage < 0) & (ratio < 1 - low)
     return above | below if dual is None else above | below | ((advantage < 0) & (ratio > dual))
 

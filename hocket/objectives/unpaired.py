@@ -1,4 +1,4 @@
-"""Learning from answers that are known to be good or bad, each by itself."""
+"""Unpaired preference learning from single answers with labels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Form = Literal["sigmoid", "logistic"]
 
 @dataclass(frozen=True)
 class Unpaired(Objective):
-    """Raises what is desirable above a point of reference, and lowers the rest below it.
+    """Raises desirable answers above a reference point, and lowers the others below it.
 
     Minimises the mean over trajectories of w l(s (r - c)), r = beta (log pi(y) - log ref(y)), s the sign of the
     trajectory's advantage, w its size times `desirable` or `undesirable`, c the column `SHIFT`. Trajectories of

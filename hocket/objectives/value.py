@@ -29,7 +29,7 @@ def value_loss(value: Tensor, target: Tensor, old: Tensor | None = None, clip: f
 
 @dataclass(frozen=True)
 class ValueLoss(Objective):
-    """Minimises coefficient (V - target)^2; targets are those credit gave (`occurrences.target`).
+    """Minimises coefficient (V - target)^2, with the targets of credit (`occurrences.target`).
 
     Attributes:
         coefficient: 0.5 is PPO's c_1 over a plain square, equal to a coefficient of 1 over half the square.

@@ -1,4 +1,4 @@
-"""Micro-batches that keep pairs whole, so that a loss of pairs takes one pass as one of single decisions does."""
+"""Micro-batches that do not split pairs, so that pairwise losses need one pass, like losses of single decisions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from hocket.stages import Policy
 
 
 def chunks_of_pairs(policy: Policy, batch: Batch, chunks: list[Tensor]) -> list[Tensor] | None:
-    """`chunks` of decisions, in which what pairs connect stands together: pairs cut in two become chunks of their own.
+    """`chunks` of decisions that do not split pairs: pairs that were split become separate chunks.
 
-    None where the batch has no pairs, or what they connect is more than the policy evaluates at once.
+    None if the batch has no pairs, or if trajectories connected by pairs exceed what the policy evaluates at once.
     """
     if batch.occurrences.pairs is None:
         return None
@@ -31,7 +31,7 @@ def chunks_of_pairs(policy: Policy, batch: Batch, chunks: list[Tensor]) -> list[
 
 
 def _connected(batch: Batch) -> Tensor:
-    """A number per decision `[T]`, the same for all that pairs and shared turns connect: a trajectory of theirs."""
+    """A number per decision, `[T]`, equal for all decisions that pairs and shared turns connect: a trajectory's."""
     occurrences = batch.occurrences
     assert occurrences.pairs is not None
     order = torch.argsort(occurrences.decision, stable=True)
