@@ -1,4 +1,4 @@
-"""A program as an answer: does it pass its tests?"""
+"""Rewards for programs that pass their tests."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class CodeTests(Reward):
         )
 
     def judge(self, text: str, scenario: Scenario) -> Verdict | None:
-        """What the tests say; waits for them."""
+        """Runs the tests and returns their verdict."""
         tests = scenario.metadata.get("tests")
         if not tests:
             return None

@@ -1,4 +1,4 @@
-"""Exact match of answers as open questions are graded: case, punctuation, articles and spaces aside."""
+"""Exact match of answers to open questions, ignoring case, punctuation, articles and spaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bonus for answers that were seldom given."""
+"""A bonus for rare answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a module passes its tests after the edits of an episode."""
+"""The reward for a module that passes its tests after the edits of an episode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewards over the running deviation of returns."""
+"""Rewards divided by the running standard deviation of returns."""
 
 from __future__ import annotations
 

@@ -107,8 +107,9 @@ class Allocated(Rollout):
         if not prompts * self.low <= total <= prompts * self.high:
             name, number = ("samples", self.samples) if self.total is None else ("total", self.total)
             return (
-                f"rollout.{name} = {number} gives {total} samples to {prompts} scenarios, of which each gets {self.low} to {self.high}; "
-                f"it must be {prompts * self.low} to {prompts * self.high} in all (rollout.low, rollout.high)"
+                f"rollout.{name} = {number} gives {total} samples to {prompts} scenarios, of which each gets "
+                f"{self.low} to {self.high}; it must be {prompts * self.low} to {prompts * self.high} in all "
+                "(rollout.low, rollout.high)"
             )
         return None
 
