@@ -24,7 +24,7 @@ from hocket.train.loop import Playing, RunContext
 from hocket.types import Assignment, Trajectory
 
 ANSWERED = 32
-"""Scenarios that are answered where nothing tells right from wrong: for their mean length, and to be shown."""
+"""How many scenarios are answered if nothing verifies answers: for their mean length, and as examples."""
 
 
 async def measured(
@@ -64,7 +64,7 @@ async def measured(
 
 
 def _told(found: Evaluated) -> Evaluated:
-    """An evaluation whose problems have been said."""
+    """An evaluation whose problems have been reported."""
     for problem in found.problems:
         say(f"evaluation: {problem}")
     return found

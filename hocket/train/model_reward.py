@@ -107,7 +107,7 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def _retold(trajectory: Trajectory, chat: Chat, name: str) -> Trajectory:
-    """The last turn by another tokenizer and template: the messages that were shown, and what was said."""
+    """The last turn by another tokenizer and template: its messages and its response."""
     if not trajectory.turns or not trajectory.length:
         return trajectory
     turn = trajectory.turns[-1]

@@ -22,7 +22,7 @@ _OWN = {field.name for field in dataclasses.fields(SearchSettings)} - {"pairs"}
 
 @dataclass(frozen=True)
 class SearchPhase:
-    """A phase that searches: the name of its folder, and what `hocket optimise` would be asked for."""
+    """A search phase: the name of its folder, and the settings of `hocket optimise`."""
 
     name: str
     settings: SearchSettings

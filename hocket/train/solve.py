@@ -35,7 +35,7 @@ OWN = ("step", "value", "gap", "regret", "switches", "change")
 
 @dataclass(frozen=True)
 class SolveSettings:
-    """What `hocket solve` is asked for.
+    """The settings of `hocket solve`.
 
     Attributes:
         method: a solver's name. world, steps: the method's own where None. pairs: its settings (`eta`, ..).
@@ -50,7 +50,7 @@ class SolveSettings:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands.
+    """The progress of a run.
 
     Attributes:
         state: the solver's. answer: what its last step chose. step: how many were made. regret: the sum over them of

@@ -152,14 +152,14 @@ class Guided(Agent):
         return self._done(await super().__call__(told, prefix=prefix, state=state, decoding=decoding), advice)
 
     def _done(self, reply: Reply, advice: Reply | None) -> Reply:
-        """Notes what the agent did, and on whose advice."""
+        """Records the agent's move and the source of its advice."""
         self._did = str(reply)
         if advice is not None:
             self._heard.append((advice.turn, reply.turn))
         return reply
 
     async def _told(self, pieces: Sequence[Piece], state: str | None) -> tuple[tuple[Message, ...], Reply | None]:
-        """What the agent is told, with advice where there is some; and the advice, where it was asked for now."""
+        """The agent's messages, with advice if there is any; and the advice, if it was requested in this call."""
         messages = tuple(message for piece in pieces for message in _messages(piece))
         if self._flow.every:
             advice = await self._asked(messages, state)
