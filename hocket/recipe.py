@@ -45,13 +45,12 @@ from hocket.update.problem import Update
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """One method: its stages in call order, and where it comes from.
+    """One method: its stages in call order, and its source.
 
-    `rewards` empty means the task's own verifiers. `workflow` is the one a method prescribes, by name, for runs that
-    name none; `cast` says who plays its roles and learns when. `hooks` act around every step. `task` is what the method
-    is for, by name, for runs that name none; `requires` is what experience must hold for the method to be itself.
-    `conventions` names each choice the paper leaves open and what was chosen. Derive relatives with `but`, which takes
-    dotted paths.
+    Empty `rewards` mean the task's verifiers. `workflow` and `task` are names, the defaults for runs that name none.
+    `cast` says which policy plays each role and when it learns. `hooks` act around every step. `requires` lists
+    properties of the experience without which the method reduces to another one. `conventions` names each choice that
+    the paper leaves open, and the choice made. `but` derives variants; it takes dotted paths.
 
     Raises:
         ConfigurationError: at construction, when stages do not fit together.
@@ -90,10 +89,10 @@ class Recipe:
             raise ConfigurationError(f"recipe {self.name!r}: {reason}")
 
     def but(self, changes: Mapping[str, Any] | None = None, /, **top: Any) -> Recipe:
-        """A relative of this recipe: `but(name="dr-grpo", **{"credit.scale": None})`.
+        """A variant of this recipe: `but(name="dr-grpo", **{"credit.scale": None})`.
 
-        A renamed recipe names this one as its parent and inherits no catalogue ids. An unknown path is refused with
-        the nearest one. All changes are made before the result is checked for fit.
+        A variant with a new name has this recipe as parent and no catalogue ids. An unknown path raises an error that
+        suggests the nearest one. The result is checked once, after all changes.
         """
         edits = {**(changes or {}), **top}
         if "name" in edits and edits["name"] != self.name:
@@ -111,10 +110,10 @@ class Recipe:
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """Every stage and every part of one, by slot, depth first."""
+        """All stages and their parts, by slot, depth first."""
         slots = (getattr(self, slot) for slot in ROOMS)
-        tops = (one for slot in slots for one in (slot if isinstance(slot, tuple) else (slot,)))
-        return tuple(stage for one in tops if isinstance(one, Stage) for stage in walk(one))
+        tops = (top for slot in slots for top in (slot if isinstance(slot, tuple) else (slot,)))
+        return tuple(stage for top in tops if isinstance(top, Stage) for stage in walk(top))
 
     @property
     def needs(self) -> frozenset[Quantity]:
@@ -123,23 +122,23 @@ class Recipe:
 
     @property
     def reads(self) -> frozenset[Column]:
-        """Columns that must be filled before the stages act, or statistics are measured."""
-        measured = (statistic.reads for statistic in self.statistics)
-        return frozenset[Column]().union(*(stage.reads for stage in self.stages), *measured)
+        """Columns that stages and statistics read; they are filled before."""
+        columns = (statistic.reads for statistic in self.statistics)
+        return frozenset[Column]().union(*(stage.reads for stage in self.stages), *columns)
 
     @property
     def statistics(self) -> frozenset[SampleStatistic]:
-        """Numbers per sample that training measures and the ledger keeps."""
+        """Per-sample statistics that training measures and the ledger records."""
         return frozenset[SampleStatistic]().union(*(stage.statistics for stage in self.stages))
 
     @property
     def couples(self) -> Level:
-        """The smallest unit that no split of a gradient may cut."""
+        """The smallest unit that must not be split when gradients are accumulated."""
         return coarsest(stage.couples for stage in self.stages)
 
     @property
     def outputs(self) -> int:
-        """How many outputs of a scorer its stages read; 0 where they read no scores, and a policy is trained."""
+        """How many outputs of a scorer its stages read; 0 if they read no scores and a policy is trained."""
         return max((stage.outputs for stage in self.stages), default=0)
 
     @property
@@ -149,12 +148,12 @@ class Recipe:
 
     @property
     def policy_parts(self) -> tuple[PolicyPart, ...]:
-        """Parts that the policy must have, each once, in the order of the stages."""
+        """Parts that the policy must have, without duplicates, in the order of the stages."""
         return tuple(dict.fromkeys(part for stage in self.stages for part in stage.policy_parts))
 
     @property
     def learns_from_teacher(self) -> bool:
-        """Whether a stage says (`learns_from_teacher`) that its reference is meant to be a better model."""
+        """Whether a stage declares (`learns_from_teacher`) that its reference is a better model."""
         return any(getattr(stage, "learns_from_teacher", False) for stage in self.stages)
 
     @property
@@ -165,12 +164,12 @@ class Recipe:
     def wants_value(self) -> bool:
         return Column.VALUE in self.reads or Quantity.VALUE in self.needs
 
-    # ------------------------------------------------------------ what it computes
+    # ------------------------------------------------------------ computation
 
     def stateful(self) -> Iterator[tuple[str, Stateful]]:
-        """The stages with memory, by slot, rewards aside, whose memory is the run's.
+        """The stages with memory, by slot. Rewards are excluded: the run holds their memory.
 
-        Losses have none: they are evaluated several times per step.
+        Losses have no memory, because they are evaluated several times per step.
         """
         for slot in ("curriculum", "rollout", "combine", "credit", "correction", "update"):
             stage = getattr(self, slot)
@@ -181,13 +180,13 @@ class Recipe:
                 yield f"shaping.{number}", shape
 
     def init(self) -> State:
-        """What the stages remember before the first step."""
+        """The memory of the stages before the first step, by slot."""
         return {slot: stage.init() for slot, stage in self.stateful()}
 
     def compute_credit(self, batch: Batch, state: State, weights: Mapping[str, float]) -> tuple[Batch, State]:
-        """From an annotated batch to one with rewards, advantages and weights: combine, shaping, credit, correction.
+        """Adds rewards, advantages and weights to an annotated batch: combine, shaping, credit, correction.
 
-        `weights` are those of the named scores. Pure: the microscope and the trainer call the same function.
+        `weights` are those of the named scores. Pure. The microscope and the trainer both call it.
         """
         state = dict(state)
         for _, after in self.credit_steps(batch, state, weights):
@@ -201,9 +200,9 @@ class Recipe:
         for number, shape in enumerate(self.shaping):
             batch = _call(shape, f"shaping.{number}", state, batch)
             yield f"shaping.{number}", batch
-        # Pairs are of whole trajectories, teams included; all other credit follows each agent by itself.
-        seen = batch if self.credit.pairs else apart(batch)
-        credited = cast(Occurrences, _call(self.credit, "credit", state, seen))
+        # Pairs compare whole trajectories, also of teams; all other credit is computed per agent.
+        split = batch if self.credit.pairs else apart(batch)
+        credited = cast(Occurrences, _call(self.credit, "credit", state, split))
         batch = batch.but(occurrences=together(batch, credited))
         yield "credit", batch
         if self.correction is not None:
@@ -214,11 +213,11 @@ class Recipe:
         return [loss(now, batch) for loss in self.losses]
 
 
-def _call(stage: Any, slot: str, state: State, *given: Any) -> Any:
-    """Calls a stage, threading its state when it has one."""
+def _call(stage: Any, slot: str, state: State, *arguments: Any) -> Any:
+    """Calls a stage, and updates its state if it has one."""
     if slot not in state:
-        return stage(*given)
-    result, state[slot] = stage(*given, state[slot])
+        return stage(*arguments)
+    result, state[slot] = stage(*arguments, state[slot])
     return result
 
 
@@ -236,20 +235,20 @@ ROOMS = {
     "update": "update",
     "hooks": "hooks",
 }
-"""Where the stages of each slot live in the package."""
+"""The subpackage that holds the stages of each slot."""
 
 
 def _unbuilt(recipe: Recipe) -> str | None:
-    """Which slot holds words or numbers instead of a stage; None when none does."""
+    """Which slot holds a string, number or mapping instead of a stage, as a sentence; None when none does."""
     if isinstance(recipe.cast, Stage):
         return f"cast: {_kind(recipe.cast)} is no cast; name one, such as separate, or write {{type: hocket.core.NAME}}"
     for slot, room in ROOMS.items():
         stage = getattr(recipe, slot)
-        for one in stage if isinstance(stage, tuple) else (stage,):
-            if isinstance(one, (str, int, float, Mapping, list)):
+        for value in stage if isinstance(stage, tuple) else (stage,):
+            if isinstance(value, (str, int, float, Mapping, list)):
                 known = public(f"hocket.{room}")
-                hint = nearest(one.rpartition(".")[2], known) if isinstance(one, str) else ""
-                return f"{slot} = {one!r} is no {slot}; write {{type: hocket.{room}.NAME}}{hint}"
+                hint = nearest(value.rpartition(".")[2], known) if isinstance(value, str) else ""
+                return f"{slot} = {value!r} is no {slot}; write {{type: hocket.{room}.NAME}}{hint}"
     return None
 
 
@@ -258,56 +257,56 @@ _BY_CLASS: Mapping[str, type[Stage]] = {
     "rollout": RememberingRollout,
     "rewards": RememberingReward,
 }
-"""The slots whose stages remember by a class of their own, since they are called several times per step."""
+"""The slots whose stages need a particular base class for memory, because they are called several times per step."""
 
 REMEMBERING = (*_BY_CLASS, "combine", "shaping", "credit", "correction", "update")
-"""The slots whose stages may remember."""
+"""The slots whose stages may have memory."""
 
 
 def lost_memory(slot: str, stage: object) -> str | None:
-    """Which part of a stage would remember and be forgotten, as a sentence with the mend; None where none would."""
-    for one in walk(stage) if isinstance(stage, Stage) else (stage,):
-        if not isinstance(one, Stateful):
+    """Which part of a stage has memory that the loop would lose, and the correction, as a sentence; None if none."""
+    for part in walk(stage) if isinstance(stage, Stage) else (stage,):
+        if not isinstance(part, Stateful):
             continue
-        if one is not stage:
+        if part is not stage:
             return (
-                f"{_kind(one)} remembers from step to step, so it cannot stand inside {_kind(stage)}; memory may live "
+                f"{_kind(part)} remembers from step to step, so it cannot stand inside {_kind(stage)}; memory may live "
                 f"in a stage that itself stands in {', '.join(REMEMBERING)}"
             )
-        if isinstance(one, Hook):
-            return f"{_kind(one)} has init(), but a hook remembers what begin() makes; rename it"
+        if isinstance(part, Hook):
+            return f"{_kind(part)} has init(), but the memory of a hook is made by begin(); rename init()"
         if slot not in REMEMBERING:
             return (
-                f"{_kind(one)} has init(), but what it remembers is not threaded in {slot}; memory may live in "
+                f"{_kind(part)} has init(), but what it remembers is not threaded in {slot}; memory may live in "
                 f"{', '.join(REMEMBERING)}, or make it a hook"
             )
         wanted = _BY_CLASS.get(slot, object)
-        if not isinstance(one, wanted):
+        if not isinstance(part, wanted):
             return (
-                f"{_kind(one)} has init(), but what it remembers is threaded in {slot} by "
+                f"{_kind(part)} has init(), but what it remembers is threaded in {slot} by "
                 f"{wanted.__name__} alone; derive it from hocket.{ROOMS[slot]}.{wanted.__name__}"
             )
     return None
 
 
 def _lost(recipe: Recipe) -> str | None:
-    """What a recipe's stages, or the columns they read, would remember and forget, as a sentence."""
+    """Which stage of a recipe, or column that stages read, has memory that the loop would lose, as a sentence."""
     for slot in ROOMS:
         stage = getattr(recipe, slot)
-        for one in stage if isinstance(stage, tuple) else (stage,):
-            if (reason := lost_memory(slot, one)) is not None:
+        for member in stage if isinstance(stage, tuple) else (stage,):
+            if (reason := lost_memory(slot, member)) is not None:
                 return reason
     column = next((column for column in recipe.reads if isinstance(column, Stateful)), None)
     return None if column is None else lost_memory("reads", column)
 
 
 def misfit(recipe: Recipe) -> str | None:
-    """Why a recipe's stages do not fit together, as a sentence with the mend; None when they do."""
+    """Why a recipe's stages do not fit together, with the correction, as a sentence; None when they do."""
     return _unbuilt(recipe) or misplaced(recipe) or _lost(recipe) or _unmet(recipe)
 
 
 def _unmet(recipe: Recipe) -> str | None:
-    """Which need no other stage meets, as a sentence; None when all are met."""
+    """Which need of a stage no other stage meets, as a sentence; None when all needs are met."""
     credit, objective, update = recipe.credit, recipe.objective, recipe.update
     comparing = [loss for loss in recipe.losses if loss.compares_pairs]
     if comparing and not credit.pairs:
@@ -349,7 +348,7 @@ def _unmet(recipe: Recipe) -> str | None:
 
 
 def _judges(stage: Stage) -> bool:
-    """Whether it reads what a policy says of its own decisions."""
+    """Whether a stage reads outputs of a policy for its own decisions."""
     return bool(stage.reads & {Column.REFERENCE, Column.VALUE, Column.PROXIMAL, Column.ENTROPY})
 
 

@@ -29,7 +29,7 @@ def write_report(run: Path) -> None:
 
 
 class Trainer(training.Trainer):
-    """The trainer of `hocket.train.trainer`, which leaves `report.html` too."""
+    """The trainer of `hocket.train.trainer` that also writes `report.html`."""
 
     def __init__(self, config: Config, **keywords: Any) -> None:
         super().__init__(config, **{"report": write_report, **keywords})
@@ -43,7 +43,7 @@ class Run:
 
     Attributes:
         path: its folder. policy: the trained policy, the first one of a team.
-        phases: of a plan whose phases are runs of their own, the folders of all; this run is the last one's.
+        phases: the folders of all phases, if each phase is a separate run; this run is then the last phase.
     """
 
     def __init__(self, trainer: training.Trainer, phases: Sequence[Path] = ()) -> None:
@@ -59,7 +59,7 @@ class Run:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What was gained, as in `summary.json`."""
+        """The results of the run, as in `summary.json`."""
         return self._trainer.summary(self._trainer.ended)
 
     def evaluate(self, n: int | None = None) -> Evaluated:
@@ -85,47 +85,47 @@ def train(
 
     Args:
         task: a name (`sums`, `reasoning-gym:NAME`, `gym:ENV`, `data.jsonl`, `FILE.py:NAME`), a `Task`, or rows of data:
-            an iterable of mappings, a `datasets.Dataset` among them, or one per split by name (docs/data.md). None
-            takes what the recipe is for, else `sums`.
+            an iterable of mappings (such as a `datasets.Dataset`), or one per split by name (docs/data.md). None takes
+            the recipe's task, else `sums`.
         model: `nano`, `smollm2`, a local `transformers` folder, `FILE.gguf` or a hub name.
         reward: `FILE.py:FUNCTION`, a function `(prompts, completions, completion_ids, **columns)` that returns a
-            `list[float | None]`, a `Reward`, or several of these. None takes the task's own.
+            `list[float | None]`, a `Reward`, or several of these. None takes the task's verifiers.
         recipe: a name, a `Recipe`, or None for GRPO. workflow: a `Workflow` object or `FILE.py:NAME`.
-        settings: any other setting by dotted key, `**{"rollout.samples": 16}`, with the same names as the flags; with a
-            reward or a workflow that is an object, `lessons` come first only if they are asked for.
+        settings: any other setting by dotted key, `**{"rollout.samples": 16}`, with the same names as the flags. If a
+            reward or a workflow is an object, lessons run only if the settings include `lessons`.
 
     Raises:
-        ConfigurationError: when a setting is unknown, of a wrong type, or does not fit the others.
+        ConfigurationError: when a setting is unknown, of a wrong type, or incompatible with the others.
     """
     chosen = [("model", model), *_flags(recipe, workflow, steps), *settings.items()]
     name = task_of(chosen) if task is None else task if isinstance(task, str) else ""
     source = tasks.find(name) if task is None or isinstance(task, str) else tasks.of(task)
     name = name or source.name
     pairs = [("task", name), *chosen]
-    given = [] if reward is None else list(reward) if isinstance(reward, (list, tuple)) else [reward]
-    named = tuple(one for one in given if isinstance(one, str))
+    rewards = [] if reward is None else list(reward) if isinstance(reward, (list, tuple)) else [reward]
+    named = tuple(item for item in rewards if isinstance(item, str))
     if named:
         pairs.append(("reward", named))
-    objects = [_as_reward(one) for one in given if not isinstance(one, str)]
+    objects = [_as_reward(item) for item in rewards if not isinstance(item, str)]
     flow = None if isinstance(workflow, str) else workflow
     keywords = {"rewards": objects, "workflow": flow, "observer": observer}
     if (task is None or objects or flow is not None) and "lessons" not in settings:
         pairs.append(("lessons", 0))
     pairs = list(with_lessons(pairs, name, source))
-    given_tasks = {name: source, **given_lessons(name, source)}
-    runs = phase_runs(pairs, given_tasks)
+    sources = {name: source, **given_lessons(name, source)}
+    runs = phase_runs(pairs, sources)
     if runs:
-        return _run_phases(Pipeline.begin(runs, pairs), given_tasks, keywords)
+        return _run_phases(Pipeline.begin(runs, pairs), sources, keywords)
     trainer = Trainer(configure(pairs, source), task=source, **keywords)
     trainer.run()
     return Run(trainer)
 
 
-def _run_phases(pipeline: Pipeline, given: Mapping[str, Task], keywords: Mapping[str, Any]) -> Run:
+def _run_phases(pipeline: Pipeline, sources: Mapping[str, Task], keywords: Mapping[str, Any]) -> Run:
     """Runs the phases of a plan, one after the other."""
     from hocket.apps.report.plan import write_plan_report
 
-    with closing(pipeline.trainers(given=given, report=write_report, **keywords)) as trainers:
+    with closing(pipeline.trainers(given=sources, report=write_report, **keywords)) as trainers:
         for trainer in trainers:
             trainer.run()
     write_plan_report(pipeline.folder)
@@ -141,7 +141,7 @@ def _flags(recipe: str | Recipe | None, workflow: Any, steps: int | None) -> lis
     return [(name, value) for name, value in flags.items() if value is not None]
 
 
-def _as_reward(given: Any) -> Reward:
-    if hasattr(given, "weight") and hasattr(given, "name"):
-        return given  # type: ignore[no-any-return]
-    return FunctionReward(given, name=given.__name__)
+def _as_reward(reward: Any) -> Reward:
+    if hasattr(reward, "weight") and hasattr(reward, "name"):
+        return reward  # type: ignore[no-any-return]
+    return FunctionReward(reward, name=reward.__name__)

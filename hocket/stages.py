@@ -1,10 +1,11 @@
-"""What the stages are. A stage is a frozen dataclass: its fields are its configuration.
+"""The base classes of the stages. A stage is a frozen dataclass: its fields are its configuration.
 
     Curriculum -> [ Rollout <-> Reward ] -> Annotate -> Credit -> Objective -> Update -> weights
 
-Data flows one way; a stage imports the vocabulary and never its neighbours. Each derives from the base of its kind,
-below `Stage`, which says what a stage may need and promise. What a stage remembers is a *state*, a tree of numbers and
-tensors made by `init()` and threaded by the loop, so that a checkpoint is one tree (see `Stateful`).
+Data flows one way: a stage imports the shared types and never another stage's room. Every stage derives from the base
+class of its kind, which derives from `Stage`; `Stage` declares what a stage may need and what it may provide. A stage
+with memory has a *state*: a tree of numbers and tensors that `init()` makes and the loop passes from call to call, so
+that a checkpoint is one tree (see `Stateful`).
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ Play = Callable[[Sequence[Assignment]], Awaitable[list[Trajectory]]]
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """Text to token ids and back. Players of language models have it; a rollout that cuts or continues text asks it."""
+    """Text to token ids and back. Players of language models have one; rollouts that cut or continue text use it."""
 
     def encode(self, text: str, after: Sequence[int] = ()) -> tuple[int, ...]:
         """Ids of a piece of a response, without any special token around it.
 
         Args:
-            after: the response's ids before it; without any the piece begins the response.
+            after: the ids of the response before this piece; empty when the piece begins the response.
         """
 
     def decode(self, tokens: Sequence[int]) -> str:
@@ -48,23 +49,23 @@ class Tokenizer(Protocol):
 
 
 def tokenizer_of(play: Play) -> Tokenizer | None:
-    """What turns text into tokens for the player behind `play`; None where decisions are no words."""
-    found = getattr(play, "tokenizer", None)
-    return found if isinstance(found, Tokenizer) else None
+    """The tokenizer of the player behind `play`; None if decisions are not tokens of text."""
+    tokenizer = getattr(play, "tokenizer", None)
+    return tokenizer if isinstance(tokenizer, Tokenizer) else None
 
 
 @runtime_checkable
 class LogProbScorer(Protocol):
-    """A player that can say how likely a given response to a recorded turn is under the policy as it is now."""
+    """A player that computes log-probs of a given response to a recorded turn under the current policy."""
 
     async def likelihood(self, asked: Sequence[tuple[Turn, Sequence[int]]]) -> list[NDArray[np.float32] | None]:
-        """Log-probs `[L]` of the imposed tokens in place of each turn's response; None where they cannot be told."""
+        """Log-probs `[L]` of the given tokens in place of each turn's response; None where they are unknown."""
 
 
 def log_prob_scorer_of(play: Play) -> LogProbScorer | None:
-    """What tells likelihoods for the player behind `play`; None where nothing does."""
-    found = getattr(play, "player", None)
-    return found if isinstance(found, LogProbScorer) else None
+    """The player behind `play` if it computes log-probs of given responses, else None."""
+    player = getattr(play, "player", None)
+    return player if isinstance(player, LogProbScorer) else None
 
 
 Grade = Callable[[Sequence[Trajectory]], Awaitable[None]]
@@ -74,7 +75,7 @@ More = Callable[[int], Sequence[Assignment]]
 """The curriculum's next n assignments."""
 
 State = dict[str, Any]
-"""What a stage remembers: numbers, strings, tensors, and lists and dicts of these."""
+"""The memory of a stage: numbers, strings, tensors, and lists and dicts of these."""
 
 Split = Literal["train", "eval"]
 
@@ -90,10 +91,10 @@ class Stateful(Protocol):
 
 
 class Task(Protocol):
-    """Where scenarios come from and how they are verified.
+    """A source of scenarios, with verifiers for their answers.
 
-    Scenarios are addressed by number, so the order of a run is a function of its key alone. `train` and `eval`
-    scenarios are disjoint by content.
+    Scenarios are numbered, so the order of a run is a function of its key alone. `train` and `eval` scenarios are
+    disjoint by content.
     """
 
     @property
@@ -101,10 +102,10 @@ class Task(Protocol):
 
     @property
     def kind(self) -> Any:
-        """Who decides: `text`, `control`, `FILE.py:NAME`, `MODULE:NAME`, or a `hocket.train.kinds.Kind` itself."""
+        """The kind of policy: `text`, `control`, `FILE.py:NAME`, `MODULE:NAME`, or a `hocket.train.kinds.Kind`."""
 
     def size(self, split: Split) -> int | None:
-        """How many scenarios there are; None when they are generated without end."""
+        """The number of scenarios; None when they are generated without end."""
 
     def scenario(self, split: Split, number: int) -> Scenario:
         """Scenario `number` of a split."""
@@ -114,13 +115,13 @@ class Task(Protocol):
         """The task's own verifiers; empty when its player scores trajectories itself."""
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
-        """Dotted settings of run and recipe that suit this task; applied where the recipe has the key, before flags."""
+        """Settings of run and recipe for this task, by dotted key. Flags override them; unknown keys are skipped."""
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
-        """Traits of an answer worth following besides its reward, such as `format` or `working`, each in [0, 1]."""
+        """Metrics of an answer besides its reward, such as `format` or `working`, each in [0, 1]."""
 
     def success(self, trajectory: Trajectory) -> float:
-        """What evaluation averages: 1 for a right answer and 0 for a wrong one, or an episode's return."""
+        """The number that evaluation averages: 1 for a right answer and 0 for a wrong one, or an episode's return."""
 
 
 @runtime_checkable
@@ -138,7 +139,7 @@ class LedgerView(Protocol):
         """A count that grows with every record."""
 
     def changed_since(self, revision: int) -> Iterable[str]:
-        """The scenarios of the records after that revision; of no other has anything changed."""
+        """The scenarios recorded after that revision; all others are unchanged."""
 
 
 # ---------------------------------------------------------------- stages
@@ -148,7 +149,7 @@ if TYPE_CHECKING:
 else:
 
     class fact:
-        """A property that a subclass may state as a class variable or a field, also one without default."""
+        """A property that a subclass may override by a class variable or a field, also one without default."""
 
         def __init__(self, usual: Callable[[Any], Any]) -> None:
             self.usual = usual
@@ -161,18 +162,18 @@ else:
 
 
 class Stage:
-    """What a stage may need and promise, and what holds where it says nothing.
+    """The base of all stages. It declares what a stage may need and provide, with defaults.
 
-    A class states what is true of itself, as a class variable, a field or a property. What it does not state, its parts
-    (the stages in its fields) say together; so a stage that wraps another passes nothing on. Besides, a recipe gathers
-    every need over all its stages and their parts, and no wrapper can hide one.
+    A class overrides these declarations by a class variable, a field or a property. The default of each is computed
+    from the parts of the stage (the stages in its fields), so a wrapper needs no forwarding code. A recipe collects the
+    needs of all its stages and their parts, so no wrapper can hide a need.
     """
 
     room: ClassVar[str] = ""
-    """The package where the library keeps stages of this kind."""
+    """The subpackage of hocket that holds stages of this kind."""
 
     lengths: ClassVar[tuple[str, ...]] = ()
-    """Settings that are lengths of a response in decisions: in a run they follow the longest that may be sampled."""
+    """Fields that are response lengths in decisions: a run scales them to its longest response."""
 
     def parts(self) -> tuple[Stage, ...]:
         """The stages in its fields, also those in tuples and mappings."""
@@ -187,12 +188,12 @@ class Stage:
 
     @fact
     def statistics(self) -> frozenset[SampleStatistic]:
-        """Numbers per sample whose summaries it reads in the ledger; training measures them."""
+        """Per-sample statistics whose summaries it reads from the ledger; training measures them."""
         return frozenset[SampleStatistic]().union(*(part.statistics for part in self.parts()))
 
     @fact
     def needs(self) -> frozenset[Quantity]:
-        """What it needs from the current policy, differentiable."""
+        """Differentiable quantities that it needs from the current policy."""
         return frozenset[Quantity]().union(*(part.needs for part in self.parts()))
 
     @fact
@@ -202,17 +203,17 @@ class Stage:
 
     @fact
     def outputs(self) -> int:
-        """How many outputs of a scorer it reads; 0 where it reads no scores."""
+        """How many outputs of a scorer it reads; 0 if it reads no scores."""
         return max((part.outputs for part in self.parts()), default=0)
 
     @fact
     def least_samples(self) -> int:
-        """How many samples of a scenario it compares at least."""
+        """The minimum number of samples per scenario that it compares."""
         return max((part.least_samples for part in self.parts()), default=1)
 
     @fact
     def needs_baseline(self) -> bool:
-        """Whether it reads trajectories of source `baseline`, which the rollout must give."""
+        """Whether it reads trajectories of source `baseline`, which the rollout must provide."""
         return any(part.needs_baseline for part in self.parts())
 
     @fact
@@ -222,51 +223,51 @@ class Stage:
 
     @fact
     def needs_text(self) -> bool:
-        """Whether its scenarios are words."""
+        """Whether its scenarios must be text."""
         return any(part.needs_text for part in self.parts())
 
     @fact
     def policy_parts(self) -> tuple[PolicyPart, ...]:
-        """Parts that its policy must have, each once."""
-        return tuple(dict.fromkeys(one for part in self.parts() for one in part.policy_parts))
+        """Parts that its policy must have, without duplicates."""
+        return tuple(dict.fromkeys(needed for part in self.parts() for needed in part.policy_parts))
 
     @fact
     def on_policy_only(self) -> bool:
-        """Whether it is right for the first update from a batch alone."""
+        """Whether it is correct only for the first update from a batch."""
         return any(part.on_policy_only for part in self.parts())
 
     @fact
     def compares_pairs(self) -> bool:
-        """Whether it reads preference pairs, which credit must give."""
+        """Whether it reads preference pairs, which credit must provide."""
         return self.couples is Level.PAIR or any(part.compares_pairs for part in self.parts())
 
     @fact
     def reads_metadata(self) -> frozenset[str]:
-        """What it reads of a scenario's metadata; a task that tells none of it, by name, is refused."""
+        """Metadata keys of scenarios that it reads; a task without any of them raises an error that names them."""
         return frozenset[str]().union(*(part.reads_metadata for part in self.parts()))
 
-    # ------------------------------------------------------------ promises
+    # ------------------------------------------------------------ what it provides
 
     @fact
     def pairs(self) -> bool:
-        """Whether it yields preference pairs instead of advantages."""
+        """Whether it produces preference pairs instead of advantages."""
         return any(part.pairs for part in self.parts())
 
     @fact
     def gives_targets(self) -> bool:
-        """Whether it yields targets of a value function."""
+        """Whether it produces targets of a value function."""
         parts = self.parts()
         return bool(parts) and all(part.gives_targets for part in parts)
 
     @fact
     def gives_baseline(self) -> bool:
-        """Whether it yields trajectories of source `baseline`."""
+        """Whether it produces trajectories of source `baseline`."""
         parts = self.parts()
         return bool(parts) and all(part.gives_baseline for part in parts)
 
     @fact
     def idle_without_advantage(self) -> bool:
-        """Whether an occurrence of advantage 0 has zero gradient, so that the learner may skip it."""
+        """Whether occurrences with advantage 0 have zero gradient, so that the learner may skip them."""
         parts = self.parts()
         return bool(parts) and all(part.idle_without_advantage for part in parts)
 
@@ -282,61 +283,62 @@ def _stages_in(value: object) -> Iterator[Stage]:
 
 
 def walk(stage: Stage) -> Iterator[Stage]:
-    """A stage, its parts, theirs, and so on: depth first."""
+    """A stage and all stages nested in it, depth first."""
     yield stage
     for part in stage.parts():
         yield from walk(part)
 
 
 def coarsest(levels: Iterable[Level]) -> Level:
-    """The largest of several units; a decision where there are none."""
+    """The largest of several units; `DECISION` if there are none."""
     return max(levels, key=list(Level).index, default=Level.DECISION)
 
 
 class Curriculum(Stage):
-    """What is asked, and how often."""
+    """Selects the scenarios of each step."""
 
     room = "curriculum"
 
     @fact
     def prompts(self) -> int:
-        """Scenarios per step."""
+        """The number of scenarios per step."""
         raise NotImplementedError
 
     def __call__(self, task: Task, asked: int, count: int, ledger: LedgerView, key: Key) -> list[Scenario]:
-        """The next `count` scenarios, `asked` having been asked for in the run so far. The key is the run's."""
+        """The next `count` scenarios; `asked` counts those that the run has drawn so far. `key` is the run's."""
         raise NotImplementedError
 
     def again(self, task: Task, first: int, position: int) -> int:
-        """How often the scenario at `position` may have been asked before in a step that began at position `first`.
+        """How often the scenario at `position` may have been drawn before in a step that began at position `first`.
 
-        It is asked where a step's scenarios are asked one by one, by samplers that do not see each other's. Positions
-        that may ask the same have different numbers.
+        Samplers that draw the scenarios of a step one by one, independently of each other, number repeated scenarios
+        by it. Positions that may draw the same scenario have different numbers.
         """
         return position - first
 
 
 class Rollout(Stage):
-    """Who is asked how many times; may look at scores and ask again."""
+    """Samples trajectories for the scenarios of a step; it may read scores and sample more."""
 
     room = "rollout"
 
     @fact
     def samples(self) -> int | None:
-        """Samples of one scenario; None where that is no fixed number."""
+        """The number of samples per scenario; None if it is not fixed."""
         return None
 
     @fact
     def replays(self) -> Example | None:
-        """Which responses it takes from the scenarios instead of sampling them; None where it samples."""
+        """The responses that it takes from the scenarios instead of sampling; None if it samples."""
         return next((part.replays for part in self.parts() if isinstance(part, Rollout)), None)
 
     def unfit(self, prompts: int) -> str | None:
-        """Why it cannot sample so many scenarios a step, as a sentence with the mend; None where it can."""
-        return next((why for one in self.parts() if isinstance(one, Rollout) and (why := one.unfit(prompts))), None)
+        """Why it cannot sample `prompts` scenarios per step, with the correction, as one sentence; None if it can."""
+        rollouts = (part for part in self.parts() if isinstance(part, Rollout))
+        return next((reason for rollout in rollouts if (reason := rollout.unfit(prompts))), None)
 
     def at(self, step: int) -> Rollout:
-        """The rollout of `step` (from 1)."""
+        """The rollout for `step` (counted from 1)."""
         return self
 
     async def collect(
@@ -349,41 +351,41 @@ class Rollout(Stage):
         key: Key,
         more: More | None = None,
     ) -> Experience:
-        """Experience for one step. `asked` has one assignment per scenario, with the run's decoding.
+        """The experience of one step. `asked` has one assignment per scenario, with the run's decoding.
 
-        `more(n)` asks the curriculum for n further ones; None where it has none to give.
+        `more(n)` draws n further assignments from the curriculum; it is None if there are none.
         """
         raise NotImplementedError
 
 
 class Reward(Stage):
-    """How good a trajectory is."""
+    """Scores trajectories."""
 
     room = "rewards"
 
     @fact
     def name(self) -> str:
-        """Names its score."""
+        """The name of its score."""
         raise NotImplementedError
 
     @fact
     def weight(self) -> float:
-        """The factor on its score in a weighted sum."""
+        """The factor of its score in the weighted sum."""
         raise NotImplementedError
 
     @fact
     def outside(self) -> bool:
-        """Whether its answers come from outside the library, so that they must be journalled."""
+        """Whether its results come from outside the library, so that the journal must record them."""
         rewards = [part for part in self.parts() if isinstance(part, Reward)]
         return not rewards or any(reward.outside for reward in rewards)
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Sequence[float | None]:
-        """One number per trajectory; None is no opinion."""
+        """One number per trajectory; None if the reward has no opinion."""
         raise NotImplementedError
 
 
 class Shaping(Stage):
-    """Group-aware edits of scores: length penalties, KL in the reward, virtual samples."""
+    """Changes scores with a view of the whole group: length penalties, KL in the reward, virtual samples."""
 
     room = "rewards"
 
@@ -393,7 +395,7 @@ class Shaping(Stage):
 
 
 class Combine(Stage):
-    """From several scores to the one named `reward` (and, per decision, `reward/decision`)."""
+    """Combines all scores into the score `reward` (and, per decision, `reward/decision`)."""
 
     room = "rewards"
 
@@ -403,17 +405,17 @@ class Combine(Stage):
 
 
 class Credit(Stage):
-    """Who gets how much: fills advantages (and value targets, or pairs) of a batch's occurrences. Pure."""
+    """Computes the advantages (and value targets, or pairs) of a batch's occurrences. Pure."""
 
     room = "credit"
 
     def __call__(self, batch: Batch) -> Occurrences:
-        """The batch's occurrences, credited."""
+        """The batch's occurrences with advantages."""
         raise NotImplementedError
 
 
 class Correction(Stage):
-    """Weights for experience that is not from the current policy."""
+    """Reweights experience that was not sampled from the current policy."""
 
     room = "credit"
 
@@ -423,48 +425,48 @@ class Correction(Stage):
 
 
 class Objective(Stage):
-    """What is minimised. A regulariser is an objective too; terms add."""
+    """A loss. Regularisers are objectives too; the terms of all add up."""
 
     room = "objectives"
 
     @fact
     def held_out(self) -> str | None:
-        """Which metric of its terms held-out data are measured by, where a policy answers nothing; else None."""
+        """The metric of its terms that evaluates held-out data for a model that generates no answers; else None."""
         return None
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        """Value and weight of every term; the weights contain the denominators."""
+        """Value and weight of every term; the weights include the denominators."""
         raise NotImplementedError
 
 
 class Player(Protocol):
-    """Acts out assignments with the current policies and records what happened."""
+    """Samples trajectories for assignments with the current policies."""
 
     async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
         """Every sample of every assignment, in assignment order, then sample order.
 
         Sample i of an assignment draws from `key.derive(scenario.id, assignment.source, assignment.first + i)`, so a
-        trajectory does not depend on what is played beside it. An attempt that fails is returned with its `failure`.
+        trajectory does not depend on the other assignments. A failed attempt is returned with its `failure`.
         """
 
 
 class HookContext(Protocol):
-    """A run as its hooks see it, and what they may have it do."""
+    """The interface of a run for its hooks: what they may read, and the operations they may call."""
 
     @property
     def method(self) -> str:
-        """The name of the recipe that decides what is asked."""
+        """The name of the recipe that selects the scenarios."""
 
     @property
     def task(self) -> Task: ...
 
     @property
     def player(self) -> Player:
-        """As the run is set up, before anybody is seated for a step."""
+        """The player of the run, before any hook replaces it for a step."""
 
     @property
     def trained(self) -> Mapping[str, Policy]:
-        """The policies in training by name, frozen ones left out."""
+        """The policies in training by name, without frozen ones."""
 
     @property
     def weights(self) -> Mapping[str, float]:
@@ -476,67 +478,67 @@ class HookContext(Protocol):
 
     @property
     def overlap(self) -> int:
-        """How many updates old samples are."""
+        """How many updates old the samples are."""
 
     async def evaluate(self, n: int, *, key: Key, split: Split = "eval") -> float:
-        """The success on the first `n` scenarios of a split of the task, greedily, once each."""
+        """The mean success on the first `n` scenarios of a split, one greedy sample each."""
 
     def learn(
         self, result: StepResult, trajectories: Sequence[Trajectory], policy: str, *, step: int, key: Key
     ) -> None:
-        """One update of `policy` alone from trajectories, after the others' one; metrics and credit join `result`."""
+        """Updates `policy` alone from trajectories, after the regular updates; adds metrics and credit to `result`."""
 
 
 class Hook(Stage):
-    """What a method does around a step, beside its stages. A frozen dataclass that overrides what it needs.
+    """Actions of a method around a step. A frozen dataclass that overrides the methods it needs.
 
-    Hooks stand in the recipe's slot `hooks`; a reward may be one as well. A step calls, in this order, `before` every
-    hook, then `assign`, `seat` and, once the policies have learnt, `after`. What a hook remembers is made by `begin`
-    and threaded by the loop: plain numbers and tensors, or anything that `state` and `restore` turn into such data.
+    Hooks are listed in the recipe's slot `hooks`; a reward may be a hook as well. A step calls `before` of every hook,
+    then `assign`, `seat` and, after the updates, `after`. `begin` makes the memory of a hook, and the loop passes it
+    from call to call: plain numbers and tensors, or anything that `state` and `restore` convert to such data.
     """
 
     room = "hooks"
 
     def check(self, run: HookContext) -> None:
-        """Looks at a run that is set up, before its first step.
+        """Checks a run before its first step.
 
         Raises:
-            ConfigurationError: when the run cannot honour the hook. By default, with overlap: there `before` and
-                `after` are not called.
+            ConfigurationError: when the run cannot support the hook. By default, when it has `before` or `after` and
+                the run overlaps sampling with updates, because these are not called then.
         """
-        own = type(self)
-        if run.overlap and (own.before is not Hook.before or own.after is not Hook.after):
+        kind = type(self)
+        if run.overlap and (kind.before is not Hook.before or kind.after is not Hook.after):
             raise ConfigurationError(
-                f"overlap = {run.overlap} learns while it samples, and {own.__name__} of recipe {run.method} acts "
+                f"overlap = {run.overlap} learns while it samples, and {kind.__name__} of recipe {run.method} acts "
                 "between the two; drop it"
             )
 
     def begin(self, run: HookContext, earlier: State | None) -> Any:
-        """The memory at the beginning of a phase; `earlier` is the state that one before left, if one had this hook."""
+        """The memory at the beginning of a phase; `earlier` is the hook's state from an earlier phase, if any."""
         return {}
 
     async def before(self, run: HookContext, step: int, memory: Any) -> Any:
-        """Acts before `step` (from 1) is collected; returns what is remembered from then on."""
+        """Acts before the rollout of `step` (counted from 1); returns the new memory."""
         return memory
 
     def assign(self, assignment: Assignment, step: int) -> Assignment:
-        """How a scenario is sampled at `step`."""
+        """The assignment with which a scenario is sampled at `step`."""
         return assignment
 
     def seat(self, player: Player, run: HookContext, step: int, memory: Any) -> Player:
-        """Who plays at `step`."""
+        """The player of `step`."""
         return player
 
     def withheld(self, run: HookContext) -> frozenset[str]:
-        """Policies that do not learn with the others; `after` may let them."""
+        """Policies that the regular updates skip; `after` may update them."""
         return frozenset()
 
     async def after(self, run: HookContext, step: int, result: StepResult, memory: Any) -> Any:
-        """Acts when the policies have learnt; returns what is remembered from then on."""
+        """Acts after the updates; returns the new memory."""
         return memory
 
     def state(self, memory: Any, run: HookContext) -> State:
-        """What a checkpoint keeps of the memory; nothing when it is empty."""
+        """The part of the memory that a checkpoint saves; nothing when it is empty."""
         return dict(memory)
 
     def restore(self, state: State, run: HookContext) -> Any:
@@ -545,7 +547,7 @@ class Hook(Stage):
 
 
 class Policy(Protocol):
-    """Who decides. Implementations: `hocket.policies`."""
+    """A policy. Implementations: `hocket.policies`."""
 
     name: str
     version: int
@@ -556,18 +558,17 @@ class Policy(Protocol):
 
     @property
     def granularity(self) -> Level:
-        """The smallest part it evaluates at no extra cost: `DECISION` without context, else `TRAJECTORY`.
+        """The smallest unit that it evaluates at no extra cost: `DECISION` without context, else `TRAJECTORY`.
 
-        Of a policy of the first kind mini-batches are made by `Batch.take`: `evaluate` reads turns where those were
-        taken from.
+        With `DECISION`, mini-batches are made by `Batch.take`, and `evaluate` reads turns of the original batch.
         """
 
     @property
     def default_lr(self) -> float:
-        """A learning rate that suits a network of this size, for recipes that leave it open."""
+        """The learning rate for recipes that state none; it depends on the size of the network."""
 
     def require(self, needs: frozenset[Quantity]) -> None:
-        """Adds what objectives need (a value head) before training starts."""
+        """Adds the outputs that objectives need (a value head) before training starts."""
 
     def chunks(self, batch: Batch, decisions: Tensor) -> list[Tensor]:
         """Splits decision indices into parts small enough for one forward and backward pass."""
@@ -586,7 +587,7 @@ class Policy(Protocol):
         """
 
     def final_values(self, batch: Batch) -> Tensor:
-        """Values of final states where truncated, `[N]`, 0 elsewhere; needs a value head."""
+        """Values of final states, `[N]`, 0 where the trajectory was not truncated; requires a value head."""
 
     def frozen_copy(self) -> Policy:
         """An independent copy that is never trained: a reference."""

@@ -1,4 +1,4 @@
-"""Workflows without weights: an engine that answers from a script, and a rehearsal in one call.
+"""Tests of workflows without a model: an engine that answers from a script, and `rehearse`, which plays a workflow.
 
 worker = Part("4")
 trajectory, = rehearse(PlannerWorker(), scenario, {"planner": ["1. 2+2", "<answer>4</answer>"], "worker": worker})
@@ -29,31 +29,31 @@ from hocket.engine.requests import Request, Sample
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.types import Assignment, Decoding, Message, Scenario, Trajectory
 
-# ---------------------------------------------------------------- what can be answered
+# ---------------------------------------------------------------- scripted responses
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A response that was cut short: `text`, without an end of turn."""
+    """A truncated response: `text` without an end-of-turn token."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Fails:
-    """No response: `error` is raised in the workflow, as when an endpoint is down."""
+    """No response: the workflow gets `error`, as when an endpoint is down."""
 
     error: Exception = field(default_factory=lambda: HocketError("the model failed, as the script says"))
 
 
 @dataclass(frozen=True)
 class Hangs:
-    """No response, ever. Give the rehearsal limits, or the workflow a timeout."""
+    """No response, ever. The rehearsal needs limits, or the workflow a timeout."""
 
 
 @dataclass(frozen=True)
 class Late:
-    """A response that comes after some `seconds`."""
+    """A response after a delay of `seconds`."""
 
     seconds: float
     reply: str | Cut | Fails
@@ -63,23 +63,23 @@ Said = str | Cut | Fails | Hangs | Late
 """One answer of a script."""
 
 Script = Callable[[Request], Said] | Sequence[Said]
-"""What is answered: one after the other in the order of the requests, or a function of the request."""
+"""The responses, in the order of the requests, or a function of the request."""
 
 Improvised = Callable[[tuple[Message, ...]], Said | Awaitable[Said]]
-"""An answer as a function of all messages the model is shown; `async` where it likes."""
+"""A function from all messages that the model is shown to a response; it may be `async`."""
 
 
 def tool_call(name: str, /, **arguments: Any) -> str:
-    """What a model says to call a tool; put words around it, or several side by side."""
+    """The text with which a model calls a tool. A response may contain several calls, and text around them."""
     return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
 
 
 class Part:
-    """What one role says in a rehearsal, and what it was asked.
+    """The scripted responses of one role in a rehearsal, and a record of its calls.
 
     Args:
-        replies: answers in the order in which they are asked for; or one function of the messages.
-        otherwise: the answer when those have run out, again and again; None makes that an error.
+        replies: responses in the order of the calls; or one function of the messages.
+        otherwise: the response to every later call; None makes a later call an error.
 
     Attributes:
         asked: the messages of each call so far, in the order of the calls.
@@ -92,19 +92,19 @@ class Part:
         self.asked: list[tuple[Message, ...]] = []
 
     async def reply(self, request: Request) -> Said:
-        """The next answer.
+        """The next response.
 
         Raises:
             HocketError: when there is none.
         """
         self.asked.append(request.messages)
-        chosen = self._replies.pop(0) if self._replies else self._otherwise
-        if chosen is None:
+        reply = self._replies.pop(0) if self._replies else self._otherwise
+        if reply is None:
             raise _run_out(len(self.asked) - 1)
-        if not callable(chosen):
-            return chosen
-        said = chosen(request.messages)
-        return await said if inspect.isawaitable(said) else said
+        if not callable(reply):
+            return reply
+        response = reply(request.messages)
+        return await response if inspect.isawaitable(response) else response
 
     @property
     def questions(self) -> list[str]:
@@ -112,33 +112,33 @@ class Part:
         return [str(messages[-1].get("content")) for messages in self.asked]
 
     def assert_asked(self, *fragments: str) -> None:
-        """Checks that there were as many calls as fragments, and that each one's last message holds its fragment.
+        """Checks that there is one call per fragment, and that the last message of each call contains its fragment.
 
         Raises:
-            AssertionError: with all questions, when it was not so.
+            AssertionError: with all questions, when the check fails.
         """
-        seen = self.questions
-        right = len(seen) == len(fragments) and all(part in text for part, text in zip(fragments, seen, strict=True))
+        texts = self.questions
+        right = len(texts) == len(fragments) and all(part in text for part, text in zip(fragments, texts, strict=True))
         if not right:
-            raise AssertionError(f"expected {_listed(fragments)}\nbut was asked {_listed(seen)}")
+            raise AssertionError(f"expected {_listed(fragments)}\nbut was asked {_listed(texts)}")
 
     def assert_shown(self, call: int, *messages: tuple[str, str]) -> None:
         """Checks all messages of a call, as pairs of role and content.
 
         Raises:
-            AssertionError: when there was no such call, or it showed other messages.
+            AssertionError: when there was no such call, or its messages differ.
         """
         if not -len(self.asked) <= call < len(self.asked):
             raise AssertionError(f"there were {len(self.asked)} calls, so no call number {call}")
-        seen = [(str(message["role"]), str(message.get("content"))) for message in self.asked[call]]
-        if seen != list(messages):
-            raise AssertionError(f"expected {_listed(messages)}\nbut call {call} showed {_listed(seen)}")
+        shown = [(str(message["role"]), str(message.get("content"))) for message in self.asked[call]]
+        if shown != list(messages):
+            raise AssertionError(f"expected {_listed(messages)}\nbut call {call} showed {_listed(shown)}")
 
     def assert_done(self) -> None:
-        """Checks that every answer of the script was asked for.
+        """Checks that every response of the script was used.
 
         Raises:
-            AssertionError: with those that were not.
+            AssertionError: with the unused responses.
         """
         if self._replies:
             raise AssertionError(f"{len(self._replies)} answers were never asked for: {_listed(self._replies)}")
@@ -148,14 +148,14 @@ def _listed(items: Sequence[object]) -> str:
     return "nothing" if not items else "".join(f"\n  {number}. {item}" for number, item in enumerate(items))
 
 
-# ---------------------------------------------------------------- who answers
+# ---------------------------------------------------------------- the engine
 
 
 class ScriptedEngine:
-    """An engine that answers from a script, with log-prob 0 (a script is certain).
+    """An engine that answers from a script. All log-probs are 0, because a script is deterministic.
 
-    A response is the request's prefix, then the text's tokens and the end-of-turn token, cut after
-    `decoding.max_tokens`. A function as script may read the question with `chat.render(request.tokens)`.
+    A response consists of the request's prefix, the tokens of the text and the end-of-turn token, truncated to
+    `decoding.max_tokens`. A script that is a function may read the question with `chat.render(request.tokens)`.
 
     Attributes:
         requests: every request so far, in order.
@@ -168,33 +168,33 @@ class ScriptedEngine:
         self.requests: list[Request] = []
 
     def episode(self) -> AbstractAsyncContextManager[None]:
-        """Nothing to wait for: every request is answered at once, unless the script says otherwise."""
+        """A context without effect: nothing waits for other episodes."""
         return nullcontext()
 
     async def submit(self, request: Request) -> Sample:
-        """The next scripted answer.
+        """The next scripted response.
 
         Raises:
             HocketError: when the script has run out.
         """
         if isinstance(self._replies, Part):
             self.requests.append(request)
-            said: Said = await self._replies.reply(request)
+            reply: Said = await self._replies.reply(request)
         else:
-            said = self._next(request)
-        if isinstance(said, Late):
-            await asyncio.sleep(said.seconds)
-            said = said.reply
-        if isinstance(said, Hangs):
+            reply = self._next(request)
+        if isinstance(reply, Late):
+            await asyncio.sleep(reply.seconds)
+            reply = reply.reply
+        if isinstance(reply, Hangs):
             await asyncio.Event().wait()
-        return self._told(request, said)
+        return self._response(request, reply)
 
     def sample(self, requests: list[Request]) -> list[Sample]:
-        """The scripted answers to all requests, in the order given."""
+        """The scripted responses to all requests, in their order."""
         return [self._sample(request) for request in requests]
 
     def _sample(self, request: Request) -> Sample:
-        return self._told(request, self._next(request))
+        return self._response(request, self._next(request))
 
     def _next(self, request: Request) -> Said:
         self.requests.append(request)
@@ -206,19 +206,19 @@ class ScriptedEngine:
             raise _run_out(len(self._replies))
         return self._replies[len(self.requests) - 1]
 
-    def _told(self, request: Request, said: Said) -> Sample:
-        """A sample that says so."""
-        if isinstance(said, Fails):
-            raise said.error
-        if isinstance(said, (Late, Hangs)):
-            raise HocketError(f"{said} needs a workflow that waits for it")
-        text, end = (said.text, ()) if isinstance(said, Cut) else (said, (self._chat.end_of_turn,))
-        whole = (*request.prefix, *self._chat.encode(text, request.prefix), *end)
-        tokens = np.array(whole[: request.decoding.max_tokens], np.int64)
+    def _response(self, request: Request, reply: Said) -> Sample:
+        """A scripted reply as a sample."""
+        if isinstance(reply, Fails):
+            raise reply.error
+        if isinstance(reply, (Late, Hangs)):
+            raise HocketError(f"{reply} needs a workflow that waits for it")
+        text, end = (reply.text, ()) if isinstance(reply, Cut) else (reply, (self._chat.end_of_turn,))
+        complete = (*request.prefix, *self._chat.encode(text, request.prefix), *end)
+        tokens = np.array(complete[: request.decoding.max_tokens], np.int64)
         return Sample(
             tokens=tokens,
             logp=np.zeros(len(tokens), np.float32),
-            finish="stop" if end and len(tokens) == len(whole) else "length",
+            finish="stop" if end and len(tokens) == len(complete) else "length",
             version=self.version,
             forced=np.arange(len(tokens)) < len(request.prefix),
         )
@@ -243,10 +243,10 @@ def rehearse(
     """Plays a workflow from a script: one for all roles, or one per role.
 
     Args:
-        workflow, scenario: what is played. samples: how often; all of them read from the same script.
-        replies: the script. decoding: how long answers may be and where they stop.
-        limits: what an episode may spend. chat: the tokenizer and its template, the nano model's by default.
-        seed: of `team.key`. verifier: what `team.verify` asks; a task's `verify` serves.
+        workflow, scenario: what is played. samples: the number of episodes; all read from the same script.
+        replies: the script. decoding: the length limit and stop strings of responses.
+        limits: the limits of an episode. chat: the tokenizer and its template, the nano model's by default.
+        seed: of `team.key`. verifier: the function that `team.verify` calls, such as a task's `verify`.
     """
     chat = chat or Chat(build_tokenizer())
     missing = [role for role in workflow.roles if isinstance(replies, Mapping) and role not in replies]

@@ -1,8 +1,9 @@
-"""The vocabulary every stage speaks.
+"""The data types that all stages share.
 
-Experience is a set of sequences of *decisions*: a token, a joystick move, a denoising step. Scenarios are asked,
-turns are recorded while sampling, trajectories are scored, and `pack` (`hocket.core.packing`) makes a `Batch` of them,
-the learner's padding-free view. After the rollout, nothing knows what kind of decision it handles.
+Experience is a set of sequences of *decisions*: a token, a joystick move, a denoising step. The curriculum draws
+scenarios, the rollout records turns and groups them into trajectories, and rewards score the trajectories. `pack`
+(`hocket.core.packing`) turns them into a `Batch`, the learner's padding-free view. After the rollout, no stage depends
+on the kind of decision.
 
 Axis letters used throughout: T decisions, U turns, N trajectories, E occurrences (a decision as seen by one
 trajectory), K terms of a loss. Log-probabilities are natural logarithms (nats).
@@ -37,12 +38,12 @@ Message = Mapping[str, Any]
 """One chat message: `role`, `content`, and whatever else the template reads."""
 
 
-# ---------------------------------------------------------------- what is asked
+# ---------------------------------------------------------------- what is sampled
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """One problem. `prompt` is text or chat messages for language models, anything a player understands otherwise."""
+    """One problem. `prompt` is text or chat messages for language models, else anything that the player understands."""
 
     id: str
     prompt: str | tuple[Message, ...] | None = None
@@ -61,20 +62,20 @@ class Scenario:
 
 @runtime_checkable
 class ActionMask(Protocol):
-    """Which actions every decision of a turn is kept to; a component.
+    """A component that restricts the actions of every decision of a turn.
 
-    The sets are recorded with the turn and applied again when learning (`Batch.allowed`).
+    The allowed actions are recorded with the turn and applied again when learning (`Batch.allowed`).
     """
 
     @property
     def copy(self) -> str | None:
-        """The copy of the policy whose log-probs are read (see `hocket.policies.copies`); None is the policy itself."""
+        """The policy copy whose log-probs are read (see `hocket.policies.copies`); None reads the policy itself."""
         ...
 
     def allowed(self, logp: Tensor) -> Tensor:
-        """Of log-probs `[R, V]` at temperature 1 the actions allowed, `[R, V]` bool, some in every row.
+        """The allowed actions, `[R, V]` bool, from log-probs `[R, V]` at temperature 1.
 
-        A row's set depends on that row alone.
+        Every row allows at least one action, and depends on the log-probs of that row alone.
         """
         ...
 
@@ -84,9 +85,9 @@ class Decoding:
     """How a turn is sampled. It is part of the policy: log-probs are those of the distribution described here.
 
     `temperature` 0 means greedy (log-probs are then those at temperature 1). `max_tokens` counts response tokens.
-    `stop` strings end a response after they appear. `mask` keeps every action to a set, which is recorded. Of the first
-    `entropies` decisions that are sampled the local engine tells the entropy, and of all of them the `alternatives`
-    likeliest actions, in the turn's columns of these names.
+    A response ends after a `stop` string. `mask` restricts the actions, and the allowed sets are recorded. The local
+    engine records the entropy of the first `entropies` sampled decisions, and the `alternatives` likeliest actions of
+    every decision, in the turn's columns of these names.
     """
 
     temperature: float = 1.0
@@ -110,22 +111,21 @@ class Decoding:
 
     @property
     def truncates(self) -> bool:
-        """Whether the vocabulary is cut, so that plain log-probs are not those sampled from."""
+        """Whether sampling excludes part of the vocabulary, so that its log-probs differ from the plain ones."""
         return not self.greedy and (self.top_k is not None or self.top_p < 1.0 or self.min_p > 0.0 or bool(self.banned))
 
 
 @dataclass(frozen=True)
 class Replay:
-    """An episode begun again as it went before, so that it may go on differently.
+    """The beginning of an earlier episode, from which a new episode continues.
 
-    Calls that gave `turns` are answered by these very turns: nothing is sampled twice, and what episodes have in common
-    stays one object. A workflow must ask the same after the same answers; what it draws itself is drawn as in sample
-    number `sample`.
+    The recorded `turns` answer the first calls, so nothing is sampled twice and episodes share the same `Turn` objects.
+    A workflow must make the same calls after the same answers. Its own random draws repeat those of sample `sample`.
 
     Attributes:
-        turns: what was said, in the order of the calls. sample: whose draws of the workflow's own are repeated.
-        more: new messages after which the episode is put aside, its `info["limit"]` being `PAUSED`; None plays to the
-            end.
+        turns: the recorded turns, in the order of the calls. sample: the sample whose workflow draws are repeated.
+        more: how many new messages may follow before the episode is paused with `info["limit"]` = `PAUSED`; None plays
+            to the end.
     """
 
     turns: tuple[Turn, ...] = ()
@@ -134,17 +134,17 @@ class Replay:
 
 
 PAUSED = "put aside before its end, as was asked"
-"""What stands in the `limit` of an episode that a replay has put aside."""
+"""The `limit` of an episode that a replay has paused."""
 
 
 @dataclass(frozen=True)
 class Assignment:
     """A scenario and how to sample it: `samples` times, numbered from `first` (so that later rounds draw anew).
 
-    `actor` says who plays: the policies as they are, or the reference, the policies as they were before training.
-    `replay` is for players of workflows: how an episode begins. `turns` and `budget` are the most turns and decisions
-    of an episode, within what the run allows. `options` are what a rollout asks of the workflow besides, at most one of
-    each class.
+    `actor` selects the current policies, or the reference: the policies as they were before training. `replay` is the
+    beginning of the episode, for players of workflows. `turns` and `budget` limit the turns and decisions of an
+    episode, within the limits of the run. `options` are further settings that a rollout passes to the workflow, at
+    most one of each class.
     """
 
     scenario: Scenario
@@ -162,31 +162,31 @@ class Assignment:
 
     def option(self, kind: type[Option]) -> Option | None:
         """The option of this class; None where the rollout sets none."""
-        return next((one for one in self.options if isinstance(one, kind)), None)
+        return next((option for option in self.options if isinstance(option, kind)), None)
 
 
 def before_training(policy: str) -> str:
-    """What the decisions of a policy's reference are recorded under: they are not the policy's own."""
+    """The policy name recorded for decisions of a policy's reference, which the policy itself did not make."""
     return f"{policy} before training"
 
 
 Source = Literal["own", "helped", "baseline", "replay", "expert", "imported", "branch"]
-"""Where a trajectory came from. `helped` is the policy's own with help that a plain prompt does not give. A `baseline`
-trajectory informs credit and is never learnt from. A `branch` is one turn that was tried beside the one an episode went
-on with; its turn's context is that episode's."""
+"""Where a trajectory came from. `helped`: sampled by the policy with help that a plain prompt lacks. `baseline`: read
+by credit and never learnt from. `branch`: one alternative turn, tried beside the turn with which an episode continued;
+its context is that episode's."""
 
 
-# ---------------------------------------------------------------- what was recorded
+# ---------------------------------------------------------------- what is recorded
 
 
 @dataclass(frozen=True, eq=False)
 class End:
-    """How one agent's part of a joint episode ended, apart from the others'.
+    """How one agent's part of a joint episode ended, independently of the other agents.
 
     Attributes:
         terminated: whether the task itself ended for this agent. truncated: whether a limit cut its part short.
-        state: what the agent saw last, `[O]`, whose value is bootstrapped after truncation.
-        joint: the joint state at that moment, `[S]`, where the environment offers one.
+        state: the agent's last observation, `[O]`, whose value is bootstrapped after truncation.
+        joint: the joint state at that moment, `[S]`, if the environment has one.
     """
 
     terminated: bool
@@ -209,13 +209,12 @@ class Turn:
         parent: the turn whose context this one extends, None at a root.
         state: a key naming the state the turn started from, for grouping; None if not named.
         finish: why the turn ended: `stop`, `length`, `terminated`, `truncated`, `cancelled`.
-        segment: number of each decision's segment, `[L]`, never falling; one segment when None.
-        prompt: all messages that the agent was shown, where it reads messages.
-        time: when each decision was made, `[L]`, rising; simultaneous decisions of several agents share a time. None
-            where turns follow each other.
-        joint: the state of the whole world before each decision, `[L, S]`, for central critics; None where there is
-            none.
-        end: how this agent's part of a joint episode ended; None where the trajectory ends for all its turns at once.
+        segment: number of each decision's segment, `[L]`, non-decreasing; one segment when None.
+        prompt: all messages that the agent was shown, if it reads messages.
+        time: time of each decision, `[L]`, increasing; simultaneous decisions of several agents share a time. None
+            if turns are sequential.
+        joint: the joint state before each decision, `[L, S]`, for central critics; None if there is none.
+        end: how this agent's part of a joint episode ended; None if the trajectory ends for all its turns at once.
     """
 
     agent: str
@@ -267,14 +266,14 @@ class Score:
 
 @dataclass(eq=False, repr=False)
 class Trajectory:
-    """What happened in one attempt at a scenario: its turns in time order, and how good it was.
+    """One attempt at a scenario: its turns in time order, and its scores.
 
-    Agents that act at once, or in an order of the world's, have one turn each, whose decisions say their `time`; each
-    such turn ends by itself (`Turn.end`).
+    Agents that act simultaneously, or in an order that the environment sets, have one turn each. `Turn.time` orders
+    their decisions, and each such turn has its own `Turn.end`.
 
-    `terminated` (the task itself ended) is kept apart from `truncated` (a limit cut it short): after truncation the
-    value of `final_state` is bootstrapped, after termination it is 0. `branches` hold the candidates that were not
-    taken where it branched, one turn each.
+    `terminated` (the task itself ended) differs from `truncated` (a limit cut it short): after truncation the value of
+    `final_state` is bootstrapped, after termination it is 0. `branches` hold the alternative turns with which the
+    episode did not continue, one turn each.
     """
 
     scenario: Scenario
@@ -299,30 +298,30 @@ class Trajectory:
 
     @property
     def answer(self) -> str:
-        """What is judged: the answer that the workflow gave in words, else the last turn's text."""
-        given = ANSWER.get(self)
-        return given if isinstance(given, str) else self.text
+        """The text that rewards judge: the workflow's answer if it is a string, else the last turn's text."""
+        answer = ANSWER.get(self)
+        return answer if isinstance(answer, str) else self.text
 
     @property
     def length(self) -> int:
-        """Decisions in all turns."""
+        """The number of decisions in all turns."""
         return sum(len(turn) for turn in self.turns)
 
 
 @dataclass
 class Experience:
-    """What a rollout brings back. `discarded` trajectories were sampled and scored but are not learnt from."""
+    """The result of a rollout. `discarded` trajectories were sampled and scored but are not learnt from."""
 
     trajectories: list[Trajectory]
     discarded: list[Trajectory] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
 
 
-# ---------------------------------------------------------------- what an objective reads and returns
+# ---------------------------------------------------------------- input and output of objectives
 
 
 class Quantity(enum.StrEnum):
-    """What an objective needs from the current policy, differentiable."""
+    """A differentiable output of the current policy that an objective may need."""
 
     LOGP = "logp"
     ENTROPY = "entropy"
@@ -334,12 +333,12 @@ class Quantity(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What the current policy says about a batch's decisions; each `[T]`, zero where it was not evaluated.
+    """Outputs of the current policy for a batch's decisions; each `[T]`, zero where it was not evaluated.
 
-    `kl_exact` is KL(policy || reference) over all actions at each decision, in nats. `score` `[T, K]` is what a scorer
-    gives: K numbers read after the decision, that the decision itself enters, unlike `value`, which is of the state
-    before it. A scorer has no log-probs: its `logp` is 0. `belief` `[T, D]` is what a belief tells the loss that trains
-    it (see `hocket.policies.beliefs`).
+    `kl_exact` is KL(policy || reference) over all actions at each decision, in nats. `score` `[T, K]` are the outputs
+    of a scorer: K numbers that depend on the decision itself, unlike `value`, which depends on the state before it.
+    A scorer has no log-probs: its `logp` is 0. `belief` `[T, D]` is the output of a belief model for the loss that
+    trains it (see `hocket.policies.beliefs`).
     """
 
     logp: Tensor
@@ -351,18 +350,19 @@ class Evaluation:
 
     def get(self, quantity: Quantity) -> Tensor:
         """The tensor of one quantity; raises `ValueError` when it was not evaluated."""
-        found = getattr(self, quantity.value)
-        if found is None:
+        tensor = getattr(self, quantity.value)
+        if tensor is None:
             raise ValueError(f"the policy was not asked for {quantity.value}: add it to the objective's needs")
-        return found  # type: ignore[no-any-return]
+        return tensor  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
 class Terms:
     """A loss as a weighted sum: loss = sum_k weight_k * value_k, minimised.
 
-    Weights already hold the global denominators, so a sum over any split of the terms is the whole loss. With `unit`
-    `DECISION` term k belongs to occurrence k (K = E) and depends on that decision alone; any other unit may couple.
+    Weights include the global denominators, so the sums over any split of the terms add up to the loss. With `unit`
+    `DECISION`, term k belongs to occurrence k (K = E) and depends on that decision alone; with any other unit a term
+    may couple decisions.
     """
 
     value: Tensor
@@ -372,10 +372,10 @@ class Terms:
 
     def total(self) -> Tensor:
         """The loss, a scalar. Terms of weight 0 contribute exactly 0, whatever their value."""
-        used = self.weight != 0
-        if used.shape == self.value.shape and bool(used.all()):  # as it mostly is; picking costs more than all else
+        nonzero = self.weight != 0
+        if nonzero.shape == self.value.shape and bool(nonzero.all()):  # The usual case; indexing is the main cost.
             return (self.value * self.weight).sum()
-        return (self.value[used] * self.weight[used]).sum()
+        return (self.value[nonzero] * self.weight[nonzero]).sum()
 
 
 LossFunction = Callable[[Evaluation, Batch], list[Terms]]

@@ -28,14 +28,14 @@ def add_answers(path: Path, task: Task, trajectories: Sequence[Trajectory], each
     rows = [
         {
             "task": task.name,
-            "id": one.scenario.id,
-            "prompt": one.scenario.prompt,
-            "expected": one.scenario.answer,
-            "given": label(one),
+            "id": trajectory.scenario.id,
+            "prompt": trajectory.scenario.prompt,
+            "expected": trajectory.scenario.answer,
+            "given": label(trajectory),
             "right": success >= RIGHT,
-            "text": one.answer,
+            "text": trajectory.answer,
         }
-        for one, success in zip(trajectories, each, strict=True)
+        for trajectory, success in zip(trajectories, each, strict=True)
     ]
     try:
         with path.open("a", encoding="utf-8") as file:

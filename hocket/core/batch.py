@@ -1,6 +1,6 @@
-"""The learner's view of experience: the packed batch, and groups of what is comparable in it.
+"""The learner's view of experience: the packed batch, and groups of comparable samples in it.
 
-The names are part of the vocabulary: import them from `hocket.types`, which says what the axis letters mean.
+Import these names from `hocket.types`, which explains the axis letters.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 class Level(enum.StrEnum):
-    """What a score, a statistic or a loss term is about; also the smallest unit a loss must not split."""
+    """The unit of a score, a statistic or a loss term; also the smallest unit that a loss must not split."""
 
     DECISION = "decision"
     SEGMENT = "segment"
@@ -28,7 +28,7 @@ class Level(enum.StrEnum):
 
 
 class Recorded(NamedTuple):
-    """A number per decision `[T]` and whether it is known, `[T]` bool."""
+    """A number per decision, `[T]`, and whether it is known, `[T]` bool."""
 
     values: Tensor
     present: Tensor
@@ -39,9 +39,9 @@ class Recorded(NamedTuple):
 
 
 class LevelScores(NamedTuple):
-    """One score for a whole batch, NaN where there is no opinion.
+    """One score for a whole batch, NaN where the reward has no opinion.
 
-    `values` is `[N]`, `[U]` or `[E]` by level: a decision's score belongs to its occurrence.
+    `values` is `[N]`, `[U]` or `[E]`, by level; scores of decisions are per occurrence.
     """
 
     level: Level
@@ -50,19 +50,19 @@ class LevelScores(NamedTuple):
 
 @dataclass(frozen=True)
 class Occurrences:
-    """Decisions as each trajectory saw them, contiguous per trajectory and in time order. Credit writes here.
+    """The decisions of each trajectory, contiguous per trajectory and in time order. Credit writes here.
 
     Attributes:
-        decision: which decision, `[E]` in 0..T-1.
-        trajectory: whose, `[E]` in 0..N-1, never falling.
-        advantage: credit, `[E]`; 0 before any credit was given.
-        weight: how much the occurrence counts, `[E]`; 0 leaves it out (forced, baseline, filtered decisions).
+        decision: index of the decision, `[E]` in 0..T-1.
+        trajectory: index of its trajectory, `[E]` in 0..N-1, non-decreasing.
+        advantage: the advantage, `[E]`; 0 before credit is computed.
+        weight: weight in the loss, `[E]`; 0 leaves the occurrence out (forced, baseline, filtered decisions).
         target: regression target of the value function, `[E]`, or None.
         pairs: (preferred, other) trajectories, `[P, 2]`, for pairwise objectives, or None.
-        compared: the turns of these in which a pair is compared, `[P, 2]` in 0..U-1; None compares whole trajectories.
-        pair_weight: how much each pair counts, `[P]`, at least 0; None is 1 everywhere.
-        pair_margin: by how much the preferred is to win at least, in reward, `[P]`; None is 0.
-        pair_target: the probability that the preferred is the better one, `[P]` in [0, 1]; None is 1.
+        compared: the turns in which a pair is compared, `[P, 2]` in 0..U-1; None compares whole trajectories.
+        pair_weight: weight of each pair, `[P]`, at least 0; None is 1 everywhere.
+        pair_margin: the least margin of the preferred trajectory, in reward, `[P]`; None is 0.
+        pair_target: the probability that the preferred trajectory is the better one, `[P]` in [0, 1]; None is 1.
     """
 
     decision: Tensor
@@ -80,14 +80,17 @@ class Occurrences:
         return len(self.decision)
 
     def with_pairs(self, place: Tensor) -> Occurrences:
-        """With only the pairs whose members both have a place, `[N]`, under that number; -1 is none."""
+        """A copy with only the pairs whose trajectories are both selected, renumbered.
+
+        `place` `[N]` is the new number of each trajectory, -1 if it is not selected.
+        """
         if self.pairs is None:
             return self
-        whole = (place[self.pairs] >= 0).all(1)
-        kept: dict[str, Any] = {
-            name: None if (one := getattr(self, name)) is None else one[whole] for name in _PER_PAIR
+        complete = (place[self.pairs] >= 0).all(1)
+        columns: dict[str, Any] = {
+            name: None if (column := getattr(self, name)) is None else column[complete] for name in _PER_PAIR
         }
-        return replace(self, pairs=place[self.pairs][whole], **kept)
+        return replace(self, pairs=place[self.pairs][complete], **columns)
 
 
 _PER_PAIR = ("compared", "pair_weight", "pair_margin", "pair_target")
@@ -95,15 +98,16 @@ _PER_PAIR = ("compared", "pair_weight", "pair_margin", "pair_target")
 
 @dataclass(frozen=True)
 class Parts:
-    """The agents' parts of joint trajectories: each ends by itself, and credit follows each as a trajectory of its own.
+    """The agents' parts of joint trajectories. Each part has its own end, and credit treats it as a trajectory.
 
     The occurrences of a part are contiguous; a trajectory without decisions is one part. C is the number of parts.
 
     Attributes:
-        of: the part of each occurrence, `[E]` in 0..C-1, never falling.
-        trajectory: whose, `[C]`, never falling. agent: codes of `Batch.names["agent"]`, `[C]`; -1 without a turn.
-        terminated, truncated, final_state: as in `Batch`, of each part. final_joint: the joint state at its end.
-        final_value: `[C]`, the value of what it ended in where it was truncated, 0 elsewhere, when annotated.
+        of: the part of each occurrence, `[E]` in 0..C-1, non-decreasing.
+        trajectory: the trajectory of each part, `[C]`, non-decreasing. agent: codes of `Batch.names["agent"]`, `[C]`;
+            -1 without a turn.
+        terminated, truncated, final_state: as in `Batch`, per part. final_joint: the joint state at its end.
+        final_value: `[C]`, the value of the final state where truncated, 0 elsewhere, when annotated.
     """
 
     of: Tensor
@@ -117,11 +121,14 @@ class Parts:
 
     @property
     def size(self) -> int:
-        """C."""
+        """The number of parts, C."""
         return len(self.trajectory)
 
     def select(self, place: Tensor, kept: Tensor) -> Parts:
-        """Those of the trajectories that have a place, `[N]` (-1 is none), and of the occurrences `kept` `[E]`."""
+        """The parts of selected trajectories, with the occurrences `kept` `[E]`.
+
+        `place` `[N]` is the new number of each trajectory, -1 if it is not selected.
+        """
         chosen = torch.nonzero(place[self.trajectory] >= 0).flatten()
         number = torch.full((self.size,), -1, dtype=torch.long)
         number[chosen] = torch.arange(len(chosen))
@@ -140,7 +147,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class Taken:
-    """Where the decisions of a mini-batch come from: decision t of it is `decision[t]` of `whole`."""
+    """The origin of a mini-batch's decisions: its decision t is decision `decision[t]` of the batch `whole`."""
 
     whole: Batch
     decision: Tensor
@@ -157,25 +164,25 @@ class Batch:
         version: `[T]`. forced: `[T]` bool.
         logp: by name (`behaviour`, `proximal`, `reference`, any policy): `Recorded` `[T]`.
         value: the value of the state before each decision `[T]`, when annotated. entropy: `[T]`, likewise.
-            annotations: what annotators filled, by name, `[T]` each (see `hocket.core.annotators`).
+            annotations: columns of annotators by name, `[T]` each (see `hocket.core.annotators`).
         parent, agent, role, policy, state, index: per turn `[U]`; parent is -1 at a root, index the turn's place in
-            its trajectory. observation: per turn, what the policy reads (see `Turn.observation`).
-        allowed: per turn, the actions that each of its decisions was kept to, `[L, V]` bool, or None; empty where
-            nothing was masked. A policy's log-probs and entropies are those of the masked distribution; `logp` has a
-            column `unmasked` then.
-        time: when each decision was made, `[T]`, where turns are simultaneous; None elsewhere. joint: per turn the
-            joint state before each of its decisions, `[L, S]`, or None; empty where no environment offers one.
+            its trajectory. observation: per turn, the input of the policy (see `Turn.observation`).
+        allowed: per turn, the allowed actions of each of its decisions, `[L, V]` bool, or None; empty if no turn was
+            masked. A policy's log-probs and entropies are those of the masked distribution; `logp` then has a column
+            `unmasked`.
+        time: the time of each decision, `[T]`, if turns are simultaneous, else None. joint: per turn, the joint state
+            before each of its decisions, `[L, S]`, or None; empty if no environment has one.
         parts: the agents' parts of joint trajectories, or None; see `hocket.core.joint.apart`. final_joint: per
-            trajectory, where each part is one.
+            trajectory, if each part is one.
         scenario, source, order: per trajectory `[N]`; order is the place in assignment order.
         terminated, truncated: `[N]` bool. final_state: per trajectory, or None. final_value: `[N]`, the value of
             `final_state` where truncated, 0 elsewhere, when annotated. valued: `[T]` bool, where `value` is known; None
-            is everywhere. Decisions of a policy without a value function have none.
+            means everywhere. It is unknown for decisions of a policy without a value function.
         scores: by name. combined: whether a score named `reward` is their sum already, as in recorded batches.
-        info: per trajectory columns by name, lists of length N: what training provides and what rollouts and workflows
-            add. Each is declared as a value that says what it holds (see `hocket.core.columns`).
-        taken: what the decisions were taken from, for a batch made by `take`; turns hold more rows then.
-        step: of the run, from 1; 0 outside a run. progress: the share of the run that lies before it, in [0, 1].
+        info: columns per trajectory by name, lists of length N, from training, rollouts and workflows. Each is declared
+            as a value (see `hocket.core.columns`).
+        taken: the origin of the decisions, for a batch made by `take`, whose turns hold more rows than its decisions.
+        step: the step of the run, counted from 1; 0 outside a run. progress: the share of the run before it, in [0, 1].
     """
 
     action: Tensor
@@ -219,17 +226,17 @@ class Batch:
 
     @property
     def decisions(self) -> int:
-        """T."""
+        """The number of decisions, T."""
         return len(self.turn)
 
     @property
     def turns(self) -> int:
-        """U."""
+        """The number of turns, U."""
         return len(self.parent)
 
     @property
     def trajectories(self) -> int:
-        """N."""
+        """The number of trajectories, N."""
         return len(self.scenario)
 
     def but(self, **changes: Any) -> Batch:
@@ -250,68 +257,68 @@ class Batch:
         return torch.where(lengths > 0, torch.cumsum(lengths, 0) - 1, torch.full_like(lengths, -1))
 
     def restricted(self, keep: Tensor) -> Batch:
-        """Only the occurrences that `keep` names, `[E]` bool or rising indices; all else stays as it is."""
+        """A copy with only the occurrences `keep`, `[E]` bool or increasing indices; all else is unchanged."""
         return replace(self, **self._occurring(keep, self.occurrences.decision[keep]))
 
     def _occurring(self, keep: Tensor | slice, decision: Tensor) -> dict[str, Any]:
-        """What changes with only the occurrences that `keep` names, which are of these decisions."""
-        seen = self.occurrences
-        kept = replace(
-            seen,
+        """The fields that change when only the occurrences `keep` remain; `decision` is their column of decisions."""
+        old = self.occurrences
+        occurrences = replace(
+            old,
             decision=decision,
-            trajectory=seen.trajectory[keep],
-            advantage=seen.advantage[keep],
-            weight=seen.weight[keep],
-            target=None if seen.target is None else seen.target[keep],
+            trajectory=old.trajectory[keep],
+            advantage=old.advantage[keep],
+            weight=old.weight[keep],
+            target=None if old.target is None else old.target[keep],
         )
         scores = {
             name: LevelScores(score.level, score.values[keep]) if score.level is Level.DECISION else score
             for name, score in self.scores.items()
         }
         parts = None if self.parts is None else replace(self.parts, of=self.parts.of[keep])
-        return {"occurrences": kept, "scores": scores, "parts": parts}
+        return {"occurrences": occurrences, "scores": scores, "parts": parts}
 
     def of_policy(self, name: str) -> Batch:
-        """Only the occurrences decided by one policy; contexts and trajectories stay whole."""
+        """A copy with only the occurrences of one policy's decisions; contexts and trajectories are unchanged."""
         names = self.names["policy"]
         code = names.index(name) if name in names else -1
         return self.restricted(self.policy[self.turn[self.occurrences.decision]] == code)
 
     def take(self, chosen: Tensor) -> Batch:
-        """A mini-batch: only the occurrences `chosen` (rising) and their decisions, renumbered; all else stays.
+        """A mini-batch: only the occurrences `chosen` (increasing) and their decisions, renumbered.
 
-        Turns keep all their rows, so what reads them reads those of `taken`.
+        Turns keep all their rows, so `taken` maps decisions to the rows of turns.
         """
         kept, place = torch.unique(self.occurrences.decision[chosen], return_inverse=True)
         return self._with_rows(kept, self._occurring(chosen, place))
 
     def deal(self, parts: Sequence[Tensor]) -> Iterator[Batch]:
-        """`take` of each of the parts, at the cost of one where every decision occurs once."""
-        order, own = torch.cat(list(parts)), torch.arange(len(self.occurrences))
-        if not torch.equal(self.occurrences.decision, own):
+        """`take` of each of the parts, with one copy for all of them if every decision occurs once."""
+        order, identity = torch.cat(list(parts)), torch.arange(len(self.occurrences))
+        if not torch.equal(self.occurrences.decision, identity):
             yield from map(self.take, parts)
             return
-        mixed, start = self._with_rows(order, self._occurring(order, order)), 0
+        permuted, start = self._with_rows(order, self._occurring(order, order)), 0
         for part in parts:
-            here = slice(start, start + len(part))
-            yield mixed._with_rows(here, mixed._occurring(here, own[: len(part)]))
-            start = here.stop
+            rows = slice(start, start + len(part))
+            yield permuted._with_rows(rows, permuted._occurring(rows, identity[: len(part)]))
+            start = rows.stop
 
     def _with_rows(self, kept: Tensor | slice, occurring: Mapping[str, Any]) -> Batch:
-        """Only the decisions `kept`, and what occurs of them; views where they are a slice."""
-        columns = {name: one[kept] for name in _PER_DECISION if (one := getattr(self, name)) is not None}
+        """A copy with only the decisions `kept` and their occurrences; the columns are views if it is a slice."""
+        columns = {name: column[kept] for name in _PER_DECISION if (column := getattr(self, name)) is not None}
         origin = Taken(self, torch.arange(self.decisions)) if self.taken is None else self.taken
         return replace(
             self,
             **columns,
             **occurring,
-            logp={name: Recorded(*(half[kept] for half in one)) for name, one in self.logp.items()},
-            annotations={name: one[kept] for name, one in self.annotations.items()},
+            logp={name: Recorded(*(half[kept] for half in recorded)) for name, recorded in self.logp.items()},
+            annotations={name: column[kept] for name, column in self.annotations.items()},
             taken=Taken(origin.whole, origin.decision[kept]),
         )
 
     def select(self, chosen: Tensor) -> Batch:
-        """A mini-batch: only the trajectories `chosen` (`[M]`, rising), renumbered; turns and decisions stay."""
+        """A mini-batch: only the trajectories `chosen` (`[M]`, increasing), renumbered; turns and decisions stay."""
         place = torch.full((self.trajectories,), -1, dtype=torch.long)
         place[chosen] = torch.arange(len(chosen))
         inside = place[self.occurrences.trajectory] >= 0
@@ -347,7 +354,10 @@ _PER_DECISION = ("action", "turn", "segment", "version", "forced", "value", "val
 
 @dataclass(frozen=True)
 class Groups:
-    """A partition: `index` `[N]` or `[U]` by level, group numbers in order of first appearance, and their number."""
+    """A partition of trajectories or turns.
+
+    `index`, `[N]` or `[U]` by level, numbers the groups in order of first appearance; `size` is the number of groups.
+    """
 
     level: Level
     index: Tensor
@@ -361,12 +371,12 @@ _TURN_COLUMNS = {"agent": "agent", "role": "role", "policy": "policy", "state": 
 
 @dataclass(frozen=True)
 class GroupBy:
-    """The columns that make samples comparable, as a value: `GroupBy("scenario")`, `GroupBy("scenario", "state")`.
+    """Groups samples by columns: `GroupBy("scenario")`, `GroupBy("scenario", "state")`.
 
-    Columns of trajectories alone give groups of trajectories; any column of turns gives groups of turns (a turn
-    shared by several trajectories takes the columns of the first). An empty `GroupBy()` is the whole batch. What
-    rollouts and workflows recorded of a trajectory is a column too, as `info/NAME`: equal values are one group, and
-    trajectories without any are another.
+    If all columns are per trajectory, the groups consist of trajectories. With any column per turn, they consist of
+    turns (a turn shared by several trajectories takes the columns of the first). An empty `GroupBy()` is the whole
+    batch. `info/NAME` is the column `NAME` of `Batch.info`: trajectories with equal values form a group, and those
+    without a value form another one.
     """
 
     columns: tuple[str, ...]
@@ -402,15 +412,15 @@ class GroupBy:
 
 
 def _coded(batch: Batch, name: str) -> Tensor:
-    """A recorded column as numbers, equal ones for equal values; `[N]`."""
+    """A column of `Batch.info` as integer codes, equal for equal values; `[N]`."""
     codes: dict[str, int] = {}
     values = batch.info.get(name.removeprefix(_RECORDED)) or [None] * batch.trajectories
     return torch.tensor([codes.setdefault(repr(value), len(codes)) for value in values], dtype=torch.long)
 
 
 def trajectory_of_turn(batch: Batch) -> Tensor:
-    """The first trajectory that visits each turn, `[U]`; 0 for a turn without decisions."""
-    seen = batch.occurrences
+    """The first trajectory that contains each turn, `[U]`; 0 for a turn without decisions."""
+    occurrences = batch.occurrences
     owner = torch.full((batch.turns,), batch.trajectories, dtype=torch.long)
-    owner = owner.scatter_reduce(0, batch.turn[seen.decision], seen.trajectory, "amin")
+    owner = owner.scatter_reduce(0, batch.turn[occurrences.decision], occurrences.trajectory, "amin")
     return torch.where(owner < batch.trajectories, owner, torch.zeros_like(owner))

@@ -1,4 +1,4 @@
-"""Who plays which role, and who learns, as a run goes on: a cast."""
+"""Casts: which policy plays each role at a step, and which policies learn."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Cast(Protocol):
     """Which policy plays each role at a step, and which policies learn from it. A function of the step alone."""
 
     def policy(self, role: str) -> str | None:
-        """The policy that plays `role` when no setting names one; None is the one that such roles share."""
+        """The policy that plays `role` if no setting names one; None is the policy that such roles share."""
         ...
 
     def seats(self, usual: Mapping[str, str], step: int) -> Mapping[str, str]:
-        """The policy of each role at `step` (from 1), given who plays it usually; evaluation seats as usual."""
+        """The policy of each role at `step` (counted from 1), from its usual policy; evaluation uses the usual ones."""
         ...
 
     def learning(self, policies: Sequence[str], step: int) -> frozenset[str]:
@@ -27,7 +27,7 @@ class Cast(Protocol):
 
 @dataclass(frozen=True)
 class Shared:
-    """One policy plays all roles and is told them apart by its prompts; everybody learns at every step."""
+    """One policy plays all roles, with a different prompt for each; all policies learn at every step."""
 
     def policy(self, role: str) -> str | None:
         return None
@@ -41,7 +41,7 @@ class Shared:
 
 @dataclass(frozen=True)
 class Separate(Shared):
-    """Every role has a policy of its own, called as the role."""
+    """Every role has its own policy, named after the role."""
 
     def policy(self, role: str) -> str | None:
         return role
@@ -49,10 +49,10 @@ class Separate(Shared):
 
 @dataclass(frozen=True)
 class Swapping(Separate):
-    """Every `every` steps each role goes to the policy that played the next one: CORY (arXiv 2410.06101).
+    """Rotates policies over roles: every `every` steps each role takes the next role's policy. CORY (arXiv 2410.06101).
 
     Attributes:
-        roles: those that take part, in order; empty for all.
+        roles: the roles that take part, in order; empty for all.
     """
 
     every: int = 5
@@ -64,18 +64,18 @@ class Swapping(Separate):
 
     def seats(self, usual: Mapping[str, str], step: int) -> Mapping[str, str]:
         roles = [role for role in usual if not self.roles or role in self.roles]
-        turned = (step - 1) // self.every
-        return {**usual, **{role: usual[roles[(n + turned) % len(roles)]] for n, role in enumerate(roles)}}
+        shift = (step - 1) // self.every
+        return {**usual, **{role: usual[roles[(n + shift) % len(roles)]] for n, role in enumerate(roles)}}
 
 
 @dataclass(frozen=True)
 class Alternating(Separate):
-    """One policy learns for `every` steps while the others only act, then the next: ReMA (arXiv 2503.09501).
+    """Policies learn in turn, each for `every` steps while the others only act: ReMA (arXiv 2503.09501).
 
     Attributes:
         first: steps at the beginning in which only the first policy of `order` learns.
-        order: the policies in turn; empty for all in the order of their roles.
-        together: after `first` all learn at once, as in the two stages of WaltzRL (arXiv 2510.08240).
+        order: the order of the policies; empty takes the order of their roles.
+        together: after `first` all learn at every step, as in the two stages of WaltzRL (arXiv 2510.08240).
     """
 
     every: int = 10
@@ -98,7 +98,10 @@ class Alternating(Separate):
 
 @dataclass(frozen=True)
 class Leading(Shared):
-    """One role learns; a copy of the model as it was, called `others`, plays the rest: MLPO (arXiv 2507.08960)."""
+    """Only the leader learns; the policy `others`, a copy of the initial model, plays all other roles.
+
+    MLPO (arXiv 2507.08960).
+    """
 
     leader: str = "leader"
     others: str = "others"

@@ -1,9 +1,9 @@
-"""Named columns: what a batch, a trajectory or a turn holds beside its own fields, each declared once.
+"""Named columns: further data of a batch, a trajectory or a turn beside its fields. Each is declared once.
 
-A column is a value that says what it holds. It is declared where it is written, or here where training writes it or
-pieces of several rooms share it; who writes and who reads import the value, so that no two files have to agree on a
-word. A stage lists in `reads` what must be filled before it acts: general columns and annotators (see
-`hocket.core.annotators`) by the learner's pass, token texts by the loop.
+A column is a value with a name and a description. It is declared in the file that writes it, or here if training writes
+it or several subpackages share it. Writers and readers import the value, so its name is spelled once. A stage lists in
+`reads` the columns that must be filled before it acts: the learner fills general columns and annotators (see
+`hocket.core.annotators`), the loop fills token texts.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from hocket.core.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class Column:
-    """Something a stage reads that is filled before: its name, and what it holds in a sentence.
+    """A column that stages read: its name, and a sentence about its content.
 
-    The general ones are those that the learner's pass fills from what any policy can evaluate.
+    The general columns, class variables here, are those that the learner fills from evaluations of any policy.
     """
 
     name: str
@@ -81,7 +81,7 @@ class InfoColumn(Column):
         return values
 
     def or_metadata(self, batch: InfoBatch) -> Sequence[Any]:
-        """The column of a batch, `[N]`, or what the scenarios' metadata hold under its name; None where nothing."""
+        """The column of a batch, `[N]`, or else the scenarios' metadata of its name; None where both are missing."""
         return info_or_metadata(batch, self.name)
 
     def present(self, holder: HasInfo) -> bool:
@@ -93,7 +93,7 @@ class InfoColumn(Column):
         return trajectory.info.get(self.name, default)
 
     def write(self, trajectory: WritableInfo, value: Any) -> None:
-        """Gives a trajectory its value."""
+        """Sets a trajectory's value."""
         trajectory.info[self.name] = value
 
 
@@ -110,15 +110,15 @@ class TurnColumn(Column):
         return turn.extras.get(self.name, default)
 
     def write(self, turn: HasExtras, value: Any) -> None:
-        """Gives a turn its value."""
+        """Sets a turn's value."""
         turn.extras[self.name] = value
 
 
 def info_column(batch: HasInfo, name: str, reader: str) -> Sequence[Any]:
-    """The column that a setting names, a value per trajectory; a column the code knows is read by `InfoColumn.read`.
+    """A column by a name from a setting, one value per trajectory. For declared columns use `InfoColumn.read`.
 
     Raises:
-        ConfigurationError: when there is none, naming the stage that wants it.
+        ConfigurationError: when there is none; the message names `reader`.
     """
     if name not in batch.info:
         raise ConfigurationError(
@@ -130,13 +130,13 @@ def info_column(batch: HasInfo, name: str, reader: str) -> Sequence[Any]:
 
 
 def info_or_metadata(batch: InfoBatch, name: str) -> Sequence[Any]:
-    """What a setting names, a value per trajectory: a column of the batch, or else of the scenarios' metadata."""
+    """One value per trajectory by a name from a setting: a column of the batch, or else of the scenarios' metadata."""
     if name in batch.info:
         return list(batch.info[name])
     return [(metadata or {}).get(name) for metadata in METADATA.rows(batch)]
 
 
-# ---------------------------------------------------------------- what training writes of every trajectory
+# ---------------------------------------------------------------- written by training for every trajectory
 
 PROMPT = InfoColumn("prompt", "What was asked, as text; empty where it was no text.")
 TEXT = InfoColumn("text", "The last turn's text.")
@@ -150,7 +150,7 @@ ORIGIN = InfoColumn("origin", "The scenario that this one was made from; None if
 FEEDBACK = InfoColumn("feedback", "The words that scores came with, by the score's name.")
 TOKEN_TEXTS = InfoColumn("pieces", "The text of each decision, a list; filled when a stage's `reads` has it.")
 
-# ---------------------------------------------------------------- what is known of recorded answers
+# ---------------------------------------------------------------- known of recorded answers
 
 PAIR_WEIGHT = InfoColumn("pair_weight", "How much the pair counts whose preferred member this is, at least 0; else 1.")
 PAIR_MARGIN = InfoColumn("pair_margin", "By how much its preferred member is to win at least, in reward; else 0.")
@@ -158,7 +158,7 @@ PAIR_TARGET = InfoColumn("pair_target", "The probability that its preferred memb
 WINS = InfoColumn("wins", "With which probability it beats each other of its group, by their places in order.")
 MISMATCHED = InfoColumn("mismatched", "Whether the answer is another prompt's, there to estimate a divergence by.")
 
-# ---------------------------------------------------------------- what playing writes
+# ---------------------------------------------------------------- written by players
 
 ANSWER = InfoColumn("answer", "What the workflow gave as its answer, which rewards judge instead of the last text.")
 LIMIT = InfoColumn("limit", "The limit that cut the episode short, in words; absent where none did.")

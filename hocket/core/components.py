@@ -1,8 +1,8 @@
-"""Stages as values: to plain data and back, and changed by dotted path.
+"""Components as values: conversion to plain data and back, and changes by dotted path.
 
-A component is a frozen dataclass. Its plain form is `{type: hocket.objectives.ClippedSurrogate, low: 0.2}`: what
-`hocket`'s stage packages export goes by `hocket.ROOM.NAME`, what an installed package holds by its dotted path, and
-what stands in a file by `FILE.py:NAME`.
+A component is a frozen dataclass. Its plain form is `{type: hocket.objectives.ClippedSurrogate, low: 0.2}`. The type is
+`hocket.ROOM.NAME` for the exports of hocket's subpackages, the dotted path for classes of installed packages, and
+`FILE.py:NAME` for classes in a file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROOMS = (
     *("curriculum", "rollout", "rewards", "credit", "objectives", "update", "hooks"),
     *("types", "recipe", "core", "policies", "agents.tools", "train", "agents.workflows"),
 )
-"""Packages whose exported classes may be named in a configuration."""
+"""Subpackages whose exported classes a configuration may name."""
 
 
 def is_component(value: object) -> bool:
@@ -66,7 +66,7 @@ def to_plain(value: Any) -> Any:
 
 
 def type_name(thing: Any) -> str:
-    """`hocket.ROOM.NAME` for the library's own, `FILE.py:NAME` for what a file holds, else the dotted path."""
+    """The name of a class or function in configurations: `hocket.ROOM.NAME`, `FILE.py:NAME` or the dotted path."""
     module = sys.modules[thing.__module__]
     source = getattr(module, "__hocket_file__", None)
     if source is not None:
@@ -87,14 +87,14 @@ def from_plain(data: Any, hint: Any = Any, where: str = "") -> Any:
     """Builds a value of type `hint` from plain data. `where` is the dotted key, for messages.
 
     Raises:
-        ConfigurationError: naming the key, what is wrong and the mend.
+        ConfigurationError: with the key, the problem and the correction.
     """
     if isinstance(data, Mapping) and "type" in data:
         return _build(load_type(str(data["type"]), where), data, where)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(data, Mapping):
         return _build(hint, data, where)
-    if isinstance(data, Mapping) and (held := _held(hint)) is not None:
-        return {name: from_plain(item, held, f"{where}.{name}") for name, item in data.items()}
+    if isinstance(data, Mapping) and (member := _member_type(hint)) is not None:
+        return {name: from_plain(item, member, f"{where}.{name}") for name, item in data.items()}
     if is_component(data) or callable(data):
         return data
     if isinstance(data, Sequence) and not isinstance(data, str):
@@ -102,30 +102,30 @@ def from_plain(data: Any, hint: Any = Any, where: str = "") -> Any:
     if isinstance(data, str) and _takes_function(hint):
         return load_named(data, where)
     if isinstance(data, str) and isinstance(hint, type) and issubclass(hint, Stage) and hint.room:
-        return _called(data, hint, where)
+        return _by_name(data, hint, where)
     return leaf(data, hint, where)
 
 
-def _held(hint: Any) -> Any:
-    """The component that a mapping of such a type holds by name; None for other types."""
+def _member_type(hint: Any) -> Any:
+    """The type of a mapping's values if they are components; None for other types."""
     members = typing.get_args(hint)
-    found = typing.get_origin(hint) in (Mapping, dict) and dataclasses.is_dataclass(members[1])
-    return members[1] if found else None
+    holds_components = typing.get_origin(hint) in (Mapping, dict) and dataclasses.is_dataclass(members[1])
+    return members[1] if holds_components else None
 
 
-def _called(name: str, kind: type[Stage], where: str) -> Any:
-    """The component of a kind that is called so, with its defaults: `hinge` or `Hinge` for a link; else the name."""
-    wanted = name.replace("-", "").replace("_", "").lower()
-    for held, module in public(f"hocket.{kind.room}").items():
-        if held.lower() == wanted:
-            found = getattr(importlib.import_module(module), held)
-            if isinstance(found, type) and issubclass(found, kind):
-                return _build(found, {}, where)
+def _by_name(name: str, kind: type[Stage], where: str) -> Any:
+    """The component of a kind by its name, with its defaults, such as `hinge` or `Hinge` for a link; else the name."""
+    plain = name.replace("-", "").replace("_", "").lower()
+    for exported, module in public(f"hocket.{kind.room}").items():
+        if exported.lower() == plain:
+            cls = getattr(importlib.import_module(module), exported)
+            if isinstance(cls, type) and issubclass(cls, kind):
+                return _build(cls, {}, where)
     return name
 
 
 def _takes_function(hint: Any) -> bool:
-    """Whether a function is wanted, and no text is."""
+    """Whether a type accepts functions and no strings."""
     members = _members_of(hint)
     return str not in members and any(typing.get_origin(member) is Callable for member in members)
 
@@ -141,14 +141,14 @@ def _sequence(data: Sequence[Any], hint: Any, where: str) -> Any:
 
 
 def _build(cls: Any, data: Mapping[str, Any], where: str) -> Any:
-    given = {name: value for name, value in data.items() if name != "type"}
+    settings = {name: value for name, value in data.items() if name != "type"}
     if cls is GroupBy:
-        return GroupBy(*given.get("columns", ()))
+        return GroupBy(*settings.get("columns", ()))
     hints = field_types(cls)
-    for name in given:
+    for name in settings:
         if name not in hints:
             raise ConfigurationError(f"{_dotted(where, name)} is not a setting of {cls.__name__}{nearest(name, hints)}")
-    values = {name: from_plain(value, hints[name], _dotted(where, name)) for name, value in given.items()}
+    values = {name: from_plain(value, hints[name], _dotted(where, name)) for name, value in settings.items()}
     _check_slots(cls, values, where)
     try:
         return cls(**values)
@@ -157,10 +157,10 @@ def _build(cls: Any, data: Mapping[str, Any], where: str) -> Any:
 
 
 def leaf(data: Any, hint: Any, where: str) -> Any:
-    """A plain value checked against its type; numbers written as text (`1e-4`) are accepted for floats."""
+    """A plain value after a check against its type; strings of numbers (`1e-4`) are accepted for floats."""
     simple = _simple(hint)
     if isinstance(data, (str, int, float)) and _takes_list(simple):
-        # `64,64` and `64`, as they are typed on a command line.
+        # `64,64` and `64`, from a command line.
         data = [yaml.safe_load(part) for part in data.split(",")] if isinstance(data, str) else [data]
     if isinstance(data, str) and _accepts(simple, float) and not _accepts(simple, str):
         try:
@@ -190,9 +190,9 @@ _KINDS = {
 }
 
 
-def _in_words(found: re.Match[str]) -> str:
-    """The types that msgspec names, as people call them."""
-    return " or ".join(_KINDS.get(kind, kind) for kind in found[1].split(" | "))
+def _in_words(match: re.Match[str]) -> str:
+    """The types that msgspec names, in words."""
+    return " or ".join(_KINDS.get(kind, kind) for kind in match[1].split(" | "))
 
 
 def _members_of(hint: Any) -> tuple[Any, ...]:
@@ -201,29 +201,29 @@ def _members_of(hint: Any) -> tuple[Any, ...]:
 
 
 def _takes_list(hint: Any) -> bool:
-    """Whether a list is wanted, and no single value is."""
+    """Whether a type accepts lists and no single values."""
     members = [member for member in _members_of(hint) if member is not type(None)]
     return bool(members) and all(typing.get_origin(member) in (tuple, list) for member in members)
 
 
 def _choices(hint: Any) -> list[str]:
     """The values of a setting that has a fixed list of them; none for other types."""
-    found: list[str] = []
+    choices: list[str] = []
     for member in _members_of(hint):
         if typing.get_origin(member) is typing.Literal:
-            found += map(str, typing.get_args(member))
+            choices += map(str, typing.get_args(member))
         elif isinstance(member, type) and issubclass(member, enum.Enum):
-            found += [str(one.value) for one in member]
+            choices += [str(item.value) for item in member]
         elif member is not type(None):
             return []
-    return found
+    return choices
 
 
 def _simple(hint: Any) -> Any:
-    """`hint` with everything msgspec cannot check (protocols, callables) turned into Any."""
+    """`hint` with Any for every type that msgspec cannot check (protocols, callables)."""
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
-        # Values of a component's type were taken before; what is left must be one of the others.
+        # Values of a component's type are handled before; this value must be of another type of the union.
         plain = [member for member in typing.get_args(hint) if not dataclasses.is_dataclass(member)]
         members = [_simple(member) for member in plain]
         return Any if Any in members else functools.reduce(lambda left, right: left | right, members)
@@ -249,13 +249,13 @@ def field_types(cls: Any) -> Mapping[str, Any]:
 
 @functools.cache
 def _field_types(cls: Any) -> Mapping[str, Any]:
-    # Resolving the names in annotations is most of the time that reading a configuration takes.
+    # Resolving the names in annotations takes most of the time of reading a configuration.
     hints = typing.get_type_hints(cls)
     return types.MappingProxyType({f.name: hints[f.name] for f in dataclasses.fields(cls) if f.init})
 
 
 def load_type(name: str, where: str = "") -> Any:
-    """The component called `hocket.ROOM.NAME`, `FILE.py:NAME` or `package.module.NAME`."""
+    """The component class `hocket.ROOM.NAME`, `FILE.py:NAME` or `package.module.NAME`."""
     loaded = load_named(name, f"{where}.type".lstrip("."))
     if not (isinstance(loaded, type) and dataclasses.is_dataclass(loaded)):
         key = f"{where}.type".lstrip(".")
@@ -264,31 +264,31 @@ def load_type(name: str, where: str = "") -> Any:
 
 
 def load_named(name: str, where: str = "reference") -> Any:
-    """What `hocket.ROOM.NAME`, `FILE.py:NAME` or the dotted path `package.module.NAME` names."""
+    """The object that `hocket.ROOM.NAME`, `FILE.py:NAME` or the dotted path `package.module.NAME` refers to."""
     if ".py:" in name:
         return load_object(name, where)
     name = present_name(name)
     path, _, last = name.rpartition(".")
     if not path or not all(part.isidentifier() for part in name.split(".")):
         raise ConfigurationError(f"{where} = {name!r}: write hocket.ROOM.CLASS, FILE.py:NAME or package.module.NAME")
-    held = public(path) if path.removeprefix("hocket.") in ROOMS or folder_of_row(f"{path}.") else {}
-    path = held.get(last, path)
+    exports = public(path) if path.removeprefix("hocket.") in ROOMS or folder_of_row(f"{path}.") else {}
+    path = exports.get(last, path)
     try:
         module = importlib.import_module(path)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise ConfigurationError(f"{where} = {name!r}: {path} cannot be imported ({reason})") from error
     if last.startswith("_") or not hasattr(module, last):
-        offered = held or [one for one in vars(module) if not one.startswith("_")]
-        raise ConfigurationError(f"{where}: {path} has no {last!r}{nearest(last, offered)}")
+        names = exports or [name for name in vars(module) if not name.startswith("_")]
+        raise ConfigurationError(f"{where}: {path} has no {last!r}{nearest(last, names)}")
     return getattr(module, last)
 
 
-# ---------------------------------------------------------------- components in their places
+# ---------------------------------------------------------------- components in slots
 
 
 class _Slot(NamedTuple):
-    """A setting that takes components: of which class, whether a list of them, and whether None."""
+    """A setting that takes components: their class, whether it takes a list, and whether it takes None."""
 
     wanted: type[Any]
     several: bool
@@ -296,22 +296,22 @@ class _Slot(NamedTuple):
 
 
 def misplaced(component: Any, where: str = "") -> str | None:
-    """Which setting of a component, or of one inside it, holds what belongs elsewhere; None when none does."""
+    """Which setting of a component, or of a nested one, holds a wrong kind of component, as a sentence; else None."""
     cls: Any = type(component)
     for name, slot in _slots(cls).items():
         value, inner = getattr(component, name), _dotted(where, name)
         wrong = _wrong(value, slot, inner)
         if wrong:
             return wrong
-        for place, one in _members(value, inner):
-            below = misplaced(one, place) if is_component(one) else None
+        for path, member in _members(value, inner):
+            below = misplaced(member, path) if is_component(member) else None
             if below:
                 return below
     return None
 
 
 def _check_slots(cls: Any, values: Mapping[str, Any], where: str) -> None:
-    """Refuses what a stage cannot be built of; a recipe says more about its own slots, and checks itself."""
+    """Raises an error for a stage with a wrong kind of component. A recipe checks its slots itself, in more detail."""
     slots = _slots(cls) if issubclass(cls, Stage) else {}
     for name in slots.keys() & values.keys():
         wrong = _wrong(values[name], slots[name], _dotted(where, name))
@@ -343,25 +343,25 @@ def _slot(hint: Any) -> _Slot | None:
 def _members(value: Any, where: str) -> Iterator[tuple[str, Any]]:
     """The value of a setting, or each member of a tuple, with its path."""
     if isinstance(value, tuple):
-        yield from ((f"{where}.{number}", one) for number, one in enumerate(value))
+        yield from ((f"{where}.{number}", member) for number, member in enumerate(value))
     else:
         yield where, value
 
 
 def _wrong(value: Any, slot: _Slot, where: str) -> str | None:
-    """Why `value` cannot stand in a slot, as a sentence with the mend; None when it can."""
+    """Why a slot cannot hold `value`, with the correction, as a sentence; None when it can."""
     if value is None and slot.optional:
         return None
     if slot.several and not isinstance(value, tuple):
         return f"{where} takes a list; write [{{type: {_place(slot.wanted)}}}]"
-    for place, one in _members(value, where) if slot.several else ((where, value),):
-        if not (isinstance(one, slot.wanted) or (slot.several and slot.wanted is Reward and _rewards(one))):
-            return f"{place}: {_refused(one)} not {_article(slot.wanted)}; {_mend(one, slot.wanted)}"
+    for path, member in _members(value, where) if slot.several else ((where, value),):
+        if not (isinstance(member, slot.wanted) or (slot.several and slot.wanted is Reward and _rewards(member))):
+            return f"{path}: {_subject(member)} not {_article(slot.wanted)}; {_correction(member, slot.wanted)}"
     return None
 
 
 def _place(wanted: type[Any]) -> str:
-    """Where components of a class are found: `hocket.credit.NAME`, or a class of its own."""
+    """The type to write for a component of a class: `hocket.credit.NAME`, or the class itself."""
     kind = issubclass(wanted, Stage) and Stage in wanted.__bases__
     return f"hocket.{wanted.room}.NAME" if kind else type_name(wanted)
 
@@ -370,16 +370,16 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, (str, int, float, Mapping, Sequence))
 
 
-def _refused(value: Any) -> str:
-    """`ClippedSurrogate is an objective,`, `Mine is`, or the value as it was written."""
+def _subject(value: Any) -> str:
+    """The beginning of a message: `ClippedSurrogate is an objective,`, `Mine is`, or the value itself."""
     if isinstance(value, Stage):
         return f"{type(value).__name__} is {_article(next(c for c in type(value).__mro__ if Stage in c.__bases__))},"
     return f"{value!r} is" if _is_plain(value) else f"{type(value).__name__} is"
 
 
-def _mend(value: Any, wanted: type[Any]) -> str:
-    own = not isinstance(value, Stage) and not _is_plain(value) and not type(value).__module__.startswith("hocket.")
-    if own and issubclass(wanted, Stage):
+def _correction(value: Any, wanted: type[Any]) -> str:
+    foreign = not isinstance(value, Stage) and not _is_plain(value) and not type(value).__module__.startswith("hocket.")
+    if foreign and issubclass(wanted, Stage):
         return f"derive its class from {wanted.__module__}.{wanted.__name__}"
     return f"write {{type: {_place(wanted)}}}"
 
@@ -390,11 +390,11 @@ def _article(cls: type[Any]) -> str:
 
 
 def _rewards(value: Any) -> bool:
-    """Whether an object is a reward though its class derives from nothing here."""
+    """Whether an object can serve as a reward although its class does not derive from `Reward`."""
     return callable(value) and hasattr(value, "name") and hasattr(value, "weight")
 
 
-# ---------------------------------------------------------------- changed by dotted path
+# ---------------------------------------------------------------- changes by dotted path
 
 
 def replaced(component: Any, path: str, value: Any, where: str = "") -> Any:
@@ -430,16 +430,16 @@ def replaced_all(component: Any, edits: Mapping[str, Any], where: str = "") -> A
 
 
 def _by_head(edits: Mapping[str, Any]) -> dict[str, list[tuple[str, Any]]]:
-    """Edits by the first word of their path: the rest of the path and the value, in order."""
-    found: dict[str, list[tuple[str, Any]]] = {}
+    """Edits by the first name of their path: the rest of the path and the value, in order."""
+    groups: dict[str, list[tuple[str, Any]]] = {}
     for path, value in edits.items():
         head, _, rest = path.partition(".")
-        found.setdefault(head, []).append((rest, value))
-    return found
+        groups.setdefault(head, []).append((rest, value))
+    return groups
 
 
 def _edited(current: Any, hint: Any, edits: list[tuple[str, Any]], where: str) -> Any:
-    """One setting after its edits: a value for the whole of it, and paths below that."""
+    """A setting after its edits: values for the setting itself, and for paths below it."""
     below: dict[str, Any] = {}
     for rest, value in edits:
         if rest:
@@ -461,32 +461,32 @@ def _edited_tuple(current: tuple[Any, ...], edits: Mapping[str, Any], where: str
 
 
 def value_at(component: Any, path: str) -> Any:
-    """What stands at an existing dotted `path`; the component itself where it is empty."""
+    """The value at an existing dotted `path`; the component itself if the path is empty."""
     for step in filter(None, path.split(".")):
         component = component[int(step)] if isinstance(component, tuple) else getattr(component, step)
     return component
 
 
 def differences(left: Any, right: Any, where: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Dotted paths at which two values differ, with what stands there in each: as deep as both are of one make."""
+    """Dotted paths at which two values differ, with both values there; recurses while both have the same type."""
     if isinstance(left, tuple) and isinstance(right, tuple) and len(left) == len(right):
         parts: list[tuple[str, Any, Any]] = [(str(n), *pair) for n, pair in enumerate(zip(left, right, strict=True))]
     elif is_component(left) and type(left) is type(right):
         parts = [
-            (one.name, getattr(left, one.name), getattr(right, one.name))
-            for one in dataclasses.fields(left)
-            if one.init
+            (setting.name, getattr(left, setting.name), getattr(right, setting.name))
+            for setting in dataclasses.fields(left)
+            if setting.init
         ]
     else:
         if left != right:
             yield where, left, right
         return
-    for name, one, other in parts:
-        yield from differences(one, other, _dotted(where, name))
+    for name, first, second in parts:
+        yield from differences(first, second, _dotted(where, name))
 
 
 def is_default(component: Any, path: str) -> bool:
-    """Whether the setting at an existing dotted `path` has the value its class gives it."""
+    """Whether the setting at an existing dotted `path` has its class's default value."""
     above, _, name = path.rpartition(".")
     component = value_at(component, above)
     setting = next(f for f in dataclasses.fields(component) if f.name == name)

@@ -1,8 +1,8 @@
-"""Named things (recipes, workflows, tasks), declared where they are defined and imported only when asked for.
+"""Registries of recipes, workflows and tasks by name. A definition is found in source text and imported on demand.
 
-The source says the name: `name = "debate"` in the body of a class, `name="grpo"` as the first argument of a call that
-makes a constant. So a package's names are known from the text of its files, and moving a definition from one file to
-another edits no table. Names are spelled with hyphens; when one is looked up, underscores are hyphens.
+A definition contains its name: `name = "debate"` in the body of a class, or `name="grpo"` as the first argument of a
+call that makes a constant. So the names of a package are read from its files without imports, and moving a definition
+to another file changes no table. Names are spelled with hyphens; a lookup treats underscores as hyphens.
 
     WORKFLOWS = Registry("workflow", ("hocket.agents.workflows",), CLASS)
     WORKFLOWS.find("debate")        # imports its file alone
@@ -29,17 +29,17 @@ CLASS = re.compile(
     r'class (?P<attribute>\w+)\b.*?\n    name = "(?P<name>[^"\n]+)"(?:\n    description = "(?P<description>[^"\n]+)")?',
     re.DOTALL,
 )
-"""A class whose body says `name = "..."` and, in the next line, perhaps `description = "..."`."""
+"""A class whose body has `name = "..."` and, optionally, `description = "..."` in the next line."""
 
 SKIPPED = frozenset({"claims"})
-"""Folders whose files declare nothing for others."""
+"""Folders without declarations."""
 
 
 def constant(*makers: str) -> re.Pattern[str]:
-    r"""The declaration `X = MAKER(name="...", description="...", family="...")`, the last two at will.
+    r"""The pattern of `X = MAKER(name="...", description="...", family="...")`; the last two are optional.
 
     Args:
-        makers: regular expressions of what is called, such as `Recipe` or `\w+\.but`.
+        makers: regular expressions of the called function, such as `Recipe` or `\w+\.but`.
     """
     return re.compile(
         rf'(?P<attribute>\w+)(?:: \w+)? = (?:{"|".join(makers)})\(\s*name="(?P<name>[^"\n]+)"'
@@ -49,10 +49,7 @@ def constant(*makers: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True)
 class Declaration:
-    """A name, and the class or constant `attribute` of `module` that it stands for.
-
-    `description` and `family` are as written there.
-    """
+    """A declared name, and the class or constant `attribute` of `module` that it refers to."""
 
     name: str
     module: str
@@ -61,26 +58,26 @@ class Declaration:
     family: str = ""
 
     def load(self) -> Any:
-        """What is declared; imports its module."""
+        """The declared object; imports its module."""
         return getattr(importlib.import_module(self.module), self.attribute)
 
 
 def hyphenated(name: str) -> str:
-    """A name as names are spelled."""
+    """A name with hyphens in place of underscores."""
     return name.replace("_", "-")
 
 
 class Names(Mapping[str, Declaration]):
-    """Declarations by name, each once; one is looked up with underscores or hyphens alike."""
+    """Declarations by name; a lookup treats underscores as hyphens."""
 
     def __init__(self, declared: Iterable[Declaration] = ()) -> None:
-        self._declared = {hyphenated(one.name): one for one in declared}
+        self._declared = {hyphenated(declaration.name): declaration for declaration in declared}
 
     def __getitem__(self, name: str) -> Declaration:
         return self._declared[hyphenated(name)]
 
     def __iter__(self) -> Iterator[str]:
-        return (one.name for one in self._declared.values())
+        return (declaration.name for declaration in self._declared.values())
 
     def __len__(self) -> int:
         return len(self._declared)
@@ -88,13 +85,14 @@ class Names(Mapping[str, Declaration]):
 
 @dataclass(frozen=True)
 class Registry:
-    """Everything of one kind by its name.
+    """All objects of one kind by name.
 
     Attributes:
-        kind: what a name stands for, in messages.
-        packages: where the library declares such things; one that does not exist is empty.
-        declaration: how a top-level statement declares one: groups `attribute`, `name` and perhaps `description`.
-        group: the entry-point group under which installed packages name modules or packages that declare more.
+        kind: the kind, for messages.
+        packages: the packages with the library's declarations; a package that does not exist counts as empty.
+        declaration: the pattern of a declaring top-level statement, with groups `attribute`, `name` and optionally
+            `description`.
+        group: the entry-point group under which installed packages name modules or packages with further declarations.
     """
 
     kind: str
@@ -104,30 +102,29 @@ class Registry:
 
     @cached_property
     def own(self) -> Mapping[str, Declaration]:
-        """What the library declares, package by package, names in alphabetical order.
+        """The declarations of the library, package by package, in alphabetical order.
 
         Raises:
-            ConfigurationError: when two things have one name.
+            ConfigurationError: when two declarations have the same name.
         """
         return self._declared(self.packages)
 
     @cached_property
     def declared(self) -> Mapping[str, Declaration]:
-        """What the library and installed packages declare.
+        """The declarations of the library and of installed packages.
 
         Raises:
-            ConfigurationError: when two things have one name.
+            ConfigurationError: when two declarations have the same name.
         """
         installed = () if self.group is None else sorted({entry.module for entry in entry_points(group=self.group)})
         return self._declared((*self.packages, *installed))
 
     def __contains__(self, name: str) -> bool:
-        # Looking for installed packages takes longer than reading the library's own.
+        # Looking up installed packages takes longer than reading the library's files.
         return name in self.own or name in self.declared
 
     def load(self, name: str) -> Any:
-        """What a name stands for.
-
+        """The object with a name.
         Raises:
             ConfigurationError: for an unknown name, with the nearest.
         """
@@ -138,10 +135,10 @@ class Registry:
         return (self.own.get(name) or self.declared[name]).load()
 
     def find(self, name: str) -> Any:
-        """What a name stands for, or what `FILE.py:NAME` names.
+        """The object with a name, or the object `FILE.py:NAME`.
 
         Raises:
-            ConfigurationError: for an unknown name, with the nearest; for a file alone or one without that name.
+            ConfigurationError: for an unknown name, with the nearest; for a file without `:NAME`, or without that name.
         """
         if name.endswith(".py"):
             raise ConfigurationError(
@@ -154,11 +151,11 @@ class Registry:
     def _declared(self, packages: tuple[str, ...]) -> Names:
         declared: dict[str, Declaration] = {}
         for package in packages:
-            for one in sorted(self._scan(package), key=lambda one: one.name):
-                other = declared.setdefault(hyphenated(one.name), one)
-                if other is not one:
+            for item in sorted(self._scan(package), key=lambda item: item.name):
+                other = declared.setdefault(hyphenated(item.name), item)
+                if other is not item:
                     raise ConfigurationError(
-                        f"{other.module} and {one.module} both declare the {self.kind} {one.name!r}; rename one"
+                        f"{other.module} and {item.module} both declare the {self.kind} {item.name!r}; rename one"
                     )
         return Names(declared.values())
 
@@ -170,15 +167,15 @@ class Registry:
 
 
 _STATEMENT = re.compile(r"\n(?=[A-Za-z_@])")
-"""Where a top-level statement begins."""
+"""The line break before a top-level statement."""
 
 
 @functools.cache
 def sources(package: str) -> tuple[tuple[str, str], ...]:
-    """The modules of a package, or a module alone, and their source texts, sorted by name; nothing is imported."""
+    """The modules of a package, or a single module, with their source texts, sorted by name; nothing is imported."""
     try:
         spec = importlib.util.find_spec(package)
-    except ModuleNotFoundError:  # Of a package above it.
+    except ModuleNotFoundError:  # A parent package does not exist.
         spec = None
     if spec is None:
         return ()

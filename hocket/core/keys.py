@@ -18,7 +18,7 @@ _MASK = (1 << 64) - 1
 
 @dataclass(frozen=True, order=True)
 class Key:
-    """128 bits that name a place in the run. Equal paths give equal keys on every machine."""
+    """128 bits that identify a place in the run. Equal paths give equal keys on every machine."""
 
     value: int
 
@@ -56,9 +56,9 @@ class Key:
 
 
 def uniforms(words: NDArray[np.uint64], counters: NDArray[np.uint64] | int) -> NDArray[np.float64]:
-    """Counter-based uniforms in (0, 1): draw number `counters[i]` of the stream that `words[i]` names.
+    """Counter-based uniforms in (0, 1): draw number `counters[i]` of the stream `words[i]`.
 
-    A row's draw depends on its own word and counter only, whatever batch it is drawn in. The mixing is two rounds of
+    A draw depends on its word and counter alone, not on the others in its batch. The mixing is two rounds of
     SplitMix64's finaliser (Steele, Lea and Flood 2014), which passes the usual equidistribution tests.
     """
     with np.errstate(over="ignore"):
@@ -69,5 +69,5 @@ def uniforms(words: NDArray[np.uint64], counters: NDArray[np.uint64] | int) -> N
             state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
             state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
             state = state ^ (state >> np.uint64(31))
-    # 52 bits, not 53: with one more, adding 0.5 to the largest would round to 1.
+    # 52 bits, not 53: with 53, adding 0.5 to the largest value would round to 1.
     return ((state >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52

@@ -1,7 +1,7 @@
-"""One scenario asked several times in a step: each occurrence is a group of its own, with draws of its own.
+"""Scenarios that are drawn several times in a step: each occurrence is a separate group with its own random draws.
 
-Draws, groups, journals and records go by a scenario's id. So every later occurrence in a step has a mark in its id,
-which names nothing else, and what remembers scenarios from step to step goes by the id without it (`unmarked`).
+Random draws, groups, journals and records are keyed by the scenario's id. So each repeated occurrence in a step gets a
+mark in its id. Memory across steps is keyed by the id without the mark (`unmarked`).
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ _MARK = re.compile(r" \(asked again: \d+\)")
 
 
 def unmarked(scenario: str) -> str:
-    """A scenario's id, whichever of its occurrences it names; what was made from an occurrence is unmarked too."""
+    """A scenario's id without the mark of an occurrence; also for ids that were derived from a marked one."""
     return _MARK.sub("", scenario) if "(" in scenario else scenario
 
 
 class Occurrences:
-    """Gives the scenarios of a step, as they are asked, ids that no two of them share."""
+    """Gives the scenarios of a step unique ids, in the order in which they are drawn."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken, self._next = set(taken), dict[str, int]()
 
     def of(self, scenario: Scenario, least: int = 0) -> Scenario:
-        """The scenario itself where it is the first of its id, else the same with a mark.
+        """The scenario itself if its id is new, else a copy with a mark in its id.
 
         Args:
-            least: how often it may have been asked before, unseen here.
+            least: how often it may have been drawn before by others.
         """
-        own, number = scenario.id, least
-        if number or own in self._taken:
-            plain = unmarked(own)
+        name, number = scenario.id, least
+        if number or name in self._taken:
+            plain = unmarked(name)
             number = max(number, self._next.get(plain, 1))
-            while (own := f"{plain} (asked again: {number})") in self._taken:
+            while (name := f"{plain} (asked again: {number})") in self._taken:
                 number += 1
             self._next[plain] = number + 1
-        self._taken.add(own)
-        return scenario if own == scenario.id else replace(scenario, id=own)
+        self._taken.add(name)
+        return scenario if name == scenario.id else replace(scenario, id=name)
 
 
 def apart(scenarios: Iterable[Scenario]) -> list[Scenario]:
-    """Scenarios that are played together, in order, each as its own occurrence."""
-    seen = Occurrences()
-    return [seen.of(one) for one in scenarios]
+    """Scenarios that are played together, in order, with unique ids."""
+    occurrences = Occurrences()
+    return [occurrences.of(scenario) for scenario in scenarios]

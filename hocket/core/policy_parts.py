@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 
 class PolicyPart(ABC):
-    """Something that a policy must have for a stage to be itself: a frozen value, which stages list in `policy_parts`.
+    """A part that a stage needs its policy to have: a frozen value, which stages list in `policy_parts`.
 
     Attributes:
-        needed: what it is, in words. holders: which policies can have it, in the plural. advice: what to do instead.
+        needed: the part, in words. holders: the policies that can have it, in the plural. advice: the alternative.
+        All three are texts of the error message for a policy that cannot have it.
     """
 
     needed: ClassVar[str]
@@ -24,10 +25,10 @@ class PolicyPart(ABC):
 
     @abstractmethod
     def install(self, policy: Any) -> None:
-        """Gives it to a policy; nothing where the policy has it. The learner calls it before `Policy.require`.
+        """Adds the part to a policy, unless the policy has it already. The learner calls it before `Policy.require`.
 
         Raises:
-            ConfigurationError: where it does not go with what this policy reads, does or has.
+            ConfigurationError: when it is incompatible with this policy.
         """
 
 
@@ -40,7 +41,7 @@ class Centralises(Protocol):
 
 @dataclass(frozen=True)
 class CentralCritic(PolicyPart):
-    """The critic reads the joint state of all agents beside what its agent sees."""
+    """A critic that reads the joint state of all agents beside its agent's observation."""
 
     needed: ClassVar[str] = "a central critic, which reads the joint state of all agents"
     advice: ClassVar[str] = "use a recipe whose critic reads what its agent sees, such as ppo"

@@ -32,55 +32,58 @@ class Requirement(enum.Enum):
 
 
 def _turns(trajectories: Sequence[Trajectory]) -> bool:
-    return any(len(one.turns) > 1 for one in trajectories)
+    return any(len(trajectory.turns) > 1 for trajectory in trajectories)
 
 
 def _agents(trajectories: Sequence[Trajectory]) -> bool:
-    return any(len({turn.agent for turn in one.turns}) > 1 for one in trajectories)
+    return any(len({turn.agent for turn in trajectory.turns}) > 1 for trajectory in trajectories)
 
 
 def _in_turn(trajectories: Sequence[Trajectory]) -> bool:
     def times(one: Trajectory) -> list[int]:
         return [time for turn in one.turns if turn.time is not None for time in turn.time.tolist()]
 
-    return any(len(one.turns) > 1 and 0 < len(times(one)) == len(set(times(one))) for one in trajectories)
+    return any(
+        len(trajectory.turns) > 1 and 0 < len(times(trajectory)) == len(set(times(trajectory)))
+        for trajectory in trajectories
+    )
 
 
 def _turn_rewards(trajectories: Sequence[Trajectory]) -> bool:
     return any(
         score.level is Level.TURN and any(cast(Sequence[float | None], () if score.value is None else score.value))
-        for one in trajectories
-        for score in one.scores.values()
+        for trajectory in trajectories
+        for score in trajectory.scores.values()
     )
 
 
 def _scores(trajectories: Sequence[Trajectory]) -> bool:
-    return any(sum(score.value is not None for score in one.scores.values()) > 1 for one in trajectories)
+    return any(sum(score.value is not None for score in trajectory.scores.values()) > 1 for trajectory in trajectories)
 
 
 def _states(trajectories: Sequence[Trajectory]) -> bool:
     seen: dict[tuple[str, str], int] = {}
-    for one in trajectories:
-        for turn in one.turns:
-            if turn.state is not None and seen.setdefault((one.scenario.id, turn.state), id(turn)) != id(turn):
+    for trajectory in trajectories:
+        for turn in trajectory.turns:
+            if turn.state is not None and seen.setdefault((trajectory.scenario.id, turn.state), id(turn)) != id(turn):
                 return True
     return False
 
 
 def _branches(trajectories: Sequence[Trajectory]) -> bool:
-    return any(one.branches for one in trajectories)
+    return any(trajectory.branches for trajectory in trajectories)
 
 
 def _tools(trajectories: Sequence[Trajectory]) -> bool:
-    return any(TOOL_CALLS.get(one, 0) for one in trajectories)
+    return any(TOOL_CALLS.get(trajectory, 0) for trajectory in trajectories)
 
 
 def _demonstrations(trajectories: Sequence[Trajectory]) -> bool:
-    return any(one.scenario.metadata.get("demonstration") is not None for one in trajectories)
+    return any(trajectory.scenario.metadata.get("demonstration") is not None for trajectory in trajectories)
 
 
 def _shared(trajectories: Sequence[Trajectory]) -> bool:
-    return any(SENDER.present(one) for one in trajectories)
+    return any(SENDER.present(trajectory) for trajectory in trajectories)
 
 
 _MET: Mapping[Requirement, Callable[[Sequence[Trajectory]], bool]] = MappingProxyType(

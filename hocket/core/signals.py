@@ -37,8 +37,8 @@ def token_texts(batch: Batch, reader: str) -> list[list[str]]:
 
 def counted_trajectories(batch: Batch) -> Tensor:
     """Trajectories with at least one occurrence of non-zero weight, `[N]` bool; the others enter no statistic."""
-    seen = batch.occurrences
-    return segment_sum((seen.weight != 0).double(), seen.trajectory, batch.trajectories) > 0
+    occurrences = batch.occurrences
+    return segment_sum((occurrences.weight != 0).double(), occurrences.trajectory, batch.trajectories) > 0
 
 
 def turn_visits(batch: Batch) -> tuple[Tensor, Tensor]:
@@ -46,10 +46,10 @@ def turn_visits(batch: Batch) -> tuple[Tensor, Tensor]:
 
     A turn shared by several trajectories is visited once by each.
     """
-    seen = batch.occurrences
-    turn = batch.turn[seen.decision]
-    starts = torch.ones(len(seen), dtype=torch.bool)
-    starts[1:] = (turn[1:] != turn[:-1]) | (seen.trajectory[1:] != seen.trajectory[:-1])
+    occurrences = batch.occurrences
+    turn = batch.turn[occurrences.decision]
+    starts = torch.ones(len(occurrences), dtype=torch.bool)
+    starts[1:] = (turn[1:] != turn[:-1]) | (occurrences.trajectory[1:] != occurrences.trajectory[:-1])
     return torch.cumsum(starts, 0) - 1, starts
 
 
@@ -58,14 +58,14 @@ def rewards_by_occurrence(batch: Batch) -> Tensor:
 
     A decision's at the decision, a turn's at the turn's last decision, a trajectory's at its last decision.
     """
-    seen = batch.occurrences
-    rewards = torch.zeros(len(seen), dtype=torch.float64)
+    occurrences = batch.occurrences
+    rewards = torch.zeros(len(occurrences), dtype=torch.float64)
     if REWARD[Level.DECISION] in batch.scores:
         rewards = rewards + batch.scores[REWARD[Level.DECISION]].values
     if REWARD[Level.TURN] in batch.scores:
-        turn = batch.turn[seen.decision]
-        ends = torch.ones(len(seen), dtype=torch.bool)
-        ends[:-1] = (turn[1:] != turn[:-1]) | (seen.trajectory[1:] != seen.trajectory[:-1])
+        turn = batch.turn[occurrences.decision]
+        ends = torch.ones(len(occurrences), dtype=torch.bool)
+        ends[:-1] = (turn[1:] != turn[:-1]) | (occurrences.trajectory[1:] != occurrences.trajectory[:-1])
         rewards = rewards + torch.where(ends, batch.scores[REWARD[Level.TURN]].values[turn], 0.0)
     if REWARD[Level.TRAJECTORY] in batch.scores:
         last = batch.last()
@@ -90,14 +90,14 @@ def standing(batch: Batch, name: str) -> Tensor:
         known = ", ".join(batch.scores) or "none"
         raise ConfigurationError(f"the data have no score {name!r}, only {known}; name one of these, or add it")
     level, values = batch.scores[name]
-    seen = batch.occurrences
+    occurrences = batch.occurrences
     if level is Level.DECISION:
         return values.double()
-    found = torch.full((len(seen),), torch.nan, dtype=torch.float64)
+    found = torch.full((len(occurrences),), torch.nan, dtype=torch.float64)
     if level is Level.TURN:
         _, starts = turn_visits(batch)
         ends = torch.cat([starts[1:], torch.ones(min(1, len(starts)), dtype=torch.bool)])
-        found[ends] = values.double()[batch.turn[seen.decision[ends]]]
+        found[ends] = values.double()[batch.turn[occurrences.decision[ends]]]
         return found
     last = batch.last()
     found[last[last >= 0]] = values.double()[last >= 0]

@@ -1,7 +1,7 @@
-"""Numbers per sample that training measures because a stage declares them, and what the ledger keeps of each.
+"""Per-sample statistics, which training measures for the stages that declare them, and their summaries in the ledger.
 
-A stage lists them in `statistics`, as it lists columns in `reads`. The loop writes each sample's number into the
-statistic's column; the ledger keeps a summary per scenario, which curricula and rollouts read (`Outcomes.statistics`).
+A stage lists statistics in `statistics`, as it lists columns in `reads`. The loop writes each sample's number into the
+statistic's column. The ledger keeps a summary per scenario, which curricula and rollouts read (`Outcomes.statistics`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class SampleStatistic:
     """A number per sample of a step. It is declared beside the stage that reads it, with one of the two functions.
 
     Attributes:
-        name: of its summaries, in ledgers and checkpoints. column: where each trajectory holds its number.
-        of_samples: from all samples of a step that the policies themselves drew, in order, after the update.
-        of_batch: from the batch of a step as the policies that learn from it have annotated it, before credit: a
-            number per trajectory, `[N]`. reads: the columns that this needs.
+        name: the name of its summaries in ledgers and checkpoints. column: the column with each trajectory's number.
+        of_samples: computes it after the update, from a step's samples of the policies themselves, in order.
+        of_batch: computes it before credit, from the annotated batch of a step: a number per trajectory, `[N]`.
+        reads: the columns that `of_batch` needs.
     """
 
     name: str
@@ -41,14 +41,14 @@ class SampleStatistic:
 
 
 def measure_samples(statistics: Iterable[SampleStatistic], samples: Sequence[Trajectory]) -> None:
-    """Writes the numbers that are functions of a step's samples into their columns."""
+    """Writes the statistics with `of_samples` into the columns of the samples."""
     for statistic in statistics:
         if statistic.of_samples is not None:
             _write(statistic, samples, statistic.of_samples(samples))
 
 
 def measure_batch(statistics: Iterable[SampleStatistic], batch: Batch, trajectories: Sequence[Trajectory]) -> None:
-    """Writes the numbers that are functions of an annotated batch into the trajectories that it was packed from."""
+    """Writes the statistics with `of_batch` into the columns of the trajectories that the batch was packed from."""
     for statistic in statistics:
         if statistic.of_batch is not None:
             _write(statistic, trajectories, statistic.of_batch(batch))
@@ -60,7 +60,7 @@ def _write(statistic: SampleStatistic, trajectories: Sequence[Trajectory], numbe
 
 
 def measurements(statistics: Iterable[SampleStatistic], trajectory: Trajectory) -> dict[str, float]:
-    """What was measured of a trajectory, by the statistic's name."""
+    """The statistics of a trajectory, by name."""
     numbers = {statistic.name: statistic.column.get(trajectory) for statistic in statistics}
     return {name: number for name, number in numbers.items() if number is not None}
 
@@ -69,23 +69,23 @@ def measurements(statistics: Iterable[SampleStatistic], trajectory: Trajectory) 
 
 
 class Moments(NamedTuple):
-    """Of how many samples, the sum of their numbers, and the sum of their squares."""
+    """The number of samples, the sum of their numbers, and the sum of the squares."""
 
     samples: float = 0.0
     total: float = 0.0
     squares: float = 0.0
 
     def plus(self, number: float) -> Moments:
-        """With one more sample."""
+        """The moments after one more sample."""
         return Moments(self.samples + 1, self.total + number, self.squares + number**2)
 
 
 class Summary(NamedTuple):
-    """A statistic of one scenario: over all its samples with a reward, and over those of its last group that had it.
+    """The summary of a statistic of one scenario, over all its samples with a reward, and over its last group.
 
     Attributes:
-        successes: of samples that earned `hocket.core.signals.RIGHT` or more. failures: of the others.
-        step, samples, total: of the last group its step, how many samples, and the sum of their numbers.
+        successes: moments over samples with a reward of `hocket.core.signals.RIGHT` or more. failures: over the others.
+        step, samples, total: step, number of samples and sum of the last group that had the statistic.
     """
 
     successes: Moments = Moments()
@@ -95,7 +95,7 @@ class Summary(NamedTuple):
     total: float = 0.0
 
     def plus(self, number: float, *, success: bool, step: int) -> Summary:
-        """With one more sample, of the group of `step`."""
+        """The summary after one more sample, in the group of `step`."""
         samples, total = (self.samples, self.total) if self.step == step else (0.0, 0.0)
         return Summary(
             self.successes.plus(number) if success else self.successes,

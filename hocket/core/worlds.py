@@ -1,4 +1,4 @@
-"""What a world of agents that act together is, many copies of it side by side."""
+"""Multi-agent environments: many copies that step together."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from numpy.typing import NDArray
 from hocket.core.errors import ConfigurationError
 
 Ranges = tuple[tuple[int, float, float], ...]
-"""Numbers in their order as runs of equal range, each how many and its lower and upper end, which a network reads as 0
-and 1; those that are read as they are have 0 and 1. Empty where all are."""
+"""The ranges of an observation's numbers, as runs (count, lower end, upper end). A network reads the ends as 0 and 1.
+Unscaled numbers have the range 0 to 1; empty if no number is scaled."""
 
 
 def reward_of(reward: Any, world: str) -> float:
-    """What a world pays as a number, be it Python's, NumPy's or an array of one.
+    """A reward as a float: from a Python or NumPy number, or an array of one number.
 
     Raises:
         ConfigurationError: for anything else.
     """
     if isinstance(reward, (int, float)):
         return float(reward)
-    given = np.array(None)
+    array = np.array(None)
     try:
-        given = np.asarray(reward)
-        if given.size == 1 and given.dtype.kind in "biufO":
-            return float(given.reshape(()).item())
-    except (TypeError, ValueError, RuntimeError):  # What is no number, arrays of unequal rows, tensors with a gradient.
+        array = np.asarray(reward)
+        if array.size == 1 and array.dtype.kind in "biufO":
+            return float(array.reshape(()).item())
+    except (TypeError, ValueError, RuntimeError):  # No number, arrays of unequal rows, tensors with a gradient.
         pass
-    what = f"an array of {given.size} numbers" if given.size != 1 else repr(reward)
+    value = f"an array of {array.size} numbers" if array.size != 1 else repr(reward)
     raise ConfigurationError(
-        f"{world} pays {what} as a reward, which must be one number: wrap the environment so that it pays the sum, or "
+        f"{world} pays {value} as a reward, which must be one number: wrap the environment so that it pays the sum, or "
         "whatever of it is to be learnt"
     )
 
 
 @dataclass(frozen=True)
 class Slots:
-    """What is seen of others, row by row, behind an agent's `own` numbers.
+    """The layout of an observation that lists other entities: `own` numbers of the agent, then `count` rows.
 
-    There are `count` rows of `size` numbers, of which the first says whether anybody is there, 1, or nobody, 0: the
-    others are 0 then. Their order means nothing.
+    A row has `size` numbers. The first is 1 if the row holds an entity; else the whole row is 0. The order of the rows
+    carries no information.
     """
 
     own: int
@@ -54,11 +54,13 @@ class Slots:
 
 @dataclass(frozen=True)
 class Plane:
-    """What of a seat are vectors in the plane: turned by quarters together they show the same world, turned.
+    """The vectors in the plane among a seat's observations and actions.
+
+    Turning all of them by a quarter turn gives the turned world.
 
     Attributes:
-        own: pairs of places, x and y, in what is seen of oneself. others: those in a row of `Slots`. moves: of every
-            action, the direction that it moves in.
+        own: index pairs (x, y) in the agent's own numbers. others: index pairs in a row of `Slots`. moves: the
+            direction of movement of each action.
     """
 
     own: tuple[tuple[int, int], ...]
@@ -68,17 +70,17 @@ class Plane:
 
 @dataclass(frozen=True)
 class Seat:
-    """What an agent sees and may do.
+    """The observations and actions of an agent.
 
     Attributes:
-        observations: the size of the float32 vector that it sees. actions: its choices when `discrete`, else the
-            dimensions of its action vector, in units where a range is [-1, 1].
-        shape: of the grid with which what it sees begins, channels and all; empty where it sees none.
-        ranges: of what it sees, where a network must not read the numbers as they are, such as pictures.
-        action_form: of an action that is neither one choice nor a vector, an `ActionForm` of
-            `hocket.policies.control_parts`; `actions` are then the outputs that it reads. sight_form: of what networks
-            of its own read, a `SightForm` of the same. slots: where it sees others row by row, which rows. plane: which
-            numbers and actions are vectors of a plane, where the world is the same however turned.
+        observations: the size of its observation, a float32 vector. actions: the number of choices when `discrete`,
+            else the dimensions of its action vector, scaled to [-1, 1].
+        shape: the shape of the grid at the beginning of the observation, channels included; empty if there is none.
+        ranges: the ranges of numbers that a network must not read unscaled, such as pixels.
+        action_form: an `ActionForm` of `hocket.policies.control_parts`, for an action that is neither one choice nor a
+            vector; `actions` is then the number of outputs that it reads. sight_form: a `SightForm` of the same module,
+            for observations that need networks of their own. slots: the rows of other entities in the observation.
+            plane: the vectors in the plane, if the world is invariant to quarter turns.
     """
 
     observations: int
@@ -94,12 +96,12 @@ class Seat:
 
 @dataclass(frozen=True)
 class Moved:
-    """What came of one step, B copies and n agents; rows of idle copies mean nothing.
+    """The result of one step of B copies with n agents; rows of idle copies have no meaning.
 
     Attributes:
-        rewards: `[B, n]` float64. terminated: whose task ended itself, `[B, n]` bool. truncated: whom a limit cut
-            short, `[B, n]` bool.
-        failures: the copies that broke, and why in words.
+        rewards: `[B, n]` float64. terminated: whether the task ended for the agent, `[B, n]` bool. truncated: whether a
+            limit cut its episode short, `[B, n]` bool.
+        failures: the reason of each failed copy, by its number.
     """
 
     rewards: NDArray[np.float64]
@@ -109,30 +111,30 @@ class Moved:
 
 
 class JointEnvironment(ABC):
-    """B copies of a world in lockstep. A copy's episode depends on its seed and actions, not on the copies beside it.
+    """B copies of a world in lockstep. A copy's episode depends on its seed and actions, not on the other copies.
 
-    Agents are numbered as in `JointWorld.agents`. One that has ended, and one whose turn it is not, is given an action
-    all the same, which means nothing.
+    Agents are numbered as in `JointWorld.agents`. An agent that has ended, or whose turn it is not, receives an action
+    too; it is ignored.
     """
 
     @abstractmethod
     def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> Mapping[int, str]:
-        """Begins an episode in each of these copies; returns those that failed to, and why."""
+        """Begins an episode in each of these copies; returns the reason of each failure, by copy."""
 
     @abstractmethod
     def step(self, actions: Sequence[NDArray[Any]], live: NDArray[np.bool_]) -> Moved:
-        """Moves every copy that is `live` `[B]` by the actions of each agent, `[B]` or `[B, A]`."""
+        """Steps every `live` copy, `[B]`, by the actions of each agent, `[B]` or `[B, A]`."""
 
     @abstractmethod
     def seen(self) -> Sequence[NDArray[np.float32]]:
-        """What each agent sees now, `[B, O]` each; also of one that has just ended."""
+        """The current observations of each agent, `[B, O]`, also of agents that have just ended."""
 
     def allowed(self) -> Sequence[NDArray[np.bool_] | None]:
-        """The actions that each agent may choose now, `[B, A]`, some in every row; empty where all always may."""
+        """The allowed actions of each agent, `[B, A]`, at least one per row; empty if all are always allowed."""
         return ()
 
     def acting(self) -> NDArray[np.bool_] | None:
-        """Whose turn it is, `[B, n]`; None where all move at once."""
+        """Whether it is the agent's turn, `[B, n]`; None if all move simultaneously."""
         return None
 
     def state(self) -> NDArray[np.float32] | None:
@@ -140,16 +142,16 @@ class JointEnvironment(ABC):
         return None
 
     def close(self) -> None:
-        """Lets go of what the copies hold."""
+        """Frees the resources of the copies."""
         return
 
 
 class JointWorld(Protocol):
-    """Where joint environments come from: a frozen value."""
+    """A factory of joint environments: a frozen value."""
 
     @property
     def name(self) -> str:
-        """What to give to `--task`."""
+        """The value of `--task`."""
         ...
 
     @property
@@ -157,14 +159,14 @@ class JointWorld(Protocol):
 
     @property
     def seats(self) -> tuple[Seat, ...]:
-        """Of each agent."""
+        """The seat of each agent."""
         ...
 
     @property
     def joint(self) -> int:
-        """The size of the joint state; 0 where there is none."""
+        """The size of the joint state; 0 if there is none."""
         ...
 
     def open(self, width: int) -> JointEnvironment:
-        """So many copies; each must be reset before use."""
+        """Makes `width` copies; each must be reset before use."""
         ...

@@ -1,4 +1,4 @@
-"""Now one credit, now another."""
+"""Alternation between several credits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hocket.stages import Credit, Stateful
 
 @dataclass(frozen=True)
 class AlternatingCredit(Credit):
-    """The credits of `members` in turn, each for `every` steps of the run; see `hocket.rollout.AlternatingRollout`."""
+    """Uses the credits of `members` in turn, each for `every` steps; see `hocket.rollout.AlternatingRollout`."""
 
     members: tuple[Credit, ...]
     every: int = 10
@@ -22,5 +22,5 @@ class AlternatingCredit(Credit):
             raise ValueError("a credit with memory cannot take turns; leave it out of members")
 
     def __call__(self, batch: Batch) -> Occurrences:
-        """What the member whose turn it is makes of the batch."""
+        """The occurrences with the credit of the current member."""
         return self.members[max(batch.step - 1, 0) // self.every % len(self.members)](batch)

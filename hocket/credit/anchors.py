@@ -1,4 +1,4 @@
-"""Anchor states: turns that started from the same situation, wherever in a scenario's trajectories they stand."""
+"""Anchor states: turns that start from the same state, at any place in a scenario's trajectories."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hocket.core.batch import Batch, trajectory_of_turn
 
 
 def similar(one: str, other: str, threshold: float) -> bool:
-    """Whether two texts have at least this Ratcliff-Obershelp ratio, in [0, 1], as the authors of GiGPO count it."""
+    """Whether the Ratcliff-Obershelp ratio of two texts is at least `threshold`, as in the authors' code of GiGPO."""
     if one == other:
         return True
     matcher = SequenceMatcher(None, one, other)
@@ -20,10 +20,10 @@ def similar(one: str, other: str, threshold: float) -> bool:
 
 
 def alike(batch: Batch, threshold: float) -> Batch:
-    """The batch with one state code for state keys that are similar texts.
+    """The batch with equal state codes for similar state keys.
 
-    Within a scenario each key joins the first earlier one that it resembles and that joined no other, in assignment
-    order and then time. Turns without a state key stay unlike any other.
+    Within a scenario, in assignment order and then time, each key joins the first earlier key that is similar and has
+    not itself joined another one. Turns without a state key keep codes of their own.
     """
     names, owner = batch.names["state"], trajectory_of_turn(batch)
     place = zip(batch.order[owner].tolist(), batch.index.tolist(), range(batch.turns), strict=True)

@@ -1,4 +1,4 @@
-"""Weights for decisions that another policy (an older one, or a sampler with other numerics) made."""
+"""Importance weights for decisions of another policy: an older one, or a sampler with other numerics."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ def saturated_exp(log_ratio: Tensor) -> Tensor:
 def importance_ratios(batch: Batch, level: Grain) -> Tensor:
     """`pi_proximal / pi_behaviour` of each occurrence, `[E]` float64.
 
-    At level `sequence` the ratio of a trajectory's probabilities: the product over its occurrences of non-zero weight,
-    given to all of them. Decisions without either log-prob (imported text) are taken as on-policy, ratio 1.
+    At level `sequence` it is the ratio of a trajectory's probabilities: the product over its occurrences of non-zero
+    weight, for all of them. Decisions without one of the log-probs (imported text) count as on-policy, with ratio 1.
 
     Raises:
         ConfigurationError: when the batch lacks one of the two columns.
     """
-    seen = batch.occurrences
+    occurrences = batch.occurrences
     for column in (Column.PROXIMAL, Column.BEHAVIOUR):
         if column.name not in batch.logp:
             raise ConfigurationError(f"an importance correction reads log-probs {column.name!r}, which are missing")
     proximal, behaviour = batch.logp[Column.PROXIMAL.name], batch.logp[Column.BEHAVIOUR.name]
-    known = (proximal.present & behaviour.present)[seen.decision]
-    difference = (proximal.values.detach().double() - behaviour.values.detach().double())[seen.decision]
+    known = (proximal.present & behaviour.present)[occurrences.decision]
+    difference = (proximal.values.detach().double() - behaviour.values.detach().double())[occurrences.decision]
     log_ratio = torch.where(known, difference, 0.0)
     if level == "sequence":
-        own = torch.where(seen.weight != 0, log_ratio, 0.0)
-        log_ratio = segment_sum(own, seen.trajectory, batch.trajectories)[seen.trajectory]
+        own = torch.where(occurrences.weight != 0, log_ratio, 0.0)
+        log_ratio = segment_sum(own, occurrences.trajectory, batch.trajectories)[occurrences.trajectory]
     return saturated_exp(log_ratio)
 
 
 def check_grain(level: str) -> None:
-    """Refuses an unknown level with a `ValueError`."""
+    """Raises `ValueError` for an unknown level."""
     if level not in ("decision", "sequence"):
         raise ValueError(f"level must be 'decision' or 'sequence', not {level!r}")
 
@@ -82,9 +82,9 @@ class TruncatedImportance(Correction):
 class MaskedImportance(Correction):
     """Weight 0 where `pi_proximal / pi_behaviour` lies outside `[low, high]`.
 
-    With `reweight` the others are multiplied by their ratio. What is masked leaves the denominators, too, so that the
-    others weigh more; `Counted` keeps it in them, as IcePop's report (Ling Team 2025, arXiv 2510.18855) and public code
-    do.
+    With `reweight` the other weights are multiplied by their ratio. Masked decisions are excluded from denominators as
+    well, so the others weigh more; `Counted` includes them, as in IcePop's report (Ling Team 2025, arXiv 2510.18855)
+    and public code.
     """
 
     low: float = 0.5

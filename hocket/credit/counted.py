@@ -1,4 +1,4 @@
-"""Corrections that leave denominators as they are, and importance weights bounded on both sides."""
+"""Corrections that keep denominators unchanged, and importance weights bounded on both sides."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hocket.stages import Correction, Stateful
 
 @dataclass(frozen=True)
 class Counted(Correction):
-    """`of`, with what it masks left in the denominators: advantage 0 where it gives weight 0.
+    """`of`, but masked decisions stay in the denominators: they get advantage 0 instead of weight 0.
 
-    A correction that masks by weight 0 takes decisions out of every sum, mean and denominator, so that what is kept
-    weighs more. OpenRLHF, slime, NeMo-RL and AReaL multiply the loss by the mask and divide by all decisions, as the
-    report on IcePop does (arXiv 2510.18855): this form. Regularisers go on seeing the masked decisions, as there.
+    A correction that masks by weight 0 removes decisions from every sum, mean and denominator, so that the others
+    weigh more. OpenRLHF, slime, NeMo-RL and AReaL multiply the loss by the mask and divide by all decisions, as the
+    report on IcePop does (arXiv 2510.18855). This class follows them; regularisers act on masked decisions, as there.
     """
 
     of: Correction = field(default_factory=MaskedImportance)
@@ -28,11 +28,11 @@ class Counted(Correction):
 
     def __call__(self, batch: Batch) -> Batch:
         """The batch with weights and advantages `[E]`."""
-        seen, after = batch.occurrences, self.of(batch)
-        given = after.occurrences
-        masked = (given.weight == 0) & (seen.weight != 0)
-        weight = torch.where(masked, seen.weight.to(given.weight.dtype), given.weight)
-        return after.credited(weight=weight, advantage=torch.where(masked, 0.0, given.advantage))
+        occurrences, after = batch.occurrences, self.of(batch)
+        corrected = after.occurrences
+        masked = (corrected.weight == 0) & (occurrences.weight != 0)
+        weight = torch.where(masked, occurrences.weight.to(corrected.weight.dtype), corrected.weight)
+        return after.credited(weight=weight, advantage=torch.where(masked, 0.0, corrected.advantage))
 
 
 @dataclass(frozen=True)

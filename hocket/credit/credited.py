@@ -1,4 +1,4 @@
-"""What has no credit is not counted."""
+"""A correction that excludes decisions without advantage."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from hocket.stages import Correction
 
 @dataclass(frozen=True)
 class CreditedOnly(Correction):
-    """Weight 0 where the advantage is 0: what has no credit leaves every sum, mean and denominator.
+    """Weight 0 where the advantage is 0, which excludes these decisions from every sum, mean and denominator.
 
-    So constant groups no longer dilute a mean, and regularisers do not act on them. prime-rl's
-    `filter_zero_advantages` and SPIRAL's `filter_zero_adv`, both on by default there, are this form.
+    So constant groups do not dilute a mean, and regularisers do not act on them. prime-rl's `filter_zero_advantages`
+    and SPIRAL's `filter_zero_adv`, both on by default there, do the same.
     """
 
     def __call__(self, batch: Batch) -> Batch:
         """The batch with weights `[E]`."""
-        seen = batch.occurrences
-        return batch.credited(weight=torch.where(seen.advantage == 0, torch.zeros_like(seen.weight), seen.weight))
+        occurrences = batch.occurrences
+        return batch.credited(
+            weight=torch.where(occurrences.advantage == 0, torch.zeros_like(occurrences.weight), occurrences.weight)
+        )

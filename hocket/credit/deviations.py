@@ -1,4 +1,4 @@
-"""What a centred return is divided by, other than its group's deviation: factors for `GroupRelative(scale=None)`."""
+"""Divisors of centred returns other than the group's deviation, as factors for `GroupRelative(scale=None)`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hocket.credit.weights import Compared, Weight
 class OverOthersDeviation(Weight):
     """`1 / (s_i + epsilon)`, s_i the sample deviation of the group's other members; 1 where that is 0.
 
-    With `GroupRelative(scale=None, leave_one_out=True)` it is NeMo-RL's default, whose mean and deviation both leave
-    the sample out. Where the others agree nothing is divided, so a sample alone in its outcome keeps its plain lead.
+    With `GroupRelative(scale=None, leave_one_out=True)` it is NeMo-RL's default, whose mean and deviation both exclude
+    the sample. If the other members have equal returns, the centred return is not divided.
     """
 
     epsilon: float = 1e-6
@@ -25,7 +25,7 @@ class OverOthersDeviation(Weight):
         count = segment_count(seen.group, seen.size)[seen.group]
         middle = seen.value - seen.mean()
         squares = segment_sum(middle.square(), seen.group, seen.size)[seen.group]
-        # Taking a member out of n lowers the sum of squares around the mean by its own times n / (n - 1).
+        # Removing one of n members reduces the sum of squares around the mean by its own square times n / (n - 1).
         left = squares - middle.square() * count / (count - 1).clamp(min=1)
         variance = left / (count - 2).clamp(min=1)
         agree = (count < 3) | (left <= 1e-12 * squares)
@@ -34,10 +34,10 @@ class OverOthersDeviation(Weight):
 
 @dataclass(frozen=True)
 class OverRawDeviation(Weight):
-    """`1 / (s + epsilon)`, s the sample deviation of all returns of the batch as they are, not centred by group.
+    """`1 / (s + epsilon)`, s the sample deviation of all returns of the batch, not centred by group.
 
-    TRL's `scale_rewards="batch"`: differences between prompts enter it, so groups of like rewards weigh less than with
-    `GroupRelative(scale_by=GroupBy())`, whose deviation is that of the centred returns.
+    TRL's `scale_rewards="batch"`. Differences between prompts enter s, so groups of similar rewards weigh less than
+    with `GroupRelative(scale_by=GroupBy())`, which takes the deviation of the centred returns.
     """
 
     epsilon: float = 1e-4

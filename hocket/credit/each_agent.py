@@ -1,4 +1,4 @@
-"""Credit for every agent of a team by itself."""
+"""Separate credit for each agent of a team."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Whose = Literal["agent", "role", "policy"]
 
 @dataclass(frozen=True)
 class EachAgent(Credit):
-    """`credit` given to each agent's decisions as if the others' were environment, as independent learners do.
+    """Computes `credit` for each agent's decisions as if the other agents were environment (independent learners).
 
-    What an agent earned is the rewards of its own turns and decisions; the reward of a whole trajectory is every
-    agent's, at its last decision. Groups, baselines and whitening hold one agent's decisions alone, so agents whose
-    rewards differ in size or mean are not compared with each other, and a chain of values runs through the agent's own
-    decisions. For a team with one agent it is `credit`.
+    An agent's rewards are those of its own turns and decisions. The reward of the trajectory counts for every agent, at
+    its last decision. Groups, baselines and whitening contain one agent's decisions only, so agents whose rewards
+    differ in scale or mean are not compared with each other. Value chains run through the agent's own decisions. For a
+    team with one agent the result equals that of `credit`.
 
     Attributes:
-        credit: one without memory that gives advantages. by: whose decisions belong together.
+        credit: a credit without memory that gives advantages. by: the column that defines an agent.
     """
 
     credit: Credit = field(default_factory=GroupRelative)
@@ -39,12 +39,12 @@ class EachAgent(Credit):
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages (and targets) `[E]` float64."""
-        seen = batch.occurrences
+        occurrences = batch.occurrences
         column: Tensor = getattr(batch, self.by)
-        whose = column[batch.turn[seen.decision]]
-        advantage = torch.zeros(len(seen), dtype=torch.float64)
-        target = torch.zeros(len(seen), dtype=torch.float64) if self.gives_targets else None
-        weight = seen.weight.clone()
+        whose = column[batch.turn[occurrences.decision]]
+        advantage = torch.zeros(len(occurrences), dtype=torch.float64)
+        target = torch.zeros(len(occurrences), dtype=torch.float64) if self.gives_targets else None
+        weight = occurrences.weight.clone()
         for code in torch.unique(whose).tolist():
             mine = whose == code
             given = self.credit(batch.restricted(mine))
@@ -52,4 +52,4 @@ class EachAgent(Credit):
             weight[mine] = given.weight.to(weight.dtype)
             if target is not None and given.target is not None:
                 target[mine] = given.target.double()
-        return replace(seen, advantage=advantage, weight=weight, target=target)
+        return replace(occurrences, advantage=advantage, weight=weight, target=target)

@@ -1,4 +1,4 @@
-"""The mathematics of credit: one formula per function, on plain tensors, in float64."""
+"""The formulas of credit: one per function, on plain tensors, in float64."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hocket.core.segments import segment_count, segment_extreme, segment_mean, s
 def centred(values: Tensor, group: Tensor, size: int) -> Tensor:
     """`R_i - mean_g R`, `[M]`.
 
-    Exactly 0 in a group whose members are all equal (a group of one, for instance), where rounding of the mean would
-    leave dust that a division by the group's deviation could blow up.
+    Exactly 0 in a group whose members are all equal, such as a group of one. There the rounding error of the mean would
+    be amplified by a division by the group's deviation.
     """
     highest = segment_extreme(values, group, size, largest=True)
     lowest = segment_extreme(values, group, size, largest=False)
@@ -23,7 +23,7 @@ def centred(values: Tensor, group: Tensor, size: int) -> Tensor:
 def leave_one_out(values: Tensor, group: Tensor, size: int) -> Tensor:
     """`R_i - mean_{j in g, j != i} R_j`, which is `G / (G - 1) (R_i - mean_g R)`, `[M]`.
 
-    RLOO (Kool et al. 2019; Ahmadian et al. 2024, arXiv 2402.14740). A group of one has no others and yields 0.
+    RLOO (Kool et al. 2019; Ahmadian et al. 2024, arXiv 2402.14740). A group of one has no other members and yields 0.
     """
     count = segment_count(group, size)[group]
     return centred(values, group, size) * count / (count - 1).clamp(min=1)
@@ -37,13 +37,13 @@ def scaled(values: Tensor, spread_of: Tensor, group: Tensor, size: int, *, ddof:
 
 def whitened(values: Tensor, *, ddof: int = 1, epsilon: float = 1e-8) -> Tensor:
     """`(x - mean) / (std + epsilon)` over all values, `[M]`; all 0 when they are equal."""
-    one = torch.zeros(len(values), dtype=torch.long)
-    middle = centred(values, one, 1)
-    return scaled(middle, middle, one, 1, ddof=ddof, epsilon=epsilon)
+    group = torch.zeros(len(values), dtype=torch.long)
+    middle = centred(values, group, 1)
+    return scaled(middle, middle, group, 1, ddof=ddof, epsilon=epsilon)
 
 
 def temporal_differences(rewards: Tensor, values: Tensor, final: Tensor, trajectory: Tensor, gamma: float) -> Tensor:
-    """`delta_t = r_t + gamma V_{t+1} - V_t`, `[E]`; after a trajectory's last decision stands its `final` value.
+    """`delta_t = r_t + gamma V_{t+1} - V_t`, `[E]`; the value after a trajectory's last decision is its `final` value.
 
     `rewards`, `values` and `trajectory` are `[E]`, contiguous per trajectory; `final` is `[N]`.
     """

@@ -21,21 +21,22 @@ class GroupRelative(Credit):
     """`A_i = (R_i - mean_g R) / (std R + epsilon)`, the same for every decision of a sample.
 
     GRPO (DeepSeekMath, arXiv 2402.03300): groups are the samples of a scenario. Without `scale` it is Dr. GRPO
-    (arXiv 2503.20783), with `leave_one_out` besides RLOO (arXiv 2402.14740), with `scale_by=GroupBy()`
+    (arXiv 2503.20783), in addition with `leave_one_out` it is RLOO (arXiv 2402.14740), with `scale_by=GroupBy()`
     REINFORCE++-baseline (arXiv 2501.03262). R is the undiscounted return; when `by` names a column of turns, members
     are turns and R is the reward from the turn's first decision to the end, as in GiGPO (arXiv 2505.10978).
 
-    A constant group, and a group of one, give exactly 0. Members whose weights are all 0 enter no statistic and get 0.
-    Virtual samples are compared but get no credit, so with them neither need be 0: NGRPO (arXiv 2509.18851).
+    A constant group, and a group of one, get exactly 0. Members whose weights are all 0 enter no statistic and get 0.
+    Virtual samples enter mean and deviation but get no credit; with them, both kinds of groups may get other values:
+    NGRPO (arXiv 2509.18851).
 
     Attributes:
-        by: what makes samples comparable; where the mean is taken.
+        by: defines the groups over which the mean is taken.
         scale: `std` divides by the standard deviation of the centred returns, None does not.
         ddof: 1 divides the sum of squares by G - 1, 0 by G.
         epsilon: added to the deviation.
         leave_one_out: the mean is that of the group's other members.
-        scale_by: where the deviation is taken; None is as `by`, `GroupBy()` the whole batch.
-        virtual: returns of samples imagined in every group, which enter mean and deviation.
+        scale_by: defines the groups over which the deviation is taken; None is as `by`, `GroupBy()` the whole batch.
+        virtual: returns of virtual samples in every group, which enter mean and deviation.
         weigh: factors on each member's credit, multiplied in order; see `hocket.credit.weights`.
     """
 
@@ -59,7 +60,7 @@ class GroupRelative(Credit):
 
     @property
     def least_samples(self) -> int:
-        """Two when groups are within a scenario: one sample alone has nothing to be compared with."""
+        """Two when groups are within a scenario, because a single sample has no baseline."""
         return 2 if "scenario" in self.by.columns and not self.virtual else 1
 
     def __call__(self, batch: Batch) -> Occurrences:
@@ -69,15 +70,15 @@ class GroupRelative(Credit):
         group, size = units.groups(self.by, batch)
         value, group = units.value[used], group[used]
         credit = self._normalised(units, value, group, size, batch)
-        seen = Compared(value, credit, group, size, units.trajectory[used], batch)
+        compared = Compared(value, credit, group, size, units.trajectory[used], batch)
         for weight in self.weigh:
-            credit = credit * weight(seen)
+            credit = credit * weight(compared)
         advantage = torch.zeros(len(used), dtype=torch.float64)
         advantage[used] = credit
         return replace(batch.occurrences, advantage=advantage[units.member])
 
     def _normalised(self, units: Units, value: Tensor, group: Tensor, size: int, batch: Batch) -> Tensor:
-        """Credit of the members that count, before weights, `[M]`."""
+        """Credit of the counted members, before weights, `[M]`."""
         pool, pooled = self._pool(value, group, size)
         middle = centred(pool, pooled, size)
         credit = leave_one_out(pool, pooled, size) if self.leave_one_out else middle
@@ -90,13 +91,13 @@ class GroupRelative(Credit):
         return credit[: len(value)]
 
     def _pool(self, value: Tensor, group: Tensor, size: int) -> tuple[Tensor, Tensor]:
-        """The members, then each group's virtual ones; and the group of each."""
+        """The returns of members, then of each group's virtual samples, and the group of each."""
         if not self.virtual:
             return value, group
         present = torch.nonzero(segment_count(group, size)).flatten()
-        imagined = torch.tensor(self.virtual, dtype=value.dtype)
-        return torch.cat([value, imagined.repeat(len(present))]), torch.cat(
-            [group, present.repeat_interleave(len(imagined))]
+        virtual = torch.tensor(self.virtual, dtype=value.dtype)
+        return torch.cat([value, virtual.repeat(len(present))]), torch.cat(
+            [group, present.repeat_interleave(len(virtual))]
         )
 
 
@@ -104,17 +105,18 @@ class GroupRelative(Credit):
 class StepRelative(Credit):
     """`A_t = sum_{j >= t} gamma^(j - t) (r_j - mean_g r)/(std_g r + epsilon)` over steps: GRPO's process form.
 
-    DeepSeekMath (arXiv 2402.03300, section 4.1.3). A step is a segment of a turn, a turn without segments one step;
-    its reward r_j is all reward earned in it, the trajectory's own at the last step. Mean and deviation are over every
-    step of the group's trajectories, so long answers weigh more in them. With one step per trajectory it is
-    `GroupRelative`. Steps whose weights are all 0 enter no statistic and give nothing.
+    DeepSeekMath (arXiv 2402.03300, section 4.1.3). A step is a segment of a turn; a turn without segments is one step.
+    The reward r_j of a step is the sum of the rewards in it; the trajectory's reward counts at its last step. Mean and
+    deviation are over every step of the group's trajectories, so long answers weigh more in them. With one step per
+    trajectory it is `GroupRelative`. Steps whose weights are all 0 enter no statistic and contribute nothing.
 
-    The mean is subtracted at every step that follows, so where the policy decides how many follow, the expected
-    gradient has a part that no group size removes, -mean times the gradient of the number of steps to come: a positive
-    mean reward per step shortens episodes, a negative one lengthens them. `hocket.credit.TurnRelative` has none.
+    The mean is subtracted at every following step. So if the policy determines the number of steps, the expected
+    gradient has a bias that no group size removes: -mean times the gradient of the number of following steps. A
+    positive mean reward per step shortens episodes, a negative one lengthens them. `hocket.credit.TurnRelative` has no
+    such bias.
 
     Attributes:
-        by: columns of trajectories whose steps are comparable.
+        by: columns of trajectories that define the groups of steps.
         scale, ddof, epsilon: as in `GroupRelative`. gamma: discount per step, in [0, 1].
     """
 

@@ -1,4 +1,4 @@
-"""Credit of agents that learn one after the other in a step, each knowing how far those before it moved."""
+"""Credit of agents that update sequentially within a step, with the ratios of the earlier agents."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from hocket.types import Quantity
 
 def moved(batch: Batch, policy: Policy, decisions: Tensor) -> Tensor:
     """`log pi_now(a | o) - log pi_behaviour(a | o)` at the decisions, `[T]` float64."""
-    now = evaluate_detached(policy, batch, {Quantity.LOGP}, decisions)
-    return now.logp.double() - batch.logp["behaviour"].values.double()
+    current = evaluate_detached(policy, batch, {Quantity.LOGP}, decisions)
+    return current.logp.double() - batch.logp["behaviour"].values.double()
 
 
 MOVED = Annotator(
@@ -31,18 +31,19 @@ MOVED = Annotator(
 
 @dataclass(frozen=True)
 class InTurn(Correction):
-    """`M_i = prod_j r_j A`: a team's advantage times the ratios of the agents that learnt before i in this step.
+    """`M_i = prod_j r_j A`: a team's advantage times the ratios of the agents that learnt before agent i in this step.
 
-    The sequential update of HAPPO (Kuba et al., arXiv 2109.11251): the joint advantage `A(s, a)` is compounded by
-    `r_j = pi_j^new(a_j | o_j) / pi_j^old(a_j | o_j)` of the agents whose turn was earlier; the order is drawn anew at
-    every step. Decisions of one trajectory at one time are simultaneous. Each brings the advantage of its own critic;
-    the team's is their mean: that of the mean reward and of the mean of the critics, since generalised advantages are
-    linear in both. The factor multiplies the advantage and not the weight, so that values are fitted as ever.
+    The sequential update of HAPPO (Kuba et al., arXiv 2109.11251): the joint advantage `A(s, a)` is multiplied by
+    `r_j = pi_j^new(a_j | o_j) / pi_j^old(a_j | o_j)` of the earlier agents; the order is random at every step.
+    Decisions of one trajectory at one time are simultaneous. Each has the advantage of its own agent's critic, and the
+    team's advantage is their mean. That equals the advantage of the mean reward and the mean of the critics, since
+    generalised advantages are linear in both. The factor multiplies the advantage rather than the weight, so that the
+    value loss is unchanged.
 
     Attributes:
-        whiten: the team's advantages over all decisions that count, before the factor; leave it to this, not to the
-            credit. epsilon, ddof: as in `GAE`.
-        largest: what the factor is cut off at; None for none, as in the paper.
+        whiten: whiten the team's advantages over all counted decisions, before the factor; the credit should not
+            whiten. epsilon, ddof: as in `GAE`.
+        largest: the upper bound of the factor; None for none, as in the paper.
     """
 
     whiten: bool = True
@@ -58,9 +59,9 @@ class InTurn(Correction):
 
     def __call__(self, batch: Batch) -> Batch:
         """The batch with other advantages `[E]` float64."""
-        seen, index, size = batch.occurrences, *simultaneous(batch)
-        used = seen.weight != 0
-        raw = seen.advantage.double()
+        occurrences, index, size = batch.occurrences, *simultaneous(batch)
+        used = occurrences.weight != 0
+        raw = occurrences.advantage.double()
         team = segment_mean(raw[used], index[used], size)[index]
         advantage = torch.zeros_like(raw)
         advantage[used] = whitened(team[used], ddof=self.ddof, epsilon=self.epsilon) if self.whiten else team[used]
@@ -71,10 +72,10 @@ class InTurn(Correction):
 
         Where nobody says how far others moved, as in the microscope, nobody did.
         """
-        seen, index, size = batch.occurrences, *simultaneous(batch)
+        occurrences, index, size = batch.occurrences, *simultaneous(batch)
         if MOVED.name not in batch.annotations:
-            return torch.ones(len(seen), dtype=torch.float64)
-        gap = MOVED.read(batch, "InTurn").double()[seen.decision]
+            return torch.ones(len(occurrences), dtype=torch.float64)
+        gap = MOVED.read(batch, "InTurn").double()[occurrences.decision]
         log = segment_sum(gap, index, size)[index] - gap
         # A sum of one less that one is 0; rounding must not make it anything else.
         alone = torch.bincount(index, minlength=size)[index] == 1
@@ -84,10 +85,10 @@ class InTurn(Correction):
 
 def simultaneous(batch: Batch) -> tuple[Tensor, int]:
     """A number for the decisions of a trajectory at one time, `[E]`, and how many these are; without times one each."""
-    seen = batch.occurrences
+    occurrences = batch.occurrences
     if batch.time is None:
-        return torch.arange(len(seen)), len(seen)
-    time = batch.time[seen.decision]
-    pairs = seen.trajectory * (int(time.max()) + 1 if len(time) else 1) + time
+        return torch.arange(len(occurrences)), len(occurrences)
+    time = batch.time[occurrences.decision]
+    pairs = occurrences.trajectory * (int(time.max()) + 1 if len(time) else 1) + time
     found, index = torch.unique(pairs, return_inverse=True)
     return index, len(found)

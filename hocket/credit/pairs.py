@@ -15,15 +15,15 @@ from hocket.core.signals import RIGHT, counted_trajectories, returns
 from hocket.stages import Credit
 
 NUMBERS = {PAIR_WEIGHT: 1.0, PAIR_MARGIN: 0.0, PAIR_TARGET: 1.0}
-"""The columns of numbers that a pair may carry, and what they are where nothing is said."""
+"""The columns of numbers that a pair may have, and their defaults."""
 
 Visit = tuple[int, int]
-"""A trajectory and a turn that it passes through, by number."""
+"""The index of a trajectory, and of a turn in it."""
 
 
 @dataclass(frozen=True)
 class Pairing(Credit):
-    """What credits that yield pairs share: `by` says which trajectories are comparable, `margin` how far apart.
+    """The base of credits that give pairs: `by` defines the groups, `margin` the least difference of returns in a pair.
 
     Raises:
         ValueError: for groups of turns, and for a negative margin.
@@ -50,48 +50,48 @@ class Pairing(Credit):
 class BestAgainstWorst(Pairing):
     """One pair per group: its best trajectory against its worst, as in online DPO (arXiv 2402.04792).
 
-    A group whose best and worst return differ by `margin` or less gives no pair; among equals the first in assignment
-    order is taken. Trajectories in no pair get weight 0.
+    A group whose best and worst returns differ by `margin` or less gives no pair. Ties are resolved by assignment
+    order. Trajectories without a pair get weight 0.
     """
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with `pairs` `[P, 2]`; advantages are left as they are."""
         value = returns(batch).tolist()
-        found = []
+        pairs = []
         for members in members_by_group(batch, self.by):
-            best = max(members, key=lambda i: value[i])  # the first of equals, here and below
+            best = max(members, key=lambda i: value[i])  # The first in a tie, here and below.
             worst = min(members, key=lambda i: value[i])
             if value[best] - value[worst] > self.margin:
-                found.append((best, worst))
-        return paired(batch, found)
+                pairs.append((best, worst))
+        return paired(batch, pairs)
 
 
 @dataclass(frozen=True)
 class AllPairs(Pairing):
     """Every two trajectories of a group whose returns differ by more than `margin`, the better one first.
 
-    Trajectories in no pair get weight 0.
+    Trajectories without a pair get weight 0.
     """
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with `pairs` `[P, 2]`; advantages are left as they are."""
         value = returns(batch).tolist()
-        found = [
+        pairs = [
             (better, other)
             for members in members_by_group(batch, self.by)
             for better in members
             for other in members
             if value[better] - value[other] > self.margin
         ]
-        return paired(batch, found)
+        return paired(batch, pairs)
 
 
 @dataclass(frozen=True)
 class ComparedPairs(Pairing):
-    """Every two trajectories of a group with the probability that the first beats the second as the pair's target.
+    """Every two trajectories of a group. The pair's target is the probability that the first beats the second.
 
-    The probabilities are those of the column `WINS`, which a shaping writes (`hocket.rewards.WinShare`). Ties are told
-    as well: a target of 1/2 draws both together. A `margin` leaves out pairs whose probability is within it of 1/2.
+    The probabilities are those of the column `WINS`, which a shaping writes (`hocket.rewards.WinShare`). Ties are
+    included: a target of 1/2 draws both together. Pairs with a probability within `margin` of 1/2 are left out.
 
     Raises:
         ConfigurationError: on a call, for a batch without the column.
@@ -100,7 +100,7 @@ class ComparedPairs(Pairing):
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with `pairs` `[P, 2]` and `pair_target` `[P]`; advantages are left as they are."""
         wins, order = WINS.read(batch, "ComparedPairs"), batch.order.tolist()
-        found = [
+        comparisons = [
             (first, other, chance)
             for members in members_by_group(batch, self.by)
             for place, first in enumerate(members)
@@ -108,20 +108,22 @@ class ComparedPairs(Pairing):
             if (chance := (wins[first] or {}).get(order[other])) is not None
             if self.margin == 0 or abs(chance - 0.5) > self.margin
         ]
-        seen = paired(batch, [(first, other) for first, other, _ in found])
-        return replace(seen, pair_target=torch.tensor([chance for *_, chance in found], dtype=torch.float64))
+        occurrences = paired(batch, [(first, other) for first, other, _ in comparisons])
+        return replace(
+            occurrences, pair_target=torch.tensor([chance for *_, chance in comparisons], dtype=torch.float64)
+        )
 
 
 @dataclass(frozen=True)
 class ShortestAgainstLonger(Pairing):
     """The shortest right trajectory of a group against its wrong ones and its much longer right ones.
 
-    Pairs for long2short DPO (Kimi k1.5, arXiv 2501.12599, section 2.4). Among equals the first in assignment order is
-    taken; a group without a right trajectory gives no pair, and trajectories in no pair get weight 0.
+    Pairs for long2short DPO (Kimi k1.5, arXiv 2501.12599, section 2.4). Ties are resolved by assignment order. A group
+    without a right trajectory gives no pair. Trajectories without a pair get weight 0.
 
     Attributes:
         right: a return of at least this is a right answer.
-        factor: how many times longer than the shortest a right answer is to be dispreferred; the report has 1.5.
+        factor: a right answer at least this many times longer than the shortest is dispreferred; 1.5 in the report.
     """
 
     right: float = RIGHT
@@ -130,17 +132,17 @@ class ShortestAgainstLonger(Pairing):
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with `pairs` `[P, 2]`; advantages are left as they are."""
         value, length = returns(batch).tolist(), batch.lengths().tolist()
-        found = []
+        pairs = []
         for members in members_by_group(batch, self.by):
             good = [i for i in members if value[i] >= self.right]
             if good:
                 best = min(good, key=lambda i: length[i])
-                found += [(best, i) for i in members if i not in good or length[i] >= self.factor * length[best]]
-        return paired(batch, [(best, other) for best, other in found if best != other])
+                pairs += [(best, i) for i in members if i not in good or length[i] >= self.factor * length[best]]
+        return paired(batch, [(best, other) for best, other in pairs if best != other])
 
 
 def members_by_group(batch: Batch, by: GroupBy) -> list[list[int]]:
-    """The trajectories of each group that count, in assignment order."""
+    """The counted trajectories of each group, in assignment order."""
     groups = by(batch)
     index, counted, order = groups.index.tolist(), counted_trajectories(batch).tolist(), batch.order.tolist()
     members: list[list[int]] = [[] for _ in range(groups.size)]
@@ -151,33 +153,33 @@ def members_by_group(batch: Batch, by: GroupBy) -> list[list[int]]:
 
 
 def paired(batch: Batch, found: list[tuple[int, int]]) -> Occurrences:
-    """The occurrences with these pairs and the numbers that their preferred members carry; weight 0 outside of them."""
-    seen = batch.occurrences
+    """The occurrences with these pairs and their preferred trajectories' numbers; weight 0 for other trajectories."""
+    occurrences = batch.occurrences
     pairs: Tensor = torch.tensor(found, dtype=torch.long).reshape(-1, 2)
     chosen = torch.zeros(batch.trajectories, dtype=torch.bool)
     chosen[pairs.flatten()] = True
-    weight = torch.where(chosen[seen.trajectory], seen.weight, torch.zeros_like(seen.weight))
+    weight = torch.where(chosen[occurrences.trajectory], occurrences.weight, torch.zeros_like(occurrences.weight))
     numbers: dict[str, Any] = {column.name: _of_pairs(batch, column, pairs, usual) for column, usual in NUMBERS.items()}
-    return replace(seen, weight=weight, pairs=pairs, **numbers)
+    return replace(occurrences, weight=weight, pairs=pairs, **numbers)
 
 
 def _of_pairs(batch: Batch, column: InfoColumn, pairs: Tensor, usual: float) -> Tensor | None:
-    """What the preferred member of each pair carries, `[P]` float64; None where no trajectory carries anything."""
-    told = column.rows(batch)
-    if all(one is None for one in told):
+    """The column's number of each pair's preferred trajectory, `[P]` float64; None if the column is empty."""
+    rows = column.rows(batch)
+    if all(row is None for row in rows):
         return None
-    return torch.tensor([usual if told[i] is None else told[i] for i in pairs[:, 0].tolist()], dtype=torch.float64)
+    return torch.tensor([usual if rows[i] is None else rows[i] for i in pairs[:, 0].tolist()], dtype=torch.float64)
 
 
 def paired_turns(batch: Batch, found: Sequence[tuple[Visit, Visit]]) -> Occurrences:
-    """The occurrences with these pairs of turns, `compared`, and the trajectories named with them; weight 0 outside."""
-    seen = paired(batch, [(better[0], worse[0]) for better, worse in found])
+    """The occurrences with these pairs of turns, `compared`, and their trajectories; weight 0 for all other turns."""
+    occurrences = paired(batch, [(better[0], worse[0]) for better, worse in found])
     compared = torch.tensor([(better[1], worse[1]) for better, worse in found], dtype=torch.long).reshape(-1, 2)
-    return replace(within(batch, seen, [visit for pair in found for visit in pair]), compared=compared)
+    return replace(within(batch, occurrences, [visit for pair in found for visit in pair]), compared=compared)
 
 
 def within(batch: Batch, seen: Occurrences, visits: Iterable[Visit]) -> Occurrences:
-    """Occurrences with weight 0 outside of these turns of these trajectories."""
+    """Occurrences with weight 0 outside these turns of these trajectories."""
     wanted = torch.tensor([trajectory * batch.turns + turn for trajectory, turn in visits], dtype=torch.long)
     used = torch.isin(seen.trajectory * batch.turns + batch.turn[seen.decision], wanted)
     return replace(seen, weight=torch.where(used, seen.weight, torch.zeros_like(seen.weight)))

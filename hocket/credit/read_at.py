@@ -1,4 +1,4 @@
-"""Where a scorer is read: weights on the decisions after which it is asked."""
+"""Score positions: weights that select the decisions after which a scorer is read."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Where = Literal["end", "turns", "decisions"]
 
 @dataclass(frozen=True)
 class ReadAt(Credit):
-    """The credit of `credit`, its weights kept only where a trajectory's score is read; what is not read costs nothing.
+    """The credit of `credit`, with weight 0 except where a trajectory's score is read.
 
     Attributes:
-        where: after the last decision of a trajectory that counts, of each of its turns, or after all. With several the
-            trajectory's score is their sum.
+        where: after the last counted decision of a trajectory (`end`), of each of its turns (`turns`), or after every
+            one (`decisions`). A trajectory's score is the sum over these positions.
 
     Raises:
-        ValueError: for an unknown place, and a credit with a memory.
+        ValueError: for an unknown position, and a credit with memory.
     """
 
     credit: Credit
@@ -39,40 +39,41 @@ class ReadAt(Credit):
             )
 
     def __call__(self, batch: Batch) -> Occurrences:
-        seen = self.credit(batch)
+        occurrences = self.credit(batch)
         if self.where == "decisions":
-            return seen
-        whose = seen.trajectory if self.where == "end" else turn_visits(batch)[0]
-        kept = _last(seen.weight != 0, whose)
-        return replace(seen, weight=torch.where(kept, seen.weight, torch.zeros_like(seen.weight)))
+            return occurrences
+        owner = occurrences.trajectory if self.where == "end" else turn_visits(batch)[0]
+        last = _last(occurrences.weight != 0, owner)
+        weight = torch.where(last, occurrences.weight, torch.zeros_like(occurrences.weight))
+        return replace(occurrences, weight=weight)
 
 
 @dataclass(frozen=True)
 class AtScores(Credit):
-    """Weights kept where a recorded score stands: a trajectory's at its last decision, a turn's at its last, or there.
+    """Weight 0 except where a recorded score applies; the advantage is 1 there.
 
-    Advantages are 1 there.
+    A trajectory's score applies at its last decision, a turn's at the turn's last decision, a decision's at itself.
 
     Attributes:
-        of: the names of the scores; a decision that none of them is about gets weight 0.
+        of: the names of the scores; decisions without any of them get weight 0.
 
     Raises:
-        ConfigurationError: on a call, where the batch has no score of a name.
+        ConfigurationError: on a call, when the batch has no score of a name.
     """
 
     of: tuple[str, ...] = ("label",)
 
     def __call__(self, batch: Batch) -> Occurrences:
-        seen = batch.occurrences
-        known = torch.zeros(len(seen), dtype=torch.bool)
+        occurrences = batch.occurrences
+        known = torch.zeros(len(occurrences), dtype=torch.bool)
         for name in self.of:
             known |= ~standing(batch, name).isnan()
-        weight = torch.where(known, seen.weight, torch.zeros_like(seen.weight))
-        return replace(seen, weight=weight, advantage=known.double())
+        weight = torch.where(known, occurrences.weight, torch.zeros_like(occurrences.weight))
+        return replace(occurrences, weight=weight, advantage=known.double())
 
 
 def _last(counted: Tensor, whose: Tensor) -> Tensor:
-    """The last of each owner's occurrences that count, `[E]` bool; owners never fall."""
+    """The last counted occurrence of each owner, `[E]` bool; owners `whose` `[E]` are non-decreasing."""
     place = torch.arange(len(whose))
     size = int(whose.max()) + 1 if len(whose) else 0
     last = torch.full((size,), -1).scatter_reduce(0, whose[counted], place[counted], "amax")

@@ -1,4 +1,4 @@
-"""Credit that is changed once it was given: by entropy, by conflict between samples, by choosing among them."""
+"""Credit that is computed first and modified afterwards, for example by entropy or by a selection of samples."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from hocket.stages import Credit, Stateful
 
 @dataclass(frozen=True)
 class Refined(Credit):
-    """What such credits share: `of` gives credit first, then `refine` changes it.
+    """The base of these credits: `of` computes credit, then `refine` modifies it.
 
     Raises:
-        ValueError: for an `of` that yields pairs or that remembers from step to step.
+        ValueError: for an `of` that gives pairs or has memory.
     """
 
     of: Credit = GroupRelative()
 
     adds: ClassVar[frozenset[Column]] = frozenset()
-    """Columns that the change reads, besides those of `of`."""
+    """Columns that `refine` reads, in addition to those of `of`."""
 
     def __post_init__(self) -> None:
         if self.of.pairs or isinstance(self.of, Stateful):
@@ -42,7 +42,7 @@ class Refined(Credit):
         return self.refine(batch.but(occurrences=self.of(batch)))
 
     def refine(self, batch: Batch) -> Occurrences:
-        """The occurrences of an already credited batch, changed."""
+        """The modified occurrences of a batch with credit."""
         raise NotImplementedError
 
     def entropy(self, batch: Batch) -> Tensor:
@@ -54,13 +54,13 @@ class Refined(Credit):
 
 def mean_by_trajectory(values: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """The mean of `values` `[E]` over each trajectory's counted decisions, and whether it has any; both `[N]`."""
-    seen = batch.occurrences
-    used = seen.weight != 0
+    occurrences = batch.occurrences
+    used = occurrences.weight != 0
     size = batch.trajectories
-    counted = segment_count(seen.trajectory[used], size) > 0
-    return segment_mean(values[used], seen.trajectory[used], size), counted
+    counted = segment_count(occurrences.trajectory[used], size) > 0
+    return segment_mean(values[used], occurrences.trajectory[used], size), counted
 
 
 def only(seen: Occurrences, kept: Tensor) -> Occurrences:
-    """The occurrences with weight 0 outside of `kept` `[E]` bool."""
+    """The occurrences with weight 0 where `kept` `[E]` is False."""
     return replace(seen, weight=torch.where(kept, seen.weight, torch.zeros_like(seen.weight)))

@@ -1,4 +1,4 @@
-"""Credit by returns: REINFORCE and its baselines."""
+"""Credit from returns: REINFORCE and its baselines."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from hocket.stages import Credit, State
 
 @dataclass(frozen=True)
 class ReturnToGo(Credit):
-    """`G_t = sum_{k >= t} gamma^(k - t) r_k`, the discounted reward from each decision on (Williams 1992).
+    """`G_t = sum_{k >= t} gamma^(k - t) r_k`, the discounted reward-to-go of each decision (Williams 1992).
 
-    The clock ticks once per decision of the trajectory, whoever made it; observation tokens take no time. With
-    `whiten` it is REINFORCE++ (arXiv 2501.03262): `(G - mean) / (std + epsilon)` over the batch. Statistics are over
-    all occurrences of non-zero weight, each counted once; the others get 0.
+    Time counts the decisions of the trajectory, of all agents; observation tokens take no time. With `whiten` it is
+    REINFORCE++ (arXiv 2501.03262): `(G - mean) / (std + epsilon)` over the batch. Statistics are over all occurrences
+    of non-zero weight, each counted once; the others get 0.
 
     Attributes:
         gamma: discount per decision, in [0, 1].
@@ -46,9 +46,13 @@ class ReturnToGo(Credit):
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages `[E]` float64."""
-        seen = batch.occurrences
-        to_go = suffix_sum(rewards_by_occurrence(batch), seen.trajectory, batch.trajectories, discount=self.gamma)
-        return replace(seen, advantage=in_place(self._adjusted(to_go[seen.weight != 0]), seen.weight != 0))
+        occurrences = batch.occurrences
+        to_go = suffix_sum(
+            rewards_by_occurrence(batch), occurrences.trajectory, batch.trajectories, discount=self.gamma
+        )
+        return replace(
+            occurrences, advantage=in_place(self._adjusted(to_go[occurrences.weight != 0]), occurrences.weight != 0)
+        )
 
     def _adjusted(self, to_go: Tensor) -> Tensor:
         if self.whiten:
@@ -62,7 +66,7 @@ class ReturnToGo(Credit):
 class RunningMean(Credit):
     """`A_i = R_i - b`, b the running mean of earlier steps' returns: REINFORCE with a baseline (Williams 1992).
 
-    Stateful. The current batch enters `b` only after it was credited, so the gradient stays unbiased. Step k's mean
+    Stateful. The current batch enters `b` after its credit is computed, so the gradient stays unbiased. Step k's mean
     return has weight proportional to `momentum^(steps since)`; before the first step b is 0.
     """
 
@@ -93,12 +97,12 @@ class GreedyBaseline(Credit):
     """`A_i = R_i - R(greedy answer to the same scenario)`: ReMax (Li et al. 2024, arXiv 2310.10505).
 
     Reads trajectories whose source is `baseline` (their mean, if there are several). Trajectories of a scenario
-    without one, say because the attempt failed, are left out with weight 0. With `to_go` the credit of a decision is
-    the reward from it on, instead of the whole return, minus the same baseline: the form for rewards per decision (a
-    KL penalty, for instance), where what was earned before says nothing of the decision.
+    without one, for example after a failed attempt, get weight 0. With `to_go` the credit of a decision is its
+    reward-to-go, instead of the whole return, minus the same baseline. That is the form for rewards per decision, such
+    as a KL penalty, because earlier rewards do not depend on the decision.
 
     Raises:
-        ConfigurationError: on a call, when the batch holds no baseline at all.
+        ConfigurationError: on a call, when the batch has no baseline at all.
     """
 
     to_go: bool = False
@@ -107,7 +111,7 @@ class GreedyBaseline(Credit):
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages `[E]` float64; weights are 0 where no baseline exists."""
-        seen, value = batch.occurrences, returns(batch)
+        occurrences, value = batch.occurrences, returns(batch)
         names = batch.names["source"]
         greedy = batch.source == (names.index("baseline") if "baseline" in names else -1)
         if not greedy.any():
@@ -118,18 +122,18 @@ class GreedyBaseline(Credit):
         size = len(batch.names["scenario"])
         baseline = segment_mean(value[greedy], batch.scenario[greedy], size)
         known = segment_count(batch.scenario[greedy], size)[batch.scenario] > 0
-        learnt = (known & ~greedy & counted_trajectories(batch))[seen.trajectory]
-        earned = value[seen.trajectory]
+        learnt = (known & ~greedy & counted_trajectories(batch))[occurrences.trajectory]
+        earned = value[occurrences.trajectory]
         if self.to_go:
-            earned = suffix_sum(rewards_by_occurrence(batch), seen.trajectory, batch.trajectories)
-        advantage = torch.where(learnt, earned - baseline[batch.scenario][seen.trajectory], 0.0)
-        weight = torch.where(known[seen.trajectory], seen.weight, torch.zeros_like(seen.weight))
-        return replace(seen, advantage=advantage, weight=weight)
+            earned = suffix_sum(rewards_by_occurrence(batch), occurrences.trajectory, batch.trajectories)
+        advantage = torch.where(learnt, earned - baseline[batch.scenario][occurrences.trajectory], 0.0)
+        weight = torch.where(known[occurrences.trajectory], occurrences.weight, torch.zeros_like(occurrences.weight))
+        return replace(occurrences, advantage=advantage, weight=weight)
 
 
 @dataclass(frozen=True)
 class Uniform(Credit):
-    """The same advantage everywhere: with a log-likelihood objective, supervised fine-tuning and behaviour cloning."""
+    """The same advantage everywhere. With a log-likelihood objective it is supervised fine-tuning."""
 
     value: float = 1.0
 
@@ -140,7 +144,7 @@ class Uniform(Credit):
 
 
 def in_place(values: Tensor, used: Tensor) -> Tensor:
-    """`values` where `used` `[E]` holds, 0 elsewhere; float64."""
+    """`values` at the occurrences `used` `[E]`, 0 elsewhere; float64."""
     spread = torch.zeros(len(used), dtype=torch.float64)
     spread[used] = values
     return spread

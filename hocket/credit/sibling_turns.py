@@ -1,4 +1,4 @@
-"""What the turns of a tree are worth, and pairs of those that answer the same history."""
+"""The tree of turns of a scenario's trajectories, for values of turns and pairs of turns with the same history."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hocket.core.signals import turn_visits
 
 
 class TurnNode(Node[int]):
-    """A history: a path of turns from the beginning of a scenario's episodes; `turn` is its last, -1 at the root.
+    """A history: a path of turns from the beginning of a scenario's episodes; `turn` is its last one, -1 at the root.
 
     Attributes:
-        leaves: the trajectories that came by, in assignment order.
+        leaves: the trajectories with this history, in assignment order.
     """
 
     turn: int
@@ -23,28 +23,28 @@ class TurnNode(Node[int]):
         self.leaves: list[int] = []
 
     def value(self, of: list[float]) -> float:
-        """The mean over its leaves."""
+        """The mean of `of` over its leaves."""
         return sum(of[leaf] for leaf in self.leaves) / len(self.leaves)
 
 
 def turns_of(batch: Batch) -> list[list[int]]:
-    """The turns of each trajectory in order, those without decisions left out."""
-    seen = batch.occurrences
+    """The turns of each trajectory in order, without those that have no decisions."""
+    occurrences = batch.occurrences
     _, starts = turn_visits(batch)
-    found: list[list[int]] = [[] for _ in range(batch.trajectories)]
-    turn = batch.turn[seen.decision[starts]].tolist()
-    for trajectory, own in zip(seen.trajectory[starts].tolist(), turn, strict=True):
-        found[trajectory].append(own)
-    return found
+    turns: list[list[int]] = [[] for _ in range(batch.trajectories)]
+    visits = batch.turn[occurrences.decision[starts]].tolist()
+    for trajectory, visited in zip(occurrences.trajectory[starts].tolist(), visits, strict=True):
+        turns[trajectory].append(visited)
+    return turns
 
 
 def tree_of(members: list[int], turns: list[list[int]]) -> TurnNode:
-    """The histories of `members`: trajectories share one for as long as their turns are the same."""
+    """The tree of the histories of `members`: trajectories share a node as long as their turns are the same."""
     root = TurnNode()
     for trajectory in members:
-        told = root
-        told.leaves.append(trajectory)
+        node = root
+        node.leaves.append(trajectory)
         for turn in turns[trajectory]:
-            told = next((one for one in told.children if one.turn == turn), None) or told.add(turn)
-            told.leaves.append(trajectory)
+            node = next((child for child in node.children if child.turn == turn), None) or node.add(turn)
+            node.leaves.append(trajectory)
     return root

@@ -1,8 +1,8 @@
-"""Credit turn by turn: reward-to-go against a baseline that may or may not disturb the gradient, and sums with others.
+"""Credit per turn: reward-to-go against a baseline, and sums with other credits.
 
-When the policy decides how long an episode lasts, who reaches a turn depends on what was decided before it, and a
-baseline over those who did is right only if it does not depend on the decision it is subtracted from. The theorems in
-`hocket.lab.theorems.turns` say what each form does to the expected gradient.
+If the policy determines the length of an episode, the set of trajectories that reach a turn depends on earlier
+decisions. A baseline over these trajectories is unbiased only if it does not depend on the decision from which it is
+subtracted. The theorems in `hocket.lab.theorems.turns` state the effect of each form on the expected gradient.
 """
 
 from __future__ import annotations
@@ -32,21 +32,22 @@ class TurnRelative(Credit):
     `g_t = sum_{k >= t} gamma^(k - t) r_k` over the agent's own turns from this one on; the reward of a whole trajectory
     counts at the agent's last turn. b is taken in the turn's group, by `baseline`:
 
-        others      mean of g over the group's turns in *other* trajectories, 0 without any. Never depends on what the
-                    trajectory itself decides, so with F = 1 the expected gradient is exactly the true one.
-        mean        mean of g over the whole group, as papers have it. Its expected gradient is shrunk by the turn's own
-                    share in the mean; rarely reached turns, whose groups are small, are shrunk most, and a turn alone
-                    in its group has credit 0. So the direction bends, less so the larger the groups are.
-        everyone    sum of g over the group divided by all G trajectories of the scenario, those that never came there
-                    counting 0. Shrinks every turn that a trajectory visits once by the same (G - 1)/G.
+        others      mean of g over the group's turns in *other* trajectories, 0 without any. It does not depend on the
+                    trajectory's own decisions, so with F = 1 the expected gradient is exactly the true one.
+        mean        mean of g over the whole group, as in papers. Its expected gradient is shrunk by the turn's own
+                    share in the mean. Rarely reached turns, whose groups are small, are shrunk most, and a single turn
+                    in its group has credit 0. So the direction is biased, less so with larger groups.
+        everyone    sum of g over the group divided by all G trajectories of the scenario; trajectories that never reach
+                    the turn count as 0. Shrinks every turn that a trajectory visits once by the same (G - 1)/G.
         none        0.
 
     F is 1, or with `scale` the group's standard deviation plus epsilon. Turns whose weights are all 0 enter no
     statistic and get 0.
 
     Attributes:
-        by: what makes turns comparable. gamma: discount per turn of the agent, in [0, 1].
-        similarity: state keys at least so similar as texts count as one, see `hocket.credit.anchors`; None: equal ones.
+        by: defines the groups of turns. gamma: discount per turn of the agent, in [0, 1].
+        similarity: state keys with at least this similarity form a group, see `hocket.credit.anchors`; None requires
+            equal keys.
         ddof, epsilon: as in `GroupRelative`.
     """
 
@@ -84,22 +85,22 @@ class TurnRelative(Credit):
         return replace(batch.occurrences, advantage=in_units(credit, units))
 
     def _baseline(self, value: Tensor, group: Tensor, size: int, trajectory: Tensor, batch: Batch) -> Tensor:
-        """What is subtracted from each member's reward-to-go, `[M]`."""
+        """The baseline of each member's reward-to-go, `[M]`."""
         if self.baseline == "none":
             return torch.zeros_like(value)
         if self.baseline == "mean":
             return value - centred(value, group, size)
         if self.baseline == "everyone":
             return segment_sum(value, group, size)[group] / _siblings(trajectory, batch)
-        own = _own(value, group, trajectory, batch.trajectories)
-        mine = _own(torch.ones_like(value), group, trajectory, batch.trajectories)
-        others = segment_count(group, size)[group] - mine
-        total = segment_sum(value, group, size)[group] - own
+        same_sum = _own(value, group, trajectory, batch.trajectories)
+        same_count = _own(torch.ones_like(value), group, trajectory, batch.trajectories)
+        others = segment_count(group, size)[group] - same_count
+        total = segment_sum(value, group, size)[group] - same_sum
         return torch.where(others > 0, total / others.clamp(min=1), torch.zeros_like(total))
 
 
 def _own(values: Tensor, group: Tensor, trajectory: Tensor, trajectories: int) -> Tensor:
-    """The sum of `values` over the members of each one's group that its own trajectory has there, `[M]`."""
+    """The sum of `values` over the members of the same group and trajectory, `[M]`."""
     _, pair = torch.unique(group * trajectories + trajectory, return_inverse=True)
     return segment_sum(values, pair, len(values))[pair]
 
@@ -113,7 +114,7 @@ def _siblings(trajectory: Tensor, batch: Batch) -> Tensor:
 
 
 def in_units(credit: Tensor, units: Units) -> Tensor:
-    """Credit of the units that count as one of every occurrence, `[E]` float64; 0 where a unit does not count."""
+    """Credit of counted units as a column of occurrences, `[E]` float64; 0 where a unit does not count."""
     spread = torch.zeros(len(units.counted), dtype=torch.float64)
     spread[units.counted] = credit
     return spread[units.member]
@@ -143,16 +144,16 @@ class EpisodeAndTurn(Credit):
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages `[E]` float64."""
         episode, turn = self._read(batch)
-        whole = self.episode(episode)
-        return replace(whole, advantage=whole.advantage + self.weight * self.turn(turn).advantage)
+        occurrences = self.episode(episode)
+        return replace(occurrences, advantage=occurrences.advantage + self.weight * self.turn(turn).advantage)
 
     def _read(self, batch: Batch) -> tuple[Batch, Batch]:
-        """What each of the two credits sees."""
+        """The batch of each of the two credits."""
         if not self.apart:
             return batch, batch
-        whole = {name: score for name, score in batch.scores.items() if score.level is Level.TRAJECTORY}
+        trajectory = {name: score for name, score in batch.scores.items() if score.level is Level.TRAJECTORY}
         local = {name: score for name, score in batch.scores.items() if score.level is not Level.TRAJECTORY}
-        return batch.but(scores=whole), batch.but(scores=local)
+        return batch.but(scores=trajectory), batch.but(scores=local)
 
 
 @dataclass(frozen=True)

@@ -48,26 +48,30 @@ def trajectory_units(batch: Batch) -> Units:
 
 def turn_units(batch: Batch) -> Units:
     """Every visit of a trajectory to a turn, with its reward-to-go. A shared turn is one unit per trajectory."""
-    seen = batch.occurrences
-    turn = batch.turn[seen.decision]
-    starts = torch.ones(len(seen), dtype=torch.bool)
-    starts[1:] = (turn[1:] != turn[:-1]) | (seen.trajectory[1:] != seen.trajectory[:-1])
+    occurrences = batch.occurrences
+    turn = batch.turn[occurrences.decision]
+    starts = torch.ones(len(occurrences), dtype=torch.bool)
+    starts[1:] = (turn[1:] != turn[:-1]) | (occurrences.trajectory[1:] != occurrences.trajectory[:-1])
     member = torch.cumsum(starts, 0) - 1
-    to_go = suffix_sum(rewards_by_occurrence(batch), seen.trajectory, batch.trajectories)
-    counted = segment_count(member[seen.weight != 0], int(starts.sum())) > 0
-    return Units(member, seen.trajectory[starts], turn[starts], to_go[starts], counted)
+    to_go = suffix_sum(rewards_by_occurrence(batch), occurrences.trajectory, batch.trajectories)
+    counted = segment_count(member[occurrences.weight != 0], int(starts.sum())) > 0
+    return Units(member, occurrences.trajectory[starts], turn[starts], to_go[starts], counted)
 
 
 def step_units(batch: Batch) -> Units:
     """Every segment of every visit of a trajectory to a turn, with the reward earned in it."""
-    seen = batch.occurrences
-    turn, segment = batch.turn[seen.decision], batch.segment[seen.decision]
-    starts = torch.ones(len(seen), dtype=torch.bool)
-    starts[1:] = (turn[1:] != turn[:-1]) | (segment[1:] != segment[:-1]) | (seen.trajectory[1:] != seen.trajectory[:-1])
+    occurrences = batch.occurrences
+    turn, segment = batch.turn[occurrences.decision], batch.segment[occurrences.decision]
+    starts = torch.ones(len(occurrences), dtype=torch.bool)
+    starts[1:] = (
+        (turn[1:] != turn[:-1])
+        | (segment[1:] != segment[:-1])
+        | (occurrences.trajectory[1:] != occurrences.trajectory[:-1])
+    )
     member, size = torch.cumsum(starts, 0) - 1, int(starts.sum())
     earned = segment_sum(rewards_by_occurrence(batch), member, size)
-    counted = segment_count(member[seen.weight != 0], size) > 0
-    return Units(member, seen.trajectory[starts], turn[starts], earned, counted)
+    counted = segment_count(member[occurrences.weight != 0], size) > 0
+    return Units(member, occurrences.trajectory[starts], turn[starts], earned, counted)
 
 
 def chains(batch: Batch, units: Units) -> Tensor:

@@ -39,8 +39,10 @@ class WithoutUnscored(Credit):
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages `[E]` float64."""
-        seen = batch.occurrences
-        out = unscored(batch)[seen.trajectory]
-        given = self.of(batch.credited(weight=torch.where(out, torch.zeros_like(seen.weight), seen.weight)))
-        weight = torch.where(out, seen.weight.to(given.weight.dtype), given.weight)
+        occurrences = batch.occurrences
+        out = unscored(batch)[occurrences.trajectory]
+        given = self.of(
+            batch.credited(weight=torch.where(out, torch.zeros_like(occurrences.weight), occurrences.weight))
+        )
+        weight = torch.where(out, occurrences.weight.to(given.weight.dtype), given.weight)
         return replace(given, advantage=torch.where(out, 0.0, given.advantage), weight=weight)

@@ -1,4 +1,4 @@
-"""V-trace: values and advantages of the policy as it is, from experience of an older one."""
+"""V-trace: values and advantages of the current policy from experience of an older one."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ class VTrace(Credit):
     IMPALA (Espeholt et al., arXiv 1802.01561, equation 1 and section 4.2): rho_t = min(rho, pi/mu) and
     c_t = lam min(c, pi/mu), pi the proximal and mu the behaviour policy; delta as in `GAE`. The targets of the value
     function are v_t, values of a policy between mu and pi: of pi itself where no ratio reaches rho. On-policy, with
-    bounds of at least 1, v_t is the lam-return. The advantage looks ahead to v_{t+1} whatever lam is, as the paper's
-    does, whose lam is 1; rlax looks ahead to lam v_{t+1} + (1 - lam) V_{t+1}, which is another below 1. Values nobody
-    knows, and final states, are as in `GAE`.
+    bounds of at least 1, v_t is the lam-return. The advantage uses v_{t+1} for every lam, as in the paper, whose lam is
+    1; rlax uses lam v_{t+1} + (1 - lam) V_{t+1}, which differs for lam below 1. Unknown values and final states are
+    treated as in `GAE`.
 
     Attributes:
-        gamma: discount per decision. lam: of the traces. rho: the largest weight of a difference, which decides what is
-            estimated. c: the largest factor of a trace, which decides how far differences reach back.
+        gamma: discount per decision. lam: of the traces. rho: the largest weight of a difference; it determines which
+            policy's values are estimated. c: the largest factor of a trace; it determines how far differences reach
+            back.
 
     Raises:
         ConfigurationError: on a call, when the batch has no values or lacks one of the two log-probs.
@@ -55,16 +56,16 @@ class VTrace(Credit):
         """The batch's occurrences with advantages and value targets, both `[E]` float64."""
         if batch.value is None:
             raise ConfigurationError("VTrace reads the value of every decision, but the batch has no column 'value'")
-        seen, known = batch.occurrences, values_known(batch)
+        occurrences, known = batch.occurrences, values_known(batch)
         ratio = importance_ratios(batch, "decision")[known]
-        values = batch.value.detach().double()[seen.decision]
-        trajectory, final = seen.trajectory[known], final_values(batch)
-        rewards = rewards_passed_back(rewards_by_occurrence(batch), known, seen.trajectory)[known]
+        values = batch.value.detach().double()[occurrences.decision]
+        trajectory, final = occurrences.trajectory[known], final_values(batch)
+        rewards = rewards_passed_back(rewards_by_occurrence(batch), known, occurrences.trajectory)[known]
         weight = ratio.clamp(max=self.rho)
         delta = weight * temporal_differences(rewards, values[known], final, trajectory, self.gamma)
         trace = self.gamma * self.lam * ratio.clamp(max=self.c)
         corrected = values[known] + suffix_sum(delta, trajectory, len(final), discount=trace)
-        # One difference from V_t to what follows, v_{t+1} in the place of V_{t+1}.
+        # The difference from V_t to r_t + gamma v_{t+1}.
         ahead = temporal_differences(rewards, corrected, final, trajectory, self.gamma) + corrected - values[known]
-        advantage = in_place(weight * ahead, known) * (seen.weight != 0)
-        return replace(seen, advantage=advantage, target=in_place(corrected - values[known], known) + values)
+        advantage = in_place(weight * ahead, known) * (occurrences.weight != 0)
+        return replace(occurrences, advantage=advantage, target=in_place(corrected - values[known], known) + values)

@@ -1,8 +1,8 @@
-"""How much a group, or a member of it, counts: factors on group-relative credit that read the group itself.
+"""Weights of groups and their members: factors on group-relative credit that depend on the group.
 
-Set as `GroupRelative(weigh=(...,))`. A factor may depend on everything the group shows, so that difficulty, noise,
-certainty and normalisations other than the standard deviation are all one kind of thing. A factor never makes credit
-out of none: where the centred return is 0, the product is 0.
+They are set as `GroupRelative(weigh=(...,))`. A factor may depend on everything in the group, so it can express
+difficulty, noise, certainty, and normalisations other than the standard deviation. Where the centred return is 0, the
+product is 0.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from hocket.stages import Stage
 
 
 class Compared(NamedTuple):
-    """What a weight may look at: the M members that count, and how they are grouped.
+    """The input of a weight: the M counted members and their groups.
 
     Attributes:
         value: returns, `[M]` float64. credit: after mean and scale, before any weight, `[M]`.
-        group: `[M]` in 0..size-1. trajectory: whose member it is, `[M]` in 0..N-1. batch: all of it.
+        group: `[M]` in 0..size-1. trajectory: the trajectory of each member, `[M]` in 0..N-1. batch: the whole batch.
     """
 
     value: Tensor
@@ -36,9 +36,9 @@ class Compared(NamedTuple):
         return segment_mean(self.value, self.group, self.size)[self.group]
 
     def accuracy(self, success: float | None) -> Tensor:
-        """The share of members whose return exceeds `success`, of each member's group, `[M]`.
+        """The share of members of each member's group whose return exceeds `success`, `[M]`.
 
-        None is halfway between the lowest and the highest return of the batch.
+        None takes the midpoint between the lowest and the highest return of the batch.
         """
         halfway = float(self.value.min() + self.value.max()) / 2 if len(self.value) else 0.0
         return segment_mean((self.value > (halfway if success is None else success)).double(), self.group, self.size)[
@@ -46,7 +46,7 @@ class Compared(NamedTuple):
         ]
 
     def differs(self) -> Tensor:
-        """Whether the returns of each member's group are not all equal, `[M]` bool."""
+        """Whether the returns in each member's group differ, `[M]` bool."""
         highest = segment_extreme(self.value, self.group, self.size, largest=True)
         lowest = segment_extreme(self.value, self.group, self.size, largest=False)
         return (highest > lowest)[self.group]
@@ -58,5 +58,5 @@ class Weight(Stage):
     room = "credit"
 
     def __call__(self, seen: Compared) -> Tensor:
-        """`[M]` float64, finite."""
+        """The factor of each member, `[M]` float64, finite."""
         raise NotImplementedError

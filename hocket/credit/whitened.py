@@ -15,10 +15,10 @@ from hocket.credit.reinforce import in_place
 
 @dataclass(frozen=True)
 class WhitenedTokens(Refined):
-    """`(A_t - mean A) / sqrt(var A + epsilon)` over the decisions of the batch that count, each of them once.
+    """`(A_t - mean A) / sqrt(var A + epsilon)` over the counted decisions of the batch, each counted once.
 
-    Long answers so weigh more in both than with statistics over trajectories. With `of = GroupRelative(scale=None)` it
-    is REINFORCE++-baseline as its authors' code, verl and NeMo-RL compute it (arXiv 2501.03262).
+    So long answers weigh more in both than in statistics over trajectories. With `of = GroupRelative(scale=None)` it is
+    REINFORCE++-baseline as computed by its authors' code, verl and NeMo-RL (arXiv 2501.03262).
 
     Attributes:
         ddof: 1 divides the sum of squares by one less than the number of decisions (verl), 0 by their number (NeMo-RL).
@@ -29,10 +29,10 @@ class WhitenedTokens(Refined):
     epsilon: float = 1e-8
 
     def refine(self, batch: Batch) -> Occurrences:
-        seen = batch.occurrences
-        used = seen.weight != 0
+        occurrences = batch.occurrences
+        used = occurrences.weight != 0
         count = int(used.sum())
-        one = torch.zeros(count, dtype=torch.long)
-        middle = centred(seen.advantage[used].double(), one, 1)
+        group = torch.zeros(count, dtype=torch.long)
+        middle = centred(occurrences.advantage[used].double(), group, 1)
         variance = float(middle.square().sum()) / max(count - self.ddof, 1) + self.epsilon
-        return replace(seen, advantage=in_place(middle / variance**0.5 if variance > 0 else middle, used))
+        return replace(occurrences, advantage=in_place(middle / variance**0.5 if variance > 0 else middle, used))

@@ -1,4 +1,4 @@
-"""What is asked, and how often."""
+"""Curricula: which scenarios are drawn, and how often."""
 
 from __future__ import annotations
 

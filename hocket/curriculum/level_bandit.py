@@ -1,4 +1,4 @@
-"""A bandit over the levels of a task, paid by learning progress."""
+"""A bandit over the levels of a task, rewarded by learning progress."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from hocket.stages import LedgerView, State, Task
 from hocket.types import Scenario, Trajectory
 
 PERCENTILES = 20, 80
-"""Between which gains are scaled to [-1, 1]; beyond them they are -1 and 1."""
+"""The percentiles that are scaled to -1 and 1; gains beyond them are clipped."""
 
 
 @dataclass(frozen=True)
 class LevelBandit(RememberingCurriculum):
-    """Levels of difficulty by Exp3.S, paid where most is being learnt: Graves et al. 2017, arXiv 1704.03003, sec. 2.3.
+    """Selects levels of difficulty by Exp3.S with learning progress as reward (Graves et al. 2017, arXiv 1704.03003).
 
-    The level of every scenario is drawn with probabilities
+    Section 2.3 of the paper. The level of every scenario is drawn with probabilities
 
         p_i = (1 - even) exp(w_i) / sum_j exp(w_j) + even / N
 
@@ -36,21 +36,21 @@ class LevelBandit(RememberingCurriculum):
         w_i <- log((1 - a) exp(v_i) + a / (N - 1) sum_{j != i} exp(v_j)),   a = 1 / (t + 1)
         v_i = w_i + rate s_i r_i / p_i
 
-    where s_i is the share of the step's samples that were of level i, the indicator of the paper where all are of one,
-    and r_i in [-1, 1] its gain, scaled by percentiles of the last gains of all levels (the paper samples a reservoir).
-    The gain is how far the level's mean reward moved, up or down, since it was last asked (Matiisen et al. 2017, arXiv
-    1707.00183), in place of the fall of a loss; a level's first step gains nothing. The paper's beta is 0, as there.
+    where s_i is the share of the step's samples of level i (an indicator in the paper, where a step has one level), and
+    r_i in [-1, 1] its gain, scaled by percentiles of the last gains of all levels (the paper samples a reservoir). The
+    gain is the absolute change of the level's mean reward since its last step (Matiisen et al. 2017, arXiv 1707.00183),
+    in place of the decrease of a loss; a level's first step has no gain. The paper's beta is 0, as there.
 
     Attributes:
-        level: the metadata that tell a scenario's level; of a list, its length does.
-        prompts: scenarios per step. pool: how many take part, as in `hocket.curriculum.Weighted`.
-        rate: of learning. The paper's 0.001 is for some hundred thousand steps; ours is for hundreds. Of five levels,
-            each learnable once the one before is half known, the last was learnt in 203 to 327 steps with 1, in 231 to
-            353 with 0.5, and in 493 to 523 where levels were drawn evenly (4 seeds, 8 scenarios of 4 samples a step).
-        even: the share of scenarios whose level is drawn evenly, in [0, 1]. gains: how many are remembered.
+        level: the metadata key of a scenario's level; of a list, the length is the level.
+        prompts: scenarios per step. pool: the size of the pool, as in `hocket.curriculum.Weighted`.
+        rate: the learning rate. The paper's 0.001 is for some hundred thousand steps; the default is for hundreds. Of
+            five levels, each learnable once the one before is half known, the last was learnt in 203 to 327 steps with
+            1, in 231 to 353 with 0.5, and in 493 to 523 with uniform levels (4 seeds, 8 scenarios of 4 samples a step).
+        even: the share of scenarios with a uniformly drawn level, in [0, 1]. gains: how many gains are kept.
 
     Raises:
-        ConfigurationError: on a call, where all of the pool are of one level.
+        ConfigurationError: on a call, when all scenarios of the pool have the same level.
     """
 
     level: str = "level"
@@ -79,9 +79,9 @@ class LevelBandit(RememberingCurriculum):
         state = state if state["places"] else self._begun(state, members)
         places, turns, chosen = state["places"], dict(state["asked"]), list[int]()
         for position in range(asked, asked + count):
-            # What was taken in this call is not taken again while there is anything else.
+            # A scenario is repeated within a call only when all others are used up.
             taken = set(chosen) if len(chosen) < members.size else set()
-            open_ = np.array([not taken.issuperset(own) for own in places.values()])
+            open_ = np.array([not taken.issuperset(place) for place in places.values()])
             chances = np.where(open_, self.chances(state), 0)
             if not chances.any():
                 chances = open_.astype(np.float64)
@@ -96,11 +96,11 @@ class LevelBandit(RememberingCurriculum):
 
     def after(self, state: State, trajectories: Sequence[Trajectory], weights: Mapping[str, float]) -> State:
         earned: dict[str, list[float]] = {level: [] for level in state["places"]}
-        for one in trajectories:
-            level, reward = level_of(one.scenario, self.level), total_reward(one, weights)
-            if level in earned and math.isfinite(reward):  # A rollout may ask something of its own making.
+        for trajectory in trajectories:
+            level, reward = level_of(trajectory.scenario, self.level), total_reward(trajectory, weights)
+            if level in earned and math.isfinite(reward):  # A rollout may add scenarios of its own.
                 earned[level].append(reward)
-        means = {level: sums.mean(found) for level, found in earned.items() if found}
+        means = {level: sums.mean(rewards) for level, rewards in earned.items() if rewards}
         if not means:
             return state
         known = state["means"]
@@ -122,25 +122,25 @@ class LevelBandit(RememberingCurriculum):
         """The probability of each level, in the order of `places`."""
         weights = np.array(list(state["weights"].values()), np.float64)
         likely = np.exp(weights - weights.max())
-        found: NDArray[np.float64] = (1 - self.even) * likely / likely.sum() + self.even / len(likely)
-        return found
+        chances: NDArray[np.float64] = (1 - self.even) * likely / likely.sum() + self.even / len(likely)
+        return chances
 
     def _begun(self, state: State, members: Members) -> State:
         """The state with the levels of the pool."""
-        found: dict[str, list[int]] = {}
+        levels: dict[str, list[int]] = {}
         for place in range(members.size):
-            found.setdefault(level_of(members[place], self.level), []).append(place)
-        if len(found) < 2:
+            levels.setdefault(level_of(members[place], self.level), []).append(place)
+        if len(levels) < 2:
             raise ConfigurationError(
                 f"curriculum.level = {self.level!r}: all {members.size} scenarios of the pool are of level "
-                f"{next(iter(found))}; name metadata in which they differ, or raise curriculum.pool"
+                f"{next(iter(levels))}; name metadata in which they differ, or raise curriculum.pool"
             )
-        places = dict(sorted(found.items()))
+        places = dict(sorted(levels.items()))
         return {**state, "places": places, "weights": dict.fromkeys(places, 0.0), "asked": dict.fromkeys(places, 0)}
 
     @staticmethod
     def _next(places: Sequence[int], level: str, turn: int, key: Key) -> int:
-        """The place that is asked as number `turn` of a level."""
+        """The place of draw number `turn` of a level."""
         epoch, number = divmod(turn, len(places))
         return places[int(permutation(key.derive("level", level, epoch), len(places))[number])]
 
@@ -152,16 +152,16 @@ def level_of(scenario: Scenario, name: str) -> str:
 
 
 def scaled(gain: float, gains: Sequence[float]) -> float:
-    """A gain in [-1, 1] by percentiles of several; 0 where these are equal."""
+    """A gain, scaled to [-1, 1] by percentiles of `gains`; 0 if these are equal."""
     low, high = np.percentile(gains, PERCENTILES).tolist()
     return 0.0 if low == high else min(1.0, max(-1.0, 2 * (gain - low) / (high - low) - 1))
 
 
 def shared(weights: NDArray[np.float64], share: float) -> NDArray[np.float64]:
-    """Weights of which each gives a `share` of its exponential to all others, so that none is ever lost."""
+    """Weights after each gives a `share` of its exponential to all others, so that none vanishes."""
     high = weights.max()
     likely = np.exp(weights - high)
-    found: NDArray[np.float64] = high + np.log(
+    mixture: NDArray[np.float64] = high + np.log(
         (1 - share) * likely + share / (len(likely) - 1) * (likely.sum() - likely)
     )
-    return found
+    return mixture

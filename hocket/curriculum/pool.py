@@ -1,4 +1,4 @@
-"""A pool: the scenarios of a task that take part, and what is kept of them."""
+"""Pools: the subset of a task's scenarios that a curriculum draws from, and data computed for it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from hocket.types import Scenario
 Made = TypeVar("Made")
 
 OF_ENDLESS = 256
-"""How many scenarios of an endless task are in a pool, unless a number is set."""
+"""The default size of the pool of an endless task."""
 
 
 @dataclass(frozen=True)
 class Members:
     """The scenarios of a pool by place: those of the first `most` positions of `Shuffled`.
 
-    Where `most` is None all of a finite task are in it, and `OF_ENDLESS` of an endless one.
+    If `most` is None, it contains all scenarios of a finite task, and `OF_ENDLESS` of an endless one.
     """
 
     task: Task
@@ -31,7 +31,7 @@ class Members:
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """The number of scenarios."""
         size = self.task.size("train")
         return (self.most or OF_ENDLESS) if size is None else min(self.most or size, size)
 
@@ -40,10 +40,10 @@ class Members:
 
 
 class Kept(Generic[Made]):
-    """What was made of a pool's scenarios, which takes long: of the last pool, and no part of any state.
+    """A cache of data computed from a pool's scenarios, for the last pool only. It is not part of any state.
 
-    Another task, another key and a task that has grown or shrunk make another pool; what a task has at a number stays
-    as it is. Copies begin anew.
+    Another task, key or task size makes another pool; the scenario at a number of a task does not change. Copies start
+    empty.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Kept(Generic[Made]):
         return Kept, ()
 
     def of(self, members: Members, make: Callable[[Members], Made]) -> Made:
-        """What `make` made of these members."""
+        """The result of `make` for these members."""
         task, pool = members.task, (members.task.size("train"), members.size, members.key)
         if self._last is None or self._last[0] is not task or self._last[1] != pool:
             self._last = task, pool, make(members)
@@ -69,7 +69,7 @@ def at_least_one(**numbers: int | None) -> None:
 
 
 def left_out(curriculum: Curriculum, task: Task) -> list[str]:
-    """In a sentence, that a curriculum asks a part of a task alone; nothing where it asks all."""
+    """A message that a curriculum draws from a part of the task only; empty if it draws from all scenarios."""
     pools: list[int | None] = [stage.pool for stage in walk(curriculum) if hasattr(stage, "pool")]
     size = task.size("train")
     if not pools or (size is not None and None in pools):
@@ -80,5 +80,5 @@ def left_out(curriculum: Curriculum, task: Task) -> list[str]:
             f"task {task.name} is endless, and {largest} of its scenarios take part, which come again and again "
             "(curriculum.pool)"
         ]
-    told = f"curriculum.pool = {largest}: {largest} of the {size} training scenarios of task {task.name} take part"
-    return [f"{told}, and the others are never asked; null takes all"] if largest < size else []
+    message = f"curriculum.pool = {largest}: {largest} of the {size} training scenarios of task {task.name} take part"
+    return [f"{message}, and the others are never asked; null takes all"] if largest < size else []

@@ -10,14 +10,14 @@ from hocket.types import Scenario, Trajectory
 
 
 class RememberingCurriculum(Curriculum):
-    """A curriculum with memory: what it remembers is threaded by the loop, beside what the other stages remember.
+    """A curriculum with memory. The loop passes its state from call to call.
 
-    A step asks it once and, where its rollout asks for more, again: the state goes through every call. When everybody
-    has learnt, `after` tells it once what the step brought. What scenarios earned stands in the ledger besides.
+    A step calls it once, and again if its rollout needs more scenarios; every call updates the state. After the
+    updates, `after` gets the step's trajectories. The ledger has the rewards of scenarios in addition.
 
-    Steps are collected one after the other, so it is refused where they are collected ahead (`overlap`, `lag`,
-    `order = arrival`), and inside another curriculum. With a new phase of a plan it begins anew, as all stages do.
-    Evaluation asks no curriculum.
+    Steps must be collected in sequence, so a run with `overlap`, `lag` or `order = arrival` raises an error, and so
+    does a recipe that puts it inside another curriculum. A new phase of a plan starts from the initial state, as for
+    all stages. Evaluation uses no curriculum.
     """
 
     def init(self) -> State:
@@ -27,17 +27,17 @@ class RememberingCurriculum(Curriculum):
     def ask_with(
         self, state: State, task: Task, asked: int, count: int, ledger: LedgerView, key: Key
     ) -> tuple[list[Scenario], State]:
-        """The next `count` scenarios, as a call without memory, and the next state; the given one is left as it was."""
+        """The next `count` scenarios, as from `__call__`, and the next state; leaves `state` unchanged."""
         raise NotImplementedError
 
     def after(self, state: State, trajectories: Sequence[Trajectory], weights: Mapping[str, float]) -> State:
-        """The state after a step, from all its samples of the policies' own, as the ledger is told of them, in order.
+        """The state after a step, from the samples of source `own`, in the order in which the ledger records them.
 
         Args:
-            weights: those of the named scores, as `hocket.core.outcomes.total_reward` reads them.
+            weights: the weights of the named scores, for `hocket.core.outcomes.total_reward`.
         """
         return state
 
     def __call__(self, task: Task, asked: int, count: int, ledger: LedgerView, key: Key) -> list[Scenario]:
-        """The scenarios of a first call, which is then forgotten."""
+        """The scenarios of a first call; its state is dropped."""
         return self.ask_with(self.init(), task, asked, count, ledger, key)[0]

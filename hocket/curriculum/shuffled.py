@@ -1,4 +1,4 @@
-"""The plain curriculum: every scenario once per pass, in random order."""
+"""The default curriculum: every scenario once per pass, in random order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Shuffled(Curriculum):
         return [task.scenario("train", self._number(asked + i, task, key)) for i in range(count)]
 
     def again(self, task: Task, first: int, position: int) -> int:
-        """In which pass the position is, counted from the step's first one."""
+        """The number of the position's pass, counted from that of `first`."""
         if type(self).__call__ is not Shuffled.__call__:
             return super().again(task, first, position)
         size = task.size("train")
@@ -37,7 +37,7 @@ class Shuffled(Curriculum):
         """The scenario at `position` of the run: a permutation per pass, or a number no other position has."""
         size = task.size("train")
         if size is None:
-            # Runs with different seeds see different problems of an endless task.
+            # Runs with different seeds draw different problems of an endless task.
             return key.derive("offset").word % 2**31 + position
         epoch, place = divmod(position, size)
         return int(permutation(key.derive("pass", epoch), size)[place])
@@ -45,5 +45,5 @@ class Shuffled(Curriculum):
 
 @functools.lru_cache(maxsize=16)
 def permutation(key: Key, size: int) -> NDArray[np.int64]:
-    """A random order of so many places, kept since a pass is asked bit by bit."""
+    """A random order of `size` places, cached because a pass spans many calls."""
     return key.numpy().permutation(size)

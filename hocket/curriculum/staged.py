@@ -1,4 +1,4 @@
-"""A pool of scenarios in stages by how hard they are said to be, easy ones first."""
+"""A pool of scenarios in stages of increasing difficulty."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from hocket.types import Scenario
 
 
 def stages_of(difficulties: Sequence[float], count: int) -> list[int]:
-    """The stage of each scenario, 0 to `count - 1`: in order of difficulty, as many to each stage as can be.
+    """The stage of each scenario, 0 to `count - 1`: stages of equal size in order of difficulty.
 
-    Monotone: what is easier is in no later stage. Equals keep their order.
+    An easier scenario is never in a later stage. Ties keep their order.
     """
     order = sorted(range(len(difficulties)), key=lambda place: (difficulties[place], place))
-    found = [0] * len(order)
+    stages = [0] * len(order)
     for rank, place in enumerate(order):
-        found[place] = rank * count // len(order)
-    return found
+        stages[place] = rank * count // len(order)
+    return stages
 
 
 @dataclass(frozen=True)
 class Staged(Curriculum):
-    """A pool of scenarios in stages by `difficulty`, asked in turn.
+    """A pool of scenarios in consecutive stages by `difficulty`.
 
-    Each stage lasts `per_stage` scenarios, drawn in passes over its own. What follows them, for the rest of the run,
-    is `then`, which is asked from its first position on; without one, passes over the whole pool.
+    Each stage lasts `per_stage` scenarios, drawn in passes over the stage. For the rest of the run the curriculum is
+    `then`, from its first position on; without it, passes over the whole pool.
 
     Attributes:
-        prompts: scenarios per step. stages: how many. per_stage: scenarios of each.
-        pool: how many scenarios take part, as in `hocket.curriculum.Weighted`.
-        order: `staged`, or `shuffled`: what follows the stages, from the start.
+        prompts: scenarios per step. stages: the number of stages. per_stage: scenarios of each.
+        pool: the size of the pool, as in `hocket.curriculum.Weighted`.
+        order: `staged`, or `shuffled`, which skips the stages.
 
     Raises:
         ConfigurationError: on a call, for more stages than scenarios.
@@ -58,7 +58,7 @@ class Staged(Curriculum):
             raise ValueError(f"order must be staged or shuffled, not {self.order!r}")
 
     def difficulty(self, scenario: Scenario) -> float:
-        """How hard a scenario is said to be, in any unit."""
+        """The difficulty of a scenario, in any unit."""
         raise NotImplementedError
 
     def __call__(self, task: Task, asked: int, count: int, ledger: LedgerView, key: Key) -> list[Scenario]:
@@ -82,11 +82,11 @@ class Staged(Curriculum):
 
     @property
     def _begun(self) -> int:
-        """The position from which on all scenarios are asked."""
+        """The position of the first scenario after the stages."""
         return self.stages * self.per_stage if self.order == "staged" else 0
 
     def stage_at(self, position: int) -> int | None:
-        """The stage of the scenario at `position` of the run; None where all scenarios are asked."""
+        """The stage of the scenario at `position` of the run; None after the stages."""
         return position // self.per_stage if position < self._begun else None
 
     def _place(self, stages: Sequence[Sequence[int]], position: int, key: Key) -> int:

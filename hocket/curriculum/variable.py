@@ -1,4 +1,4 @@
-"""A choice of scenarios made before training: those on which the start model's rewards vary."""
+"""Selection of scenarios before training: those on which the start model's rewards vary."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def variable(rewards: Mapping[int, Sequence[float]], *, threshold: float = 0.0, 
     `rewards` holds, by number of the scenario, what the start model earned in repeated attempts. Equally variable
     scenarios are taken in order of their numbers. The result is in rising order, for `Chosen`.
     """
-    spread = {number: sample_variance(found) for number, found in rewards.items()}
+    spread = {number: sample_variance(reward) for number, reward in rewards.items()}
     kept = sorted((number for number in spread if spread[number] > threshold), key=lambda n: (-spread[n], n))
     return tuple(sorted(kept[: max(1, round(share * len(rewards)))]))

@@ -1,4 +1,4 @@
-"""Scenarios drawn by what asking them is worth."""
+"""Scenarios drawn with probability proportional to their value."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from hocket.types import Scenario
 
 
 class Value(Stage):
-    """What asking a scenario once more is worth by what the ledger holds of it: a number, at least 0.
+    """The value of drawing a scenario once more, computed from its history in the ledger: a number, at least 0.
 
-    A function of its arguments. `Weighted` asks one that is `lasting` again only once the ledger has recorded
-    the scenario, and any other at every draw.
+    It is a function of its arguments. `Weighted` recomputes a `lasting` value only after the ledger has recorded the
+    scenario, and any other value at every draw.
     """
 
     room = "curriculum"
 
     def __call__(self, outcomes: Outcomes, rewards: Sequence[float]) -> float:
-        """Of its counts and the mean rewards of its past groups, oldest first."""
+        """The value, from the scenario's counts and the mean rewards of its past groups, oldest first."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Even(Value):
-    """All scenarios are worth the same."""
+    """The same value for all scenarios."""
 
     def __call__(self, outcomes: Outcomes, rewards: Sequence[float]) -> float:
         return 1.0
@@ -43,20 +43,20 @@ class Even(Value):
 class Weighted(Curriculum):
     """Scenarios of a pool with probability proportional to their `value`.
 
-    Every scenario of the pool is asked once in random order, then `count` different ones are drawn (Gumbel top-k, that
-    is one after the other without replacement). What is worth 0 is drawn only where nothing else is left.
+    Every scenario of the pool is drawn once in random order. Then each call draws `count` different ones (Gumbel
+    top-k, that is sequentially without replacement). Scenarios of value 0 are drawn only if no others are left.
 
-    What a scenario is worth is kept until the ledger records it. All are valued anew at every draw where `value` may
-    change by itself (`lasting`), and where the ledger is another one than before, as under `--lag`.
+    A value is cached until the ledger records the scenario. All values are recomputed at every draw if `value` may
+    change by itself (see `lasting`), or if the ledger is a different object than before, as with `--lag`.
 
     Attributes:
-        value: of a scenario. prompts: scenarios per step.
-        pool: how many scenarios take part, those of `Shuffled`'s first pass; None takes all, and of an endless task,
-            which comes again this way, `hocket.curriculum.pool.OF_ENDLESS`.
-        even: the share of scenarios, at random, that are drawn without regard to their value, in [0, 1].
+        value: the value of a scenario. prompts: scenarios per step.
+        pool: the number of scenarios in the pool, from `Shuffled`'s first pass. None takes all; of an endless task,
+            whose scenarios are then repeated, `hocket.curriculum.pool.OF_ENDLESS`.
+        even: the share of scenarios, at random, that are drawn uniformly, in [0, 1].
 
     Raises:
-        ConfigurationError: on a call, for a value below 0 or none.
+        ConfigurationError: on a call, for a value that is negative or not finite.
     """
 
     value: Value = Even()
@@ -88,7 +88,7 @@ class Weighted(Curriculum):
 
 
 class Worths:
-    """What the scenarios of a pool are worth, by place."""
+    """The values of a pool's scenarios, by place."""
 
     def __init__(self, members: Members) -> None:
         self._places: dict[str, list[int]] = {}
@@ -99,7 +99,7 @@ class Worths:
         self._revision = 0
 
     def by(self, value: Value, ledger: LedgerView) -> NDArray[np.float64]:
-        """Theirs `[Q]`; valued are those that the ledger has recorded since the last time."""
+        """The values, `[Q]`; recomputes those of scenarios that the ledger has recorded since the last call."""
         everything = ledger is not self._ledger or not lasting(value)
         for scenario in self._places if everything else ledger.changed_since(self._revision):
             if scenario in self._places:
@@ -109,9 +109,9 @@ class Worths:
 
 
 def lasting(value: Stage) -> bool:
-    """Whether a value is known to stay what it is: it and its parts are hashed by what they hold, as frozen ones are.
+    """Whether a value cannot change by itself: it and its parts are hashable by their fields, as frozen dataclasses.
 
-    A class with attributes of its own, or a list in a field, may change unseen.
+    A class with further attributes, or with a list in a field, may change unnoticed.
     """
     try:
         hash(value)
@@ -121,17 +121,17 @@ def lasting(value: Stage) -> bool:
 
 
 def worth_of(scenario: str, value: Value, ledger: LedgerView) -> float:
-    """The value of one, which has to be finite and at least 0."""
-    found = value(ledger.outcomes(scenario), ledger.history(scenario))
-    if not 0 <= found < float("inf"):
+    """The value of a scenario, which must be finite and at least 0."""
+    worth = value(ledger.outcomes(scenario), ledger.history(scenario))
+    if not 0 <= worth < float("inf"):
         raise ConfigurationError(
-            f"{type(value).__name__} says that scenario {scenario!r} is worth {found}; a value is finite and at least 0"
+            f"{type(value).__name__} says that scenario {scenario!r} is worth {worth}; a value is finite and at least 0"
         )
-    return found
+    return worth
 
 
 def least(numbers: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """The places of the `count` least numbers, in order, the earlier of equals first: a stable sort's first ones."""
+    """The places of the `count` least numbers, in the order of a stable sort."""
     among = np.flatnonzero(numbers <= np.partition(numbers, count - 1)[count - 1])
     return among[np.argsort(numbers[among], kind="stable")[:count]]
 
@@ -139,9 +139,9 @@ def least(numbers: NDArray[np.float64], count: int) -> NDArray[np.int64]:
 def mixed(
     one: NDArray[np.int64], other: NDArray[np.int64], share: float, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """An order in which each next member is the next of `other` with probability `share`, else that of `one`.
+    """A mixture of two orders: each next member is the next of `other` with probability `share`, else of `one`.
 
-    Both are the first of an order of the same members, equally many.
+    Both are equally long prefixes of orders of the same members.
     """
     ways, found = [iter(one.tolist()), iter(other.tolist())], dict[int, None]()
     for second in (rng.random(len(one)) < share).tolist():

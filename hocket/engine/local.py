@@ -330,7 +330,7 @@ class LocalEngine(BatchedEngine):
             assert chosen is not None
             company.cache = PagedCache(model, precision, chosen, self.max_bytes, self._adapters())
         elif weights != company.weights:
-            changed = [number for number, one in enumerate(weights) if one != company.weights[number]]
+            changed = [number for number, weight in enumerate(weights) if weight != company.weights[number]]
             company.cache.renew(model, precision, self._adapters(), changed)
         company.weights = weights
         return company.cache

@@ -183,7 +183,7 @@ class PastSelves(Hook):
         """Counts who won the games with guests."""
         if result.experience is None:
             return memory
-        selves = {one.name: one for pool in memory.values() for one in pool.selves}
+        selves = {member.name: member for pool in memory.values() for member in pool.selves}
         for trajectory in [*result.experience.trajectories, *result.experience.discarded]:
             guests: Mapping[str, str] = GUESTS.get(trajectory, {})
             if guests and trajectory.failure is None:
@@ -200,9 +200,9 @@ class PastSelves(Hook):
             name: {
                 "entered": pool.entered,
                 "selves": [
-                    {"step": one.step, "games": one.games, "won": one.won, "weights": weights}
-                    for one in pool.selves
-                    for weights in [dict(_weights(one.policy, run.trained[name]))]
+                    {"step": member.step, "games": member.games, "won": member.won, "weights": weights}
+                    for member in pool.selves
+                    for weights in [dict(_weights(member.policy, run.trained[name]))]
                 ],
             }
             for name, pool in memory.items()
@@ -236,14 +236,14 @@ class Guests:
     @property
     def actors(self) -> list[Actor]:
         """Of all past selves."""
-        return [one.actor for pool in self.pools.values() for one in pool.selves]
+        return [member.actor for pool in self.pools.values() for member in pool.selves]
 
     def __call__(self, episode: Episode) -> dict[str, Actor]:
         key = (episode.common if self.hook.alike else episode.draws).derive("guests")
         guests = {}
         for role in self.hook.visited(list(self.trained), key):
             selves = self.pools[self.trained[role]].selves
-            odds = self.hook.odds([one.beaten for one in selves])
+            odds = self.hook.odds([member.beaten for member in selves])
             past = selves[int(key.derive(role).numpy().choice(len(selves), p=odds))]
             guests[role] = replace(past.actor, decoding=self.usual[role].decoding)
         return guests

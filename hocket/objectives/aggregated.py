@@ -1,4 +1,4 @@
-"""An objective's terms under denominators of another kind: by prompt, by turns of one length, or none."""
+"""An objective with other denominators: by prompt, by turns of a constant length, or none."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Aggregated(Objective):
     """The terms of `of`, one per decision, with the denominators of `form`; those of `of` itself are not used.
 
     Attributes:
-        form: `prompt-mean`, 1/P sum_p 1/n_p sum_i sum_t x_it, over the P scenarios that count, n_p the decisions of
-            all samples of one (SkyRL's `prompt_mean`); `turn-constant-length`, 1/K sum_k 1/L sum_t x_kt, over the K
-            turns that count (SPIRAL's release, where a turn is a sample of its own); `token-sum`, sum_i sum_t x_it
-            (verl's and slime's sums).
+        form: `prompt-mean`, 1/P sum_p 1/n_p sum_i sum_t x_it, over the P counted scenarios, n_p the decisions of all
+            samples of a scenario (SkyRL's `prompt_mean`); `turn-constant-length`, 1/K sum_k 1/L sum_t x_kt, over the K
+            counted turns (SPIRAL's release, where each turn is a sample); `token-sum`, sum_i sum_t x_it (verl's and
+            slime's sums).
         horizon: L, in decisions.
 
     Raises:
@@ -46,17 +46,17 @@ class Aggregated(Objective):
             raise ValueError(f"horizon must be at least 1, not {self.horizon}")
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        terms, seen = self.of(now, batch), batch.occurrences
-        if terms.value.shape != seen.weight.shape:
+        terms, occurrences = self.of(now, batch), batch.occurrences
+        if terms.value.shape != occurrences.weight.shape:
             raise ValueError(
-                f"of gives {tuple(terms.value.shape)} terms for {len(seen)} decisions; it must give one each"
+                f"of gives {tuple(terms.value.shape)} terms for {len(occurrences)} decisions; it must give one each"
             )
-        weight = seen.weight.double()
+        weight = occurrences.weight.double()
         if self.form == "prompt-mean":
-            prompt = batch.scenario[seen.trajectory]
-            sizes = segment_count(prompt[seen.weight != 0], len(batch.names["scenario"]))
+            prompt = batch.scenario[occurrences.trajectory]
+            sizes = segment_count(prompt[occurrences.weight != 0], len(batch.names["scenario"]))
             weight = weight / ((sizes > 0).sum().clamp(min=1) * sizes.clamp(min=1)[prompt])
         if self.form == "turn-constant-length":
             visit, _ = turn_visits(batch)
-            weight = weight / (len(torch.unique(visit[seen.weight != 0])) or 1) / self.horizon
+            weight = weight / (len(torch.unique(visit[occurrences.weight != 0])) or 1) / self.horizon
         return replace(terms, weight=torch.as_tensor(weight, dtype=terms.weight.dtype))

@@ -1,4 +1,4 @@
-"""Now one objective, now another."""
+"""Alternation between several objectives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hocket.types import Evaluation, Terms
 
 @dataclass(frozen=True)
 class AlternatingObjective(Objective):
-    """The objectives of `members` in turn, each for `every` steps; see `hocket.rollout.AlternatingRollout`."""
+    """Uses the objectives of `members` in turn, each for `every` steps; see `hocket.rollout.AlternatingRollout`."""
 
     members: tuple[Objective, ...]
     every: int = 10
@@ -21,5 +21,5 @@ class AlternatingObjective(Objective):
             raise ValueError(f"there must be members, and every at least 1, not {self.every}")
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        """The terms of the member whose turn it is."""
+        """The terms of the current member."""
         return self.members[max(batch.step - 1, 0) // self.every % len(self.members)](now, batch)

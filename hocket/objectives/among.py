@@ -1,4 +1,4 @@
-"""An objective on some of the trajectories."""
+"""An objective on a subset of the trajectories."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hocket.types import Evaluation, Terms
 
 @dataclass(frozen=True)
 class Among(Objective):
-    """`of`, computed on the trajectories whose column `column` is set (`chosen`), or on those where it is not.
+    """`of`, computed on the trajectories whose column `column` is true (with `chosen`), or on all others (without).
 
-    The others have weight 0 for it: they are in none of its sums, means and denominators. Where the experience has no
-    such column it is set nowhere. `coefficient` multiplies the term.
+    The remaining trajectories have weight 0, so they enter none of its sums, means and denominators. A missing column
+    counts as false everywhere. `coefficient` multiplies the term.
     """
 
     of: Objective = ClippedSurrogate()
@@ -26,9 +26,9 @@ class Among(Objective):
     coefficient: float = 1.0
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        told = batch.info.get(self.column, [None] * batch.trajectories)
-        here = torch.tensor([bool(one) is self.chosen for one in told], dtype=torch.bool)
-        seen = batch.occurrences
-        weight = torch.where(here[seen.trajectory], seen.weight, torch.zeros_like(seen.weight))
+        column = batch.info.get(self.column, [None] * batch.trajectories)
+        included = torch.tensor([bool(flag) is self.chosen for flag in column], dtype=torch.bool)
+        occurrences = batch.occurrences
+        weight = torch.where(included[occurrences.trajectory], occurrences.weight, torch.zeros_like(occurrences.weight))
         terms = self.of(now, batch.credited(weight=weight))
         return Terms(terms.value, self.coefficient * terms.weight, terms.unit, terms.metrics)

@@ -1,4 +1,4 @@
-"""Values of the joint state of all agents."""
+"""The value loss of a central critic."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hocket.objectives.value import ValueLoss
 
 @dataclass(frozen=True)
 class CentralValueLoss(ValueLoss):
-    """`ValueLoss` of a critic that reads the joint state of all agents beside what its agent sees.
+    """`ValueLoss` of a critic that reads the joint state of all agents beside its agent's observation.
 
-    The critic is needed in training alone; who acts sees its own observation (centralised training with decentralised
+    The critic is used in training only; actors read their own observations (centralised training with decentralised
     execution: Lowe et al., arXiv 1706.02275; the agent-specific global state of Yu et al., arXiv 2103.01955).
     """
 

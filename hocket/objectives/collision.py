@@ -1,4 +1,4 @@
-"""How likely two draws of a policy are to be the same."""
+"""The collision probability of a policy: that two of its draws are the same action."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ def collisions(batch: Batch, policy: Policy, decisions: Tensor) -> Tensor:
     """log sum_a pi(a)^2 at the decisions, `[T]` in nats; 0 elsewhere.
 
     Raises:
-        ConfigurationError: for a policy that shows no distributions over discrete actions.
+        ConfigurationError: for a policy without distributions over discrete actions.
     """
-    found = of_distributions(batch, policy, decisions, lambda logp, action: torch.logsumexp(2 * logp, 1))
-    if found is None:
+    column = of_distributions(batch, policy, decisions, lambda logp, action: torch.logsumexp(2 * logp, 1))
+    if column is None:
         raise ConfigurationError(
             "objective.on_policy_weight aligns log-probs by the policy's distribution over actions, and this policy "
             "shows none; set it to false"
         )
-    return found
+    return column
 
 
 COLLISION = Annotator("collision", "The log of the probability that two draws are the same action, [T].", collisions)

@@ -1,9 +1,9 @@
-"""Leashes to a reference policy.
+"""KL penalties towards a reference policy.
 
 Three estimators of KL(pi || ref) from one sampled action, with d = log pi(a) - log ref(a) (Schulman, "Approximating KL
 divergence", 2020). Under a ~ pi, and used as a loss term (differentiated with the sample held fixed):
 
-    k1 = d                   value unbiased        expected gradient 0: no leash at all
+    k1 = d                   value unbiased        expected gradient 0: no penalty at all
     k2 = d^2 / 2             value biased          expected gradient that of KL(pi || ref)
     k3 = exp(-d) - 1 + d     value unbiased, >= 0  expected gradient that of KL(ref || pi)
 
@@ -45,9 +45,9 @@ class KLToReference(Objective):
     """Adds coefficient * estimate of KL(pi || reference) at the sampled decisions.
 
     Attributes:
-        estimator: see the table at the top of this module for what each one's gradient is.
+        estimator: see the table at the top of this module for the gradient of each.
         coefficient: in units of loss per nat, a number or a schedule. DeepSeekMath uses k3 with 0.04.
-        aggregate, horizon: as in the objective it accompanies.
+        aggregate, horizon: as in the main objective.
         unbiased: multiply by the differentiable ratio pi/pi_old (saturated), which gives the gradient of
             KL(pi || reference) also off-policy.
     """
@@ -76,12 +76,12 @@ class KLToReference(Objective):
         return frozenset({Column.REFERENCE, Column.BEHAVIOUR} if self.unbiased else {Column.REFERENCE})
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen, dtype = batch.occurrences, now.logp.dtype
-        difference = now.logp[seen.decision] - recorded(batch, "reference")[seen.decision].to(dtype)
+        occurrences, dtype = batch.occurrences, now.logp.dtype
+        difference = now.logp[occurrences.decision] - recorded(batch, "reference")[occurrences.decision].to(dtype)
         estimate = kl_estimate(difference, self.estimator)
         if self.unbiased:
             estimate = saturated(log_ratios(now, batch)).exp() * estimate
-        metrics = {"kl/reference": mean(kl_estimate(difference.detach(), "k3"), seen.weight != 0)}
+        metrics = {"kl/reference": mean(kl_estimate(difference.detach(), "k3"), occurrences.weight != 0)}
         weight = weights(batch, self.aggregate, self.horizon, dtype=dtype)
         coefficient = value_at(self.coefficient, batch.progress)
         return Terms(coefficient * estimate, weight, metrics=metrics)
@@ -110,8 +110,8 @@ class ExactKL(Objective):
             raise ValueError(f"coefficient must be at least 0, not {self.coefficient}")
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen = batch.occurrences
-        exact = now.get(Quantity.KL_EXACT)[seen.decision]
+        occurrences = batch.occurrences
+        exact = now.get(Quantity.KL_EXACT)[occurrences.decision]
         weight = weights(batch, self.aggregate, self.horizon, dtype=exact.dtype)
         coefficient = value_at(self.coefficient, batch.progress)
-        return Terms(coefficient * exact, weight, metrics={"kl/reference": mean(exact, seen.weight != 0)})
+        return Terms(coefficient * exact, weight, metrics={"kl/reference": mean(exact, occurrences.weight != 0)})

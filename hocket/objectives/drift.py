@@ -1,8 +1,8 @@
-"""The surrogate of mirror learning: an importance-weighted advantage less a drift.
+"""The surrogate of mirror learning: an importance-weighted advantage minus a drift.
 
 A drift f(r, A) is at least 0, and at r = 1 both f and its derivative in r are 0 (Grudzien et al., Mirror Learning,
-arXiv 2201.02373). So every member of the family has the policy gradient at the policy that sampled, and differs only
-in what it says about policies further away.
+arXiv 2201.02373). So at the behaviour policy every member of the family has the policy gradient; members differ only
+away from it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from hocket.types import Evaluation, Quantity, Terms
 
 
 class Drift(Stage):
-    """A penalty on leaving the policy that sampled."""
+    """A penalty on the distance from the behaviour policy."""
 
     room = "objectives"
 
     @fact
     def power(self) -> int:
-        """The highest power of the ratio in it, from which follows where log-ratios must saturate."""
+        """The highest power of the ratio in it, which determines where log-ratios must saturate."""
         return 1
 
     @fact
@@ -43,8 +43,10 @@ class Drift(Stage):
 
 
 def reach(dtype: torch.dtype, power: int) -> float:
-    """Where log-ratios saturate, in nats: at 50, or where that power of a ratio would leave `dtype` (40 for a square
-    in float32), e^8 being left for factors and sums.
+    """The bound at which log-ratios saturate, in nats.
+
+    It is 50, or less if that power of a ratio would overflow `dtype` (40 for a square in float32, with a margin of e^8
+    for factors and sums).
     """
     return min(BOUND, (math.log(torch.finfo(dtype).max) - 8.0) / power)
 
@@ -86,7 +88,7 @@ class ClipDrift(Drift):
 
 @dataclass(frozen=True)
 class DriftSurrogate(Objective):
-    """Minimises -(r A - f(r, A)), r the ratio to the policy that sampled (proximal where recorded).
+    """Minimises -(r A - f(r, A)), r the ratio to the behaviour policy (proximal where recorded).
 
     Without a drift it is the plain importance-weighted surrogate -r A, the objective of TRPO.
 
@@ -111,12 +113,12 @@ class DriftSurrogate(Objective):
 
     @property
     def idle_without_advantage(self) -> bool:
-        """Every drift but one that ignores the advantage vanishes where that is 0."""
+        """True unless the drift ignores the advantage; any other drift is 0 where the advantage is 0."""
         return self.drift is None or not self.drift.regardless_of_advantage
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen, dtype = batch.occurrences, now.logp.dtype
-        advantage = seen.advantage.detach().to(dtype)
+        occurrences, dtype = batch.occurrences, now.logp.dtype
+        advantage = occurrences.advantage.detach().to(dtype)
         bound = reach(dtype, 1 if self.drift is None else self.drift.power)
         log_ratio = log_ratios(now, batch)
         bounded = saturated(log_ratio, bound)
@@ -124,7 +126,7 @@ class DriftSurrogate(Objective):
         penalty = torch.zeros_like(value)
         if self.drift is not None:
             penalty = self.drift(bounded, advantage, batch.progress)
-        active = (seen.weight != 0) & ((seen.advantage != 0) | (not self.idle_without_advantage))
+        active = (occurrences.weight != 0) & ((occurrences.advantage != 0) | (not self.idle_without_advantage))
         away = bounded.detach().expm1().abs()
         metrics = {
             "ratio/furthest": away[active].max().double() if bool(active.any()) else torch.zeros(()),

@@ -1,4 +1,4 @@
-"""A bonus for staying undecided."""
+"""The entropy bonus."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class EntropyBonus(Objective):
         check(self.aggregate, self.horizon)
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen = batch.occurrences
-        entropy = now.get(Quantity.ENTROPY)[seen.decision]
+        occurrences = batch.occurrences
+        entropy = now.get(Quantity.ENTROPY)[occurrences.decision]
         weight = weights(batch, self.aggregate, self.horizon, dtype=entropy.dtype)
-        return Terms(-self.coefficient * entropy, weight, metrics={"entropy": mean(entropy, seen.weight != 0)})
+        return Terms(-self.coefficient * entropy, weight, metrics={"entropy": mean(entropy, occurrences.weight != 0)})

@@ -18,7 +18,7 @@ from hocket.types import Evaluation, Quantity, Terms
 def clipped_importance_weight(logp: Tensor, ratio: Tensor, advantage: Tensor, low: float | None, high: float) -> Tensor:
     """x = -sg[clip(r, 1-low, 1+high)] A log pi(a), all `[E]` (CISPO, MiniMax-M1, arXiv 2506.13585).
 
-    `low` None leaves small ratios as they are. The gradient is -clip(r) A grad log pi: a clipped decision keeps one.
+    With `low` None, small ratios are not clipped. The gradient is -clip(r) A grad log pi, also for clipped decisions.
     """
     weight = ratio.detach().clamp(min=None if low is None else 1 - low, max=1 + high)
     return -weight * advantage * logp
@@ -52,12 +52,12 @@ class ClippedImportanceWeight(Objective):
             raise ValueError(f"high must be at least 0 and low None or in [0, 1], not {self.high} and {self.low}")
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen, dtype = batch.occurrences, now.logp.dtype
+        occurrences, dtype = batch.occurrences, now.logp.dtype
         log_ratio = log_ratios(now, batch).detach()
         ratio = saturated(log_ratio).exp()
-        advantage = seen.advantage.detach().to(dtype)
-        value = clipped_importance_weight(now.logp[seen.decision], ratio, advantage, self.low, self.high)
-        active = (seen.weight != 0) & (seen.advantage != 0)
+        advantage = occurrences.advantage.detach().to(dtype)
+        value = clipped_importance_weight(now.logp[occurrences.decision], ratio, advantage, self.low, self.high)
+        active = (occurrences.weight != 0) & (occurrences.advantage != 0)
         clipped = ratio > 1 + self.high
         if self.low is not None:
             clipped = clipped | (ratio < 1 - self.low)

@@ -1,4 +1,4 @@
-"""A drift that was learnt: a small network found by evolution strategies."""
+"""A learnt drift: a small network found by evolution strategies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FEATURES = 8
 
 
 MARGIN = 1e-6
-"""What is taken off the network's output, so that the drift is flat around r = 1."""
+"""Subtracted from the network's output, so that the drift is flat around r = 1."""
 
 
 def drift_features(log_ratio: Tensor, advantage: Tensor) -> Tensor:
@@ -27,15 +27,15 @@ def drift_features(log_ratio: Tensor, advantage: Tensor) -> Tensor:
 def network_drift(log_ratio: Tensor, advantage: Tensor, inner: Tensor, outer: Tensor) -> Tensor:
     """f = relu(outer . tanh(features inner) - 1e-6), shape `[..., K]` (Learnt Policy Optimisation, arXiv 2210.05639).
 
-    Without biases the network is 0 at r = 1, so f vanishes there, and by the margin around it: the three conditions
-    of a drift hold whatever the weights. `inner` is `[..., 8, H]`, `outer` `[..., H]`, leading axes as in `log_ratio`.
+    Without biases the network is 0 at r = 1, so f is 0 there, and by the margin also around it. So the conditions of a
+    drift hold for all weights. `inner` is `[..., 8, H]`, `outer` `[..., H]`, with leading axes as in `log_ratio`.
     """
     hidden = (drift_features(log_ratio, advantage) @ inner).tanh()
     return ((hidden * outer[..., None, :]).sum(-1) - MARGIN).relu()
 
 
 def write_drift(file: Path, inner: Tensor, outer: Tensor, **about: object) -> None:
-    """Writes parameters in the form that `LearntDrift` reads, with facts `about` how they were found."""
+    """Writes parameters in the format of `LearntDrift`, with metadata `about` their training."""
     rounded: dict[str, Sequence[object]] = {
         "inner": [[round(value, 4) for value in row] for row in inner.tolist()],
         "outer": [round(value, 4) for value in outer.tolist()],

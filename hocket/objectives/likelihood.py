@@ -1,4 +1,4 @@
-"""Supervised learning."""
+"""Supervised learning by maximum likelihood."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from hocket.types import Evaluation, Quantity, Terms
 
 @dataclass(frozen=True)
 class NegativeLogLikelihood(Objective):
-    """Minimises -log pi(a): maximum likelihood of the decisions that count. Advantages are not read, weights are.
+    """Minimises -log pi(a): maximum likelihood of the counted decisions. It reads weights, not advantages.
 
-    Where credit pairs trajectories or turns, as beside DPO, the preferred ones alone count.
+    If credit gives pairs of trajectories or turns, as with DPO, only the preferred ones count.
     """
 
     lengths: ClassVar[tuple[str, ...]] = ("horizon",)
@@ -39,13 +39,13 @@ class NegativeLogLikelihood(Objective):
 
 
 def preferred(batch: Batch) -> Batch:
-    """The batch with weight 0 for what no pair prefers; the same batch without pairs."""
-    seen = batch.occurrences
-    if seen.pairs is None:
+    """The batch with weight 0 for decisions that no pair prefers; without pairs, the batch itself."""
+    occurrences = batch.occurrences
+    if occurrences.pairs is None:
         return batch
-    trajectory, better = seen.trajectory, seen.pairs[:, 0]
-    if seen.compared is not None:
-        trajectory = trajectory * batch.turns + batch.turn[seen.decision]
-        better = better * batch.turns + seen.compared[:, 0]
-    kept = torch.isin(trajectory, better).to(seen.weight.dtype)
-    return batch.but(occurrences=replace(seen, weight=seen.weight * kept))
+    trajectory, better = occurrences.trajectory, occurrences.pairs[:, 0]
+    if occurrences.compared is not None:
+        trajectory = trajectory * batch.turns + batch.turn[occurrences.decision]
+        better = better * batch.turns + occurrences.compared[:, 0]
+    kept = torch.isin(trajectory, better).to(occurrences.weight.dtype)
+    return batch.but(occurrences=replace(occurrences, weight=occurrences.weight * kept))

@@ -1,4 +1,4 @@
-"""From what a policy thinks of two answers to a loss: the links of pairwise preference learning."""
+"""The links of pairwise preference learning: losses of a policy's measures of two answers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from hocket.stages import Stage
 
 @dataclass(frozen=True)
 class Comparison:
-    """Pairs as a link sees them.
+    """Pairs, as the input of a link.
 
     Attributes:
-        beta: strength of the leash.
+        beta: the strength of the KL constraint.
         chosen, rejected: the measure of each member, `[P]`.
-        margin: h = beta (chosen - rejected) less what the preferred must win by.
+        margin: h = beta (chosen - rejected) minus the required margin.
         reference: log ref(chosen) - log ref(rejected), `[P]`; 0 without a reference.
-        counted: pairs that count, `[P]` bool.
+        counted: whether each pair counts, `[P]` bool.
     """
 
     beta: float
@@ -34,7 +34,7 @@ class Comparison:
     counted: Tensor
 
     def reversed(self) -> Comparison:
-        """As if the other member were preferred."""
+        """The comparison with the roles of chosen and rejected exchanged."""
         return replace(self, chosen=self.rejected, rejected=self.chosen, margin=-self.margin, reference=-self.reference)
 
 
@@ -43,8 +43,8 @@ class Link(Stage):
     """A loss per pair, `[P]`.
 
     Attributes:
-        each: it judges each answer by its own log-ratio to the reference, so that it has no margin to move and no other
-            measure. couples: what it reads together.
+        each: whether it judges each answer by its own log-ratio to the reference, so that it supports neither margins
+            nor other measures. couples: the unit that it couples.
     """
 
     room = "objectives"
@@ -68,7 +68,7 @@ class Logistic(Link):
 class Hinge(Link):
     """max(0, 1 - h): SLiC-HF (arXiv 2305.10425), RSO (2309.06657).
 
-    RRHF's max(0, p_l - p_w) (2304.05302) is that of mean log-probs with beta 1 and margin -1.
+    RRHF's max(0, p_l - p_w) (2304.05302) is the hinge on mean log-probs with beta 1 and margin -1.
     """
 
     def __call__(self, pair: Comparison) -> Tensor:
@@ -100,7 +100,7 @@ class Exo(Link):
 
 @dataclass(frozen=True)
 class Robust(Link):
-    """The logistic loss made unbiased for labels flipped with chance `flip` (arXiv 2403.00409, eq. 12)."""
+    """The logistic loss corrected for labels flipped with probability `flip` (arXiv 2403.00409, eq. 12)."""
 
     flip: float = 0.1
 
@@ -128,12 +128,12 @@ class DiscoPop(Link):
         return -logsigmoid(pair.margin) * (1 - mixed) + (-pair.margin).exp() * mixed
 
 
-# ---------------------------------------------------------------- each answer by itself
+# ---------------------------------------------------------------- losses of single answers
 
 
 @dataclass(frozen=True)
 class Nca(Link):
-    """NCA of a pair (arXiv 2402.05369, eq. 11), in which the chosen answer's likelihood must not fall."""
+    """NCA of a pair (arXiv 2402.05369, eq. 11), which keeps the chosen answer's likelihood from falling."""
 
     each: ClassVar[bool] = True
 
@@ -144,7 +144,7 @@ class Nca(Link):
 
 @dataclass(frozen=True)
 class Bco(Link):
-    """Each answer classified by itself, without BCO's running mean (arXiv 2404.04656)."""
+    """Binary classification of each answer, without BCO's running mean (arXiv 2404.04656)."""
 
     each: ClassVar[bool] = True
 
@@ -168,7 +168,7 @@ class Sppo(Link):
 
 @dataclass(frozen=True)
 class ApoZero(Link):
-    """Chosen up and rejected down from the reference: for answers better than the model's (arXiv 2408.06266, eq. 7)."""
+    """Raises chosen and lowers rejected answers, for chosen ones better than the model's (arXiv 2408.06266, eq. 7)."""
 
     each: ClassVar[bool] = True
 
@@ -178,7 +178,7 @@ class ApoZero(Link):
 
 @dataclass(frozen=True)
 class ApoDown(Link):
-    """Chosen down and rejected further down: for answers worse than the model's own (arXiv 2408.06266, eq. 8)."""
+    """Lowers both, rejected answers more, for chosen ones worse than the model's (arXiv 2408.06266, eq. 8)."""
 
     each: ClassVar[bool] = True
 
@@ -191,23 +191,23 @@ class ApoDown(Link):
 
 @dataclass(frozen=True)
 class Aot(Link):
-    """The policy's gaps, sorted, against the reference's, sorted: stochastic dominance over the batch (2406.05882).
+    """The policy's sorted gaps against the reference's sorted gaps: stochastic dominance over the batch (2406.05882).
 
-    The k-th smallest log pi(chosen) - log pi(rejected) meets the k-th smallest of the reference, whichever pairs they
-    are of.
+    The k-th smallest log pi(chosen) - log pi(rejected) is compared with the k-th smallest of the reference, which may
+    be of another pair.
     """
 
     each: ClassVar[bool] = True
     couples: ClassVar[Level] = Level.BATCH
 
     def __call__(self, pair: Comparison) -> Tensor:
-        own = pair.chosen - pair.rejected + pair.reference
-        return -logsigmoid(pair.beta * (_ranked(own, pair.counted) - _ranked(pair.reference, pair.counted)))
+        gap = pair.chosen - pair.rejected + pair.reference
+        return -logsigmoid(pair.beta * (_ranked(gap, pair.counted) - _ranked(pair.reference, pair.counted)))
 
 
 @dataclass(frozen=True)
 class AotUnpaired(Link):
-    """The chosen answers' log-ratios, sorted, against the rejected ones', sorted (arXiv 2406.05882)."""
+    """The sorted log-ratios of chosen answers against those of rejected ones (arXiv 2406.05882)."""
 
     each: ClassVar[bool] = True
     couples: ClassVar[Level] = Level.BATCH
@@ -218,5 +218,5 @@ class AotUnpaired(Link):
 
 
 def _ranked(values: Tensor, counted: Tensor) -> Tensor:
-    """The values that count in rising order, in the places of those that count; 0 elsewhere."""
+    """The counted values in increasing order, at the places of counted pairs; 0 elsewhere."""
     return torch.zeros_like(values).masked_scatter(counted, values[counted].sort(stable=True).values)

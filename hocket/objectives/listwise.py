@@ -1,4 +1,4 @@
-"""Learning from several scored answers to one prompt, as a list."""
+"""Listwise preference learning from several scored answers to one prompt."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class ListLoss(Stage):
     room = "objectives"
 
     def __call__(self, score: Tensor, label: Tensor) -> Tensor:
-        """From what the policy thinks of each answer `[K]` and what they are worth `[K]` (constant) to a scalar."""
+        """The loss, a scalar, from the policy's measure of each answer `[K]` and constant labels `[K]`."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class ListMle(ListLoss):
-    """-log of the Plackett-Luce probability of the labels' order, the list's own order among equals."""
+    """-log of the Plackett-Luce probability of the labels' order; ties keep the list's order."""
 
     def __call__(self, score: Tensor, label: Tensor) -> Tensor:
         ranked = score[torch.argsort(label, descending=True, stable=True)]
@@ -50,10 +50,10 @@ class SoftmaxRanking(ListLoss):
 class Listwise(Objective):
     """Minimises the mean over groups of a loss of s_i = beta m(y_i) and labels, the trajectories' advantages.
 
-    A group is what one scenario's trajectories that count make; one whose labels are all equal does not count.
+    A group consists of the counted trajectories of a scenario; groups whose labels are all equal do not count.
 
     Attributes:
-        loss: of one list. measure: what the policy thinks of an answer. beta: its scale.
+        loss: the loss of one list. measure: the policy's measure of an answer. beta: its scale.
     """
 
     loss: ListLoss = ListMle()
@@ -69,26 +69,30 @@ class Listwise(Objective):
             raise ValueError(f"beta must be positive, not {self.beta}")
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen, dtype = batch.occurrences, now.logp.dtype
-        own = now.logp[seen.decision]
-        gap = own - anchored(self.measure, batch).to(dtype)
+        occurrences, dtype = batch.occurrences, now.logp.dtype
+        logp = now.logp[occurrences.decision]
+        gap = logp - anchored(self.measure, batch).to(dtype)
         lengths = counted_lengths(batch)
-        score = self.beta * self.measure(trajectory_sums(own, batch), trajectory_sums(gap, batch), lengths)
-        label = trajectory_means(seen.advantage.detach(), batch).to(dtype)
+        score = self.beta * self.measure(trajectory_sums(logp, batch), trajectory_sums(gap, batch), lengths)
+        label = trajectory_means(occurrences.advantage.detach(), batch).to(dtype)
         groups = GroupBy("scenario")(batch)
         lists = [torch.nonzero((groups.index == n) & (lengths > 0)).flatten() for n in range(groups.size)]
-        told = [bool((label[members] != label[members[0]]).any()) if len(members) else False for members in lists]
+        informative = [
+            bool((label[members] != label[members[0]]).any()) if len(members) else False for members in lists
+        ]
         values = [
             self.loss(score[members], label[members]) if used else score.new_zeros(())
-            for members, used in zip(lists, told, strict=True)
+            for members, used in zip(lists, informative, strict=True)
         ]
-        weight = torch.tensor(told).to(dtype) / max(sum(told), 1)
-        shares = [ordered(score[m].detach(), label[m]) for m, used in zip(lists, told, strict=True) if used]
+        weight = torch.tensor(informative).to(dtype) / max(sum(informative), 1)
+        shares = [ordered(score[m].detach(), label[m]) for m, used in zip(lists, informative, strict=True) if used]
         right = sum(shares) / len(shares) if shares else math.nan
-        return Terms(torch.stack(values), weight, Level.GROUP, {"lists/total": sum(told), "lists/accuracy": right})
+        return Terms(
+            torch.stack(values), weight, Level.GROUP, {"lists/total": sum(informative), "lists/accuracy": right}
+        )
 
 
 def ordered(score: Tensor, label: Tensor) -> float:
-    """The share of a list's pairs with different labels that the scores order alike; equal scores are a guess."""
+    """The share of pairs with different labels that the scores order correctly; equal scores count 1/2."""
     better = label[:, None] > label[None, :]
     return float(((score[:, None] - score[None, :]).sign().double()[better] + 1).mean() / 2)

@@ -1,4 +1,4 @@
-"""A quadratic leash to the policy that sampled."""
+"""A quadratic penalty on log-ratios to the behaviour policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a policy is said to think of an answer: implicit rewards of trajectories, from log-probs."""
+"""Measures of answers: implicit rewards of trajectories, from log-probs."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from hocket.stages import Stage
 Divergence = Literal["reverse-kl", "forward-kl", "jensen-shannon", "alpha"]
 
 HIGHEST = 80.0
-"""The largest exponent: e^80 can be told in float32, and its square needs not."""
+"""The largest exponent: e^80 is finite in float32; its square is not needed."""
 
 
 @dataclass(frozen=True)
 class Measure(Stage):
-    """A number per answer from the sum of its log-probs, of their gaps to the reference's, and from its length.
+    """A number per answer, from the sum of its log-probs, the sum of their gaps to the reference's, and its length.
 
-    `anchors` are the recorded policies that gaps are taken to, by the column of their log-probs, and their shares;
-    without any the gaps are the log-probs. `log_ratio` says whether it is the plain log-ratio to the reference.
+    `anchors` are the recorded policies for the gaps, as shares by the column of their log-probs; without anchors the
+    gaps are the log-probs. `log_ratio` is true for the plain log-ratio to the reference.
     """
 
     room = "objectives"
@@ -45,7 +45,10 @@ class Measure(Stage):
         return False
 
     def __call__(self, own: Tensor, gap: Tensor, lengths: Tensor) -> Tensor:
-        """From the sums `own` and `gap` and the counted decisions `lengths`, all of one shape, elementwise."""
+        """The measure, elementwise, from sums of log-probs `own`, sums of gaps `gap`, and counted decisions `lengths`.
+
+        All have the same shape.
+        """
         raise NotImplementedError
 
 
@@ -58,13 +61,13 @@ class LogRatio(Measure):
         jensen-shannon  log(2u / (1 + u))
         alpha           (u^(a - 1) - 1) / (a - 1), log u at a = 1
 
-    The paper's forward KL is -1/u and its alpha divergence (1 - u^-alpha) / alpha, which is this one at a = 1 - alpha;
-    constants cancel in pairs, and are such that all are 0 with slope 1 at u = 1 but for jensen-shannon, whose slope is
-    1/2. Exponents stop at 80, with gradient 0 beyond.
+    The paper's forward KL is -1/u and its alpha divergence (1 - u^-alpha) / alpha, which is this one at a = 1 - alpha.
+    Constants cancel in pairs. They are chosen so that at u = 1 all are 0 with slope 1, except for jensen-shannon, whose
+    slope is 1/2. Exponents saturate at 80, with gradient 0 beyond.
 
     Attributes:
-        divergence, alpha: see above. length_normalised: divide by the answer's decisions.
-        old: the share of the policy that sampled in what the ratio is taken to, ref^(1 - old) pi_old^old (INPO,
+        divergence, alpha: see above. length_normalised: divide by the answer's number of decisions.
+        old: the share of the behaviour policy in the denominator of the ratio, ref^(1 - old) pi_old^old (INPO,
             arXiv 2407.00617).
     """
 
@@ -107,7 +110,7 @@ class LogRatio(Measure):
 class Likelihood(Measure):
     """log pi(y), without a reference: CPO (arXiv 2401.08417); a mean with `length_normalised`: SimPO (2405.14734).
 
-    With `alpha` other than 0 it is (1 - p^-alpha) / alpha with log p the same: AlphaPO (arXiv 2501.03884).
+    With `alpha` other than 0 it is (1 - p^-alpha) / alpha, log p being that measure: AlphaPO (arXiv 2501.03884).
     """
 
     length_normalised: bool = False
@@ -128,7 +131,7 @@ class Odds(Measure):
 
 
 def anchored(measure: Measure, batch: Batch) -> Tensor:
-    """The log-probs of each occurrence's decision that a measure's gaps are taken to, `[E]`; 0 without anchors."""
+    """The log-probs of a measure's anchors at each occurrence's decision, `[E]`; 0 without anchors."""
     decision = batch.occurrences.decision
     parts = [share * recorded(batch, column.name)[decision] for column, share in measure.anchors.items()]
     return torch.stack(parts).sum(0) if parts else torch.zeros(len(decision))

@@ -1,4 +1,4 @@
-"""The policy gradient without a ratio."""
+"""The policy gradient without importance ratios."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def policy_gradient(logp: Tensor, advantage: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class PolicyGradient(Objective):
-    """Minimises -A log pi. Right only at the policy that sampled: one update per batch.
+    """Minimises -A log pi. It is correct only at the behaviour policy, that is for one update per batch.
 
     With `sequence-sum` and return advantages the gradient is the policy gradient, unbiased.
     """
@@ -39,6 +39,6 @@ class PolicyGradient(Objective):
         check(self.aggregate, self.horizon)
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen, dtype = batch.occurrences, now.logp.dtype
-        value = policy_gradient(now.logp[seen.decision], seen.advantage.to(dtype))
+        occurrences, dtype = batch.occurrences, now.logp.dtype
+        value = policy_gradient(now.logp[occurrences.decision], occurrences.advantage.to(dtype))
         return Terms(value, weights(batch, self.aggregate, self.horizon, dtype=dtype))

@@ -1,4 +1,4 @@
-"""Learning from preferred pairs of trajectories."""
+"""Pairwise preference learning."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def turn_weight(place: Tensor, turns: Tensor, gamma: float) -> Tensor:
 
 def turn_weights(batch: Batch, gamma: float) -> Tensor:
     """`turn_weight` of each occurrence's turn among those of its trajectory that have a counted decision, `[E]`."""
-    seen = batch.occurrences
+    occurrences = batch.occurrences
     visit, starts = turn_visits(batch)
-    counted = segment_count(visit[seen.weight != 0], int(starts.sum())) > 0
-    owner = seen.trajectory[starts]
+    counted = segment_count(visit[occurrences.weight != 0], int(starts.sum())) > 0
+    owner = occurrences.trajectory[starts]
     turns = segment_sum(counted.long(), owner, batch.trajectories)
     before = torch.cumsum(counted.long(), 0) - counted.long()
-    # A visit that does not count holds no occurrence that does, so what it gets never matters.
+    # Uncounted visits contain no counted occurrence, so their weight has no effect.
     place = before - (torch.cumsum(turns, 0) - turns)[owner]
     return turn_weight(place, turns[owner].clamp(min=1), gamma)[visit]
 
@@ -53,35 +53,35 @@ def turn_weights(batch: Batch, gamma: float) -> Tensor:
 class Pairwise(Objective):
     """Minimises the mean over pairs of a link's loss of h = beta (m(y_w) - m(y_l)) - margin; by default DPO's.
 
-    m is what the policy thinks of an answer: `measure` of its log-probs, summed over the trajectory's occurrences with
-    their weights, or, where credit says in which turns the members of a pair are compared, over those in its turn
-    alone. A pair counts when both its members have a decision that counts and its weight is not 0. What pairs carry
-    (`Occurrences.pair_weight`, `pair_margin`, `pair_target`) multiplies the loss, is taken from h, and says with which
-    probability the preferred is the better one; so does `label_smoothing`. A probability t below 1 mixes the losses of
-    both orders, t l(w, l) + (1 - t) l(l, w).
+    m is the policy's measure of an answer: `measure` of its log-probs, a weighted sum over the trajectory's
+    occurrences, or over those of the compared turn, if credit compares turns. A pair counts if both members have a
+    counted decision and its weight is not 0. The data of pairs have these effects: `Occurrences.pair_weight` multiplies
+    the loss, `pair_margin` is subtracted from h, and `pair_target` is the probability that the preferred member is the
+    better one, which `label_smoothing` modifies. A probability t below 1 mixes the losses of both orders,
+    t l(w, l) + (1 - t) l(l, w).
 
     Attributes:
-        beta: strength of the leash to the reference, or scale of the measure without one.
-        label_smoothing: probability that a preference is the wrong way round, in [0, 0.5) (conservative DPO, Mitchell
-            2023; `Robust` is the unbiased correction instead).
-        link: the loss of a comparison. measure: what is compared.
-        margin: by how much the preferred must win besides what the data say (SimPO's gamma).
-        tail: what log-probs beyond the shorter answer's length count, in [0, 1]: alpha of LD-DPO (arXiv 2409.06411).
+        beta: strength of the KL constraint to the reference, or scale of a measure without reference.
+        label_smoothing: probability that a preference is reversed, in [0, 0.5) (conservative DPO, Mitchell 2023;
+            `Robust` is the unbiased correction instead).
+        link: the loss of a comparison. measure: the compared quantity.
+        margin: the required margin, in addition to that of the data (SimPO's gamma).
+        tail: the weight of log-probs beyond the shorter answer's length, in [0, 1]: alpha of LD-DPO (arXiv 2409.06411).
         on_policy_weight: multiply a pair's loss by exp(mean_t log pi(y_t) - log sum_a pi(a)^2) of both members, held
-            constant: WPO (arXiv 2406.11827, eq. 2 with its alignment). The sums are those of the policy as the step
-            began.
-        top: factor of the margin where the preferred trajectory has a positive advantage, that is, where credit found
-            it of the highest level (TRPA, arXiv 2504.04524).
-        lone: trajectories with an advantage that are in no pair add -log sigmoid(+-m), the sign the advantage's; the
-            mean is then over pairs and these.
-        coefficient: what the loss is multiplied with beside other terms (ORPO's lambda).
+            constant: WPO (arXiv 2406.11827, eq. 2 with its alignment). The sums are those of the policy at the
+            beginning of the step.
+        top: factor of the margin where the preferred trajectory has a positive advantage, that is, where credit puts
+            it in the highest level (TRPA, arXiv 2504.04524).
+        lone: trajectories with an advantage but without a pair add -log sigmoid(+-m), with the sign of the advantage;
+            the mean is then over pairs and these trajectories.
+        coefficient: the factor of the loss beside other terms (ORPO's lambda).
         turn_discount: gamma of DMPO (arXiv 2406.14868), in (0, 1]: log-probs are weighted by their turn, see
             `turn_weights`. None adds turns up.
 
     Raises:
-        ValueError: for a setting out of range, or a link that judges each answer by itself with another measure than
-            the plain log-ratio, or with a margin.
-        HocketError: on a call, for a batch without pairs, or whose margins or turns the settings cannot take.
+        ValueError: for a setting out of range, or for a link of single answers (`each`) with a measure other than the
+            plain log-ratio, or with a margin.
+        HocketError: on a call, for a batch without pairs, or with margins or turns that the settings do not support.
     """
 
     beta: float = 0.1
@@ -117,41 +117,45 @@ class Pairwise(Objective):
 
     @property
     def reads(self) -> frozenset[Column]:
-        """The reference where the measure has one, and what WPO's weights are made of."""
+        """The columns of the measure's anchors, and of WPO's weights."""
         return self.measure.reads | ({COLLISION} if self.on_policy_weight else frozenset())
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen, dtype = batch.occurrences, now.logp.dtype
-        if seen.pairs is None:
+        occurrences, dtype = batch.occurrences, now.logp.dtype
+        if occurrences.pairs is None:
             raise HocketError("the loss compares pairs, but credit gave none; use a credit that pairs trajectories")
-        own = now.logp[seen.decision]
-        gap = own - anchored(self.measure, batch).to(dtype)
+        logp = now.logp[occurrences.decision]
+        gap = logp - anchored(self.measure, batch).to(dtype)
         if self.turn_discount is not None:
             phi = turn_weights(batch, self.turn_discount).to(dtype)
-            own, gap = own * phi, gap * phi
-        units = self._units(batch, seen.pairs)
+            logp, gap = logp * phi, gap * phi
+        units = self._units(batch, occurrences.pairs)
         lengths = units.lengths[units.members]
-        own_sum, gap_sum = (units.sums(values, batch, self.tail) for values in (own, gap))
-        better, worse = self.measure(own_sum, gap_sum, lengths).unbind(1)
-        weight = torch.ones(len(lengths), dtype=dtype) if seen.pair_weight is None else seen.pair_weight.to(dtype)
+        logp_sum, gap_sum = (units.sums(values, batch, self.tail) for values in (logp, gap))
+        better, worse = self.measure(logp_sum, gap_sum, lengths).unbind(1)
+        weight = (
+            torch.ones(len(lengths), dtype=dtype)
+            if occurrences.pair_weight is None
+            else occurrences.pair_weight.to(dtype)
+        )
         counted = (lengths > 0).all(1) & (weight != 0)
-        reference = (own_sum - gap_sum).detach()
+        reference = (logp_sum - gap_sum).detach()
         pair = Comparison(
             self.beta, better, worse, self._margin(better - worse, batch), reference[:, 0] - reference[:, 1], counted
         )
-        value, metrics = self._mixed(pair, seen), _metrics(pair)
+        value, metrics = self._mixed(pair, occurrences), _metrics(pair)
         if self.on_policy_weight:
-            value = value * _on_policy(now, batch)[seen.pairs].prod(1).to(dtype)
+            value = value * _on_policy(now, batch)[occurrences.pairs].prod(1).to(dtype)
         if self.lone:
-            sign, alone = _lone(batch, seen.pairs[counted])
-            drift = self.measure(trajectory_sums(own, batch), trajectory_sums(gap, batch), counted_lengths(batch))
+            sign, alone = _lone(batch, occurrences.pairs[counted])
+            drift = self.measure(trajectory_sums(logp, batch), trajectory_sums(gap, batch), counted_lengths(batch))
             value = torch.cat([value, -logsigmoid(sign.to(dtype) * drift)])
             counted, weight = torch.cat([counted, alone]), torch.cat([weight, torch.ones(len(alone), dtype=dtype)])
         weight = self.coefficient * counted.to(dtype) * weight / counted.sum().clamp(min=1)
         return Terms(value, weight, Level.PAIR, metrics)
 
     def _units(self, batch: Batch, pairs: Tensor) -> _Units:
-        """What is compared: trajectories, or the turns that credit names."""
+        """The compared units: trajectories, or the turns in `Occurrences.compared`."""
         compared = batch.occurrences.compared
         if compared is None:
             return _Units(batch.occurrences.trajectory, pairs, counted_lengths(batch))
@@ -164,23 +168,23 @@ class Pairwise(Objective):
 
     def _margin(self, gap: Tensor, batch: Batch) -> Tensor:
         """h of each pair, `[P]`."""
-        seen = batch.occurrences
+        occurrences = batch.occurrences
         margin = self.beta * gap - self.margin
-        if seen.pair_margin is not None:
-            if self.link.each and bool((seen.pair_margin != 0).any()):
+        if occurrences.pair_margin is not None:
+            if self.link.each and bool((occurrences.pair_margin != 0).any()):
                 raise HocketError(
                     f"pairs carry margins, and {type(self.link).__name__} judges each answer by itself; leave them out "
                     "or take a link of the margin, such as Logistic"
                 )
-            margin = margin - seen.pair_margin.to(gap.dtype)
+            margin = margin - occurrences.pair_margin.to(gap.dtype)
         if self.top != 1:
-            assert seen.pairs is not None
-            highest = trajectory_means(seen.advantage.detach(), batch)[seen.pairs[:, 0]] > 0
+            assert occurrences.pairs is not None
+            highest = trajectory_means(occurrences.advantage.detach(), batch)[occurrences.pairs[:, 0]] > 0
             margin = torch.where(highest, self.top * margin, margin)
         return margin
 
     def _mixed(self, pair: Comparison, seen: Occurrences) -> Tensor:
-        """The link's loss, of both orders where it is not certain which member is the better one, `[P]`."""
+        """The link's loss, `[P]`: a mixture of both orders if the target is uncertain."""
         if seen.pair_target is None and self.label_smoothing == 0:
             return self.link(pair)
         target = torch.ones_like(pair.margin) if seen.pair_target is None else seen.pair_target.to(pair.margin.dtype)
@@ -190,7 +194,7 @@ class Pairwise(Objective):
 
 @dataclass(frozen=True)
 class _Units:
-    """What pairs compare: which unit each occurrence is of `[E]`, pairs' members `[P, 2]`, counted decisions `[M]`."""
+    """The compared units: the unit of each occurrence `[E]`, members of pairs `[P, 2]`, counted decisions `[M]`."""
 
     index: Tensor
     members: Tensor
@@ -199,15 +203,15 @@ class _Units:
     def sums(self, values: Tensor, batch: Batch, tail: float) -> Tensor:
         """Weighted sums of `values` `[E]` over the members' counted decisions, `[P, 2]`.
 
-        Those beyond the length of the pair's shorter member count `tail`.
+        Decisions beyond the length of the pair's shorter member have weight `tail`.
         """
-        seen = batch.occurrences
-        counted = seen.weight != 0
-        used = torch.where(counted, values, torch.zeros_like(values)) * seen.weight.to(values.dtype)
+        occurrences = batch.occurrences
+        counted = occurrences.weight != 0
+        used = torch.where(counted, values, torch.zeros_like(values)) * occurrences.weight.to(values.dtype)
         total = segment_sum(used, self.index, len(self.lengths))[self.members]
         if tail == 1:
             return total
-        # Units are trajectories here, whose counted decisions are contiguous once the others are left out.
+        # Units are trajectories in this case; their counted decisions are contiguous without the uncounted ones.
         before = torch.cat([torch.zeros(1, dtype=torch.long), torch.cumsum(self.lengths, 0)])[self.members]
         summed = torch.cat([torch.zeros(1, dtype=torch.float64), torch.cumsum(used[counted].double(), 0)])
         shared = self.lengths[self.members].amin(1, keepdim=True)
@@ -216,22 +220,22 @@ class _Units:
 
 
 def _turns_compared(batch: Batch, pairs: Tensor, compared: Tensor) -> _Units:
-    """The turns of pairs as units, which are visits of turns by trajectories.
+    """The compared turns as units: occurrences of turns in trajectories.
 
-    A turn that its trajectory does not visit (another policy's) is the last unit, which holds nothing.
+    A turn without occurrences in its trajectory (another policy's) is the last unit, which is empty.
     """
-    seen = batch.occurrences
+    occurrences = batch.occurrences
     visit, starts = turn_visits(batch)
     size = int(starts.sum()) + 1
-    known = seen.trajectory[starts] * batch.turns + batch.turn[seen.decision[starts]]
+    known = occurrences.trajectory[starts] * batch.turns + batch.turn[occurrences.decision[starts]]
     wanted = pairs * batch.turns + compared
-    found = (wanted[..., None] == known).long()
-    members = torch.where(found.sum(-1) > 0, found.argmax(-1), size - 1) if len(known) else torch.zeros_like(pairs)
-    return _Units(visit, members, segment_count(visit[seen.weight != 0], size))
+    matches = (wanted[..., None] == known).long()
+    members = torch.where(matches.sum(-1) > 0, matches.argmax(-1), size - 1) if len(known) else torch.zeros_like(pairs)
+    return _Units(visit, members, segment_count(visit[occurrences.weight != 0], size))
 
 
 def _lone(batch: Batch, pairs: Tensor) -> tuple[Tensor, Tensor]:
-    """The sign of each trajectory's advantage, and whether it counts and is in no pair, `[N]` each."""
+    """The sign of each trajectory's advantage, and whether the trajectory counts and has no pair, `[N]` each."""
     sign = trajectory_means(batch.occurrences.advantage.detach(), batch).sign()
     free = torch.ones(batch.trajectories, dtype=torch.bool)
     free[pairs.flatten()] = False
@@ -248,7 +252,7 @@ def _on_policy(now: Evaluation, batch: Batch) -> Tensor:
 def _metrics(pair: Comparison) -> dict[str, Tensor]:
     return {
         "pairs/total": pair.counted.sum().double(),
-        # Equal is a guess: so is every pair before training, where the measure is of the reference.
+        # Ties count 1/2, as for every pair before training if the measure is relative to the reference.
         "pairs/accuracy": mean(((pair.chosen - pair.rejected).sign().double() + 1) / 2, pair.counted),
         "pairs/margin": pair.beta * mean(pair.chosen - pair.rejected, pair.counted),
         "pairs/chosen": pair.beta * mean(pair.chosen, pair.counted),

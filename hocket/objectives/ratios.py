@@ -1,4 +1,4 @@
-"""Ratios of the current policy to the one the decisions are compared with."""
+"""Importance ratios of the current policy to the behaviour or proximal policy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BOUND = 50.0
 def saturated(log_ratio: Tensor, bound: float = BOUND) -> Tensor:
     """`log_ratio` clamped to +-`bound`, with derivative 1 everywhere.
 
-    So a function of it has, beyond the bound, the value and the gradient it has at the bound. A plain clamp would have
+    So beyond the bound a function of it has the same value and gradient as at the bound. A plain clamp would have
     gradient 0 exactly where the policies differ most.
     """
     return log_ratio.detach().clamp(-bound, bound) + (log_ratio - log_ratio.detach())
@@ -28,7 +28,7 @@ def recorded(batch: Batch, name: str) -> Tensor:
     """Recorded log-probs of `name` per decision, `[T]`.
 
     Raises:
-        HocketError: when one of the decisions that count has none.
+        HocketError: when a counted decision has none.
     """
     column = batch.logp.get(name)
     if column is None:
@@ -43,7 +43,7 @@ def recorded(batch: Batch, name: str) -> Tensor:
 
 
 def anchor(batch: Batch) -> Tensor:
-    """The log-probs a ratio is taken against, `[T]`: `proximal` where all that count are known, else `behaviour`."""
+    """The log-probs in a ratio's denominator, `[T]`: `proximal` if all counted decisions have it, else `behaviour`."""
     proximal = batch.logp.get("proximal")
     if proximal is not None and bool(proximal.present[_counted(batch)].all()):
         return proximal.values
@@ -51,8 +51,8 @@ def anchor(batch: Batch) -> Tensor:
 
 
 def _counted(batch: Batch) -> Tensor:
-    seen = batch.occurrences
-    return seen.decision[seen.weight != 0]
+    occurrences = batch.occurrences
+    return occurrences.decision[occurrences.weight != 0]
 
 
 def log_ratios(now: Evaluation, batch: Batch) -> Tensor:
@@ -66,43 +66,43 @@ def sequence_means(log_ratio: Tensor, batch: Batch) -> Tensor:
 
     Only counted occurrences enter the mean, whatever their weight.
     """
-    seen = batch.occurrences
-    counted = seen.weight != 0
-    total = segment_sum(log_ratio[counted], seen.trajectory[counted], batch.trajectories)
-    length = segment_count(seen.trajectory[counted], batch.trajectories).clamp(min=1)
-    return (total / length)[seen.trajectory]
+    occurrences = batch.occurrences
+    counted = occurrences.weight != 0
+    total = segment_sum(log_ratio[counted], occurrences.trajectory[counted], batch.trajectories)
+    length = segment_count(occurrences.trajectory[counted], batch.trajectories).clamp(min=1)
+    return (total / length)[occurrences.trajectory]
 
 
 def segment_means(log_ratio: Tensor, batch: Batch) -> Tensor:
     """The mean log-ratio over each occurrence's segment, `[E]`: the log of a segment's geometric mean ratio.
 
-    A segment is one of a turn as one trajectory saw it (Rank-GRPO's items, arXiv 2510.20150). Only counted occurrences
-    enter the mean, whatever their weight.
+    Segments of a turn are separate in each of its trajectories (Rank-GRPO's items, arXiv 2510.20150). Only counted
+    occurrences enter the mean, whatever their weight.
     """
-    seen = batch.occurrences
-    place = torch.stack([seen.trajectory, batch.turn[seen.decision], batch.segment[seen.decision]])
-    fresh = torch.ones(len(seen), dtype=torch.bool)
+    occurrences = batch.occurrences
+    place = torch.stack([occurrences.trajectory, batch.turn[occurrences.decision], batch.segment[occurrences.decision]])
+    fresh = torch.ones(len(occurrences), dtype=torch.bool)
     fresh[1:] = (place[:, 1:] != place[:, :-1]).any(0)
     segment, size = torch.cumsum(fresh, 0) - 1, int(fresh.sum())
-    counted = seen.weight != 0
+    counted = occurrences.weight != 0
     total = segment_sum(log_ratio[counted], segment[counted], size)
     return (total / segment_count(segment[counted], size).clamp(min=1))[segment]
 
 
 def turn_sums(values: Tensor, batch: Batch) -> Tensor:
-    """The sum of `values` `[E]` over the counted occurrences of each occurrence's turn, as its trajectory saw it."""
+    """The sum of `values` `[E]` over the counted occurrences of each occurrence's turn in its trajectory, `[E]`."""
     visit, starts = turn_visits(batch)
     counted = batch.occurrences.weight != 0
     return segment_sum(values[counted], visit[counted], int(starts.sum()))[visit]
 
 
 def turn_means(values: Tensor, batch: Batch) -> Tensor:
-    """Their mean, `[E]`, whatever the weights; 0 where no occurrence of the turn counts."""
+    """The mean of `values` `[E]` where `turn_sums` has the sum, `[E]`; 0 if no occurrence of the turn counts."""
     visit, starts = turn_visits(batch)
     length = segment_count(visit[batch.occurrences.weight != 0], int(starts.sum())).clamp(min=1)
     return turn_sums(values, batch) / length[visit]
 
 
 def saturation(log_ratio: Tensor, among: Tensor, bound: float = BOUND) -> Tensor:
-    """How many log-ratios `among` the given occurrences lie beyond the bound, a scalar."""
+    """How many log-ratios of the occurrences `among` exceed the bound, a scalar."""
     return ((log_ratio.detach().abs() > bound) & among).sum().to(torch.float64)

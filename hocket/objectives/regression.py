@@ -1,4 +1,4 @@
-"""Policies found by least squares: log-ratios are fitted to advantages."""
+"""Policy optimisation by least squares: log-ratios are fitted to advantages."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def squared_residual(advantage: Tensor, drift: Tensor, temperature: float) -> Te
 class AdvantageRegression(Objective):
     """Minimises c (A_i - tau d_i)^2 over trajectories, d_i = log pi(y_i) - log pi_anchor(y_i) summed over decisions.
 
-    With log-ratios centred within each group the prompt's normaliser cancels and the minimiser is
-    pi_anchor exp(A/tau)/Z, whatever policy with full support sampled: no ratio and no clip.
+    With log-ratios centred within each group the prompt's normaliser cancels. The minimiser is pi_anchor exp(A/tau)/Z
+    for any behaviour policy with full support, without ratio and clip.
 
         Kimi k1.5 (arXiv 2501.12599)     not centred, tau; A = R - mean R stands in for R - tau log Z
         GVPO (arXiv 2504.19599)          centred, tau = beta, c = 1/2, unbiased
         Reg-GRPO (arXiv 2506.07464)      centred, tau = 1/s, c = 1, standardised A
 
     Attributes:
-        temperature: tau, the weight of KL(pi || anchor) in the problem that the fit solves.
+        temperature: tau, the weight of KL(pi || anchor) in the optimisation problem.
         centred: subtract the group's mean drift.
-        against: `old`, the policy a ratio is taken against (see `hocket.objectives.ratios.anchor`), or `reference`.
+        against: the anchor: `old`, see `hocket.objectives.ratios.anchor`, or `reference`.
         coefficient: c; None is 1/(2 tau), with which the gradient at the anchor is the policy gradient.
         unbiased: divide by G - 1 within a group and average over groups, instead of averaging over trajectories.
     """
@@ -50,7 +50,7 @@ class AdvantageRegression(Objective):
     unbiased: bool = False
 
     needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.LOGP})
-    # Without advantage the fit still pulls towards the anchor.
+    # With advantage 0 the fit still pulls towards the anchor.
     idle_without_advantage: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -71,21 +71,21 @@ class AdvantageRegression(Objective):
         return Level.GROUP if self.centred or self.unbiased else Level.TRAJECTORY
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen, dtype = batch.occurrences, now.logp.dtype
+        occurrences, dtype = batch.occurrences, now.logp.dtype
         groups = GroupBy("scenario")(batch)
         counted = counted_lengths(batch) > 0
         old = recorded(batch, "reference") if self.against == "reference" else anchor(batch)
-        drift = trajectory_sums((now.logp - old.to(dtype))[seen.decision], batch)
+        drift = trajectory_sums((now.logp - old.to(dtype))[occurrences.decision], batch)
         if self.centred:
             drift = drift - segment_mean(drift[counted], groups.index[counted], groups.size)[groups.index]
-        advantage = trajectory_means(seen.advantage.detach().to(dtype), batch)
+        advantage = trajectory_means(occurrences.advantage.detach().to(dtype), batch)
         factor = 1 / (2 * self.temperature) if self.coefficient is None else self.coefficient
         value = factor * squared_residual(advantage, drift, self.temperature)
         metrics = {"regression/residual": mean(squared_residual(advantage, drift, self.temperature), counted)}
         return Terms(value, self._weight(counted, groups.index, groups.size).to(dtype), self.couples, metrics)
 
     def _weight(self, counted: Tensor, group: Tensor, size: int) -> Tensor:
-        """Of each trajectory, `[N]` float64."""
+        """The weight of each trajectory, `[N]` float64."""
         if not self.unbiased:
             return counted.double() / counted.sum().clamp(min=1)
         members = segment_count(group[counted], size).double()

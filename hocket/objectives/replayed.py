@@ -1,4 +1,4 @@
-"""A clipped surrogate that also tells how much of what was replayed it clips."""
+"""A clipped surrogate with metrics of replayed decisions."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from hocket.types import Evaluation, Terms
 
 @dataclass(frozen=True)
 class ReplayedSurrogate(ClippedSurrogate):
-    """`ClippedSurrogate`; ratios of replayed decisions are to the policy that sampled them.
+    """`ClippedSurrogate`, where ratios of replayed decisions are to the policy that sampled them.
 
-    Beside its metrics `replay/clipped` is the share of replayed decisions whose gradient the clip takes, and
-    `replay/clipped/old` the same among the half of them that is oldest by the version of the weights.
+    Additional metrics: `replay/clipped` is the share of replayed decisions whose gradient is clipped, and
+    `replay/clipped/old` that share among the older half, by the version of the weights.
     """
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        terms, seen = super().__call__(now, batch), batch.occurrences
+        terms, occurrences = super().__call__(now, batch), batch.occurrences
         names = batch.names["source"]
         if "replay" not in names:
             return terms
-        advantage = seen.advantage.detach().to(now.logp.dtype)
+        advantage = occurrences.advantage.detach().to(now.logp.dtype)
         gone = cut(saturated(self.log_ratio(now, batch)).exp().detach(), advantage, self.low, self.high, self.dual)
-        active = (seen.weight != 0) & (seen.advantage != 0)
-        replayed = active & (batch.source[seen.trajectory] == names.index("replay"))
-        version = batch.version[seen.decision]
+        active = (occurrences.weight != 0) & (occurrences.advantage != 0)
+        replayed = active & (batch.source[occurrences.trajectory] == names.index("replay"))
+        version = batch.version[occurrences.decision]
         middle = version[replayed].double().median() if replayed.any() else torch.tensor(0.0)
-        found = {
+        metrics = {
             "replay/clipped": share(gone, replayed),
             "replay/clipped/old": share(gone, replayed & (version <= middle)),
         }
-        return replace(terms, metrics={**terms.metrics, **found})
+        return replace(terms, metrics={**terms.metrics, **metrics})

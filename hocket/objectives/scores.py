@@ -1,4 +1,4 @@
-"""Learning to score: from pairs, labels and numbers. A score is read after a decision (`Quantity.SCORE`)."""
+"""Training of scorers from pairs, labels and numbers. A score is an output after a decision (`Quantity.SCORE`)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from hocket.types import Evaluation, Quantity, Terms
 
 @dataclass(frozen=True)
 class ScoreLoss(Objective):
-    """What losses of scores share.
+    """The base of losses of scores.
 
     Attributes:
-        output: which of the scorer's outputs is learnt, from 0.
+        output: the index of the trained output, from 0.
 
     Raises:
         ValueError: for a negative output.
@@ -51,14 +51,14 @@ class ScoreLoss(Objective):
 class BradleyTerry(ScoreLoss):
     """Minimises the mean over pairs of w (-t log sigmoid(h) - (1-t) log sigmoid(-h) + c (r_w + r_l)^2).
 
-    h = r_w - r_l - m, and r is the sum of a trajectory's scores over its occurrences with their weights, so credit says
-    where it is read (`hocket.credit.ReadAt`). Weight w, margin m and target probability t are those the pair carries,
-    else 1, 0 and 1 (Bradley and Terry 1952; margins as in Llama 2, arXiv 2307.09288, eq. 2). A pair counts when both
-    its members are read and its weight is not 0.
+    h = r_w - r_l - m, and r is the weighted sum of a trajectory's scores over its occurrences, so credit determines
+    where scores are read (`hocket.credit.ReadAt`). Weight w, margin m and target probability t are those of the pair,
+    else 1, 0 and 1 (Bradley and Terry 1952; margins as in Llama 2, arXiv 2307.09288, eq. 2). A pair counts if both
+    members have a counted decision and its weight is not 0.
 
     Attributes:
-        label_smoothing: probability that a preference is the wrong way round, in [0, 0.5).
-        centring: c, which draws the sum of a pair's scores to 0 (Eisenstein et al., arXiv 2312.09244, section 2).
+        label_smoothing: probability that a preference is reversed, in [0, 0.5).
+        centring: c, which pulls the sum of a pair's scores towards 0 (Eisenstein et al., arXiv 2312.09244, section 2).
 
     Raises:
         ValueError: for a setting out of range. HocketError: on a call, for a batch without pairs.
@@ -79,27 +79,27 @@ class BradleyTerry(ScoreLoss):
             )
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen = batch.occurrences
-        if seen.pairs is None:
+        occurrences = batch.occurrences
+        if occurrences.pairs is None:
             raise HocketError("the loss compares pairs, but credit gave none; use a credit that pairs trajectories")
-        if seen.compared is not None:
+        if occurrences.compared is not None:
             raise HocketError("credit pairs turns, and scores are of trajectories; use a credit that pairs these")
         scores = self.scores(now, batch)
         reward = trajectory_sums(scores, batch)
-        better, worse = reward[seen.pairs[:, 0]], reward[seen.pairs[:, 1]]
+        better, worse = reward[occurrences.pairs[:, 0]], reward[occurrences.pairs[:, 1]]
 
         def carried(numbers: Tensor | None, usual: float) -> Tensor:
             return torch.full_like(better, usual) if numbers is None else numbers.to(better.dtype)
 
-        target = carried(seen.pair_target, 1.0)
+        target = carried(occurrences.pair_target, 1.0)
         target = target * (1 - self.label_smoothing) + (1 - target) * self.label_smoothing
         value = binary_cross_entropy_with_logits(
-            better - worse - carried(seen.pair_margin, 0.0), target, reduction="none"
+            better - worse - carried(occurrences.pair_margin, 0.0), target, reduction="none"
         )
         if self.centring:
             value = value + self.centring * (better + worse).square()
-        weight = carried(seen.pair_weight, 1.0)
-        counted = (counted_lengths(batch)[seen.pairs] > 0).all(1) & (weight != 0)
+        weight = carried(occurrences.pair_weight, 1.0)
+        counted = (counted_lengths(batch)[occurrences.pairs] > 0).all(1) & (weight != 0)
         metrics = {
             "pairs/total": counted.sum().double(),
             "pairs/accuracy": share(better > worse, counted),
@@ -112,10 +112,10 @@ class BradleyTerry(ScoreLoss):
 
 @dataclass(frozen=True)
 class ScoredAlone(ScoreLoss):
-    """What losses of single scores share: they are read where the score `of` stands, see `standing`.
+    """The base of losses of single scores, which are read where the score `of` applies, see `standing`.
 
     Attributes:
-        of: the name of what is learnt.
+        of: the name of the score that is the target.
     """
 
     of: str = "reward"
@@ -123,13 +123,13 @@ class ScoredAlone(ScoreLoss):
     couples: ClassVar[Level] = Level.DECISION
 
     def goals(self, batch: Batch, like: Tensor) -> tuple[Tensor, Tensor]:
-        """What scores are to be, `[E]`, and which occurrences count, `[E]` bool; 0 where nothing stands."""
+        """The targets, `[E]`, 0 without one, and which occurrences count, `[E]` bool."""
         goal = standing(batch, self.of)
         counted = (batch.occurrences.weight != 0) & ~goal.isnan()
         return torch.where(counted, goal, torch.zeros_like(goal)).to(like.dtype), counted
 
     def terms(self, value: Tensor, batch: Batch, counted: Tensor, metrics: dict[str, float | Tensor]) -> Terms:
-        """The mean over what counts, with the weights of occurrences."""
+        """The weighted mean over the counted occurrences."""
         weight = counted * batch.occurrences.weight.to(value.dtype) / counted.sum().clamp(min=1)
         return Terms(value, weight, metrics=metrics)
 
@@ -138,7 +138,7 @@ class ScoredAlone(ScoreLoss):
 class LabelledScore(ScoredAlone):
     """Minimises the mean of -y log sigmoid(s) - (1-y) log sigmoid(-s) over labels y in [0, 1]: a logistic classifier.
 
-    The score is the log-odds that an answer, a turn or a step is good, wherever labels stand.
+    The score is the log-odds that a labelled answer, turn or step is good.
 
     Raises:
         ConfigurationError: on a call, for a label outside [0, 1].
@@ -177,8 +177,8 @@ class RegressedScore(ScoredAlone):
         score = self.scores(now, batch)
         goal, counted = self.goals(batch, score)
         error = (score - goal).square()
-        found = goal.detach()[counted].double()
-        spread = (found - found.mean()).square().mean() if len(found) else found.sum()
+        targets = goal.detach()[counted].double()
+        spread = (targets - targets.mean()).square().mean() if len(targets) else targets.sum()
         metrics: dict[str, float | Tensor] = {
             "scores/total": counted.sum().double(),
             "scores/error": mean(error, counted).sqrt(),

@@ -31,7 +31,7 @@ def clipped_surrogate(ratio: Tensor, advantage: Tensor, low: float, high: float,
 
 
 def cut(ratio: Tensor, advantage: Tensor, low: float, high: float, dual: float | None = None) -> Tensor:
-    """Where the clip removes the gradient, `[E]` bool."""
+    """Whether the clip removes the gradient of each occurrence, `[E]` bool."""
     above, below = (advantage > 0) & (ratio > 1 + high), (advantage < 0) & (ratio < 1 - low)
     return above | below if dual is None else above | below | ((advantage < 0) & (ratio > dual))
 
@@ -86,13 +86,13 @@ class ClippedSurrogate(Objective):
         return self.ratio == "decision"
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen, dtype = batch.occurrences, now.logp.dtype
-        advantage = seen.advantage.detach().to(dtype)
+        occurrences, dtype = batch.occurrences, now.logp.dtype
+        advantage = occurrences.advantage.detach().to(dtype)
         log_ratio = self.log_ratio(now, batch)
         ratio = saturated(log_ratio).exp()
         value = clipped_surrogate(ratio, advantage, self.low, self.high, self.dual)
         # Decisions without advantage may not have been evaluated: they say nothing about the ratio.
-        active = (seen.weight != 0) & (seen.advantage != 0)
+        active = (occurrences.weight != 0) & (occurrences.advantage != 0)
         metrics = {
             "ratio/clipped": share(cut(ratio.detach(), advantage, self.low, self.high, self.dual), active),
             "ratio/saturated": saturation(log_ratio, active),

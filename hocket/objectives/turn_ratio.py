@@ -65,12 +65,12 @@ class TurnSurrogate(Objective):
             raise ValueError(f"mean is {self.mean!r}; choose from {', '.join(get_args(Mean))}")
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen, dtype = batch.occurrences, now.logp.dtype
-        advantage = turn_means(seen.advantage.detach().to(dtype), batch)
+        occurrences, dtype = batch.occurrences, now.logp.dtype
+        advantage = turn_means(occurrences.advantage.detach().to(dtype), batch)
         own = log_ratios(now, batch)
         ratio = self.ratio(own, batch)
         value = clipped_surrogate(ratio, advantage, self.low, self.high, self.dual)
-        active = (seen.weight != 0) & (advantage != 0)
+        active = (occurrences.weight != 0) & (advantage != 0)
         metrics = {
             "ratio/clipped": share(cut(ratio.detach(), advantage, self.low, self.high, self.dual), active),
             "ratio/saturated": saturation(own, active),

@@ -1,4 +1,4 @@
-"""Learning from answers that are known to be good or bad, each by itself."""
+"""Unpaired preference learning from single answers with labels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Form = Literal["sigmoid", "logistic"]
 
 @dataclass(frozen=True)
 class Unpaired(Objective):
-    """Raises what is desirable above a point of reference, and lowers the rest below it.
+    """Raises desirable answers above a reference point, and lowers the others below it.
 
     Minimises the mean over trajectories of w l(s (r - c)), r = beta (log pi(y) - log ref(y)), s the sign of the
     trajectory's advantage, w its size times `desirable` or `undesirable`, c the column `SHIFT`. Trajectories of
@@ -53,11 +53,11 @@ class Unpaired(Objective):
             )
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen, dtype = batch.occurrences, now.logp.dtype
-        gap = now.logp[seen.decision] - recorded(batch, "reference")[seen.decision].to(dtype)
+        occurrences, dtype = batch.occurrences, now.logp.dtype
+        gap = now.logp[occurrences.decision] - recorded(batch, "reference")[occurrences.decision].to(dtype)
         reward = self.beta * trajectory_sums(gap, batch)
-        verdict = trajectory_means(seen.advantage.detach(), batch).to(dtype)
-        inside = verdict.sign() * (reward - torch.tensor([one or 0.0 for one in SHIFT.rows(batch)], dtype=dtype))
+        verdict = trajectory_means(occurrences.advantage.detach(), batch).to(dtype)
+        inside = verdict.sign() * (reward - torch.tensor([row or 0.0 for row in SHIFT.rows(batch)], dtype=dtype))
         value = torch.sigmoid(-inside) if self.form == "sigmoid" else -logsigmoid(inside)
         counted = (counted_lengths(batch) > 0) & (verdict != 0)
         size = verdict.abs() * torch.where(verdict > 0, self.desirable, self.undesirable).to(dtype)

@@ -29,7 +29,7 @@ def value_loss(value: Tensor, target: Tensor, old: Tensor | None = None, clip: f
 
 @dataclass(frozen=True)
 class ValueLoss(Objective):
-    """Minimises coefficient (V - target)^2; targets are those credit gave (`occurrences.target`).
+    """Minimises coefficient (V - target)^2, with the targets of credit (`occurrences.target`).
 
     Attributes:
         coefficient: 0.5 is PPO's c_1 over a plain square, equal to a coefficient of 1 over half the square.
@@ -59,14 +59,14 @@ class ValueLoss(Objective):
         return frozenset() if self.clip is None else frozenset({Column.VALUE})
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
-        seen = batch.occurrences
-        value = now.get(Quantity.VALUE)[seen.decision]
-        if seen.target is None:
+        occurrences = batch.occurrences
+        value = now.get(Quantity.VALUE)[occurrences.decision]
+        if occurrences.target is None:
             raise HocketError("the value loss needs targets, but credit gave none; use hocket.credit.GAE")
-        target = seen.target.detach().to(value.dtype)
+        target = occurrences.target.detach().to(value.dtype)
         old = self._old(batch, value)
         term = self.coefficient * value_loss(value, target, old, self.clip)
-        counted = seen.weight != 0
+        counted = occurrences.weight != 0
         metrics = {"value/explained": _explained(value, target, counted)}
         if old is not None and self.clip is not None:
             metrics["value/clipped"] = share((value - old).abs() > self.clip, counted)

@@ -414,7 +414,7 @@ class ControlPolicy:
 
     def frozen_copy(self) -> ControlPolicy:
         clone = copy.copy(self)
-        clone._module = copy.deepcopy(self._module, {id(one): one for one in self._module.scalers})
+        clone._module = copy.deepcopy(self._module, {id(scaler): scaler for scaler in self._module.scalers})
         clone._module.requires_grad_(False)
         clone._cache = {}
         return clone

@@ -139,7 +139,7 @@ class ActorCritic(nn.Module):
     @property
     def scaled(self) -> bool:
         """Whether anything is scaled by its range."""
-        return any(bool((one.scale != 1).any()) for one in self.scalers)
+        return any(bool((scaler.scale != 1).any()) for scaler in self.scalers)
 
     def read_plainly(self) -> bool:
         """Reads all as it is from now on, as before anything was scaled; whether that is a change."""

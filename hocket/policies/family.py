@@ -172,11 +172,11 @@ def mixed_layers(model: Any, precision: Precision, adapters: Sequence[Adapters],
 
     def maps(number: int, layer: Any) -> list[Map]:
         return [
-            Mixed(joined(*group, precision), [one[number][place] for one in adapters], owners)
+            Mixed(joined(*group, precision), [adapter[number][place] for adapter in adapters], owners)
             for place, group in enumerate(groups(layer))
         ]
 
-    return [_layer(model, precision, number, maps(number, one)) for number, one in enumerate(model.model.layers)]
+    return [_layer(model, precision, number, maps(number, layer)) for number, layer in enumerate(model.model.layers)]
 
 
 def _layer(model: Any, precision: Precision, number: int, maps: Sequence[Map]) -> Layer:

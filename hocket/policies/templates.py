@@ -81,7 +81,7 @@ def _changed(source: str, variables: tuple[tuple[str, str], ...], day: str | Non
 def _dated(day: str, directives: Sequence[str]) -> str:
     """A `strftime_now` that writes a day, whatever way a template comes to its format from directives in its text."""
     date = datetime.date.fromisoformat(day)
-    known = literal({one: date.strftime(one) for one in directives})
+    known = literal({directive: date.strftime(directive) for directive in directives})
     return (
         "{%- macro strftime_now(format) -%}{%- set date = namespace(text=format | replace('%%', '\\0')) -%}"
         f"{{%- for one, text in {known}.items() -%}}"

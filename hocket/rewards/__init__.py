@@ -1,4 +1,4 @@
-"""How good a trajectory is, how several scores become one reward, and edits of it."""
+"""Rewards: scores of trajectories, their combination into one reward, and reward shaping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program as an answer: does it pass its tests?"""
+"""Rewards for programs that pass their tests."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class CodeTests(Reward):
             raise ConfigurationError(f"grading must be share or all, not {self.grading!r}")
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Opinions:
-        programs = [(id(one.scenario), code_of(one.answer)) for one in trajectories]
+        programs = [(id(trajectory.scenario), code_of(trajectory.answer)) for trajectory in trajectories]
         apart = dict(zip(programs, trajectories, strict=True))
         asked = [self.sandbox.apart(self.judge, one.answer, one.scenario) for one in apart.values()]
         known = dict(zip(apart, await asyncio.gather(*asked), strict=True))
@@ -68,7 +68,7 @@ class CodeTests(Reward):
         )
 
     def judge(self, text: str, scenario: Scenario) -> Verdict | None:
-        """What the tests say; waits for them."""
+        """Runs the tests and returns their verdict."""
         tests = scenario.metadata.get("tests")
         if not tests:
             return None

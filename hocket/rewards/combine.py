@@ -1,7 +1,7 @@
-"""From several named scores to the reward that credit reads.
+"""Combiners: from several named scores to the reward that credit reads.
 
-All of them sum level by level; they differ in what they do to the scores of whole trajectories before. A score without
-an opinion (NaN) counts 0. Weights are those of the rewards unless a combiner names its own.
+All of them add up scores level by level; they differ in how they transform the scores of trajectories before. A score
+without an opinion (NaN) counts 0. Weights are those of the rewards unless a combiner sets its own.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from hocket.stages import Combine
 Weights = Mapping[str, float]
 
 
-# ---------------------------------------------------------------- what combiners share
+# ---------------------------------------------------------------- shared functions
 
 
 def sources(batch: Batch) -> dict[str, LevelScores]:
-    """The scores to be combined, by name; where they are already (`Batch.combined`), their sums alone."""
+    """The scores to combine, by name; only the sums if the scores are combined already (`Batch.combined`)."""
     settled = batch.combined and REWARD[Level.TRAJECTORY] in batch.scores
     return {n: s for n, s in batch.scores.items() if not settled or n in REWARD.values()}
 
@@ -47,7 +47,7 @@ def added_up(batch: Batch, parts: Mapping[str, LevelScores]) -> Batch:
 
 
 def spread_over(batch: Batch, level: Level, values: Tensor) -> Tensor:
-    """Numbers per trajectory `[N]` at the places of `level`; a shared turn takes that of its first trajectory."""
+    """Numbers per trajectory `[N]`, expanded to `level`; a shared turn takes the number of its first trajectory."""
     if level is Level.DECISION:
         return values[batch.occurrences.trajectory]
     return values[trajectory_of_turn(batch)] if level is Level.TURN else values
@@ -60,7 +60,7 @@ def spread_over(batch: Batch, level: Level, values: Tensor) -> Tensor:
 class WeightedSum(Combine):
     """reward = sum_k w_k r_k at each level, over the scores that have an opinion (NaN counts as absent).
 
-    `weights` replaces those of the rewards it names.
+    `weights` overrides the weights of the rewards that it names.
     """
 
     weights: Weights | None = None
@@ -73,13 +73,13 @@ class WeightedSum(Combine):
 class Gated(Combine):
     """reward = g (w_0 + sum_k w_k r_k), g = product over the gates of [r_gate >= least]: all or nothing.
 
-    The first gate's weight w_0 is paid once for passing all; the other scores count only then. A gate without an
-    opinion does not bar. Making Qwen3 Think in Korean (arXiv 2508.10355) says that a judge calibrates the rule's
-    reward; that both must agree, and that this bars the other rewards too, is chosen here.
+    The first gate's weight w_0 is the reward for passing all gates; the other scores count only then. A gate without an
+    opinion passes. Making Qwen3 Think in Korean (arXiv 2508.10355) says that a judge calibrates the rule's reward. Two
+    choices are ours: both must agree, and the gates apply to the other rewards too.
 
     Attributes:
-        gates: names of scores that bar. least: what a gate's score must reach.
-        weights: replaces those of the rewards it names.
+        gates: the names of the gates' scores. least: the least score that passes.
+        weights: overrides the weights of the rewards that it names.
     """
 
     gates: tuple[str, ...] = ("correct", "judge")
@@ -87,16 +87,16 @@ class Gated(Combine):
     weights: Weights | None = None
 
     def __call__(self, batch: Batch, weights: Weights) -> Batch:
-        given = sources(batch)
-        barred = torch.zeros(batch.trajectories, dtype=torch.bool)
-        paid = [n for n in self.gates if n in given and given[n].level is Level.TRAJECTORY]
-        for name in paid:
-            barred |= given[name].values < self.least  # NaN is not below anything
-        passed = (~barred).double()
+        scores = sources(batch)
+        failed = torch.zeros(batch.trajectories, dtype=torch.bool)
+        gates = [n for n in self.gates if n in scores and scores[n].level is Level.TRAJECTORY]
+        for name in gates:
+            failed |= scores[name].values < self.least  # False for NaN.
+        passed = (~failed).double()
         parts = {}
-        for name, score in given.items():
-            if name not in paid:
+        for name, score in scores.items():
+            if name not in gates:
                 parts[name] = LevelScores(score.level, spread_over(batch, score.level, passed) * score.values)
-            elif name == paid[0]:
+            elif name == gates[0]:
                 parts[name] = LevelScores(score.level, passed)
         return summed(batch, parts, {**weights, **(self.weights or {})})

@@ -1,4 +1,4 @@
-"""A vector for every text: the recorded one, else counted from the text without a model."""
+"""Embeddings of texts: the recorded ones, else n-gram counts without a model."""
 
 from __future__ import annotations
 

@@ -2,10 +2,10 @@
 
     def brevity(prompts, completions, completion_ids, **columns) -> list[float | None]
 
-A function may be sync or async and is given only the arguments it names, everything with `**columns`: `answer`, `id`
-(the scenario's, unless data have a column of that name) and whatever else scenarios carry as metadata. Ask for
-`trajectories` by name to see everything recorded.
-Prompts and completions are strings where the prompt is text and lists of messages where it is a chat.
+A function may be sync or async. It receives only the arguments that it names, or all with `**columns`: `answer`, `id`
+(the scenario's, unless the data have a column of that name) and all metadata of scenarios. An argument `trajectories`
+receives the recorded trajectories. Prompts and completions are strings if the prompt is text, and lists of messages if
+it is a chat.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from hocket.stages import Reward
 from hocket.types import Trajectory
 
 _PAUSE = 0.5
-"""Seconds before the first retry; twice as long before each further one."""
+"""Seconds before the first retry; doubled before each further one."""
 
 
 class _CallFailed(Exception):
-    """One call did not work; `again` says whether another might."""
+    """A call failed; `again` says whether a retry may help."""
 
     def __init__(self, sentence: str, again: bool) -> None:
         super().__init__(sentence)
@@ -51,17 +51,17 @@ class _Memory:
 class FunctionReward(Reward):
     """A TRL-style function as a reward.
 
-    A call that raises or takes longer than `timeout` seconds is made again up to `retries` times; one that returns
-    something else than a number or None per completion is not. A call that then still failed leaves its trajectories
-    without an opinion, says so, and the run goes on — unless no call ever worked before: then the function itself is
-    wrong and a `RewardError` stops the run. NaN and infinities count as no opinion.
+    A call that raises or takes longer than `timeout` seconds is repeated up to `retries` times; a call that returns
+    anything but a number or None per completion is not. If all attempts fail, the trajectories get no opinion, the
+    problem is reported, and the run continues. If no call has ever worked, the function itself is wrong, and a
+    `RewardError` stops the run. NaN and infinities count as no opinion.
 
     Attributes:
         function: the function, or `FILE.py:FUNCTION`.
-        name: of its score; the function's own name when empty.
-        weight: of its score in the sum of rewards.
-        timeout: seconds a call may take.
-        retries: further attempts after one that raised or timed out.
+        name: the name of its score; the function's name when empty.
+        weight: the weight of its score in the sum of rewards.
+        timeout: the most seconds of a call.
+        retries: further attempts after a call that raised or timed out.
 
     Raises:
         ConfigurationError: at construction, for settings out of range or something that cannot be called.
@@ -82,8 +82,8 @@ class FunctionReward(Reward):
             raise ConfigurationError(f"reward {self.function}: it is of type {type(call).__name__}; name a function")
         object.__setattr__(self, "_call", call)
         if not self.name:
-            own = getattr(call, "__name__", type(call).__name__)
-            object.__setattr__(self, "name", "reward_function" if own == "<lambda>" else own)
+            name = getattr(call, "__name__", type(call).__name__)
+            object.__setattr__(self, "name", "reward_function" if name == "<lambda>" else name)
         if not math.isfinite(self.weight):
             raise ConfigurationError(f"reward {self.name}: its weight must be a finite number, not {self.weight}")
         if not self.timeout > 0 or self.retries < 0:
@@ -101,7 +101,7 @@ class FunctionReward(Reward):
         return f"{Path(source).name}:{self._call.__qualname__}" if source else self.name
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Opinions:
-        """One opinion per trajectory. The function draws nothing from `key`."""
+        """One opinion per trajectory. The function does not use `key`."""
         if not trajectories:
             return Opinions([])
         arguments = self._arguments(trajectories)
@@ -135,7 +135,7 @@ class FunctionReward(Reward):
 
     @property
     def asked_for(self) -> list[str]:
-        """The arguments that the function cannot do without; none where it does not say."""
+        """The required arguments of the function; empty if it has no signature."""
         try:
             parameters = inspect.signature(self._call).parameters
         except (TypeError, ValueError):  # some builtins have no signature
@@ -147,10 +147,10 @@ class FunctionReward(Reward):
         ]
 
     def _arguments(self, trajectories: Sequence[Trajectory]) -> dict[str, Any]:
-        """What of the columns the function wants.
+        """The arguments of the function, from the columns.
 
         Raises:
-            RewardError: if it asks for a column that is not there.
+            RewardError: if it requires a column that is missing.
         """
         columns = columns_of(trajectories)
         try:
@@ -170,7 +170,7 @@ class FunctionReward(Reward):
 
 
 GIVEN = ("prompts", "completions", "completion_ids", "trajectories")
-"""What functions are given of the samples, so no column of data can have these names."""
+"""The arguments computed from samples; columns of data cannot have these names."""
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 

@@ -1,4 +1,4 @@
-"""Nano judges: any reward is a judge. Here are one that errs at stated rates, and one fitted to texts.
+"""Small judges without a language model: one that errs at given rates, and models fitted to texts.
 
 A function or an endpoint judges as a `FunctionReward`, a policy as a role of a workflow that returns what it said as a
 reward. These stand in where a paper has a large judge or a reward model; `accuracy` tells how good they are.
@@ -147,7 +147,7 @@ def logistic(
 
 
 def accuracy(model: NgramModel, texts: Sequence[str], verdicts: Sequence[float], head: int = 0) -> float:
-    """The share of verdicts that the sign of the score meets."""
+    """The share of verdicts that agree with the sign of the score."""
     said = model(texts)[:, head] > 0
     return float((said == (torch.tensor(list(verdicts)) >= 0.5)).double().mean())
 

@@ -1,4 +1,4 @@
-"""Judges: who answers in words what a rule would have to guess; judges, critics, verifiers and extractors of papers.
+"""Judges: language models that answer questions about texts, as the judges, critics and verifiers of papers.
 
 A stage that may ask one says so (`asks_judge`) and has the field `judge`, None by default: then it goes by its own
 rule. `hocket train --judge` puts the run's judge there (see docs/judges.md). A judge is a function: within a run the
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Question:
-    """What a judge is asked: a prompt, the answers to choose from (none: free words), and the longest answer in tokens.
+    """A question to a judge: a prompt, the choices of answers (none: free text), and the longest answer in tokens.
 
     What many questions share belongs at the front of their prompts, where a model reads it once.
     """
@@ -45,7 +45,7 @@ class Question:
 
 
 class Answer(NamedTuple):
-    """What came of a question.
+    """The response to a question.
 
     `text` is None where there is no answer, and `problem` says why. `logp` are the log-probs of the choices in nats,
     where the judge can tell them; `tokens` what was read and written, where it is known; `cut` whether the limit of
@@ -60,13 +60,13 @@ class Answer(NamedTuple):
 
     @property
     def verdict(self) -> str | None:
-        """What a verdict may be read from: an answer that is finished."""
+        """The text from which a verdict may be read: that of a finished answer."""
         return None if self.cut else self.text
 
 
 @dataclass
 class Count:
-    """What judges were asked in one part of a step, and what went wrong."""
+    """The counts of questions to judges, and the problems, in one part of a step."""
 
     questions: int = 0
     failed: int = 0
@@ -92,14 +92,14 @@ class Count:
 
 
 SHOWN = 120
-"""Characters of an answer that is shown."""
+"""How many characters of an answer a message shows."""
 
 _COUNT: ContextVar[Count | None] = ContextVar("hocket_judge_count", default=None)
 
 
 @contextmanager
 def counting() -> Iterator[Count]:
-    """Counts what is asked inside, also by tasks and threads that are started inside, and nobody else's questions."""
+    """A context that counts the questions of its body, including tasks and threads that start there."""
     count = Count()
     before = _COUNT.set(count)
     try:
@@ -109,7 +109,7 @@ def counting() -> Iterator[Count]:
 
 
 class Judge(ABC):
-    """Answers questions, each once in a run; a failed one has no answer, and the run goes on.
+    """Answers questions, each once in a run; a failed question has no answer, and the run continues.
 
     Args:
         name: told in messages.
@@ -124,7 +124,7 @@ class Judge(ABC):
 
     @abstractmethod
     def ask(self, questions: Sequence[Question]) -> Sequence[Answer]:
-        """Asks now, all at once; an answer per question.
+        """Asks all questions at once; returns an answer per question.
 
         Raises:
             HocketError: when none can be answered.
@@ -142,7 +142,7 @@ class Judge(ABC):
         with self._lock:
             entries = [_entry(question) for question in questions]
             kept = {entry: Answer(*found) for entry in dict.fromkeys(entries) if (found := self._kept.get(entry))}
-            fresh = {entry: asked for entry, asked in zip(entries, questions, strict=True) if entry not in kept}
+            fresh = {entry: question for entry, question in zip(entries, questions, strict=True) if entry not in kept}
             kept |= zip(fresh, self._asked(list(fresh.values()), count), strict=True)
             for entry in fresh:
                 self._kept.put(entry, list(kept[entry]))
@@ -173,13 +173,13 @@ class Judge(ABC):
 
 
 class _Remembered(dict[str, Any]):
-    """Answers of a judge without a journal."""
+    """The journal of a judge without a file."""
 
     put = dict.__setitem__
 
 
 def _entry(question: Question) -> str:
-    """Names a question by what it asks."""
+    """The journal key of a question, from its content."""
     text = json.dumps([question.prompt, question.choices, question.longest])
     return f"judge/{hashlib.blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
 
@@ -188,28 +188,28 @@ def _entry(question: Question) -> str:
 
 
 def said(judge: Judge, prompts: Sequence[str], longest: int = 256) -> list[str | None]:
-    """Free words, without the thoughts before them; None where the answer ends within its thoughts."""
+    """The answers as free text, without thoughts; None if an answer ends within its thoughts."""
     answers = judge([Question(prompt, longest=longest) for prompt in prompts])
     return noted(judge, [said_aloud(answer.text) for answer in answers], answers, "only thoughts that did not end")
 
 
 def picked(judge: Judge, asked: Sequence[tuple[str, Sequence[str]]]) -> list[str | None]:
-    """One of the choices of each (prompt, choices); None where none was named."""
+    """The chosen answer to each (prompt, choices); None if the judge named none."""
     questions = [
         Question(f"{prompt}\nAnswer with one of: {', '.join(choices)}.", tuple(choices)) for prompt, choices in asked
     ]
     answers = judge(questions)
-    found = [choice_in(answer.verdict, one.choices) for answer, one in zip(answers, questions, strict=True)]
+    found = [choice_in(answer.verdict, question.choices) for answer, question in zip(answers, questions, strict=True)]
     return noted(judge, found, answers, "no one of the choices")
 
 
 def verdicts(judge: Judge, prompts: Sequence[str]) -> list[bool | None]:
-    """Yes or no."""
+    """The verdicts on yes-or-no questions."""
     return [None if one is None else one == "yes" for one in picked(judge, [(prompt, YES_NO) for prompt in prompts])]
 
 
 def grades(judge: Judge, prompts: Sequence[str], scale: int = 10) -> list[float | None]:
-    """Grades from 0 to `scale`, divided by it: in [0, 1]; the expected grade of a judge that tells log-probs."""
+    """Grades from 0 to `scale`, divided by it: in [0, 1]; the expected grade if the judge has log-probs."""
     rule = f"Answer with a number from 0 (worst) to {scale} (best) alone."
     choices = tuple(str(grade) for grade in range(scale + 1))
     answers = judge([Question(f"{prompt}\n{rule}", choices) for prompt in prompts])
@@ -233,7 +233,7 @@ def compared(judge: Judge, prompts: Sequence[tuple[str, str, str]]) -> list[floa
 
 
 def noted(judge: Judge, found: list[T], answers: Sequence[Answer], what: str) -> list[T]:
-    """What was read of the answers; counts those that say nothing of the kind, and keeps a sentence about them."""
+    """The verdicts read from answers; counts unclear answers, and adds a message about them."""
     said = list(zip(found, answers, strict=True))
     unclear = [answer for one, answer in said if one is None and answer.text is not None]
     count = _COUNT.get()
@@ -269,7 +269,7 @@ def _grade(answer: Answer, scale: int) -> float | None:
 
 @dataclass(frozen=True)
 class JudgedBy(Reward):
-    """The judge's opinion of a text where a run has a judge, and else that of `rule`.
+    """The judge's opinion of a text if the run has a judge, else that of `rule`.
 
     Attributes:
         rule: the reward that stands in. ask: the question, with `{prompt}`, `{text}` and `{answer}` (the right one).
@@ -303,12 +303,12 @@ class JudgedBy(Reward):
         return [None if one is None else float(one) for one in found]
 
     def question(self, trajectory: Trajectory) -> str:
-        """What is asked about one trajectory."""
+        """The question about one trajectory."""
         scenario = trajectory.scenario
         return self.ask.format(prompt=prompt_text(scenario), text=trajectory.answer, answer=scenario.answer)
 
 
 def prompt_text(scenario: Scenario) -> str:
-    """What was asked, as text: the contents of the prompt's messages; nothing where it is no text."""
+    """The prompt as text: the contents of its messages; empty if it is no text."""
     messages = scenario.messages if isinstance(scenario.prompt, (str, tuple, list)) else ()
     return "\n".join(str(message["content"]) for message in messages)

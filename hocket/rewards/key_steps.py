@@ -1,4 +1,4 @@
-"""Rewards for the steps that a solution needs, whatever the answer: rules on the text alone."""
+"""Rewards for required steps of a solution, by rules on the text, whatever the answer."""
 
 from __future__ import annotations
 

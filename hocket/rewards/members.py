@@ -1,4 +1,4 @@
-"""What shapings of groups share: who belongs together, and rewards of whole trajectories."""
+"""Shared functions of group shapings: members of groups, and rewards of trajectories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moves of agents on screens beside recorded ones: what was tried for each, and how far it was right."""
+"""Comparison of screen agents' moves with recorded ones: the attempts at each move, and their correctness."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hocket.agents.environments.protocol import same_move
 from hocket.rewards.verifiers import token_match
 
 PLAN = "plan"
-"""The metadata that tell a scenario's recorded moves, in order and in words."""
+"""The metadata key of a scenario's recorded moves, in order and in words."""
 
 _MOVE = re.compile(r"(?:(click) (\d+)|(type) (\d+) (\S.*)|(say)() (\S.*))", re.IGNORECASE)
 

@@ -1,4 +1,4 @@
-"""Exact match of answers as open questions are graded: case, punctuation, articles and spaces aside."""
+"""Exact match of answers to open questions, ignoring case, punctuation, articles and spaces."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ class NormalisedMatch(Reward):
     outside: ClassVar[bool] = False
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Opinions:
-        return Opinions(self.verify(one.answer, one.scenario) for one in trajectories)
+        return Opinions(self.verify(trajectory.answer, trajectory.scenario) for trajectory in trajectories)
 
     def verify(self, text: str, scenario: Scenario) -> float | None:
         """The verdict on one response."""
         known, given = scenario.answer, tagged(text)
         if known is None:
             return None
-        return float(given is not None and any(_alike(given, one) for one in allowed_answers(known)))
+        return float(given is not None and any(_alike(given, answer) for answer in allowed_answers(known)))
 
 
 def _alike(given: str, known: str) -> bool:

@@ -1,4 +1,4 @@
-"""A bonus for answers that were seldom given."""
+"""A bonus for rare answers."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Novelty(RememberingReward):
         return {"counts": {}}
 
     async def score_with(self, state: State, trajectories: Sequence[Trajectory], *, key: Key) -> list[float | None]:
-        return [1 / math.sqrt(1 + state["counts"].get(self._named(one), 0)) for one in trajectories]
+        return [1 / math.sqrt(1 + state["counts"].get(self._named(trajectory), 0)) for trajectory in trajectories]
 
     def after(self, state: State, trajectories: Sequence[Trajectory]) -> State:
         counts = dict(state["counts"])
-        for one in trajectories:
-            name = self._named(one)
+        for trajectory in trajectories:
+            name = self._named(trajectory)
             counts[name] = counts.pop(name, 0) + 1
         for oldest in list(counts)[: max(len(counts) - self.limit, 0)]:
             del counts[oldest]

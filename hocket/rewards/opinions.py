@@ -1,4 +1,4 @@
-"""What a reward gives back, checked: one number or no opinion per trajectory."""
+"""Opinions: the checked result of a reward, one number or no opinion per trajectory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hocket.core.errors import HocketError
 
 
 class RewardError(HocketError):
-    """A reward that cannot be used: it never worked, or what it gives back is no list of numbers."""
+    """A reward that cannot be used: it has never worked, or it does not return a list of numbers."""
 
 
 class Opinions(list[float | None]):

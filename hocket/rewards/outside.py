@@ -1,4 +1,4 @@
-"""Calls into code that is not ours: it may raise, block or never come back, and the run goes on."""
+"""Calls of user code, which may raise, block or never return without stopping the run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PROBE_SECONDS = 1.0
 
 
 class Outcome(NamedTuple):
-    """How a call ended: with a value, with an error, or not in time."""
+    """The outcome of a call: a value, an error, or a timeout."""
 
     value: Any = None
     error: BaseException | None = None
@@ -24,8 +24,8 @@ class Outcome(NamedTuple):
 async def call_outside(function: Callable[..., Any], arguments: Mapping[str, Any], timeout: float) -> Outcome:
     """Calls a sync or async function by keyword and waits at most `timeout` seconds.
 
-    A sync function runs in a daemon thread of its own, an async one on an event loop in a daemon thread, so neither
-    can block the run; a thread that hangs is left behind. Positional-only parameters are filled by name.
+    A sync function runs in a new daemon thread, an async one on an event loop in a daemon thread, so neither can block
+    the run; a thread that hangs is abandoned. Positional-only parameters are filled by name.
     """
     place, named = _bound(function, arguments)
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
@@ -34,7 +34,7 @@ async def call_outside(function: Callable[..., Any], arguments: Mapping[str, Any
 
 
 def _bound(function: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments as positional and keyword ones."""
+    """The arguments, split into positional and keyword arguments."""
     named = dict(arguments)
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -57,7 +57,7 @@ async def _in_thread(work: Callable[[], Any], timeout: float) -> Outcome:
 
     def body() -> None:
         outcome = _ended(work)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # The loop is closed, so nothing waits for the outcome.
             loop.call_soon_threadsafe(settle, outcome)
 
     threading.Thread(target=body, name="hocket-outside", daemon=True).start()
@@ -65,7 +65,7 @@ async def _in_thread(work: Callable[[], Any], timeout: float) -> Outcome:
 
 
 def _ended(work: Callable[[], Any]) -> Outcome:
-    """Runs `work` to its end, whatever the end is: a stray `sys.exit()` must not end the thread unheard."""
+    """Runs `work` and catches every exception, also that of `sys.exit()`, so that the thread always reports."""
     try:
         value = work()
         if inspect.iscoroutine(value):
@@ -87,7 +87,7 @@ async def _in_time(future: asyncio.Future[Outcome], timeout: float) -> Outcome:
 
 @functools.cache
 def _background() -> asyncio.AbstractEventLoop:
-    """An event loop that runs for ever in a daemon thread: what async functions cache (clients) stays valid on it."""
+    """An event loop that runs for ever in a daemon thread, so that objects cached by async functions stay valid."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="hocket-outside-async", daemon=True).start()
     return loop
@@ -108,7 +108,7 @@ async def _in_background(make: Callable[[], Coroutine[Any, Any, Any]], timeout: 
 
 
 async def _replace_if_blocked(loop: asyncio.AbstractEventLoop) -> None:
-    """An async function that blocks takes its whole loop with it; the next call then gets a new one."""
+    """Replaces the loop for later calls if an async function blocks it."""
     probe = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop))
     try:
         await asyncio.wait_for(probe, _PROBE_SECONDS)

@@ -11,15 +11,14 @@ from hocket.types import Trajectory
 
 
 class RememberingReward(Reward):
-    """A reward with memory. It belongs to the run, as all rewards do, and its memory stands in the run's state.
+    """A reward with memory. It belongs to the run, like all rewards, and its memory is part of the run's state.
 
-    All of a step is scored from the state before the step, however often and in whatever order a rollout has
-    trajectories scored; when everybody has learnt, `after` makes the next state, once. Evaluation scores with the state
-    there is and changes nothing.
+    All trajectories of a step are scored with the state before the step, in any order and number of calls. After the
+    updates, `after` makes the next state, once. Evaluation scores with the current state and does not change it.
 
-    In a plan it goes on with what it remembers where the phase before paid the same reward (an equal one), else it
-    begins anew; a phase that is a run of its own begins anew. It is refused where steps are collected ahead
-    (`overlap`, `lag`, `order = arrival`), and inside another reward.
+    In a plan, a phase continues with the memory of an equal reward in the phase before, else it starts from `init`; so
+    does a phase that is a separate run. Steps must be collected in sequence, so a run with `overlap`, `lag` or
+    `order = arrival` raises an error, and so does a recipe that puts it inside another reward.
     """
 
     def init(self) -> State:
@@ -27,26 +26,26 @@ class RememberingReward(Reward):
         raise NotImplementedError
 
     async def score_with(self, state: State, trajectories: Sequence[Trajectory], *, key: Key) -> Sequence[float | None]:
-        """As a call without memory, from a state, which is left as it was."""
+        """The scores, computed with a state, which is not changed."""
         raise NotImplementedError
 
     def after(self, state: State, trajectories: Sequence[Trajectory]) -> State:
         """The state after a step.
 
         Args:
-            trajectories: what the policies sampled in it and this reward was shown, kept or discarded, in the order of
-                the experience. Replayed ones are not among them.
+            trajectories: the step's sampled trajectories that this reward has scored, also discarded ones, in the order
+                of the experience, without replayed ones.
         """
         raise NotImplementedError
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Sequence[float | None]:
-        """The scores of a first step, which is then forgotten."""
+        """The scores of a first step; its state is dropped."""
         return await self.score_with(self.init(), trajectories, key=key)
 
 
 @dataclass(frozen=True)
 class Recalled(Reward):
-    """A reward `of` with memory as it scores now. `told`: of how many steps its state knows."""
+    """A reward `of` with its current state. `told` counts the steps in the state."""
 
     of: RememberingReward
     state: State
@@ -65,7 +64,9 @@ class Recalled(Reward):
 
     def after(self, trajectories: Sequence[Trajectory]) -> Recalled:
         """As it scores after a step."""
-        seen = [one for one in trajectories if one.failure is None and self.name in one.scores]
+        seen = [
+            trajectory for trajectory in trajectories if trajectory.failure is None and self.name in trajectory.scores
+        ]
         return replace(self, state=self.of.after(self.state, seen), told=self.told + 1)
 
 
@@ -76,30 +77,30 @@ def recalled(rewards: Sequence[Reward], earlier: Sequence[Reward] = ()) -> Seque
     def begun(reward: RememberingReward) -> Recalled:
         return next((one for one in known if one.of == reward), None) or Recalled(reward, reward.init())
 
-    if not any(isinstance(one, RememberingReward) for one in rewards):
+    if not any(isinstance(reward, RememberingReward) for reward in rewards):
         return rewards
-    return tuple(begun(one) if isinstance(one, RememberingReward) else one for one in rewards)
+    return tuple(begun(reward) if isinstance(reward, RememberingReward) else reward for reward in rewards)
 
 
 def after(rewards: Sequence[Reward], trajectories: Sequence[Trajectory]) -> Sequence[Reward]:
-    """`rewards` as they score after a step that sampled these."""
+    """`rewards` with their memory after a step that sampled these trajectories."""
     if not memories(rewards):
         return rewards
-    return tuple(one.after(trajectories) if isinstance(one, Recalled) else one for one in rewards)
+    return tuple(reward.after(trajectories) if isinstance(reward, Recalled) else reward for reward in rewards)
 
 
 def memories(rewards: Sequence[Reward]) -> State:
-    """What rewards remember, by name, for a checkpoint."""
-    kept = [one for one in rewards if isinstance(one, Recalled)]
-    return {one.name: {"told": one.told, "state": one.state} for one in kept}
+    """The memory of rewards, by name, for a checkpoint."""
+    recalled = [reward for reward in rewards if isinstance(reward, Recalled)]
+    return {reward.name: {"told": reward.told, "state": reward.state} for reward in recalled}
 
 
 def restored(rewards: Sequence[Reward], kept: Mapping[str, State]) -> Sequence[Reward]:
-    """`rewards` with what `memories` told of them."""
+    """`rewards` with the output of `memories` as their memory."""
 
-    def filled(one: Reward) -> Reward:
-        if not isinstance(one, Recalled) or one.name not in kept:
-            return one
-        return replace(one, state=kept[one.name]["state"], told=int(kept[one.name]["told"]))
+    def filled(reward: Reward) -> Reward:
+        if not isinstance(reward, Recalled) or reward.name not in kept:
+            return reward
+        return replace(reward, state=kept[reward.name]["state"], told=int(kept[reward.name]["told"]))
 
-    return tuple(filled(one) for one in rewards) if kept else rewards
+    return tuple(filled(reward) for reward in rewards) if kept else rewards

@@ -1,4 +1,4 @@
-"""Whether a module passes its tests after the edits of an episode."""
+"""The reward for a module that passes its tests after the edits of an episode."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Repaired(Reward):
     outside: ClassVar[bool] = False
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> list[float | None]:
-        return list(await asyncio.gather(*(asyncio.to_thread(self.judge, one) for one in trajectories)))
+        return list(await asyncio.gather(*(asyncio.to_thread(self.judge, trajectory) for trajectory in trajectories)))
 
     def judge(self, trajectory: Trajectory) -> float:
         """The verdict on one episode."""

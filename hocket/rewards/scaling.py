@@ -1,4 +1,4 @@
-"""Rewards over the running deviation of returns."""
+"""Rewards divided by the running standard deviation of returns."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class ScaledReturns(Shaping):
     def __call__(self, batch: Batch, state: State) -> tuple[Batch, State]:  # type: ignore[override]
         """The batch with scaled rewards, and the state after this step."""
         own = apart(batch)
-        seen = own.occurrences
-        to_go = suffix_sum(rewards_by_occurrence(own), seen.trajectory, own.trajectories, discount=self.gamma)
-        counted = to_go[seen.weight != 0]
+        occurrences = own.occurrences
+        to_go = suffix_sum(rewards_by_occurrence(own), occurrences.trajectory, own.trajectories, discount=self.gamma)
+        counted = to_go[occurrences.weight != 0]
         if len(counted):
             fresh, mean = float(len(counted)), float(counted.mean())
             gap, total = mean - state["mean"], state["count"] + fresh

@@ -1,4 +1,4 @@
-"""Scoring: all rewards at once, written into the trajectories."""
+"""Scoring: runs all rewards and writes the scores into the trajectories."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from hocket.types import Score, Trajectory
 
 
 class Journal(Protocol):
-    """Remembers outside results by key, so that a resumed run replays them instead of asking again."""
+    """Records results from outside the library by key, so that a resumed run reuses them."""
 
     def get(self, key: str) -> Any:
-        """What was put at `key`, or something falsy."""
+        """The value recorded at `key`, or a falsy value."""
         ...
 
     def put(self, key: str, value: Any) -> object:
-        """Keeps `value`, plain data (dicts, lists, numbers, strings, None)."""
+        """Records `value`, plain data (dicts, lists, numbers, strings, None)."""
         ...
 
 
@@ -33,24 +33,24 @@ async def grade(
 ) -> list[str]:
     """Runs all rewards concurrently and writes `Trajectory.scores[reward.name]`.
 
-    Trajectories with a `failure` are shown to no reward and get None, no opinion. Results of rewards whose `outside`
-    is not False (functions, judges) go through the journal. Returns problems worth telling a person, as sentences.
+    Trajectories with a `failure` get None (no opinion) without a call of rewards. Results of rewards whose `outside`
+    is not False (functions, judges) are recorded in the journal. Returns messages about problems.
 
     Raises:
-        RewardError: from a reward that never worked or gives back no list of numbers.
-        ConfigurationError: if two rewards have one name.
+        RewardError: from a reward that has never worked, or that returns no list of numbers.
+        ConfigurationError: if two rewards have the same name.
     """
     refuse_duplicates(rewards)
-    whole = [trajectory for trajectory in trajectories if trajectory.failure is None]
+    complete = [trajectory for trajectory in trajectories if trajectory.failure is None]
     judged = await asyncio.gather(
-        *(_judged(reward, whole, key.derive("reward", reward.name), journal) for reward in rewards)
+        *(_judged(reward, complete, key.derive("reward", reward.name), journal) for reward in rewards)
     )
     problems: list[str] = []
     for reward, opinions in zip(rewards, judged, strict=True):
         for trajectory in trajectories:
             if trajectory.failure is not None:
                 trajectory.scores[reward.name] = Score(None, feedback=trajectory.failure)
-        for trajectory, value, feedback in zip(whole, opinions, opinions.feedback, strict=True):
+        for trajectory, value, feedback in zip(complete, opinions, opinions.feedback, strict=True):
             trajectory.scores[reward.name] = Score(value, feedback=feedback)
         problems += opinions.problems
     return problems
@@ -61,12 +61,12 @@ async def _judged(reward: Reward, whole: Sequence[Trajectory], key: Key, journal
         return Opinions([])
     if journal is None or (isinstance(reward, Reward) and not reward.outside):
         return await _opinions(reward, whole, key)
-    # Whoever remembers may judge the same answers otherwise later: evaluation has one key all along.
-    told = f"/{reward.told}" if isinstance(reward, Recalled) else ""
-    entry = f"reward/{reward.name}/{_digest(whole, key)}{told}"
-    kept = journal.get(entry)
-    if kept:
-        return Opinions(kept["values"], kept["feedback"], kept["problems"])
+    # A reward with memory may judge the same answers differently later, and evaluation always uses the same key.
+    suffix = f"/{reward.told}" if isinstance(reward, Recalled) else ""
+    entry = f"reward/{reward.name}/{_digest(whole, key)}{suffix}"
+    record = journal.get(entry)
+    if record:
+        return Opinions(record["values"], record["feedback"], record["problems"])
     opinions = await _opinions(reward, whole, key)
     journal.put(entry, {"values": list(opinions), "feedback": opinions.feedback, "problems": list(opinions.problems)})
     return opinions
@@ -78,7 +78,7 @@ async def _opinions(reward: Reward, whole: Sequence[Trajectory], key: Key) -> Op
 
 
 def _digest(trajectories: Sequence[Trajectory], key: Key) -> str:
-    """Names one call: where in the run it was made, and about what."""
+    """A name of one call, from its key and its trajectories."""
     digest = hashlib.blake2b(str(key).encode(), digest_size=16)
     for trajectory in trajectories:
         for part in (trajectory.scenario.id, trajectory.source, str(trajectory.sample), trajectory.text):

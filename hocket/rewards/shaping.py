@@ -1,4 +1,4 @@
-"""Edits of the combined reward, and of what counts, before credit is given."""
+"""Reward shaping: changes of the combined reward and of weights before credit is computed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Estimator = Literal["k1", "k2", "k3"]
 
 
 def added(batch: Batch, level: Level, change: Tensor) -> Batch:
-    """The batch with `change` added to the combined reward at `level`, which begins at 0 where there is none."""
+    """The batch with `change` added to the combined reward at `level`; a missing reward counts as 0."""
     name = REWARD[level]
     total = batch.scores[name].values + change if name in batch.scores else change
     return batch.but(scores={**batch.scores, name: LevelScores(level, total)})
@@ -34,9 +34,9 @@ class OverlongPenalty(Shaping):
     """Soft overlong punishment (DAPO, arXiv 2503.14476, equation 13), added to the trajectory's reward.
 
     Attributes:
-        limit: decisions in a trajectory, all turns together, at which the whole `penalty` is due.
-        buffer: decisions before the limit over which it grows.
-        penalty: what is taken away at the limit.
+        limit: the number of decisions in a trajectory, over all turns, at which the full `penalty` applies.
+        buffer: the number of decisions before the limit over which it grows.
+        penalty: the penalty at the limit.
     """
 
     lengths: ClassVar[tuple[str, ...]] = (
@@ -61,7 +61,7 @@ def kl_estimate(logp: Tensor, reference: Tensor, estimator: Estimator) -> Tensor
     """An estimate of KL(policy || reference) from actions of the policy; same shape, nats.
 
     With x = log(reference / policy): k1 is -x, k2 is x^2 / 2, k3 is e^x - 1 - x (Schulman 2020, "Approximating KL
-    divergence"). k1 and k3 are unbiased; in `e^x` x is cut to at most 50, so that k3 stays finite.
+    divergence"). k1 and k3 are unbiased. In `e^x`, x is clamped to at most 50, so that k3 stays finite.
     """
     x = reference - logp
     if estimator == "k1":
@@ -75,8 +75,8 @@ def kl_estimate(logp: Tensor, reference: Tensor, estimator: Estimator) -> Tensor
 class KLInReward(Shaping):
     """`r_t -= coefficient * KL estimate` at every decision: the KL penalty of RLHF's PPO (arXiv 2203.02155) and RLOO.
 
-    The policy's log-probs are the proximal ones where they are recorded, else those of the behaviour policy. Forced
-    decisions, and decisions without one of the two log-probs, cost nothing.
+    The policy's log-probs are the proximal ones if recorded, else those of the behaviour policy. Forced decisions, and
+    decisions without one of the two log-probs, get no penalty.
 
     Raises:
         ConfigurationError: on a call, when the batch has no reference log-probs.
@@ -113,13 +113,13 @@ def _policy_logp(batch: Batch) -> Recorded:
 
 @dataclass(frozen=True)
 class MaskTruncated(Shaping):
-    """Weight 0 for trajectories that a limit cut short: overlong filtering (DAPO, arXiv 2503.14476, section 3.4).
+    """Weight 0 for truncated trajectories: overlong filtering (DAPO, arXiv 2503.14476, section 3.4).
 
-    As a shaping it also keeps them out of the statistics of credit. Set as a recipe's `correction`, which runs after
-    credit, it keeps them in: their rewards are compared, only their gradient is left out.
+    As a shaping it excludes them from the statistics of credit too. As a recipe's `correction`, which runs after
+    credit, it excludes only their gradient.
     """
 
     def __call__(self, batch: Batch) -> Batch:
-        seen = batch.occurrences
-        cut = batch.truncated[seen.trajectory]
-        return batch.credited(weight=torch.where(cut, torch.zeros_like(seen.weight), seen.weight))
+        occurrences = batch.occurrences
+        cut = batch.truncated[occurrences.trajectory]
+        return batch.credited(weight=torch.where(cut, torch.zeros_like(occurrences.weight), occurrences.weight))

@@ -1,4 +1,4 @@
-"""How alike two texts are, in [0, 1]; equal ones give 1."""
+"""Similarity of two texts, in [0, 1]; 1 for equal texts."""
 
 from __future__ import annotations
 

@@ -49,15 +49,15 @@ class SegmentsByText(Shaping):
     def __call__(self, batch: Batch) -> Batch:
         if not TOKEN_TEXTS.present(batch):
             return batch
-        seen, segment = batch.occurrences, batch.segment.clone()
-        turns = batch.turn[seen.decision].tolist()
+        occurrences, segment = batch.occurrences, batch.segment.clone()
+        turns = batch.turn[occurrences.decision].tolist()
         at = 0
         for row in token_texts(batch, "SegmentsByText"):
             if any(row):
                 numbers: list[int] = []
                 for start, end in _same(turns[at : at + len(row)]):
                     numbers += numbered_by(row[start:end], self.separator)
-                segment[seen.decision[at : at + len(row)]] = torch.tensor(numbers, dtype=segment.dtype)
+                segment[occurrences.decision[at : at + len(row)]] = torch.tensor(numbers, dtype=segment.dtype)
             at += len(row)
         return batch.but(segment=segment)
 

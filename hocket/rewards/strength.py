@@ -1,4 +1,4 @@
-"""How strong a recorded preference is: by how much the run's rewards put its chosen member above the rejected one."""
+"""The strength of recorded preferences: the difference of rewards between chosen and rejected answers."""
 
 from __future__ import annotations
 

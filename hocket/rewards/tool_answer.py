@@ -1,4 +1,4 @@
-"""Answers reached with tools: broken forms cost, calls earn nothing, using every kind of tool may earn a little."""
+"""Rewards for answers with tools: malformed responses are penalised, and using all tools may earn a bonus."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class ToolAnswer(Reward):
         return [self.judge(trajectory) for trajectory in trajectories]
 
     def judge(self, trajectory: Trajectory) -> float | None:
-        """What one attempt earns."""
+        """The reward of one attempt."""
         known = trajectory.scenario.answer
         if known is None:
             return None

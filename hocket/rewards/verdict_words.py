@@ -192,16 +192,16 @@ def _weighed(text: str, choices: Sequence[str]) -> str:
     """A text in which what compares two choices (`A > B`, `B loses to A`) says which is better."""
     names = [choice for choice in choices if len(choice) == 1 and choice.isalpha()]
     tie = next((choice for choice in choices if choice.casefold() == "tie"), "…")
-    for one in names:
+    for name in names:
         for other in names:
-            if one == other:
+            if name == other:
                 continue
-            left, right = rf"(?<![\w'’-]){one}", rf"{_NOUN}{other}(?![\w'’-])"
-            text = re.sub(f"{left}{_OVER}{right}", f"{one} is better", text)
+            left, right = rf"(?<![\w'’-]){name}", rf"{_NOUN}{other}(?![\w'’-])"
+            text = re.sub(f"{left}{_OVER}{right}", f"{name} is better", text)
             text = re.sub(f"{left}{_UNDER}{right}", f"{other} is better", text)
-            text = re.sub(rf"{left}\s+(?:rather than|instead of|over)\s+{right}", one, text)
-            text = re.sub(rf"(\bprefer\w*\s+{_NOUN}){one}\s+to\s+{right}", rf"\g<1>{one}", text)
-            text = re.sub(rf"\b[Tt]ie between\s+{_NOUN}{one}\s+and\s+{right}", tie, text)
+            text = re.sub(rf"{left}\s+(?:rather than|instead of|over)\s+{right}", name, text)
+            text = re.sub(rf"(\bprefer\w*\s+{_NOUN}){name}\s+to\s+{right}", rf"\g<1>{name}", text)
+            text = re.sub(rf"\b[Tt]ie between\s+{_NOUN}{name}\s+and\s+{right}", tie, text)
             text = re.sub(f"{left}{_EVEN.format(other=other)}{right}", tie, text)
     return text
 

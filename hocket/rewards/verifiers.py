@@ -1,4 +1,4 @@
-"""Right or wrong: a task's own verifier as a reward, and comparison with a known answer."""
+"""Verifiers: a task's verifier as a reward, and comparison with a known answer."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ class ExactMatch(Reward):
             return None
         given = self.extracted(text)
         if given is not None and self.extract == "math":
-            return float(any(same_formula(given, one, equal) for one in allowed_answers(scenario.answer)))
+            return float(any(same_formula(given, answer, equal) for answer in allowed_answers(scenario.answer)))
         return float(given is not None and matches(given, scenario.answer))
 
     def extracted(self, text: str) -> str | None:
-        """What counts as the answer in a completion, None if there is nothing of the kind."""
+        """The answer in a completion; None if there is none."""
         return EXTRACTIONS[self.extract](text)
 
 
@@ -114,19 +114,19 @@ def answer_text(answer: Any) -> str:
 
 
 def allowed_answers(answer: Any) -> list[str]:
-    """The texts that a known answer allows: its own, or those of a list's members. Null, NaN and inf allow nothing."""
+    """The texts accepted by a known answer: its own, or those of a list's members. Null, NaN and inf accept nothing."""
     if isinstance(answer, str):
         return [answer]
     members = answer if isinstance(answer, (list, tuple, set, frozenset)) else (answer,)
     return [
-        answer_text(one)
-        for one in members
-        if one is not None and not (isinstance(one, (float, Decimal)) and not math.isfinite(one))
+        answer_text(member)
+        for member in members
+        if member is not None and not (isinstance(member, (float, Decimal)) and not math.isfinite(member))
     ]
 
 
 def matches(given: str, answer: Any) -> bool:
-    """Whether a given answer is the known one, or one of a list; see `equal`."""
+    """Whether an answer equals the known one, or one of a list; see `equal`."""
     return any(equal(given, one) for one in allowed_answers(answer))
 
 
@@ -141,7 +141,7 @@ def equal(given: str, answer: str) -> bool:
 
 
 def final_answer(text: str) -> str:
-    """What is graded: the text of the last `<answer>` tags, else the last line that is not blank."""
+    """The graded text: that of the last `<answer>` tags, else the last line that is not blank."""
     inside = tagged(text)
     return (inside if inside is not None else last_line(text) or "").strip()
 
@@ -156,7 +156,7 @@ def token_match(given: str, reference: str) -> float:
 
 
 def known_of(scenario: Scenario, name: str) -> Any:
-    """What a scenario's metadata say of `name`; for `answer`, its answer where it has one."""
+    """The scenario's metadata `name`; for `answer`, the scenario's answer if it has one."""
     if name == "answer" and scenario.answer is not None:
         return scenario.answer
     return scenario.metadata.get(name)

@@ -1,4 +1,4 @@
-"""Which of two answers is preferred, and what an answer is worth by that alone."""
+"""Pairwise preferences between answers, and rewards from win rates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hocket.rewards.members import SCENARIO, groups_of, with_return
 from hocket.stages import Shaping, Stage
 
 RULE = "Which reply answers this better?\n{prompt}"
-"""What a judge is asked to compare by."""
+"""The criterion by which a judge compares."""
 
 PREFERENCES = {
     "preferences": "a judge's, both orders (--judge), or a function's of two texts (shaping.0.wins.rule); without "

@@ -1,4 +1,4 @@
-"""How many samples each scenario gets of a total: the next one where it is worth most."""
+"""Allocation of a total number of samples to scenarios: each next sample goes where it is worth most."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from hocket.types import Assignment, Experience
 
 
 class Worth(Stage):
-    """What samples of a scenario are worth by what the ledger holds of it; the more, the less each further one adds."""
+    """The worth of samples of a scenario, computed from its history in the ledger, with diminishing returns."""
 
     room = "rollout"
 
     def __call__(self, outcomes: Outcomes, rewards: Sequence[float], counts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The worth of each number of samples in `counts` `[K]`, rising by one: concave.
+        """The worth of each number of samples in `counts` `[K]`, which increase by one; it is concave.
 
         `rewards` are the mean rewards of the scenario's past groups, oldest first.
         """
@@ -30,7 +30,7 @@ class Worth(Stage):
 
 @dataclass(frozen=True)
 class EvenWorth(Worth):
-    """Every scenario's samples are worth the same, each less than the one before: all get equally many."""
+    """The same worth for every scenario, with diminishing returns, so that all get equally many samples."""
 
     def __call__(self, outcomes: Outcomes, rewards: Sequence[float], counts: NDArray[np.int64]) -> NDArray[np.float64]:
         return -1.0 / counts
@@ -38,9 +38,9 @@ class EvenWorth(Worth):
 
 @dataclass(frozen=True)
 class Narrowed(Worth):
-    """How much samples narrow what is known of the success rate: the posterior's expected variance, less than now.
+    """The expected reduction of the variance of the success rate's posterior.
 
-    With n further samples `Beta(a, b)` has on average the variance `v (a + b) / (a + b + n)`, v that of today.
+    With n further samples `Beta(a, b)` has the expected variance `v (a + b) / (a + b + n)`, v the current variance.
     """
 
     def __call__(self, outcomes: Outcomes, rewards: Sequence[float], counts: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -50,13 +50,13 @@ class Narrowed(Worth):
 
 
 def allocate(worth: NDArray[np.float64], low: int, total: int) -> NDArray[np.int64]:
-    """How many samples each of Q scenarios gets, `[Q]`: `low` and the most worthy further ones, `total` exactly.
+    """The number of samples of each of Q scenarios, `[Q]`: at least `low`, in sum exactly `total`, of greatest worth.
 
-    Where worth is concave, giving each next sample to whom it adds most is the best allocation of all. What adds
-    equally much goes to whoever has fewer, then to the earlier one.
+    For concave worth the greedy allocation is optimal. In a tie the scenario with fewer samples comes first, then the
+    earlier one.
 
     Args:
-        worth: of `low`, `low + 1`, .. samples of each scenario, `[Q, K]`; nobody gets more than `low + K - 1`.
+        worth: of `low`, `low + 1`, .. samples of each scenario, `[Q, K]`; a scenario gets at most `low + K - 1`.
 
     Raises:
         ValueError: when the total is below Q x low or above Q x (low + K - 1).
@@ -65,7 +65,7 @@ def allocate(worth: NDArray[np.float64], low: int, total: int) -> NDArray[np.int
     spare = total - number * low
     if not 0 <= spare <= number * (width - 1):
         raise ValueError(f"a total of {total} does not lie in {number * low}..{number * (low + width - 1)}")
-    # What rounding makes of equal steps must not put a later sample before an earlier one.
+    # Rounding errors must not make the gain of a later sample exceed that of an earlier one.
     gains = np.minimum.accumulate(np.diff(worth, axis=1), axis=1)
     counts = np.full(number, low, np.int64)
     if spare == 0:
@@ -78,15 +78,14 @@ def allocate(worth: NDArray[np.float64], low: int, total: int) -> NDArray[np.int
 
 @dataclass(frozen=True)
 class Allocated(Rollout):
-    """`total` samples a step, shared out among its scenarios by what they are worth.
+    """`total` samples per step, allocated to its scenarios by their worth.
 
-    The ledger tells what is known of each. Where scenarios are collected one by one (`--lag`), there is nothing to be
-    shared out, and each gets `samples`.
+    The worth depends on the ledger. If scenarios are collected one by one (`--lag`), each gets `samples`.
 
     Attributes:
-        value: what samples of a scenario are worth.
-        samples: of a scenario on average, where `total` is None. total: of all scenarios of a step, exactly.
-        low, high: the fewest and the most of one scenario.
+        value: the worth of samples of a scenario.
+        samples: the average per scenario, if `total` is None. total: the exact number for all scenarios of a step.
+        low, high: the least and the greatest number for one scenario.
         metrics: `rollout/fewest` and `rollout/most` samples of a scenario.
 
     Raises:
@@ -106,10 +105,11 @@ class Allocated(Rollout):
     def unfit(self, prompts: int) -> str | None:
         total = self._total(prompts)
         if not prompts * self.low <= total <= prompts * self.high:
-            said = f"rollout.total = {self.total}" if self.total is not None else f"rollout.samples = {self.samples}"
+            name, number = ("samples", self.samples) if self.total is None else ("total", self.total)
             return (
-                f"{said} gives {total} samples to {prompts} scenarios, of which each gets {self.low} to {self.high}; "
-                f"it must be {prompts * self.low} to {prompts * self.high} in all (rollout.low, rollout.high)"
+                f"rollout.{name} = {number} gives {total} samples to {prompts} scenarios, of which each gets "
+                f"{self.low} to {self.high}; it must be {prompts * self.low} to {prompts * self.high} in all "
+                "(rollout.low, rollout.high)"
             )
         return None
 
@@ -123,7 +123,7 @@ class Allocated(Rollout):
         key: Key,
         more: More | None = None,
     ) -> Experience:
-        """The samples of each scenario in the order asked."""
+        """The samples of each scenario, in the order of `asked`."""
         counts = self.counts([asking.scenario.id for asking in asked], ledger)
         trajectories = await play([replace(one, samples=n) for one, n in zip(asked, counts, strict=True)])
         await score(trajectories)
@@ -137,11 +137,13 @@ class Allocated(Rollout):
         if len(scenarios) == 1:
             return [self.samples]
         total = self._total(len(scenarios))
-        # Nobody can have more than what the others' fewest leave.
+        # The other scenarios' minimum limits what one scenario can get.
         most = min(self.high, total - (len(scenarios) - 1) * self.low)
         steps = np.arange(self.low, most + 1)
-        worth = np.stack([self.value(ledger.outcomes(one), ledger.history(one), steps) for one in scenarios])
-        return [int(one) for one in allocate(worth, self.low, total)]
+        worth = np.stack(
+            [self.value(ledger.outcomes(scenario), ledger.history(scenario), steps) for scenario in scenarios]
+        )
+        return [int(count) for count in allocate(worth, self.low, total)]
 
     def _total(self, scenarios: int) -> int:
         return self.samples * scenarios if self.total is None else self.total

@@ -1,4 +1,4 @@
-"""Now one rollout, now another."""
+"""Alternation between several rollouts."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hocket.types import Assignment, Experience
 
 @dataclass(frozen=True)
 class AlternatingRollout(Rollout):
-    """The rollouts of `members` in turn, each for `every` steps.
+    """Uses the rollouts of `members` in turn, each for `every` steps.
 
-    With `AlternatingCredit` and `AlternatingObjective` of as many members and the same `every`, a recipe is several
-    methods by turns.
+    Together with `AlternatingCredit` and `AlternatingObjective`, with as many members and the same `every`, a recipe
+    alternates between several methods.
     """
 
     members: tuple[Rollout, ...]
@@ -39,5 +39,5 @@ class AlternatingRollout(Rollout):
         key: Key,
         more: More | None = None,
     ) -> Experience:
-        """That of the first member; the training step asks `at` for the one whose turn it is."""
+        """The experience of the first member; the training step calls `at` for the current member."""
         return await self.members[0].collect(asked, play=play, score=score, ledger=ledger, key=key, more=more)

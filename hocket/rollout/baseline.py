@@ -1,4 +1,4 @@
-"""Samples with a greedy answer beside them."""
+"""Samples with a greedy baseline."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hocket.types import Assignment, Experience
 
 @dataclass(frozen=True)
 class WithGreedyBaseline(Rollout):
-    """`samples` trajectories per scenario and one greedy one, of source `baseline`: ReMax (arXiv 2310.10505).
+    """`samples` trajectories per scenario and a greedy one of source `baseline`: ReMax (arXiv 2310.10505).
 
-    The greedy trajectory informs `hocket.credit.GreedyBaseline` and is never learnt from.
+    `hocket.credit.GreedyBaseline` reads the greedy trajectory, which is never learnt from.
     """
 
     samples: int = 1

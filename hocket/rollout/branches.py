@@ -1,4 +1,4 @@
-"""Cutting a recorded response, and going on from the cut."""
+"""Continuation of recorded responses from a cut."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ OPENED, CLOSED, ANSWER = "<think>", "</think>", "<answer>"
 """The tags that open and close a thought, and open an answer."""
 
 NUMBERED = 1 << 20
-"""Continuations are numbered from here, so that their draws differ from those of the samples they continue."""
+"""The first sample number of continuations, so that their draws differ from those of the samples they continue."""
 
 
 def only_turn(trajectory: Trajectory) -> Turn | None:
-    """The one turn of a whole attempt; None where there are several, or nothing was decided."""
-    whole = trajectory.failure is None and len(trajectory.turns) == 1 and len(trajectory.turns[0]) > 0
-    return trajectory.turns[0] if whole else None
+    """The turn of an attempt with a single turn; None for several turns, no decisions, or a failed attempt."""
+    single = trajectory.failure is None and len(trajectory.turns) == 1 and len(trajectory.turns[0]) > 0
+    return trajectory.turns[0] if single else None
 
 
 def continued(asking: Assignment, tokens: Sequence[int], *, first: int, samples: int = 1, more: int) -> Assignment:
@@ -37,11 +37,11 @@ def continued(asking: Assignment, tokens: Sequence[int], *, first: int, samples:
     )
 
 
-# ---------------------------------------------------------------- places in the text
+# ---------------------------------------------------------------- positions in the text
 
 
 def tokens_covering(tokenizer: Tokenizer, tokens: NDArray[np.int64], characters: int) -> int:
-    """The fewest first tokens whose text has at least so many characters; all of them where it has fewer."""
+    """The length of the shortest prefix whose text has at least `characters` characters; all tokens if none has."""
     low, high = 0, len(tokens)
     while low < high:
         middle = (low + high) // 2
@@ -53,10 +53,10 @@ def tokens_covering(tokenizer: Tokenizer, tokens: NDArray[np.int64], characters:
 
 
 def thinking_span(tokenizer: Tokenizer | None, tokens: NDArray[np.int64]) -> tuple[int, int]:
-    """Where the thought of a response begins and ends, in tokens: `tokens[begin:end]`, its tags left out.
+    """The begin and end of a response's thought, in tokens: `tokens[begin:end]`, without its tags.
 
-    Without a closing tag it ends before the answer's, without that at the end; without an opening tag it begins with
-    the response. Decisions that are no words are all thought.
+    Without a closing tag the thought ends before the answer's tag, or at the end of the response. Without an opening
+    tag it begins with the response. Without a tokenizer all decisions are thought.
     """
     if tokenizer is None:
         return 0, len(tokens)
@@ -74,16 +74,16 @@ def thinking_span(tokenizer: Tokenizer | None, tokens: NDArray[np.int64]) -> tup
 def ending_tokens(
     tokenizer: Tokenizer | None, tokens: NDArray[np.int64], cut: int, phrase: str, text: str = ""
 ) -> tuple[int, ...]:
-    """The ids of a phrase that ends thinking after `tokens[:cut]`; a closing tag is left out where no thought is open.
+    """The ids of a phrase that ends thinking after `tokens[:cut]`, without its closing tag if no thought is open.
 
-    A response that closes a thought it never opened began inside one: some templates open it in the prompt. So did one
-    whose `text` begins with a tag that its tokens have not.
+    A response may begin inside a thought, because some templates open it in the prompt. Then it closes a thought that
+    it never opened, or its `text` begins with a tag that its tokens lack.
     """
     if tokenizer is None:
         return ()
-    whole, begun = tokenizer.decode(tokens.tolist()), tokenizer.decode(tokens[:cut].tolist())
-    before, closed, _ = whole.partition(CLOSED)
-    begins = text.lstrip().startswith(OPENED) and not whole.lstrip().startswith(OPENED)
+    response, head = tokenizer.decode(tokens.tolist()), tokenizer.decode(tokens[:cut].tolist())
+    before, closed, _ = response.partition(CLOSED)
+    begins = text.lstrip().startswith(OPENED) and not response.lstrip().startswith(OPENED)
     inside = begins or (bool(closed) and OPENED not in before)
-    is_open = CLOSED not in begun if inside else begun.rfind(OPENED) > begun.rfind(CLOSED)
+    is_open = CLOSED not in head if inside else head.rfind(OPENED) > head.rfind(CLOSED)
     return tokenizer.encode(phrase if is_open else phrase.removeprefix(CLOSED), tokens[:cut].tolist())

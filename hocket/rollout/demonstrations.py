@@ -1,4 +1,4 @@
-"""Experience that was written down before: demonstrations and preferences. The player replays it, samples nothing."""
+"""Recorded experience: demonstrations, preferences, labelled and ranked answers. The player replays it."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class Preferences(Rollout):
     """The chosen and the rejected response of each scenario, for offline preference learning (DPO, arXiv 2305.18290).
 
     Assignments have source `imported` and two samples: a text player takes `metadata["chosen"]` as the response of
-    sample 0 and `metadata["rejected"]` as that of sample 1. Their score is `preference`, 1 and 0; no other is asked.
-    Numbers `weight`, `margin` and `target` in the metadata go with the pair (see `Occurrences`).
+    sample 0 and `metadata["rejected"]` as that of sample 1. Their only score is `preference`, 1 and 0. Numbers
+    `weight`, `margin` and `target` in the metadata become those of the pair (see `Occurrences`).
 
     Raises:
         ConfigurationError: on a call, for a scenario that lacks one of the two.
@@ -89,7 +89,7 @@ class Preferences(Rollout):
         trajectories = await play([replace(asking, samples=2, first=0, source="imported") for asking in asked])
         for trajectory in trajectories:
             trajectory.scores["preference"] = Score(1.0 if trajectory.sample == 0 else 0.0)
-            _told(trajectory)
+            _copy_pair_numbers(trajectory)
         return Experience(trajectories)
 
 
@@ -97,12 +97,12 @@ class Preferences(Rollout):
 class Labelled(Rollout):
     """Answers that are known to be good or bad, for unpaired preference learning (KTO, arXiv 2402.01306).
 
-    Assignments have source `expert`: `metadata["demonstration"]` is the response, and its score `label` is 1 where
-    `metadata["label"]` is true, else 0; no other is asked. A `weight` of the scenario goes with it as a pair's does.
+    Assignments have source `expert`: `metadata["demonstration"]` is the response. Its only score is `label`, 1 if
+    `metadata["label"]` is true, else 0. A `weight` in the metadata is that of the answer.
 
     Attributes:
-        mismatched: give besides, for each scenario, the answer of the scenario before it in the step (of the last, for
-            the first), marked `hocket.core.columns.MISMATCHED` and without a score: what KTO estimates a divergence by.
+        mismatched: add, for each scenario, the answer of the scenario before it in the step (for the first, of the
+            last), marked `hocket.core.columns.MISMATCHED` and without a score. KTO estimates a divergence by these.
 
     Raises:
         ConfigurationError: on a call, for a scenario without a demonstration or a label, and for a step of one scenario
@@ -136,12 +136,12 @@ class Labelled(Rollout):
                     f"scenario {asking.scenario.id!r} needs a 'demonstration' and a 'label', true or false, in its "
                     "metadata"
                 )
-        own = await play([replace(asking, samples=1, first=0, source="expert") for asking in asked])
-        for trajectory in own:
+        labelled = await play([replace(asking, samples=1, first=0, source="expert") for asking in asked])
+        for trajectory in labelled:
             trajectory.scores["label"] = Score(float(trajectory.scenario.metadata["label"]))
-            _told(trajectory)
+            _copy_pair_numbers(trajectory)
         if not self.mismatched:
-            return Experience(own)
+            return Experience(labelled)
         if len(asked) < 2:
             raise ConfigurationError(
                 "mismatched answers are those of a step's other scenarios: prompts must be at least 2"
@@ -154,15 +154,15 @@ class Labelled(Rollout):
         )
         for trajectory in others:
             MISMATCHED.write(trajectory, True)
-        return Experience([*own, *others])
+        return Experience([*labelled, *others])
 
 
 @dataclass(frozen=True)
 class Ranked(Rollout):
     """Several recorded answers to each scenario with scores, for lists of preferences (LiPO, arXiv 2402.01878).
 
-    `metadata["responses"]` are the answers, source `expert`, and `metadata["scores"]` their scores `preference`, the
-    higher the better; no other is asked.
+    `metadata["responses"]` are the answers, of source `expert`. Their only score is `preference`, from
+    `metadata["scores"]`; higher is better.
 
     Raises:
         ConfigurationError: on a call, for a scenario without two answers or with another number of scores.
@@ -180,19 +180,19 @@ class Ranked(Rollout):
         key: Key,
         more: More | None = None,
     ) -> Experience:
-        """Per scenario its answers in the order given."""
+        """Per scenario its answers, in the order of the metadata."""
         wanted, scores = list[Assignment](), list[float]()
         for asking in asked:
-            told = asking.scenario.metadata
-            said, given = list(told.get("responses") or ()), list(told.get("scores") or ())
-            if len(said) < 2 or len(said) != len(given):
+            metadata = asking.scenario.metadata
+            responses, labels = list(metadata.get("responses") or ()), list(metadata.get("scores") or ())
+            if len(responses) < 2 or len(responses) != len(labels):
                 raise ConfigurationError(
-                    f"scenario {asking.scenario.id!r} has {len(said)} 'responses' and {len(given)} 'scores' in its "
-                    "metadata; ranked answers need two or more, and a score for each"
+                    f"scenario {asking.scenario.id!r} has {len(responses)} 'responses' and {len(labels)} 'scores' in "
+                    "its metadata; ranked answers need two or more, and a score for each"
                 )
-            scores += [float(one) for one in given]
-            for place, text in enumerate(said):
-                scenario = replace(asking.scenario, metadata={**told, "demonstration": text})
+            scores += [float(label) for label in labels]
+            for place, text in enumerate(responses):
+                scenario = replace(asking.scenario, metadata={**metadata, "demonstration": text})
                 wanted.append(replace(asking, scenario=scenario, samples=1, first=place, source="expert"))
         trajectories = await play(wanted)
         for trajectory, value in zip(trajectories, scores, strict=True):
@@ -201,23 +201,23 @@ class Ranked(Rollout):
 
 
 def _before(asked: Sequence[Assignment]) -> list[Assignment]:
-    """For each the one before it in the step, another occurrence of the same scenario only where there is no other."""
-    names, found = [unmarked(one.scenario.id) for one in asked], list[Assignment]()
+    """The assignment before each one in the step, of another scenario if there is one."""
+    names, previous = [unmarked(assignment.scenario.id) for assignment in asked], list[Assignment]()
     for place, name in enumerate(names):
         earlier = [(place - back) % len(asked) for back in range(1, len(asked))]
-        found.append(asked[next((other for other in earlier if names[other] != name), earlier[0])])
-    return found
+        previous.append(asked[next((other for other in earlier if names[other] != name), earlier[0])])
+    return previous
 
 
-def _told(trajectory: Trajectory) -> None:
-    """Gives a trajectory the numbers that its scenario's metadata carry for a pair."""
+def _copy_pair_numbers(trajectory: Trajectory) -> None:
+    """Copies the numbers for a pair from the scenario's metadata to the trajectory."""
     for name, column in (("weight", PAIR_WEIGHT), ("margin", PAIR_MARGIN), ("target", PAIR_TARGET)):
         if trajectory.scenario.metadata.get(name) is not None:
             column.write(trajectory, float(trajectory.scenario.metadata[name]))
 
 
 def _saying(scenario: Scenario, other: Scenario) -> Scenario:
-    """The scenario with another's answer."""
+    """The scenario with the demonstration of `other`."""
     return replace(scenario, metadata={**scenario.metadata, "demonstration": other.metadata["demonstration"]})
 
 

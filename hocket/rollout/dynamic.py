@@ -1,4 +1,4 @@
-"""Dynamic sampling: ask until enough groups carry a signal."""
+"""Dynamic sampling: sample until enough groups have a signal."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ Group = list[Trajectory]
 
 @dataclass(frozen=True)
 class DynamicSampling(Rollout):
-    """Keeps only groups whose rewards are not all equal, and asks again for the missing ones (DAPO, arXiv 2503.14476).
+    """Keeps only groups whose rewards differ, and samples further groups for the missing ones (DAPO, arXiv 2503.14476).
 
-    As many groups with signal are wanted as scenarios were asked. Missing ones are asked from the curriculum through
-    `more`. Where that is not given, the scenarios that were without signal are sampled afresh (with new keys), which
-    shifts the mixture towards scenarios that rarely differ. Groups without signal and surplus groups are discarded.
-    After `max_rounds` a step goes on with the groups it has; if none has a signal, with the groups first asked, so
-    that it is never empty and the run advances.
+    The target is one group with signal per scenario of the step. Further scenarios come from the curriculum through
+    `more`. Without `more`, scenarios without signal are sampled again with new keys, which shifts the mixture towards
+    scenarios that rarely differ. Groups without signal and surplus groups are discarded. After `max_rounds` the step
+    continues with its groups with signal, or with the first groups if none has a signal, so that it is never empty.
 
     Attributes:
         samples: trajectories per group, at least 2.
-        max_rounds: how often to ask in one step, the first time included.
-        oversample: ask for this many times the missing groups, at least 1; works through `more`.
-        score: the score whose equality matters; None compares all scores (before weights and shaping).
-        enough: the share of wanted groups with signal at which no more is asked, in (0, 1]. Below 1 (GPG's threshold,
+        max_rounds: the most rounds of sampling in one step, including the first.
+        oversample: sample this many times the missing groups, at least 1; needs `more`.
+        score: the score that must differ; None compares all scores (before weights and shaping).
+        enough: the share of groups with signal at which sampling stops, in (0, 1]. Below 1 (GPG's threshold,
             arXiv 2504.02546) groups without signal fill up the batch instead of being discarded.
     """
 
@@ -63,7 +62,7 @@ class DynamicSampling(Rollout):
         key: Key,
         more: More | None = None,
     ) -> Experience:
-        """Groups with signal as trajectories; metrics count rounds and groups."""
+        """The trajectories of groups with signal; metrics count rounds and groups."""
         wanted, enough = len(asked), self.enough * len(asked)
         kept: list[Group] = []
         idle: list[Group] = []
@@ -93,7 +92,7 @@ class DynamicSampling(Rollout):
         return math.ceil(missing * self.oversample)
 
     async def _ask(self, pending: Sequence[Assignment], drawn: Counter[str], play: Play, score: Grade) -> list[Group]:
-        """One group per assignment, scored. `drawn` counts samples per scenario, so that none is drawn twice."""
+        """One group per assignment, scored. `drawn` counts samples per scenario, so that no sample is repeated."""
         assignments = []
         for asking in pending:
             first = asking.first + drawn[asking.scenario.id]
@@ -105,14 +104,14 @@ class DynamicSampling(Rollout):
 
 
 def has_signal(group: Sequence[Trajectory], score: str | None = None) -> bool:
-    """Whether the whole trajectories of a group differ in their scores (or in the one named)."""
-    whole = [trajectory for trajectory in group if trajectory.failure is None]
-    names = sorted({name for trajectory in whole for name in trajectory.scores if score in (None, name)})
-    return len({tuple(total(trajectory.scores.get(name)) for name in names) for trajectory in whole}) > 1
+    """Whether the trajectories of a group, without failed ones, differ in their scores (or in the score named)."""
+    complete = [trajectory for trajectory in group if trajectory.failure is None]
+    names = sorted({name for trajectory in complete for name in trajectory.scores if score in (None, name)})
+    return len({tuple(total(trajectory.scores.get(name)) for name in names) for trajectory in complete}) > 1
 
 
 def total(score: Score | None) -> float:
-    """A score's sum over a trajectory; no opinion, and what is not finite, counts 0 as in the combined reward."""
+    """A score's sum over a trajectory; missing and non-finite values count 0, as in the combined reward."""
     if score is None or score.value is None:
         return 0.0
     values = score.value if isinstance(score.value, (Sequence, np.ndarray)) else [score.value]

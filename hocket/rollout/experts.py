@@ -1,4 +1,4 @@
-"""Groups in which an expert's answer stands among the policy's samples."""
+"""Groups that contain an expert's answer beside the policy's samples."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hocket.types import Assignment, Experience
 
 @dataclass(frozen=True)
 class WithExpert(Rollout):
-    """Groups of `samples` trajectories of which `experts` are given.
+    """Groups of `samples` trajectories, `experts` of which are an expert's.
 
-    TempSamp-R1 (arXiv 2509.18056), RL-PLUS (arXiv 2508.00222). The given ones have source `expert` and are scored like
-    the others; their text is the scenario's `metadata["demonstration"]`, else its answer. A scenario with neither gets
-    samples of the policy alone. Nothing is known of the probability an expert said this with, so the learner's own
-    log-probs stand in (ratio 1).
+    TempSamp-R1 (arXiv 2509.18056), RL-PLUS (arXiv 2508.00222). The expert's trajectories have source `expert` and are
+    scored like the others. Their text is the scenario's `metadata["demonstration"]`, else its answer. A scenario with
+    neither gets only samples of the policy. The expert's probabilities are unknown, so the learner's log-probs replace
+    them (ratio 1).
     """
 
     samples: int = 8
@@ -42,12 +42,12 @@ class WithExpert(Rollout):
         assignments: list[Assignment] = []
         for asking in asked:
             scenario = asking.scenario
-            taught = scenario.metadata.get("demonstration") is not None or scenario.answer is not None
-            experts = self.experts if taught else 0
+            has_answer = scenario.metadata.get("demonstration") is not None or scenario.answer is not None
+            experts = self.experts if has_answer else 0
             assignments.append(replace(asking, samples=self.samples - experts))
             if experts:
-                given = demonstrated(scenario)
-                assignments.append(replace(asking, scenario=given, samples=experts, source="expert"))
+                scenario = demonstrated(scenario)
+                assignments.append(replace(asking, scenario=scenario, samples=experts, source="expert"))
         trajectories = await play(assignments)
         await score(trajectories)
         return Experience(trajectories)

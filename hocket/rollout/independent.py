@@ -12,7 +12,7 @@ from hocket.types import Assignment, Experience
 
 @dataclass(frozen=True)
 class Independent(Rollout):
-    """`samples` independent trajectories of every scenario asked."""
+    """`samples` independent trajectories of every scenario."""
 
     samples: int = 8
 

@@ -1,7 +1,8 @@
-"""Plays episodes of agents that act together, many side by side; one agent's are those of `VectorPlayer` to the bit.
+"""The player of multi-agent environments, which plays many episodes in lockstep.
 
-An episode becomes one trajectory with a turn for every agent: observations `[L, O]`, actions, log-probs, the `time` of
-each decision, and an `End` of the agent's own. The score `reward` is at the level of decisions.
+With one agent its results equal those of `VectorPlayer` to the bit. An episode becomes one trajectory with a turn for
+every agent: observations `[L, O]`, actions, log-probs, the `time` of each decision, and the agent's `End`. The score
+`reward` is at the level of decisions.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from hocket.types import Assignment, End, Score, Trajectory, Turn, before_traini
 
 
 class Controller(Protocol):
-    """Who decides for many agents at once: `hocket.policies.control.ControlPolicy`."""
+    """A policy that decides for many agents at once: `hocket.policies.control.ControlPolicy`."""
 
     name: str
     version: int
@@ -45,7 +46,7 @@ class Controller(Protocol):
 
 @dataclass(eq=False)
 class _Episode:
-    """One attempt being played; `words` are of each agent's draws, `began` the pool's step at its first decision."""
+    """An attempt in progress; `words` seed each agent's draws, `began` is the pool's step at its first decision."""
 
     place: int
     assignment: Assignment
@@ -58,7 +59,7 @@ class _Episode:
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """What all copies did at one step: per agent rows `[B, ...]`, rewards `[B, n]`."""
+    """The record of one step of all copies: per agent rows `[B, ...]`, rewards `[B, n]`."""
 
     observations: Sequence[NDArray[np.float32]]
     allowed: Sequence[NDArray[np.bool_] | None]
@@ -71,20 +72,20 @@ class _Step:
 
 @dataclass
 class JointPlayer:
-    """A `Player` of joint worlds: `width` copies in lockstep, finished episodes leave and new ones enter.
+    """A `Player` of joint worlds: `width` copies in lockstep, in which new episodes replace finished ones.
 
-    Sample i of an assignment resets with `scenario.seed`, and each agent draws with counters of a key of its own, so an
-    episode does not depend on what is played beside it. Every policy sees the rows of all its agents at once; where it
-    plays several, each row ends in a one-hot number of the agent among them (`identified`). `assignment.budget` limits
-    the steps of an episode. A copy that breaks costs its own episode alone.
+    Sample i of an assignment resets with `scenario.seed`, and each agent draws with counters of its own key, so an
+    episode does not depend on the other copies. A policy reads the rows of all its agents at once. If it plays several
+    agents, each row ends in the agent's one-hot index among them (`identified`). `assignment.budget` limits the steps
+    of an episode. If a copy fails, only its own episode fails.
 
-    What an agent earns while others move belongs to its last decision before; what it earns before its first belongs to
-    none and is left out. An agent that has ended earns nothing more.
+    Rewards while other agents move count for the agent's last decision before; rewards before its first decision are
+    left out. An agent that has ended gets no more rewards.
 
     Attributes:
-        world: what is played. policies: by name. seats: the policy of each agent, in the world's order.
-        identified: whether agents of one policy are told apart. width: copies.
-        references: the policies as they were before training, by name, where the trainer has given them.
+        world: the environment. policies: by name. seats: the policy of each agent, in the world's order.
+        identified: whether rows contain the agent's one-hot index. width: the number of copies.
+        references: the policies before training, by name, if the trainer provides them.
     """
 
     world: JointWorld
@@ -103,7 +104,7 @@ class JointPlayer:
         """Every sample of every assignment, in assignment order, then sample order.
 
         Raises:
-            ConfigurationError: when the decoding cuts the distribution (top-k, top-p), which control does not know.
+            ConfigurationError: when the decoding truncates the distribution (top-k, top-p), which is unsupported here.
             HocketError: when a policy's outputs are not finite.
         """
         waiting = list(_episodes(assignments, key, self.world.agents))
@@ -119,7 +120,7 @@ class JointPlayer:
         return [trajectory for trajectory in done if trajectory is not None]
 
     def environment(self) -> JointEnvironment:
-        """The copies, opened when first used."""
+        """The copies, opened on first use."""
         if not self._open:
             self._open.append(self.world.open(self.width))
         return self._open[0]
@@ -130,11 +131,11 @@ class JointPlayer:
             self._open.pop().close()
 
     def seated(self, policies: Mapping[str, str]) -> Self:
-        """The player with other policies in the seats that `policies` names."""
+        """The player with the policies of some seats replaced."""
         return replace(self, seats={**self.seats, **policies})
 
     def controllers(self, actor: Literal["policy", "reference"]) -> Mapping[str, Controller]:
-        """Who decides: the policies, or what they were before training."""
+        """The current policies, or those before training."""
         if actor == "reference" and not self.references:
             raise ConfigurationError(
                 "the rollout samples from the policy as it was before training, which this player was not given; its "
@@ -144,7 +145,7 @@ class JointPlayer:
 
 
 class _Table:
-    """Who sits where: for each policy its agents, and the rows that it is shown."""
+    """The seating: for each policy its agents, and the rows of its input."""
 
     def __init__(self, player: JointPlayer, actor: Literal["policy", "reference"]) -> None:
         world, self.agents = player.world, player.world.agents
@@ -170,7 +171,7 @@ class _Table:
         self.sizes = [seat.observations for seat in world.seats]
 
     def show(self, seen: Sequence[NDArray[np.float32]], live: NDArray[np.bool_]) -> None:
-        """Writes what the agents see into the rows; idle copies are blank."""
+        """Writes the agents' observations into the rows; idle copies get zeros."""
         for number, size in enumerate(self.sizes):
             self.seen[number][:, :size] = np.where(live[:, None], seen[number], np.float32(0))
 
@@ -178,13 +179,13 @@ class _Table:
         return self.controllers[name].draws
 
     def recorded(self, number: int) -> tuple[str, int]:
-        """Under which name an agent's decisions are recorded, and the version of its weights."""
+        """The policy name recorded for an agent's decisions, and the version of its weights."""
         name = self.policy_of[number]
         return before_training(name) if self.before else name, self.controllers[name].version
 
 
 class _Pool:
-    """The episodes being played now, one per copy."""
+    """The episodes in progress, one per copy."""
 
     def __init__(self, player: JointPlayer, table: _Table, waiting: Iterator[_Episode]) -> None:
         self.player, self.table, self.waiting = player, table, waiting
@@ -204,7 +205,7 @@ class _Pool:
         return bool(self.live.any())
 
     def _refill(self, slots: Sequence[int]) -> None:
-        """Puts the next episodes that begin at all into these copies."""
+        """Starts the next episodes in these copies, skipping those that fail to begin."""
         for slot in slots:
             self.slots[slot], self.live[slot], self.alive[slot] = None, False, False
         open_slots = list(slots)
@@ -233,7 +234,7 @@ class _Pool:
             carried[:, slot] = 0.0
 
     def advance(self) -> list[tuple[int, Trajectory]]:
-        """One step in every copy; returns the episodes that ended, whose copies are filled anew."""
+        """Makes one step in every copy; returns the episodes that ended, whose copies are refilled."""
         turn = self.world.acting()
         acted = self.alive if turn is None else self.alive & turn
         acted, state = acted.copy(), self.world.state()
@@ -242,8 +243,8 @@ class _Pool:
         shown = [rows.copy() for rows in self.table.seen]
         actions, logps = self._decide(masks, acted)
         state = None if state is None else np.array(state, np.float32)
-        # A world may write into what it is given, and into what it gave before.
-        moved = self.world.step([one.copy() for one in actions], self.live.copy())
+        # A world may write into its arguments, and into arrays that it returned before.
+        moved = self.world.step([action.copy() for action in actions], self.live.copy())
         self.history.append(_Step(shown, masks, actions, logps, acted, state, moved.rewards.copy()))
         self.now += 1
         for slot, reason in moved.failures.items():
@@ -260,7 +261,7 @@ class _Pool:
     def _decide(
         self, masks: Sequence[NDArray[np.bool_] | None], acted: NDArray[np.bool_]
     ) -> tuple[list[Any], list[Any]]:
-        """Actions and log-probs of each agent, `[B]` each; who has not `acted` `[B, n]` carries what it did."""
+        """Actions and log-probs of each agent, `[B]` each; agents that have not `acted` `[B, n]` keep their memory."""
         width, count = self.player.width, len(self.table.agents)
         actions: list[Any] = [None] * count
         logps: list[Any] = [None] * count
@@ -287,7 +288,7 @@ class _Pool:
         return actions, logps
 
     def _allowed(self, members: Sequence[int], masks: Sequence[NDArray[np.bool_] | None]) -> NDArray[np.bool_] | None:
-        """The actions a policy's agents may choose, `[K * B, A]`; an agent that does not move now may choose any."""
+        """The allowed actions of a policy's agents, `[K * B, A]`; all are allowed for agents whose turn it is not."""
         if all(masks[number] is None for number in members):
             return None
         size = (self.player.width, self.player.world.seats[members[0]].actions)
@@ -317,7 +318,7 @@ class _Pool:
                 episode.failure = episode.failure or "environment: ValueError: an observation is not finite"
 
     def _ended(self, moved: Moved) -> list[tuple[int, _Episode]]:
-        """Notes which agents ended; returns the episodes in which all have, or which broke, by copy."""
+        """Records which agents ended; returns the episodes in which all have ended, and failed ones, by copy."""
         self.table.show(self.world.seen(), self.live)
         state = self.world.state()
         cut = np.zeros(self.player.width, bool)
@@ -342,8 +343,8 @@ class _Pool:
         return _recorded(episode, self.table, steps, slot)
 
     def _forget(self) -> None:
-        """Drops steps that no open episode needs."""
-        needed = min((one.began for one in self.slots if one is not None), default=self.now)
+        """Drops the steps that no episode in progress needs."""
+        needed = min((slot.began for slot in self.slots if slot is not None), default=self.now)
         del self.history[: needed - self.first]
         self.first = needed
 
@@ -356,7 +357,7 @@ def _recorded(episode: _Episode, table: _Table, steps: Sequence[_Step], slot: in
         own = steps[:length]
         times = np.flatnonzero([step.acted[slot, number] for step in own])
         if episode.failure is not None and len(times) and times[-1] == length - 1:
-            times = times[:-1]  # What broke the copy has no outcome.
+            times = times[:-1]  # The decision at which the copy failed has no outcome.
         if not len(times):
             continue
         turns.append(_turn(episode, table, number, own, times, slot, end))
@@ -393,7 +394,7 @@ def _turn(
     slot: int,
     end: End,
 ) -> Turn:
-    """What one agent decided, at `times` of the episode."""
+    """The turn of one agent, with its decisions at `times` of the episode."""
     policy, version = table.recorded(number)
     mine = [steps[time] for time in times.tolist()]
     state = [step.state[slot] for step in mine if step.state is not None]
@@ -412,20 +413,20 @@ def _turn(
     )
     masks = [None if (mask := step.allowed[number]) is None else mask[slot] for step in mine]
     some = next((mask for mask in masks if mask is not None), None)
-    if some is not None:  # Where a world names none, all are allowed.
+    if some is not None:  # Without a mask all actions are allowed.
         ALLOWED.write(turn, np.stack([np.ones_like(some) if mask is None else mask for mask in masks]))
     return turn
 
 
 def _earned(steps: Sequence[_Step], times: NDArray[np.int64], slot: int, number: int) -> NDArray[np.float64]:
-    """The reward of each decision: what the agent earned until its next one."""
-    given = np.array([step.rewards[slot, number] for step in steps], np.float64)
-    if len(times) == len(given):
-        return given
-    owner = np.searchsorted(times, np.arange(len(given)), side="right") - 1
-    found = np.zeros(len(times), np.float64)
-    np.add.at(found, owner[owner >= 0], given[owner >= 0])
-    return found
+    """The reward of each decision: the sum of the agent's rewards until its next decision."""
+    rewards = np.array([step.rewards[slot, number] for step in steps], np.float64)
+    if len(times) == len(rewards):
+        return rewards
+    owner = np.searchsorted(times, np.arange(len(rewards)), side="right") - 1
+    sums = np.zeros(len(times), np.float64)
+    np.add.at(sums, owner[owner >= 0], rewards[owner >= 0])
+    return sums
 
 
 def _episodes(assignments: Sequence[Assignment], key: Key, agents: Sequence[str]) -> Iterator[_Episode]:
@@ -437,8 +438,8 @@ def _episodes(assignments: Sequence[Assignment], key: Key, agents: Sequence[str]
                 "no rollout that sets them"
             )
         for sample in range(assignment.first, assignment.first + assignment.samples):
-            own = key.derive(assignment.scenario.id, assignment.source, sample)
-            # The first agent draws as the only one of a `VectorPlayer` does.
-            words = [own.word, *(own.derive("agent", agent).word for agent in agents[1:])]
+            root = key.derive(assignment.scenario.id, assignment.source, sample)
+            # The first agent draws as the only agent of a `VectorPlayer`.
+            words = [root.word, *(root.derive("agent", agent).word for agent in agents[1:])]
             yield _Episode(place, assignment, sample, np.array(words, np.uint64))
             place += 1

@@ -1,4 +1,4 @@
-"""Recorded answers whose steps, or whose turns, are labelled: what process reward models learn from."""
+"""Recorded answers with labelled steps or turns, for the training of process reward models."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from hocket.types import Assignment, Experience, Score, Trajectory
 
 @dataclass(frozen=True)
 class LabelledSteps(Rollout):
-    """One trajectory per scenario, source `expert`, with a score `label` where a step or a turn has ended.
+    """One trajectory per scenario, of source `expert`, with a score `label` at the end of each step or turn.
 
-    With `steps`, a list of texts in the scenario's metadata, the response is these joined, and `metadata["labels"]` has
-    one label per step: it stands at the decision with which the step and the separator after it are told, the last
-    one at the end of the response (Lightman et al., arXiv 2305.20050; Uesato et al., arXiv 2211.14275). Without steps
-    `metadata["demonstration"]` is a list of messages, and labels are of its assistant turns. A label is true, false, a
-    probability, or null for no opinion. No other score is asked.
+    With `steps`, a list of texts in the scenario's metadata, the response is their concatenation, and
+    `metadata["labels"]` has one label per step. A label applies to the decision that completes the step and the
+    separator after it, the last label to the end of the response (Lightman et al., arXiv 2305.20050; Uesato et al.,
+    arXiv 2211.14275). Without steps `metadata["demonstration"]` is a list of messages, with a label for each assistant
+    turn. A label is true, false, a probability, or null for no opinion. There are no other scores.
 
     Attributes:
-        separator: what stands between steps.
+        separator: the text between steps.
 
     Raises:
         ConfigurationError: on a call, for a scenario without these, or with another number of labels.
@@ -39,7 +39,7 @@ class LabelledSteps(Rollout):
 
     @property
     def samples(self) -> int:
-        """One."""
+        """Always 1."""
         return 1
 
     async def collect(
@@ -56,8 +56,9 @@ class LabelledSteps(Rollout):
         trajectories = await play([self._assigned(asking) for asking in asked])
         words = tokenizer_of(play)
         for trajectory in trajectories:
-            labels = [None if one is None else float(one) for one in trajectory.scenario.metadata["labels"]]
-            steps = trajectory.scenario.metadata.get("steps")
+            metadata = trajectory.scenario.metadata
+            labels = [None if label is None else float(label) for label in metadata["labels"]]
+            steps = metadata.get("steps")
             trajectory.scores["label"] = (
                 _of_turns(trajectory, labels) if steps is None else self._of_steps(trajectory, steps, labels, words)
             )
@@ -66,13 +67,13 @@ class LabelledSteps(Rollout):
     def _assigned(self, asking: Assignment) -> Assignment:
         scenario = asking.scenario
         steps, labels = scenario.metadata.get("steps"), scenario.metadata.get("labels")
-        given = steps if steps is not None else scenario.metadata.get("demonstration")
-        if not isinstance(labels, (list, tuple)) or not isinstance(given, (list, tuple)) or not given:
+        pieces = steps if steps is not None else scenario.metadata.get("demonstration")
+        if not isinstance(labels, (list, tuple)) or not isinstance(pieces, (list, tuple)) or not pieces:
             raise ConfigurationError(
                 f"scenario {scenario.id!r} needs 'steps' (texts), or a 'demonstration' of several messages, and "
                 "'labels' in its metadata"
             )
-        wrong = next((one for one in labels if one is not None and not _is_label(one)), None)
+        wrong = next((label for label in labels if label is not None and not _is_label(label)), None)
         if wrong is not None:
             raise ConfigurationError(
                 f"scenario {scenario.id!r}: the label {wrong!r} is neither true, false nor in [0, 1]"
@@ -83,8 +84,8 @@ class LabelledSteps(Rollout):
                     f"scenario {scenario.id!r} has {len(steps)} steps and {len(labels)} labels; give each step some "
                     "text and a label"
                 )
-            said = self.separator.join(steps)
-            scenario = replace(scenario, metadata={**scenario.metadata, "demonstration": said})
+            response = self.separator.join(steps)
+            scenario = replace(scenario, metadata={**scenario.metadata, "demonstration": response})
         return replace(asking, scenario=scenario, samples=1, first=0, source="expert")
 
     def _of_steps(
@@ -93,8 +94,8 @@ class LabelledSteps(Rollout):
         if words is None:
             raise ConfigurationError("steps are pieces of text, and this task's decisions are no words")
         action = trajectory.turns[-1].action.tolist()
-        told = words.decode(action)
-        begin = told.find(self.separator.join(steps))
+        text = words.decode(action)
+        begin = text.find(self.separator.join(steps))
         if begin < 0:
             raise ConfigurationError(
                 f"scenario {trajectory.scenario.id!r}: the chat template changes the words of its steps, so their ends "

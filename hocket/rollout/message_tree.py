@@ -57,7 +57,7 @@ def grafted(root: MessageNode, trajectory: Trajectory) -> MessageNode:
     for turn in trajectory.turns:
         if turn.parent is not None:
             turn.parent = known.get(id(turn.parent), turn.parent)
-        child = next((one for one in node.children if one.turn is not None and same(one.turn, turn)), None)
+        child = next((child for child in node.children if child.turn is not None and same(child.turn, turn)), None)
         node = child or node.add(turn)
         assert node.turn is not None
         known[id(turn)] = node.turn

@@ -61,7 +61,9 @@ def worth(dialogue: Trajectory, agent: str | None = None) -> float:
     scores = dialogue.scores.values()
     if agent is None:
         return sums.total(map(total, scores))
-    return sums.total(total(_own(one, [turn.agent == agent for turn in dialogue.turns], dialogue)) for one in scores)
+    return sums.total(
+        total(_own(score, [turn.agent == agent for turn in dialogue.turns], dialogue)) for score in scores
+    )
 
 
 def _own(score: Score, mine: Sequence[bool], dialogue: Trajectory) -> Score:

@@ -1,4 +1,4 @@
-"""Independent samples whose actions are kept to a nucleus that changes slowly."""
+"""Independent samples with actions restricted to a slowly changing nucleus."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience
 
 DELAYED = "delayed"
-"""The name of the policy's copy that sets masks."""
+"""The name of the policy copy that defines masks."""
 
 
 def nucleus(logp: Tensor, mass: float) -> Tensor:
     """The smallest set of actions that has at least `mass` in each row, `[R, V]` bool (arXiv 1904.09751).
 
-    Ties go to the lower number. `logp` `[R, V]` is normalised; a mass of 1 allows everything.
+    In a tie the lower index comes first. `logp` `[R, V]` is normalised; a mass of 1 allows all actions.
     """
     if mass >= 1:
         return torch.ones_like(logp, dtype=torch.bool)
@@ -33,7 +33,7 @@ def nucleus(logp: Tensor, mass: float) -> Tensor:
 
 @dataclass(frozen=True)
 class NucleusMask:
-    """Keeps actions to the nucleus with this `mass` under the policy's delayed copy; a `hocket.types.ActionMask`."""
+    """Restricts actions to the nucleus of `mass` under the policy's delayed copy; a `hocket.types.ActionMask`."""
 
     mass: float = 0.9
 
@@ -50,10 +50,10 @@ class NucleusMask:
 
 @dataclass(frozen=True)
 class DelayedNucleus(Rollout):
-    """`samples` of every scenario, every action from the nucleus of the policy's delayed copy (NLPO, arXiv 2210.01241).
+    """`samples` per scenario, with actions from the nucleus of the policy's delayed copy (NLPO, arXiv 2210.01241).
 
     The nucleus is the smallest set of actions with at least `mass` under the copy, which an update such as
-    `hocket.update.DelayedMaskStep` refreshes. The sets are recorded, and learning applies them again.
+    `hocket.update.DelayedMaskStep` refreshes. The sets are recorded, and the learner applies them again.
     """
 
     samples: int = 1

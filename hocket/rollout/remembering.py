@@ -10,10 +10,10 @@ from hocket.types import Assignment, Experience
 
 
 class RememberingRollout(Rollout):
-    """A rollout with memory: what it remembers is threaded by the loop, beside what credit and updates remember.
+    """A rollout with memory. The loop passes its state from step to step.
 
-    Steps are collected one after the other, so it is refused where they are collected ahead (`overlap`, `lag`,
-    `order = arrival`), and inside another rollout.
+    Steps must be collected in sequence, so a run with `overlap`, `lag` or `order = arrival` raises an error, and so
+    does a recipe that puts it inside another rollout.
     """
 
     def init(self) -> State:
@@ -31,7 +31,7 @@ class RememberingRollout(Rollout):
         key: Key,
         more: More | None = None,
     ) -> tuple[Experience, State]:
-        """As `collect`, from a state to the next one; the given one is left as it was."""
+        """Like `collect`, with the state before the step; returns also the next state and leaves `state` unchanged."""
         raise NotImplementedError
 
     async def collect(
@@ -44,8 +44,8 @@ class RememberingRollout(Rollout):
         key: Key,
         more: More | None = None,
     ) -> Experience:
-        """Experience of a first step, which is then forgotten."""
-        found, _ = await self.collect_with(
+        """The experience of a first step; its state is dropped."""
+        experience, _ = await self.collect_with(
             self.init(), asked, play=play, score=score, ledger=ledger, key=key, more=more
         )
-        return found
+        return experience

@@ -1,4 +1,4 @@
-"""What was sampled earlier, kept per scenario and given back as it was: token ids, log-probs, versions and scores."""
+"""The replay store: earlier trajectories per scenario, with their exact token ids, log-probs, versions and scores."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from hocket.types import Decoding, End, Level, Scenario, Score, Trajectory, Turn
 AGE = InfoColumn("age", "Of a replayed trajectory, how many steps ago it was sampled.")
 
 Take = Literal["all", "recent", "best", "spread", "any"]
-"""Which of a scenario's kept trajectories are drawn: the newest ones; those of highest return; the subset whose returns
-vary most; at random. `all` are as many as asked, newest first."""
+"""Which of a scenario's stored trajectories are drawn: the newest (`recent`), those of highest return (`best`), the
+subset of largest variance of returns (`spread`), or random ones (`any`). `all` is as `recent`."""
 
 
 def worth(trajectory: Trajectory) -> float:
@@ -32,16 +32,16 @@ def worth(trajectory: Trajectory) -> float:
 
 @dataclass(frozen=True)
 class ReplayStore:
-    """Trajectories by scenario, bounded in number; a full scenario lets its oldest go, or its worst.
+    """A bounded store of trajectories by scenario; a full scenario drops its oldest trajectory, or its worst.
 
-    What is kept is plain data in the run's state, so that it is in every checkpoint. It comes back with source
-    `replay`: token ids are never encoded again, log-probs are those of the policy that sampled it (so that ratios are
-    to that policy), and its age stands in `info["age"]`. It is no sample of this step: neither the ledger nor the
-    counts of tokens nor the agreement of sampler and learner see it.
+    The stored trajectories are plain data in the run's state, so they are in every checkpoint. Replayed trajectories
+    have source `replay`. Token ids are not encoded again, log-probs are those of the policy that sampled them (so that
+    ratios are to that policy), and `info["age"]` is their age. They are no samples of this step: the ledger, the counts
+    of tokens and the agreement of sampler and learner ignore them.
 
     Attributes:
-        size: trajectories of a scenario. scenarios: of which any are kept; the one added to longest ago goes first.
-        keep: which stay where there are more, the `newest` or the `best`, the newest of equal ones.
+        size: the most trajectories per scenario. scenarios: the most scenarios; the least recently extended is dropped.
+        keep: which trajectories stay in a full scenario, the `newest` or the `best` (in a tie the newest).
     """
 
     size: int = 16
@@ -55,21 +55,21 @@ class ReplayStore:
             raise ValueError(f"keep must be newest or best, not {self.keep!r}")
 
     def init(self) -> State:
-        """Nothing kept, at step 0."""
+        """An empty store, at step 0."""
         return {"step": 0, "kept": {}}
 
     def add(self, state: State, trajectories: Sequence[Trajectory]) -> State:
-        """The state of the next step, with these besides; failed ones and those that say nothing are passed over.
+        """The state of the next step, with these trajectories added; failed and empty ones are skipped.
 
         Raises:
-            HocketError: for a turn that cannot be kept, such as one sampled under a mask.
+            HocketError: for a turn that cannot be stored, such as one sampled under a mask.
         """
         step = int(state["step"]) + 1
         kept: dict[str, list[State]] = dict(state["kept"])
-        for one in trajectories:
-            if one.failure is None and one.length:
-                scenario = unmarked(one.scenario.id)
-                held = [*kept.pop(scenario, []), {"step": step, "worth": worth(one), **written(one)}]
+        for trajectory in trajectories:
+            if trajectory.failure is None and trajectory.length:
+                scenario = unmarked(trajectory.scenario.id)
+                held = [*kept.pop(scenario, []), {"step": step, "worth": worth(trajectory), **written(trajectory)}]
                 if len(held) > self.size:
                     last = 0 if self.keep == "newest" else min(range(len(held)), key=lambda n: held[n]["worth"])
                     del held[last]
@@ -79,27 +79,27 @@ class ReplayStore:
         return {"step": step, "kept": kept}
 
     def count(self, state: State, scenario: str) -> int:
-        """How many are kept of a scenario."""
+        """The number of stored trajectories of a scenario."""
         return len(state["kept"].get(unmarked(scenario), ()))
 
     def draw(
         self, state: State, scenario: Scenario, count: int, take: Take, key: Key, *, least: float = -math.inf
     ) -> list[Trajectory]:
-        """At most `count` kept trajectories of a scenario whose scores sum to at least `least`, oldest first."""
-        held = [one for one in state["kept"].get(unmarked(scenario.id), ()) if one["worth"] >= least]
-        places = chosen([one["worth"] for one in held], count, take, key)
+        """At most `count` stored trajectories of a scenario whose scores sum to at least `least`, oldest first."""
+        held = [row for row in state["kept"].get(unmarked(scenario.id), ()) if row["worth"] >= least]
+        places = chosen([row["worth"] for row in held], count, take, key)
         age = int(state["step"]) + 1
         return [_replayed(held[place], scenario, age - int(held[place]["step"]), place) for place in places]
 
 
 def chosen(worth: Sequence[float], count: int, take: Take, key: Key) -> list[int]:
-    """The places of those that are drawn, rising; `worth` is of each that is kept, oldest first.
+    """The places of the drawn trajectories, increasing; `worth` is that of each stored trajectory, oldest first.
 
-    The subset of largest variance takes some of the smallest and some of the largest values; of equally good ones the
-    split with the most of the largest is taken.
+    The subset of largest variance consists of some of the smallest and some of the largest values; in a tie, the split
+    with the most of the largest values is taken.
 
     Raises:
-        ValueError: for a `take` that is none.
+        ValueError: for an unknown `take`.
     """
     if take not in get_args(Take):
         raise ValueError(f"take must be one of {', '.join(get_args(Take))}, not {take!r}")
@@ -117,7 +117,7 @@ def chosen(worth: Sequence[float], count: int, take: Take, key: Key) -> list[int
     return sorted(max(splits, key=lambda places: float(np.var([worth[place] for place in places]))))
 
 
-# ---------------------------------------------------------------- as plain data
+# ---------------------------------------------------------------- plain data
 
 _ARRAYS = ("observation", "action", "logp", "version", "forced", "segment", "time", "joint")
 _PLAIN = ("agent", "policy", "role", "state", "finish", "text")
@@ -167,14 +167,14 @@ def _decoding(decoding: Decoding) -> State:
 
 
 def _kept(notes: dict[str, Any]) -> State:
-    """Of what is noted beside a trajectory or turn, what a checkpoint can hold."""
-    found = {}
+    """The notes of a trajectory or turn that a checkpoint can hold."""
+    data = {}
     for name, value in notes.items():
         try:
-            found[name] = _plain(value)
+            data[name] = _plain(value)
         except HocketError:
             continue
-    return found
+    return data
 
 
 def _plain(value: Any) -> Any:
@@ -183,28 +183,28 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, (list, tuple)):
-        parts = [_plain(one) for one in value]
+        parts = [_plain(item) for item in value]
         return tuple(parts) if isinstance(value, tuple) else parts
     if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     raise HocketError(f"a {type(value).__name__} cannot be kept")
 
 
 def told_of(scenario: Scenario) -> State:
-    """A scenario as plain data, of which `Scenario(**told)` is the same again.
+    """A scenario as plain data; `Scenario(**data)` is the inverse.
 
     Raises:
-        HocketError: for metadata that hold other things than text, numbers, lists and mappings of them.
+        HocketError: for metadata other than text, numbers, lists and mappings of them.
     """
     try:
-        found: State = _plain(vars(scenario))
+        data: State = _plain(vars(scenario))
     except HocketError as error:
         raise HocketError(f"scenario {scenario.id!r} cannot be asked again in a later step: {error}") from None
-    return found
+    return data
 
 
 def restored(kept: State, scenario: Scenario) -> Trajectory:
-    """The trajectory that `written` made `kept` of, as sample 0 of the policies' own."""
+    """The trajectory that `written` turned into `kept`, as sample 0 of source `own`."""
     turns: list[Turn] = []
     for row in kept["turns"]:
         way = row["decoding"]
@@ -240,18 +240,18 @@ def _replayed(kept: State, scenario: Scenario, age: int, place: int) -> Trajecto
 
 
 def mixed_in(groups: Sequence[Sequence[Trajectory]], replayed: Sequence[Sequence[Trajectory]]) -> list[Trajectory]:
-    """Fresh groups, each followed by its replays."""
-    return [one for fresh, old in zip(groups, replayed, strict=True) for one in (*fresh, *old)]
+    """The trajectories of fresh groups, each group followed by its replayed trajectories."""
+    return [trajectory for fresh, old in zip(groups, replayed, strict=True) for trajectory in (*fresh, *old)]
 
 
 def ages(replayed: Sequence[Trajectory]) -> dict[str, float]:
-    """Metrics: how many were replayed, and how old they were on average and at most, in steps."""
-    found = [float(AGE.get(one)) for one in replayed]
-    mean = sum(found) / len(found) if found else math.nan
-    return {"replay/trajectories": float(len(found)), "replay/age": mean, "replay/oldest": max(found, default=math.nan)}
+    """Metrics: the number of replayed trajectories, and their mean and largest age in steps."""
+    steps = [float(AGE.get(trajectory)) for trajectory in replayed]
+    mean = sum(steps) / len(steps) if steps else math.nan
+    return {"replay/trajectories": float(len(steps)), "replay/age": mean, "replay/oldest": max(steps, default=math.nan)}
 
 
 def replaced_failure(group: list[Trajectory], success: Trajectory, key: Key) -> list[Trajectory]:
-    """A group in which one of the members, drawn at random, has made room for `success`."""
+    """A group in which `success` replaces a random member."""
     place = int(key.numpy().integers(len(group)))
     return [*group[:place], success, *group[place + 1 :]]

@@ -1,4 +1,4 @@
-"""Rollouts that mix what is sampled now with what was sampled before."""
+"""Rollouts that mix new samples with replayed ones."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from hocket.types import Assignment, Experience, Trajectory
 
 @dataclass(frozen=True)
 class WithReplays(RememberingRollout):
-    """`samples` of every scenario, and beside them at most `earlier` of its earlier ones.
+    """`samples` new trajectories per scenario, and at most `earlier` from previous steps.
 
-    Earlier samples are those of steps before this one; `take` says which of them. They are learnt from as recorded:
-    the ratio of each of their decisions is to the policy that sampled it. Credit tells the two sets apart by source.
+    `take` selects the earlier trajectories. They are learnt from as recorded: the ratio of each decision is to the
+    policy that sampled it. Credit distinguishes the two sets by their source.
 
     Attributes:
-        store: what is kept. metrics: `replay/trajectories`, `replay/age` and `replay/oldest`, in steps.
+        store: the replay store. metrics: `replay/trajectories`, `replay/age` and `replay/oldest`, in steps.
     """
 
     samples: int = 8
@@ -37,7 +37,7 @@ class WithReplays(RememberingRollout):
         chosen((), self.earlier, self.take, Key.of(0))
 
     def wanted(self, fresh: Sequence[Trajectory]) -> int:
-        """How many may come back beside these scored samples."""
+        """The most earlier trajectories to add to these scored samples."""
         return self.earlier
 
     def init(self) -> State:
@@ -56,7 +56,7 @@ class WithReplays(RememberingRollout):
     ) -> tuple[Experience, State]:
         """Per scenario the fresh samples, then the earlier ones, oldest first."""
         fresh = await groups(play, [replace(asking, samples=self.samples) for asking in asked])
-        everything = [one for group in fresh for one in group]
+        everything = [trajectory for group in fresh for trajectory in group]
         await score(everything)
         old = [
             self.store.draw(state, one.scenario, self.wanted(group), self.take, key.derive("replay", one.scenario.id))
@@ -68,16 +68,16 @@ class WithReplays(RememberingRollout):
 
 @dataclass(frozen=True)
 class ReusedSuccess(RememberingRollout):
-    """Samples of every scenario; where all fail, an earlier success takes the place of one of them, if there is any.
+    """Samples of every scenario. If all samples of a scenario fail, an earlier success replaces one of them.
 
-    A group has failed when no sample's scores sum to `success`. Which success comes back, and whom it replaces, is
-    drawn at random; a group with a success is left as it is. Samples are drawn in `stages` of `samples`, and a scenario
-    is asked again only as long as all of its samples failed.
+    A sample fails if the sum of its scores is below `success`. The replayed success and the replaced sample are random;
+    groups with a success are unchanged. Samples are drawn in `stages` of `samples`, and later stages sample only
+    scenarios without a success.
 
     Attributes:
-        stages: 1 samples every group once. fresh_ratio: the policy's own log-probs stand in for the recorded ones, so
-            that the first ratio of what came back is 1. store: of successes.
-        metrics: `rollout/failed` groups, `replay/trajectories` that came back, `replay/age` and `replay/oldest`.
+        stages: 1 samples every group once. fresh_ratio: the learner's log-probs replace the recorded ones, so that the
+            first ratio of replayed trajectories is 1. store: the store of successes.
+        metrics: `rollout/failed` groups, replayed `replay/trajectories`, `replay/age` and `replay/oldest`.
     """
 
     samples: int = 8
@@ -104,7 +104,7 @@ class ReusedSuccess(RememberingRollout):
         key: Key,
         more: More | None = None,
     ) -> tuple[Experience, State]:
-        """The groups in the order asked."""
+        """The groups in the order of `asked`."""
         found = await self._staged(asked, play, score)
         successes = [one for group in found for one in group if self._right(one)]
         failed = [number for number, group in enumerate(found) if not any(map(self._right, group))]
@@ -121,7 +121,7 @@ class ReusedSuccess(RememberingRollout):
         return experience, self.store.add(state, successes)
 
     async def _staged(self, asked: Sequence[Assignment], play: Play, score: Grade) -> list[list[Trajectory]]:
-        """The samples of each scenario, stage by stage until one succeeds."""
+        """The samples of each scenario, in stages until one succeeds."""
         found: list[list[Trajectory]] = [[] for _ in asked]
         for stage in range(self.stages):
             left = [number for number, group in enumerate(found) if not any(map(self._right, group))]
@@ -146,5 +146,5 @@ class ReusedSuccess(RememberingRollout):
 
 
 def expected_samples(success: float, samples: int, stages: int) -> float:
-    """How many samples a scenario takes in the mean: `k sum_{s < S} (1 - p)^(k s)` for success probability p."""
+    """The expected number of samples of a scenario: `k sum_{s < S} (1 - p)^(k s)` for success probability p."""
     return samples * math.fsum((1 - success) ** (samples * stage) for stage in range(stages))

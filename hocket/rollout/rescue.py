@@ -198,7 +198,7 @@ class Rescued(Rollout):
         return Experience([one for group in found for one in group], discarded, metrics)
 
     def _right(self, trajectory: Trajectory) -> bool:
-        earned = (total(one) for name, one in trajectory.scores.items() if self.score in (None, name))
+        earned = (total(score) for name, score in trajectory.scores.items() if self.score in (None, name))
         return trajectory.failure is None and sums.total(earned) >= self.success
 
     async def _tries(

@@ -45,12 +45,16 @@ class Selected(Rollout):
         """The good samples."""
         trajectories = await play([replace(assignment, samples=self.samples) for assignment in asked])
         await score(trajectories)
-        good = [one for one in trajectories if one.failure is None and self._scored(one) >= self.least]
+        good = [
+            trajectory
+            for trajectory in trajectories
+            if trajectory.failure is None and self._scored(trajectory) >= self.least
+        ]
         if self.judge is not None and good:
             verdicts = await self.judge(good, key=key.derive("judge"))
-            good = [one for one, said in zip(good, verdicts, strict=True) if said is None or said >= 0.5]
+            good = [one for one, verdict in zip(good, verdicts, strict=True) if verdict is None or verdict >= 0.5]
         kept = {id(one) for one in good}
-        rest = [one for one in trajectories if id(one) not in kept]
+        rest = [trajectory for trajectory in trajectories if id(trajectory) not in kept]
         return Experience(good, rest, {"rollout/kept": len(good) / max(1, len(trajectories))})
 
     def _scored(self, trajectory: Trajectory) -> float:

@@ -93,7 +93,7 @@ class Calculations(TextTask):
             return f"<answer>{heard[-1]['content'] if made else guess}</answer>"
 
         lessons = called((Calculator(),), scenario, said, self.turns)
-        return lessons if self.listed else [replace(one, tools=()) for one in lessons]
+        return lessons if self.listed else [replace(lesson, tools=()) for lesson in lessons]
 
     def verify(self, text: str, scenario: Scenario) -> float:
         return verify(text, scenario.answer)

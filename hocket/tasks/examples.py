@@ -421,7 +421,9 @@ def _answer(answer: Any, where: str) -> Any:
         raise ConfigurationError(
             f"{where}: the answer is {shown}; write text, a number, a list of these, or another column's name"
         )
-    odd = next((one for one in members if isinstance(one, (float, Decimal)) and not math.isfinite(one)), None)
+    odd = next(
+        (member for member in members if isinstance(member, (float, Decimal)) and not math.isfinite(member)), None
+    )
     if odd is not None or (isinstance(answer, list) and all(one is None for one in answer)):
         raise ConfigurationError(
             f"{where}: the answer is {'null' if odd is None else odd}, which no response can match; leave it out where "

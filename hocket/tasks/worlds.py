@@ -48,19 +48,19 @@ def native_task(
     # Where nothing takes a setting, the refusal names all that are taken.
     known = wrappers if strange <= _types(wrappers).keys() else wrappers_of(None, team=team)
     given = checked(name, settings, {**_types(known), **own})
-    for one in wrappers:
-        if one.clash is not None and (why := one.clash(given)):
+    for wrapper in wrappers:
+        if wrapper.clash is not None and (why := wrapper.clash(given)):
             raise ConfigurationError(f"task {name}: {why}")
     world = make(**{"count" if key == "agents" else key: given[key] for key in hints if key in given})
-    for one in wrappers:
-        values = {key: given[key] for key in one.settings if key in given}
-        world = one.wrap(world, **values)
-        form = one.form or form
+    for wrapper in wrappers:
+        values = {key: given[key] for key in wrapper.settings if key in given}
+        world = wrapper.wrap(world, **values)
+        form = wrapper.form or form
         if any(values.values()):
-            identified, suggested = identified or one.identified, {**suggested, **one.suggested}
+            identified, suggested = identified or wrapper.identified, {**suggested, **wrapper.suggested}
     return form(world, identified=bool(given.get("ids", identified)), suggested=suggested)
 
 
 def _types(wrappers: Sequence[WorldWrapper]) -> dict[str, type]:
     """Of the settings of all these wrappers."""
-    return {key: kind for one in wrappers for key, kind in one.settings.items()}
+    return {key: kind for wrapper in wrappers for key, kind in wrapper.settings.items()}

@@ -138,9 +138,9 @@ def _seat_teacher(config: Config, learners: Mapping[str, Learner], *, some: bool
     """
     if config.teacher is None:
         return
-    held = [one for one in learners.values() if one.reference is not None and not one.frozen]
+    held = [learner for learner in learners.values() if learner.reference is not None and not learner.frozen]
     if not held and not some:
-        names = ", ".join(dict.fromkeys(one.recipe.name for one in learners.values()))
+        names = ", ".join(dict.fromkeys(learner.recipe.name for learner in learners.values()))
         raise ConfigurationError(
             f"teacher = {config.teacher!r}: {names} is held against no reference; use dgpo-distillation or grpo-kl"
         )
@@ -211,7 +211,7 @@ def _rewards(
         named += own if spec == TASK_REWARD else [scorers[spec] if spec in scorers else next(loaded)]
     phases = tuple((*given, *named) or recipe.rewards or tuple(own) for recipe, _ in config.phases)
     recorded = (replayed(recipe) is not None for recipe, _ in config.phases)
-    unpaid = any(not (found or is_recorded) for found, is_recorded in zip(phases, recorded, strict=True))
+    unpaid = any(not (phase or is_recorded) for phase, is_recorded in zip(phases, recorded, strict=True))
     if unpaid and kind.needs_reward(config, task, workflow):
         raise ConfigurationError(
             f"task {task.name} has no answers to compare with, so nothing tells good from bad; add an answer to its "

@@ -1,7 +1,7 @@
-"""The configuration of a run: defaults < recipe < config file < flags, and later flags win.
+"""The configuration of a run. Precedence: defaults < recipe < config file < flags; later flags override earlier ones.
 
 A task suggests settings too (response length, steps); they count as defaults. Keys are dotted. A key that begins with a
-slot of the recipe (`objective.low`) means that slot.
+slot of the recipe (`objective.low`) is a setting of that slot.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SLOTS = (
 
 
 def task_of(pairs: Pairs) -> str:
-    """The name of the task that `pairs` ask for: what they name last, else what their recipe is for, else `sums`."""
+    """The name of the task of a run: the last one named in `pairs`, else the recipe's task, else `sums`."""
     named = [str(value) for key, value in pairs if key == "task"]
     if named:
         return named[-1]
@@ -59,7 +59,7 @@ def task_of(pairs: Pairs) -> str:
 
 
 def configure(pairs: Pairs, task: Task) -> Config:
-    """The configuration that `pairs` describe for a task, the task's suggestions beneath them.
+    """The configuration of a task from `pairs`, which override the task's suggestions.
 
     Raises:
         ConfigurationError: for an unknown key (with the nearest), a wrong type, or stages that do not fit together.
@@ -73,12 +73,12 @@ def configure(pairs: Pairs, task: Task) -> Config:
     method = [(key, value) for key, value in settings if is_of_recipe(key)]
     if config.plan:
         return _planned(config, method, task)
-    given = chosen[-1] if chosen else "grpo"
-    return _applied(config, [*_suggested(config, given, task), *method])
+    recipe = chosen[-1] if chosen else "grpo"
+    return _applied(config, [*_suggested(config, recipe, task), *method])
 
 
 def _equipped(config: Config, tools: Sequence[str]) -> Config:
-    """The configuration with these tools, names with commas between them, in the hands of the workflow."""
+    """The configuration with tools for its workflow. The last item counts: tool names, separated by commas."""
     if not tools:
         return config
     base, _, query = (config.workflow or "tool-use").partition("?")
@@ -91,25 +91,25 @@ def _equipped(config: Config, tools: Sequence[str]) -> Config:
 
 
 STEPS = 120
-"""Training steps where nobody says how many."""
+"""The default number of training steps."""
 
 
 def settled(config: Config, task: Task) -> Config:
-    """`config` with the number of steps the task suggests where none was set, else the usual one."""
+    """`config` with a number of steps: its own, else the task's suggestion, else `STEPS`."""
     if config.steps is not None or config.plan:
         return config
     return dataclasses.replace(config, steps=int(task.suggest(config.recipe).get("steps", STEPS)))
 
 
 def _planned(config: Config, method: Pairs, task: Task) -> Config:
-    """Each phase with the settings that its recipe has; the last one's recipe is the run's."""
+    """The configuration of a plan: each phase takes the settings that its recipe has. The last recipe is the run's."""
     phases = []
     unused = {key for key, _ in method}
     for phase in config.plan:
         recipe = as_recipe(phase.recipe)
-        having = fitting(method, recipe)
-        unused -= {key for key, _ in having}
-        settings = [*_suggested(config, phase.recipe, task), *having]
+        matching = fitting(method, recipe)
+        unused -= {key for key, _ in matching}
+        settings = [*_suggested(config, phase.recipe, task), *matching]
         base = dataclasses.replace(config, recipe=recipe)
         phases.append(dataclasses.replace(phase, recipe=_applied(base, settings).recipe))
     if unused:
@@ -124,10 +124,10 @@ def fitting(method: Pairs, recipe: Recipe) -> list[tuple[str, Any]]:
 
 
 def lengthened(config: Config, steps: int) -> Config:
-    """The same run with another number of steps; of a plan, the last phase changes.
+    """The same configuration with another total number of steps; in a plan, the last phase changes.
 
     Raises:
-        ConfigurationError: when no step would be left for the last phase.
+        ConfigurationError: when no step would remain for the last phase.
     """
     if not config.plan:
         return dataclasses.replace(config, steps=steps)
@@ -140,24 +140,24 @@ def lengthened(config: Config, steps: int) -> Config:
 
 
 def _suggested(config: Config, given: Any, task: Task) -> Pairs:
-    """What the task suggests for the settings of the recipe `given`, as a name, an object or in plain form.
+    """The task's suggestions for the recipe `given`: a name, an object or plain data.
 
-    One written out in full, as in a saved run, has had the suggestions already.
+    Plain data, as in a saved run, includes the suggestions already, so they give none.
     """
     if isinstance(given, Mapping):
         return []
     recipe = as_recipe(given)
-    wanted = _fitting(recipe, task.suggest(recipe))
-    return [*kind_of(task).suggest(config, recipe).items(), *((key, v) for key, v in wanted if is_open(recipe, key))]
+    suggested = _fitting(recipe, task.suggest(recipe))
+    return [*kind_of(task).suggest(config, recipe).items(), *((key, v) for key, v in suggested if is_open(recipe, key))]
 
 
 def is_of_recipe(key: str) -> bool:
-    """Whether a dotted key is a setting of a recipe, and not of the run."""
+    """Whether a dotted key is a setting of the recipe rather than of the run."""
     return key.split(".")[0] in ("recipe", *SLOTS)
 
 
 def _fitting(recipe: Recipe, suggestions: Mapping[str, Any]) -> Pairs:
-    """The suggestions this recipe has a setting for: one without a critic has no `credit.lam`."""
+    """The suggestions for settings that this recipe has: a recipe without a critic has no `credit.lam`."""
     repeated = () if not recipe.objective.on_policy_only else ("update.epochs", "update.minibatches")
     return [
         (key, value)
@@ -180,15 +180,15 @@ def _applied(config: Config, pairs: Pairs) -> Config:
 
 
 def _cast(name: str) -> Mapping[str, str]:
-    """The cast of this name, in plain form; `--cast separate`."""
-    found = next((one for one in CASTS if one.lower() == name.lower()), None)
-    if found is None:
+    """The cast of this name, as plain data; `--cast separate`."""
+    cast = next((cast for cast in CASTS if cast.lower() == name.lower()), None)
+    if cast is None:
         raise ConfigurationError(f"cast = {name!r} is unknown{nearest(name, CASTS)}")
-    return {"type": f"hocket.core.{found}"}
+    return {"type": f"hocket.core.{cast}"}
 
 
 def _set(config: Config, key: str, value: Any) -> Config:
-    key = "overlap" if key == "lag" else key  # What asynchronous training calls it.
+    key = "overlap" if key == "lag" else key  # `lag` is the term of asynchronous training.
     head, _, rest = key.partition(".")
     known = field_types(Config)
     if head not in known:
@@ -240,13 +240,13 @@ def _set_chat(config: Config, rest: str, value: Any) -> Config:
     """A variable of the chat template, or all of them."""
     if not rest and not isinstance(value, Mapping):
         raise ConfigurationError("write --chat.VARIABLE VALUE, for example --chat.enable_thinking false")
-    given = dict(flat_pairs(value)) if not rest else {rest: value}
-    for name, one in given.items():
+    variables = dict(flat_pairs(value)) if not rest else {rest: value}
+    for name, item in variables.items():
         if not name.isidentifier():
             raise ConfigurationError(f"chat.{name}: a variable of a chat template is one word; lists go in as [..]")
-        if isinstance(one, datetime.date):
-            given[name] = one.isoformat()
-    return dataclasses.replace(config, chat={**config.chat, **given})
+        if isinstance(item, datetime.date):
+            variables[name] = item.isoformat()
+    return dataclasses.replace(config, chat={**config.chat, **variables})
 
 
 def _checked(config: Config, key: str, value: Any) -> Config:
@@ -261,7 +261,7 @@ def _checked(config: Config, key: str, value: Any) -> Config:
 
 
 def read_pairs(path: Path) -> list[tuple[str, Any]]:
-    """The settings of a YAML file as dotted pairs. A mapping with `type` is one value; any other is descended into."""
+    """The settings of a YAML file as dotted pairs. A mapping with `type` is one value; other mappings are flattened."""
     if not path.is_file():
         raise ConfigurationError(f"there is no configuration file {path}")
     try:
@@ -276,11 +276,11 @@ def read_pairs(path: Path) -> list[tuple[str, Any]]:
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:
-    """What is wrong and on which line."""
-    mark, what = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-    if mark is None or what is None:
+    """The problem and its position in the file."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is None or problem is None:
         return " ".join(str(error).split())
-    return f"line {mark.line + 1}, column {mark.column + 1}: {what}"
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
 
 
 def flat_pairs(data: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
@@ -294,17 +294,17 @@ def flat_pairs(data: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str,
 
 
 def plain(config: Config) -> dict[str, Any]:
-    """The whole configuration as plain data, which `loaded` turns back into an equal one."""
-    found = to_plain(config)
-    del found["type"]
-    return dict(found)
+    """The whole configuration as plain data; `loaded` is the inverse."""
+    data = to_plain(config)
+    del data["type"]
+    return dict(data)
 
 
 def loaded(data: Mapping[str, Any], task: Task) -> Config:
-    """The configuration that `plain` wrote, also an earlier version's."""
+    """The configuration from the output of `plain`, also of earlier versions."""
     return configure(list(flat_pairs(present(data))), task)
 
 
 def dump(config: Config) -> str:
-    """The whole configuration as YAML, which `read_pairs` and `configure` turn back into an equal one."""
+    """The whole configuration as YAML; `read_pairs` and `configure` restore an equal one."""
     return yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True, width=110)

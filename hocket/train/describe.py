@@ -1,4 +1,4 @@
-"""What training tells the stages about every trajectory besides its numbers: columns of `Batch.info`."""
+"""Descriptions of trajectories that training provides to stages, as columns of `Batch.info`."""
 
 from __future__ import annotations
 

@@ -68,16 +68,16 @@ class PolicyEmbedder(Embedder):
                 states = policy.mean_states(batch)
                 for turn in torch.nonzero(~states.isnan().any(-1)).flatten().tolist():
                     found[turn] = states[turn].tolist()
-        seen, (_, starts) = batch.occurrences, turn_visits(batch)
+        occurrences, (_, starts) = batch.occurrences, turn_visits(batch)
         rows: Vectors = [[] for _ in range(batch.trajectories)]
-        turns = batch.turn[seen.decision[starts]].tolist()
-        for trajectory, turn in zip(seen.trajectory[starts].tolist(), turns, strict=True):
+        turns = batch.turn[occurrences.decision[starts]].tolist()
+        for trajectory, turn in zip(occurrences.trajectory[starts].tolist(), turns, strict=True):
             rows[trajectory].append(found[turn])
         return rows
 
 
 class TextEmbedder(Embedder):
-    """A function of texts, asked once per text and step.
+    """A function of texts, called once per text and step.
 
     Args:
         name: told in messages. embed: texts to vectors of one length.
@@ -165,7 +165,7 @@ def _sentences(model: str) -> Callable[[list[str]], Any]:
 
 
 def _check_modules(folder: Path) -> None:
-    """Refuses a model's folder that brings code: sentence-transformers runs it even where it is told not to."""
+    """Raises an error for a model's folder with code: sentence-transformers runs it even with code disabled."""
     try:
         told = json.loads((folder / "modules.json").read_bytes())
         kinds = [str(one["type"]) for one in told]

@@ -171,11 +171,11 @@ class _Credit:
         if batch.decisions != int(lengths.sum()):
             raise ValueError(f"these trajectories have {int(lengths.sum())} decisions, the batch {batch.decisions}")
         self._starts = {id(turn): int(start) for turn, start in zip(turns, starts, strict=True)}
-        seen = batch.occurrences
-        self._decision = seen.decision.numpy(force=True)
-        self._advantage = seen.advantage.numpy(force=True)
-        self._weight = seen.weight.numpy(force=True)
-        owner = seen.trajectory.numpy(force=True)
+        occurrences = batch.occurrences
+        self._decision = occurrences.decision.numpy(force=True)
+        self._advantage = occurrences.advantage.numpy(force=True)
+        self._weight = occurrences.weight.numpy(force=True)
+        owner = occurrences.trajectory.numpy(force=True)
         self._bounds = np.searchsorted(owner, np.arange(len(trajectories) + 1))
 
     def advantages(self, number: int, trajectory: Trajectory) -> list[NDArray[Any]]:

@@ -166,7 +166,7 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
 
 
 def success_of(task: Task, trajectory: Trajectory) -> float:
-    """A failed attempt, or one that nobody has an opinion on, is no success."""
+    """The success of an attempt; 0 if it failed or nothing could judge it."""
     found = 0.0 if trajectory.failure else task.success(trajectory)
     return found if math.isfinite(found) else 0.0
 

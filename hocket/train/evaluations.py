@@ -1,4 +1,4 @@
-"""The evaluations of a run: when they are due, and what is to be said about them."""
+"""The evaluations of a run: when they are due, and messages about them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from hocket.train.settings import Config, responses_of_a_step
 
 def replayed(recipe: Recipe) -> Example | None:
     """Which responses a recipe takes from the scenarios; None where it samples."""
-    return next((one.replays for one in walk(recipe.rollout) if isinstance(one, Rollout) and one.replays), None)
+    return next((stage.replays for stage in walk(recipe.rollout) if isinstance(stage, Rollout) and stage.replays), None)
 
 
 def check_examples(recipe: Recipe, task: Task) -> None:
@@ -58,8 +58,8 @@ def check_metadata(recipe: Recipe, task: Task) -> None:
         return
     listed: Any = getattr(task, "examples", None)
     scenarios = [one for _, one in listed()] if listed is not None else [task.scenario("train", 0)]
-    told = {name for one in scenarios for name, value in one.metadata.items() if value is not None}
-    if any(one.answer is not None for one in scenarios):
+    told = {name for scenario in scenarios for name, value in scenario.metadata.items() if value is not None}
+    if any(scenario.answer is not None for scenario in scenarios):
         told |= {"answer", "demonstration"}  # An answer shows itself.
     for name, stage in wanting.items():
         if name not in told:

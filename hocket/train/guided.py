@@ -96,14 +96,14 @@ async def sought(parts: RunContext, way: Guided, *, n: int, key: Key) -> list[So
     plain = await _each(play, asked, [Best(1)] * len(asked), value, key)
     lengths = [max(1, one.messages) if isinstance(one, Found) else 1 for one in plain]
     as_many = [
-        Best(max(1, round(one.messages / length))) if isinstance(one, Found) else Best(1)
-        for one, length in zip(searches, lengths, strict=True)
+        Best(max(1, round(search.messages / length))) if isinstance(search, Found) else Best(1)
+        for search, length in zip(searches, lengths, strict=True)
     ]
     rows = {"one sampled answer": plain}
     if not isinstance(way, Best):
         rows["best of as many messages"] = await _each(play, asked, as_many, value, key)
     rows[way.title] = searches
-    return [await _told(parts, title, found, key) for title, found in rows.items()]
+    return [await _told(parts, title, row, key) for title, row in rows.items()]
 
 
 async def _each(
@@ -132,5 +132,5 @@ async def _told(parts: RunContext, title: str, found: Sequence[Found | HocketErr
     if not episodes:
         raise HocketError(f"{title}: every one of {len(found)} failed: {failures[0]}")
     await grade(episodes, parts.rewards, key=key.derive("score", title), journal=parts.journal)
-    success = [success_of(parts.task, one) for one in episodes] + [0.0] * len(failures)
+    success = [success_of(parts.task, episode) for episode in episodes] + [0.0] * len(failures)
     return Sought(title, success, fmean(one.messages for one in found if isinstance(one, Found)), failures)

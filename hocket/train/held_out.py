@@ -24,7 +24,7 @@ from hocket.train.loop import Playing, RunContext
 from hocket.types import Assignment, Trajectory
 
 ANSWERED = 32
-"""Scenarios that are answered where nothing tells right from wrong: for their mean length, and to be shown."""
+"""How many scenarios are answered if nothing verifies answers: for their mean length, and as examples."""
 
 
 async def measured(
@@ -54,7 +54,7 @@ async def measured(
         success=recorded.get(named, math.nan),
         low=recorded.get(f"{stem}/low", math.nan),
         high=recorded.get(f"{stem}/high", math.nan),
-        n=int(total) if math.isfinite(total) else len({one.scenario.id for one in responses}),
+        n=int(total) if math.isfinite(total) else len({response.scenario.id for response in responses}),
         length=sum(one.length for one in played) / max(1, len(played)),
         seconds=time.perf_counter() - started,
         measure=measure,
@@ -64,7 +64,7 @@ async def measured(
 
 
 def _told(found: Evaluated) -> Evaluated:
-    """An evaluation whose problems have been said."""
+    """An evaluation whose problems have been reported."""
     for problem in found.problems:
         say(f"evaluation: {problem}")
     return found

@@ -33,8 +33,8 @@ def idle_stages(recipe: Recipe, parent: Recipe | None, steps: Sequence[tuple[str
             same = slot != "correction" and _untouched(before, after)
         if same:
             names.append(type(value_at(recipe, slot)).__name__)
-    seen = steps[-1][1].occurrences
-    signal = seen.pairs is not None or bool(((seen.weight != 0) & (seen.advantage != 0)).any())
+    occurrences = steps[-1][1].occurrences
+    signal = occurrences.pairs is not None or bool(((occurrences.weight != 0) & (occurrences.advantage != 0)).any())
     return names if signal else []
 
 

@@ -70,8 +70,8 @@ class PolicyJudge(Judge):
         finally:
             self._engine.release()
         return [
-            self._answer(one, [next(samples) for _ in requests], requests)
-            for one, requests in zip(questions, asked, strict=True)
+            self._answer(question, [next(samples) for _ in requests], requests)
+            for question, requests in zip(questions, asked, strict=True)
         ]
 
     def _requests(self, question: Question) -> list[Request]:
@@ -131,7 +131,7 @@ class EndpointJudge(Judge):
 
 
 def _read(document: Any) -> Answer:
-    """An answer of `/chat/completions`, with the tokens that it cost where the server tells."""
+    """An answer of `/chat/completions`, with its token counts if the server reports them."""
     found, usage = read_text(document), document.get("usage")
     spent = usage.get("total_tokens") if isinstance(usage, Mapping) else None
     return Answer(found["text"], spent if isinstance(spent, int) else 0, cut=found["finish"] == "length")

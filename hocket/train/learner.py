@@ -1,4 +1,4 @@
-"""A learner: one trained policy with its recipe, optimiser, schedule and memory."""
+"""A learner: one trained policy with its recipe, optimiser and memory."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from hocket.update.gradient import GradientStep
 from hocket.update.problem import Problem
 
 SATURATED = "ratio/saturated"
-"""What losses report as a count per mini-batch, and rows of metrics hold as a share."""
+"""A metric that losses report as a count per mini-batch, and metrics rows as a share."""
 
 AGREEMENT_SAMPLE = 2048
-"""Decisions compared when a step evaluates none of its own."""
+"""How many decisions are compared if the update evaluates none."""
 
 
 @runtime_checkable
 class Observes(Protocol):
-    """A policy that keeps statistics of what it learnt from, as running normalisation does."""
+    """A policy with statistics of its training data, such as running normalisation."""
 
     def observe(self, batch: Batch) -> None: ...
 
 
 @runtime_checkable
 class CachesActivations(Protocol):
-    """A policy whose sampler can keep what the learner would compute again."""
+    """A policy whose sampler can cache activations that the learner would recompute."""
 
     def begin_activation_cache(self) -> None: ...
 
@@ -56,20 +56,20 @@ class CachesActivations(Protocol):
 
 
 class Group(Protocol):
-    """Processes that make the same updates; this one leads them."""
+    """Processes that make the same updates, led by this process."""
 
     def updating(self, learner: Learner, batch: Batch, key: Key, step: int) -> AbstractContextManager[None]:
-        """Within it this process makes an update that the others make too; all have the same weights after it."""
+        """A context in which this process and the others make the same update; all have the same weights after it."""
         ...
 
 
 class UpdateResult(NamedTuple):
-    """What an update leaves behind, for the process that keeps the policy's weights and memory if it is another one.
+    """The result of an update, to be adopted by the process that holds the policy's weights and memory.
 
     Attributes:
-        metrics: of the update. weights: that change in training. update: what the update remembers, None for nothing.
+        metrics: those of the update. weights: the trainable weights. update: the update's memory, None if it has none.
         first: decisions `[K]` and log-probs `[T]` of its first evaluation. agreement: of sampler and learner then.
-        shrunk: what budgets were brought down to, see `OutOfMemoryRetry.taken`.
+        shrunk: the reduced budgets, see `OutOfMemoryRetry.taken`.
     """
 
     metrics: Metrics
@@ -81,33 +81,33 @@ class UpdateResult(NamedTuple):
 
 
 class Elsewhere(Protocol):
-    """Processes that learn a policy without this one, which has its weights after every update."""
+    """Other processes that train a policy; this process receives the weights after every update."""
 
     def begin(self, learner: Learner, batch: Batch, key: Key, step: int) -> None:
-        """Has them begin an update; nobody waits for it."""
+        """Starts an update without waiting for it."""
         ...
 
     def result(self, learner: Learner) -> UpdateResult:
-        """That of the update that began first."""
+        """The result of the earliest update in progress."""
         ...
 
     def moments(self, learner: Learner) -> State:
-        """The state of the optimiser as it is there."""
+        """The state of the optimiser in those processes."""
         ...
 
 
 class Learner:
-    """Learns one policy from its part of the experience.
+    """Trains one policy on its own decisions in the experience.
 
     Attributes:
-        policy: what is trained. recipe: how. reference: what KL is taken against, where the recipe wants one.
-        memory: what the recipe's stages remember. idle: those that changed nothing in the latest step.
-        reference_cache: what the reference has said of recorded answers.
-        retry: what happens when the machine's memory runs out.
+        policy: the trained policy. recipe: its method. reference: the policy that KL is computed against, if the recipe
+            needs one.
+        memory: the memory of the recipe's stages. idle: the stages without effect in the latest step.
+        reference_cache: log-probs of recorded answers under the reference.
+        retry: repeats a computation in smaller parts when memory runs out.
         leaves: into how many parts a gradient is split, see `hocket.distributed.cluster.leaves`. ranks: the processes
-            that share it; group: leads the others. meeting: where they meet if each holds its shares of the weights
-            alone.
-        elsewhere: who learns the policy where this process does not.
+            that share them; group: leads these processes. meeting: their communication, if the weights are sharded.
+        elsewhere: the processes that train the policy, if this process does not.
     """
 
     def __init__(
@@ -135,29 +135,31 @@ class Learner:
         self.idle: list[str] = []
         self._first: tuple[Tensor, Evaluation] | None = None
         self._parent = parent_of(recipe)
-        self.retry = OutOfMemoryRetry({id(one): one for one in (policy, self.reference) if one is not None}.values())
+        networks = {id(network): network for network in (policy, self.reference) if network is not None}
+        self.retry = OutOfMemoryRetry(networks.values())
 
     @property
     def needs(self) -> frozenset[Quantity]:
-        """What the recipe asks of the policy, values among it."""
+        """The quantities that the recipe needs from the policy, including values."""
         return self.recipe.needs | ({Quantity.VALUE} if self.recipe.wants_value else frozenset())
 
     def begin_activation_cache(self) -> None:
-        """Lets the sampler keep what it computes for this learner, where the policy can."""
+        """Starts caching the sampler's activations for this learner, if the policy can."""
         if not self.frozen and self.elsewhere is None and isinstance(self.policy, CachesActivations):
             self.policy.begin_activation_cache()
 
     def end_activation_cache(self) -> None:
-        """Lets go of it."""
+        """Drops the cached activations."""
         if isinstance(self.policy, CachesActivations):
             self.policy.end_activation_cache()
 
     def annotate(self, batch: Batch, *, later: bool = False) -> Batch:
-        """Fills what this learner's recipe reads, for its own decisions.
+        """Fills the columns that this learner's recipe reads, for its own decisions.
 
-        Nothing trains the values of a frozen policy, so they stay unknown: to the others its turns are environment.
-        The behaviour log-probs of text that nobody sampled may be left for `later`, where no stage reads them, and the
-        learner learns from the batch: then the first evaluation of `learn` gives them, see `completed`.
+        The values of a frozen policy stay unknown, because nothing trains them: to the others its turns are part of
+        the environment. With `later`, behaviour log-probs of text that no policy sampled may be left out, if no stage
+        reads them and the learner learns from the batch. The first evaluation of `learn` then fills them, see
+        `completed`.
         """
         reads = self.recipe.reads - {Column.VALUE} if self.frozen else self.recipe.reads
         later = later and self._evaluates_all
@@ -167,13 +169,13 @@ class Learner:
 
     @property
     def _evaluates_all(self) -> bool:
-        """Whether an update first evaluates all decisions that count, at the weights it begins with."""
+        """Whether an update first evaluates all decisions of nonzero weight, at its initial weights."""
         update = self.recipe.update
         idle = all(loss.idle_without_advantage for loss in self.recipe.losses)
         return type(update) is GradientStep and update.minibatches == 1 and not idle
 
     def compute_credit(self, batch: Batch, weights: Mapping[str, float], step: int) -> Batch:
-        """Gives credit over the joint experience of `step` by this learner's recipe."""
+        """Computes credit over the joint experience of `step` by this learner's recipe."""
         batch = batch.but(step=step, progress=min(1.0, (step - 1) / max(1, self.total_steps - 1)))
         memory = dict(self.memory)
         with torch.no_grad():
@@ -183,13 +185,13 @@ class Learner:
         return steps[-1][1]
 
     def begin(self, batch: Batch, key: Key, step: int) -> None:
-        """Has the update begin that `learn` makes of the same batch, where the policy is learnt elsewhere."""
+        """Starts in other processes the update that `learn` finishes with the same batch."""
         assert self.elsewhere is not None
         self.elsewhere.begin(self, batch.of_policy(self.policy.name), key, step)
         self._begun = True
 
     def learn(self, batch: Batch, key: Key, step: int) -> Metrics:
-        """One update from the decisions of this policy in a credited batch; see `completed` for what it lacks."""
+        """One update from the decisions of this policy in a batch with credit; see `completed` for missing columns."""
         mine = batch.of_policy(self.policy.name)
         if self.elsewhere is not None:
             if not self._begun:
@@ -206,32 +208,32 @@ class Learner:
             if "update" in self.memory:
                 self.memory = {**self.memory, "update": problem.memory}
         else:
-            metrics = {"loss": math.nan}  # No signal: nothing to learn from in this step, and nothing changes.
+            metrics = {"loss": math.nan}  # No signal in this step, so nothing changes.
         if SATURATED in metrics:
             metrics[SATURATED] = self._share(metrics[SATURATED], mine)
         self._first = problem.first
         metrics |= self._agree(problem, self.completed(mine)) if agreed is None else agreed
         if isinstance(self.policy, Observes):
-            self.policy.observe(mine)  # Only now: the batch is learnt from with what it was sampled with.
+            self.policy.observe(mine)  # After the update, which uses the statistics that the batch was sampled with.
         self.policy.version += 1
         return metrics
 
     def _share(self, count: float, batch: Batch) -> float:
-        """A mean count of decisions per mini-batch as a share of those with signal; never more than all of them."""
+        """A mean count of decisions per mini-batch as a share of the decisions with signal, at most 1."""
         occurrences = batch.occurrences
         active = int(((occurrences.weight != 0) & (occurrences.advantage != 0)).sum())
         return min(1.0, count * int(getattr(self.recipe.update, "minibatches", 1)) / max(1, active))
 
     def update_result(self, metrics: Metrics) -> UpdateResult:
-        """What the latest `learn`, which gave these metrics, leaves behind."""
+        """The result of the latest `learn`, which returned these metrics."""
         first = None if self._first is None else (self._first[0], self._first[1].logp.detach())
         weights = packed(taken(self.policy, whole=False))
         return UpdateResult(metrics, weights, self.memory.get("update"), first, self.agreement, self.retry.taken())
 
     def _adopt(self, mine: Batch, result: UpdateResult) -> Metrics:
-        """Brings this learner to where `learn` left the process that made the update."""
+        """Copies the result of an update from the process that made it."""
         if isinstance(self.policy, Observes):
-            self.policy.observe(mine)  # What it counts comes with the weights; what it keeps of older ones goes.
+            self.policy.observe(mine)  # Drops caches of older weights; the statistics themselves come with the weights.
         put(self.policy.module, result.weights)
         if result.update is not None:
             self.memory = {**self.memory, "update": result.update}
@@ -246,13 +248,13 @@ class Learner:
         return result.metrics
 
     def completed(self, batch: Batch) -> Batch:
-        """The batch of the latest `learn` with the behaviour log-probs that `annotate` left to it."""
+        """The batch of the latest `learn`, with the behaviour log-probs that `annotate` left out."""
         if self._first is None or not getattr(self.policy, "decides", True):
             return batch
         return with_behaviour(batch, self._first[1].logp, self._first[0])
 
     def measured(self, batch: Batch, weights: Mapping[str, float]) -> tuple[Batch, Metrics]:
-        """Other experience as it is credited now, the loss on it and its terms' metrics; nothing is remembered."""
+        """Other experience with its credit, and the metrics of its loss; changes no memory."""
         with torch.no_grad():
             annotated = self.annotate(batch, later=Column.BEHAVIOUR not in self.recipe.reads)
             credited, _ = self.recipe.compute_credit(annotated, self.memory, weights)
@@ -282,15 +284,15 @@ class Learner:
         if not getattr(self.policy, "decides", True):
             return {}
         if problem.first is not None and len(problem.first[0]):
-            decisions, now = problem.first
+            decisions, current = problem.first
         else:
             decisions = policy_decisions(batch, self.policy.name)[:AGREEMENT_SAMPLE]
-            now = self.retry(lambda: evaluate_detached(self.policy, batch, {Quantity.LOGP}, decisions))
-        self.agreement = agreement(batch, now.logp, decisions, self.policy.version)
+            current = self.retry(lambda: evaluate_detached(self.policy, batch, {Quantity.LOGP}, decisions))
+        self.agreement = agreement(batch, current.logp, decisions, self.policy.version)
         return {} if self.agreement is None else self.agreement.metrics()
 
     def state(self) -> State:
-        """Everything but the policy's weights and the reference."""
+        """Everything except the policy's weights and the reference."""
         return {
             "optimiser": self._optimiser_state(),
             "memory": self.memory,
@@ -315,10 +317,10 @@ class Learner:
 
 
 def install_parts(policy: Policy, recipe: Recipe) -> None:
-    """Gives a policy the parts that the stages of its recipe need it to have.
+    """Installs the parts that a recipe's stages need into a policy.
 
     Raises:
-        ConfigurationError: for a policy of a kind that cannot have one, or where a part does not go with it.
+        ConfigurationError: when the policy cannot have a part.
     """
     for part in recipe.policy_parts:
         if not part.fits(policy):

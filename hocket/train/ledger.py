@@ -1,4 +1,4 @@
-"""The history of scenarios: what each one's past groups earned."""
+"""The ledger: the rewards of each scenario's past groups."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from hocket.core.statistics import Summary
 from hocket.stages import State
 
 REMEMBERED = 32
-"""How many past groups of a scenario are remembered."""
+"""How many past groups of a scenario the ledger keeps."""
 
 
 class SampleOutcome(NamedTuple):
-    """What the ledger records of a sample: its scenario, its reward, and what stages had measured, by name.
+    """The outcome of one sample, as the ledger records it: scenario, reward, and per-sample statistics by name.
 
-    None and NaN are no reward. See `hocket.core.statistics`.
+    None and NaN mean that there is no reward. See `hocket.core.statistics`.
     """
 
     scenario: str
@@ -34,14 +34,14 @@ class SampleOutcome(NamedTuple):
 
 @dataclass
 class LedgerEntry:
-    """One scenario.
+    """The history of one scenario.
 
     Attributes:
-        groups, samples: how often it was asked, and answered with a reward. successes: of `samples`, those that earned
-            `hocket.core.signals.RIGHT` or more. step: when last asked.
-        total, count: sum and number of the rewards of the group of `step`, whose mean ends `history`.
+        groups, samples: the number of its groups, and of its samples with a reward. successes: the number of samples
+            with a reward of `hocket.core.signals.RIGHT` or more. step: the step of its last group.
+        total, count: sum and number of the rewards of the last group, whose mean is the last item of `history`.
         history: mean rewards of the last groups, oldest first.
-        statistics: a summary of each that stages had measured, by name.
+        statistics: a summary of each per-sample statistic, by name.
     """
 
     groups: int = 0
@@ -58,11 +58,11 @@ _NUMBERS = [item.name for item in fields(LedgerEntry) if item.name not in ("hist
 
 
 class Ledger:
-    """Implements `LedgerView`. The loop alone writes it, in assignment order; stages only read."""
+    """The history of all scenarios; implements `LedgerView`. Only the loop writes it, in assignment order."""
 
     def __init__(self) -> None:
         self._entries: dict[str, LedgerEntry] = {}
-        self._revisions: dict[str, int] = {}  # That of the last record of each; the latest stands last.
+        self._revisions: dict[str, int] = {}  # The revision of the last record of each scenario, in increasing order.
         self.revision = 0
 
     def note(self, step: int, outcomes: Iterable[SampleOutcome]) -> None:
@@ -73,9 +73,10 @@ class Ledger:
     def record(
         self, scenario: str, step: int, reward: float | None, statistics: Mapping[str, float] | None = None
     ) -> None:
-        """Adds one sample, with what was measured of it. Those of one step are a group, in all its occurrences.
+        """Adds one sample with its statistics. All samples of a scenario in one step form a group.
 
-        None and NaN are no reward: they count as asked only, and a group without any reward leaves no mean.
+        None and NaN mean that there is no reward: such a sample counts for `groups` only, and a group without any
+        reward adds no mean to the history.
         """
         scenario = unmarked(scenario)
         self._mark(scenario)
@@ -108,7 +109,7 @@ class Ledger:
         return Outcomes(entry.samples, entry.successes, dict(entry.statistics))
 
     def changed_since(self, revision: int) -> Iterable[str]:
-        """The scenarios of the records after that revision, the latest first; looks at no others."""
+        """The scenarios recorded after that revision, the latest first."""
         return itertools.takewhile(lambda scenario: self._revisions[scenario] > revision, reversed(self._revisions))
 
     def _mark(self, scenario: str) -> None:
@@ -117,14 +118,14 @@ class Ledger:
         self._revisions[scenario] = self.revision
 
     def entry(self, scenario: str) -> LedgerEntry:
-        """Everything known of a scenario; to be read only."""
+        """The entry of a scenario; read only."""
         return self._entries.get(unmarked(scenario)) or LedgerEntry()
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def state(self) -> State:
-        """Everything, as columns (a run of generated scenarios meets very many)."""
+        """All entries, as columns for compactness: a run of generated scenarios has very many."""
         entries = list(self._entries.values())
         columns = {name: np.array([getattr(entry, name) for entry in entries]) for name in _NUMBERS}
         statistics = sorted({name for entry in entries for name in entry.statistics})
@@ -137,13 +138,13 @@ class Ledger:
         }
 
     def _rows(self, statistic: str) -> NDArray[np.float64]:
-        """The summaries of a statistic, a row per scenario, `[K, 9]`; zeros where there is none."""
+        """The summaries of a statistic, one row per scenario, `[K, 9]`; zeros if a scenario has none."""
         return np.array([entry.statistics.get(statistic, Summary()).row() for entry in self._entries.values()])
 
     def restore(self, state: State) -> None:
-        """Replaces everything by what `state` returned earlier.
+        """Replaces all entries by a `state`.
 
-        A checkpoint from before successes were counted tells mean rewards; what these make of the samples is taken.
+        Checkpoints of earlier versions have no counts of successes; these are estimated from the mean rewards.
         """
         history = state["history"].tolist()
         if "successes" not in state:
@@ -167,7 +168,7 @@ class Ledger:
 def _statistics(state: State) -> dict[str, NDArray[np.float64]]:
     """The summaries of each statistic, `[K, 9]`.
 
-    Checkpoints of earlier versions keep, beside the counts, moments alone (six numbers) or the last group's (three).
+    Checkpoints of earlier versions hold shorter rows: moments alone (six numbers) or the last group (three).
     """
     earlier = {name: state[name] for name in state.keys() - {"scenario", "remembered", "statistics"}}
     padding = {6: ((0, 0), (0, 3)), 3: ((0, 0), (6, 0))}
@@ -176,7 +177,7 @@ def _statistics(state: State) -> dict[str, NDArray[np.float64]]:
 
 
 def _estimated(state: State) -> NDArray[np.int64]:
-    """Successes of each scenario as its remembered mean rewards, in [0, 1], make them likely."""
+    """The successes of each scenario, estimated from its mean rewards, clipped to [0, 1]."""
     places = np.repeat(np.arange(len(state["samples"])), state["remembered"])
     summed = np.bincount(places, np.clip(state["history"], 0, 1), minlength=len(state["samples"]))
     mean = summed / np.maximum(state["remembered"], 1)

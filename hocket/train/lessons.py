@@ -40,7 +40,7 @@ OF_BOTH = (
     "checkpoint",
     "track",
 )
-"""Settings of the plan; all others are those of what was asked for."""
+"""Settings of the plan; all others are those of the requested run."""
 
 
 def with_lessons(pairs: Pairs, name: str, task: Task) -> Pairs:
@@ -81,7 +81,7 @@ def given_lessons(name: str, task: Task) -> Mapping[str, Task]:
 
 
 def _usual(settings: Mapping[str, Any]) -> bool:
-    """Whether a run has lessons without being asked for them."""
+    """Whether a run has lessons by default."""
     if settings.get("model", Config.model) != Config.model or "task" not in settings:
         return False
     if {"plan", "workflow", "tools"} & settings.keys():
@@ -100,7 +100,9 @@ def _planned(pairs: Pairs, name: str, found: Lessons, task: Task, steps: int) ->
     common = [(key, value) for key, value in pairs if key.split(".")[0] in OF_BOTH]
     suited = _suited(found, as_recipe(recipe), settings)
     length_suited = suited.pop("steps", None)
-    own = {key: value for key, value in suited.items() if not any(given.startswith(f"{key}.") for given in settings)}
+    own = {
+        key: value for key, value in suited.items() if not any(setting.startswith(f"{key}.") for setting in settings)
+    }
     own |= {key: value for key, value in pairs if key.split(".")[0] not in (*OF_BOTH, "recipe", "steps")}
     length = settled(configure([("task", name), *pairs], task), task).steps
     if settings.get("steps") is None and length_suited is not None:
@@ -116,7 +118,7 @@ def _is_shipped(settings: Mapping[str, Any]) -> bool:
 
 
 def _suited(found: Lessons, recipe: Recipe, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What suits a recipe after the lessons, of the settings that it has and leaves open.
+    """Settings for training after the lessons, of those that the recipe has and leaves open.
 
     Rates are the shipped model's. Adapters of another go on at that of their lessons, whole weights at their own for
     their size.

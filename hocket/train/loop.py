@@ -1,9 +1,9 @@
-"""One training step, from what is asked to changed weights. Read this file to understand the library.
+"""One training step, from the selection of scenarios to updated weights. Read this file to understand the library.
 
     Curriculum -> [ Rollout <-> Reward ] -> Annotate -> Credit -> Objective -> Update -> weights
 
-`RunContext` is everything a step touches; what changes from step to step is the learners, the ledger, `asked` and what
-hooks and rewards remember, and a checkpoint holds exactly these.
+`RunContext` holds everything that a step reads or changes. The learners, the ledger, `asked` and the memory of hooks
+and rewards change from step to step; a checkpoint holds exactly these.
 """
 
 from __future__ import annotations
@@ -48,19 +48,20 @@ from hocket.types import Assignment, Decoding, Experience, Trajectory
 
 @dataclass
 class RunContext:
-    """Everything a training step touches.
+    """Everything that a training step reads or changes.
 
     Attributes:
-        task: where scenarios come from. player: acts them out. rewards: score what happened, those with memory by
-            what they remember now.
-        learners: the trained policies by name; the first one's recipe decides what is asked and how it is rolled out.
+        task: the source of scenarios. player: samples trajectories. rewards: score them; those with memory hold their
+            current memory.
+        learners: the trained policies by name; the first one's recipe selects scenarios and samples them.
         decoding: how training samples are drawn. key: the run's root key.
-        ledger: history per scenario. journal: outside results by key. asked: scenarios asked for so far.
-        rewards_by_phase: of each phase of the run, of which `rewards` are those of the present one.
-        overlap: how many updates older than the learner's the weights are that sample; see `hocket.train.overlap`.
-        hooks: calls the hooks and holds what they remember.
-        judge: answers the questions of stages. embedder: fills vectors of texts, where a stage reads them.
-        needs_reward: nothing tells right from wrong unless some reward does.
+        ledger: history per scenario. journal: results from outside the library, by key. asked: the number of scenarios
+            drawn so far.
+        rewards_by_phase: the rewards of each phase of the run; `rewards` are those of the current phase.
+        overlap: how many updates the sampling weights lag behind the learner's; see `hocket.train.overlap`.
+        hooks: calls the hooks and holds their memory.
+        judge: a model that stages question. embedder: computes embeddings of texts, if a stage reads them.
+        needs_reward: whether the task cannot verify answers, so that only rewards tell right from wrong.
     """
 
     task: Task
@@ -88,13 +89,13 @@ class RunContext:
 
     @property
     def measure(self) -> Measure:
-        """What evaluation averages in the present phase."""
+        """The number that evaluation averages in the current phase."""
         judged = bool(self.rewards) or not self.needs_reward
         return measure_of(self.lead.recipe, kind_of(self.task), judged=judged)
 
     @property
     def largest(self) -> int:
-        """Parameters of the largest policy."""
+        """The number of parameters of the largest policy."""
         modules = [learner.policy.module for learner in self.learners.values()]
         return max(sum(tensor.numel() for tensor in module.parameters()) for module in modules)
 
@@ -103,7 +104,7 @@ class RunContext:
         """The weight of each named score."""
         return {reward.name: reward.weight for reward in self.rewards}
 
-    # ------------------------------------------------------------ what hooks see and ask for
+    # ------------------------------------------------------------ interface for hooks
 
     @property
     def active(self) -> dict[str, Hook]:
@@ -119,37 +120,37 @@ class RunContext:
         return {name: learner.policy for name, learner in self.learners.items() if not learner.frozen}
 
     async def evaluate(self, n: int, *, key: Key, split: Split = "eval") -> float:
-        """The success on the first `n` scenarios of a split of the task, greedily, once each."""
+        """The mean success on the first `n` scenarios of a split, one greedy sample each."""
         measured = await evaluate(self.task, self.player, (), n=n, decoding=self.decoding, key=key, split=split)
         return measured.success
 
     def learn(
         self, result: StepResult, trajectories: Sequence[Trajectory], policy: str, *, step: int, key: Key
     ) -> None:
-        """One update of `policy` alone from trajectories, after the others' one; metrics and credit join `result`."""
+        """Updates `policy` alone from trajectories, after the regular updates; adds metrics and credit to `result`."""
         learner = self.learners[policy]
         agreement = learner.agreement
         batch, metrics = learn(replace(self, learners={policy: learner}), trajectories, key, step, everyone=True)
-        learner.agreement = agreement  # What is settled late was sampled by older weights, which is no news.
+        learner.agreement = agreement  # Samples of older weights disagree by design, so they are not compared.
         prefix = f"{policy}/" if len(self.learners) > 1 else ""
         result.metrics |= {prefix + name: value for name, value in metrics.items()}
         if result.batch is not None and batch is not None:
             result.batch = joined(result.batch, batch, policy)
 
     def begin_phase(self, number: int, learners: Mapping[str, Learner]) -> None:
-        """Goes on with the learners and the rewards of another phase (numbered from 0)."""
+        """Ends the current phase and enters another one (numbered from 0) with its learners and rewards."""
         self.hooks.end_phase(self)
         self.enter_phase(number, learners)
 
     def enter_phase(self, number: int, learners: Mapping[str, Learner]) -> None:
-        """Stands in a phase, as after a resume."""
+        """Sets the learners and rewards of a phase, also after a resume."""
         self.learners = learners
         if self.rewards_by_phase:
             self.rewards = remembering.recalled(self.rewards_by_phase[number], self.rewards)
 
 
 async def train_step(parts: RunContext, step: int) -> StepResult:
-    """Step `step` (from 1): collects experience, gives credit, changes the weights of every learner."""
+    """Step `step` (counted from 1): collects experience, computes credit and updates the weights of every learner."""
     key = parts.key.derive("step", step)
     started = time.perf_counter()
 
@@ -166,12 +167,12 @@ async def train_step(parts: RunContext, step: int) -> StepResult:
     return result
 
 
-# ---------------------------------------------------------------- draw, roll out, score
+# ---------------------------------------------------------------- scenarios, rollout, rewards
 
 
 @dataclass(frozen=True)
 class Playing:
-    """What a rollout plays with: a player under the step's key, and its words where it has any."""
+    """The `play` function of a rollout: a player with the step's key."""
 
     player: Player
     key: Key
@@ -185,16 +186,17 @@ class Playing:
 
 
 FURTHER = 2**16
-"""How many scenarios a group that is collected alone may ask for beyond its own."""
+"""How many further scenarios the rollout of a separately collected group may draw."""
 
 
 async def collect(parts: RunContext, key: Key, step: int = 1, group: int | None = None) -> tuple[Experience, list[str]]:
-    """Seats the cast of `step`, asks the curriculum, rolls out and scores; also what went wrong with rewards.
+    """Draws the scenarios of `step`, samples and scores them; returns the experience and the problems with rewards.
 
-    With `group` it collects that one group alone, for the scenario that is number `parts.asked` of the run; what a
-    rollout asks for besides has numbers of that group's own, far from all others.
+    With `group` it collects that group alone, for the scenario that is number `parts.asked` of the run. Further
+    scenarios of its rollout have numbers in a range of that group, far from all others.
 
-    A scenario that is asked several times in a step is another one each time (`hocket.core.occurrences`).
+    A scenario that is drawn several times in a step counts as a different scenario each time
+    (`hocket.core.occurrences`).
     """
     recipe = parts.lead.recipe
     problems: list[str] = []
@@ -224,7 +226,7 @@ async def collect(parts: RunContext, key: Key, step: int = 1, group: int | None 
         assignments = more(recipe.curriculum.prompts if group is None else 1)
         if group is not None:
             parts.asked = FURTHER * (FURTHER + group)
-            before = 2 * recipe.curriculum.prompts + FURTHER * place  # More than what asks first can be numbered.
+            before = 2 * recipe.curriculum.prompts + FURTHER * place  # Above all numbers of the first assignments.
         arguments: dict[str, Any] = {
             "play": Playing(player, key.derive("play")),
             "score": score,
@@ -244,11 +246,11 @@ async def collect(parts: RunContext, key: Key, step: int = 1, group: int | None 
 
 
 def _asked_before(parts: RunContext, curriculum: Curriculum, place: int) -> int:
-    """How often the scenario that is number `place` of its step may have been asked in it before, by other groups."""
+    """How often other groups may have drawn the scenario at `place` of a step earlier in the same step."""
     passes = curriculum.again(parts.task, parts.asked - place, parts.asked)
     if not isinstance(curriculum, Shuffled):
         return passes
-    # Several numbers of a task may be one scenario: those of a mixture of files are, and a user's task may have more.
+    # Several numbers of a task may refer to the same scenario, as in a mixture of files or in a user's task.
     first, key = parts.asked - place, parts.key.derive("curriculum")
     *earlier, last = (scenario.id for scenario in curriculum(parts.task, first, place + 1, parts.ledger, key))
     return passes + earlier.count(last)
@@ -260,7 +262,7 @@ def _asked_before(parts: RunContext, curriculum: Curriculum, place: int) -> int:
 def learn_from(
     parts: RunContext, step: int, experience: Experience, problems: Sequence[str], *, rollout: float
 ) -> StepResult:
-    """Learns from the experience of `step`, which took `rollout` seconds to collect. The ledger is not written."""
+    """Updates the learners from the experience of `step`, whose rollout took `rollout` seconds. Skips the ledger."""
     key = parts.key.derive("step", step)
     started = time.perf_counter()
     learnable = [trajectory for trajectory in experience.trajectories if usable(trajectory)]
@@ -282,10 +284,10 @@ def learn_from(
 def learn(
     parts: RunContext, trajectories: Sequence[Trajectory], key: Key, step: int, *, everyone: bool = False
 ) -> tuple[Batch | None, Metrics]:
-    """Annotate, credit, objective and update for every learner; returns the credited batch and the metrics.
+    """Annotates, computes credit and updates every learner; returns the batch with credit, and the metrics.
 
-    Credit is computed over the joint experience by each learner's recipe, and each learns from its own decisions.
-    Learners that a hook withholds do not learn yet, unless `everyone` is to.
+    Each learner's recipe computes credit over the joint experience, and each learner learns from its own decisions.
+    Learners that a hook withholds are skipped, unless `everyone` is set.
     """
     if not trajectories:
         return None, {}
@@ -303,10 +305,11 @@ def learn(
     if parts.embedder is not None:
         batch = parts.embedder.fill(batch, trajectories, [learner.policy for learner in parts.learners.values()])
 
-    remote = {name: one for name, one in parts.learners.items() if name in learning and one.elsewhere is not None}
+    members = parts.learners.items()
+    remote = {name: learner for name, learner in members if name in learning and learner.elsewhere is not None}
     begun = {name: learner.compute_credit(batch, parts.weights, step) for name, learner in remote.items()}
     for name, learner in remote.items():
-        learner.begin(begun[name], key.derive("update", name), step)  # They learn while others do.
+        learner.begin(begun[name], key.derive("update", name), step)  # Other processes learn at the same time.
 
     moving = [column for column in reads if isinstance(column, Annotator) and column.moving]
     metrics: Metrics = {}
@@ -332,12 +335,12 @@ def learn(
 
 
 def _drawn_order(names: list[str], key: Key) -> list[str]:
-    """The names in an order drawn by the key."""
+    """The names in a random order."""
     return [names[place] for place in key.numpy().permutation(len(names)).tolist()]
 
 
 def joined(batch: Batch, assessed: Batch, policy: str) -> Batch:
-    """`batch` with the credit that `assessed` gives to one policy's decisions."""
+    """`batch` with the credit of `assessed` for one policy's decisions."""
     names = batch.names["policy"]
     if len(names) == 1:
         return assessed
@@ -349,22 +352,22 @@ def joined(batch: Batch, assessed: Batch, policy: str) -> Batch:
     )
 
 
-# ---------------------------------------------------------------- remember
+# ---------------------------------------------------------------- ledger and memory
 
 
 def outcomes(parts: RunContext, experience: Experience) -> list[SampleOutcome]:
-    """What the ledger records of every sample that the policies drew themselves, in order."""
+    """The outcomes that the ledger records: one per sample of the policies themselves, in order."""
     samples = [trajectory for trajectory in all_trajectories(experience) if trajectory.source == "own"]
     statistics = parts.lead.recipe.statistics
     measure_samples(statistics, samples)
     return [
-        SampleOutcome(one.scenario.id, total_reward(one, parts.weights), measurements(statistics, one))
-        for one in samples
+        SampleOutcome(sample.scenario.id, total_reward(sample, parts.weights), measurements(statistics, sample))
+        for sample in samples
     ]
 
 
 def remember(parts: RunContext, experience: Experience) -> None:
-    """Has curriculum and rewards remember, once, what a step brought."""
+    """Updates the memory of the curriculum and the rewards, once per step, from the experience."""
     collected = all_trajectories(experience)
     lead, curriculum = parts.lead, parts.lead.recipe.curriculum
     if isinstance(curriculum, RememberingCurriculum):

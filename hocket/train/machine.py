@@ -149,7 +149,7 @@ class Machine:
 
 
 class Probe:
-    """Rates of products of a model's shapes, each measured when first asked for.
+    """Rates of matrix products of a model's shapes, each measured on first use.
 
     Attributes:
         shapes: None where there is no language model. others: the largest share of the cores seen with other programs.

@@ -64,7 +64,9 @@ class ScorerReward(Reward):
         least = min(member.outputs for member in self.members)
         if not 0 <= self.output < least:
             raise ConfigurationError(f"{where}: output = {self.output}, but outputs are numbered from 0 to {least - 1}")
-        if not all(torch.isfinite(one).all() for member in self.members for one in member.module.parameters()):
+        if not all(
+            torch.isfinite(parameter).all() for member in self.members for parameter in member.module.parameters()
+        ):
             raise ConfigurationError(f"{where}: some weights of the scorer are not finite; train it again")
 
     def beside(self, policies: Iterable[Policy]) -> ScorerReward:
@@ -105,7 +107,7 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def _retold(trajectory: Trajectory, chat: Chat, name: str) -> Trajectory:
-    """The last turn by another tokenizer and template: the messages that were shown, and what was said."""
+    """The last turn by another tokenizer and template: its messages and its response."""
     if not trajectory.turns or not trajectory.length:
         return trajectory
     turn = trajectory.turns[-1]

@@ -47,7 +47,7 @@ _PATIENCE = 5.0
 
 
 class Collected(NamedTuple):
-    """A collected batch, what went wrong with rewards, the seconds it took, and the scenarios asked for till then."""
+    """A collected batch, the problems of rewards, its seconds, and the number of scenarios drawn until then."""
 
     experience: Experience
     problems: list[str]
@@ -134,7 +134,9 @@ class Earned:
             "step": self._step,
             "scenarios": [outcome.scenario for outcome in self._outcomes],
             "rewards": [math.nan if outcome.reward is None else outcome.reward for outcome in self._outcomes],
-            "statistics": {name: [one.statistics.get(name, math.nan) for one in self._outcomes] for name in names},
+            "statistics": {
+                name: [outcome.statistics.get(name, math.nan) for outcome in self._outcomes] for name in names
+            },
         }
 
     def restore(self, state: State) -> None:
@@ -293,7 +295,7 @@ def _models(config: Config, local: Mapping[str, LocalEngine], player: TextPlayer
 
 
 def divided(machine: Machine, config: Config) -> Machine:
-    """The cores divided among the run's processes, unless somebody said how many threads each of them takes."""
+    """The cores divided among the run's processes, unless the number of threads of each is set."""
     processes = learning(config) + (max(1, config.samplers) if config.behind else 0)
     most = max(1, available_cores() // processes)
     if processes == 1 or config.threads is not None or told_threads() is not None or machine.threads <= most:

@@ -303,7 +303,7 @@ class Pipeline:
         phases = plan_phases(folder)
         check(folder / PLAN, [("phases", phases)], trust=trust)
         try:
-            return Pipeline(folder, [_phase_read(one) for one in phases], trust=trust)
+            return Pipeline(folder, [_phase_read(phase) for phase in phases], trust=trust)
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigurationError(f"{folder / PLAN} cannot be read: {error}") from error
 

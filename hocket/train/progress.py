@@ -1,4 +1,4 @@
-"""Where a run stands, and what is summed up of it."""
+"""The progress of a run, and its summary."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHOWN = 8
 
 @dataclass
 class Progress:
-    """Where a run stands; part of every checkpoint.
+    """The progress of a run; part of every checkpoint.
 
     Attributes:
         step: steps done. phase: the phase they ended in. elapsed: seconds of training over all sessions.
@@ -94,7 +94,7 @@ def summary(
 
 
 def in_words(found: Evaluated) -> list[State]:
-    """The first problems of an evaluation and what was answered; none where nothing is said."""
+    """The first problems of an evaluation and their answers; none if there are no texts."""
     return [
         {
             "prompt": _prompt(trajectory),

@@ -1,4 +1,4 @@
-"""What a run leaves behind while it goes on: its folder, messages, metrics, episodes and checkpoints."""
+"""The files of a run: messages, metrics, episodes and checkpoints in its folder."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Recorder:
     """Writes into the folder of a run.
 
     Attributes:
-        folder: of the run, locked. journal: answers from outside. checkpoints: as they are on disk.
-        saved: whether the last checkpoint that was to be written is on disk.
+        folder: the run's folder, locked. journal: results from outside the library. checkpoints: those on disk.
+        saved: whether the last checkpoint was written.
 
     Args:
         folder: see above.
-        on_message: is given every sentence that is kept in `messages.txt`.
+        on_message: called with every message that is written to `messages.txt`.
     """
 
     def __init__(self, folder: RunFolder, on_message: Callable[[str], None]) -> None:
@@ -46,7 +46,7 @@ class Recorder:
         self.saved = True
 
     def begin(self, track: tuple[str, ...], step: int, *, kept: bool, resume: bool) -> None:
-        """Ready for the step after `step`; rows of later steps are dropped, all where no checkpoint was `kept`."""
+        """Prepares for the step after `step`. Drops rows of later steps, and all rows if no checkpoint was `kept`."""
         after = step if kept else -1
         self._metrics.truncate(after, self.say)
         if self._schedule is not None:
@@ -55,18 +55,18 @@ class Recorder:
         self._saved_step, self._saved_at = step, time.monotonic()
 
     def say(self, message: str) -> None:
-        """Tells who watches, and keeps the sentence."""
+        """Passes a message on to `on_message` and writes it to `messages.txt`."""
         self.folder.append_message(message)
         self._on_message(message)
 
     def config(self, config: Config) -> None:
-        """Writes `config.yaml`, with which the folder is a run that can be resumed, and signs what code it names."""
+        """Writes `config.yaml`, which makes the run resumable, and signs the code that it names."""
         self.folder.write_text(self.folder.config, configuration.dump(config))
         if problem := trust.sign(self.folder.config, tuple(configuration.plain(config).items())):
             self.say(problem)
 
     def schedule(self, row: Mapping[str, Any]) -> None:
-        """Adds to `schedule.jsonl` what a step was made of."""
+        """Adds to `schedule.jsonl` the groups of a step."""
         self._schedule = self._schedule or MetricsLog(self.folder.schedule, keys=())
         self._schedule.append(row)
 
@@ -75,20 +75,20 @@ class Recorder:
         self.folder.write_json(self.folder.machine, machine.to_json())
 
     def metrics(self, row: Mapping[str, Any]) -> None:
-        """Adds a row to `metrics.jsonl` and shows it to the trackers."""
+        """Adds a row to `metrics.jsonl` and to the trackers."""
         self._metrics.append(row)
         for tracker in self._trackers:
             tracker.log(row)
 
     def episodes(self, step: int, result: StepResult, parts: RunContext) -> None:
-        """Writes the trajectories of a step. What the disk refuses is said, and the run goes on without."""
+        """Writes the trajectories of a step. A failed write is reported, and the run continues."""
         try:
             write_episodes(
                 self.folder.episodes(step),
                 step,
                 result.trajectories,
                 result.batch,
-                getattr(parts.player, "decode", None),  # Players without words have none.
+                getattr(parts.player, "decode", None),  # Players without text have none.
                 rewards=[total_reward(trajectory, parts.weights) for trajectory in result.trajectories],
                 discarded=result.discarded,
             )
@@ -96,21 +96,21 @@ class Recorder:
             self.say(f"the samples of step {step} are not kept: {error}")
 
     def checkpoint_due(self, settings: CheckpointSettings, step: int) -> bool:
-        """Whether the last checkpoint is long enough ago."""
+        """Whether enough time or steps have passed since the last checkpoint."""
         return time.monotonic() - self._saved_at >= settings.seconds or step - self._saved_step >= settings.steps
 
     def checkpoint(
         self, step: int, state: State, policies: Mapping[str, SavePolicy], *, best: bool = False
     ) -> Path | None:
-        """Writes a checkpoint; a failed write is reported, and the one before stays."""
+        """Writes a checkpoint and returns its path. A failed write is reported, and the previous checkpoint stays."""
         self._saved_step, self._saved_at = step, time.monotonic()
         try:
-            found = self.checkpoints.save(step, state, policies, best=best)
+            path = self.checkpoints.save(step, state, policies, best=best)
         except CheckpointError as error:
             self.say(str(error))
-            found = None
-        self.saved = found is not None
-        return found
+            path = None
+        self.saved = path is not None
+        return path
 
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Writes `summary.json` and closes the trackers."""

@@ -1,4 +1,4 @@
-"""Log-probs that a reference gives to recorded answers, kept: a reference stands still, and answers come back."""
+"""A cache of the reference's log-probs of recorded answers: a reference does not change, and answers recur."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIMIT = 2**22
 
 @runtime_checkable
 class Fingerprinted(Protocol):
-    """A policy whose log-probs depend on tokens before a decision alone, and that tells when its weights change."""
+    """A policy whose log-probs depend only on the tokens before a decision, and that reports changes of its weights."""
 
     def fingerprint(self) -> tuple[int, ...]: ...
 

@@ -186,7 +186,7 @@ class Repetition:
         parts = self._parts
         if step > self._phase_end:
             self._first, self._phase_end, self._asked, self._versions = step, phase_end, parts.asked, {}
-        kept = {number: one for number, one in self._versions.items() if number >= step - 1 - self._lag}
+        kept = {number: version for number, version in self._versions.items() if number >= step - 1 - self._lag}
         self._versions = kept | {step - 1: Version(Goal(parts.learners), parts.ledger.state())}
         if self._schedule is None:
             drawn, lags = self._as_it_began(step), dict[str, float]()
@@ -223,7 +223,9 @@ class Repetition:
                     found[group] = run_async(drawing)
         self._parts.asked = self._asked + (step - self._first + 1) * batch
         groups = [found[group] for group, _ in taken]
-        whole = Group(merged([one.experience for one in groups]), [said for one in groups for said in one.problems])
+        whole = Group(
+            merged([group.experience for group in groups]), [problem for group in groups for problem in group.problems]
+        )
         lags = [step - 1 - version for _, version in taken]
         ages = {"lag/mean": sum(lags) / len(lags), "lag/max": float(max(lags))}
         return whole, ages | (parted(self._parts, whole.experience) if self._interrupt else {})

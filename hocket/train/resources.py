@@ -47,7 +47,7 @@ class Resources:
         self._monitor.begin(self.machine, learners, step)
 
     def adapt(self, learners: Collection[Learner], step: int) -> bool:
-        """After a step: records and tells what the machine made necessary; whether `step` itself was changed by it."""
+        """Records and reports adaptations to the machine after a step; returns whether they changed `step` itself."""
         changes = self._monitor.changes(learners, step)
         for change in changes:
             self.machine = self.machine.changed(change)

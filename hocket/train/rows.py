@@ -144,7 +144,7 @@ def _empty_columns(config: Config, parts: RunContext) -> list[str]:
         ConfigurationError: for a column that no row has, and no curriculum adds.
     """
     functions = [one for one in chain(*parts.rewards_by_phase) if isinstance(one, FunctionReward)]
-    wanted = {name: one for one in functions for name in one.asked_for if name not in GIVEN}
+    wanted = {name: function for function in functions for name in function.asked_for if name not in GIVEN}
     lacking: dict[str, list[str]] = {name: [] for name in wanted}
     total = 0
     for where, made in _every_row(parts.task) if wanted else ():

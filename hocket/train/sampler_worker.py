@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Setup:
-    """What the second process is told first.
+    """The first message to the second process.
 
     Attributes:
         config: of the run, without what only the first process needs. models: the model of each policy by name.

@@ -22,7 +22,7 @@ _OWN = {field.name for field in dataclasses.fields(SearchSettings)} - {"pairs"}
 
 @dataclass(frozen=True)
 class SearchPhase:
-    """A phase that searches: the name of its folder, and what `hocket optimise` would be asked for."""
+    """A search phase: the name of its folder, and the settings of `hocket optimise`."""
 
     name: str
     settings: SearchSettings
@@ -102,4 +102,4 @@ def read(data: Mapping[str, Any]) -> SearchPhase:
 
 def latest(phases: Sequence[Any]) -> SearchPhase | None:
     """The last search among phases."""
-    return next((one for one in reversed(phases) if isinstance(one, SearchPhase)), None)
+    return next((phase for phase in reversed(phases) if isinstance(phase, SearchPhase)), None)

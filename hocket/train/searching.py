@@ -74,7 +74,7 @@ def encoder_of(config: Config, policies: Mapping[str, Any]) -> Encoder:
     if named == POLICY:
         from hocket.policies.causal_lm import CausalLM
 
-        writer = next((one for one in policies.values() if isinstance(one, CausalLM)), None)
+        writer = next((policy for policy in policies.values() if isinstance(policy, CausalLM)), None)
         if writer is None:
             raise ConfigurationError(
                 "embedder = 'policy': no policy of this run has hidden states to search by; name a "

@@ -1,4 +1,4 @@
-"""What a run is configured with: the settings as values; `hocket.train.config` makes them of names and plain data."""
+"""The settings of a run, as values. `hocket.train.config` builds them from names and plain data."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from hocket.recipes import find as find_recipe
 from hocket.types import Decoding
 
 PLACES = r"local|auto|ray://[^/\s]+:\d+"
-"""What `cluster` may be."""
+"""The pattern of values of `cluster`."""
 
 ORDERS = ("start", "arrival")
-"""In which groups are learnt from that several processes draw."""
+"""The orders in which groups of several samplers are learnt from."""
 
 
 MOST = 2**20
-"""Responses of one step, and scenarios of one evaluation."""
+"""The most responses of one step, and scenarios of one evaluation."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class EvaluationSettings:
     """When and on how many unseen scenarios greedy success is measured.
 
     Attributes:
-        n: scenarios before training and after. every: steps between evaluations on the way; 0 for none.
-        between: scenarios of those.
+        n: scenarios before and after training. every: steps between evaluations during training; 0 for none.
+        between: scenarios of an evaluation during training.
     """
 
     n: int = 1000
@@ -70,11 +70,11 @@ class CheckpointSettings:
 
 @dataclass(frozen=True)
 class MemorySettings:
-    """What the learner holds at once; None is chosen at the start, by measurement where memory is short.
+    """The memory use of the learner. None is chosen at the start, by measurement if memory is short.
 
     Attributes:
-        token_budget: tokens per forward and backward pass (micro-batch), long sequences counted with their attention.
-        checkpointing: whether layers' activations are made again in the backward pass instead of held.
+        token_budget: tokens per forward and backward pass (micro-batch); long sequences count more, for attention.
+        checkpointing: whether activations are recomputed in the backward pass instead of stored.
     """
 
     token_budget: int | None = None
@@ -87,19 +87,19 @@ class MemorySettings:
 
 @dataclass(frozen=True)
 class RoleSettings:
-    """How one role of a workflow is cast.
+    """Which policy plays a role of a workflow, and how that policy is trained.
 
     Attributes:
-        policy: the policy that plays it; roles that name the same one share weights.
+        policy: the name of the policy; roles with the same policy share weights.
         model: its weights, the run's model when None. recipe: its recipe, the run's when None.
         frozen: it acts but does not learn.
-        endpoint: the address of an OpenAI-compatible server that plays it, up to and with `/v1`; it does not learn, and
-            `model` is the server's name for it.
-        tokenizer: asks the endpoint by exact token ids, as this model folder's tokenizer and template give them; by
-            messages when None.
+        endpoint: the address of an OpenAI-compatible server that plays the role, including `/v1`. Such a role does not
+            learn; `model` is the server's name of its model.
+        tokenizer: a model folder whose tokenizer and template turn prompts into the token ids that the endpoint
+            receives; None sends messages.
         key_variable: the environment variable that holds the endpoint's API key.
-        learners: how many processes learn its policy, a group of its own beside the others' that learns at the same
-            time; None leaves it to the run's `learners`.
+        learners: how many processes train its policy, as a separate group in parallel with the others; None uses the
+            run's `learners`.
     """
 
     policy: str | None = None
@@ -122,20 +122,20 @@ ENGINES = ("local", "vllm", "vllm-server")
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """What the run's own policies are sampled with; `--engine KIND` sets the kind alone.
+    """The engine that samples from the run's policies; `--engine KIND` sets only the kind.
 
     Attributes:
         kind: `local` samples in this process, `vllm` with vLLM in a child process, `vllm-server` from a vLLM server.
-        max_rows: continuations decoded together, or asked for at the same time.
+        max_rows: how many responses are decoded, or requested, at the same time.
         python: interpreter of an environment with vLLM (`vllm`); None takes the environment variable
-            HOCKET_VLLM_PYTHON, else the run's own.
-        dtype: what vLLM computes in (`vllm`); None follows the policy. memory: GiB for keys and values.
+            HOCKET_VLLM_PYTHON, else the run's interpreter.
+        dtype: the precision of vLLM (`vllm`); None takes the policy's. memory: GiB for keys and values.
         compiled: vLLM compiles the model and captures CUDA graphs at its start.
-        url: the server's address up to and with `/v1`. model: its name for the model; None where it has only one.
-        folder: where weights are handed over, readable for the server too; None takes shared memory.
+        url: the server's address, including `/v1`. model: its name of the model; None if it serves only one.
+        folder: the folder for the transfer of weights, which the server can read; None takes shared memory.
         processed: the server was started with `--logprobs-mode processed_logprobs`.
-        journal: keeps every answer of the server, so that a resumed run hears the same; megabytes per step.
-        tolerance: the largest gap in nats between vLLM's log-probs and the policy's after a handover of weights; None
+        journal: records every response of the server, so that a resumed run gets the same; megabytes per step.
+        tolerance: the largest gap in nats between vLLM's log-probs and the policy's after a transfer of weights; None
             takes 1e-3 in fp32 and 0.5 in bf16.
     """
 
@@ -165,9 +165,9 @@ class EngineSettings:
 
 @dataclass(frozen=True)
 class Phase:
-    """`steps` steps of one recipe, given by name or `FILE.py:NAME`, before the next phase begins from its weights.
+    """`steps` steps of one recipe, a name or `FILE.py:NAME`; the next phase begins from the resulting weights.
 
-    `configure` puts the recipe itself in its place, with the settings of the run that it has.
+    `configure` replaces the name by the recipe, with the run's settings for it.
     """
 
     recipe: str | Recipe
@@ -180,39 +180,40 @@ class Phase:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Everything a run depends on; saved whole as `config.yaml`, which reloads to an equal value.
+    """Everything a run depends on. It is saved as `config.yaml`, which reloads to an equal value.
 
     Attributes:
         task, model, workflow, reward, judge, embedder: see `hocket train --help`. recipe: the method.
-        teacher: a model, or a run by path or name, that recipes with a reference are held against instead of the policy
-            as it was before training; it has the policy's tokenizer.
-        texts: a JSON file of texts that the workflow is played with, as best.json of `hocket optimise`.
+        teacher: a model, or a run by path or name, that replaces the policy before training as reference. It must have
+            the policy's tokenizer.
+        texts: a JSON file of texts for the workflow, such as best.json of `hocket optimise`.
         steps: training steps; None takes the task's suggestion. plan: phases that replace `recipe` and `steps`.
         decoding: how training samples are drawn. chat_template: a file, for tokenizers without one.
-        chat: variables of the chat template, such as `enable_thinking`. date: the day that it writes where it writes
-            one, `YYYY-MM-DD`; of a run on text the day on which it began.
-        limits: what one episode may spend; a workflow's own where these are the usual ones.
-        threads: None measures at the start. engine: what policies are sampled with.
-        precision: what matrix products of language models are made in; `auto` decides at the start.
-        device: where language models are: `cpu`, `cuda` or `cuda:N`; `auto` takes an accelerator where there is one.
-        memory: what the learner holds at once. network: what the networks of control policies are.
-        leaves: into how many parts of whole groups a gradient is split and summed in one binary tree, a power of two;
-            with the same leaves any number of learners gives the same bits.
-        cluster: `local` for processes of this machine, `auto` for the Ray cluster that it is a node of, `ray://HOST:PORT`
-            for one elsewhere, None for this process alone.
-        learners: how many processes learn together, a divisor of `leaves`; with `roles.NAME.learners` those policies
-            that have no number of their own.
-        shard: each of them holds its shares of weights, gradients, optimiser and reference, and has a layer's weights
-            come when it needs them; the bits are the same.
-        samplers: how many processes sample what is learnt from and measured; 0 samples in this one.
-        overlap: also called `lag`, how many updates old samples are. 1 samples the next step's batch in a second
-            process while this step's is learnt from, more need `samplers`; 0 does one after the other.
-        order: of the groups that samplers draw: by `start` every step's come from one version of the weights, and
-            results follow from the configuration; by `arrival` a step takes what is ready and no more than `lag` old.
-        verify: the share of what samplers draw that another one draws again, to see whether it comes to the same.
-        interrupt: in order of `arrival` answers that are being written when new weights come go on with these.
-        differences: samplers are sent what changed in the weights since those they hold, without rounding; all weights
-            else, and whoever comes late.
+        chat: variables of the chat template, such as `enable_thinking`. date: today's date for chat templates that
+            contain it, `YYYY-MM-DD`; by default the day on which a run on text began.
+        limits: the limits of one episode; the default takes the workflow's limits.
+        threads: CPU threads; None measures at the start. engine: the engine that samples from policies.
+        precision: the precision of language models' matrix products; `auto` decides at the start.
+        device: of language models: `cpu`, `cuda` or `cuda:N`; `auto` takes an accelerator if there is one.
+        memory: the memory use of the learner. network: the networks of control policies.
+        leaves: into how many parts of whole groups a gradient is split, a power of two. The parts are summed in a
+            binary tree, so that with the same leaves any number of learners gives the same bits.
+        cluster: `local` for processes of this machine, `auto` for the Ray cluster of this node, `ray://HOST:PORT` for a
+            remote one, None for this process alone.
+        learners: how many processes train together, a divisor of `leaves`. With `roles.NAME.learners` it holds for the
+            policies without a number of their own.
+        shard: shards weights, gradients, optimiser and reference over the learners, which gather a layer's weights when
+            they need them; the bits are the same.
+        samplers: how many processes sample, for training and evaluation; 0 samples in this process.
+        overlap: also called `lag`, how many updates old the samples are. 0 alternates sampling and learning, 1 samples
+            the next batch in a second process during the update, more need `samplers`.
+        order: of the groups that samplers draw. With `start`, all groups of a step come from one version of the
+            weights, and results follow from the configuration. With `arrival`, a step takes the groups that are ready
+            and at most `lag` updates old.
+        verify: the share of groups that a second sampler draws again, to check that both draw the same.
+        interrupt: with order `arrival`, unfinished responses continue with new weights as soon as these arrive.
+        differences: samplers receive the exact changes of weights since their last version; else, or if they are late,
+            all weights.
     """
 
     task: str = "sums"
@@ -299,12 +300,12 @@ class Config:
 
     @property
     def template(self) -> TemplateSettings:
-        """What becomes of the policies' chat templates."""
+        """The settings of the policies' chat templates."""
         return TemplateSettings.of(self.chat_template, self.chat, self.date)
 
     @property
     def behind(self) -> int:
-        """How many updates old samples may be, as hooks and corrections see it: 1 wherever steps do not wait."""
+        """How many updates old the samples may be, for hooks and corrections: at least 1 with order `arrival`."""
         return max(self.overlap, int(self.order == "arrival"))
 
     @property
@@ -324,7 +325,7 @@ class Config:
         return sum(steps for _, steps in self.phases)
 
     def phase_of(self, step: int) -> int:
-        """The number of the phase that `step` (from 1) lies in; later steps belong to the last."""
+        """The number of the phase of `step` (counted from 1); steps after the end belong to the last phase."""
         ends = 0
         for number, (_, steps) in enumerate(self.phases):
             ends += steps
@@ -333,7 +334,7 @@ class Config:
         return len(self.phases) - 1
 
     def phase_end(self, step: int) -> int:
-        """The last step of the phase that `step` lies in; the last phase goes on for ever."""
+        """The last step of the phase of `step`; the last phase has no end."""
         phase = self.phase_of(step)
         return sys.maxsize if phase == len(self.phases) - 1 else sum(n for _, n in self.phases[: phase + 1])
 
@@ -350,17 +351,17 @@ _NOT_NEGATIVE = ("weight_decay",)
 
 
 def responses_of_a_step(recipe: Recipe) -> int:
-    """How many responses a recipe samples in a step, as far as its settings say."""
+    """How many responses a recipe samples in a step, from its fixed numbers of prompts and samples."""
     return (getattr(recipe.curriculum, "prompts", None) or 1) * (getattr(recipe.rollout, "samples", None) or 1)
 
 
 def _check_sizes(recipe: Recipe) -> None:
-    """Refuses a step that nobody lives to see the end of, and an update that would go uphill."""
-    asked = responses_of_a_step(recipe)
-    if asked > MOST:
+    """Raises an error for steps of too many responses, and for learning rates and the like out of range."""
+    responses = responses_of_a_step(recipe)
+    if responses > MOST:
         raise ConfigurationError(
-            f"curriculum.prompts times rollout.samples are {asked:,} responses in one step; lower them to {MOST:,} or "
-            "fewer"
+            f"curriculum.prompts times rollout.samples are {responses:,} responses in one step; lower them to {MOST:,} "
+            "or fewer"
         )
     for name in (*_POSITIVE, *_NOT_NEGATIVE):
         value = getattr(recipe.update, name, None)
@@ -373,7 +374,7 @@ def _check_sizes(recipe: Recipe) -> None:
 
 
 def as_recipe(value: Any) -> Recipe:
-    """A recipe from its name, `FILE.py:NAME`, plain form, or itself."""
+    """A recipe from a name, `FILE.py:NAME` or plain data; a recipe is returned as it is."""
     if isinstance(value, Recipe):
         return value
     if isinstance(value, Mapping):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hocket.policies.causal_lm import CausalLM
 
 _ALIGNMENT = 64
-"""Bytes. Every tensor begins at a multiple of it, whatever stands before."""
+"""In bytes. Every tensor begins at a multiple of it."""
 
 Layout = list[tuple[str, tuple[int, ...], str]]
 """Name, shape and element type of each tensor, in order: what two processes must agree on."""

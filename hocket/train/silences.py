@@ -1,4 +1,4 @@
-"""Which rewards, roles and judge of a run have had an opinion, and what is said of those that have had none.
+"""Which rewards, roles and judge of a run have had an opinion, and messages about those without any.
 
 What is heard is kept by name, as the last step at which there was something; 0 for nothing yet.
 """
@@ -14,7 +14,7 @@ from hocket.types import Score, Trajectory, Turn
 
 EPISODE, JUDGE = "episode", "judge"
 FEW, MANY = 3, 10
-"""Steps after which it is said that somebody has had no opinion yet, or none any more."""
+"""Steps without an opinion after which a message reports it."""
 
 
 def note(heard: dict[str, int], result: StepResult, step: int, trained: Collection[str]) -> None:
@@ -62,13 +62,13 @@ def _about(score: Score, place: int) -> bool:
 
 
 def begun(heard: Mapping[str, int], step: int) -> list[str]:
-    """What is to be said after `step`: of whom nothing was heard for a while."""
+    """The messages after `step` about rewards, roles and judges without an opinion for a while."""
     late = {name: last for name, last in _silent(heard, step).items() if step - last == (MANY if last else FEW)}
     return [_sentence(name, last, step) for name, last in late.items()]
 
 
 def notes(progress: Progress) -> list[str]:
-    """What is to be said at the end of a run: of whom nothing was heard, at all or for a while."""
+    """The messages at the end of a run about rewards, roles and judges without an opinion, ever or for a while."""
     silent = _silent(progress.heard, progress.step)
     return [
         _sentence(name, last, progress.step)
@@ -78,7 +78,7 @@ def notes(progress: Progress) -> list[str]:
 
 
 def _silent(heard: Mapping[str, int], step: int) -> dict[str, int]:
-    """Who said nothing in the last step; of roles only where there are several, and some reward spoke."""
+    """Those without an opinion in the last step; roles only if there are several and some reward had an opinion."""
     silent = {name: last for name, last in heard.items() if last < step}
     roles = sum(name.startswith("role ") for name in heard)
     rewards = [last for name, last in heard.items() if name.startswith("reward ")]

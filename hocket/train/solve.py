@@ -35,7 +35,7 @@ OWN = ("step", "value", "gap", "regret", "switches", "change")
 
 @dataclass(frozen=True)
 class SolveSettings:
-    """What `hocket solve` is asked for.
+    """The settings of `hocket solve`.
 
     Attributes:
         method: a solver's name. world, steps: the method's own where None. pairs: its settings (`eta`, ..).
@@ -50,7 +50,7 @@ class SolveSettings:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands.
+    """The progress of a run.
 
     Attributes:
         state: the solver's. answer: what its last step chose. step: how many were made. regret: the sum over them of
@@ -170,7 +170,7 @@ class SolveRun:
             own = dict(zip(OWN, (step, value, optimum - value, regret, switches, moved), strict=True))
             if not all(math.isfinite(one) for one in (*own.values(), *figures.values())):
                 raise HocketError(f"step {step} of {self.method.name} gave a number that is not finite: {figures}")
-            yield progress, {**own, **{name: float(one) for name, one in figures.items()}}
+            yield progress, {**own, **{name: float(figure) for name, figure in figures.items()}}
 
     def _summary(self, progress: Progress) -> dict[str, Any]:
         assert progress.answer is not None

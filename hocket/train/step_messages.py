@@ -1,4 +1,4 @@
-"""What a person should know about a training step, in sentences."""
+"""Messages for the user about problems in a training step."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from hocket.train.learner import Learner
 from hocket.types import Experience
 
 LARGEST_REWARD = float(torch.finfo(torch.float32).max)
-"""Advantages are of this precision."""
+"""The largest reward that advantages, which are float32, can hold."""
 
 AGREEMENT_THRESHOLD = 0.05
-"""Nats. Twice the 99.9th percentile that bf16 numerics reach, far above fp32's 1e-5."""
+"""In nats. Twice the 99.9th percentile of bf16 numerics, far above fp32's 1e-5."""
 
 FAULT_KINDS = 8
-"""How many kinds of faults of one step get a sentence each."""
+"""How many kinds of faults of one step get a message each."""
 
 
 def messages(
     experience: Experience, learners: Mapping[str, Learner], weights: Mapping[str, float], *, overlap: int
 ) -> list[str]:
-    """What a step's samples and the update from them show; `overlap` is how many updates old the samples are."""
+    """Messages about a step's samples and update; `overlap` is how many updates old the samples are."""
     return [
         *faults(experience),
         *_reward_faults(experience, weights),
@@ -39,12 +39,12 @@ def messages(
 
 
 def first_step_messages(experience: Experience, learners: Mapping[str, Learner], player: Player) -> list[str]:
-    """What the first step's samples show of the whole run."""
+    """Messages about the run that the first step's samples reveal."""
     return [*_unmet_requirements(experience, learners.values()), *_idle_roles(experience, player)]
 
 
 def faults(experience: Experience) -> list[str]:
-    """How many episodes failed, or were ended by a clock, for each reason; reasons that differ in numbers are one."""
+    """How many episodes failed or timed out, per reason; reasons that differ only in numbers are counted together."""
     episodes, kinds = len(experience.trajectories), dict[tuple[str, str], list[str]]()
     for trajectory in experience.trajectories:
         limit = str(LIMIT.get(trajectory) or "")
@@ -86,15 +86,15 @@ def _disagreements(learners: Iterable[Learner], overlap: int) -> Iterable[str]:
     for learner in learners:
         agreement = learner.agreement
         if agreement is None or (overlap and agreement.stale):
-            continue  # Samples of older weights were asked for, and no gap says anything about numerics.
+            continue  # The samples are of older weights, so a gap says nothing about numerics.
         if cause := agreement.cause(AGREEMENT_THRESHOLD):
             yield cause
 
 
 def _unmet_requirements(experience: Experience, learners: Iterable[Learner]) -> Iterable[str]:
-    """What recipes require of experience and this one does not hold, and what the recipe is without it."""
+    """The requirements of recipes that the experience does not meet, and the method to which each recipe reduces."""
     for recipe in {learner.recipe.name: learner.recipe for learner in learners}.values():
-        lacking = [one.value for one in recipe.requires if not one.met(experience.trajectories)]
+        lacking = [item.value for item in recipe.requires if not item.met(experience.trajectories)]
         if lacking:
             left = f"what is left of it is {recipe.parent}" if recipe.parent else "it is another method without"
             example = f"; it is for `--task {shlex.quote(recipe.task)}`" if recipe.task else ""
@@ -102,7 +102,7 @@ def _unmet_requirements(experience: Experience, learners: Iterable[Learner]) -> 
 
 
 def _idle_roles(experience: Experience, player: Player) -> Iterable[str]:
-    """Roles of the workflow that nobody called in any episode; none where no episode ended well."""
+    """Roles of the workflow that were called in no episode; none if all episodes failed."""
     episodes = [trajectory for trajectory in experience.trajectories if trajectory.failure is None]
     called = {turn.role or turn.agent for trajectory in episodes for turn in trajectory.turns}
     roles: Sequence[str] = getattr(getattr(player, "workflow", None), "roles", ())

@@ -1,4 +1,4 @@
-"""What a training step reports in numbers: its samples, its credit, and how the engines worked."""
+"""Metrics of a training step: of its samples, its credit and the engines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hocket.types import Experience, Trajectory, Turn
 
 
 def sampling_metrics(experience: Experience, weights: Mapping[str, float]) -> Metrics:
-    """What was sampled: rewards before shaping, lengths, truncations, failures."""
+    """Metrics of the samples: rewards before shaping, lengths, truncations, failures."""
     collected = all_trajectories(experience)
     samples = [trajectory for trajectory in collected if trajectory.source == "own"] or collected
     judged = [t for t in experience.trajectories if t.source not in ("baseline", "branch", "replay")]
@@ -37,34 +37,34 @@ def sampling_metrics(experience: Experience, weights: Mapping[str, float]) -> Me
         metrics["unrewarded/share"] = sum(unrewarded) / len(unrewarded)
     names = {name for trajectory in complete for name in trajectory.scores}
     for name in sorted(names) if len(names) > 1 else []:
-        this_alone = {other: float(other == name) for other in names}
+        indicator = {other: float(other == name) for other in names}
         valued = [t for t in judged if name in t.scores and t.scores[name].value is not None]
-        metrics[f"reward/{name}"] = finite_mean([total_reward(t, this_alone) for t in valued])
+        metrics[f"reward/{name}"] = finite_mean([total_reward(t, indicator) for t in valued])
     return metrics | team_metrics(complete, weights)
 
 
 def _distinct_turns(trajectories: Iterable[Trajectory]) -> Iterable[Turn]:
-    """Turns, those that several trajectories share once."""
+    """All turns; those that several trajectories share are listed once."""
     return {id(turn): turn for trajectory in trajectories for turn in trajectory.turns}.values()
 
 
 def _generated(trajectories: Iterable[Trajectory]) -> int:
-    """Decisions that were sampled; imposed ones are not."""
+    """The number of sampled decisions, without forced ones."""
     turns = _distinct_turns(trajectories)
     return sum(len(turn) - (0 if turn.forced is None else int(turn.forced.sum())) for turn in turns)
 
 
 def _nan_share(trajectories: Iterable[Trajectory]) -> float:
-    """The share of turns whose log-probs are no numbers: what sampled them no longer gives probabilities."""
+    """The share of turns with NaN log-probs: the sampling policy has diverged."""
     logps = [turn.logp for turn in _distinct_turns(trajectories) if turn.logp is not None and len(turn)]
     return sum(bool(np.isnan(logp).any()) for logp in logps) / len(logps) if logps else 0.0
 
 
 def engine_metrics(before: Mapping[str, int], after: Mapping[str, int]) -> Metrics:
-    """How the engines in this process worked between two counts; nothing where there are none.
+    """Metrics of the engines in this process between two counts; empty if there are no engines.
 
-    How full they were may depend on how fast tools answered, and what they found computed on where a run was resumed,
-    though no token does: so these are named as measures of speed are.
+    Occupancy may depend on the speed of tools, and reuse on where a run was resumed, though no token does. So their
+    names begin with `throughput/`, as those of measures of speed.
     """
     counts = {name: after[name] - before.get(name, 0) for name in after}
     if not counts.get("passes"):
@@ -80,7 +80,7 @@ def engine_metrics(before: Mapping[str, int], after: Mapping[str, int]) -> Metri
 
 
 def credit_metrics(batch: Batch) -> Metrics:
-    """What credit left: groups with signal, sampling entropy, distance from the reference."""
+    """Metrics of a batch with credit: groups with signal, sampling entropy, KL to the reference."""
     occurrences = batch.occurrences
     counted = occurrences.weight != 0
     signal = counted if occurrences.pairs is not None else counted & (occurrences.advantage != 0)
@@ -89,7 +89,7 @@ def credit_metrics(batch: Batch) -> Metrics:
     behaviour = recorded.values[sampled].double()
     metrics = {
         "groups/with_signal": float(len(set(batch.scenario[occurrences.trajectory[signal]].tolist()))),
-        # The mean of -log-prob over what was sampled estimates the sampling entropy per decision.
+        # The mean of -log-prob over sampled decisions estimates the sampling entropy per decision.
         "entropy": float(-behaviour.mean()) if len(behaviour) else math.nan,
     }
     if batch.value is not None and len(values := batch.value[occurrences.decision[counted]]):
@@ -102,7 +102,7 @@ def credit_metrics(batch: Batch) -> Metrics:
 
 
 def finite_mean(values: Sequence[float]) -> float:
-    """The mean of the finite ones; NaN of none."""
+    """The mean of the finite values; NaN if there are none."""
     finite = [value for value in values if math.isfinite(value)]
     total = sum(finite)
     return total / len(finite) if finite and math.isfinite(total) else sums.mean(finite)

@@ -17,7 +17,7 @@ def team_metrics(trajectories: Sequence[Trajectory], weights: Mapping[str, float
     found: Metrics = {}
     if any(len(trajectory.turns) > 1 for trajectory in trajectories):
         found["turns/mean"] = sum(len(trajectory.turns) for trajectory in trajectories) / len(trajectories)
-    calls = [float(TOOL_CALLS.get(one)) for one in trajectories if TOOL_CALLS.present(one)]
+    calls = [float(TOOL_CALLS.get(trajectory)) for trajectory in trajectories if TOOL_CALLS.present(trajectory)]
     if calls:
         found["tools/calls"] = sum(calls) / len(calls)
     return found | _agent_rewards(trajectories, weights)
@@ -31,9 +31,10 @@ def _agent_rewards(trajectories: Sequence[Trajectory], weights: Mapping[str, flo
         for role in {turn.role or turn.agent for turn in trajectory.turns}:
             earned[role].append(of.get(role, 0.0))
     scored = any(
-        score.level is Level.TURN or (score.level is Level.DECISION and any(turn.end is not None for turn in one.turns))
-        for one in trajectories
-        for score in one.scores.values()
+        score.level is Level.TURN
+        or (score.level is Level.DECISION and any(turn.end is not None for turn in trajectory.turns))
+        for trajectory in trajectories
+        for score in trajectory.scores.values()
     )
     if len(earned) < 2 or not scored:
         return {}

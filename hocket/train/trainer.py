@@ -1,4 +1,4 @@
-"""The steppable trainer: it steps, and what it is made of records, evaluates and adapts. It never owns `main`."""
+"""The trainer: runs training steps, and records, evaluates and adapts through its parts. It never owns `main`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 
 FAILED = "failed"
-"""How a run ended in which nothing could be learnt."""
+"""The outcome of a run in which nothing could be learnt."""
 
 UNSAVED = (
     "the last checkpoint could not be written, so what was learnt since the one before is not on disk; make room, or "
@@ -69,7 +69,7 @@ UNSAVED = (
 
 
 class Observer(Protocol):
-    """Who watches a run: the live display, or nobody."""
+    """Receives the events of a run, such as the live display."""
 
     def started(self, trainer: Trainer) -> None: ...
     def stepped(self, trainer: Trainer, row: dict[str, Any]) -> None: ...
@@ -77,7 +77,7 @@ class Observer(Protocol):
 
 
 class Beside(Protocol):
-    """Who samples while this process learns."""
+    """Samples while this process learns."""
 
     def start(self) -> None: ...
     def step(self, step: int, *, phase_end: int, last: int) -> StepResult: ...
@@ -88,7 +88,7 @@ class Beside(Protocol):
 
 
 class NullObserver:
-    """Watches nothing."""
+    """Ignores all events."""
 
     def started(self, trainer: Trainer) -> None:
         pass
@@ -104,16 +104,17 @@ class Trainer:
     """Trains by a configuration, one `step()` at a time, or to the end with `run()`.
 
     Args:
-        config: what to do; a `Config`, see `hocket.train`.
-        task, rewards, workflow: objects that replace what the configuration names.
-        observer: is told what happens.
-        report: writes what people read of a finished run into its folder, given its path; None writes nothing.
-        resume: continue the run that `config.runs`/`config.run` names from its newest valid checkpoint.
+        config: the configuration of the run, see `hocket.train`.
+        task, rewards, workflow: objects that replace those that the configuration names.
+        observer: receives the events of the run.
+        report: writes the report of a finished run, given its folder; None writes no report.
+        resume: continue the run `config.runs`/`config.run` from its newest valid checkpoint.
         start_over: with `resume`, set its checkpoints aside and begin again at step 0.
 
     Attributes:
-        parts: everything a step touches. progress: where the run stands. recorder: what writes into its `folder`.
-        ended: how it ended, once it has.
+        parts: everything that a step reads or changes. progress: the steps and results so far. recorder: writes into
+            `folder`.
+        ended: how the run ended, `unfinished` before.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class Trainer:
         self.task = task or tasks.find(config.task)
         self._report, self._new = report, not resume
         self.folder = RunFolder.open(Path(config.runs), config.run, stem=_stem(config), resume=resume)
-        # A template that writes today's date writes that of the first day.
+        # Chat templates that contain today's date use the date of the run's first day.
         day = datetime.date.today().isoformat() if kind_of(self.task).textual else None
         settled = configuration.settled(config, self.task)
         self.config = dataclasses.replace(settled, run=self.folder.path.name, date=config.date or day)
@@ -145,7 +146,7 @@ class Trainer:
             raise
 
     def _begin(self, rewards: Sequence[Reward], workflow: Any, *, resume: bool, start_over: bool = False) -> None:
-        """Builds everything in the run folder, from the newest checkpoint where there is one."""
+        """Builds the parts of the run, from the newest checkpoint if it resumes."""
         config = self.config
         if not resume:
             check_threads(config.threads)
@@ -205,16 +206,16 @@ class Trainer:
             self.samplers.start()
 
     def _newest(self, *, start_over: bool) -> Path | None:
-        """The checkpoint to go on from, None where the run begins again. Those of later steps are set aside.
+        """The checkpoint to resume from; None if the run begins again. Checkpoints of later steps are set aside.
 
         Raises:
-            HocketError: when there is none that can be used, and the run is not to start over.
+            HocketError: when no checkpoint is usable, and the run is not to start over.
         """
         checkpoints = self.recorder.checkpoints
         newest = None if start_over else checkpoints.latest()
         if newest is None and not start_over:
             done = max((row["step"] for row in read_metrics(self.folder.metrics)), default=0)
-            # The first checkpoint may still have been due; a run that has ended, or gone beyond it, has had one.
+            # Before the first checkpoint was due, having none is normal; a later or finished run must have one.
             if done > self.config.checkpoint.steps or self._ended():
                 raise HocketError(
                     f"{checkpoints.folder} has no checkpoint, though the run has made {done} steps; put back a copy, "
@@ -227,23 +228,23 @@ class Trainer:
         return newest
 
     def _ended(self) -> bool:
-        """Whether the run has come to an end after some steps; one of no steps has nothing to go on from."""
+        """Whether the run has ended after at least one step; a run of no steps has no checkpoint."""
         return self.folder.summary.is_file() and read_json(self.folder.summary).get("steps") != 0
 
     def _gathering(self) -> None:
-        """Has what is sampled here sampled from whole weights."""
+        """Makes this process sample from gathered weights, since each learner holds only a shard."""
         check_shared(self.parts.learners)
         assert isinstance(self.parts.player, TextPlayer)
         self.parts.player = dataclasses.replace(self.parts.player, weights=lambda: gathered(self.parts))
 
     def _spread(self, precision: Precision, place: Place) -> Samplers:
-        """Has other processes play for this one."""
+        """Starts sampler processes, which play for this process."""
         samplers = Samplers(self.config, precision, self.task, lambda: self.parts.learners, self.say, place)
         self.parts.player = spread(self.parts.player, samplers)
         return samplers
 
     def _beside(self) -> Beside | None:
-        """What samples while this process learns, None where one does after the other."""
+        """The object that samples while this process learns; None if sampling and learning alternate."""
         config = self.config
         if not config.behind:
             return None
@@ -262,16 +263,16 @@ class Trainer:
 
     @property
     def machine(self) -> Machine:
-        """The choices that were made about the machine."""
+        """The settings chosen for this machine."""
         return self.resources.machine
 
     @property
     def measure(self) -> Measure:
-        """What evaluation averages in the present phase."""
+        """The number that evaluation averages in the current phase."""
         return self.parts.measure
 
     def say(self, message: str) -> None:
-        """Tells the observer, and keeps the sentence in `messages.txt`."""
+        """Passes a message on to the observer and writes it to `messages.txt`."""
         self.recorder.say(message)
 
     # ------------------------------------------------------------ stepping
@@ -285,9 +286,9 @@ class Trainer:
         return self.progress.step >= self.total_steps and bool(self.progress.before)
 
     def step(self) -> dict[str, Any]:
-        """The evaluation before training when nothing was done yet, else one training step; returns its metrics row.
+        """Runs the initial evaluation, on later calls one training step; returns the metrics row.
 
-        A new run that is refused before its first step is done leaves no folder, so that its name stays free.
+        If a new run fails with a `ConfigurationError` before its first step is done, its folder is removed.
         """
         try:
             with listening(self.say):
@@ -304,10 +305,10 @@ class Trainer:
             raise
 
     def _revive(self, error: Gone) -> None:
-        """Goes on from the newest checkpoint with new processes; the numbers are those of an undisturbed run.
+        """Resumes from the newest checkpoint with new processes; the results equal those of an undisturbed run.
 
         Raises:
-            Gone: the given one, when that has not helped three times in a row.
+            Gone: `error` itself, when three attempts in a row have failed.
         """
         self._revived += 1
         if self._revived > 3:
@@ -325,34 +326,33 @@ class Trainer:
         self.resources.begin(self.parts.learners.values(), step)
         result = self._train(step)
         self.progress.step = step
-        silences.note(
-            self.progress.heard, result, step, [n for n, one in self.parts.learners.items() if not one.frozen]
-        )
+        trained = [name for name, learner in self.parts.learners.items() if not learner.frozen]
+        silences.note(self.progress.heard, result, step, trained)
         spared = self.resources.adapt(self.parts.learners.values(), step)
         due = self.evaluations.due(step)
         metrics = result.metrics | (self._evaluate(step) if due else {})
         row = self._log(step, metrics | self.machine.peak())
-        told = self.groups.status() | ({} if self.samplers is None else self.samplers.status())
-        if told:
-            told |= self.overlap.status() if isinstance(self.overlap, Arrival) else {}
-            self.folder.write_json(self.folder.cluster, told)
+        status = self.groups.status() | ({} if self.samplers is None else self.samplers.status())
+        if status:
+            status |= self.overlap.status() if isinstance(self.overlap, Arrival) else {}
+            self.folder.write_json(self.folder.cluster, status)
         for message in (*result.messages, *silences.begun(self.progress.heard, step)):
             self.say(f"step {step}: {message}")
         if due or step == 1:
             self._pause()
             self.recorder.episodes(step, result, self.parts)
         best = self.progress.best.get("step") == step
-        # A step that was redone in smaller parts must not be replayed in larger ones.
+        # After a step was repeated in smaller parts, a resume must not replay it in larger ones.
         late = self.recorder.checkpoint_due(self.config.checkpoint, step)
         if late or best or spared or step == self.total_steps:
             self.save(best=best)
         return row
 
     def run(self) -> None:
-        """Steps to the end and writes the summary and the report.
+        """Runs all steps, then writes the summary and the report.
 
         Raises:
-            HocketError: afterwards, when the run has failed: nothing could be learnt in it.
+            HocketError: at the end, when the run has failed because nothing could be learnt.
         """
         self.observer.started(self)
         while not self.done:
@@ -377,12 +377,12 @@ class Trainer:
             raise
 
     def _pause(self) -> None:
-        """Waits for what is collected beside the steps: player, task and rewards serve one at a time."""
+        """Waits for concurrent sampling to pause: player, task and rewards allow one user at a time."""
         if self.overlap is not None:
             self.overlap.pause()
 
     def _enter_phase(self, step: int) -> None:
-        """Begins the phase that `step` lies in: a new recipe from the weights reached, with a fresh reference."""
+        """Enters the phase of `step` if it is new: a new recipe from the current weights, with a new reference."""
         phase = self.config.phase_of(step)
         if phase != self.progress.phase:
             self.progress.phase = phase
@@ -396,40 +396,40 @@ class Trainer:
         return build_learners(self.config, policies, self.config.phases[phase][0], self.parts.judge)
 
     def _log(self, step: int, metrics: dict[str, float]) -> dict[str, Any]:
-        now = time.monotonic()
-        self.progress.elapsed += now - self._clock
-        self._clock = now
+        clock = time.monotonic()
+        self.progress.elapsed += clock - self._clock
+        self._clock = clock
         row = {"step": step, **metrics, "time/total": self.progress.elapsed}
-        ruin = self.lookout.see(row, self.progress.phase)
+        warning = self.lookout.see(row, self.progress.phase)
         row |= self.lookout.metrics()
         self.recorder.metrics(row)
-        if ruin is not None:
-            self.say(f"step {step}: {ruin}")
+        if warning is not None:
+            self.say(f"step {step}: {warning}")
         return row
 
     # ------------------------------------------------------------ evaluation
 
     def evaluate(self, n: int | None = None) -> Evaluated:
-        """What `hocket.train.held_out` measures on `n` unseen scenarios with the current weights. No judge is asked.
+        """Evaluates the current weights on `n` unseen scenarios, see `hocket.train.held_out`. Calls no judge.
 
-        Where the task names a way of playing (`leads`), play of as many scenarios as at the ends of a run is measured
-        both ways, and any where sampled play leads.
+        If the task declares `leads`, an evaluation of full size measures both greedy and sampled play. If sampled play
+        leads, every evaluation does.
         """
         self._pause()
-        parts, whole = self.parts, self.config.evaluation.n
+        parts, full = self.parts, self.config.evaluation.n
         cheap = [reward for reward in parts.rewards if parts.judge is None or not any(asking([reward]))]
-        leads, size = leads_of(self.task), n or whole
-        both = leads == SAMPLED or (leads is not None and size >= whole)
+        leads, size = leads_of(self.task), n or full
+        both = leads == SAMPLED or (leads is not None and size >= full)
         key = parts.key.derive("evaluation")
-        return run_async(measured(parts, cheap, n=size, among=whole, key=key, both=both))
+        return run_async(measured(parts, cheap, n=size, among=full, key=key, both=both))
 
     def _evaluate(self, step: int) -> dict[str, float]:
         return self.evaluations.record(step, self.evaluate(self.evaluations.size(step)))
 
-    # ------------------------------------------------------------ what is kept
+    # ------------------------------------------------------------ checkpoints and summary
 
     def save(self, *, best: bool = False) -> Path | None:
-        """Writes a checkpoint now; a failed write is reported and the run goes on with the one before."""
+        """Writes a checkpoint. A failed write is reported, and the previous checkpoint stays."""
         learners = self.parts.learners
         policies = {name: learner.policy.save for name, learner in learners.items()}
         if self.progress.phase:
@@ -438,10 +438,11 @@ class Trainer:
         return self.recorder.checkpoint(self.progress.step, self.state(), policies, best=best)
 
     def finish(self, reason: str) -> str:
-        """Writes `summary.json` and the report, and lets go of the run folder; how the run ended: `reason`, or failed.
+        """Writes `summary.json` and the report, and unlocks the run folder. Returns how the run ended.
 
-        A run that is finished has failed where nothing could ever be learnt, for want of rewards, episodes or verdicts.
-        A last checkpoint that could not be written is tried once more; where it is refused again the run is unsaved.
+        That is `reason`, with two exceptions. A finished run has `failed` if nothing could ever be learnt, because
+        rewards, episodes or verdicts were missing. A run is `unsaved` if its last checkpoint could not be written, not
+        even by a second attempt.
         """
         failed = silences.failure(self.progress) if reason == "finished" else None
         self.ended = reason if failed is None else FAILED
@@ -462,7 +463,7 @@ class Trainer:
         return self.ended
 
     def _close(self) -> None:
-        """Ends the processes beside this one."""
+        """Ends the other processes of the run."""
         if self.overlap is not None:
             self.overlap.close()
         self.groups.close()
@@ -471,17 +472,17 @@ class Trainer:
 
     @property
     def saved(self) -> bool:
-        """Whether a checkpoint has what was learnt so far: the last one that was due, or asked for, was written."""
+        """Whether the last checkpoint that was due or requested was written."""
         return self.recorder.saved
 
     def summary(self, reason: str) -> dict[str, Any]:
-        """What `summary.json` holds."""
+        """The content of `summary.json`."""
         leads = leads_of(self.task) or GREEDY
-        found = summary(self.config, kind_of(self.task), self.progress, reason, self.measure, leads)
-        return {**found, "watch": self.lookout.since, "notes": silences.notes(self.progress)}
+        results = summary(self.config, kind_of(self.task), self.progress, reason, self.measure, leads)
+        return {**results, "watch": self.lookout.since, "notes": silences.notes(self.progress)}
 
     def state(self) -> State:
-        """Everything but weights, as one tree."""
+        """Everything except weights, as one tree."""
         remembered = remembering.memories(self.parts.rewards)
         return {
             "progress": dataclasses.asdict(self.progress),
@@ -495,9 +496,9 @@ class Trainer:
         }
 
     def _objects(self) -> list[str]:
-        """What was given as an object, which the configuration cannot hold, by kind and name."""
+        """Kind and name of the rewards and workflow that are objects, which the configuration cannot hold."""
         rewards, workflow = self._given
-        named = [f"reward {one.name}" for one in rewards]
+        named = [f"reward {reward.name}" for reward in rewards]
         return named + ([] if workflow is None else [f"workflow {getattr(workflow, 'name', type(workflow).__name__)}"])
 
     def _restore(self, checkpoint: Path) -> None:
@@ -508,7 +509,7 @@ class Trainer:
                 f"({', '.join(missing)}); go on in Python: from hocket.train.trainer import resumed; resumed(RUN, "
                 "rewards=[...], workflow=...).run()"
             )
-        # Runs of earlier versions noted no opinions: there were some.
+        # Checkpoints of earlier versions have no record of opinions; assume that there were some.
         self.progress = Progress(**{"heard": {silences.EPISODE: state["progress"]["step"]}, **state["progress"]})
         self.parts.asked = int(state["asked"])
         self.parts.ledger.restore(state["ledger"])
@@ -517,11 +518,11 @@ class Trainer:
             seat_references(self.config, self.parts)
         self.parts.rewards = remembering.restored(self.parts.rewards, state.get("rewards", {}))
         self.parts.hooks.restore(state["hooks"], self.parts)
-        kept = Checkpoints.policies(checkpoint)
+        folders = Checkpoints.policies(checkpoint)
         for name, learner in self.parts.learners.items():
             learner.restore(state["learners"][name])
-            if learner.reference is not None and name + REFERENCE in kept:
-                learner.reference.load(kept[name + REFERENCE])
+            if learner.reference is not None and name + REFERENCE in folders:
+                learner.reference.load(folders[name + REFERENCE])
         if self.overlap is not None:
             self.overlap.restore(state["overlap"])
 
@@ -536,8 +537,8 @@ def resumed(
     """The trainer of an existing run, at its newest valid checkpoint. Only `steps` and `track` may change.
 
     Raises:
-        ConfigurationError: when `run` is no run folder, or without `trust` names code of others.
-        HocketError: when all its checkpoints are damaged or missing, unless it is to `start_over`.
+        ConfigurationError: when `run` is no run folder, or names foreign code and `trust` is not set.
+        HocketError: when all its checkpoints are damaged or missing, unless `start_over` is set.
     """
     file = run / "config.yaml"
     if not file.is_file():

@@ -48,7 +48,7 @@ class TreeEncoder:
         self.tensors: dict[str, Tensor] = {}
 
     def encode(self, value: Any, path: tuple[str, ...] = ()) -> Any:
-        """The JSON form of `value`, which stands at `path`.
+        """The JSON form of `value`, which is at `path`.
 
         Raises:
             ConfigurationError: for a value of a kind that cannot be stored, naming its place.

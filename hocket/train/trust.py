@@ -232,7 +232,7 @@ def _files_in(text: str) -> list[str]:
     """The files that a text names: each ends where `.py` does, and begins at the start or after something else."""
     ends = [text[: match.end()] for match in _FILE.finditer(text)]
     starts = [end[place:] for end in ends for place in (0, *(match.end() for match in re.finditer(r"[:?&=,+\s]", end)))]
-    return [one for one in dict.fromkeys(starts) if one and Path(one).is_file()]
+    return [start for start in dict.fromkeys(starts) if start and Path(start).is_file()]
 
 
 def _words(text: str) -> list[str]:

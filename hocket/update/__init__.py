@@ -1,4 +1,4 @@
-"""How a step is made from gradients."""
+"""Updates: how gradients change the weights."""
 
 from __future__ import annotations
 

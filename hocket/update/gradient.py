@@ -22,8 +22,8 @@ class GradientStep(Update):
         clip_norm: largest gradient norm; None does not clip.
         warmup: steps over which the learning rate rises linearly.
         schedule: what follows over the run: `constant`, `linear` to 0 or `cosine` to 0.
-        target_kl: ends a step early once KL(before || now) exceeds it, nats.
-        method: `adamw`, or `sgd` without momentum, for which `betas` mean nothing.
+        target_kl: ends a step early once KL(before || now) exceeds it, in nats.
+        method: `adamw`, or `sgd` without momentum, which ignores `betas`.
     """
 
     lr: float | None = None
@@ -56,7 +56,7 @@ class GradientStep(Update):
         return torch.optim.AdamW(weights, lr=lr, betas=self.betas, weight_decay=self.weight_decay, fused=True)
 
     def lr_factor(self, step: int, total: int) -> float:
-        """What the learning rate is multiplied with at `step` (from 1) of `total`."""
+        """The factor of the learning rate at `step` (counted from 1) of `total`."""
         if step <= self.warmup:
             return step / self.warmup
         if self.schedule == "constant" or total <= self.warmup:
@@ -82,7 +82,7 @@ class GradientStep(Update):
             report["gradient/norm"] = problem.clip(self.clip_norm)
             reports.append(report)
             if not math.isfinite(report["gradient/norm"] + report["loss"]):
-                skipped += 1  # One poisoned batch must not poison the weights.
+                skipped += 1  # A non-finite gradient must not change the weights.
                 continue
             problem.optimiser.step()
             if self.target_kl is not None and problem.kl() > self.target_kl:

@@ -1,4 +1,4 @@
-"""A step of the weights that several share, from what became of them at each (FedAvg, DiLoCo)."""
+"""The outer step of federated learning: new shared weights from the changes of all participants (FedAvg, DiLoCo)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch import Tensor
 class OuterStep:
     """Nesterov's momentum over mean changes: v' = mu v + c, w' = w + lr (c + mu v').
 
-    c is the mean change of all since they last had the same weights w. With lr 1 and mu 0 that is their mean, federated
-    averaging (McMahan et al., arXiv:1602.05629, algorithm 1); DiLoCo (Douillard et al., arXiv:2311.08105) takes 0.7 and
-    0.9.
+    c is the mean change of all participants since they last had the same weights w. With lr 1 and mu 0 the result is
+    the mean of their weights, federated averaging (McMahan et al., arXiv:1602.05629, algorithm 1); DiLoCo (Douillard et
+    al., arXiv:2311.08105) uses 0.7 and 0.9.
 
     Attributes:
         lr, momentum: of the step, positive and in [0, 1).

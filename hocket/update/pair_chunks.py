@@ -1,4 +1,4 @@
-"""Micro-batches that keep pairs whole, so that a loss of pairs takes one pass as one of single decisions does."""
+"""Micro-batches that do not split pairs, so that pairwise losses need one pass, like losses of single decisions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from hocket.stages import Policy
 
 
 def chunks_of_pairs(policy: Policy, batch: Batch, chunks: list[Tensor]) -> list[Tensor] | None:
-    """`chunks` of decisions, in which what pairs connect stands together: pairs cut in two become chunks of their own.
+    """`chunks` of decisions that do not split pairs: pairs that were split become separate chunks.
 
-    None where the batch has no pairs, or what they connect is more than the policy evaluates at once.
+    None if the batch has no pairs, or if trajectories connected by pairs exceed what the policy evaluates at once.
     """
     if batch.occurrences.pairs is None:
         return None
@@ -31,14 +31,14 @@ def chunks_of_pairs(policy: Policy, batch: Batch, chunks: list[Tensor]) -> list[
 
 
 def _connected(batch: Batch) -> Tensor:
-    """A number per decision `[T]`, the same for all that pairs and shared turns connect: a trajectory of theirs."""
-    seen = batch.occurrences
-    assert seen.pairs is not None
-    order = torch.argsort(seen.decision, stable=True)
-    shared = seen.decision[order][1:] == seen.decision[order][:-1]
-    met = seen.trajectory[order]
-    one = torch.cat([seen.pairs[:, 0], met[:-1][shared]])
-    other = torch.cat([seen.pairs[:, 1], met[1:][shared]])
+    """A number per decision, `[T]`, equal for all decisions that pairs and shared turns connect: a trajectory's."""
+    occurrences = batch.occurrences
+    assert occurrences.pairs is not None
+    order = torch.argsort(occurrences.decision, stable=True)
+    shared = occurrences.decision[order][1:] == occurrences.decision[order][:-1]
+    met = occurrences.trajectory[order]
+    one = torch.cat([occurrences.pairs[:, 0], met[:-1][shared]])
+    other = torch.cat([occurrences.pairs[:, 1], met[1:][shared]])
     label = torch.arange(batch.trajectories)
     while True:
         smaller = torch.minimum(label[one], label[other])
@@ -47,5 +47,5 @@ def _connected(batch: Batch) -> Tensor:
             break
         label = lower
     connected = torch.zeros(batch.decisions, dtype=torch.long)
-    connected[seen.decision] = label[seen.trajectory]
+    connected[occurrences.decision] = label[occurrences.trajectory]
     return connected

@@ -1,4 +1,4 @@
-"""The losses of a problem of which a part only may move: the policy without its values, or the values alone."""
+"""Losses of a part of a problem: of the policy without its values, or of the values alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hocket.update.problem import Problem
 
 
 def without_value(problem: Problem) -> LossFunction:
-    """The problem's terms with values constant: what the policy is to lower."""
+    """The problem's terms with constant values: the loss of the policy."""
 
     def terms(now: Evaluation, batch: Batch) -> list[Terms]:
         return problem.loss_terms(replace(now, value=_constant(now.value)), batch)

@@ -1,4 +1,4 @@
-"""First-order updates whose networks' parts go at paces of their own."""
+"""First-order updates with separate settings for parts of the networks."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class HasParts(Protocol):
 
 @dataclass(frozen=True)
 class Pace:
-    """How one part of a policy's weights goes.
+    """The update settings of one part of a policy's weights.
 
     Attributes:
-        lr: its learning rate; None takes the update's. Schedules multiply it as any other.
-        every: gradients from one change of it to the next, counted through the run; those between are not kept.
-        clip_norm: the largest norm of its own gradient, after the whole was clipped; None leaves it.
+        lr: its learning rate; None takes the update's. Schedules apply to it as well.
+        every: it is updated with every `every`-th gradient, counted over the run; the others are dropped.
+        clip_norm: the largest norm of its gradient, after clipping of the whole gradient; None does not clip.
     """
 
     lr: float | None = None
@@ -36,18 +36,18 @@ class Pace:
     clip_norm: float | None = None
 
     def __post_init__(self) -> None:
-        if self.every < 1 or any(one is not None and not one > 0 for one in (self.lr, self.clip_norm)):
+        if self.every < 1 or any(number is not None and not number > 0 for number in (self.lr, self.clip_norm)):
             raise ValueError(f"lr and clip_norm must be positive and every at least 1, not {self}")
 
 
 @dataclass(frozen=True)
 class PartedStep(GradientStep):
-    """`GradientStep` in which named parts of the policy have their own pace; those not named go as all do.
+    """`GradientStep` with separate settings for named parts of the policy.
 
-    Without any it changes every weight as `GradientStep` does, bit for bit.
+    Without `paces` it equals `GradientStep` to the bit.
 
     Attributes:
-        paces: by name, as the policy calls them: `actor` and `critic` of control networks.
+        paces: settings by the policy's names of its parts, such as `actor` and `critic` of control networks.
     """
 
     paces: Mapping[str, Pace] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class PartedStep(GradientStep):
 
 
 def _paced(optimiser: torch.optim.Optimizer, *_: Any) -> None:
-    """Lets parts rest whose time has not come, and clips the others'; what was counted is in the optimiser's state."""
+    """Drops the gradients of parts that are not due, and clips the others; the counts are in the optimiser's state."""
     for group in optimiser.param_groups:
         group["given"] += 1
         moved = [weight for weight in group["params"] if weight.grad is not None]

@@ -1,4 +1,4 @@
-"""What an update works on: a credited batch, a policy, and gradients that do not depend on how they are split."""
+"""The optimisation problem of a step: a batch with credit, a policy, and gradients that do not depend on splits."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ class Problem:
     """One step's optimisation problem.
 
     Attributes:
-        batch: credited experience of this policy.
-        policy, optimiser: what is changed.
-        loss_terms: all terms of the recipe at an evaluation.
-        needs: quantities the terms read. couples: the smallest unit a split of a gradient must keep whole.
-        idle_without_advantage: every term vanishes at advantage 0, so such decisions are not evaluated.
-        reference: the policy that exact KL is taken against.
-        lr_factor: the schedule's multiplier of the learning rate at this step.
-        memory: what the update remembers from step to step; it may replace it.
-        first: the first evaluation with a gradient (before any change of the weights) and its decisions, for agreement
-            checks; without decisions while there was no signal.
+        batch: experience of this policy, with credit.
+        policy, optimiser: the trained policy and its optimiser.
+        loss_terms: computes all terms of the recipe from an evaluation.
+        needs: quantities that the terms read. couples: the smallest unit that must not be split when gradients are
+            accumulated.
+        idle_without_advantage: every term is 0 at advantage 0, so such decisions are not evaluated.
+        reference: the policy against which exact KL is computed.
+        lr_factor: the schedule's factor of the learning rate at this step.
+        memory: the memory of the update, which may replace it.
+        first: the decisions and the result of the first evaluation with a gradient (before any change of the weights),
+            for agreement checks; no decisions if there was no signal.
     """
 
     batch: Batch
@@ -50,7 +51,7 @@ class Problem:
     def batches(self, epochs: int, minibatches: int, key: Key) -> Iterator[Batch]:
         """`epochs` passes over the batch, each in `minibatches` random parts of whole units.
 
-        A unit is a decision for policies without context, else a trajectory, or what the loss couples if that is more.
+        A unit is a decision for policies without context, else a trajectory, or a larger unit if the loss couples it.
         """
         for epoch in range(epochs):
             if minibatches == 1:
@@ -71,24 +72,24 @@ class Problem:
         return max(self.couples, self.policy.granularity, key=order.index)
 
     def _units(self) -> tuple[Tensor, int]:
-        """The unit each trajectory belongs to `[N]`, and how many units there are."""
+        """The unit of each trajectory, `[N]`, and the number of units."""
         if self._unit() is Level.DECISION:
             return torch.zeros(0, dtype=torch.long), len(self.batch.occurrences)
-        # What couples the whole batch is split all the same; a mini-batch is then its batch. Pairs stay whole.
+        # Losses that couple the whole batch see a mini-batch as their batch. Pairs are not split.
         if self._unit() in (Level.PAIR, Level.GROUP) or self.batch.occurrences.pairs is not None:
             groups = GroupBy("scenario")(self.batch)
             return groups.index, groups.size
         return torch.arange(self.batch.trajectories), self.batch.trajectories
 
     def live(self, batch: Batch) -> Tensor:
-        """Decisions whose log-probs can have a gradient, rising indices in 0..T-1."""
-        seen = batch.occurrences
-        used = seen.weight != 0
+        """Decisions whose log-probs can have a gradient, increasing indices in 0..T-1."""
+        occurrences = batch.occurrences
+        used = occurrences.weight != 0
         if self.idle_without_advantage:
-            used &= seen.advantage != 0
-        if bool(used.all()) and torch.equal(seen.decision, whole := torch.arange(batch.decisions)):
+            used &= occurrences.advantage != 0
+        if bool(used.all()) and torch.equal(occurrences.decision, whole := torch.arange(batch.decisions)):
             return whole
-        live: Tensor = torch.unique(seen.decision[used])
+        live: Tensor = torch.unique(occurrences.decision[used])
         return live
 
     # ------------------------------------------------------------ losses and gradients
@@ -102,19 +103,19 @@ class Problem:
         batch = self.batch if batch is None else batch
         decisions = self.live(batch)
         now = evaluate_detached(self.policy, batch, self.needs, decisions, reference=self.reference)
-        return self._told(now, batch, decisions)
+        return self._report(now, batch, decisions)
 
-    def _told(self, now: Evaluation, batch: Batch, decisions: Tensor) -> Metrics:
+    def _report(self, now: Evaluation, batch: Batch, decisions: Tensor) -> Metrics:
         with torch.no_grad():
             terms = self.loss_terms(self._filled(now, batch, decisions), batch)
             return _metrics(_total(terms), terms)
 
     def gradient(self, batch: Batch | None = None) -> Metrics:
-        """Puts d loss / d weights into `.grad` (replacing what was there) and returns `loss` and the terms' metrics.
+        """Sets `.grad` to d loss / d weights, and returns `loss` and the terms' metrics.
 
-        Exact under any split: decision-local losses take one pass, chunk by chunk, as their weights already hold the
-        global denominators, and so do losses of pairs, in chunks that keep pairs whole; other coupled losses are
-        computed once on detached numbers, and their cotangent dL/dlogp is pulled back through each chunk.
+        The gradient is exact under any split. Decision-local losses take one pass over the chunks, because their
+        weights include the global denominators. So do losses of pairs, in chunks that do not split pairs. Other coupled
+        losses are computed once on detached numbers, and their cotangent dL/dlogp is pulled back through each chunk.
         """
         batch = self.batch if batch is None else batch
         self.optimiser.zero_grad(set_to_none=True)
@@ -124,17 +125,17 @@ class Problem:
         if len(chunks) > 1 and self.couples is Level.PAIR:
             whole = chunks_of_pairs(self.policy, batch, chunks)
             chunks, local = (chunks, False) if whole is None else (whole, True)
-        told: Metrics | None = None
+        metrics: Metrics | None = None
         if len(chunks) <= 1 or local:
-            now, told = self._direct(batch, chunks)
+            now, metrics = self._direct(batch, chunks)
         else:
             now = self._by_cotangent(batch, chunks, decisions)
-        if self.first is None or not len(self.first[0]):  # Nothing changes by a mini-batch without signal.
+        if self.first is None or not len(self.first[0]):  # A mini-batch without signal changes nothing.
             self.first = _in_whole(batch, decisions, now)
-        return self._told(now, batch, decisions) if told is None else told
+        return self._report(now, batch, decisions) if metrics is None else metrics
 
     def _direct(self, batch: Batch, chunks: list[Tensor]) -> tuple[Evaluation, Metrics | None]:
-        """One pass, chunk by chunk: what was evaluated, and what is told where one chunk is the whole, else None."""
+        """One pass over the chunks: the evaluation, and the metrics if there is only one chunk, else None."""
         whole = {} if len(chunks) == 1 else self._blank(batch)
         for chunk in chunks:
             now = self.policy.evaluate(batch, self.needs, chunk, reference=self.reference)
@@ -144,8 +145,8 @@ class Problem:
             if part.requires_grad:
                 part.backward()  # type: ignore[no-untyped-call]
             if inside is None:
-                told = {quantity: now.get(quantity).detach() for quantity in self.needs | {Quantity.LOGP}}
-                return evaluation(told), _metrics(part, terms)
+                values = {quantity: now.get(quantity).detach() for quantity in self.needs | {Quantity.LOGP}}
+                return evaluation(values), _metrics(part, terms)
             store(whole, now, chunk)
         return evaluation(whole), None
 
@@ -157,28 +158,28 @@ class Problem:
         return now
 
     def _cotangents(self, now: Evaluation, batch: Batch, decisions: Tensor) -> dict[Quantity, Tensor]:
-        """The derivatives of the loss with respect to what was evaluated."""
+        """The derivatives of the loss with respect to the evaluated quantities."""
         quantities = sorted(self.needs | {Quantity.LOGP})
         leaves = {quantity: now.get(quantity).clone().requires_grad_() for quantity in quantities}
         loss = _total(self.loss_terms(self._filled(evaluation(leaves), batch, decisions), batch))
-        found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-        return {q: g for q, g in zip(quantities, found, strict=True) if g is not None}
+        gradients = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+        return {q: g for q, g in zip(quantities, gradients, strict=True) if g is not None}
 
     def _pull(self, batch: Batch, chunk: Tensor, cotangents: dict[Quantity, Tensor]) -> None:
-        """Adds to `.grad` what the decisions of a chunk contribute."""
+        """Adds the contribution of a chunk's decisions to `.grad`."""
         moved = [(cotangent[chunk] != 0).reshape(len(chunk), -1).any(1) for cotangent in cotangents.values()]
         part = chunk[torch.stack(moved).any(0)]
         if not len(part):
             return
-        here = self.policy.evaluate(batch, self.needs, part, reference=self.reference)
-        pulled = [(here.get(q)[part] * cotangent[part]).sum() for q, cotangent in cotangents.items()]
+        current = self.policy.evaluate(batch, self.needs, part, reference=self.reference)
+        pulled = [(current.get(q)[part] * cotangent[part]).sum() for q, cotangent in cotangents.items()]
         torch.stack(pulled).sum().backward()  # type: ignore[no-untyped-call]
 
     def _blank(self, batch: Batch) -> dict[Quantity, Tensor]:
         return {quantity: torch.zeros(batch.decisions) for quantity in self.needs | {Quantity.LOGP}}
 
     def _filled(self, now: Evaluation, batch: Batch, decisions: Tensor) -> Evaluation:
-        """`now`, with recorded log-probs where it was not evaluated, so that ratios there are 1."""
+        """`now` with recorded log-probs for decisions that were not evaluated, so that their ratios are 1."""
         parts = {q: now.get(q) for q in self.needs | {Quantity.LOGP}}
         if len(decisions) < batch.decisions:
             anchor = batch.logp.get("proximal", batch.logp["behaviour"])
@@ -194,18 +195,18 @@ class Problem:
         if not weights:
             return 0.0
         gradients = [p.grad for p in weights]
-        if len({(one.dtype, one.device) for one in gradients}) > 1 or type(gradients[0]) is not Tensor:
+        if len({(gradient.dtype, gradient.device) for gradient in gradients}) > 1 or type(gradients[0]) is not Tensor:
             return float(torch.nn.utils.clip_grad_norm_(weights, torch.inf if limit is None else limit))
-        # What that does where all are alike, without looking for what is not: half the time for a small network.
+        # The same as `clip_grad_norm_` for equal types and devices, in half the time for a small network.
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
         if limit is not None:
             torch._foreach_mul_(gradients, (limit / (norm + 1e-6)).clamp(max=1.0))
         return float(norm)
 
     def counted(self) -> Tensor:
-        """Decisions that count, whatever their advantage, rising."""
-        seen = self.batch.occurrences
-        counted: Tensor = torch.unique(seen.decision[seen.weight != 0])
+        """Counted decisions, whatever their advantage, in increasing order."""
+        occurrences = self.batch.occurrences
+        counted: Tensor = torch.unique(occurrences.decision[occurrences.weight != 0])
         return counted
 
     def kl(self) -> float:
@@ -219,18 +220,18 @@ class Problem:
 
 
 class Update(Stage):
-    """How a step is made from gradients."""
+    """Changes the weights by gradients of the loss."""
 
     room = "update"
 
     @fact
     def epochs(self) -> int:
-        """Passes over a batch."""
+        """The number of passes over a batch."""
         return 1
 
     @fact
     def minibatches(self) -> int:
-        """Parts of a batch that are learnt from one after the other."""
+        """The number of sequential mini-batches of a batch."""
         return 1
 
     def optimiser(self, policy: Policy) -> torch.optim.Optimizer:
@@ -238,11 +239,11 @@ class Update(Stage):
         raise NotImplementedError
 
     def lr_factor(self, step: int, total: int) -> float:
-        """The schedule: what the learning rate is multiplied with at `step` (from 1) of `total`."""
+        """The schedule: the factor of the learning rate at `step` (counted from 1) of `total`."""
         raise NotImplementedError
 
     def step(self, problem: Problem, key: Key) -> Metrics:
-        """Changes the weights; returns metrics, `loss` among them."""
+        """Changes the weights; returns metrics, including `loss`."""
         raise NotImplementedError
 
 
@@ -253,7 +254,7 @@ def _mask(chosen: Tensor, size: int) -> Tensor:
 
 
 def _in_whole(batch: Batch, decisions: Tensor, now: Evaluation) -> tuple[Tensor, Evaluation]:
-    """Decisions and what was evaluated of them, numbered as in the batch that this one was taken from."""
+    """Decisions and their evaluation, with the indices of the batch that this one was taken from."""
     if batch.taken is None:
         return decisions, now
     origin = batch.taken
@@ -266,22 +267,22 @@ def _in_whole(batch: Batch, decisions: Tensor, now: Evaluation) -> tuple[Tensor,
 
 
 def store(whole: dict[Quantity, Tensor], now: Evaluation, chunk: Tensor) -> None:
-    """Puts what was evaluated of the decisions of a chunk into `[T]` tensors."""
+    """Copies the evaluation of a chunk's decisions into the `[T]` tensors of `whole`."""
     for quantity in whole if len(chunk) else ():
-        found = now.get(quantity).detach()
-        held = whole[quantity] if whole[quantity].shape == found.shape else torch.zeros_like(found)
-        whole[quantity] = held.to(found.dtype).index_copy(0, chunk, found[chunk])
+        values = now.get(quantity).detach()
+        target = whole[quantity] if whole[quantity].shape == values.shape else torch.zeros_like(values)
+        whole[quantity] = target.to(values.dtype).index_copy(0, chunk, values[chunk])
 
 
 def _restricted(term: Terms, batch: Batch, inside: Tensor | None) -> Tensor:
-    """The part of a decision-local term that belongs to the decisions `inside` `[T]`; all of it when None.
+    """The part of a decision-local term for the decisions `inside` `[T]`; the whole term if None.
 
-    Of a coupled term it is all too: what belongs to other decisions is constant, so it has no gradient.
+    A coupled term is returned whole too, because other decisions enter it as constants without gradient.
     """
     if inside is None or term.unit is not Level.DECISION:
         return term.total()
-    here = inside[batch.occurrences.decision] & (term.weight != 0)
-    return (term.value[here] * term.weight[here]).sum()
+    included = inside[batch.occurrences.decision] & (term.weight != 0)
+    return (term.value[included] * term.weight[included]).sum()
 
 
 def _total(terms: list[Terms]) -> Tensor:
@@ -289,5 +290,5 @@ def _total(terms: list[Terms]) -> Tensor:
 
 
 def _metrics(loss: Tensor, terms: list[Terms]) -> Metrics:
-    found = {"loss": loss, **{name: value for term in terms for name, value in term.metrics.items()}}
-    return {name: float(value.detach() if isinstance(value, Tensor) else value) for name, value in found.items()}
+    metrics = {"loss": loss, **{name: value for term in terms for name, value in term.metrics.items()}}
+    return {name: float(value.detach() if isinstance(value, Tensor) else value) for name, value in metrics.items()}

@@ -1,4 +1,4 @@
-"""The weights that an update moves: which they are, and moving them for a while."""
+"""The trained weights of an optimiser, and temporary changes of them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch import Tensor
 
 
 def trained_weights(optimiser: torch.optim.Optimizer) -> list[Tensor]:
-    """All that an optimiser changes, in its order."""
+    """All weights of an optimiser, in its order."""
     return [weight for group in optimiser.param_groups for weight in group["params"]]
 
 
 def moved_to(weights: Sequence[Tensor], values: Sequence[Tensor]) -> None:
-    """Gives weights these values, without gradient."""
+    """Sets weights to these values, without gradient."""
     with torch.no_grad():
         for weight, value in zip(weights, values, strict=True):
             weight.copy_(value)

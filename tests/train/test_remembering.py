@@ -339,7 +339,7 @@ class Reading(GroupRelative):
     [
         ({"objective": Loss()}, r"Loss has init\(\), but what it remembers is not threaded in objective"),
         ({"regularisers": (Loss(),)}, "Loss .* not threaded in regularisers; memory may live in curriculum, rollout"),
-        ({"hooks": (Around(),)}, r"Around has init\(\), but a hook remembers what begin\(\) makes"),
+        ({"hooks": (Around(),)}, r"Around has init\(\), but the memory of a hook is made by begin\(\)"),
         ({"curriculum": Whom()}, "Whom .* by RememberingCurriculum alone; .* hocket.curriculum.RememberingCurriculum"),
         ({"curriculum": Within()}, "Counting remembers from step to step, so it cannot stand inside Within"),
         ({"rewards": (Paid(),)}, "Paid .* derive it from hocket.rewards.RememberingReward"),

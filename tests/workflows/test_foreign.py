@@ -90,8 +90,8 @@ def test_tokens_stay_as_sampled_where_encoding_again_would_differ():
     assert chat.encode("ab") != (a, b)
 
     class Apart(ScriptedEngine):
-        def _told(self, request: Request, said: Any) -> Any:
-            found = super()._told(request, said)
+        def _response(self, request: Request, said: Any) -> Any:
+            found = super()._response(request, said)
             return type(found)(np.array([a, b, chat.end_of_turn]), np.zeros(3, np.float32), "stop", 0)
 
     async def act(who: Correspondent) -> None:

@@ -1,4 +1,4 @@
-"""Agents and teams as ordinary async Python, and what records them."""
+"""Agents and teams as ordinary async Python, and the players that record their episodes."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class Advised(Workflow):
         if outcome is None:
             return None
         turns = next(iter(guided.values())).turns
-        spread = {name: _spread(given, turns) for name, given in outcome.turn_rewards.items()}
+        spread = {name: _spread(reward, turns) for name, reward in outcome.turn_rewards.items()}
         whom = {id(advice): acted.agent for advice, acted in heard}
         info = {**outcome.info, ADVISES.name: [whom.get(id(turn)) for turn in turns]}
         return replace(outcome, turn_rewards=spread, info=info)
@@ -152,14 +152,14 @@ class Guided(Agent):
         return self._done(await super().__call__(told, prefix=prefix, state=state, decoding=decoding), advice)
 
     def _done(self, reply: Reply, advice: Reply | None) -> Reply:
-        """Notes what the agent did, and on whose advice."""
+        """Records the agent's move and the source of its advice."""
         self._did = str(reply)
         if advice is not None:
             self._heard.append((advice.turn, reply.turn))
         return reply
 
     async def _told(self, pieces: Sequence[Piece], state: str | None) -> tuple[tuple[Message, ...], Reply | None]:
-        """What the agent is told, with advice where there is some; and the advice, where it was asked for now."""
+        """The agent's messages, with advice if there is any; and the advice, if it was requested in this call."""
         messages = tuple(message for piece in pieces for message in _messages(piece))
         if self._flow.every:
             advice = await self._asked(messages, state)
@@ -173,7 +173,7 @@ class Guided(Agent):
         return self._with(messages, self._plan[0]), advice
 
     def _asked(self, messages: Sequence[Message], state: str | None) -> Coroutine[Any, Any, Reply]:
-        heard = [one for one in messages if one["role"] != "system"]
+        heard = [message for message in messages if message["role"] != "system"]
         if self._did is None:
             return self._adviser(heard, state=state)
         news = [str(one["content"]) for one in heard if one["role"] != "assistant"]

@@ -19,14 +19,14 @@ from hocket.core.errors import HocketError
 from hocket.types import Score, Trajectory, Turn
 
 Opinion = float | Mapping[str, float]
-"""How good a candidate is: one number, or `team` (what it is worth to all) and any others (to the agent itself)."""
+"""The reward of a candidate: one number, or `team` (for the whole team) and others (for the agent itself)."""
 
 Judge = Callable[[Reply], Opinion | Awaitable[Opinion]]
 """Scores one candidate without changing the episode; with an environment, on a copy of it."""
 
 
 class Candidate(NamedTuple):
-    """An answer that was drawn at call `place` of an episode as number `number`, and what it earned."""
+    """Candidate answer `number` of call `place` of an episode, and its reward."""
 
     place: int
     number: int
@@ -58,19 +58,19 @@ def chosen(rewards: list[float], branching: Branching) -> int:
 
 
 def settle(trajectory: Trajectory, candidates: list[Candidate]) -> None:
-    """Writes what candidates earned into their trajectories: the taken ones' here, the others' into its branches."""
+    """Writes the rewards of candidates: those of taken ones into the trajectory, the others' into its branches."""
     if not candidates:
         return
-    earned = {id(one.turn): one.reward for one in candidates if one.taken}
+    earned = {id(candidate.turn): candidate.reward for candidate in candidates if candidate.taken}
     trajectory.scores[TURN_REWARD] = Score([earned.get(id(turn)) for turn in trajectory.turns], Level.TURN)
     trajectory.branches = [
         Trajectory(
             trajectory.scenario,
-            [one.turn],
+            [candidate.turn],
             sample=trajectory.sample,
-            scores={TURN_REWARD: Score([one.reward], Level.TURN)},
+            scores={TURN_REWARD: Score([candidate.reward], Level.TURN)},
             source="branch",
         )
-        for one in sorted(candidates)
-        if not one.taken
+        for candidate in sorted(candidates)
+        if not candidate.taken
     ]

@@ -52,7 +52,7 @@ class _Probe(NamedTuple):
 
 
 class Growth(Enum):
-    """What follows an answer: the same as in a conversation of one question, something of its own, or a new past."""
+    """The text after an answer: as in a conversation of one question, a different text, or a changed past."""
 
     ALIKE = auto()
     OWN = auto()
@@ -121,7 +121,7 @@ class Chat:
     # ------------------------------------------------------------ from messages to tokens
 
     def forget(self) -> None:
-        """Lets go of what is kept of earlier messages."""
+        """Drops the cached data of earlier messages."""
         self._rendered.clear()
         self._encode.cache_clear()
         self._encode_sealed.cache_clear()
@@ -216,7 +216,7 @@ class Chat:
         return len(response) > 0 and int(response[-1]) in self._closers
 
     def reply_text(self, response: Sequence[int], observation: Sequence[int] = ()) -> str:
-        """What a response says, without the token that ended it. Other special tokens stay visible.
+        """The text of a response, without the token that ended it. Other special tokens stay visible.
 
         Args:
             observation: ids before the response; a thought that they open belongs to the text.
@@ -256,7 +256,7 @@ class Chat:
         return self._words.encode_after(self._before, self._lead + words)
 
     def encode_sealed(self, text: str) -> Tokens:
-        """Ids of a piece of what `sealed` wrote, from its middle."""
+        """Ids of a piece from the middle of the output of `sealed`."""
         return self._words.encode_within(text)
 
     def _encoded(self, text: str) -> Tokens:
@@ -265,7 +265,7 @@ class Chat:
     # ------------------------------------------------------------ the template
 
     def _probes(self) -> list[_Probe]:
-        """Conversations that the template takes, and what it makes of them."""
+        """Conversations that the template accepts, and their rendered texts."""
         found: list[_Probe] = []
         tried: list[list[Message]] = [[_QUESTION, _MARKED], [_QUESTION, _CALLED], [_QUESTION, _CALLED, _RESULT]]
         for role in ("user", "system", "tool"):
@@ -283,7 +283,7 @@ class Chat:
         return found
 
     def _check(self, probes: Sequence[_Probe]) -> None:
-        """Looks whether every control token that the tokenizer finds in what the template writes is a seal."""
+        """Checks that every control token in the template's output is a seal."""
         for probe in probes:
             usual = self.tokenizer(probe.text, add_special_tokens=False)["input_ids"]
             ids = self._encode(self._text(probe.messages, None, speak=probe.speak))
@@ -307,7 +307,7 @@ class Chat:
         return self._suffix((_QUESTION,), new, tools)
 
     def _form(self, roles: Sequence[str], tools: Tools | None) -> list[str] | None:
-        """What the template writes around messages of these roles; None where it does not copy their words."""
+        """The text that the template adds around messages of these roles; None if it does not copy their content."""
         words = [_WORDS.format(place) for place in range(len(roles))]
         new = [{"role": role, "content": word} for role, word in zip(roles, words, strict=True)]
         gaps, rest = [], self._suffix((_QUESTION,), new, tools)
@@ -454,7 +454,7 @@ class Chat:
         return self._rest(self._text([*history, _MARKED, *new], tools, speak=bool(new)))
 
     def _rest(self, text: str) -> str:
-        """What stands after the marked answer."""
+        """The text after the marked answer."""
         before, found, after = text.rpartition(_MARKER)
         if not found or _MARKER in before:
             raise ConfigurationError(
@@ -502,7 +502,7 @@ def _squeezed(text: str) -> str:
 
 
 def _frame(probes: Sequence[_Probe]) -> str:
-    """What a template writes around messages, but for calls of tools."""
+    """The text that a template adds around messages, without tool calls."""
     called = next((probe.text for probe in probes if probe.messages[-1] is _CALLED and not probe.speak), "")
     parts = []
     for probe in probes:
@@ -528,7 +528,7 @@ def _gone_on(answer: str, tag: str, space: str, closer: str) -> str:
 
 
 def _past(text: str, head: str) -> str | None:
-    """What stands in `text` after `head`, where they differ in white space alone; None where it does not begin so."""
+    """The rest of `text` after `head`, ignoring differences in white space; None if it does not begin with `head`."""
     place = 0
     for character in head:
         if character.isspace():

@@ -1,4 +1,4 @@
-"""What a seat needs to turn messages into tokens and back."""
+"""The interface of chat formats, which convert messages to tokens and back."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ChatFormat(Protocol):
         ...
 
     def reply_text(self, response: Sequence[int], observation: Sequence[int] = ()) -> str:
-        """What a response to an observation says."""
+        """The text of a response to an observation."""
         ...
 
     def render(self, tokens: Sequence[int]) -> str:

@@ -31,7 +31,7 @@ class SealedSource:
         self.source = "".join(self._written(tokens))
 
     def finished(self, text: str, roles: Collection[str]) -> str:
-        """What the template wrote, with pieces joined to seals."""
+        """The template's output, with pieces joined to seals."""
         if not _MARKS.search(text):
             return text
         words = self.words.union(*({role, role.upper(), role.title()} for role in roles), ("",))

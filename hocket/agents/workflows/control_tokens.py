@@ -24,7 +24,7 @@ SEAL = re.compile(f"{_OPEN}(\\d+){_CLOSE}")
 """A control token that a template wrote; the group is its id."""
 
 _NONCHARACTERS = re.compile("[\ufdd0-\ufdef]")
-"""What Unicode keeps for uses like this one, and never for text."""
+"""Unicode code points for private use, which never occur in text."""
 
 _HALVES = re.compile("[\ud800-\udfff]")
 _FRAMED = re.compile(r"<[|\uff5c].*[|\uff5c]>|\[/?[A-Z_]+\]|\[\|.*\|\]", re.DOTALL)

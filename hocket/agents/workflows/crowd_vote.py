@@ -1,4 +1,4 @@
-"""Several models answer the same question on their own; what most of them say is the answer."""
+"""Majority vote: several models answer the same question independently."""
 
 from __future__ import annotations
 

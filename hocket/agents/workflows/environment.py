@@ -1,4 +1,4 @@
-"""Plays an environment: whoever must act is asked, and each seat's rewards are written where they were earned."""
+"""Plays an environment: calls the seats that must act, and records the rewards with the turns that earned them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class PlayEnvironment(Workflow):
         object.__setattr__(self, "roles", tuple(dict.fromkeys(self.role(seat) for seat in agents)))
 
     def role(self, seat: str) -> str:
-        """Who plays a seat."""
+        """The agent that plays a seat."""
         return self.seats.get(seat, seat if len(self.world.agents) > 1 else "policy")
 
     def read(self, reply: str, observation: Observation) -> str:
@@ -90,7 +90,7 @@ class PlayEnvironment(Workflow):
         return UNREADABLE if found is None else found
 
     def question(self, observation: Observation, first: bool, hint: str | None = None) -> str:
-        """What a seat is told; `first` says that its conversation begins here."""
+        """The messages for a seat; `first` is true at the beginning of its conversation."""
         lines = [observation.told(remembering=not first)]
         if first and hint:
             lines.append(hint)
@@ -137,7 +137,7 @@ async def _place(world: World) -> AsyncIterator[None]:
 
 
 class _Table:
-    """One episode while it is played: the seats' conversations, and what each turn earned."""
+    """An episode in progress: the seats' conversations, and the rewards of each turn."""
 
     def __init__(self, workflow: PlayEnvironment, team: Team, environment: Environment) -> None:
         self.workflow, self.team, self.environment = workflow, team, environment
@@ -159,7 +159,7 @@ class _Table:
         return function(*arguments)
 
     async def round(self) -> None:
-        """Asks all who act now, side by side, and makes their moves."""
+        """Calls all seats that act now, concurrently, and makes their moves."""
         seats = self.environment.acting
         seen = [await self.call(self.environment.observe, seat) for seat in seats]
         replies = await self._asked(seats, seen)
@@ -202,7 +202,7 @@ class _Table:
         return agent(f"{question}\n{aside}" if aside else question, state=observation.state)
 
     def _credit(self, earned: Mapping[str, float]) -> None:
-        """Adds what seats earned to their latest turn; what comes before the first turn waits for it."""
+        """Adds the seats' rewards to their latest turns; rewards before the first turn are added to it later."""
         for seat, given in earned.items():
             reward = float(given)
             self._returns[seat] += reward

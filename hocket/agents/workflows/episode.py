@@ -1,4 +1,4 @@
-"""What one attempt records while it is played, and what it may spend."""
+"""Episodes: the record of an attempt in progress, and its limits."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ T = TypeVar("T")
 
 
 class LimitReached(HocketError):
-    """An episode has spent what it may. Raised inside the workflow; uncaught, it ends the episode as truncated."""
+    """An episode has reached a limit. Raised inside the workflow; uncaught, it ends the episode as truncated."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one episode may spend; None is no limit.
+    """The limits of one episode; None is no limit.
 
     Limits of time make results depend on the machine. Calls made together may each spend the tokens that were left.
 
@@ -61,7 +61,7 @@ class Limits:
 
 
 CLOCKS = ("limits.seconds", "limits.call_seconds", "limits.idle_seconds")
-"""By what the reason is known of an episode that a limit of time ended."""
+"""Words by which to recognise that a time limit ended an episode."""
 
 OWN = "a workflow that calls no agent"
 """What is waited for while a workflow is busy with something of its own."""
@@ -71,7 +71,7 @@ REFUSALS = 100
 
 
 class Episode:
-    """One attempt at a scenario: its turns in call order, its keys, and what is left of its limits.
+    """One attempt at a scenario: its turns in call order, its keys, and the rest of its limits.
 
     Attributes:
         key: of this attempt. common: of all samples of the scenario. draws: for what the workflow draws itself; the
@@ -116,7 +116,7 @@ class Episode:
 
     @property
     def turns(self) -> list[Turn]:
-        """The recorded turns, in the order in which they were asked for."""
+        """The recorded turns, in the order of the calls."""
         return [turn for turn in self._turns if turn is not None]
 
     def conversation(self, role: str) -> int:
@@ -150,7 +150,11 @@ class Episode:
             raise self._refusal(f"the episode has used its {self._most} turns; raise {setting} to allow more")
         left = longest
         if self._tokens is not None:
-            left = self._tokens - self._spent - sum(len(one.turn) for one in self.candidates if not one.taken)
+            left = (
+                self._tokens
+                - self._spent
+                - sum(len(candidate.turn) for candidate in self.candidates if not candidate.taken)
+            )
         if left <= 0:
             raise self._refusal(f"the episode has used its {self._tokens} tokens; raise limits.tokens to allow more")
         self._turns.append(None)
@@ -176,7 +180,7 @@ class Episode:
         return turn
 
     def _refusal(self, reason: str) -> BaseException:
-        """What a call is answered with when the episode may spend no more."""
+        """The response to a call after the episode has reached a limit."""
         self._refused += 1
         if self._refused <= REFUSALS:
             return LimitReached(reason)

@@ -14,7 +14,7 @@ Truncate = Literal["refuse", "start", "end"]
 
 @dataclass(frozen=True)
 class Fit:
-    """What becomes of an example that is longer than the model's context.
+    """The treatment of an example that is longer than the model's context.
 
     Attributes:
         truncate: `refuse` it; or leave out tokens at the `start` of the prompt; or at the `end` of the response, which

@@ -1,4 +1,4 @@
-"""Conversations that somebody else keeps: whole histories come in, and what was sampled here is found in them again."""
+"""Conversations kept by a client, which sends whole histories; the turns sampled here are recognised in them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class History:
 
 @dataclass(frozen=True)
 class Known:
-    """An answer that was given: what led to it, and both together as text and tokens."""
+    """An earlier answer: its history, and both together as text and tokens."""
 
     reply: Reply
     messages: tuple[Message, ...]
@@ -67,11 +67,11 @@ class Correspondent(Agent):
 
     @property
     def chat(self) -> ChatFormat:
-        """What turns messages into tokens."""
+        """The format that converts messages to tokens."""
         return self._actor.chat
 
     def read(self, messages: Sequence[Message], tools: Tools | None = None) -> History:
-        """Finds in a history what was sampled here.
+        """Finds the turns sampled here in a history.
 
         Raises:
             ConfigurationError: when the chat template refuses the messages.
@@ -156,5 +156,5 @@ def _spelt(chat: ChatFormat, tokens: Sequence[int]) -> str:
 
 
 def _encoded(chat: ChatFormat, text: str) -> Tokens:
-    """Ids of the rest of what `_shown` showed."""
+    """Ids of the rest of the text from `_shown`."""
     return chat.encode_sealed(text) if isinstance(chat, Chat) else chat.encode(text)

@@ -1,4 +1,4 @@
-"""Workflows by name: what `--workflow` and `Recipe.workflow` understand."""
+"""Workflows by name, for `--workflow` and `Recipe.workflow`."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def find(name: str) -> Workflow:
 
 
 def checked_workflow(found: Any, name: str) -> Workflow:
-    """A workflow whose members are what they should be.
+    """A workflow after a check of its attributes.
 
     Raises:
-        ConfigurationError: naming the first that is not.
+        ConfigurationError: with the first wrong attribute.
     """
     if not isinstance(found, Workflow):
         raise ConfigurationError(f"workflow {name} is a {type(found).__name__}, not a hocket.agents.workflows.Workflow")
@@ -71,7 +71,7 @@ def checked_workflow(found: Any, name: str) -> Workflow:
 
 
 def settings_of(found: type[Any]) -> dict[str, Any]:
-    """What a workflow's name can set, with defaults: its arguments that are plain."""
+    """The settings that a workflow's name can set, with defaults: its arguments of plain types."""
     known = {name: parameter.default for name, parameter in inspect.signature(found).parameters.items()}
     return {name: default for name, default in known.items() if default is None or type(default) in PLAIN}
 
@@ -80,6 +80,6 @@ PLAIN = (int, float, bool, str)
 
 
 def _kind(parameter: inspect.Parameter) -> type:
-    """What a setting takes from text, by its default."""
+    """The value of a setting from text, with the type of its default."""
     kind = type(parameter.default)
     return kind if kind in PLAIN else str

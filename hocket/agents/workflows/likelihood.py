@@ -24,7 +24,7 @@ KEY = Key.of(0).derive("likelihood")
 
 
 async def likelihoods(actors: Mapping[str, Actor], asked: Sequence[Asked]) -> list[NDArray[np.float32] | None]:
-    """The log-probs `[L]` of each continuation after what its turn had been told, under the policy as it is now.
+    """The log-probs `[L]` of each continuation after its turn's prompt, under the current policy.
 
     At the turn's sampling temperature, of the uncut vocabulary. None where the context has no room for it, and for
     turns of roles that do not learn. Equal questions are computed once.
@@ -54,7 +54,7 @@ def _engines(actors: Mapping[str, Actor]) -> list[Engine]:
 
 
 def _request(turn: Turn, tokens: Sequence[int]) -> Request:
-    """Asks for nothing but the imposed tokens, after everything the turn had been told."""
+    """Requests only the imposed tokens, after the turn's whole context."""
     context = [int(token) for link in turn.context()[:-1] for part in (link.observation, link.action) for token in part]
     context += [int(token) for token in turn.observation]
     decoding = replace(turn.decoding or Decoding(), max_tokens=len(tokens), stop=(), mask=None)

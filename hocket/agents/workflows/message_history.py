@@ -1,4 +1,4 @@
-"""What a turn was told, kept as what is new since the turn before, so that a long conversation is stored once."""
+"""Prompts of turns, stored as the new messages since the turn before, so that a long conversation is stored once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MessageHistory(Sequence[Message]):
 
     @staticmethod
     def of(messages: tuple[Message, ...], parent: Turn | None) -> Sequence[Message]:
-        """`messages`, as what is new since `parent` where they go on from it."""
+        """`messages`, stored as the new ones since `parent` if they continue it."""
         if parent is None:
             return messages
         past = len(parent.prompt)

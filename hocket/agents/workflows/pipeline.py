@@ -1,4 +1,4 @@
-"""A chain of agents, each of whom reads what was said before."""
+"""A chain of agents, each of which reads the outputs of those before it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hocket.types import Scenario
 
 @dataclass(frozen=True)
 class Pipeline(Workflow):
-    """`agent_1`, `agent_2`, .. speak once each, in turn, and read the question and all that was said; the last answers.
+    """`agent_1`, `agent_2`, .. are called in order with the question and all earlier outputs; the last one answers.
 
     Attributes:
         agents: how many.

@@ -73,6 +73,6 @@ class PlannerWorker(Workflow):
 
 
 def _result(reply: Reply) -> str:
-    """What a worker found: what stands in its answer tags, else all it said."""
+    """A worker's result: the text in its answer tags, else its whole output."""
     tagged = ANSWER.search(str(reply))
     return str(reply).strip() if tagged is None else tagged[1].strip()

@@ -37,11 +37,11 @@ _RESERVED = ("assignment", "key")
 
 
 class Guests(Protocol):
-    """Who plays which roles in an episode instead of those that usually do."""
+    """Replacement actors for roles of an episode."""
 
     @property
     def actors(self) -> Sequence[Actor]:
-        """Of all who may come."""
+        """All actors that may replace others."""
         ...
 
     def __call__(self, episode: Episode) -> Mapping[str, Actor]:
@@ -129,7 +129,7 @@ class TextPlayer:
         responses: list[Any] = responses_of(scenario) if recorded else []
         if recorded and not responses and scenario.answer is not None:
             responses = [str(scenario.answer)]
-        given = [self._given(Assignment(scenario, source="imported"), 0, said) for said in responses]
+        given = [self._given(Assignment(scenario, source="imported"), 0, response) for response in responses]
         read = [part for one in given for turn in one.turns for part in (turn.observation, turn.action)]
         if self.workflow.opens and not given:
             role = self.workflow.roles[0]
@@ -184,7 +184,7 @@ class TextPlayer:
         return [trajectory for group in found for trajectory in group]
 
     def counts(self) -> dict[str, int]:
-        """What the engines in this process did so far, all together, as `hocket.engine.paged.Counts` names it."""
+        """The summed counts of the engines in this process so far, by the names of `hocket.engine.paged.Counts`."""
         guests = [] if self.guests is None else self.guests.actors
         actors = [*self.actors.values(), *self.references.values(), *guests]
         found = {
@@ -264,7 +264,7 @@ class TextPlayer:
         return list({id(actor.engine): actor.engine for actor in self.actors.values()}.values())
 
     def _seated(self, assignment: Assignment) -> Mapping[str, Actor]:
-        """Who plays this assignment."""
+        """The actors of this assignment."""
         if assignment.actor == "policy":
             return self.actors
         if not self.references:
@@ -330,7 +330,7 @@ class TextPlayer:
         )
 
     def _tools(self, role: str, scenario: Scenario) -> Tools | None:
-        """What the template shows a role: the workflow's tools, else for the first role the scenario's own."""
+        """The tools in a role's template: the workflow's, else for the first role those of the scenario."""
         shown = self.workflow.tools.get(role)
         if shown is None and role == self.workflow.roles[0]:
             return scenario.metadata.get("tools") or None
@@ -446,7 +446,7 @@ def _with_forgotten(failure: str | None, role: str) -> str | None:
 
 
 def _failure(error: BaseException, workflow: Workflow) -> str:
-    """What went wrong and where in the workflow's own file, such as `TypeError: ... in play() line 12`."""
+    """The error and its place in the workflow's file, such as `TypeError: ... in play() line 12`."""
     file = inspect.getsourcefile(inspect.unwrap(type(workflow).play))
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     # Errors of the library say themselves what is meant.

@@ -1,4 +1,4 @@
-"""Chat templates are programs of others: what one may take of time and memory."""
+"""Rendering of chat templates, which are foreign code, with limits of time and memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DIGITS = 7
 """Of a whole number that a template may hold."""
 
 _LOOK = 0.05
-"""Seconds between two looks at what is being rendered."""
+"""Seconds between two checks of a rendering in progress."""
 
 
 class Endless(ConfigurationError):
@@ -42,7 +42,7 @@ class _Stop(BaseException):
 
 
 def within_bounds(tokenizer: Any, render: Callable[[], T]) -> T:
-    """What `render` makes of the chat template of a tokenizer, within bounds of time and memory.
+    """The output of `render` for a tokenizer's chat template, within limits of time and memory.
 
     Raises:
         Endless: when it takes more.
@@ -151,7 +151,7 @@ class _Rendering:
     stopped: str | None = None
 
     def excess(self, memory: int) -> str | None:
-        """What it takes too much of."""
+        """The exceeded limit, as a clause of a message; None if there is none."""
         if time.clock_gettime(self.clock) - self.begun > SECONDS:
             return f"it goes on for more than {SECONDS:g} s"
         return f"it takes more than {MEMORY / 2**30:g} GiB" if memory - self.memory > MEMORY else None

@@ -1,4 +1,4 @@
-"""What an agent answered."""
+"""Replies of agents."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ class Reply:
 
 
 def final(reply: Reply) -> str:
-    """What a reply votes for: what stands in its answer tags, else all it said."""
+    """The vote of a reply: the text in its answer tags, else the whole reply."""
     tagged = ANSWER.search(str(reply))
     return (str(reply) if tagged is None else tagged[1]).strip()

@@ -1,4 +1,4 @@
-"""One response that searches as it goes: what is found is put into it."""
+"""A single response with searches, whose results are inserted into it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _QUERY = re.compile(r"<search>((?:(?!<search>).)*)</search>\Z", re.DOTALL)
 
 
 def information(result: str) -> str:
-    """What a search found, as it stands within a response."""
+    """The results of a search, as inserted into a response."""
     return f"<information>{result}</information>"
 
 

@@ -20,7 +20,7 @@ CLOSED = InfoColumn("closed", "Whether the user closed the talk.")
 
 
 class User(Protocol):
-    """Who wants something: a script, or an agent that plays one (`RoleUser`)."""
+    """A simulated user: a script, or an agent that plays one (`RoleUser`)."""
 
     async def open(self) -> str:
         """The first words."""
@@ -48,7 +48,7 @@ class Visit(Protocol):
 
     @property
     def briefing(self) -> str:
-        """What the agent is told of this talk before the user's first words; may be empty."""
+        """The agent's instructions for this dialogue, before the user's first message; may be empty."""
         ...
 
     def closes(self, said: str) -> bool:
@@ -61,7 +61,7 @@ class TalkSource(Protocol):
 
     @property
     def prompt(self) -> str:
-        """What the agent is told of its duties."""
+        """The agent's general instructions."""
         ...
 
     @property
@@ -87,7 +87,7 @@ DESKS = Registry("desk", ("hocket.agents", "hocket.zoo", "hocket.methods"), cons
 
 
 def desk_called(name: str) -> TalkSource:
-    """The desk of that name, or what `FILE.py:NAME` holds.
+    """The desk of that name, or the object `FILE.py:NAME`.
 
     Raises:
         ConfigurationError: for an unknown name, with the nearest.

@@ -26,7 +26,7 @@ from hocket.types import Assignment, Decoding, Message, Scenario, Turn
 
 @dataclass(frozen=True)
 class Actor:
-    """Who plays a role: the policy's name, its engine, its chat template, and settings of `Decoding` to override.
+    """The player of a role: the policy's name, its engine, its chat template, and overrides of `Decoding`.
 
     Where nobody `learns` (a model behind an endpoint), decisions count as imposed: they are context for the others
     and carry no credit.
@@ -52,7 +52,7 @@ Labeller = Callable[[str, Scenario], str | None]
 """The final answer in a text as a word, by which answers to a scenario agree or differ; None without one."""
 
 Piece = str | Reply | Message | Sequence[str | Reply | Message]
-"""What an agent is told: text (a user message), another agent's reply, a chat message, or a list of these.
+"""The input of an agent: text (a user message), another agent's reply, a chat message, or a list of these.
 
 Texts and replies side by side in a list make one user message, a line each.
 """
@@ -339,7 +339,7 @@ def headed(messages: tuple[Message, ...], system: str | None) -> tuple[Message, 
 
 
 def _whole(messages: tuple[Message, ...]) -> bool:
-    """Whether messages given to a running conversation are a whole history instead of what is new."""
+    """Whether messages to a running conversation are a whole history instead of the new messages."""
     return messages[0]["role"] == "system" or any(message["role"] == "assistant" for message in messages)
 
 

@@ -18,7 +18,7 @@ SPENT = "error: no more calls; answer now"
 
 @dataclass(frozen=True)
 class Made:
-    """A call that was made: what was asked, what was answered, and in which of the conversation's replies it stands."""
+    """A tool call: its arguments, its result, and the index of the reply that contains it."""
 
     call: Call
     result: str
@@ -46,7 +46,7 @@ async def converse(
     prefix: Sequence[int] = (),
     after: int = 0,
 ) -> tuple[Reply, list[Made]]:
-    """Asks the agent, carries out its calls and tells it what came of them, until a reply has no call.
+    """Calls the agent, executes its tool calls and returns it their results, until a reply has no call.
 
     The agent is only ever told what is new, so its history grows by concatenation. Calls of one reply are carried out
     side by side and answered by a `tool` message each, in order; one that cannot be read is answered by what is wrong

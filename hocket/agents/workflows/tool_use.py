@@ -17,12 +17,12 @@ from hocket.core.keys import Key
 from hocket.types import Scenario
 
 ToolsOf = Sequence[Tool] | Callable[[Scenario, Key], Sequence[Tool]]
-"""Tools, or what makes those of one episode from its scenario and key."""
+"""Tools, or a function that makes the tools of one episode from its scenario and key."""
 
 
 @dataclass(frozen=True)
 class ToolUse(Workflow):
-    """The policy answers, or calls tools and goes on with what they said, until a reply has no call.
+    """The policy answers, or calls tools and continues with their results, until a reply has no call.
 
     What tools say comes back as `tool` messages: observation, never a decision. `Outcome.info` has `tool_calls` (how
     many) and `calls` (each with name, arguments, result, the turn it stands in, and whether it worked); a reply
@@ -86,7 +86,7 @@ class ToolUse(Workflow):
         return find_all("calculator") if self.tools_of is None else self.tools_of
 
     def _earned(self, made: Sequence[Made]) -> list[float]:
-        """What each turn earns; after the last calls there is one more turn."""
+        """The reward of each turn; after the last calls there is one more turn."""
         turns = made[-1].turn + 2 if made else 1
         worked = [[one.worked for one in made if one.turn == turn] for turn in range(turns)]
         return [self.call_reward if calls and all(calls) else 0.0 for calls in worked]

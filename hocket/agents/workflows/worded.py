@@ -1,4 +1,4 @@
-"""A workflow as it is, with other texts: prompts by role, a library under them, who reads whom, parts."""
+"""A workflow with other texts: prompts by role, a library under them, message routes, parts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Worded(Workflow):
         return self.prompts_for("")
 
     def prompts_for(self, question: str) -> dict[str, str]:
-        """The system prompts of the roles when this is asked."""
+        """The current system prompts of the roles."""
         own, shown = self.inner.prompts, recalled(self.texts, question)
         found = {role: shown.system(role, own.get(role)) for role in self.roles}
         return {role: text for role, text in found.items() if text}

@@ -1,4 +1,4 @@
-"""What a user writes: how a scenario is played by a team, and how it came out."""
+"""The base of workflows, which users write: how a team plays a scenario, and the result."""
 
 from __future__ import annotations
 

@@ -110,8 +110,8 @@ def _team(config: Config, task: JointTask) -> tuple[Mapping[str, Policy], Player
         )
     key = Key.of(config.seed)
     policies = {
-        name: ControlPolicy(task.spaces(own), name=name, key=key.derive("policy", name), network=config.network)
-        for name, own in members.items()
+        name: ControlPolicy(task.spaces(member), name=name, key=key.derive("policy", name), network=config.network)
+        for name, member in members.items()
     }
     if type(given).seats is not Shared.seats:
         task.spaces(agents)  # Who swaps seats must fit in all of them.
