@@ -10,6 +10,7 @@ from hocket import tasks
 from hocket.agents.environments.pogema import Pogema
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.methods.marl.claims.pogema import EAST, STAY, WEST, _played
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.loop import collect
@@ -49,6 +50,28 @@ def test_a_wrong_name_is_refused():
 def test_without_the_package_the_mend_is_told():
     with pytest.raises(ConfigurationError, match=r"hocket\[paths\]"):
         tasks.find("pogema:once")
+
+
+def test_who_collides():
+    goals, found = [[3, 3], [3, 0]], []
+    for second, moves in (
+        ([0, 1], [EAST, WEST]),
+        ([0, 2], [EAST, WEST]),
+        ([0, 1], [EAST, EAST]),
+        ([0, 2], [WEST, STAY]),
+    ):
+        found.append(_played(OncePaths(4, 2, stay=True), [[0, 0], second], goals, [moves])[0].collisions())
+    assert found == [2, 2, 0, 1]  # They swap, want one cell, follow, run into the edge.
+
+
+def test_who_arrives_leaves_unless_it_stays():
+    starts, goals, moves = [[0, 1], [0, 0]], [[0, 2], [0, 3]], [[EAST, EAST], [STAY, EAST], [STAY, EAST]]
+    gone, paid = _played(OncePaths(4, 2), starts, goals, moves)
+    waits, held = _played(OncePaths(4, 2, stay=True), starts, goals, moves)
+    assert paid.tolist() == [[1, 0], [0, 0], [0, 1]]
+    assert (gone.costs().tolist(), gone.collisions()) == ([1, 3], 0)
+    assert not held.any()
+    assert (waits.place[-1].tolist(), waits.collisions()) == ([[0, 2], [0, 1]], 2)
 
 
 # ---------------------------------------------------------------- with the package

@@ -14,7 +14,7 @@ import numpy as np
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.toys.teams import interval
-from hocket.methods.marl.llm_pysc2.orders import ORDERS, Argument, Order, legal, read, refusal
+from hocket.methods.marl.llm_pysc2.orders import ORDERS, Argument, Order, legal, refusal
 from hocket.methods.marl.llm_pysc2.task import CommandTask, beginner, from_name
 from hocket.methods.marl.llm_pysc2.world import FOES, Command, Commands
 from hocket.testing import Part, rehearse
@@ -34,22 +34,6 @@ def _moments(world: Commands = WORLD, count: int = 4) -> Iterator[Command]:
         while environment.acting:
             yield environment
             environment.act({agent: beginner(environment, agent, rng) for agent in environment.acting})
-
-
-@claim("Every legal order is read from its own text as itself, also among words and others; it is never refused.")
-def every_legal_order_is_read_from_its_own_text_as_itself_also() -> Finding:
-    tried, wrong, names = 0, 0, set()
-    for environment in _moments():
-        for agent in environment.acting:
-            picture = environment.picture(agent)
-            orders = list(legal(picture))
-            tried += len(orders)
-            names |= {order.name for order in orders}
-            wrong += sum(read(order.text).orders != (order,) for order in orders)
-            wrong += sum(refusal(order, picture) is not None for order in orders)
-            together = "Actions:\n\tTeam 1 < 3:\n" + "\n".join(f"\t\t{order.text} so (a, b)" for order in orders)
-            wrong += read(together).orders != tuple(orders) or len(set(orders)) != len(orders)
-    return Finding(wrong == 0 and names == set(ORDERS), say(orders=tried, wrong=wrong, kinds=len(names)))
 
 
 def _possible(environment: Command, order: Order, agent: str) -> bool:
@@ -167,63 +151,6 @@ def a_commander_is_shown_all_units_that_its_soldiers_see_or_were() -> Finding:
         f"\n{kind}: hits a unit within 2 cells" in notes.observe("commander_1").text for kind in ("Soldier", "Foe")
     )
     return Finding(wrong == 0 and told > 0 and kinds, say(wrong=wrong, units=lines, told=told, notes=kinds))
-
-
-def _opened(world: Commands, places: list[list[int]], health: list[int] | None = None) -> Command:
-    """A battle whose units stand in these cells, soldiers first."""
-    environment = world.make(Scenario("battle"))
-    environment.reset(Key.of(0))
-    environment.course.place[0] = places
-    if health is not None:
-        environment.course.health[0] = health
-    return environment
-
-
-@claim(
-    "Orders do what they say: moving hits nobody, attacking a place hits on the way, a foe is hunted, holding stays."
-)
-def orders_do_what_they_say_moving_hits_nobody_attacking_a_place() -> Finding:
-    one = Commands(Skirmish(1, 1, size=9, sight=3, reach=1, strength=9, health=9), pace=1)
-    near = [[4, 2], [4, 4]]
-
-    def done(order: str, *places: list[int], steps: int = 1) -> tuple[list[int], int]:
-        environment = _opened(one, list(places))
-        for _ in range(steps):
-            environment.act({"commander_1": order if environment.steps == 0 else "<No_Operation()>"})
-        return environment.course.place[0, 0].tolist(), int(environment.course.health[0, 1])
-
-    found = {
-        "idle": done("<Stop()>", *near) == ([4, 3], 9),  # goes for the foe that it sees
-        "blind": done("<Stop()>", [4, 0], [4, 8]) == ([4, 0], 9),
-        "hold": done("<Hold_Position()>", *near) == ([4, 2], 9),
-        "hold hits": done("<Hold_Position()>", *near, steps=2) == ([4, 2], 8),  # the foe has come
-        "move": done("<Move_Screen([4, 0])>", [4, 3], [4, 4]) == ([4, 2], 9),
-        "move along the longer way": done("<Move_Screen([6, 3])>", [3, 2], [8, 8]) == ([4, 2], 9),
-        "move, of equals along the row": done("<Move_Screen([4, 3])>", [3, 2], [8, 8]) == ([3, 3], 9),
-        "arrive, then idle": done("<Move_Screen([4, 3])>", *near, steps=2)[1] == 8,
-        "attack a place": done("<Attack_Screen([4, 0])>", [4, 3], [4, 4]) == ([4, 3], 8),
-        "attack a place, nobody there": done("<Attack_Screen([4, 0])>", [4, 2], [8, 8]) == ([4, 1], 9),
-        "hunt": done("<Attack_Unit(0x11)>", *near) == ([4, 3], 9),
-        "hit": done("<Attack_Unit(0x11)>", [4, 3], [4, 4]) == ([4, 3], 8),
-    }
-    return Finding(all(found.values()), say(**{key.replace(" ", "_"): value for key, value in found.items()}))
-
-
-@claim("An order is to all of a group or to whom it selects, lasts until the next, and ends when its foe is gone.")
-def an_order_is_to_all_of_a_group_or_to_whom_it_selects_lasts_until() -> Finding:
-    ground = Skirmish(4, 2, size=9, sight=8, reach=8, spread=2, strength=3)
-    cells = [[0, 0], [2, 0], [4, 0], [6, 0], [0, 8], [1, 8]]
-    world = Commands(ground, groups=2, pace=1)
-    environment = _opened(world, cells)
-    said = "<Move_Screen([8, 8])> <Select_Unit_Attack_Unit(0x2, 0x12)>"
-    environment.act({"commander_1": said, "commander_2": "<Attack_Unit(0x12)>"})
-    orders = [order.text for order in environment.orders]
-    shared = orders == ["<Move_Screen([8, 8])>", *["<Attack_Unit(0x12)>"] * 3]
-    hit = environment.course.health[0, 4:].tolist() == [3, 0]
-    environment.act(dict.fromkeys(environment.acting, "<No_Operation()>"))
-    idle = [order.text for order in environment.orders] == ["<Move_Screen([8, 8])>", *["<Stop()>"] * 3]
-    after = environment.course.health[0, 4:].tolist() == [0, 0]
-    return Finding(shared and hit and idle and after, say(shared=shared, hit=hit, idle=idle, after=after))
 
 
 @claim("Commanders with a soldier left are asked side by side, in one round, and the game waits for all of them.")

@@ -90,26 +90,6 @@ def on_a_map_of_three_agents_costs_makespan_success_and() -> Finding:
     )
 
 
-@claim("Who would swap or enters a cell that another enters collides; who follows one that moves does not.")
-def who_would_swap_or_enters_a_cell_that_another_enters_collides() -> Finding:
-    swap, _ = _played(OncePaths(4, 2, stay=True), [[0, 0], [0, 1]], [[3, 3], [3, 0]], [[EAST, WEST]])
-    crowd, _ = _played(OncePaths(4, 2, stay=True), [[0, 0], [0, 2]], [[3, 3], [3, 0]], [[EAST, WEST]])
-    behind, _ = _played(OncePaths(4, 2, stay=True), [[0, 0], [0, 1]], [[3, 3], [3, 0]], [[EAST, EAST]])
-    edge, _ = _played(OncePaths(4, 2, stay=True), [[0, 0], [0, 2]], [[3, 3], [3, 0]], [[WEST, STAY]])
-    found = [one.collisions() for one in (swap, crowd, behind, edge)]
-    return Finding(found == [2, 2, 0, 1], f"swap, crowd, behind, edge: {found}")
-
-
-@claim("Who arrives earns 1 and leaves, and others pass over its goal; with `stay` it is in their way.")
-def who_arrives_earns_1_and_leaves_and_others_pass_over_its_goal() -> Finding:
-    starts, goals, moves = [[0, 1], [0, 0]], [[0, 2], [0, 3]], [[EAST, EAST], [STAY, EAST], [STAY, EAST]]
-    gone, paid = _played(OncePaths(4, 2), starts, goals, moves)
-    waits, held = _played(OncePaths(4, 2, stay=True), starts, goals, moves)
-    holds = paid.tolist() == [[1, 0], [0, 0], [0, 1]] and gone.costs().tolist() == [1, 3] and gone.collisions() == 0
-    holds &= not held.any() and waits.place[-1].tolist() == [[0, 2], [0, 1]] and waits.collisions() == 2
-    return Finding(holds, say(sum_of_costs=gone.sum_of_costs, collisions_where_it_stays=waits.collisions()))
-
-
 def _played(
     world: OncePaths,
     starts: Sequence[Sequence[int]],
