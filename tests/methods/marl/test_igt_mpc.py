@@ -7,14 +7,17 @@ import itertools
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.lab.exact.mdp import Array
 from hocket.lab.exact.worlds import chain
-from hocket.methods.marl.igt_mpc.crossings import CHOICES, EFFORT, LATE, Crossing
+from hocket.methods.marl.claims.igt_mpc import rolled
+from hocket.methods.marl.igt_mpc.crossings import CHOICES, EFFORT, LATE, Crossing, crossing
 from hocket.methods.marl.igt_mpc.lanes import ALONE, CRUISE, FASTEST, PUSH, TICK, Lanes, lanes
-from hocket.methods.marl.igt_mpc.method import InteractionValue
-from hocket.methods.marl.igt_mpc.rendezvous import Rendezvous
+from hocket.methods.marl.igt_mpc.method import InteractionValue, settled
+from hocket.methods.marl.igt_mpc.rendezvous import DISCOUNT, Rendezvous
 
 
 def driven(world: Crossing, place: int, speed: int, plan: tuple[int, ...], taken: NDArray[np.bool_]) -> float:
@@ -97,3 +100,78 @@ def test_what_cannot_be_is_refused(make, why):
 @pytest.mark.parametrize("world", [Lanes(4, look=1, steps=12, cases=1), Rendezvous(1, together=0.0), crossing(2)])
 def test_the_least_of_everything_is_taken(world):
     InteractionValue(games=0, fits=0, hidden=1, rate=0.0).checked(world)
+
+
+def test_what_both_could_gain_is_what_best_linear_answers_save():
+    world, draw = Rendezvous(), Key.of(6).numpy()
+    gains = settled(world) + draw.normal(0, 0.1, (2, 4))
+
+    def summed(player: int, used: Array) -> float:
+        ways, total = np.eye(4), 0.0  # A way from each unit vector, in columns.
+        for time in range(150):
+            pushes = -used @ ways
+            paid = np.trace(ways.T @ world.states[player] @ ways) + world.efforts[player] @ (pushes**2).sum(-1)
+            total += DISCOUNT**time * float(paid)
+            ways = world.move @ ways + world.push @ pushes
+        return float(total)
+
+    saved = 0.0
+    for player in (0, 1):
+
+        def tried(own: Array, player: int = player) -> float:
+            used = gains.copy()
+            used[player] = own
+            return summed(player, used)
+
+        saved += tried(gains[player]) - float(minimize(tried, gains[player], tol=1e-10).fun)
+    off = abs(world.gain(gains) - saved)
+    wild = world.gain(-3 * settled(world))
+    assert off < 1e-6
+    assert saved > 1e-3
+    assert wild == float("inf")
+
+
+def least(world: Lanes, place: float, speed: float, other: Array) -> float:
+    """What the best answer to the other's places costs, by another solver, of both orders of passing."""
+    times = np.flatnonzero(world.within(other))
+
+    def cost(pushes: Array) -> float:
+        _, speeds, costs = rolled(place, speed, pushes)
+        return float(costs.sum() + ALONE * (speeds[-1] - CRUISE) ** 2)
+
+    found = []
+    for sign, time, edge in ((1, int(times[0]), world.through), (-1, int(times[-1]), world.approach)):
+
+        def apart(pushes: Array, sign: int = sign, time: int = time, edge: float = edge) -> Array:
+            places, speeds, _ = rolled(place, speed, pushes)
+            return np.concatenate([speeds[1:], FASTEST - speeds[1:], [sign * (places[time] - edge)]])
+
+        done = minimize(
+            cost,
+            np.zeros(world.steps),
+            method="SLSQP",
+            bounds=[(-PUSH, PUSH)] * world.steps,
+            constraints={"type": "ineq", "fun": apart},
+            options={"maxiter": 200, "ftol": 1e-12},
+        )
+        if done.success and apart(done.x).min() > -1e-6:
+            found.append(float(done.fun))
+    return min(found)
+
+
+def test_drives_are_best_answers_by_another_solver():
+    world, off, met, yielding = Lanes(4, steps=14), 0.0, False, 0
+    for start in world.drawn(8, Key.of(2)):
+        drives = world.equilibrium(start)
+        assert drives is not None
+        for car in (0, 1):
+            own = drives[car]
+            off = max(off, abs(own.costs[0] - least(world, start[2 * car], start[2 * car + 1], drives[1 - car].places)))
+            places, speeds, costs = rolled(own.places[0], own.speeds[0], np.diff(own.speeds) / TICK)
+            left = np.append(costs, ALONE * (speeds[-1] - CRUISE) ** 2)[::-1].cumsum()[::-1]
+            off = max(off, float(np.abs(left - own.costs).max()), float(np.abs(places - own.places).max()))
+            yielding += own.costs[0] > ALONE * (start[2 * car + 1] - CRUISE) ** 2 + 1e-3
+        met |= bool((world.within(drives[0].places) & world.within(drives[1].places)).any())
+    assert not met
+    assert yielding > 2
+    assert off < 1e-4

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from hocket.core.keys import Key
-from hocket.methods.marl.claims.multi_agent_ppo_global import CAREFUL
+from hocket.lab.exact.cooperative import joint
+from hocket.methods.marl.claims.multi_agent_ppo_global import CAREFUL, _chain
 from hocket.methods.marl.multi_agent_ppo_global.method import (
     records_of,
 )
-from hocket.methods.marl.multi_agent_ppo_global.records import crew
+from hocket.methods.marl.multi_agent_ppo_global.records import crew, recorded
 
 
 def test_records_are_read_from_a_file():
@@ -39,3 +40,19 @@ def test_records_are_read_from_a_file():
     assert same
     assert bool((again.seen == seen).all())
     assert off < 1e-12
+
+
+def test_records_are_drawn_from_discounted_play():
+    world = crew(3, 2, 2, seed=4)
+    policy = joint(_chain(world, Key.of(4).numpy())).reshape(3, -1)
+    found = recorded(world, policy, 400_000, Key.of(5))
+    shares, often = world.process.visits(policy), found.times > 4000
+    told = {
+        "visits": float(np.abs(found.times / 400_000 - shares).max()),
+        "rewards": float(np.abs(found.reward - world.process.reward)[often].max()),
+        "transitions": float(np.abs(found.transition - world.process.transition)[often].max()),
+    }
+    inside = found.low == world.process.reward.min() and found.high == world.process.reward.max()
+    assert inside
+    assert bool(often.sum() > 4)
+    assert max(told.values()) < 0.03

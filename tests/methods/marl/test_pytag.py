@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from statistics import fmean
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hocket.core.keys import Key
-from hocket.methods.marl.claims.pytag import _fresh, _played, _task
+from hocket.methods.marl.claims.pytag import _Chance, _even, _exact, _fresh, _played, _task
 from hocket.methods.marl.pytag.world import SpielTable
 
 SPIEL = ("tic_tac_toe", "kuhn_poker", "kuhn_poker&players=3", "leduc_poker", "connect_four", "goofspiel&num_cards=4")
@@ -105,3 +106,20 @@ def test_equal_seeds_are_equal_games():
             games += 1
     assert same
     assert games == 36
+
+
+def test_chance_earns_what_the_tree_says():
+    task = _task("kuhn_poker", "random")
+    table, off = cast(SpielTable, task.world), []
+    exact = _exact(table, lambda state: _even(state), lambda state: _even(state))
+    by_seat: dict[int, list[float]] = {0: [], 1: []}
+    for one in _played(_Chance(), task, 8000, width=512):
+        seat = int(np.asarray(one.turns[0].observation)[0, -2:].argmax()) if one.turns else 0
+        if one.turns:
+            by_seat[seat].append(float(np.sum(np.asarray(one.scores["reward"].value))))
+    for seat, values in by_seat.items():
+        error = float(np.std(values)) / len(values) ** 0.5
+        off.append(abs(fmean(values) - exact[seat]) / error)
+    even = abs(exact[0] + exact[1]) < 1e-12 and abs(exact[0]) > 0.05
+    assert max(off) < 4
+    assert even

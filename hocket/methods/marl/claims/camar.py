@@ -30,55 +30,6 @@ def _course(world: Routing, width: int) -> Any:
 
 
 @claim(
-    "A step is that of the package's formulas by hand, disc by disc in float64: the force of all that touch, brake, "
-    "motion, who touched anything, and pay."
-)
-def a_step_is_that_of_the_packages_formulas_by_hand_disc_by_disc_in() -> Finding:
-    course, draw = _course(WORLD, 5), np.random.default_rng(0)
-    errors, touches = {"place": 0.0, "speed": 0.0, "pay": 0.0}, 0
-    heading = draw.uniform(-1.5, 1.5, (3, 5, 2))
-    for time in range(60):
-        if time % 12 == 0:
-            heading = draw.uniform(-1.5, 1.5, (3, 5, 2))
-        before = [course.place.copy(), course.speed.copy()]
-        paid = course.step(list(heading), np.ones(5, bool)).rewards
-        for slot in range(5):
-            place, speed, pay, hit = _by_hand(before[0][slot], before[1][slot], heading[:, slot], course, slot)
-            errors["place"] = max(errors["place"], float(np.abs(place - course.place[slot]).max()))
-            errors["speed"] = max(errors["speed"], float(np.abs(speed - course.speed[slot]).max()))
-            errors["pay"] = max(errors["pay"], float(np.abs(np.array(pay) - paid[slot]).max()))
-            touches += hit
-    return Finding(max(errors.values()) < 1e-9 and touches > 20, say(**errors, touches=touches))
-
-
-def _by_hand(
-    place: NDArray[Any], speed: NDArray[Any], action: NDArray[Any], course: Any, slot: int
-) -> tuple[NDArray[Any], NDArray[Any], list[float], int]:
-    """Places, speeds, pay and how many touched anything after a step of one copy."""
-    goal, discs = course.goal[slot], course.discs[slot]
-    before = [math.dist(*pair) for pair in zip(place, goal, strict=True)]
-    touched = [False] * len(place)
-    for _ in range(8):
-        forces = []
-        for one in range(len(place)):
-            force = 8.0 * np.clip(action[one], -1, 1)
-            others = [(place[other], 0.1) for other in range(len(place)) if other != one]
-            for centre, touch in [*others, *((disc, 0.15) for disc in discs)]:
-                apart = math.dist(place[one], centre)
-                if apart <= touch:
-                    touched[one] = True
-                    force = force + 500 * (place[one] - centre) / apart * np.logaddexp(0, (touch - apart) / 1e-3) * 1e-3
-            forces.append(force)
-        speed = 0.75 * speed + 0.01 * np.array(forces)
-        place = place + 0.01 * speed
-    after = [math.dist(*pair) for pair in zip(place, goal, strict=True)]
-    there = [far < 0.1 for far in after]
-    gains = [one - other for one, other in zip(before, after, strict=True)]
-    pay = [0.5 * on + 0.5 * all(there) - hit + gain for on, hit, gain in zip(there, touched, gains, strict=True)]
-    return place, speed, pay, sum(touched)
-
-
-@claim(
     "A route by RRT* touches nothing, along all of it; as the tree grows no route of any cell gets longer, and in an "
     "empty field it comes to the straight way, within 5 percent."
 )

@@ -6,14 +6,13 @@ import itertools
 from collections.abc import Mapping
 
 import numpy as np
-from scipy.optimize import minimize
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.lab.claims.solved import SolvedRun
 from hocket.lab.exact.mdp import Array
 from hocket.methods.marl.igt_mpc.crossings import EFFORT, LATE, Crossing, crossing
-from hocket.methods.marl.igt_mpc.lanes import ALONE, CRUISE, FASTEST, PUSH, TICK, Lanes, lanes
+from hocket.methods.marl.igt_mpc.lanes import ALONE, CRUISE, PUSH, TICK, Lanes, lanes
 from hocket.methods.marl.igt_mpc.lanes import EFFORT as PUSHING
 from hocket.methods.marl.igt_mpc.method import IGT_MPC, InteractionValue, form, gathered, inputs, settled, walked
 from hocket.methods.marl.igt_mpc.rendezvous import DISCOUNT, Rendezvous
@@ -253,36 +252,6 @@ def with_costs_that_are_shared_a_plan_of_any_length_is_the() -> Finding:
     )
 
 
-@claim(
-    "What both could gain is what their best linear answers save of costs summed along the way; endless if it grows."
-)
-def what_both_could_gain_is_what_their_best_linear_answers_save_of() -> Finding:
-    world, draw = Rendezvous(), Key.of(6).numpy()
-    gains = settled(world) + draw.normal(0, 0.1, (2, 4))
-
-    def summed(player: int, used: Array) -> float:
-        ways, total = np.eye(4), 0.0  # A way from each unit vector, in columns.
-        for time in range(150):
-            pushes = -used @ ways
-            paid = np.trace(ways.T @ world.states[player] @ ways) + world.efforts[player] @ (pushes**2).sum(-1)
-            total += DISCOUNT**time * float(paid)
-            ways = world.move @ ways + world.push @ pushes
-        return float(total)
-
-    saved = 0.0
-    for player in (0, 1):
-
-        def tried(own: Array, player: int = player) -> float:
-            used = gains.copy()
-            used[player] = own
-            return summed(player, used)
-
-        saved += tried(gains[player]) - float(minimize(tried, gains[player], tol=1e-10).fun)
-    off = abs(world.gain(gains) - saved)
-    wild = world.gain(-3 * settled(world))
-    return Finding(off < 1e-6 and saved > 1e-3 and wild == float("inf"), say(off=off, saved=saved))
-
-
 # ---------------------------------------------------------------- cars at any place and speed
 
 
@@ -294,51 +263,6 @@ def rolled(place: float, speed: float, pushes: Array) -> tuple[Array, Array, Arr
         speeds.append(speeds[-1] + TICK * push)
         costs.append((speeds[-1] - CRUISE) ** 2 + PUSHING * push**2)
     return np.array(places), np.array(speeds), np.array(costs)
-
-
-def least(world: Lanes, place: float, speed: float, other: Array) -> float:
-    """What the best answer to the other's places costs, by another solver, of both orders of passing."""
-    times = np.flatnonzero(world.within(other))
-
-    def cost(pushes: Array) -> float:
-        _, speeds, costs = rolled(place, speed, pushes)
-        return float(costs.sum() + ALONE * (speeds[-1] - CRUISE) ** 2)
-
-    found = []
-    for sign, time, edge in ((1, int(times[0]), world.through), (-1, int(times[-1]), world.approach)):
-
-        def apart(pushes: Array, sign: int = sign, time: int = time, edge: float = edge) -> Array:
-            places, speeds, _ = rolled(place, speed, pushes)
-            return np.concatenate([speeds[1:], FASTEST - speeds[1:], [sign * (places[time] - edge)]])
-
-        done = minimize(
-            cost,
-            np.zeros(world.steps),
-            method="SLSQP",
-            bounds=[(-PUSH, PUSH)] * world.steps,
-            constraints={"type": "ineq", "fun": apart},
-            options={"maxiter": 200, "ftol": 1e-12},
-        )
-        if done.success and apart(done.x).min() > -1e-6:
-            found.append(float(done.fun))
-    return min(found)
-
-
-@claim("At any place and speed too, drives are best answers to each other by another solver, and never meet.")
-def at_any_place_and_speed_too_drives_are_best_answers_to_each() -> Finding:
-    world, off, met, yielding = Lanes(4, steps=14), 0.0, False, 0
-    for start in world.drawn(8, Key.of(2)):
-        drives = world.equilibrium(start)
-        assert drives is not None
-        for car in (0, 1):
-            own = drives[car]
-            off = max(off, abs(own.costs[0] - least(world, start[2 * car], start[2 * car + 1], drives[1 - car].places)))
-            places, speeds, costs = rolled(own.places[0], own.speeds[0], np.diff(own.speeds) / TICK)
-            left = np.append(costs, ALONE * (speeds[-1] - CRUISE) ** 2)[::-1].cumsum()[::-1]
-            off = max(off, float(np.abs(left - own.costs).max()), float(np.abs(places - own.places).max()))
-            yielding += own.costs[0] > ALONE * (start[2 * car + 1] - CRUISE) ** 2 + 1e-3
-        met |= bool((world.within(drives[0].places) & world.within(drives[1].places)).any())
-    return below(1e-4, not met, yielding > 2, off=off)
 
 
 @claim("What it learns of cars at any place is what their drive costs above being alone, while neither is through.")

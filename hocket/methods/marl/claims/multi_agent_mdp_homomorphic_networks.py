@@ -293,31 +293,6 @@ def _after(actor: OverSets) -> Iterator[Turning]:
     yield from cast(Any, actor.after)
 
 
-@claim(
-    "A team that always takes its likeliest moves earns the same from a turned beginning, to the last step.",
-    "derived: the closed loop",
-)
-def a_team_that_always_takes_its_likeliest_moves_earns_the_same() -> Finding:
-    world = Spread(count=3, graph=True, length=12)
-    earned = {}
-    bodies: tuple[Body, ...] = ("equivariant", "sets")
-    for name in bodies:
-        policy, returns = _policy(name), []
-        for turn in range(4):
-            course = _course(world, 32, 9)
-            for part in ("place", "speed", "landmark"):
-                setattr(course, part, _turn(getattr(course, part), turn))
-            total = np.zeros((32, 3))
-            for _ in range(8):
-                with torch.no_grad():
-                    sights = [torch.from_numpy(one).double() for one in course.seen()]
-                    moves = [policy.module.actor(one).argmax(1).numpy() for one in sights]
-                total += course.step(moves, np.ones(32, bool)).rewards
-            returns.append(total)
-        earned[name] = float(max(np.abs(one - returns[0]).max() for one in returns))
-    return Finding(earned["equivariant"] < 1e-4 < earned["sets"], say(apart=earned))
-
-
 # ---------------------------------------------------------------- learning
 
 

@@ -190,21 +190,6 @@ def records_the_width_of_the_bound_and_the_bound_itself_are_what() -> Finding:
     return below(1e-9, floors > 3, least > 1 - 1e-9, off=off)
 
 
-@claim("Records are drawn from discounted play, and what is paid and where it goes on is fair in the mean.")
-def records_are_drawn_from_discounted_play_and_what_is_paid_and() -> Finding:
-    world = crew(3, 2, 2, seed=4)
-    policy = joint(_chain(world, Key.of(4).numpy())).reshape(3, -1)
-    found = recorded(world, policy, 400_000, Key.of(5))
-    shares, often = world.process.visits(policy), found.times > 4000
-    told = {
-        "visits": float(np.abs(found.times / 400_000 - shares).max()),
-        "rewards": float(np.abs(found.reward - world.process.reward)[often].max()),
-        "transitions": float(np.abs(found.transition - world.process.transition)[often].max()),
-    }
-    inside = found.low == world.process.reward.min() and found.high == world.process.reward.max()
-    return below(0.03, inside, bool(often.sum() > 4), **told)
-
-
 @claim(
     "Over 100 drawn sets of records the bound lies below the true values of its own answer and of random policies in "
     "at least 9 of 10 (predicted: all), and so do the localised ones; without pessimism what it hopes is seldom true."

@@ -104,23 +104,6 @@ def _plies(one: Trajectory) -> list[tuple[int, int, int]]:
     return sorted(found)
 
 
-@claim("Chance against chance earns what Kuhn poker's tree says, in each seat.", "derived: by enumeration")
-def chance_against_chance_earns_what_kuhn_pokers_tree_says_in_each() -> Finding:
-    task = _task("kuhn_poker", "random")
-    table, off = cast(SpielTable, task.world), []
-    exact = _exact(table, lambda state: _even(state), lambda state: _even(state))
-    by_seat: dict[int, list[float]] = {0: [], 1: []}
-    for one in _played(_Chance(), task, 8000, width=512):
-        seat = int(np.asarray(one.turns[0].observation)[0, -2:].argmax()) if one.turns else 0
-        if one.turns:
-            by_seat[seat].append(float(np.sum(np.asarray(one.scores["reward"].value))))
-    for seat, values in by_seat.items():
-        error = float(np.std(values)) / len(values) ** 0.5
-        off.append(abs(fmean(values) - exact[seat]) / error)
-    even = abs(exact[0] + exact[1]) < 1e-12 and abs(exact[0]) > 0.05
-    return Finding(max(off) < 4 and even, say(off_in_standard_errors=off, exact=exact))
-
-
 class _Chance:
     """Any legal move."""
 
