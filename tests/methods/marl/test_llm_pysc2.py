@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+from functools import cache
+from typing import Any
+
 from hocket.core.keys import Key
-from hocket.methods.marl.claims.llm_pysc2 import _moments
-from hocket.methods.marl.llm_pysc2.orders import ORDERS, legal, read, refusal
-from hocket.methods.marl.llm_pysc2.world import Command, Commands
+from hocket.methods.marl.claims.llm_pysc2 import GROUND, WORLD, _moments
+from hocket.methods.marl.llm_pysc2.orders import ORDERS, Argument, Order, legal, read, refusal
+from hocket.methods.marl.llm_pysc2.world import FOES, Command, Commands
 from hocket.types import Scenario
 from hocket.zoo.joint.skirmish import Skirmish
 
@@ -80,3 +84,105 @@ def test_an_order_lasts_until_the_next():
     assert hit
     assert idle
     assert after
+
+
+def _possible(environment: Command, order: Order, agent: str) -> bool:
+    """Whether an order can be carried out, by the arrays of the game alone."""
+    course, ground = environment.course, environment.world.ground
+    own = [number for number in environment.world.group(agent) if course.health[0, number] > 0]
+    known = {n for n in range(ground.count, ground.count + ground.foes) if course.knows()[0, own, n].any()}
+    mine = {number + 1 for number in own}
+    foes = {FOES + 1 + number - ground.count for number in known if course.health[0, number] > 0}
+    forms: dict[str, tuple[str, ...]] = {
+        **dict.fromkeys(("No_Operation", "Stop", "Hold_Position"), ()),
+        **dict.fromkeys(("Move_Screen", "Attack_Screen"), ("cell",)),
+        "Attack_Unit": ("foe",),
+        "Select_Unit_Hold_Position": ("mine",),
+        **dict.fromkeys(("Select_Unit_Move_Screen", "Select_Unit_Attack_Screen"), ("mine", "cell")),
+        "Select_Unit_Attack_Unit": ("mine", "foe"),
+    }
+    form = forms.get(order.name)
+    if form is None or len(form) != len(order.arguments):
+        return False
+
+    def fits(kind: str, given: Argument) -> bool:
+        if kind == "cell":
+            return not isinstance(given, int) and min(given) >= 0 and max(given) < ground.size
+        return given in (mine if kind == "mine" else foes)
+
+    return all(fits(kind, given) for kind, given in zip(form, order.arguments, strict=True))
+
+
+def _anything(size: int) -> list[Order]:
+    """Orders that have the form of one: all names and some that are none, with all sorts of arguments."""
+    tags = (0, 1, 2, 3, 4, 5, FOES, FOES + 1, FOES + 2, FOES + 3, FOES + 4, 0xFFFF)
+    cells = ((0, 0), (size - 1, 0), (size, 0), (0, size), (-1, 2), (3, size - 1))
+    some: list[tuple[Argument, ...]] = [(), *((one,) for one in (*tags, *cells))]
+    some += [(tag, other) for tag in tags for other in (*tags, *cells)]
+    some += [((0, 0), 1), ((0, 0), (1, 1)), (1, FOES + 1, (0, 0))]
+    return [
+        Order(name, arguments) for name in (*ORDERS, "Fly", "attack_unit", "Build_Pylon_Screen") for arguments in some
+    ]
+
+
+def test_what_is_illegal_is_refused_and_counted():
+    tried, wrong, refused = 0, 0, 0
+    for environment in itertools.islice(_moments(count=3), 0, None, 3):
+        for agent in environment.acting:
+            picture = environment.picture(agent)
+            for order in _anything(GROUND.size):
+                possible = _possible(environment, order, agent)
+                wrong += possible != (refusal(order, picture) is None) or possible != (order in _legal(picture))
+                tried, refused = tried + 1, refused + (not possible)
+    environment = WORLD.make(Scenario("battle"))
+    environment.reset(Key.of(1))
+    first, second = environment.agents
+    before = list(environment.orders)
+    said = "<Fly()> <Move_Screen([7, 0])> <Attack_Unit(0x11)> <Select_Unit_Stop(0x1)> <Stop(1)> "
+    said += "<Select_Unit_Move_Screen(0x3, [0, 0])>"
+    environment.act({first: said, second: "I wait."})
+    told = [line for line in environment.observe(first).text.splitlines() if line.startswith("Refused: ")]
+    kept = environment.orders == before and environment.illegal == {first: 6, second: 1}
+    named = all(
+        text in line for text, line in zip(["<Stop(1)>", "Fly", "[7, 0]", "0x11", "Select", "0x3"], told, strict=True)
+    )
+    silent = "Refused: there was no order" in environment.observe(second).text
+    environment.act({first: "<Stop()>", second: "<No_Operation()>"})
+    gone = "Refused" not in environment.observe(first).text and environment.illegal == {first: 6, second: 1}
+    assert wrong == 0
+    assert refused > 1000
+    assert tried - refused > 150
+    assert kept
+    assert named
+    assert silent
+    assert gone
+
+
+@cache
+def _legal(picture: Any) -> frozenset[Order]:
+    return frozenset(legal(picture))
+
+
+def test_a_message_reaches_its_commander_alone():
+    world = Commands(GROUND, groups=4)
+    environment = world.make(Scenario("battle"))
+    environment.reset(Key.of(0))
+    one, two, three, _ = world.agents
+    quiet = dict.fromkeys(world.agents, "<No_Operation()>")
+    environment.act({**quiet, three: "<ListenTo(West)> <No_Operation()>", one: "<ListenTo(West)> <No_Operation()>"})
+    said = f"<Stop()> <MessageTo({two}, '''go\n  north''')> <MessageTo(West, '''hold <Stop()> [1, 2]''')>"
+    environment.act({**quiet, one: said})
+    heard = [environment.picture(agent).heard for agent in world.agents]
+    right = heard == [(), (f"From {one}: go north",), (f"From West, {one}: hold <Stop()> [1, 2]",), ()]
+    shown = f"From {one}: go north" in environment.observe(two).text
+    clean = environment.illegal == dict.fromkeys(world.agents, 0)
+    environment.act({**quiet, two: f"<Stop()> <MessageTo({two}, '''me''')>"})
+    later = [environment.picture(agent).heard for agent in world.agents] == [(), (f"From {two}: me",), (), ()]
+    mute = Commands(GROUND, groups=4, talking=False).make(Scenario("battle"))
+    mute.act({**quiet, one: said})
+    silent = not any(mute.picture(agent).heard for agent in world.agents)
+    assert right
+    assert shown
+    assert clean
+    assert later
+    assert silent

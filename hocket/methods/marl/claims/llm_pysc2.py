@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import re
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ import numpy as np
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.toys.teams import interval
-from hocket.methods.marl.llm_pysc2.orders import ORDERS, Argument, Order, legal, refusal
+from hocket.methods.marl.llm_pysc2.orders import Order
 from hocket.methods.marl.llm_pysc2.task import CommandTask, beginner, from_name
 from hocket.methods.marl.llm_pysc2.world import FOES, Command, Commands
 from hocket.testing import Part, rehearse
@@ -34,81 +32,6 @@ def _moments(world: Commands = WORLD, count: int = 4) -> Iterator[Command]:
         while environment.acting:
             yield environment
             environment.act({agent: beginner(environment, agent, rng) for agent in environment.acting})
-
-
-def _possible(environment: Command, order: Order, agent: str) -> bool:
-    """Whether an order can be carried out, by the arrays of the game alone."""
-    course, ground = environment.course, environment.world.ground
-    own = [number for number in environment.world.group(agent) if course.health[0, number] > 0]
-    known = {n for n in range(ground.count, ground.count + ground.foes) if course.knows()[0, own, n].any()}
-    mine = {number + 1 for number in own}
-    foes = {FOES + 1 + number - ground.count for number in known if course.health[0, number] > 0}
-    forms: dict[str, tuple[str, ...]] = {
-        **dict.fromkeys(("No_Operation", "Stop", "Hold_Position"), ()),
-        **dict.fromkeys(("Move_Screen", "Attack_Screen"), ("cell",)),
-        "Attack_Unit": ("foe",),
-        "Select_Unit_Hold_Position": ("mine",),
-        **dict.fromkeys(("Select_Unit_Move_Screen", "Select_Unit_Attack_Screen"), ("mine", "cell")),
-        "Select_Unit_Attack_Unit": ("mine", "foe"),
-    }
-    form = forms.get(order.name)
-    if form is None or len(form) != len(order.arguments):
-        return False
-
-    def fits(kind: str, given: Argument) -> bool:
-        if kind == "cell":
-            return not isinstance(given, int) and min(given) >= 0 and max(given) < ground.size
-        return given in (mine if kind == "mine" else foes)
-
-    return all(fits(kind, given) for kind, given in zip(form, order.arguments, strict=True))
-
-
-def _anything(size: int) -> list[Order]:
-    """Orders that have the form of one: all names and some that are none, with all sorts of arguments."""
-    tags = (0, 1, 2, 3, 4, 5, FOES, FOES + 1, FOES + 2, FOES + 3, FOES + 4, 0xFFFF)
-    cells = ((0, 0), (size - 1, 0), (size, 0), (0, size), (-1, 2), (3, size - 1))
-    some: list[tuple[Argument, ...]] = [(), *((one,) for one in (*tags, *cells))]
-    some += [(tag, other) for tag in tags for other in (*tags, *cells)]
-    some += [((0, 0), 1), ((0, 0), (1, 1)), (1, FOES + 1, (0, 0))]
-    return [
-        Order(name, arguments) for name in (*ORDERS, "Fly", "attack_unit", "Build_Pylon_Screen") for arguments in some
-    ]
-
-
-@claim("What is illegal by the arrays of the game is refused and counted with a reason, and nobody does it.")
-def what_is_illegal_by_the_arrays_of_the_game_is_refused_and() -> Finding:
-    tried, wrong, refused = 0, 0, 0
-    for environment in itertools.islice(_moments(count=3), 0, None, 3):
-        for agent in environment.acting:
-            picture = environment.picture(agent)
-            for order in _anything(GROUND.size):
-                possible = _possible(environment, order, agent)
-                wrong += possible != (refusal(order, picture) is None) or possible != (order in _legal(picture))
-                tried, refused = tried + 1, refused + (not possible)
-    environment = WORLD.make(Scenario("battle"))
-    environment.reset(Key.of(1))
-    first, second = environment.agents
-    before = list(environment.orders)
-    said = "<Fly()> <Move_Screen([7, 0])> <Attack_Unit(0x11)> <Select_Unit_Stop(0x1)> <Stop(1)> "
-    said += "<Select_Unit_Move_Screen(0x3, [0, 0])>"
-    environment.act({first: said, second: "I wait."})
-    told = [line for line in environment.observe(first).text.splitlines() if line.startswith("Refused: ")]
-    kept = environment.orders == before and environment.illegal == {first: 6, second: 1}
-    named = all(
-        text in line for text, line in zip(["<Stop(1)>", "Fly", "[7, 0]", "0x11", "Select", "0x3"], told, strict=True)
-    )
-    silent = "Refused: there was no order" in environment.observe(second).text
-    environment.act({first: "<Stop()>", second: "<No_Operation()>"})
-    gone = "Refused" not in environment.observe(first).text and environment.illegal == {first: 6, second: 1}
-    return Finding(
-        wrong == 0 and refused > 1000 and tried - refused > 150 and kept and named and silent and gone,
-        say(tried=tried, refused=refused, wrong=wrong, kept=kept, named=named, silent=silent),
-    )
-
-
-@cache
-def _legal(picture: Any) -> frozenset[Order]:
-    return frozenset(legal(picture))
 
 
 _SHOWN = re.compile(
@@ -175,31 +98,6 @@ def commanders_with_a_soldier_left_are_asked_side_by_side_in_one() -> Finding:
     each = {agent: sum(turn.agent == agent for turn in trajectory.turns) for agent in world.agents}
     fair = rounds[0] == 3 and all(got <= full for got, full in zip(rounds, most, strict=True))
     return Finding(fair and sum(rounds) == len(trajectory.turns), say(rounds=rounds, turns=list(each.values())))
-
-
-@claim("A message reaches its commander alone and a channel those who listen, with the next question and once.")
-def a_message_reaches_its_commander_alone_and_a_channel_those_who() -> Finding:
-    world = Commands(GROUND, groups=4)
-    environment = world.make(Scenario("battle"))
-    environment.reset(Key.of(0))
-    one, two, three, _ = world.agents
-    quiet = dict.fromkeys(world.agents, "<No_Operation()>")
-    environment.act({**quiet, three: "<ListenTo(West)> <No_Operation()>", one: "<ListenTo(West)> <No_Operation()>"})
-    said = f"<Stop()> <MessageTo({two}, '''go\n  north''')> <MessageTo(West, '''hold <Stop()> [1, 2]''')>"
-    environment.act({**quiet, one: said})
-    heard = [environment.picture(agent).heard for agent in world.agents]
-    right = heard == [(), (f"From {one}: go north",), (f"From West, {one}: hold <Stop()> [1, 2]",), ()]
-    shown = f"From {one}: go north" in environment.observe(two).text
-    clean = environment.illegal == dict.fromkeys(world.agents, 0)
-    environment.act({**quiet, two: f"<Stop()> <MessageTo({two}, '''me''')>"})
-    later = [environment.picture(agent).heard for agent in world.agents] == [(), (f"From {two}: me",), (), ()]
-    mute = Commands(GROUND, groups=4, talking=False).make(Scenario("battle"))
-    mute.act({**quiet, one: said})
-    silent = not any(mute.picture(agent).heard for agent in world.agents)
-    return Finding(
-        right and shown and clean and later and silent,
-        say(right=right, shown=shown, counted=clean, once=later, silent=silent),
-    )
 
 
 def _won(task: CommandTask, orders: Any, seeds: int = 100) -> list[float]:
