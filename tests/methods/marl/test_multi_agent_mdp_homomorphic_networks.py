@@ -14,25 +14,21 @@ from hocket.policies.control_sets import Turning, in_fours, turned_moves
 
 def test_only_neighbours_are_seen():
     course = _course(WORLD, 200, 2)
-    slots, wrong, far, near = cast(Any, _seat().slots), 0, 0, 0
+    slots, far, near = cast(Any, _seat().slots), 0, 0
     before = [one.copy() for one in course.seen()]
     apart = np.linalg.norm(course.place[:, :, None] - course.place[:, None], axis=-1)
     course.speed[:, 2] += 1.0
     for number in (0, 1):
         changed = np.abs(course.seen()[number] - before[number]).max(1) > 0
         reached = apart[:, number, 2] <= WORLD.reach
-        wrong, near, far = (
-            wrong + int((changed != reached).sum()),
-            near + int(reached.sum()),
-            far + int((~reached).sum()),
-        )
+        assert np.array_equal(changed, reached)
+        near, far = near + int(reached.sum()), far + int((~reached).sum())
     for slot, row in enumerate(before[0][:, slots.own :].reshape(200, 2, -1)):
         for place, other in enumerate((1, 2)):
             gap_there = course.place[slot, other] - course.place[slot, 0]
             told = [1.0, *gap_there, *before[other][slot, : slots.own]]
             wanted = np.array(told if apart[slot, 0, other] <= WORLD.reach else np.zeros(len(told)), np.float32)
-            wrong += not np.allclose(row[place], wanted, atol=1e-6)
-    assert wrong == 0
+            np.testing.assert_allclose(row[place], wanted, rtol=0, atol=1e-6)
     assert min(near, far) > 20
 
 

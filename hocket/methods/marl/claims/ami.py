@@ -19,6 +19,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, cases, say
+from hocket.lab.toys.beliefs import believing
 from hocket.methods.marl.ami import AMI, HIDDEN, AdversarialInfluence, OneAttacks, _told, meeting, one_sided
 from hocket.policies.control_networks import Perceptron
 from hocket.train.assemble import build_learners, build_parts
@@ -28,11 +29,6 @@ from hocket.types import Assignment, Decoding, Trajectory, Turn
 
 claim = Claims("ami", "arXiv:2302.03322")
 TEAM, ATTACK, PAIR = 20, 15, "mpe:spread?agents=2"
-
-
-def _parts(name: str, prompts: int) -> RunContext:
-    task = tasks.find(name)
-    return build_parts(configure([("recipe", AMI), ("task", name), ("curriculum.prompts", prompts)], task), task)
 
 
 @claim(
@@ -64,7 +60,7 @@ def in_a_game_of_two_steps_the_influence_is_the_enumerated_total() -> Finding:
 def the_attackers_rewards_are_those_of_the_formula_counted_by_hand() -> Finding:
     error, kept, terms = 0.0, 0.0, 0.0
     for name, settings in (("mpe:spread?agents=3&length=7", (0.3, 0.7)), ("forage:5x5-3p-2f?length=8", (1.0, 0.2))):
-        parts = _parts(name, 6)
+        parts = believing(AMI, name, curriculum__prompts=6)
         played = asyncio.run(collect(parts, Key.of(2)))[0].trajectories
         batch = AMI.combine(pack(played), {})
         shape = AdversarialInfluence(played[0].turns[1].agent, *settings)
@@ -136,7 +132,7 @@ def _softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @claim("Both networks go on from those before by steps of Adam: to victims' next moves, and to what they earn after.")
 def both_networks_go_on_from_those_before_by_steps_of_adam_to() -> Finding:
-    parts = _parts("mpe:spread?agents=3&length=7", 6)
+    parts = believing(AMI, "mpe:spread?agents=3&length=7", curriculum__prompts=6)
     shape, memory, off = AdversarialInfluence("agent_1", 0.3, 0.0, fits=4), dict[str, Any](), 0.0
     for number in range(2):
         played = asyncio.run(collect(parts, Key.of(number)))[0].trajectories
@@ -177,7 +173,7 @@ def both_networks_go_on_from_those_before_by_steps_of_adam_to() -> Finding:
 
 @claim("Nothing is told of a victim that has left; one alone, worlds without a joint state and strangers are refused.")
 def nothing_is_told_of_a_victim_that_has_left_one_alone_worlds() -> Finding:
-    parts = _parts("mpe:spread?agents=3&length=6", 2)
+    parts = believing(AMI, "mpe:spread?agents=3&length=6", curriculum__prompts=2)
     played = asyncio.run(collect(parts, Key.of(0)))[0].trajectories
     batch = AMI.combine(pack(played), {})
     left = list[Trajectory]()
@@ -215,7 +211,7 @@ def _refused(ask: Callable[[], object], why: str) -> bool:
 
 @claim("Nobody but the attacker learns: the victims' weights stay, bit for bit.")
 def nobody_but_the_attacker_learns_the_victims_weights_stay_bit_for() -> Finding:
-    parts = _parts("mpe:spread?agents=3&length=5", 4)
+    parts = believing(AMI, "mpe:spread?agents=3&length=5", curriculum__prompts=4)
     before = _weights(parts)
     for step in (1, 2):
         asyncio.run(train_step(parts, step))

@@ -7,15 +7,13 @@ import asyncio
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket import tasks
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, say
+from hocket.lab.toys.beliefs import believing
 from hocket.lab.toys.teams import interval, trained
 from hocket.methods.marl.follower.guided_paths import PlannedPaths, PlansAhead, crossings
 from hocket.methods.marl.follower.method import FOLLOWER, followed
-from hocket.train.assemble import build_parts
-from hocket.train.config import configure
 from hocket.train.loop import collect
 from hocket.zoo.joint.grids import distances, shortest
 
@@ -107,8 +105,7 @@ def one_agent_that_follows_its_path_is_paid_0_01_at_every_step_in_a() -> Finding
     before, states = course.state(), course.plan()[0]
     course.step([course.seen()[0][:, -4:].argmax(1) + 1], np.ones(20, bool))
     alone = bool((course.place == states).all()) and np.array_equal(before[:, 4:], course.state()[:, :2])
-    task = tasks.find("mapf:planned?agents=5&length=20")
-    parts = build_parts(configure([("recipe", FOLLOWER), ("curriculum.prompts", 6)], task), task)
+    parts = believing(FOLLOWER, "mapf:planned?agents=5&length=20", curriculum__prompts=6)
     batch = pack(asyncio.run(collect(parts, Key.of(1)))[0].trajectories)
     given = FOLLOWER.shaping[0](batch).scores["reward/decision"].values
     assert batch.parts is not None

@@ -116,10 +116,7 @@ def a_world_that_is_turned_and_whose_agents_move_turned_pays_the() -> Finding:
             turned_pay = there.step([onto[one] for one in chosen], np.ones(32, bool)).rewards
             errors["pay"] = max(errors["pay"], float(np.abs(paid - turned_pay).max()))
             errors["places"] = max(errors["places"], float(np.abs(_turn(here.place, turn) - there.place).max()))
-    return Finding(
-        errors["pay"] < 1e-9 and errors["places"] < 1e-9 and errors["sights"] < 1e-6,
-        say(**errors),
-    )
+    return Finding(errors["pay"] < 1e-9 and errors["places"] < 1e-9 and errors["sights"] < 1e-6, say(**errors))
 
 
 # ---------------------------------------------------------------- the networks
