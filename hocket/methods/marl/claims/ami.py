@@ -178,8 +178,8 @@ def nothing_is_told_of_a_victim_that_has_left_one_alone_worlds() -> Finding:
     batch = AMI.combine(pack(played), {})
     left = list[Trajectory]()
     for one in played:
-        arrays: dict[str, Any] = {part.name: getattr(one.turns[2], part.name) for part in fields(Turn) if part.init}
-        short = {name: part[:3] for name, part in arrays.items() if isinstance(part, np.ndarray) and len(part) == 6}
+        arrays = {part.name: getattr(one.turns[2], part.name) for part in fields(Turn) if part.init}
+        short: dict[str, Any] = {n: of[:3] for n, of in arrays.items() if isinstance(of, np.ndarray) and len(of) == 6}
         left.append(replace(one, turns=[*one.turns[:2], replace(one.turns[2], **short)], scores={}))
     met = meeting(pack(left), "agent_0")
     gone = (met.victims[:, 1] < 0).reshape(-1, 6).tolist() == [[False] * 3 + [True] * 3] * len(left)
