@@ -5,15 +5,19 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from hocket import tasks
 from hocket.agents.environments.pogema import Pogema
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.methods.marl.claims.pogema import EAST, STAY, WEST, _cell, _played
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.loop import collect
+from hocket.zoo.joint.grids import distances
 from hocket.zoo.joint.once import OncePaths
+from hocket.zoo.joint.paths import LifelongPaths, PathsAhead
 from hocket.zoo.joint.walks import Walk
 
 
@@ -49,6 +53,28 @@ def test_a_wrong_name_is_refused():
 def test_without_the_package_the_mend_is_told():
     with pytest.raises(ConfigurationError, match=r"hocket\[paths\]"):
         tasks.find("pogema:once")
+
+
+def test_who_collides():
+    goals, found = [[3, 3], [3, 0]], []
+    for second, moves in (
+        ([0, 1], [EAST, WEST]),
+        ([0, 2], [EAST, WEST]),
+        ([0, 1], [EAST, EAST]),
+        ([0, 2], [WEST, STAY]),
+    ):
+        found.append(_played(OncePaths(4, 2, stay=True), [[0, 0], second], goals, [moves])[0].collisions())
+    assert found == [2, 2, 0, 1]  # They swap, want one cell, follow, run into the edge.
+
+
+def test_who_arrives_leaves_unless_it_stays():
+    starts, goals, moves = [[0, 1], [0, 0]], [[0, 2], [0, 3]], [[EAST, EAST], [STAY, EAST], [STAY, EAST]]
+    gone, paid = _played(OncePaths(4, 2), starts, goals, moves)
+    waits, held = _played(OncePaths(4, 2, stay=True), starts, goals, moves)
+    assert paid.tolist() == [[1, 0], [0, 0], [0, 1]]
+    assert (gone.costs().tolist(), gone.collisions()) == ([1, 3], 0)
+    assert not held.any()
+    assert (waits.place[-1].tolist(), waits.collisions()) == ([[0, 2], [0, 1]], 2)
 
 
 # ---------------------------------------------------------------- with the package
@@ -127,3 +153,48 @@ def test_indicators_are_upstreams():
         walk.sum_of_costs,
         walk.makespan,
     )
+
+
+def test_nobody_shares_a_cell_with_one_goal_or_more():
+    wrong, steps = 0, 0
+    for world in (LifelongPaths(count=8), OncePaths(count=8), OncePaths(count=8, stay=True)):
+        course, draw = world.open(100), np.random.default_rng(0)
+        course.reset(range(100), range(100))
+        for _ in range(world.length):
+            before, present = course.place, course.present.copy()
+            course.step([draw.integers(0, 5, 100) for _ in world.agents], np.ones(100, bool))
+            wrong += _conflicts(course, before, present)
+            steps += int(present.sum())
+    assert wrong == 0
+    assert steps > 100_000
+
+
+def _conflicts(course: PathsAhead, before: NDArray[np.int64], present: NDArray[np.bool_]) -> int:
+    """Between those who were present in the last step."""
+    same = (course.place[:, :, None] == course.place[:, None]).all(-1)
+    swap = (course.place[:, :, None] == before[:, None]).all(-1)
+    both = present[:, :, None] & present[:, None] & ~np.eye(present.shape[1], dtype=bool)
+    copies = np.arange(len(present))[:, None]
+    inside = course.free[copies, course.place[..., 0], course.place[..., 1]]
+    return int((both & (same | (swap & swap.transpose(0, 2, 1)))).sum() + (present & ~inside).sum())
+
+
+def test_a_seed_is_a_map_that_hangs_together():
+    holds, longest = True, 0
+    for world in (OncePaths(count=6), OncePaths(10, 12, density=0.3, stay=True)):
+        wide, alone = world.open(20), world.open(1)
+        wide.reset(range(20), range(20))
+        for seed in range(20):
+            alone.reset([0], [seed])
+            for one, other in ((wide.free, alone.free), (wide.place, alone.place), (wide.goal, alone.goal)):
+                holds &= np.array_equal(one[seed], other[0])
+            ends = np.concatenate([alone.place[0], alone.goal[0]])
+            holds &= len({tuple(cell) for cell in ends.tolist()}) == 2 * world.count
+            steps = [
+                distances(alone.free[0], _cell(goal))[_cell(place)]
+                for place, goal in zip(*np.split(ends, 2), strict=True)
+            ]
+            holds &= min(steps) > 0
+            longest = max(longest, int(max(steps)))
+    assert holds
+    assert longest > 10

@@ -6,10 +6,8 @@ import statistics
 
 import pytest
 import torch
-from credit_cases import credit_of
 
-from hocket.credit.group import GroupRelative
-from hocket.methods.group_relative.bnpo.method import BetaDensity, beta_density, beta_moments
+from hocket.methods.group_relative.bnpo.method import beta_density, beta_moments
 
 
 def test_moments_of_a_beta():
@@ -27,11 +25,3 @@ def test_the_density_integrates_to_one(alpha, beta):
     assert float(beta_density(grid, alpha, beta).mean()) == pytest.approx(1.0, abs=1e-4)
     edges = beta_density(torch.tensor([0.0, 1.0], dtype=torch.float64), alpha, beta).tolist()
     assert edges == ([1.0, 1.0] if alpha == 1 else [0.0, 0.0])
-
-
-def test_rewards_of_another_range_are_mapped():
-    narrow = credit_of(GroupRelative(scale=None, weigh=(BetaDensity(),)), [1.0, 0.0, 0.0], [1.0, 1.0, 0.0])
-    wide = credit_of(
-        GroupRelative(scale=None, weigh=(BetaDensity(least=-1.0, most=3.0),)), [3.0, -1.0, -1.0], [3.0, 3.0, -1.0]
-    )
-    assert wide == pytest.approx(narrow)

@@ -24,7 +24,11 @@ def test_a_learnt_drift_goes_through_its_file(tmp_path):
     assert drift_features(x, a).shape == (9, 8)
 
 
-@pytest.mark.parametrize("content", [None, "no json", json.dumps({"inner": [[1.0]], "outer": [1.0]}), "{}"])
+SHORT = json.dumps({"inner": [[0.1, 0.2]] * 7, "outer": [0.1, 0.2]})
+"""As many outer weights, but a feature less."""
+
+
+@pytest.mark.parametrize("content", [None, "no json", json.dumps({"inner": [[1.0]], "outer": [1.0]}), "{}", SHORT])
 def test_a_bad_file_is_named(tmp_path, content):
     file = tmp_path / "bad.json"
     if content is not None:

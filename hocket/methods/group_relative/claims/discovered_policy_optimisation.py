@@ -1,17 +1,13 @@
 """Discovered policy optimisation's claims."""
 
 import itertools
-import json
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from statistics import mean
 
 import torch
 from torch import Tensor
 
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.by_hand import Counted, off, stale_rows
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
@@ -63,17 +59,6 @@ def loss_and_gradient_are_the_closed_forms_counted_by_hand_with() -> Finding:
         alone = find(name).but(credit=find("grpo").credit, regularisers=())
         gaps += [off(alone, rows, partial(loss, learnt=learnt)) for rows in stale_rows("drifts", gap=1.5)]
     return below(EXACT, off_by_hand=max(gaps))
-
-
-@claim("A file with as many outer weights but a feature less is refused.", "derived")
-def a_file_with_as_many_outer_weights_but_a_feature_less_is_refused() -> Finding:
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "drift.json")
-        file.write_text(json.dumps({"inner": [[0.1, 0.2]] * 7, "outer": [0.1, 0.2]}))
-        try:
-            return Finding(LearntDrift(str(file)) is None, "accepted")
-        except ConfigurationError as error:
-            return Finding("8 rows" in str(error), "refused")
 
 
 @claim("For all of them the slope at r = 1 is the policy gradient's.", "arXiv 2201.02373")

@@ -8,7 +8,7 @@ import torch
 
 from hocket.core.components import value_at
 from hocket.lab.by_hand import Counted, off, stale_rows
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, gradient, inspect_rows, same_gradient, say
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, gradient, inspect_rows, say
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.divergence_ppo import DIVERGENCE_PPO, DIVERGENCE_PPO_KL, moved
 from hocket.recipe import Recipe
@@ -29,9 +29,7 @@ def pulls(recipe: Recipe, changes: list[tuple[float, float]], *, right: bool) ->
     return found[: len(changes)] / torch.tensor([p / q for q, p in changes], dtype=torch.float64)
 
 
-@claim("At the policy that sampled its gradient is GRPO's.")
-def at_the_policy_that_sampled_its_gradient_is_grpos() -> Finding:
-    return same_gradient(DIVERGENCE_PPO, TOKENS, gap=0.0)
+claim.reduces("At the policy that sampled its gradient is GRPO's.", DIVERGENCE_PPO, TOKENS, gap=0.0)
 
 
 @claim("Loss, gradient and the share masked are the formula's, counted by hand, in probabilities and in nats.")

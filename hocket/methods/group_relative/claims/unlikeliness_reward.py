@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from hocket.core.components import value_at
 from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, gap, inspect_rows
 from hocket.lab.microscope import inspect
 from hocket.lab.toys.rewarded import advantages, drawn, lines, sample
@@ -57,10 +56,12 @@ def it_is_grpo_on_rewards_lowered_by_rank_where_those_are_positive() -> Finding:
     return Finding(off < EXACT, f"advantages and gradients of 20 batches off by {off:.2g}")
 
 
-@claim("A batch is passed over twice, in two mini-batches each time.", "the released script: 512 samples by 256")
-def a_batch_is_passed_over_twice_in_two_mini_batches_each_time() -> Finding:
-    updates = [value_at(UNLIKELINESS, f"update.{name}") for name in ("epochs", "minibatches")]
-    return Finding(updates == [2, 2], f"epochs and mini-batches {updates}")
+claim.constants(
+    "A batch is passed over twice, in two mini-batches each time.",
+    UNLIKELINESS,
+    {"update.epochs": 2, "update.minibatches": 2},
+    "the released script: 512 samples by 256",
+)
 
 
 @claim("With beta = 0 it is GRPO.", "derived")

@@ -18,10 +18,10 @@ from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, say
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, cases, say
+from hocket.lab.toys.beliefs import believing
 from hocket.methods.marl.ami import AMI, HIDDEN, AdversarialInfluence, OneAttacks, _told, meeting, one_sided
 from hocket.policies.control_networks import Perceptron
-from hocket.tasks.joint import JointTask
 from hocket.train.assemble import build_learners, build_parts
 from hocket.train.config import configure
 from hocket.train.loop import RunContext, collect, train_step
@@ -60,12 +60,10 @@ def in_a_game_of_two_steps_the_influence_is_the_enumerated_total() -> Finding:
 def the_attackers_rewards_are_those_of_the_formula_counted_by_hand() -> Finding:
     error, kept, terms = 0.0, 0.0, 0.0
     for name, settings in (("mpe:spread?agents=3&length=7", (0.3, 0.7)), ("forage:5x5-3p-2f?length=8", (1.0, 0.2))):
-        task = tasks.find(name)
-        assert isinstance(task, JointTask)
-        parts = build_parts(configure([("recipe", AMI), ("task", name), ("curriculum.prompts", 6)], task), task)
+        parts = believing(AMI, name, curriculum__prompts=6)
         played = asyncio.run(collect(parts, Key.of(2)))[0].trajectories
         batch = AMI.combine(pack(played), {})
-        shape = AdversarialInfluence(task.world.agents[1], *settings)
+        shape = AdversarialInfluence(played[0].turns[1].agent, *settings)
         after, memory = shape(batch, {})
         given, before = after.scores["reward/decision"].values, batch.scores["reward/decision"].values
         start = 0
@@ -134,9 +132,7 @@ def _softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @claim("Both networks go on from those before by steps of Adam: to victims' next moves, and to what they earn after.")
 def both_networks_go_on_from_those_before_by_steps_of_adam_to() -> Finding:
-    name = "mpe:spread?agents=3&length=7"
-    task = tasks.find(name)
-    parts = build_parts(configure([("recipe", AMI), ("task", name), ("curriculum.prompts", 6)], task), task)
+    parts = believing(AMI, "mpe:spread?agents=3&length=7", curriculum__prompts=6)
     shape, memory, off = AdversarialInfluence("agent_1", 0.3, 0.0, fits=4), dict[str, Any](), 0.0
     for number in range(2):
         played = asyncio.run(collect(parts, Key.of(number)))[0].trajectories
@@ -177,49 +173,45 @@ def both_networks_go_on_from_those_before_by_steps_of_adam_to() -> Finding:
 
 @claim("Nothing is told of a victim that has left; one alone, worlds without a joint state and strangers are refused.")
 def nothing_is_told_of_a_victim_that_has_left_one_alone_worlds() -> Finding:
-    task = tasks.find("mpe:spread?agents=3&length=6")
-    parts = build_parts(configure([("recipe", AMI), ("curriculum.prompts", 2)], task), task)
+    parts = believing(AMI, "mpe:spread?agents=3&length=6", curriculum__prompts=2)
     played = asyncio.run(collect(parts, Key.of(0)))[0].trajectories
     batch = AMI.combine(pack(played), {})
     left = list[Trajectory]()
     for one in played:
-        parts_of = {part.name: getattr(one.turns[2], part.name) for part in fields(Turn) if part.init}
-        arrays: dict[str, Any] = {name: part for name, part in parts_of.items() if isinstance(part, np.ndarray)}
-        short = {name: part[:3] for name, part in arrays.items() if len(part) == len(one.turns[2])}
+        arrays = {part.name: getattr(one.turns[2], part.name) for part in fields(Turn) if part.init}
+        short: dict[str, Any] = {n: of[:3] for n, of in arrays.items() if isinstance(of, np.ndarray) and len(of) == 6}
         left.append(replace(one, turns=[*one.turns[:2], replace(one.turns[2], **short)], scores={}))
     met = meeting(pack(left), "agent_0")
     gone = (met.victims[:, 1] < 0).reshape(-1, 6).tolist() == [[False] * 3 + [True] * 3] * len(left)
     gone &= (met.after[:, 1] < 0).reshape(-1, 6).tolist() == [[False] * 2 + [True] * 4] * len(left)
     alone = pack([replace(one, turns=list(one.turns[:1]), scores={}) for one in played])
-    turns = batch.but(time=None)
     run: Any = SimpleNamespace(overlap=0, method="ami", trained={"a": None, "b": None})
     single: Any = SimpleNamespace(overlap=0, method="ami", trained={"a": None})
-    asked = {
-        "acts at once": (lambda: meeting(alone, ""), lambda: meeting(turns, "")),
-        "joint state": (
-            lambda: AdversarialInfluence()(batch.but(joint=[None] * len(batch.joint or ())), {}),
-            lambda: AdversarialInfluence()(batch.but(joint=()), {}),
-        ),
-        "alone learn": (lambda: OneAttacks("c").check(run), lambda: OneAttacks().check(single)),
-    }
-
-    def refused(ask: Callable[[], object]) -> str:
-        try:
-            ask()
-        except ConfigurationError as error:
-            return str(error)
-        return ""
-
-    said = {name: [name in refused(one) for one in both] for name, both in asked.items()}
+    shape = AdversarialInfluence()
+    asked: tuple[tuple[Callable[[], object], str], ...] = (
+        (lambda: meeting(alone, ""), "acts at once"),
+        (lambda: meeting(batch.but(time=None), ""), "acts at once"),
+        (lambda: shape(batch.but(joint=[None] * len(batch.joint or ())), {}), "joint state"),
+        (lambda: shape(batch.but(joint=()), {}), "joint state"),
+        (lambda: OneAttacks("c").check(run), "alone learn"),
+        (lambda: OneAttacks().check(single), "alone learn"),
+    )
     OneAttacks().check(run)
-    holds = gone and all(all(both) for both in said.values())
-    return Finding(holds, say(gone=gone, refused=str(said)))
+    refused = cases(asked, _refused)
+    return Finding(gone and refused.holds, say(gone=gone, refused=refused.saw))
+
+
+def _refused(ask: Callable[[], object], why: str) -> bool:
+    try:
+        ask()
+    except ConfigurationError as error:
+        return why in str(error)
+    return False
 
 
 @claim("Nobody but the attacker learns: the victims' weights stay, bit for bit.")
 def nobody_but_the_attacker_learns_the_victims_weights_stay_bit_for() -> Finding:
-    task = tasks.find("mpe:spread?agents=3&length=5")
-    parts = build_parts(configure([("recipe", AMI), ("curriculum.prompts", 4)], task), task)
+    parts = believing(AMI, "mpe:spread?agents=3&length=5", curriculum__prompts=4)
     before = _weights(parts)
     for step in (1, 2):
         asyncio.run(train_step(parts, step))

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from hocket import tasks
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, say
 from hocket.lab.claims.shipped import ShippedRun
@@ -24,7 +23,6 @@ from hocket.methods.marl.bardec_pomdp.gathering import MOVES, Gathering
 from hocket.methods.marl.bardec_pomdp.method import ATTACK, BARDEC_POMDP, EX_ANTE, TypeLoss, types_of
 from hocket.methods.marl.bardec_pomdp.traitor import TRAITOR, Betrayed
 from hocket.policies.control import ControlPolicy
-from hocket.rollout.joint import JointPlayer
 from hocket.tasks.joint import JointTask
 from hocket.train.aio import run_async
 from hocket.train.loop import RunContext, train_step
@@ -90,28 +88,6 @@ def a_mini_batch_in_which_none_of_a_policys_decisions_counts_costs() -> Finding:
     nothing = torch.zeros(batch.decisions, dtype=torch.float64)
     term = TypeLoss()(Evaluation(logp=nothing, belief=nothing), idle)
     return Finding(float(term.total()) == 0, say(loss=float(term.total()), decisions=batch.decisions))
-
-
-@claim("Who is a traitor is decided by a policy of its own, called so; worlds of another kind or size are refused.")
-def who_is_a_traitor_is_decided_by_a_policy_of_its_own_called_so() -> Finding:
-    seats = cast(JointPlayer, believing(BARDEC_POMDP, TASK).player).seats
-    batch = fresh_play(believing(BARDEC_POMDP, TASK, curriculum__prompts=2))
-    refused = 0
-    for joint in ([], [None, *batch.joint[1:]]):
-        try:
-            types_of(replace(batch, joint=joint), 3)
-        except ConfigurationError:
-            refused += 1
-    try:
-        believing(BARDEC_POMDP, "dilemma:gathering")
-    except ConfigurationError as error:
-        refused += "nobody can be" in str(error)
-    try:
-        believing(BARDEC_POMDP, TASK, regularisers__2__members=2)
-    except ConfigurationError as error:
-        refused += "of 2 members" in str(error)
-    wanted = {**{f"player_{number}": "policy" for number in range(3)}, TRAITOR: TRAITOR}
-    return Finding(seats == wanted and refused == 4, say(policies=len(set(seats.values())), refused=refused))
 
 
 @claim("The belief's own loss teaches the belief alone, the other losses actor and critic alone; what acts follows.")

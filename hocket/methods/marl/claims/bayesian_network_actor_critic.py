@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from hocket import tasks
 from hocket.core.batch import Batch
-from hocket.core.casting import Separate
-from hocket.core.errors import ConfigurationError
 from hocket.core.evaluating import evaluate_detached
 from hocket.core.keys import Key
 from hocket.core.packing import pack
@@ -382,20 +380,6 @@ def half_of_the_edges_go_when_half_are_left_and_with_none_left_all() -> Finding:
         right and 0.85 < shares[0] < 0.91 and abs(shares[1] / shares[0] - 0.5) < 0.03 and shares[2] == 0,
         say(told=shares),
     )
-
-
-@claim(
-    "A world that shows no networks is refused in a sentence, and so are agents with policies of their own.", "derived"
-)
-def a_world_that_shows_no_networks_is_refused_in_a_sentence_and_so() -> Finding:
-    said, apart = list[str](), dict[str, Any](cast=Separate())
-    for name, given in (("mpe:spread?agents=2", {}), ("mpe:spread?agents=2&networked=true", apart)):
-        try:
-            said.append(str(_parts(cast(JointTask, tasks.find(name)), 1, **given)))
-        except ConfigurationError as error:
-            said.append(str(error))
-    wanted = ("add networked=true to the settings of a joint world", "drop --cast and roles")
-    return Finding(all(one in text for one, text in zip(wanted, said, strict=True)), "; ".join(said)[:200])
 
 
 @dataclass(frozen=True)

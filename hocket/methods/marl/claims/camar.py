@@ -15,7 +15,7 @@ from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.toys.teams import interval, trained
 from hocket.methods.marl.camar.rrt import Discs, Tree, length
-from hocket.methods.marl.camar.world import AGENT, CELL, OBSTACLE, Routing, border, centres, route
+from hocket.methods.marl.camar.world import AGENT, OBSTACLE, Routing, route
 from hocket.tasks.joint import JointTask
 
 claim = Claims("camar", "arXiv:2508.12845")
@@ -27,104 +27,6 @@ def _course(world: Routing, width: int) -> Any:
     course = cast(Any, world.open(width))
     course.reset(range(width), range(width))
     return course
-
-
-@claim(
-    "A step is that of the package's formulas by hand, disc by disc in float64: the force of all that touch, brake, "
-    "motion, who touched anything, and pay."
-)
-def a_step_is_that_of_the_packages_formulas_by_hand_disc_by_disc_in() -> Finding:
-    course, draw = _course(WORLD, 5), np.random.default_rng(0)
-    errors, touches = {"place": 0.0, "speed": 0.0, "pay": 0.0}, 0
-    heading = draw.uniform(-1.5, 1.5, (3, 5, 2))
-    for time in range(60):
-        if time % 12 == 0:
-            heading = draw.uniform(-1.5, 1.5, (3, 5, 2))
-        before = [course.place.copy(), course.speed.copy()]
-        paid = course.step(list(heading), np.ones(5, bool)).rewards
-        for slot in range(5):
-            place, speed, pay, hit = _by_hand(before[0][slot], before[1][slot], heading[:, slot], course, slot)
-            errors["place"] = max(errors["place"], float(np.abs(place - course.place[slot]).max()))
-            errors["speed"] = max(errors["speed"], float(np.abs(speed - course.speed[slot]).max()))
-            errors["pay"] = max(errors["pay"], float(np.abs(np.array(pay) - paid[slot]).max()))
-            touches += hit
-    return Finding(max(errors.values()) < 1e-9 and touches > 20, say(**errors, touches=touches))
-
-
-def _by_hand(
-    place: NDArray[Any], speed: NDArray[Any], action: NDArray[Any], course: Any, slot: int
-) -> tuple[NDArray[Any], NDArray[Any], list[float], int]:
-    """Places, speeds, pay and how many touched anything after a step of one copy."""
-    goal, discs = course.goal[slot], course.discs[slot]
-    before = [math.dist(*pair) for pair in zip(place, goal, strict=True)]
-    touched = [False] * len(place)
-    for _ in range(8):
-        forces = []
-        for one in range(len(place)):
-            force = 8.0 * np.clip(action[one], -1, 1)
-            others = [(place[other], 0.1) for other in range(len(place)) if other != one]
-            for centre, touch in [*others, *((disc, 0.15) for disc in discs)]:
-                apart = math.dist(place[one], centre)
-                if apart <= touch:
-                    touched[one] = True
-                    force = force + 500 * (place[one] - centre) / apart * np.logaddexp(0, (touch - apart) / 1e-3) * 1e-3
-            forces.append(force)
-        speed = 0.75 * speed + 0.01 * np.array(forces)
-        place = place + 0.01 * speed
-    after = [math.dist(*pair) for pair in zip(place, goal, strict=True)]
-    there = [far < 0.1 for far in after]
-    gains = [one - other for one, other in zip(before, after, strict=True)]
-    pay = [0.5 * on + 0.5 * all(there) - hit + gain for on, hit, gain in zip(there, touched, gains, strict=True)]
-    return place, speed, pay, sum(touched)
-
-
-@claim(
-    "An agent is shown the way to its goal, in units of the window within it and of length 1 beyond, and the nearest "
-    "discs by how far their surface is within the window, as by hand; what is farther is 0."
-)
-def an_agent_is_shown_the_way_to_its_goal_in_units_of_the_window() -> Finding:
-    course, error, shown = _course(WORLD, 40), 0.0, 0
-    course.place += np.random.default_rng(1).uniform(-0.15, 0.15, course.place.shape)
-    for agent, rows in enumerate(course.seen()):
-        for slot, row in enumerate(rows):
-            here, goal = course.place[slot, agent], course.goal[slot, agent] - course.place[slot, agent]
-            far = float(np.linalg.norm(goal))
-            told = [*(goal / (far if far > 0.3 else 0.3))]
-            things = [(course.place[slot, other], AGENT) for other in range(3) if other != agent]
-            things += [(disc, OBSTACLE) for disc in course.discs[slot]]
-            for centre, radius in sorted(things, key=lambda one: math.dist(one[0], here))[:4]:
-                apart = math.dist(centre, here)
-                seen = abs(apart - AGENT - radius) < 0.3
-                told += [*((centre - here) * (1 - (0.3 + radius) / apart) / 0.25 * seen)]
-                shown += seen
-            error = max(error, float(np.abs(np.array(told) - row).max()))
-    return Finding(error < 1e-5 and shown > 100, say(error=error, shown=shown))
-
-
-@claim(
-    "Starts, goals and obstacles are in cells of their own, as many as asked for, inside the border; nobody gets out, "
-    "nor two who push together: no centre comes nearer to a disc's than half of where they touch."
-)
-def starts_goals_and_obstacles_are_in_cells_of_their_own_as_many_as() -> Finding:
-    wrong, nearest = 0, math.inf
-    for world in (Routing(count=2, size=4, density=0.2), Routing(count=1, size=5, density=0.15)):
-        course, draw, cells = _course(world, 50), np.random.default_rng(2), centres(world.size)
-        side = world.size * CELL / 2
-        for slot in range(50):
-            mine = np.concatenate([course.place[slot], course.goal[slot]])
-            at = np.linalg.norm(mine[:, None] - cells, axis=-1).argmin(1)
-            wrong += len(set(at.tolist())) != 2 * world.count
-            gaps = np.linalg.norm(mine[:, None] - course.discs[slot], axis=-1)
-            wrong += int((gaps < CELL / 2 - 1e-9).sum())
-        wrong += course.discs.shape[1] != 8 * world.obstacles + len(border(world.size))
-        for time in range(60):
-            if time % 15 == 0:
-                heading = draw.choice([-1.0, 1.0], (world.count, 50, 2))
-            course.step(list(heading), np.ones(50, bool))
-            gaps = np.linalg.norm(course.place[:, :, None] - course.discs[:, None], axis=-1)
-            nearest = min(nearest, float(gaps.min()) / (AGENT + OBSTACLE))
-            wrong += int((np.abs(course.place) > side).sum())
-    return Finding(wrong == 0 and 0.5 < nearest < 1, say(wrong=wrong, nearest=nearest))
 
 
 @claim(

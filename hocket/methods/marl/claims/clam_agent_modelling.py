@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 
 from hocket.core.batch import Batch
-from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, say
 from hocket.lab.claims.shipped import ShippedRun
@@ -242,15 +241,16 @@ def _apart(parts: RunContext) -> float:
     return float(terms.metrics["belief/told_apart"])
 
 
-@claim("It learns from a batch 8 times as a whole, with a bonus of 0.1 for entropy, and contrasts at tau = 0.5.")
-def it_learns_from_a_batch_8_times_as_a_whole_with_a_bonus_of_0_1() -> Finding:
-    wanted = {
+claim.constants(
+    "It learns from a batch 8 times as a whole, with a bonus of 0.1 for entropy, and contrasts at tau = 0.5.",
+    CLAM,
+    {
         "update": GradientStep(epochs=8, minibatches=1),
         "regularisers.0": ValueLoss(coefficient=0.5, aggregate="token-mean"),
         "regularisers.1": EntropyBonus(coefficient=0.1),
         LOSS: SameEpisode(1.0, temperature=0.5, views="apart", masked=0.5, wide=32, heads=2, size=16),
-    }
-    return Finding(all(value_at(CLAM, path) == one for path, one in wanted.items()), say(settings=len(wanted)))
+    },
+)
 
 
 def _whole(shipped: ShippedRun) -> dict[str, float]:

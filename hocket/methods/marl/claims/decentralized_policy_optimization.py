@@ -18,13 +18,13 @@ from statistics import fmean
 import numpy as np
 import torch
 
-from hocket import tasks
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.exact.cooperative import joint
 from hocket.lab.exact.mdp import Array
+from hocket.lab.toys.beliefs import believing
 from hocket.lab.toys.joint_games import CooperativeGame
 from hocket.lab.toys.teams import by_chance, interval, trained
 from hocket.methods.marl.decentralized_policy_optimization import (
@@ -34,12 +34,11 @@ from hocket.methods.marl.decentralized_policy_optimization import (
     penalties,
 )
 from hocket.objectives.drift import DriftSurrogate
-from hocket.train.assemble import build_parts
-from hocket.train.config import configure
 from hocket.train.loop import collect, train_step
 from hocket.types import Evaluation
 
 claim = Claims("decentralized-policy-optimization", "arXiv:2211.03032")
+FORAGING = "forage:5x5-3p-1f?length=6"
 Product = Sequence[Array]
 """Of each agent `pi_i(a | s)`, `[S, A_i]`."""
 
@@ -129,10 +128,8 @@ def with_these_constants_no_step_has_a_positive_sum_of_surrogates() -> Finding:
 
 @claim("Penalties and their slopes are b1 sqrt(KL_i) + b2 KL_i of each agent's own decisions, in float64.")
 def penalties_and_their_slopes_are_b1_sqrt_b2_kl_i_of_each_agents() -> Finding:
-    error, slope, task = 0.0, 0.0, tasks.find("forage:5x5-3p-1f?length=6")
-    parts = build_parts(
-        configure([("recipe", DECENTRALIZED_POLICY_OPTIMIZATION), ("curriculum.prompts", 4)], task), task
-    )
+    error, slope = 0.0, 0.0
+    parts = believing(DECENTRALIZED_POLICY_OPTIMIZATION, FORAGING, curriculum__prompts=4)
     for number in range(10):
         key = Key.of(number)
         batch = pack(asyncio.run(collect(parts, key))[0].trajectories)
@@ -176,11 +173,10 @@ def a_coefficient_rises_where_its_agents_kl_is_above_the_targets() -> Finding:
 
 @claim("A step tells the mean of its agents' coefficients; 10 steps of the whole batch begin from 0.01 and 0.5.")
 def a_step_tells_the_mean_of_its_agents_coefficients_10_steps_of() -> Finding:
-    task, told = tasks.find("forage:5x5-3p-1f?length=6"), list[list[float]]()
+    told = list[list[float]]()
     for target, tolerance in ((1e9, 1.5), (1e-9, 1.5)):
         recipe = DECENTRALIZED_POLICY_OPTIMIZATION.but({"update.target": target, "update.tolerance": tolerance})
-        parts = build_parts(configure([("recipe", recipe), ("curriculum.prompts", 4)], task), task)
-        found = asyncio.run(train_step(parts, 1)).metrics
+        found = asyncio.run(train_step(believing(recipe, FORAGING, curriculum__prompts=4), 1)).metrics
         told.append([found[f"penalty/{name}"] for name in ("root", "plain")])
     update = DecentralisedStep(
         epochs=10, minibatches=1, clip_norm=1.0, warmup=0, weight_decay=0.0, root=0.01, plain=0.5, target=0.02,

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket import tasks
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, say
+from hocket.lab.toys.beliefs import believing
 from hocket.lab.toys.teams import interval, trained
 from hocket.methods.marl.follower.guided_paths import PlannedPaths, PlansAhead, crossings
-from hocket.methods.marl.follower.method import FOLLOWER, FollowedPath, followed
-from hocket.train.assemble import build_parts
-from hocket.train.config import configure
+from hocket.methods.marl.follower.method import FOLLOWER, followed
 from hocket.train.loop import collect
 from hocket.zoo.joint.grids import distances, shortest
 
@@ -109,8 +105,7 @@ def one_agent_that_follows_its_path_is_paid_0_01_at_every_step_in_a() -> Finding
     before, states = course.state(), course.plan()[0]
     course.step([course.seen()[0][:, -4:].argmax(1) + 1], np.ones(20, bool))
     alone = bool((course.place == states).all()) and np.array_equal(before[:, 4:], course.state()[:, :2])
-    task = tasks.find("mapf:planned?agents=5&length=20")
-    parts = build_parts(configure([("recipe", FOLLOWER), ("curriculum.prompts", 6)], task), task)
+    parts = believing(FOLLOWER, "mapf:planned?agents=5&length=20", curriculum__prompts=6)
     batch = pack(asyncio.run(collect(parts, Key.of(1)))[0].trajectories)
     given = FOLLOWER.shaping[0](batch).scores["reward/decision"].values
     assert batch.parts is not None
@@ -161,23 +156,6 @@ def without_the_dynamic_cost_a_learner_reaches_fewer_goals_in_the() -> Finding:
 def _waiting(world: PlannedPaths) -> float:
     """Goals of an agent when all take their path's next step, which waits where it is blocked."""
     return float(np.sum(_rolled(world, 100, 0.0)[1])) / 100 / world.count
-
-
-@claim("Without joint states that tell every agent's cell, goal and next cell it is refused; a step ships at 0.01.")
-def without_joint_states_that_tell_every_agents_cell_goal_and_next() -> Finding:
-    task = tasks.find("mapf:planned?agents=3&length=6")
-    parts = build_parts(configure([("recipe", FOLLOWER), ("curriculum.prompts", 2)], task), task)
-    batch = pack(asyncio.run(collect(parts, Key.of(2)))[0].trajectories)
-    assert batch.parts is not None
-    cut = tuple(None if one is None else one[:, :-1] for one in batch.joint)
-    refused = 0
-    for change in ({"parts": None}, {"joint": ()}, {"joint": (None, *batch.joint[1:])}, {"joint": cut}):
-        try:
-            followed(replace(batch, **change))
-        except ConfigurationError as error:
-            refused += "use mapf:planned" in str(error)
-    shipped = FOLLOWER.shaping == (FollowedPath(reward=0.01),)
-    return Finding(refused == 4 and shipped and len(followed(batch)) == batch.decisions, say(refused=refused))
 
 
 claim.shipped(FOLLOWER, "shaping")

@@ -6,17 +6,13 @@ import itertools
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import minimize
 
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.lab.claims.solved import SolvedRun
 from hocket.lab.exact.mdp import Array
-from hocket.lab.exact.worlds import chain
-from hocket.methods.marl.igt_mpc.crossings import CHOICES, EFFORT, LATE, Crossing, crossing
-from hocket.methods.marl.igt_mpc.lanes import ALONE, CRUISE, FASTEST, PUSH, TICK, Lanes, lanes
+from hocket.methods.marl.igt_mpc.crossings import EFFORT, LATE, Crossing, crossing
+from hocket.methods.marl.igt_mpc.lanes import ALONE, CRUISE, PUSH, TICK, Lanes, lanes
 from hocket.methods.marl.igt_mpc.lanes import EFFORT as PUSHING
 from hocket.methods.marl.igt_mpc.method import IGT_MPC, InteractionValue, form, gathered, inputs, settled, walked
 from hocket.methods.marl.igt_mpc.rendezvous import DISCOUNT, Rendezvous
@@ -35,32 +31,6 @@ def exact(world: Crossing) -> Array:
         costs = (20.0, 20.0) if drives is None else (drives[0].costs[0], drives[1].costs[0])
         found[(0, *state)], found[(1, *state[2:], *state[:2])] = costs
     return found
-
-
-def driven(world: Crossing, place: int, speed: int, plan: tuple[int, ...], taken: NDArray[np.bool_]) -> float:
-    """What a plan costs, step by step; infinite where it meets the other."""
-    total = 0.0
-    for time, choice in enumerate(plan):
-        if place < world.approach + 2:
-            total += 1 + EFFORT * (choice != 1)
-        speed = min(max(speed + int(CHOICES[choice]), 0), 2)
-        place = min(place + speed, world.approach + 2)
-        if taken[time + 1] and world.approach <= place < world.approach + 2:
-            return float("inf")
-    return total + LATE * (place < world.approach + 2)
-
-
-@claim("The cost of the best answer is the least of all plans, tried one by one.")
-def the_cost_of_the_best_answer_is_the_least_of_all_plans_tried_one() -> Finding:
-    world, draw, off = Crossing(3, steps=6), Key.of(0).numpy(), 0.0
-    for _ in range(12):
-        taken = draw.random(7) < 0.3
-        place, speed = int(draw.integers(0, 4)), int(draw.integers(0, 3))
-        least = min(driven(world, place, speed, plan, taken) for plan in itertools.product(range(3), repeat=6))
-        answered = float(world.answered(taken)[0, place, speed])
-        if np.isfinite(least) or np.isfinite(answered):
-            off = max(off, abs(least - answered), abs(world.best_drive(place, speed, taken).costs[0] - least))
-    return below(1e-12, off=off)
 
 
 @claim("In what is kept of a game neither could do better against the other's drive, and the two never meet.")
@@ -90,30 +60,6 @@ def a_plan_of_one_step_with_the_exact_rest_costs_what_the() -> Finding:
         off < 1e-9 and not crashed.any() and not late.any() and hit.mean() > 0.05,
         say(off=float(off), equilibrium=float(known), alone=float(alone.mean()), crashes_alone=float(hit.mean())),
     )
-
-
-@claim("A plan is the cheapest of all that do not meet the forecast, and braking where all do.")
-def a_plan_is_the_cheapest_of_all_that_do_not_meet_the_forecast_and() -> Finding:
-    world, draw, off, braked = Crossing(4, look=2), Key.of(5).numpy(), 0.0, 0
-    rest = draw.uniform(0, 3, (world.through + 1, 3, world.through + 1, 3))
-    states = draw.integers(0, (world.through, 3, world.through, 3), (300, 4))
-    forecast = draw.integers(0, 3, (300, 2))
-    for state, told, plan in zip(states, forecast, world.planned(rest, states, forecast), strict=True):
-        costs = {}
-        for tried in itertools.product(range(3), repeat=2):
-            own, speed, other, going = (int(one) for one in state)
-            total = 0.0
-            for mine, theirs in zip(tried, told, strict=True):
-                total += (1 + EFFORT * (mine != 1)) * (own < world.through)
-                speed, going = (min(max(one, 0), 2) for one in (speed + 1 - mine, going + 1 - int(theirs)))
-                own, other = min(own + speed, world.through), min(other + going, world.through)
-                if 4 <= own < 6 and 4 <= other < 6:
-                    total = np.inf
-            costs[tried] = total + rest[own, speed, other, going]
-        least = min(costs.values())
-        braked += not np.isfinite(least)
-        off += tuple(plan) != (2, 2) if not np.isfinite(least) else abs(costs[tuple(int(c) for c in plan)] - least)
-    return below(1e-12, braked > 0, off=float(off))
 
 
 @claim("It learns from states on the way what each one's drive still costs above being alone, as counted by hand.")
@@ -306,36 +252,6 @@ def with_costs_that_are_shared_a_plan_of_any_length_is_the() -> Finding:
     )
 
 
-@claim(
-    "What both could gain is what their best linear answers save of costs summed along the way; endless if it grows."
-)
-def what_both_could_gain_is_what_their_best_linear_answers_save_of() -> Finding:
-    world, draw = Rendezvous(), Key.of(6).numpy()
-    gains = settled(world) + draw.normal(0, 0.1, (2, 4))
-
-    def summed(player: int, used: Array) -> float:
-        ways, total = np.eye(4), 0.0  # A way from each unit vector, in columns.
-        for time in range(150):
-            pushes = -used @ ways
-            paid = np.trace(ways.T @ world.states[player] @ ways) + world.efforts[player] @ (pushes**2).sum(-1)
-            total += DISCOUNT**time * float(paid)
-            ways = world.move @ ways + world.push @ pushes
-        return float(total)
-
-    saved = 0.0
-    for player in (0, 1):
-
-        def tried(own: Array, player: int = player) -> float:
-            used = gains.copy()
-            used[player] = own
-            return summed(player, used)
-
-        saved += tried(gains[player]) - float(minimize(tried, gains[player], tol=1e-10).fun)
-    off = abs(world.gain(gains) - saved)
-    wild = world.gain(-3 * settled(world))
-    return Finding(off < 1e-6 and saved > 1e-3 and wild == float("inf"), say(off=off, saved=saved))
-
-
 # ---------------------------------------------------------------- cars at any place and speed
 
 
@@ -347,62 +263,6 @@ def rolled(place: float, speed: float, pushes: Array) -> tuple[Array, Array, Arr
         speeds.append(speeds[-1] + TICK * push)
         costs.append((speeds[-1] - CRUISE) ** 2 + PUSHING * push**2)
     return np.array(places), np.array(speeds), np.array(costs)
-
-
-def least(world: Lanes, place: float, speed: float, other: Array) -> float:
-    """What the best answer to the other's places costs, by another solver, of both orders of passing."""
-    times = np.flatnonzero(world.within(other))
-
-    def cost(pushes: Array) -> float:
-        _, speeds, costs = rolled(place, speed, pushes)
-        return float(costs.sum() + ALONE * (speeds[-1] - CRUISE) ** 2)
-
-    found = []
-    for sign, time, edge in ((1, int(times[0]), world.through), (-1, int(times[-1]), world.approach)):
-
-        def apart(pushes: Array, sign: int = sign, time: int = time, edge: float = edge) -> Array:
-            places, speeds, _ = rolled(place, speed, pushes)
-            return np.concatenate([speeds[1:], FASTEST - speeds[1:], [sign * (places[time] - edge)]])
-
-        done = minimize(
-            cost,
-            np.zeros(world.steps),
-            method="SLSQP",
-            bounds=[(-PUSH, PUSH)] * world.steps,
-            constraints={"type": "ineq", "fun": apart},
-            options={"maxiter": 200, "ftol": 1e-12},
-        )
-        if done.success and apart(done.x).min() > -1e-6:
-            found.append(float(done.fun))
-    return min(found)
-
-
-@claim("At any place and speed too, drives are best answers to each other by another solver, and never meet.")
-def at_any_place_and_speed_too_drives_are_best_answers_to_each() -> Finding:
-    world, off, met, yielding = Lanes(4, steps=14), 0.0, False, 0
-    for start in world.drawn(8, Key.of(2)):
-        drives = world.equilibrium(start)
-        assert drives is not None
-        for car in (0, 1):
-            own = drives[car]
-            off = max(off, abs(own.costs[0] - least(world, start[2 * car], start[2 * car + 1], drives[1 - car].places)))
-            places, speeds, costs = rolled(own.places[0], own.speeds[0], np.diff(own.speeds) / TICK)
-            left = np.append(costs, ALONE * (speeds[-1] - CRUISE) ** 2)[::-1].cumsum()[::-1]
-            off = max(off, float(np.abs(left - own.costs).max()), float(np.abs(places - own.places).max()))
-            yielding += own.costs[0] > ALONE * (start[2 * car + 1] - CRUISE) ** 2 + 1e-3
-        met |= bool((world.within(drives[0].places) & world.within(drives[1].places)).any())
-    return below(1e-4, not met, yielding > 2, off=off)
-
-
-@claim("A car alone pays a multiple of how far its speed is from the wanted one, squared, and comes to no bound.")
-def a_car_alone_pays_a_multiple_of_how_far_its_speed_is_from_the() -> Finding:
-    world, off = lanes(8), 0.0
-    for speed in np.linspace(0, FASTEST, 9):
-        motion = world.best_motion(0.0, float(speed))
-        assert motion is not None
-        off = max(off, float(np.abs(motion.costs - ALONE * (motion.speeds - CRUISE) ** 2).max()))
-        off = max(off, float(np.abs(np.diff(motion.speeds) / TICK).max() >= PUSH))
-    return below(1e-9, off=off)
 
 
 @claim("What it learns of cars at any place is what their drive costs above being alone, while neither is through.")
@@ -497,28 +357,6 @@ def at_any_place_and_speed_too_there_are_fewer_crashes_with_the() -> Finding:
         max(learnt) < alone and max(costs) < cost.mean() and ahead == 0,
         say(crashed_or_late=learnt, alone=alone, costs=costs, cost_alone=float(cost.mean()), alone_three_ahead=ahead),
     )
-
-
-@claim("Settings and worlds that cannot be are refused in a sentence that names them.")
-def settings_and_worlds_that_cannot_be_are_refused_in_a_sentence() -> Finding:
-    said = []
-    for wrong, named in (
-        (lambda: Lanes(3), "approach = 3"),
-        (lambda: Lanes(8, look=0), "look = 0"),
-        (lambda: Lanes(8, steps=23), "steps = 23"),
-        (lambda: Lanes(8, cases=0), "cases"),
-        (lambda: Rendezvous(0), "look = 0"),
-        (lambda: Rendezvous(together=-1.0), "together = -1"),
-        (lambda: InteractionValue().checked(chain(3)), "chain"),
-        (lambda: InteractionValue(games=-1), "games = -1"),
-    ):
-        try:
-            wrong()
-        except ConfigurationError as error:
-            said.append(named in str(error))
-    for world in (Lanes(4, look=1, steps=12, cases=1), Rendezvous(1, together=0.0), crossing(2)):
-        InteractionValue(games=0, fits=0, hidden=1, rate=0.0).checked(world)
-    return Finding(len(said) == 8 and all(said), say(refused=len(said)))
 
 
 def _fits(with_it: SolvedRun, without: SolvedRun) -> dict[str, float]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import re
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ import numpy as np
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.toys.teams import interval
-from hocket.methods.marl.llm_pysc2.orders import ORDERS, Argument, Order, legal, read, refusal
+from hocket.methods.marl.llm_pysc2.orders import Order
 from hocket.methods.marl.llm_pysc2.task import CommandTask, beginner, from_name
 from hocket.methods.marl.llm_pysc2.world import FOES, Command, Commands
 from hocket.testing import Part, rehearse
@@ -34,97 +32,6 @@ def _moments(world: Commands = WORLD, count: int = 4) -> Iterator[Command]:
         while environment.acting:
             yield environment
             environment.act({agent: beginner(environment, agent, rng) for agent in environment.acting})
-
-
-@claim("Every legal order is read from its own text as itself, also among words and others; it is never refused.")
-def every_legal_order_is_read_from_its_own_text_as_itself_also() -> Finding:
-    tried, wrong, names = 0, 0, set()
-    for environment in _moments():
-        for agent in environment.acting:
-            picture = environment.picture(agent)
-            orders = list(legal(picture))
-            tried += len(orders)
-            names |= {order.name for order in orders}
-            wrong += sum(read(order.text).orders != (order,) for order in orders)
-            wrong += sum(refusal(order, picture) is not None for order in orders)
-            together = "Actions:\n\tTeam 1 < 3:\n" + "\n".join(f"\t\t{order.text} so (a, b)" for order in orders)
-            wrong += read(together).orders != tuple(orders) or len(set(orders)) != len(orders)
-    return Finding(wrong == 0 and names == set(ORDERS), say(orders=tried, wrong=wrong, kinds=len(names)))
-
-
-def _possible(environment: Command, order: Order, agent: str) -> bool:
-    """Whether an order can be carried out, by the arrays of the game alone."""
-    course, ground = environment.course, environment.world.ground
-    own = [number for number in environment.world.group(agent) if course.health[0, number] > 0]
-    known = {n for n in range(ground.count, ground.count + ground.foes) if course.knows()[0, own, n].any()}
-    mine = {number + 1 for number in own}
-    foes = {FOES + 1 + number - ground.count for number in known if course.health[0, number] > 0}
-    forms: dict[str, tuple[str, ...]] = {
-        **dict.fromkeys(("No_Operation", "Stop", "Hold_Position"), ()),
-        **dict.fromkeys(("Move_Screen", "Attack_Screen"), ("cell",)),
-        "Attack_Unit": ("foe",),
-        "Select_Unit_Hold_Position": ("mine",),
-        **dict.fromkeys(("Select_Unit_Move_Screen", "Select_Unit_Attack_Screen"), ("mine", "cell")),
-        "Select_Unit_Attack_Unit": ("mine", "foe"),
-    }
-    form = forms.get(order.name)
-    if form is None or len(form) != len(order.arguments):
-        return False
-
-    def fits(kind: str, given: Argument) -> bool:
-        if kind == "cell":
-            return not isinstance(given, int) and min(given) >= 0 and max(given) < ground.size
-        return given in (mine if kind == "mine" else foes)
-
-    return all(fits(kind, given) for kind, given in zip(form, order.arguments, strict=True))
-
-
-def _anything(size: int) -> list[Order]:
-    """Orders that have the form of one: all names and some that are none, with all sorts of arguments."""
-    tags = (0, 1, 2, 3, 4, 5, FOES, FOES + 1, FOES + 2, FOES + 3, FOES + 4, 0xFFFF)
-    cells = ((0, 0), (size - 1, 0), (size, 0), (0, size), (-1, 2), (3, size - 1))
-    some: list[tuple[Argument, ...]] = [(), *((one,) for one in (*tags, *cells))]
-    some += [(tag, other) for tag in tags for other in (*tags, *cells)]
-    some += [((0, 0), 1), ((0, 0), (1, 1)), (1, FOES + 1, (0, 0))]
-    return [
-        Order(name, arguments) for name in (*ORDERS, "Fly", "attack_unit", "Build_Pylon_Screen") for arguments in some
-    ]
-
-
-@claim("What is illegal by the arrays of the game is refused and counted with a reason, and nobody does it.")
-def what_is_illegal_by_the_arrays_of_the_game_is_refused_and() -> Finding:
-    tried, wrong, refused = 0, 0, 0
-    for environment in itertools.islice(_moments(count=3), 0, None, 3):
-        for agent in environment.acting:
-            picture = environment.picture(agent)
-            for order in _anything(GROUND.size):
-                possible = _possible(environment, order, agent)
-                wrong += possible != (refusal(order, picture) is None) or possible != (order in _legal(picture))
-                tried, refused = tried + 1, refused + (not possible)
-    environment = WORLD.make(Scenario("battle"))
-    environment.reset(Key.of(1))
-    first, second = environment.agents
-    before = list(environment.orders)
-    said = "<Fly()> <Move_Screen([7, 0])> <Attack_Unit(0x11)> <Select_Unit_Stop(0x1)> <Stop(1)> "
-    said += "<Select_Unit_Move_Screen(0x3, [0, 0])>"
-    environment.act({first: said, second: "I wait."})
-    told = [line for line in environment.observe(first).text.splitlines() if line.startswith("Refused: ")]
-    kept = environment.orders == before and environment.illegal == {first: 6, second: 1}
-    named = all(
-        text in line for text, line in zip(["<Stop(1)>", "Fly", "[7, 0]", "0x11", "Select", "0x3"], told, strict=True)
-    )
-    silent = "Refused: there was no order" in environment.observe(second).text
-    environment.act({first: "<Stop()>", second: "<No_Operation()>"})
-    gone = "Refused" not in environment.observe(first).text and environment.illegal == {first: 6, second: 1}
-    return Finding(
-        wrong == 0 and refused > 1000 and tried - refused > 150 and kept and named and silent and gone,
-        say(tried=tried, refused=refused, wrong=wrong, kept=kept, named=named, silent=silent),
-    )
-
-
-@cache
-def _legal(picture: Any) -> frozenset[Order]:
-    return frozenset(legal(picture))
 
 
 _SHOWN = re.compile(
@@ -169,63 +76,6 @@ def a_commander_is_shown_all_units_that_its_soldiers_see_or_were() -> Finding:
     return Finding(wrong == 0 and told > 0 and kinds, say(wrong=wrong, units=lines, told=told, notes=kinds))
 
 
-def _opened(world: Commands, places: list[list[int]], health: list[int] | None = None) -> Command:
-    """A battle whose units stand in these cells, soldiers first."""
-    environment = world.make(Scenario("battle"))
-    environment.reset(Key.of(0))
-    environment.course.place[0] = places
-    if health is not None:
-        environment.course.health[0] = health
-    return environment
-
-
-@claim(
-    "Orders do what they say: moving hits nobody, attacking a place hits on the way, a foe is hunted, holding stays."
-)
-def orders_do_what_they_say_moving_hits_nobody_attacking_a_place() -> Finding:
-    one = Commands(Skirmish(1, 1, size=9, sight=3, reach=1, strength=9, health=9), pace=1)
-    near = [[4, 2], [4, 4]]
-
-    def done(order: str, *places: list[int], steps: int = 1) -> tuple[list[int], int]:
-        environment = _opened(one, list(places))
-        for _ in range(steps):
-            environment.act({"commander_1": order if environment.steps == 0 else "<No_Operation()>"})
-        return environment.course.place[0, 0].tolist(), int(environment.course.health[0, 1])
-
-    found = {
-        "idle": done("<Stop()>", *near) == ([4, 3], 9),  # goes for the foe that it sees
-        "blind": done("<Stop()>", [4, 0], [4, 8]) == ([4, 0], 9),
-        "hold": done("<Hold_Position()>", *near) == ([4, 2], 9),
-        "hold hits": done("<Hold_Position()>", *near, steps=2) == ([4, 2], 8),  # the foe has come
-        "move": done("<Move_Screen([4, 0])>", [4, 3], [4, 4]) == ([4, 2], 9),
-        "move along the longer way": done("<Move_Screen([6, 3])>", [3, 2], [8, 8]) == ([4, 2], 9),
-        "move, of equals along the row": done("<Move_Screen([4, 3])>", [3, 2], [8, 8]) == ([3, 3], 9),
-        "arrive, then idle": done("<Move_Screen([4, 3])>", *near, steps=2)[1] == 8,
-        "attack a place": done("<Attack_Screen([4, 0])>", [4, 3], [4, 4]) == ([4, 3], 8),
-        "attack a place, nobody there": done("<Attack_Screen([4, 0])>", [4, 2], [8, 8]) == ([4, 1], 9),
-        "hunt": done("<Attack_Unit(0x11)>", *near) == ([4, 3], 9),
-        "hit": done("<Attack_Unit(0x11)>", [4, 3], [4, 4]) == ([4, 3], 8),
-    }
-    return Finding(all(found.values()), say(**{key.replace(" ", "_"): value for key, value in found.items()}))
-
-
-@claim("An order is to all of a group or to whom it selects, lasts until the next, and ends when its foe is gone.")
-def an_order_is_to_all_of_a_group_or_to_whom_it_selects_lasts_until() -> Finding:
-    ground = Skirmish(4, 2, size=9, sight=8, reach=8, spread=2, strength=3)
-    cells = [[0, 0], [2, 0], [4, 0], [6, 0], [0, 8], [1, 8]]
-    world = Commands(ground, groups=2, pace=1)
-    environment = _opened(world, cells)
-    said = "<Move_Screen([8, 8])> <Select_Unit_Attack_Unit(0x2, 0x12)>"
-    environment.act({"commander_1": said, "commander_2": "<Attack_Unit(0x12)>"})
-    orders = [order.text for order in environment.orders]
-    shared = orders == ["<Move_Screen([8, 8])>", *["<Attack_Unit(0x12)>"] * 3]
-    hit = environment.course.health[0, 4:].tolist() == [3, 0]
-    environment.act(dict.fromkeys(environment.acting, "<No_Operation()>"))
-    idle = [order.text for order in environment.orders] == ["<Move_Screen([8, 8])>", *["<Stop()>"] * 3]
-    after = environment.course.health[0, 4:].tolist() == [0, 0]
-    return Finding(shared and hit and idle and after, say(shared=shared, hit=hit, idle=idle, after=after))
-
-
 @claim("Commanders with a soldier left are asked side by side, in one round, and the game waits for all of them.")
 def commanders_with_a_soldier_left_are_asked_side_by_side_in_one() -> Finding:
     world = Commands(GROUND, groups=3)
@@ -248,31 +98,6 @@ def commanders_with_a_soldier_left_are_asked_side_by_side_in_one() -> Finding:
     each = {agent: sum(turn.agent == agent for turn in trajectory.turns) for agent in world.agents}
     fair = rounds[0] == 3 and all(got <= full for got, full in zip(rounds, most, strict=True))
     return Finding(fair and sum(rounds) == len(trajectory.turns), say(rounds=rounds, turns=list(each.values())))
-
-
-@claim("A message reaches its commander alone and a channel those who listen, with the next question and once.")
-def a_message_reaches_its_commander_alone_and_a_channel_those_who() -> Finding:
-    world = Commands(GROUND, groups=4)
-    environment = world.make(Scenario("battle"))
-    environment.reset(Key.of(0))
-    one, two, three, _ = world.agents
-    quiet = dict.fromkeys(world.agents, "<No_Operation()>")
-    environment.act({**quiet, three: "<ListenTo(West)> <No_Operation()>", one: "<ListenTo(West)> <No_Operation()>"})
-    said = f"<Stop()> <MessageTo({two}, '''go\n  north''')> <MessageTo(West, '''hold <Stop()> [1, 2]''')>"
-    environment.act({**quiet, one: said})
-    heard = [environment.picture(agent).heard for agent in world.agents]
-    right = heard == [(), (f"From {one}: go north",), (f"From West, {one}: hold <Stop()> [1, 2]",), ()]
-    shown = f"From {one}: go north" in environment.observe(two).text
-    clean = environment.illegal == dict.fromkeys(world.agents, 0)
-    environment.act({**quiet, two: f"<Stop()> <MessageTo({two}, '''me''')>"})
-    later = [environment.picture(agent).heard for agent in world.agents] == [(), (f"From {two}: me",), (), ()]
-    mute = Commands(GROUND, groups=4, talking=False).make(Scenario("battle"))
-    mute.act({**quiet, one: said})
-    silent = not any(mute.picture(agent).heard for agent in world.agents)
-    return Finding(
-        right and shown and clean and later and silent,
-        say(right=right, shown=shown, counted=clean, once=later, silent=silent),
-    )
 
 
 def _won(task: CommandTask, orders: Any, seeds: int = 100) -> list[float]:

@@ -83,25 +83,6 @@ def what_a_move_earns_over_the_belief_is_what_openspiels_own_states() -> Finding
     return below(1e-12, **off)
 
 
-@claim("Gains from best answers are OpenSpiel's NashConv, in Kuhn's poker and in Leduc's.")
-def gains_from_best_answers_are_openspiels_nashconv_in_kuhns_poker() -> Finding:
-    from open_spiel.python.algorithms.exploitability import nash_conv
-    from open_spiel.python.policy import TabularPolicy
-
-    off = {}
-    for name in ("kuhn_poker", "leduc_poker"):
-        import pyspiel
-
-        game, theirs = of_openspiel(name), pyspiel.load_game(name)
-        policy, table = drawn(game, 3), TabularPolicy(theirs)
-        for label, row in zip(game.labels, policy, strict=True):
-            state = table.states[table.state_lookup[label.partition(": ")[2]]]
-            table.policy_for_key(label.partition(": ")[2])[state.legal_actions()] = row[: len(state.legal_actions())]
-        gap = nash_conv(theirs, table)
-        off[name] = abs(gap + game.value(policy)) + (gap < 0.1)
-    return below(1e-9, **off)
-
-
 def worth(mix: Array, policy: Array, quality: Array, magnet: Array, eta: float, alpha: float) -> float:
     """What a mix earns less what leaving magnet and policy costs."""
     far, near = (float((mix * np.log(mix / one)).sum()) for one in (magnet, policy))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from statistics import fmean
 
 import numpy as np
@@ -27,7 +25,6 @@ from hocket.methods.marl.multi_agent_ppo_global.method import (
     PessimisticSteps,
     policies,
     promised,
-    records_of,
 )
 from hocket.methods.marl.multi_agent_ppo_global.records import Records, crew, recorded
 from hocket.objectives.central import CentralValueLoss
@@ -193,21 +190,6 @@ def records_the_width_of_the_bound_and_the_bound_itself_are_what() -> Finding:
     return below(1e-9, floors > 3, least > 1 - 1e-9, off=off)
 
 
-@claim("Records are drawn from discounted play, and what is paid and where it goes on is fair in the mean.")
-def records_are_drawn_from_discounted_play_and_what_is_paid_and() -> Finding:
-    world = crew(3, 2, 2, seed=4)
-    policy = joint(_chain(world, Key.of(4).numpy())).reshape(3, -1)
-    found = recorded(world, policy, 400_000, Key.of(5))
-    shares, often = world.process.visits(policy), found.times > 4000
-    told = {
-        "visits": float(np.abs(found.times / 400_000 - shares).max()),
-        "rewards": float(np.abs(found.reward - world.process.reward)[often].max()),
-        "transitions": float(np.abs(found.transition - world.process.transition)[often].max()),
-    }
-    inside = found.low == world.process.reward.min() and found.high == world.process.reward.max()
-    return below(0.03, inside, bool(often.sum() > 4), **told)
-
-
 @claim(
     "Over 100 drawn sets of records the bound lies below the true values of its own answer and of random policies in "
     "at least 9 of 10 (predicted: all), and so do the localised ones; without pessimism what it hopes is seldom true."
@@ -329,30 +311,6 @@ def what_is_promised_is_the_inequality_by_hand_where_there_is_one() -> Finding:
         off = max(off, abs(promised(how, world, found, 30) / wanted - 1))
     critic = MULTI_AGENT_PPO_GLOBAL.regularisers == (CentralValueLoss(coefficient=0.5, aggregate="token-mean"),)
     return below(1e-9, critic, off=off)
-
-
-@claim("Records in a file of one's own are those that it holds, and what does not fit is refused by name.")
-def records_in_a_file_of_ones_own_are_those_that_it_holds_and_what() -> Finding:
-    world, noise = crew(3, 2, 2, seed=1), Key.of(1).numpy()
-    held = {
-        "state": noise.integers(0, 3, 50),
-        "action": noise.integers(0, 2, (50, 2)),
-        "reward": 2 * noise.random(50),
-        "after": noise.integers(0, 3, 50),
-    }
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "mine.npz"
-        np.savez(path, allow_pickle=False, **held)
-        found = replace(CAREFUL, data=str(path)).gathered(world, Key.of(0))
-    paid, seen = np.zeros((3, 4)), np.zeros((3, 4, 3))
-    for state, (first, second), reward, after in zip(*held.values(), strict=True):
-        paid[state, 2 * first + second] += reward
-        seen[state, 2 * first + second, after] += 1
-    off = max(float(np.abs(found.paid - paid).max()), float(np.abs(found.seen - seen).max()))
-    whole = CAREFUL.begun(world, found)
-    again = records_of(whole)
-    same = again.low == found.low and again.high == found.high == max(held["reward"].max(), world.process.reward.max())
-    return below(1e-12, same and bool((again.seen == seen).all()), off=off)
 
 
 def _bounded(with_it: SolvedRun, without: SolvedRun) -> dict[str, float]:

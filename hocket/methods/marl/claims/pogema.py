@@ -7,64 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap
 from hocket.lab.toys.teams import by_chance, interval, trained
 from hocket.methods.marl.pogema import lifelong_performance, path_finding, performance, scalability
 from hocket.zoo.joint.grids import Cell, distances, shortest
 from hocket.zoo.joint.once import OncePaths
-from hocket.zoo.joint.paths import MOVES, LifelongPaths, PathsAhead
+from hocket.zoo.joint.paths import MOVES, LifelongPaths
 from hocket.zoo.joint.walks import Walk
 
 claim = Claims("pogema", "arXiv:2407.14931")
 STAY, NORTH, SOUTH, WEST, EAST = range(5)
 QUICK = (("curriculum.prompts", 32), ("update.lr", 3e-3))
-
-
-@claim(
-    "Nobody shares a cell, stands in a wall or swaps with another in 100 000 steps of agents, with one goal or more."
-)
-def nobody_shares_a_cell_stands_in_a_wall_or_swaps_with_another_in() -> Finding:
-    wrong, steps = 0, 0
-    for world in (LifelongPaths(count=8), OncePaths(count=8), OncePaths(count=8, stay=True)):
-        course, draw = world.open(100), np.random.default_rng(0)
-        course.reset(range(100), range(100))
-        for _ in range(world.length):
-            before, present = course.place, course.present.copy()
-            course.step([draw.integers(0, 5, 100) for _ in world.agents], np.ones(100, bool))
-            wrong += _conflicts(course, before, present)
-            steps += int(present.sum())
-    return Finding(wrong == 0 and steps > 100_000, say(conflicts=wrong, steps=steps))
-
-
-def _conflicts(course: PathsAhead, before: NDArray[np.int64], present: NDArray[np.bool_]) -> int:
-    """Between those who were present in the last step."""
-    same = (course.place[:, :, None] == course.place[:, None]).all(-1)
-    swap = (course.place[:, :, None] == before[:, None]).all(-1)
-    both = present[:, :, None] & present[:, None] & ~np.eye(present.shape[1], dtype=bool)
-    copies = np.arange(len(present))[:, None]
-    inside = course.free[copies, course.place[..., 0], course.place[..., 1]]
-    return int((both & (same | (swap & swap.transpose(0, 2, 1)))).sum() + (present & ~inside).sum())
-
-
-@claim("A seed is an instance, whatever is played beside it: a map whose cells hang together, and no goal twice.")
-def a_seed_is_an_instance_whatever_is_played_beside_it_a_map_whose() -> Finding:
-    holds, longest = True, 0
-    for world in (OncePaths(count=6), OncePaths(10, 12, density=0.3, stay=True)):
-        wide, alone = world.open(20), world.open(1)
-        wide.reset(range(20), range(20))
-        for seed in range(20):
-            alone.reset([0], [seed])
-            for one, other in ((wide.free, alone.free), (wide.place, alone.place), (wide.goal, alone.goal)):
-                holds &= np.array_equal(one[seed], other[0])
-            ends = np.concatenate([alone.place[0], alone.goal[0]])
-            holds &= len({tuple(cell) for cell in ends.tolist()}) == 2 * world.count
-            steps = [
-                distances(alone.free[0], _cell(goal))[_cell(place)]
-                for place, goal in zip(*np.split(ends, 2), strict=True)
-            ]
-            holds &= min(steps) > 0
-            longest = max(longest, int(max(steps)))
-    return Finding(holds and longest > 10, say(longest_way=longest))
 
 
 def _cell(of: NDArray[np.int64]) -> Cell:
@@ -88,26 +41,6 @@ def on_a_map_of_three_agents_costs_makespan_success_and() -> Finding:
         error_of_coordination=abs(whole.coordination() - 11 / 12),
         error_of_the_share_that_arrived=abs(part.arrived - 2 / 3),
     )
-
-
-@claim("Who would swap or enters a cell that another enters collides; who follows one that moves does not.")
-def who_would_swap_or_enters_a_cell_that_another_enters_collides() -> Finding:
-    swap, _ = _played(OncePaths(4, 2, stay=True), [[0, 0], [0, 1]], [[3, 3], [3, 0]], [[EAST, WEST]])
-    crowd, _ = _played(OncePaths(4, 2, stay=True), [[0, 0], [0, 2]], [[3, 3], [3, 0]], [[EAST, WEST]])
-    behind, _ = _played(OncePaths(4, 2, stay=True), [[0, 0], [0, 1]], [[3, 3], [3, 0]], [[EAST, EAST]])
-    edge, _ = _played(OncePaths(4, 2, stay=True), [[0, 0], [0, 2]], [[3, 3], [3, 0]], [[WEST, STAY]])
-    found = [one.collisions() for one in (swap, crowd, behind, edge)]
-    return Finding(found == [2, 2, 0, 1], f"swap, crowd, behind, edge: {found}")
-
-
-@claim("Who arrives earns 1 and leaves, and others pass over its goal; with `stay` it is in their way.")
-def who_arrives_earns_1_and_leaves_and_others_pass_over_its_goal() -> Finding:
-    starts, goals, moves = [[0, 1], [0, 0]], [[0, 2], [0, 3]], [[EAST, EAST], [STAY, EAST], [STAY, EAST]]
-    gone, paid = _played(OncePaths(4, 2), starts, goals, moves)
-    waits, held = _played(OncePaths(4, 2, stay=True), starts, goals, moves)
-    holds = paid.tolist() == [[1, 0], [0, 0], [0, 1]] and gone.costs().tolist() == [1, 3] and gone.collisions() == 0
-    holds &= not held.any() and waits.place[-1].tolist() == [[0, 2], [0, 1]] and waits.collisions() == 2
-    return Finding(holds, say(sum_of_costs=gone.sum_of_costs, collisions_where_it_stays=waits.collisions()))
 
 
 def _played(

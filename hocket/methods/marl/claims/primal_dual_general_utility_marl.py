@@ -183,20 +183,6 @@ def a_step_climbs_by_the_rate_lets_multipliers_fall_by_what_is_left() -> Finding
     return below(1e-12, moved.max() > 5, **off)
 
 
-@claim("The optimum told is above every value, and one guard alone comes to it.")
-def the_optimum_told_is_above_every_value_and_one_guard_alone_comes() -> Finding:
-    world, draw = patrol(2), Key.of(0).derive("policies").numpy()
-    highest = max(world.value(softmax(2 * draw.normal(size=(2, 3, 2)))) for _ in range(300))
-    alone, near = patrol(1), -np.inf
-    cells = np.linspace(0, 1, 41)
-    for walks in np.stack(np.meshgrid(cells, cells, cells), -1).reshape(-1, 3):
-        near = max(near, alone.value(np.stack([1 - walks, walks], -1)[None]))
-    return Finding(
-        highest <= world.optimum and near <= alone.optimum < near + 0.03,
-        say(two=highest, bound_of_two=world.optimum, best_of_a_grid=near, bound=alone.optimum),
-    )
-
-
 @claim("The gradient is the mean over episodes of fading scores times near critics less their mean there, by hand.")
 def the_gradient_is_the_mean_over_episodes_of_fading_scores_times() -> Finding:
     gaps = []

@@ -33,7 +33,6 @@ from hocket.train.loop import RunContext, train_step
 from hocket.types import Assignment, Decoding, Trajectory
 
 claim = Claims("pytag", "arXiv:2307.09905")
-SPIEL = ("tic_tac_toe", "kuhn_poker", "kuhn_poker&players=3", "leduc_poker", "connect_four", "goofspiel&num_cards=4")
 
 
 def _task(game: str, against: str = "") -> JointTask:
@@ -66,69 +65,6 @@ def _returns(found: Sequence[Trajectory], task: JointTask) -> NDArray[np.float64
 
 
 # ---------------------------------------------------------------- the contract
-
-
-@claim(
-    "Who moves, what is legal, what is seen and what is paid are OpenSpiel's own, ply by ply, in six games of two and "
-    "three players, with chance, hidden cards and moves at once; a game written down is a game played anew.",
-    "derived: the bridge's contract",
-)
-def who_moves_what_is_legal_what_is_seen_and_what_is_paid_are() -> Finding:
-    import pyspiel
-
-    wrong, plies = Counter[str](), 0
-    for name in SPIEL:
-        table = cast(SpielTable, _task(name).world)
-        room, rng = cast(Any, table.open(8)), Key.of(2).numpy()
-        room.reset(range(8), range(20, 28))
-        live, earned = np.ones(8, bool), np.zeros((8, len(table.agents)))
-        while live.any():
-            legal, acting = np.stack(room.allowed(), 1), room.acting()
-            for slot in np.flatnonzero(live).tolist():
-                wrong += _compared(room, table, slot, legal[slot], acting[slot])
-            plies += int(acting[live].sum())
-            chosen = (rng.random(legal.shape) * legal).argmax(2)
-            moved = room.step(list(chosen.T), live)
-            earned += np.where(live[:, None], moved.rewards, 0.0)
-            live = live & ~moved.terminated.all(1)
-        for slot, game in enumerate(room.games):
-            again = table.worlds[0].loaded.new_initial_state()
-            for action in _history(game.state, pyspiel):
-                again.apply_actions(action) if isinstance(action, list) else again.apply_action(action)
-            wrong["returns"] += again.returns() != earned[slot].tolist() or not again.is_terminal()
-    return Finding(not sum(wrong.values()) and plies > 300, say(plies=plies, wrong=sum(wrong.values())))
-
-
-def _compared(
-    room: Any, table: SpielTable, slot: int, legal: NDArray[np.bool_], acting: NDArray[np.bool_]
-) -> Counter[str]:
-    """What differs from the state's own words, in one copy."""
-    state, wrong = room.games[slot].state, Counter[str]()
-    for player in range(len(table.agents)):
-        moves = state.legal_actions(player)
-        turn = bool(moves) if state.is_simultaneous_node() else state.current_player() == player
-        wrong["mover"] += turn != bool(acting[player])
-        if turn:
-            wrong["legal"] += np.flatnonzero(legal[player]).tolist() != list(moves)
-        hidden = "IMPERFECT" in str(table.worlds[0].loaded.get_type().information)
-        tensor = state.information_state_tensor(player) if hidden else state.observation_tensor(player)
-        seen = np.concatenate([tensor, np.eye(len(table.agents))[player]]).astype(np.float32)
-        wrong["seen"] += not np.array_equal(room.seen()[player][slot], seen)
-    return wrong
-
-
-def _history(state: Any, pyspiel: Any) -> list[Any]:
-    """Moves in order; those made at once as lists."""
-    if "SIMULTANEOUS" not in str(state.get_game().get_type().dynamics):
-        return list(state.history())
-    again, found = state.get_game().new_initial_state(), list[Any]()
-    left = list(state.history())
-    while left:
-        size = state.num_players() if again.is_simultaneous_node() else 1
-        part, left = left[:size], left[size:]
-        found.append(part if again.is_simultaneous_node() else part[0])
-        again.apply_actions(part) if again.is_simultaneous_node() else again.apply_action(part[0])
-    return found
 
 
 @claim(
@@ -166,60 +102,6 @@ def _plies(one: Trajectory) -> list[tuple[int, int, int]]:
         player = int(turn.agent.rpartition("_")[2])
         found += [(int(time), player, int(move)) for time, move in zip(turn.time, turn.action, strict=True)]
     return sorted(found)
-
-
-@claim(
-    "Games of 2, 3 and 4 players take turns under one policy: who has no seat decides nothing, all others are told how "
-    "many play, and every game pays nothing in sum.",
-    "derived",
-)
-def games_of_2_3_and_4_players_take_turns_under_one_policy_who_has() -> Finding:
-    task = _task("kuhn_poker&players=2-4")
-    table, counts, wrong = cast(SpielTable, task.world), Counter[int](), 0
-    for one in _played(_fresh(task), task, 300):
-        told = {tuple(np.asarray(turn.observation)[:, -3:].argmax(1)) for turn in one.turns}
-        numbers = {place for row in told for place in row}
-        (place,) = numbers
-        counts[table.numbers[place]] += 1
-        wrong += (
-            len(one.turns) > table.numbers[place]
-            or {turn.agent for turn in one.turns} - set(table.worlds[place].agents) != set()
-        )
-        wrong += (
-            len(one.turns) == table.numbers[place] and abs(float(np.sum(np.asarray(one.scores["reward"].value)))) > 0
-        )
-    return Finding(wrong == 0 and min(counts[n] for n in (2, 3, 4)) > 50, say(games=dict(counts), wrong=wrong))
-
-
-@claim("Equal seeds are equal games, whatever is played beside them, scripted seats included.", "derived")
-def equal_seeds_are_equal_games_whatever_is_played_beside_them() -> Finding:
-    same, games = True, 0
-    for name, against in (("leduc_poker", ""), ("tic_tac_toe", "random+mcts"), ("kuhn_poker", "mcts")):
-        task = _task(name, against)
-        policy = _fresh(task)
-        narrow, wide = (_played(policy, task, 12, width=width) for width in (1, 32))
-        for one, other in zip(narrow, wide, strict=True):
-            same &= one.scores["reward"].value.tolist() == other.scores["reward"].value.tolist()  # type: ignore[union-attr]
-            same &= all(np.array_equal(a.action, b.action) for a, b in zip(one.turns, other.turns, strict=True))
-            games += 1
-    return Finding(same and games == 36, say(games=games, equal=same))
-
-
-@claim("Chance against chance earns what Kuhn poker's tree says, in each seat.", "derived: by enumeration")
-def chance_against_chance_earns_what_kuhn_pokers_tree_says_in_each() -> Finding:
-    task = _task("kuhn_poker", "random")
-    table, off = cast(SpielTable, task.world), []
-    exact = _exact(table, lambda state: _even(state), lambda state: _even(state))
-    by_seat: dict[int, list[float]] = {0: [], 1: []}
-    for one in _played(_Chance(), task, 8000, width=512):
-        seat = int(np.asarray(one.turns[0].observation)[0, -2:].argmax()) if one.turns else 0
-        if one.turns:
-            by_seat[seat].append(float(np.sum(np.asarray(one.scores["reward"].value))))
-    for seat, values in by_seat.items():
-        error = float(np.std(values)) / len(values) ** 0.5
-        off.append(abs(fmean(values) - exact[seat]) / error)
-    even = abs(exact[0] + exact[1]) < 1e-12 and abs(exact[0]) > 0.05
-    return Finding(max(off) < 4 and even, say(off_in_standard_errors=off, exact=exact))
 
 
 class _Chance:
