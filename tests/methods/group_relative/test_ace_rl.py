@@ -27,7 +27,9 @@ from hocket.methods.group_relative.ace_rl import (
         (WordRange(2, 3), "two words", "one"),
         (Mentions("sea"), "The Sea.", "the seaside"),
         (InOrder("first", "then"), "First this, then that", "then first"),
+        (InOrder("first", "then"), "first, then", "first alone"),
         (EndsWith("end"), "this is the End.", "end of it"),
+        (EndsWith("End"), "END!", "end so"),
         (HasSection("Summary"), "intro\n  summary: all well", "a summary: no"),
     ],
 )
@@ -46,6 +48,8 @@ def test_the_reward_is_the_share_and_nothing_without_constraints():
     )
     assert found == [0.75, 0.0, None]
     assert decompose(instruction(constraints)) == constraints
+    worded = instruction((InOrder("a", "b"), EndsWith("Omega"), WordRange(1, 5)))
+    assert worded == "Write a text: mention 'a' before 'b'; end with 'Omega'; use 1 to 5 words."
 
 
 def test_a_demand_nobody_knows_is_refused():

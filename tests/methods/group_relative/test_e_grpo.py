@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hocket.lab.toys.rewarded import said, shaped
-from hocket.methods.group_relative.e_grpo import E_GRPO, matched_share
+from hocket.methods.group_relative.e_grpo import E_GRPO, TracedSums, matched_share
+from hocket.tasks.split import split_of
 
 
 def test_entities_match_whole_words_only():
@@ -30,3 +31,18 @@ def test_entity_rewards_by_hand(samples):
     ]
     other = said("other", "", label="x")
     assert shaped(E_GRPO, [*rows, other])[:-1] == pytest.approx(wanted, abs=1e-12)
+
+
+def test_the_entities_of_traced_sums_are_the_totals_on_the_way():
+    sizes = set()
+    for split in ("train", "eval"):
+        for number in range(60):
+            scenario = TracedSums().scenario(split, number)
+            asked = str(scenario.prompt).removeprefix("What is ").removesuffix("?")
+            terms = [int(one) for one in asked.replace(" + ", " ").replace(" - ", " -").split()]
+            totals = [str(sum(terms[:count])) for count in range(2, len(terms) + 1)]
+            assert scenario.metadata["entities"] == totals
+            assert scenario.answer == totals[-1]
+            assert split_of(str(scenario.prompt)) == split
+            sizes.add(len(terms))
+    assert sizes == {3, 4}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
 import torch
-from credit_cases import batch_of, by_trajectory, make, make_turn
+from credit_cases import LAW, batch_of, by_trajectory, make, make_turn, mean
+from hypothesis import given
+from hypothesis import strategies as st
 from rewards_cases import answered, graded
 
 from hocket.methods.group_relative.rank_grpo import ListedSteps, ListGain, RankRelative, name_of
@@ -26,6 +29,22 @@ def listed(reward, segments, hits, *, truncated=False):
     trajectory.turns[0].segment = torch.tensor(segments).numpy()
     trajectory.info["hits"] = hits
     return trajectory
+
+
+@LAW
+@given(st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=4), min_size=2, max_size=5))
+def test_item_advantages_by_hand(hits):
+    batch = batch_of([listed(0.0, list(range(len(row))), row) for row in hits])
+    longest = max(map(len, hits))
+    gains = [[sum(h / math.log2(j + 2) for j, h in enumerate(row) if j >= k) for k in range(longest)] for row in hits]
+    found = by_trajectory(batch, RankRelative(gain="remaining")(batch).advantage)
+    for own, row in zip(found, gains, strict=True):
+        for rank, advantage in enumerate(own):
+            column = [other[rank] for other in gains]
+            centre = mean(column)
+            deviation = (sum((x - centre) ** 2 for x in column) / (len(column) - 1)) ** 0.5
+            equal = max(column) == min(column)
+            assert advantage == pytest.approx(0.0 if equal else (row[rank] - centre) / (deviation + 1e-4), abs=1e-9)
 
 
 def test_a_list_cut_short_earns_no_end():

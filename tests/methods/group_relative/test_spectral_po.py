@@ -7,7 +7,7 @@ from judged_cases import Scripted, asking
 from rewards_cases import read
 
 from hocket.core.signals import returns
-from hocket.methods.group_relative.spectral_po import StepScores, steps_of
+from hocket.methods.group_relative.spectral_po import StepScores, right_share, steps_of
 
 
 def test_only_groups_without_a_right_answer_are_scored_by_steps():
@@ -38,6 +38,20 @@ def test_a_judge_names_the_first_wrong_step_of_failed_groups_alone():
     assert len(judge.asked) == 4, "texts without steps, and groups with a right answer, cost nothing"
     assert "2. Two is wrong." in judge.asked[0].prompt
     assert judge.asked[0].choices == ("0", "1", "2", "3")
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("7 - 3 = 4", 1.0),
+        ("7 - 3 = 10", 0.0),
+        ("2 * 3 = 6", 1.0),
+        ("2 * 3 = 5", 0.0),
+        ("2 + 3 = 5; 9 - 2 = 7; 4 * 2 = 2", 22 / 31),
+    ],
+)
+def test_sums_differences_and_products_are_checked(text, share):
+    assert right_share(text) == share
 
 
 def test_steps_are_sentences_and_lines():
