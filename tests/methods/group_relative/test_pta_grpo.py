@@ -14,6 +14,7 @@ from hocket.core.signals import returns
 from hocket.methods.group_relative.pta_grpo import (
     CLOSED,
     OPENED,
+    PTA_GRPO_SFT,
     PlanReward,
     PlanTree,
     first_tokens,
@@ -23,6 +24,7 @@ from hocket.methods.group_relative.pta_grpo import (
     worked,
 )
 from hocket.rollout.branches import NUMBERED
+from hocket.tasks.sums import Sums
 from hocket.types import Assignment, Decoding, Scenario, Trajectory, Turn
 
 
@@ -161,3 +163,11 @@ def test_a_response_that_began_anew_stays_whole(tokens, turns):
     leaf = Trajectory(Scenario("s"), [own])
     split(leaf, stem)
     assert [one.action.tolist() for one in leaf.turns] == turns
+
+
+def test_the_first_stage_shows_planned_demonstrations():
+    asked = [Assignment(Sums().scenario("train", number)) for number in range(2)]
+    stage = Stage(lambda name, sample: 1.0)
+    stage.collect(PTA_GRPO_SFT.rollout, asked)
+    told = [one.scenario.metadata["demonstration"] for one in stage.asked[0]]
+    assert told == [planned(one.scenario).metadata["demonstration"] for one in asked]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, ClassVar
+
+import numpy as np
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, say
@@ -15,8 +18,10 @@ from hocket.lab.world import Answer, Graded, World
 from hocket.methods.group_relative import ace_rl as method
 from hocket.methods.group_relative.ace_rl import ACE_RL, Constraint, Mentions, satisfied
 from hocket.rewards.judge import NoisyJudge
+from hocket.rewards.judging import Answer as Told
+from hocket.rewards.judging import Judge, Question
 from hocket.stages import Reward
-from hocket.types import Trajectory
+from hocket.types import Scenario, Trajectory, Turn
 
 claim = Claims("ace-rl", "")
 LINES = ("alpha", "beta", "gamma:", "omega", "lorem", "ipsum")
@@ -99,6 +104,51 @@ def the_reward_is_the_satisfied_share_and_never_falls_with_a() -> Finding:
             tried += 1
             rising += share >= reward.share(words, {"constraints": read[:-1]})
     return Finding(right == 200 and rising == tried > 20, say(equal_the_share_of_200=right, rise=rising, of=tried))
+
+
+@claim("Demands are worded one after the other; order is kept to, the last word has no punctuation, nothing ends none.")
+def demands_are_worded_one_after_the_other_order_is_kept_to_the() -> Finding:
+    ends = method.EndsWith("Omega")
+    worded = method.instruction((ORDERED, ends, method.WordRange(1, 5)))
+    wanted = "Write a text: mention 'alpha' before 'beta'; end with 'Omega'; use 1 to 5 words."
+    order = [ORDERED(text) for text in ("alpha, then beta.", "Beta, then alpha", "alpha alone", "beta")]
+    last = [ends(text) for text in ("so omega.", "omega so", "", "OMEGA!")]
+    holds = order == [True, False, False, False] and last == [True, False, False, True]
+    return Finding(holds and worded == wanted, say(worded=worded, in_order=str(order), ends=str(last)))
+
+
+@claim(
+    "A judge lists the demands where there are none, and says of each if it is met; what it does not say is left out."
+)
+def a_judge_lists_the_demands_where_there_are_none_and_says_of_each() -> Finding:
+    class Says(Judge):
+        """Lists two demands; a text meets what it says, and of what it asks about there is no verdict."""
+
+        def ask(self, questions: Sequence[Question]) -> list[Told]:
+            return [Told(self.of(question.prompt)) for question in questions]
+
+        def of(self, prompt: str) -> str | None:
+            if prompt.startswith(method.LIST):
+                return None if "silence" in prompt else "1. say maple\n\n- say quartz"
+            said, demand = prompt.split("\n\n")[1:3]
+            word = demand.partition("?")[0].split()[-1].strip("'")
+            return None if f"{word}?" in said else "yes" if word in said else "no"
+
+    asked: dict[str, dict[str, Any]] = {
+        "listed": {},
+        "given": {"constraints": ("say maple", Mentions("quartz"), "say opal")},
+    }
+    texts = ("maple", "quartz and maple", "opal", "maple? opal")
+    reward: Any = ACE_RL.but({"rewards.0.judge": Says("says")}).rewards[0]
+
+    def seen(prompt: str, **metadata: Any) -> list[float | None]:
+        turns = [Turn("policy", "policy", np.zeros(0, int), np.ones(1, int), text=text) for text in texts]
+        given = [Trajectory(Scenario(prompt, prompt, metadata=metadata), [turn]) for turn in turns]
+        return asyncio.run(reward(given, key=Key.of(0)))
+
+    found = {name: seen(name, **metadata) for name, metadata in asked.items()} | {"none": seen("silence")}
+    by_hand = {"listed": [0.5, 1.0, 0.0, 0.0], "given": [1 / 3, 2 / 3, 1 / 3, 0.5], "none": [None] * 4}
+    return Finding(found == by_hand and reward.weight == 1.0, say(**{name: str(row) for name, row in found.items()}))
 
 
 claim.shipped(ACE_RL, "rewards", settings={"judge": "nano"})

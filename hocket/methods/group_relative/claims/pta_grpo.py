@@ -10,7 +10,6 @@ import numpy as np
 
 from hocket.core.batch import Batch
 from hocket.core.components import value_at
-from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.core.signals import returns
 from hocket.lab.bench import Bench
@@ -29,9 +28,7 @@ from hocket.methods.group_relative.pta_grpo import (
 )
 from hocket.recipe import Recipe
 from hocket.tasks.sums import Sums
-from hocket.train.aio import run_async
-from hocket.train.ledger import Ledger
-from hocket.types import Assignment, Scenario, Score, Trajectory, Turn
+from hocket.types import Scenario, Score, Trajectory, Turn
 
 claim = Claims("pta-grpo", "arXiv:2510.01833; the weights of its rewards are our choice")
 CENTRED = PTA_GRPO.but({"credit.scale": None})
@@ -152,26 +149,12 @@ def as_shipped_a_response_earns_its_verdict_the_plans_value_and_0_1() -> Finding
     return below(EXACT, same, off=gap(worth, [2.1, 0.0, 1.0]))
 
 
-@claim(
-    "the first stage imitates one such demonstration of each of 32 scenarios a step, at a rate of 1e-3", "chosen here"
+claim.constants(
+    "the first stage imitates one such demonstration of each of 32 scenarios a step, at a rate of 1e-3",
+    PTA_GRPO_SFT,
+    {"rollout": PlannedDemonstrations, "curriculum.prompts": 32, "rollout.samples": 1, "update.lr": 1e-3},
+    "chosen here",
 )
-def the_first_stage_imitates_one_such_demonstration_of_each_of_32() -> Finding:
-    asked = list[Assignment]()
-
-    async def play(assignments: Sequence[Assignment]) -> list[Trajectory]:
-        asked.extend(assignments)
-        return []
-
-    async def score(trajectories: Sequence[Trajectory]) -> None:
-        return None
-
-    rows = [Assignment(Sums().scenario("train", number)) for number in range(2)]
-    run_async(PTA_GRPO_SFT.rollout.collect(rows, play=play, score=score, ledger=Ledger(), key=Key.of(0)))
-    told = [one.scenario.metadata["demonstration"] for one in asked]
-    plain = [planned(one.scenario).metadata["demonstration"] for one in rows]
-    settings = [value_at(PTA_GRPO_SFT, name) for name in ("curriculum.prompts", "rollout.samples", "update.lr")]
-    holds = told == plain and isinstance(PTA_GRPO_SFT.rollout, PlannedDemonstrations)
-    return Finding(holds and settings == [32, 1, 1e-3], say(settings=str(settings)))
 
 
 STRATEGIES = (1, 2, 3, 1)
