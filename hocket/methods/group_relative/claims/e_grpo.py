@@ -12,7 +12,8 @@ from hocket.lab.toys.rewarded import advantages, group_relative, lines, said, sh
 from hocket.lab.toys.training import area
 from hocket.lab.world import Answer, World
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.group_relative.e_grpo import E_GRPO, matched_share
+from hocket.methods.group_relative.e_grpo import E_GRPO, TracedSums, matched_share
+from hocket.tasks.split import split_of
 
 claim = Claims("e-grpo", "arXiv:2510.24694; alpha chosen here")
 KNOWN = ["Ada Lovelace", "London", "1843", "Babbage"]
@@ -55,6 +56,15 @@ def entities_named_in_any_turn_count_not_those_of_the_last_turn() -> Finding:
     ]
     rewards = shaped(E_GRPO, rows)
     return Finding(gap(rewards, [0.3, 0.15, 0.0]) < 1e-12, lines(rewards=rewards))
+
+
+@claim("g is a share of the entities, of whole words in any case; the shipped task has 3 or 4 terms, and splits apart.")
+def g_is_a_share_of_the_entities_of_whole_words_in_any_case_the() -> Finding:
+    shares = [matched_share(text, KNOWN) for text in ("ada  lovelace in LONDON", "Londoner", "1843", "")]
+    drawn = {split: [TracedSums().scenario(split, number) for number in range(150)] for split in ("train", "eval")}
+    own = all(split_of(str(one.prompt)) == split for split, ones in drawn.items() for one in ones)
+    sizes = {len(one.metadata["entities"]) + 1 for ones in drawn.values() for one in ones}
+    return Finding(shares == [0.5, 0.0, 0.25, 0.0] and own and sizes == {3, 4}, lines(shares=shares, terms=str(sizes)))
 
 
 HOPS, LINKS = 4, 4

@@ -79,11 +79,15 @@ def a_right_thought_is_cut_behind_the_tokens_that_reach_the_answer() -> Finding:
             quotes = [next(quote for begin, quote in told.items() if one.startswith(begin)) for one in thoughts]
             return [Said(one, problem=None if one else "silent") for one in quotes]
 
-    class Player:
-        decode = staticmethod(lambda tokens: "".join(pieces[token] for token in tokens))
+    class Words:
+        def decode(self, tokens: Sequence[int]) -> str:
+            return "".join(pieces[token] for token in tokens)
 
-        def __init__(self) -> None:
-            self.tokenizer = self
+        def encode(self, text: str) -> list[int]:
+            raise AssertionError(text)
+
+    class Player:
+        tokenizer = Words()
 
         async def __call__(self, asked: Sequence[Assignment]) -> list[Trajectory]:
             calls.append([*asked])
@@ -109,7 +113,8 @@ def a_right_thought_is_cut_behind_the_tokens_that_reach_the_answer() -> Finding:
         kept = [one.sample for one in experience.discarded if one.source == "baseline"]
         found.append(([one.turns[0].action.tolist() for one in rows], heard, thinking, kept))
         assert not any(one.turns[0].forced.any() for one in rows if one.turns[0].forced is not None)
-    whole, names = [*chains, *chains], ("tag", "kept", "original", "reached")
+    whole = [*chains, *chains]
+    names = ("tag", "kept", "original", "reached")
     marks: list[list[tuple[int, ...] | None]] = [
         [(3, 2, 4, True), (1, 1, 2, True), (2, 1, 1, False), None, None, (2, 1, 1, True), None],
         [(4, 3, 4, True), None, (2, 1, 1, False), None, None, None, None],

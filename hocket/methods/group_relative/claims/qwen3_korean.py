@@ -100,6 +100,23 @@ def nothing_is_paid_unless_rule_and_judge_agree() -> Finding:
     return Finding(kind == "equal", f"8 combinations: {kind}")
 
 
+@claim(
+    "shares of letters and words are counted by hand; thoughts are read alone, an open one too, and nothing has none"
+)
+def shares_of_letters_and_words_are_counted_by_hand_thoughts_are() -> Finding:
+    hangul, words = LanguageShare(), LanguageShare(words=("hana", "dul"))
+    whole = LanguageShare(part="all")
+    due = [
+        (hangul.share("<think>\ud558\ub098 a1</think><answer>abc</answer>"), 2 / 3),
+        (whole.share("<think>\ud558\ub098 a1</think>\ub458!"), 3 / 14),
+        (hangul.share("\ud558 b<answer>c</answer>"), 1 / 2),
+        (hangul.share("<think>12 + 5</think>"), None),
+        (words.share("<think>Hana, zwei DUL! one"), 1 / 2),
+        (words.share("<think> </think>hana"), None),
+    ]
+    return Finding(all(found == value for found, value in due), say(shares=str([found for found, _ in due])))
+
+
 @claim("a response is paid 1 and half the share of the target language where rule and judge agree, by hand, else 0")
 def a_response_is_paid_1_and_half_the_share_of_the_target_language() -> Finding:
     class Yes(Judge):

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from hocket.lab.bench import Bench
-from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows
+from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.toys.rewarded import drawn, lines, sample, shaped
 from hocket.lab.toys.training import chances
 from hocket.lab.world import Answer, Graded, World
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.group_relative.spectral_po import SPECTRAL_PO, right_share, step_score
+from hocket.methods.group_relative.spectral_po import SPECTRAL_PO, right_share, step_score, steps_of
 from hocket.recipe import Recipe
 from hocket.rewards.judging import Answer as Said
 from hocket.rewards.judging import Judge, Question
@@ -46,6 +46,21 @@ def the_score_rises_strictly_with_the_right_share_and_stays_inside() -> Finding:
     shares = [right_share(text) for text in ("2 + 3 = 5, 5 + 4 = 9.", "2 + 3 = 5, 5 + 4 = 8.", "2 + 3 = 6", "no step")]
     figures = lines(lowest=float(score[0]), highest=float(score[-1]), judge_on_4_texts=shares)
     return Finding(rises and shares == [1.0, 11 / 21, 0.0, 0.0], figures)
+
+
+@claim("Sums, differences and products are checked; steps are sentences and lines, and begin where their words do.")
+def sums_differences_and_products_are_checked_steps_are_sentences() -> Finding:
+    texts = {
+        "7 - 3 = 4": 1.0,
+        "7 - 3 = 10": 0.0,
+        "2 * 3 = 6": 1.0,
+        "2 * 3 = 5": 0.0,
+        "2 + 3 = 5; 9 - 2 = 7; 4 * 2 = 2": 22 / 31,
+    }
+    wrong = [text for text, value in texts.items() if right_share(text) != value]
+    steps = steps_of(" One is 1.5.  Two!\n\n  three\n")
+    due = [(1, "One is 1.5."), (14, "Two!"), (22, "three")]
+    return Finding(not wrong and steps == due, say(wrong=str(wrong), steps=str(steps)))
 
 
 @claim("In failed groups the score is the sigmoid of 5 (share - 0.5), by the rule or by the step that a judge names.")
