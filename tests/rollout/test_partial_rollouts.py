@@ -19,7 +19,7 @@ from hocket.rollout.replay_store import told_of
 from hocket.train.aio import run_async
 from hocket.train.ledger import Ledger
 from hocket.train.tree import TreeEncoder, decode_tree
-from hocket.types import Assignment, Decoding, Scenario, Trajectory, Turn
+from hocket.types import Assignment, Decoding, Replay, Scenario, Trajectory, Turn
 
 WAY = Decoding(max_tokens=6)
 
@@ -94,8 +94,9 @@ def test_what_cannot_go_on_is_refused():
     with pytest.raises(HocketError, match="an episode of 2 turns was cut, and PartialRollouts goes on with single"):
         rolled(Counting([5, 5, 5], turns=2), 1, pieces=6)
     plain = Assignment(Scenario("s"), decoding=WAY)
-    with pytest.raises(HocketError, match="a question with a hint, a prefix or options cannot be asked again"):
-        rolled(Counting([5, 5, 5]), 1, asked=replace(plain, hint="think"))
+    for changes in ({"hint": "think"}, {"prefix": (1,)}, {"options": ("a",)}, {"replay": Replay()}):
+        with pytest.raises(HocketError, match="a question with a hint, a prefix or options cannot be asked again"):
+            rolled(Counting([5, 5, 5]), 1, asked=replace(plain, **changes))
     with pytest.raises(HocketError, match="scenario 's' cannot be asked again in a later step: a object cannot be"):
         rolled(Counting([5, 5, 5]), 1, asked=replace(plain, scenario=Scenario("s", metadata={"odd": object()})))
     with pytest.raises(ValueError, match="samples and pieces must be at least 1, not 3 and 0"):
@@ -113,6 +114,15 @@ def test_an_answer_goes_on_as_it_began():
     assert joined(begun, said([])) is begun  # The context was full.
     failed = said([], failure="it broke")
     assert joined(begun, failed) is failed
+    unknown = replace(begun, turns=[replace(begun.turns[0], logp=None)])
+    assert joined(unknown, said([1, 2, 3])).turns[0].logp is None
+
+
+def test_each_piece_is_a_third_of_the_length_and_the_last_takes_what_is_left():
+    play, way = Counting([9, 9, 9]), replace(WAY, max_tokens=7)
+    rolled(play, 3, asked=Assignment(Scenario("s"), decoding=way))
+    limits = {(len(one.prefix), one.decoding.max_tokens) for one in play.asked}
+    assert limits == {(0, 3), (3, 6), (6, 7)}
 
 
 def test_a_scenario_comes_back_from_plain_data():

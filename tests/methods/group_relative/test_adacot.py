@@ -5,13 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from credit_cases import batch_of, make, make_turn
-from rewards_cases import read
 
-from hocket.core.batch import Level
 from hocket.core.errors import ConfigurationError
 from hocket.core.markup import has_thought
-from hocket.core.signals import REWARD, returns
-from hocket.methods.group_relative.adacot import MaskDecision, ThinkingPenalties, well_formed
+from hocket.methods.group_relative.adacot import MaskDecision, well_formed
 
 
 @pytest.mark.parametrize(
@@ -28,17 +25,6 @@ from hocket.methods.group_relative.adacot import MaskDecision, ThinkingPenalties
 )
 def test_thinking_is_seen(text, thought, formed):
     assert (has_thought(text), well_formed(text)) == (thought, formed)
-
-
-def test_without_labels_the_unthinking_tell_what_is_needed():
-    think, straight = "<think>a</think>b", "b"
-    texts = [(think, 1.0, "easy"), (straight, 1.0, "easy"), (think, 1.0, "hard"), (straight, 0.0, "hard")]
-    texts += [(think, 1.0, "unknown"), (think, 0.0, "unknown")]
-    rows = [{"text": t, "scores": {"reward": r}, "group": g} for t, r, g in texts]
-    batch = read(*rows)
-    charged = (returns(ThinkingPenalties(miss=0.3, over=0.2)(batch)) - returns(batch)).tolist()
-    assert charged == pytest.approx([-0.2, 0, 0, -0.3, 0, 0])
-    assert REWARD[Level.TRAJECTORY] in batch.scores
 
 
 @pytest.mark.parametrize(
@@ -71,12 +57,3 @@ def test_a_wrong_number_of_pieces_is_refused():
     trajectory.info["pieces"] = ["a"]
     with pytest.raises(ConfigurationError, match="3 decisions but 1 texts"):
         MaskDecision()(batch_of([trajectory]))
-
-
-@pytest.mark.parametrize("where", ["info", "metadata"])
-def test_labels_are_read_from_the_column_and_from_the_scenario(where):
-    rows = [{"text": text, "scores": {"reward": 1.0}, "group": "a"} for text in ("b", "<think>a</think>b")]
-    told = [{"needed": 0.75} if where == "info" else {"metadata": {"needed": 0.75}}] * 2
-    batch = read(*({**row, "info": info} for row, info in zip(rows, told, strict=True)))
-    charged = (returns(ThinkingPenalties(miss=0.2, over=0.4)(batch)) - returns(batch)).tolist()
-    assert charged == pytest.approx([-0.15, -0.1])

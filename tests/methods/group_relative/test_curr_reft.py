@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+
 import pytest
-from rewards_cases import AlwaysRight
-from rollout_cases import Stage, assignments
 
 from hocket.core.keys import Key
-from hocket.methods.group_relative.curr_reft import FormatGrade, FormatStages, chosen_share, posed
-from hocket.rewards.verifiers import token_match
-from hocket.rollout.selected import Selected
+from hocket.methods.group_relative.curr_reft import FormatGrade, FormatStages, posed
 from hocket.tasks import find
 from hocket.types import Scenario
 
@@ -19,11 +18,6 @@ QUESTION = Scenario("q", "What is 3 + 4?", 7)
 def formats(curriculum, count):
     scenarios = curriculum(find("sums"), 0, count, None, Key.of(0))
     return [scenario.metadata["format"] for scenario in scenarios]
-
-
-def test_stages_follow_each_other_and_the_last_stays():
-    curriculum = FormatStages(prompts=2, per_stage=3)
-    assert formats(curriculum, 8) == ["binary"] * 3 + ["choice"] * 3 + ["open"] * 2
 
 
 def test_a_shuffled_order_draws_all_formats_by_position():
@@ -44,9 +38,13 @@ def test_the_same_questions_are_asked_in_any_format():
 def test_posed_questions_have_the_answer_they_ask_for(number):
     key = Key.of(number)
     binary, choice = posed(QUESTION, "binary", key), posed(QUESTION, "choice", key)
-    assert ("Is it 7?" in binary.prompt) == (binary.answer == "yes")
-    assert f"{choice.answer}) 7" in choice.prompt
-    assert len({part.split()[0] for part in choice.prompt.split(") ")[1:]}) == 4, "four different options"
+    (shown,) = re.findall(r"Is it (-?\d+)\? Answer yes or no\.$", binary.prompt)
+    assert (shown == "7") == (binary.answer == "yes")
+    options = dict(re.findall(r"([A-Z])\) (-?\d+)", choice.prompt))
+    assert [*options] == [*"ABCD"]
+    assert options[choice.answer] == "7"
+    assert len({*options.values()}) == 4
+    assert {abs(int(one) - 7) for one in (shown, *options.values())} <= {0, 1, 2, 3, 10}
     grade = FormatGrade().grade
     for one in (binary, choice):
         assert grade(f"<answer>{one.answer}</answer>", one.answer, one.metadata["format"]) == 1.0
@@ -68,27 +66,9 @@ def test_settings_that_make_no_sense_are_refused():
             FormatStages(**settings)
 
 
-def test_formats_are_graded_each_in_its_way():
-    grade = FormatGrade().grade
-    assert [grade("Yes.", "yes", "binary"), grade("no", "yes", "binary")] == [1.0, 0.0]
-    assert [grade(text, "AC", "choice") for text in ("A", "C, A", "AB", "none")] == [0.5, 1.0, 0.0, 0.0]
-    assert [grade("4.0", 4), grade("5", 4), grade("red big box", "box red")] == [1.0, 0.0, pytest.approx(0.8)]
-    assert grade("4", None) is None
-    assert chosen_share("", "A") == 0.0
-    assert token_match("", "a") == 0.0
-
-
-class _First(AlwaysRight):
-    """Thinks well of the first sample alone."""
-
-    async def __call__(self, trajectories, *, key):
-        return [float(trajectory.sample == 0) for trajectory in trajectories]
-
-
-def test_rejection_sampling_keeps_what_scores_and_convinces():
-    stage = Stage(lambda name, sample: None if sample == 3 else sample / 2)
-    found = stage.collect(Selected(samples=4, least=0.5), assignments("a"))
-    assert [t.sample for t in found.trajectories] == [1, 2]
-    assert [t.sample for t in found.discarded] == [0, 3]
-    assert found.metrics == {"rollout/kept": 0.5}
-    assert [t.sample for t in stage.collect(Selected(4, 0.0, _First()), assignments("a")).trajectories] == [0]
+def test_yes_and_no_and_all_letters_are_right_about_as_often():
+    posed_so = [posed(QUESTION, form, Key.of(number)) for number in range(200) for form in ("binary", "choice")]
+    counts = Counter(one.answer for one in posed_so)
+    assert abs(counts["yes"] - 100) < 35
+    assert min(counts[letter] for letter in "ABCD") > 25
+    assert all(one.origin == QUESTION.id for one in posed_so)

@@ -7,14 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hocket.lab.toys.rewarded import said, shaped
-from hocket.methods.group_relative.e_grpo import E_GRPO, matched_share
-
-
-def test_entities_match_whole_words_only():
-    assert matched_share("Ada  LOVELACE, London", ["Ada Lovelace", "London"]) == 1
-    assert matched_share("Londoners", ["London"]) == 0
-    assert matched_share("anything", []) == 0
-    assert matched_share("a (b) c+", ["(b)", "c+"]) == 1
+from hocket.methods.group_relative.e_grpo import E_GRPO, TracedSums
+from hocket.tasks.split import split_of
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.booleans()), min_size=1, max_size=6))
@@ -30,3 +24,18 @@ def test_entity_rewards_by_hand(samples):
     ]
     other = said("other", "", label="x")
     assert shaped(E_GRPO, [*rows, other])[:-1] == pytest.approx(wanted, abs=1e-12)
+
+
+def test_the_entities_of_traced_sums_are_the_totals_on_the_way():
+    sizes = set()
+    for split in ("train", "eval"):
+        for number in range(60):
+            scenario = TracedSums().scenario(split, number)
+            asked = str(scenario.prompt).removeprefix("What is ").removesuffix("?")
+            terms = [int(one) for one in asked.replace(" + ", " ").replace(" - ", " -").split()]
+            totals = [str(sum(terms[:count])) for count in range(2, len(terms) + 1)]
+            assert scenario.metadata["entities"] == totals
+            assert scenario.answer == totals[-1]
+            assert split_of(str(scenario.prompt)) == split
+            sizes.add(len(terms))
+    assert sizes == {3, 4}

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import torch
-from credit_cases import LAW, annotated, experiences
-from hypothesis import given
-from hypothesis import strategies as st
 from rewards_cases import answered, graded
 
-from hocket.credit.group import GroupRelative
-from hocket.methods.group_relative.fc_entropy_grpo import CallMatch, EntropyLifted
+from hocket.methods.group_relative.fc_entropy_grpo import CallMatch
 
 
 def test_calls_need_not_be_ordered_where_told():
@@ -19,15 +14,3 @@ def test_calls_need_not_be_ordered_where_told():
     assert CallMatch().verify("f(" * 5000, "f()") == 0.0
     assert CallMatch().verify("f(x={'a': [1, 2.0]})", "f(x={'a':[1,2.0]})") == 1.0
     assert CallMatch().verify("f(x={'a': [1, 2]})", "f(x={'a':[1,2.0]})") == 0.0
-
-
-PLAIN = GroupRelative()
-
-
-@LAW
-@given(experiences(), st.floats(0, 5), st.floats(0, 0.99))
-def test_the_entropy_lift_keeps_signs(trajectories, gain, share):
-    batch = annotated(trajectories)
-    plain, lifted = PLAIN(batch).advantage, EntropyLifted(gain=gain, share=share)(batch).advantage
-    assert torch.equal(torch.sign(plain), torch.sign(lifted))
-    assert bool((lifted >= plain).all())

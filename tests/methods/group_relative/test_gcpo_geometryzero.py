@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-from rewards_cases import shaped_returns
 from rollout_cases import Game, Stage, assignments, letter_world
 
-from hocket.methods.group_relative.gcpo_geometryzero import AVOID, USE, ContrastGroups, LongerIsBetter
+from hocket.methods.group_relative.gcpo_geometryzero import AVOID, USE, ContrastGroups
 
 
 def test_contrast_means_are_written_to_everybody():
@@ -30,8 +28,3 @@ def test_the_told_begin_as_they_are_told():
     assert tokens[2:] == [told[0]] * 3 + [spared[0]] * 3
     assert all(t.turns[0].forced[0] for t in found.trajectories[2:])
     assert not any(t.turns[0].forced.any() for t in found.trajectories[:2])
-
-
-def test_longer_is_better_up_to_the_limit():
-    answers = [("a", 1.0, 2, True), ("a", 0.0, 4, True), ("a", 0.0, 9, True)]
-    assert shaped_returns(LongerIsBetter(limit=4, weight=0.1), answers) == pytest.approx([1.05, 0.1, 0.1])

@@ -5,40 +5,16 @@ from __future__ import annotations
 import math
 
 import torch
-from credit_cases import answers_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from objective_batches import batch_of, batches, close, doubles, near_an_edge, occurrences, total_of, value_and_gradient
 
-from hocket.credit.group import GroupRelative
 from hocket.methods.group_relative.group_relative_reinforce import (
-    DropSurplusNegatives,
-    ExponentialWeight,
-    LoweredBaseline,
     MaskedPolicyGradient,
 )
 from hocket.objectives.log_ratio import LogRatioPenalty
 from hocket.objectives.policy_gradient import PolicyGradient
 from hocket.objectives.surrogate import ClippedSurrogate
-
-
-def test_a_lowered_baseline_and_exponential_weights():
-    batch = answers_of([1.0, 0.0])
-    batch = batch.but(occurrences=GroupRelative(scale=None)(batch))
-    assert LoweredBaseline(0.25)(batch).occurrences.advantage.tolist() == [0.75, -0.25]
-    weighted = ExponentialWeight(0.5)(batch).occurrences.advantage
-    torch.testing.assert_close(weighted, torch.tensor([0.5, -0.5]).double() * torch.tensor([1.0, -1.0]).double().exp())
-    huge = batch.credited(advantage=torch.tensor([1e9, -1e9], dtype=torch.float64))
-    assert bool(ExponentialWeight(1e-3)(huge).occurrences.advantage.isfinite().all())
-
-
-def test_surplus_negatives_go_and_constant_groups_stay():
-    batch = DropSurplusNegatives()(answers_of([1.0, 0.0, 0.0, 0.0]))
-    assert int((batch.occurrences.weight != 0).sum()) == 2
-    assert GroupRelative(scale=None)(batch).advantage.sum() == 0
-    assert DropSurplusNegatives()(answers_of([0.0, 0.0])).occurrences.weight.tolist() == [1.0, 1.0]
-    assert DropSurplusNegatives(ratio=2.0)(answers_of([1.0, 0.0, 0.0, 0.0])).occurrences.weight.sum() == 3
-
 
 AGGREGATES = st.sampled_from(["token-mean", "sequence-mean", "sequence-sum", "constant-length"])
 

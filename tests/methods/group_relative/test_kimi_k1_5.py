@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import pytest
-import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from hocket.core.keys import Key
 from hocket.lab.world import World
 from hocket.methods.group_relative.kimi_k1_5 import ByFailure
-from hocket.rewards.lengths import spread_length
 from hocket.train.ledger import Ledger
 
 KEY = Key.of(3)
@@ -18,12 +14,6 @@ KEY = Key.of(3)
 
 def world(questions: int) -> World:
     return World(questions, 2, 1, reward=lambda question, answer: 0.0)
-
-
-def test_everything_is_asked_once_before_anything_is_asked_again():
-    curriculum = ByFailure(prompts=2, pool=6)
-    first = [one.id for start in (0, 2, 4) for one in curriculum(world(6), start, 2, Ledger(), KEY)]
-    assert sorted(first) == [f"lab/{n}" for n in range(6)]
 
 
 def test_a_step_asks_different_scenarios_and_the_same_key_the_same():
@@ -47,18 +37,3 @@ def test_solved_ones_come_back_seldom_and_more_can_be_asked_than_there_are():
 def test_settings_that_make_no_sense_are_refused(fields):
     with pytest.raises(ValueError, match="|".join(fields)):
         ByFailure(**fields)
-
-
-many = settings(max_examples=50, deadline=None)
-
-
-@many
-@given(st.lists(st.tuples(st.integers(1, 30), st.booleans()), min_size=1, max_size=8))
-def test_length_scores(members):
-    length = torch.tensor([n for n, _ in members])
-    solved = torch.tensor([right for _, right in members])
-    score = spread_length(length, solved, torch.zeros(len(members), dtype=torch.long), 1)
-    low, high = int(length.min()), int(length.max())
-    for own, right, found in zip(length.tolist(), solved.tolist(), score.tolist(), strict=True):
-        plain = 0.5 - (own - low) / (high - low) if high > low else 0.0
-        assert found == pytest.approx(plain if right else min(0.0, plain))

@@ -7,7 +7,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.core.errors import ConfigurationError
 from hocket.core.signals import returns
 from hocket.lab.microscope import RecordedBatch
 from hocket.methods.group_relative.lens import CalibratedReward, calibrated_reward
@@ -41,19 +40,6 @@ def test_confidences_of_mean_and_of_sequences():
     c = math.exp(-2.0)
     found = shaped(rows, confidence="sequence", difficulty=1.0, limit=None)
     assert found == pytest.approx([1.0, -c / (1 - c), -math.exp(-3) / (1 - math.exp(-3))])
-
-
-def test_the_difficulty_is_estimated_within_bounds():
-    rows = [(0.0, [math.log(0.02)]), (0.0, [math.log(0.01)])]
-    rate = 0.5 / 3
-    d = 0.015 / rate
-    assert shaped(rows, limit=1.0) == pytest.approx([-c / (c + d - c) for c in (0.02, 0.01)])
-
-
-def test_a_probability_at_the_difficulty_wants_a_limit():
-    with pytest.raises(ConfigurationError, match=r"difficulty = 0\.5"):
-        shaped([(0.0, [-0.1])], difficulty=0.5, limit=None)
-    assert shaped([(0.0, [-0.1])], difficulty=0.5, limit=2.0) == [-2.0]
 
 
 @pytest.mark.parametrize("fields", [{"limit": None}, {"limit": 0.0}, {"difficulty": 2.0}, {"confidence": "median"}])

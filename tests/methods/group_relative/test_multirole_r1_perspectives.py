@@ -8,7 +8,7 @@ import pytest
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.core.markup import tagged
-from hocket.methods.group_relative.multirole_r1 import ROLES, MergedRoles, Perspectives, headed, roles_of
+from hocket.methods.group_relative.multirole_r1 import MULTIROLE_R1, ROLES, MergedRoles, Perspectives, headed, roles_of
 from hocket.stages import Split
 from hocket.tasks.split import split_of
 
@@ -28,6 +28,8 @@ def test_the_answer_is_what_suits_the_role(number: int) -> None:
     assert scenario.answer == max(merits, key=lambda name: worth(merits[name]))
     picks = {max(merits, key=lambda name: of(merits[name])) for of in (lambda one: one[0], lambda one: one[1], sum)}
     assert len(picks) == 2
+    verdicts = [TASK.verify(f"<answer>{name}</answer>", scenario) for name in merits]
+    assert verdicts == [float(name == scenario.answer) for name in merits]
 
 
 def test_beginners_think_rightly_as_the_role_they_name_and_as_the_one_they_are_told():
@@ -46,6 +48,9 @@ def test_beginners_think_rightly_as_the_role_they_name_and_as_the_one_they_are_t
         if not line:
             right.append(TASK.verify(said, scenario))
     assert 0.3 < np.mean(right) < 0.95
+    assert 10 < len(right) < 50, "half of them are asked as a role"
+    assert TASK.lessons.steps == 150
+    assert TASK.lessons.then(MULTIROLE_R1) == {"steps": 25, "update.lr": 1e-3, "evaluation.n": 100}
 
 
 def test_train_and_eval_differ_and_settings_are_refused():

@@ -23,6 +23,6 @@ def test_the_page_is_generated():
 
 
 def test_cosine_needs_sense():
-    for values in ({"right_short": 0.1}, {"wrong_short": 0.0, "wrong_long": -0.5}, {"wrong_long": 0.7}, {"limit": 0}):
+    for values in ({"right_short": 0.1}, {"wrong_short": 0.55, "wrong_long": 0.6}, {"wrong_long": 0.7}, {"limit": 0}):
         with pytest.raises(ValueError, match=next(iter(values)).split("_")[0]):
             CosineLength(**{"limit": 5, **values})

@@ -24,11 +24,6 @@ def test_activities_by_rules():
     assert activities("Foo bar", (("named", "foo"),)) == ("named",)
 
 
-def test_the_harmonic_mean_of_nothing_is_nothing():
-    assert harmonic_mean(0.0, 0.0) == 0.0
-    assert harmonic_mean(1.0, 0.5) == pytest.approx(2 / 3)
-
-
 def test_conformance_of_traces():
     pytest.importorskip("pm4py")
     assert conformance(("a", "b", "c"), ("a", "b", "c")) == (1.0, 1.0)

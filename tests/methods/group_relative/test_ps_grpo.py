@@ -5,42 +5,14 @@ from __future__ import annotations
 import itertools
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hocket.core.keys import Key
-from hocket.lab.microscope import RecordedBatch
-from hocket.lab.toys.rewarded import said, shaped
 from hocket.lab.world import World
-from hocket.methods.group_relative.ps_grpo import PS_GRPO, Families, GroupSimilarity
+from hocket.methods.group_relative.ps_grpo import Families
 from hocket.tasks.sums import Sums
 from hocket.train.ledger import Ledger
-
-
-def test_paraphrases_share_an_origin_and_others_stand_alone():
-    rows = [
-        said("p", "oak", info={"origin": "o"}),
-        said("q", "oak", info={"origin": "o"}),
-        said("q", "elm", info={"origin": "o"}),
-        said("alone", "fir"),
-        said("alone", "fir"),
-        said("alone", "oak"),
-    ]
-    recipe = PS_GRPO.but({"shaping.0.similarity": "exact"})
-    assert shaped(recipe, rows) == pytest.approx([0.5, 1.0, 0.0, 0.5, 0.5, 0.0])
-    rewarded = [{**row, "scores": {"reward": 1.0}} for row in rows]
-    added = shaped(recipe.but({"shaping.0.accuracy": 0.25}), rewarded)
-    assert added == pytest.approx([0.75, 1.25, 0.25, 0.75, 0.75, 0.25])
-
-
-def test_draws_depend_on_the_step_and_the_seed_alone():
-    rows = [said(name, text, info={"origin": "o"}) for name in "pqr" for text in ("oak", "elm", "fir oak", "oak elm")]
-    few = GroupSimilarity("rouge-1", others=1, rollouts=1)
-    batch = PS_GRPO.combine(RecordedBatch({"version": 1, "trajectories": rows}).batch, {})
-    first = few(batch.but(step=1)).scores["reward"].values
-    assert torch.equal(first, few(batch.but(step=1)).scores["reward"].values)
-    assert not torch.equal(first, few(batch.but(step=2)).scores["reward"].values)
 
 
 def asked(curriculum, size, count, *, start=0, seed=0):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from credit_cases import LAW, batch_of, experiences, make_turn
 from hypothesis import given
@@ -10,8 +11,21 @@ from rollout_cases import Stage, assignments, collect_thoughts, tokens_of
 from hocket.core.errors import ConfigurationError
 from hocket.core.packing import pack
 from hocket.core.signals import returns
-from hocket.methods.group_relative.pta_grpo import PlanReward, PlanTree, first_tokens, planned, planned_well, worked
-from hocket.types import Scenario
+from hocket.methods.group_relative.pta_grpo import (
+    CLOSED,
+    OPENED,
+    PTA_GRPO_SFT,
+    PlanReward,
+    PlanTree,
+    first_tokens,
+    planned,
+    planned_well,
+    split,
+    worked,
+)
+from hocket.rollout.branches import NUMBERED
+from hocket.tasks.sums import Sums
+from hocket.types import Assignment, Decoding, Scenario, Trajectory, Turn
 
 
 def test_a_plan_is_one_turn_of_several_trajectories():
@@ -68,6 +82,9 @@ def test_what_is_no_sum_needs_a_plan_of_its_own():
     sums = planned(Scenario("s", "What is 12 - 5 + 103?", "110")).metadata["demonstration"]
     assert sums == "<plan>1. 12 - 5\n2. 103</plan><think>12-5=7+100=107+3=110</think><answer>110</answer>"
     assert worked([7, 0]) == "7+0=7"
+    for prompt, told in (("?", {"plan": "a"}), ("?", {"demonstration": "b"}), ("Say 3 + 4 twice.", {})):
+        with pytest.raises(ConfigurationError, match="no plan to imitate"):
+            planned(Scenario("s", prompt, metadata=told))
 
 
 def test_form():
@@ -82,3 +99,75 @@ def test_a_stem_keeps_its_prompt_whatever_its_length():
     stem = first_tokens(turn, 2)
     assert len(stem) == 2
     assert len(stem.observation) == len(turn.observation)
+
+
+class Words:
+    """Characters as tokens."""
+
+    def encode(self, text, after=()):
+        return tuple(map(ord, text))
+
+    def decode(self, tokens):
+        return "".join(map(chr, tokens))
+
+
+WORDS = Words()
+
+
+def response(text, finish="stop", sample=0):
+    action = np.array(WORDS.encode(text), np.int64)
+    turn = Turn("p", "p", np.arange(len(text)), action, np.zeros(len(text), np.float32), text=text, finish=finish)
+    return Trajectory(Scenario("s"), [turn], sample=sample)
+
+
+@pytest.mark.parametrize(
+    ("text", "finish", "marker", "plan"),
+    [
+        ("<plan>a", "length", CLOSED, "<plan>a"),
+        ("<plan>a</plan>", "stop", CLOSED, "<plan>a</plan>"),
+        ("<plan>a.", "stop", CLOSED, "<plan>a"),
+        ("<plan><answer>3</answer>", "stop", CLOSED, None),
+        ("a", "stop", CLOSED, None),
+        ("<plan>a.", "stop", "", None),
+    ],
+)
+def test_a_plan_ends_at_its_marker_at_its_length_or_before_the_end(text, finish, marker, plan):
+    stem = PlanTree(plan_tokens=40, marker=marker)._stem(response(text, finish))
+    assert (None if stem is None else WORDS.decode(stem.action.tolist())) == plan
+
+
+def test_solutions_go_on_from_a_closed_plan_where_there_is_room():
+    tree = PlanTree(plans=2, solutions=3, plan_tokens=40)
+    asking = Assignment(Scenario("s"), decoding=Decoding(max_tokens=50), first=7)
+    plan = tree._planning(asking, WORDS)
+    assert (plan.samples, plan.budget, plan.decoding.max_tokens, plan.prefix) == (2, 40, 40, WORDS.encode(OPENED))
+    assert CLOSED in plan.decoding.stop
+    for text, sample in (("<plan>a", 2), ("<plan>a</plan>", 1)):
+        root = response(text, "length", sample)
+        branch = tree._branch(asking, root, root.turns[0], WORDS)
+        assert branch.prefix == WORDS.encode("<plan>a</plan>")
+        assert (branch.first, branch.samples, branch.budget) == (7 + NUMBERED + 3 * sample, 3, 50)
+    for size, room in ((50 - len(CLOSED), False), (49 - len(CLOSED), True)):
+        root = response("x" * size)
+        assert (tree._branch(asking, root, root.turns[0], WORDS) is not None) == room
+
+
+@pytest.mark.parametrize(
+    ("tokens", "turns"), [([1, 2, 3], [[1, 2], [3]]), ([1, 4, 3], [[1, 4, 3]]), ([1, 2], [[1, 2]])]
+)
+def test_a_response_that_began_anew_stays_whole(tokens, turns):
+    stem, own = (
+        Turn("p", "p", np.arange(len(one)), np.array(one, np.int64), np.zeros(len(one), np.float32))
+        for one in ([1, 2], tokens)
+    )
+    leaf = Trajectory(Scenario("s"), [own])
+    split(leaf, stem)
+    assert [one.action.tolist() for one in leaf.turns] == turns
+
+
+def test_the_first_stage_shows_planned_demonstrations():
+    asked = [Assignment(Sums().scenario("train", number)) for number in range(2)]
+    stage = Stage(lambda name, sample: 1.0)
+    stage.collect(PTA_GRPO_SFT.rollout, asked)
+    told = [one.scenario.metadata["demonstration"] for one in stage.asked[0]]
+    assert told == [planned(one.scenario).metadata["demonstration"] for one in asked]

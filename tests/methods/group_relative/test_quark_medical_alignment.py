@@ -44,11 +44,6 @@ def test_weights_sum_to_one_and_weakness_orders_them(levels, temperature):
     assert float(weight[level.argmin()]) == pytest.approx(float(weight.max()))
 
 
-def test_risk_multiplies_a_weight():
-    ones = torch.ones(2, dtype=torch.float64)
-    assert factor_weights(ones, torch.tensor([3.0, 1.0]).double(), ones, 1.0).tolist() == [0.75, 0.25]
-
-
 @LAW
 @given(
     st.lists(st.lists(st.sampled_from([0.0, 1.0, -2.0, 3.5, math.nan]), min_size=4, max_size=4), min_size=1, max_size=4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import torch
@@ -11,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rewards_cases import answered, graded
 
-from hocket.credit.group import GroupRelative
 from hocket.methods.group_relative.rank_grpo import ListedSteps, ListGain, RankRelative, name_of
+from hocket.tasks.split import split_of
 
 
 def test_a_list_earns_its_discounted_gain_and_tells_its_hits():
@@ -46,14 +47,6 @@ def test_item_advantages_by_hand(hits):
             assert advantage == pytest.approx(0.0 if equal else (row[rank] - centre) / (deviation + 1e-4), abs=1e-9)
 
 
-PLAIN = GroupRelative()
-
-
-def test_without_hits_the_return_stands_at_every_rank():
-    batch = batch_of([make("a", 1.0, length=3), make("a", 0.0), make("b", 0.0)])
-    assert torch.equal(RankRelative(epsilon=1e-6)(batch).advantage, PLAIN(batch).advantage)
-
-
 def test_a_list_cut_short_earns_no_end():
     batch = batch_of([listed(0.0, [0, 1, 1], [1.0, 0.0], truncated=True), listed(0.0, [0, 1, 1], [1.0, 0.0])])
     found = by_trajectory(batch, RankRelative(length=2)(batch).advantage)
@@ -82,7 +75,8 @@ def test_listed_steps_are_pairs_that_add_up_to_the_sum():
     for number in range(20):
         scenario = task.scenario("train", number)
         asked = scenario.messages[-1]["content"].removeprefix("What is ").removesuffix("?")
-        assert len(scenario.answer) == 3
+        assert [len(re.findall(r"\d+", step)) for step in scenario.answer] == [2] * 3
+        assert split_of(scenario.messages[-1]["content"]) == "train"
         assert sum(map(eval, scenario.answer)) == eval(asked)
         numbered = "\n".join(f"{n}. {step}" for n, step in enumerate(scenario.answer, 1))
         assert task.verify(numbered, scenario) == 1.0

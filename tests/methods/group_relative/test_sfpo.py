@@ -20,15 +20,6 @@ def test_an_alarmed_run_makes_the_steps_of_grpo():
     assert torch.equal(alarmed.policy.logits.detach(), plain.policy.logits.detach())
 
 
-def test_it_remembers_the_entropies_of_a_window():
-    run = uneven_bench("sfpo", **{"update.window": 4, "update.threshold": 100.0})
-    run.run(6)
-    memory = run.learner.memory["update"]
-    assert len(memory["entropies"]) == 4
-    assert memory["entropies"] == pytest.approx([row["entropy"] for row in run.history[-4:]], rel=1e-6)
-    assert memory["alarmed"] is False
-
-
 @given(st.lists(st.floats(0.1, 3.0), min_size=1, max_size=12), st.integers(1, 12))
 def test_the_alarm_is_a_z_score(entropies, window):
     found = entropy_alarm(entropies, window, 1.0)

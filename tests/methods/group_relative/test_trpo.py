@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 from core_cases import sums_world, uneven_bench
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.methods.group_relative.claims.trpo import problem_of
 from hocket.methods.group_relative.trpo import (
     TrustRegionStep,
-    acting_weights,
     conjugate_gradient,
-    fisher_vector,
     flat,
-    policy_before,
     write,
 )
 from hocket.objectives.drift import DriftSurrogate
 from hocket.recipes import find
-
-
-@settings(max_examples=30, deadline=None)
-@given(seed=st.integers(0, 10**6), size=st.integers(1, 8))
-def test_conjugate_gradients_solve_as_many_equations_as_steps(seed, size):
-    noise = Key.of(seed).numpy()
-    root = torch.from_numpy(noise.normal(size=(size, size)))
-    matrix = root @ root.T + torch.eye(size).double()
-    target = torch.from_numpy(noise.normal(size=size))
-    found = conjugate_gradient(lambda v: matrix @ v, target, 2 * size, 1e-28)
-    torch.testing.assert_close(found, torch.linalg.solve(matrix, target), rtol=1e-6, atol=1e-8)
 
 
 def test_nothing_to_solve_is_nothing():
@@ -76,26 +57,6 @@ def test_without_a_critic_there_is_no_critic_step():
     run.run(3)
     assert "update/gradients" not in run.history[0]
     assert run.history[0]["update/kl"] > 0
-
-
-@pytest.mark.parametrize("twice", [True, False])
-def test_both_ways_to_a_fisher_vector_product_agree(twice):
-    run = uneven_bench()
-    batch = run.step().batch
-    problem = problem_of(run.learner, batch)
-    acting = acting_weights(problem)
-    vector = torch.from_numpy(Key.of(1).numpy().normal(size=run.policy.logits.numel()))
-    run.policy.twice_differentiable = twice
-    start = flat(acting, acting).detach().clone()
-    found = fisher_vector(problem, vector, policy_before(problem), acting)
-    assert torch.equal(flat(acting, acting).detach(), start)
-    chance = torch.softmax(run.policy.logits.detach(), -1)
-    rows = np.concatenate([np.asarray(seen) for seen in batch.observation])
-    expected = torch.zeros_like(chance)
-    for row in rows.tolist():
-        part = vector.view_as(chance)[row]
-        expected[row] += chance[row] * (part - (chance[row] * part).sum()) / len(rows)
-    torch.testing.assert_close(found, expected.reshape(-1), rtol=1e-5, atol=1e-7)
 
 
 def test_a_vector_is_written_where_it_was_read():

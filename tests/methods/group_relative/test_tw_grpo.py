@@ -34,26 +34,6 @@ def trajectory(scenario, action, observation):
     return Trajectory(Scenario(scenario), [turn])
 
 
-@pytest.mark.parametrize("budget", [1, 9, 2**23])
-def test_a_table_in_any_blocks(budget):
-    world = World(questions=2, tokens=3, horizon=3, reward=lambda q, a: 0.0, end=2)
-    policy = Tabular(world)
-    with torch.no_grad():
-        policy.logits[:] = torch.from_numpy(Key.of(1).numpy().normal(size=tuple(policy.logits.shape)))
-    answers = [(0, (0, 1, 2)), (0, (0, 2)), (0, (1, 0, 0)), (1, (2,))]
-    batch = pack([trajectory(str(q), answer, policy.path(q, answer)) for q, answer in answers])
-    found = divergence_by_place(batch, policy, torch.arange(batch.decisions), budget)
-    table = torch.log_softmax(policy.logits.detach(), -1)
-    for place in range(3):
-        rows = [
-            table[policy.row(q, answer[:place])] if len(answer) > place else torch.full((3,), -math.log(3)).double()
-            for q, answer in answers[:3]
-        ]
-        expected = float(divergence_from_mean(torch.stack(rows)[:, None])[0])
-        assert float(found[place]) == pytest.approx(expected)
-    assert float(found[-1]) == 0.0  # A group of one differs from nobody.
-
-
 def test_a_policy_without_distributions_has_none():
     world = World(questions=1, tokens=2, horizon=1, reward=lambda q, a: 0.0)
     batch = pack([trajectory("0", (0,), Tabular(world).path(0, (0,)))])

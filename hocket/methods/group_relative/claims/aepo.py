@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import Any, cast
 
@@ -10,7 +12,7 @@ import numpy as np
 import torch
 
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, gradient, inspect_rows, say
+from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, cases, gap, gradient, inspect_rows, say
 from hocket.lab.toys.rewarded import document, sample, shown
 from hocket.lab.toys.training import trained
 from hocket.lab.world import World
@@ -52,23 +54,29 @@ def only_right_tempered_samples_pull_apart_from_the_groups() -> Finding:
     return Finding(holds, f"own samples as in GRPO; tempered ones {[wrong, right]}")
 
 
+def collected(logp: float, asked: Sequence[Assignment], scores: Sequence[float], **rollout: Any) -> Any:
+    """What is asked in all, and the tempered samples that are kept, when each token has log-prob `logp`."""
+    heard = list[Assignment]()
+
+    async def play(assignments: Sequence[Assignment]) -> list[Trajectory]:
+        heard.extend(assignments)
+        turn = Turn("p", "p", np.zeros(1, np.int64), np.zeros(1, np.int64), np.full(1, logp, np.float32))
+        return [Trajectory(one.scenario, [replace(turn)]) for one in assignments for _ in range(one.samples)]
+
+    async def score(trajectories: Sequence[Trajectory]) -> None:
+        for trajectory, value in zip(trajectories, itertools.cycle(scores)):
+            trajectory.scores["right"] = Score(value)
+
+    stage = AEPO.but({f"rollout.{name}": value for name, value in rollout.items()}).rollout
+    found = run_async(stage.collect(asked, play=play, score=score, ledger=Ledger(), key=Key.of(0))).trajectories
+    return heard, [one for one in found if TEMPERED.get(one)]
+
+
 @claim("The released constants: samples at 1.2 below the target and 0.8 above, at most 60 right ones, or 30.")
 def the_released_constants_samples_at_1_2_below_the_target_and_0_8() -> Finding:
     saw = {}
     for logp in (-0.1, -0.9):  # Below the target of 0.5 nats, and above.
-        asked: list[Assignment] = []
-
-        async def play(assignments: Sequence[Assignment], logp: float = logp, asked: Any = asked) -> list[Trajectory]:
-            asked += assignments
-            return [_drawn(one, logp) for one in assignments for _ in range(one.samples)]
-
-        async def score(trajectories: Sequence[Trajectory]) -> None:
-            for number, trajectory in enumerate(trajectories):
-                trajectory.scores["right"] = Score(float(number % 2))
-
-        wanted = [Assignment(Scenario(f"{number}"), 8) for number in range(40)]
-        collected = AEPO.rollout.collect(wanted, play=play, score=score, ledger=Ledger(), key=Key.of(0))
-        tempered = [one for one in run_async(collected).trajectories if TEMPERED.get(one)]
+        asked, tempered = collected(logp, [Assignment(Scenario(f"{number}"), 8) for number in range(40)], (0.0, 1.0))
         right = sum(one.scores["right"].value == 1.0 for one in tempered)
         saw[asked[-1].decoding.temperature] = right, len(tempered) - right
     return Finding(saw == {1.2: (60, 80), 0.8: (30, 80)}, f"right and wrong ones by temperature: {saw}")
@@ -76,33 +84,19 @@ def the_released_constants_samples_at_1_2_below_the_target_and_0_8() -> Finding:
 
 @claim("Entropy below the target makes the 4 further samples hotter than the 8 own ones, entropy above it colder.")
 def entropy_below_the_target_makes_the_4_further_samples_hotter() -> Finding:
-    saw, off = {}, 0.0
-    for logp, factor in ((-0.1, 1.2), (-0.9, 0.8)):
-        for temperature, base in ((0.5, 0.5), (0.0, 1.0)):  # A greedy run is varied from temperature 1.
-            own = Assignment(Scenario("q"), 8, Decoding(temperature=temperature), first=100)
-            asked: list[Assignment] = []
+    def sound(logp: float, temperature: float, heated: float, *scores: float) -> bool:
+        own = Assignment(Scenario("q"), 8, Decoding(temperature=temperature), first=100)
+        (first, further), kept = collected(logp, [own], (*[0.0] * 8, 1.0, 0.0, 0.5, 2.0), control=2)
+        forgot = all(one.turns[0].logp is None and one.turns[0].decoding == own.decoding for one in kept)
+        numbers = [first.samples, first.first, further.samples, further.first]
+        right = [one.scores["right"].value for one in kept] == [*scores]
+        return forgot and right and numbers == [8, 100, 4, 108] and abs(further.decoding.temperature - heated) < EXACT
 
-            async def play(
-                assignments: Sequence[Assignment], logp: float = logp, asked: Any = asked
-            ) -> list[Trajectory]:
-                asked += assignments
-                return [_drawn(one, logp) for one in assignments for _ in range(one.samples)]
-
-            async def score(trajectories: Sequence[Trajectory]) -> None:
-                for trajectory, value in zip(trajectories, [0.0] * 8 + [1.0, 0.0, 0.5, 2.0], strict=True):
-                    trajectory.scores["right"] = Score(value)
-
-            rollout = AEPO.but({"rollout.control": 2}).rollout
-            collected = run_async(rollout.collect([own], play=play, score=score, ledger=Ledger(), key=Key.of(0)))
-            first, further = asked
-            off = max(off, abs(further.decoding.temperature - factor * base))
-            kept = [one for one in collected.trajectories if TEMPERED.get(one)]
-            forgot = all(one.turns[0].logp is None and one.turns[0].decoding == own.decoding for one in kept)
-            numbers = (first.samples, first.first, further.samples, further.first, forgot)
-            saw[logp, temperature] = (*numbers, *(one.scores["right"].value for one in kept))
-    # Of the right ones two are kept when hot, one when cold, and all wrong ones.
-    wanted = {key: (8, 100, 4, 108, True, *((1.0, 0.0, 0.5) if key[0] == -0.1 else (1.0, 0.0))) for key in saw}
-    return Finding(saw == wanted and off < EXACT, say(temperatures_off=off, kept=str(list(saw.values()))))
+    # Of the right ones two are kept when hot, one when cold, and all wrong ones. Greedy runs are varied from 1.
+    hot, cold = (1.0, 0.0, 0.5), (1.0, 0.0)
+    return cases(
+        [(-0.1, 0.5, 0.6, *hot), (-0.1, 0.0, 1.2, *hot), (-0.9, 0.5, 0.4, *cold), (-0.9, 0.0, 0.8, *cold)], sound
+    )
 
 
 @claim("As shipped own samples have GRPO's gradient, its clip among it, and tempered ones alpha = 4 times REINFORCE's.")
@@ -122,11 +116,6 @@ def as_shipped_own_samples_have_grpos_gradient_its_clip_among_it() -> Finding:
 
 claim.spares("aepo: objective.of.horizon = 5120", "no length divides a mean over samples")
 claim.spares("aepo: regularisers.0.of.horizon = 5120", "no length divides a mean over samples")
-
-
-def _drawn(asked: Assignment, logp: float) -> Trajectory:
-    turn = Turn("p", "p", np.zeros(1, np.int64), np.zeros(1, np.int64), np.full(1, logp, np.float32))
-    return Trajectory(asked.scenario, [turn])
 
 
 # Arm 4 is always right, 0 to 3 in three of four questions that look the same.

@@ -7,8 +7,6 @@ to reason.
 from __future__ import annotations
 
 import asyncio
-import re
-from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,7 +23,7 @@ from hocket.lab.policy import Tabular
 from hocket.lab.toys.rewarded import lines
 from hocket.lab.toys.training import accuracy, trained
 from hocket.lab.world import Answer, World
-from hocket.methods.group_relative.curr_reft import CURR_REFT, CURR_REFT_SELF, posed
+from hocket.methods.group_relative.curr_reft import CURR_REFT, CURR_REFT_SELF
 from hocket.stages import Reward
 from hocket.train.ledger import Ledger
 from hocket.types import Assignment, Scenario, Score, Trajectory, Turn
@@ -110,36 +108,6 @@ def formats_come_by_position_alone_320_yes_no_questions_320_choices() -> Finding
     counts = [drawn.count(form) for form in FORMS]
     holds = staged and told == ["binary", "choice"] and all(abs(count - 300) < 60 for count in counts)
     return Finding(holds and curriculum.prompts == 16, say(staged=staged, drawn_of_900=str(counts)))
-
-
-NEAR = {-10, -3, -2, -1, 1, 2, 3, 10}
-
-
-@claim("Yes/no is asked of the right number or one near it, half and half; a choice is of four numbers, one right.")
-def yes_no_is_asked_of_the_right_number_or_one_near_it_half_and() -> Finding:
-    apart, offered, letters, holds, shown = Counter[bool](), set[int](), Counter[str](), True, set[int]()
-    for number in range(400):
-        plain = Numbers().scenario("train", 7 * number)
-        right = int(str(plain.answer).replace(",", ""))
-        asked, choice = (posed(plain, form, Key.of(number)) for form in FORMS[:2])
-        (said,) = re.findall(r"^How many\? Is it (-?\d+)\? Answer yes or no\.$", str(asked.prompt))
-        apart[asked.answer == "yes"] += 1
-        holds &= (asked.answer == "yes") == (int(said) == right) and asked.answer in ("yes", "no")
-        shown |= {int(said) - right} - {0}
-        options = dict(re.findall(r"([A-Z])\) (-?\d+)", str(choice.prompt)))
-        holds &= [*options] == [*"ABCD"] and options[str(choice.answer)] == str(right)
-        offered |= {int(one) - right for one in options.values()}
-        letters[str(choice.answer)] += 1
-        holds &= asked.id != plain.id and asked.origin == plain.id and asked.metadata["kept"] == 1
-    holds &= shown == NEAR and offered == NEAR | {0} and min(letters.values()) > 60
-    others = [
-        Scenario("a", "Who?", "me"),
-        Scenario("b", ({"role": "user", "content": "?"},), "7"),
-        Scenario("c", "?", "7"),
-    ]
-    stay = [posed(one, form, Key.of(0)) for one, form in zip(others, ("choice", "binary", "open"), strict=True)]
-    same = stay == [replace(one, metadata={"format": "open"}) for one in others]
-    return Finding(holds and same and abs(apart[True] - 200) < 50, say(yes_of_400=apart[True], right_at=str(letters)))
 
 
 @claim("A yes is graded by match, letters by their share without a wrong one, open answers by shared words.")

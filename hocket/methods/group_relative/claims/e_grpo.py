@@ -58,18 +58,6 @@ def entities_named_in_any_turn_count_not_those_of_the_last_turn() -> Finding:
     return Finding(gap(rewards, [0.3, 0.15, 0.0]) < 1e-12, lines(rewards=rewards))
 
 
-@claim("the shipped task's entities are the totals on the way to its answer")
-def the_shipped_tasks_entities_are_the_totals_on_the_way_to_its() -> Finding:
-    task, off = TracedSums(), 0
-    for number in range(100):
-        scenario = task.scenario("train", number)
-        totals, asked = scenario.metadata["entities"], str(scenario.prompt).removeprefix("What is ").removesuffix("?")
-        numbers = asked.replace(" + ", " ").replace(" - ", " -").split()
-        off += totals != [str(sum(map(int, numbers[:count]))) for count in range(2, len(numbers) + 1)]
-        off += totals[-1] != scenario.answer
-    return Finding(off == 0, say(scenarios=100, wrong=off))
-
-
 @claim("g is a share of the entities, of whole words in any case; the shipped task has 3 or 4 terms, and splits apart.")
 def g_is_a_share_of_the_entities_of_whole_words_in_any_case_the() -> Finding:
     shares = [matched_share(text, KNOWN) for text in ("ada  lovelace in LONDON", "Londoner", "1843", "")]

@@ -26,7 +26,6 @@ from hocket.methods.group_relative.gcpo_geometryzero import (
     ContrastGroups,
     contrast_sign,
 )
-from hocket.recipe import Recipe
 from hocket.train.aio import run_async
 from hocket.train.ledger import Ledger
 from hocket.types import Assignment, Scenario, Score, Trajectory
@@ -62,27 +61,24 @@ def a_construction_counts_in_whichever_turn_it_is_written_and_only() -> Finding:
     return Finding(gap(earned, [0.5, 0.0, 0.0]) < 1e-12, lines(bonus=earned))
 
 
+class Letters:
+    """Characters are tokens."""
+
+    encode = staticmethod(lambda text, after=(): tuple(map(ord, text)))
+    decode = staticmethod(lambda tokens: "".join(map(chr, tokens)))
+
+
 @claim(
     "as shipped 8 samples are told nothing, 4 each begin with <think> and <answer>, and each question has its own means"
 )
 def as_shipped_8_samples_are_told_nothing_4_each_begin_with_think() -> Finding:
     asked: list[Assignment] = []
 
-    class Words:
-        """A character is a token."""
-
-        def encode(self, text: str, after: Sequence[int] = ()) -> tuple[int, ...]:
-            return tuple(map(ord, text))
-
-        def decode(self, tokens: Sequence[int]) -> str:
-            return "".join(map(chr, tokens))
-
     class Play:
-        def __init__(self, tokenizer: Words | None) -> None:
-            self.tokenizer = tokenizer
+        tokenizer = Letters
 
         async def __call__(self, assignments: Sequence[Assignment]) -> list[Trajectory]:
-            asked[:] = assignments
+            asked.extend(assignments)
             return [Trajectory(one.scenario, [], source=one.source) for one in assignments for _ in range(one.samples)]
 
     async def score(trajectories: Sequence[Trajectory]) -> None:
@@ -90,28 +86,19 @@ def as_shipped_8_samples_are_told_nothing_4_each_begin_with_think() -> Finding:
             trajectory.scores["right"] = Score(float(number))
         trajectories[8].failure = "lost"
 
-    def collected(recipe: Recipe, tokenizer: Words | None) -> list[Trajectory]:
-        given = [Assignment(Scenario(name), 8, prefix=(1,), first=5, hint="own") for name in "ab"]
-        found = recipe.rollout.collect(given, play=Play(tokenizer), score=score, ledger=Ledger(), key=Key.of(0))
-        return list(run_async(found).trajectories)
-
-    made = collected(GCPO_GEOMETRYZERO, Words())
-    told = [(one.samples, Words().decode(one.prefix[1:]), one.source, one.hint) for one in asked]
+    given = [Assignment(Scenario(name), 8, prefix=(1,), first=5, hint="own") for name in "ab"]
+    plays: Any = {"play": Play(), "score": score, "ledger": Ledger(), "key": Key.of(0)}
+    made = run_async(GCPO_GEOMETRYZERO.rollout.collect(given, **plays)).trajectories
+    told = [(one.samples, Letters.decode(one.prefix[1:]), one.source, one.hint) for one in asked]
     holds = told == [(8, "", "own", "own"), (4, "<think>", "baseline", "own"), (4, "<answer>", "baseline", "own")] * 2
     # Numbered apart, so that no draw is made twice.
-    holds &= (
-        len({one.first + n for one in asked[:3] for n in range(one.samples)}) == 16
-        and min(one.first for one in asked) == 5
-    )
+    numbers = {one.first + n for one in asked[:3] for n in range(one.samples)}
     means = [(one.info["accuracy_with"], one.info["accuracy_without"]) for one in made]
     holds &= means == [(10.0, 13.5)] * 16 + [(25.5, 29.5)] * 16  # Of 9 to 11, as 8 failed, of 12 to 15, and 16 later.
     holds &= [TOLD.get(one) for one in made] == ([None] * 8 + ["use"] * 4 + ["avoid"] * 4) * 2
-    shown = {}
-    for name, hints, words in (("in words", {"rollout.use": USE, "rollout.avoid": AVOID}, Words()), ("mute", {}, None)):
-        collected(GCPO_GEOMETRYZERO.but(hints), words)
-        shown[name] = [(one.hint, len(one.prefix)) for one in asked[:3]]
-    holds &= shown == {"in words": [("own", 1), (USE, 8), (AVOID, 9)], "mute": [("own", 1)] * 3}
-    return Finding(holds, f"means {means[0]} and {means[-1]}; told {told[:3]}")
+    return Finding(
+        holds and len(numbers) == 16 and min(numbers) == 5, f"means {means[0]}, {means[-1]}; told {told[:3]}"
+    )
 
 
 @claim("a return is verdict + 0.5 sign, 0 within 0.1, + 0.5 for good form whole + 0.1 of the length, 1 at 128 tokens")

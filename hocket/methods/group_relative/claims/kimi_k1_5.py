@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from hocket.core.components import value_at
-from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.curriculum.shuffled import Shuffled
 from hocket.lab.bandit import minimised
@@ -34,13 +33,12 @@ from hocket.methods.group_relative.kimi_k1_5 import (
     ByFailure,
     EasyToHard,
     PartialRollouts,
-    joined,
 )
 from hocket.objectives.regression import squared_residual
 from hocket.train.aio import run_async
 from hocket.train.ledger import Ledger
 from hocket.train.loop import Playing
-from hocket.types import Assignment, Decoding, Experience, Replay, Scenario, Trajectory, Turn
+from hocket.types import Assignment, Decoding, Experience, Trajectory
 
 claim = Claims("kimi-k1-5", "arXiv 2501.12599, section 2.3.3")
 REWARD = torch.tensor(REWARDS, dtype=torch.float64)
@@ -213,61 +211,14 @@ def problems_are_asked_in_thirds_of_the_pool_by_their_difficulty() -> Finding:
     return Finding(holds, say(asked=str(eased), by_the_other_label=str(turned), then_by_failure=split))
 
 
-@claim("an answer gets no more than what is left of its length, and what cannot go on as it began is refused or kept")
-def an_answer_gets_no_more_than_what_is_left_of_its_length_and_what() -> Finding:
-    asked = list[Assignment]()
-
-    async def play(assignments: Sequence[Assignment]) -> list[Trajectory]:
-        asked.extend(assignments)
-        return [written(one, number) for one in assignments for number in range(one.first, one.first + one.samples)]
-
-    def written(one: Assignment, number: int) -> Trajectory:
-        size = one.decoding.max_tokens
-        turn = Turn("a", "p", np.zeros(1), np.array([*one.prefix, *[7] * (size - len(one.prefix))]), finish="length")
-        return Trajectory(one.scenario, [turn], sample=number, terminated=False, truncated=True)
-
-    async def unscored(ended: Sequence[Trajectory]) -> None:
-        return None
-
-    def step(state: dict[str, Any], *questions: Assignment, rolling: PartialRollouts) -> tuple[Experience, Any]:
-        told: dict[str, Any] = {"play": play, "score": unscored, "ledger": Ledger(), "key": KEY}
-        return run_async(rolling.collect_with(state, questions, **told))
-
-    rolling, way = PartialRollouts(samples=2, pieces=3), Decoding(max_tokens=7)
-    state: dict[str, Any] = {"groups": []}
-    for number in range(3):
-        found, state = step(state, Assignment(Scenario(f"s{number}"), decoding=way), rolling=rolling)
-    limits = [(len(one.prefix), one.decoding.max_tokens, one.samples) for one in asked]
-    due = [(0, 3, 2), (3, 6, 1), (3, 6, 1), (0, 3, 2), (6, 7, 1), (6, 7, 1), (3, 6, 1), (3, 6, 1), (0, 3, 2)]
-    holds = limits == due and [one.length for one in found.trajectories] == [7, 7]
-    refused = 0
-    plain = Assignment(Scenario("s"), decoding=way)
-    for changes in ({"hint": "think"}, {"prefix": (1,)}, {"options": ("a",)}, {"replay": Replay()}):
-        try:
-            step({"groups": []}, dataclasses.replace(plain, **changes), rolling=rolling)
-        except HocketError:
-            refused += 1
-    for label in (True, "hard", None):
-        try:
-            EasyToHard().difficulty(Scenario("s", metadata={"difficulty": label}))
-        except ConfigurationError:
-            refused += 1
-    before = written(Assignment(Scenario("s"), decoding=Decoding(max_tokens=2)), 0)
-    broken = dataclasses.replace(before, failure="broke")
-    known = dataclasses.replace(before, turns=[dataclasses.replace(before.turns[0], logp=np.zeros(2, np.float32))])
-    kept = joined(before, dataclasses.replace(before, turns=[])) is before and joined(before, broken) is broken
-    kept &= (
-        joined(dataclasses.replace(before, turns=[dataclasses.replace(before.turns[0])]), known).turns[0].logp is None
-    )
-    return Finding(holds and refused == 7 and kept, say(prefix_limit_samples=str(limits), refused=refused, kept=kept))
-
-
-@claim("as shipped 8 samples are written over 8 steps at most, and the last stage is by failure as in kimi-k1-5")
-def as_shipped_8_samples_are_written_over_8_steps_at_most_and_the() -> Finding:
-    shipped = KIMI_K1_5_LONG
-    rolling = shipped.rollout == PartialRollouts(samples=8, pieces=8)
-    asking = shipped.curriculum == EasyToHard(16, 3, 160, None, "staged", ByFailure(16, None, 0.05, 4), "difficulty")
-    return Finding(rolling and asking, say(rollout=rolling, curriculum=asking))
+claim.constants(
+    "as shipped 8 samples are written over 8 steps at most, and the last stage is by failure as in kimi-k1-5",
+    KIMI_K1_5_LONG,
+    {
+        "rollout": PartialRollouts(samples=8, pieces=8),
+        "curriculum": EasyToHard(16, 3, 160, None, "staged", ByFailure(16, None, 0.05, 4), "difficulty"),
+    },
+)
 
 
 SPOKEN = World(2, 4, 5, lambda q, a: float(a[-2:] == (q + 1, 3)), end=3, context="last")

@@ -101,14 +101,11 @@ def advantages_loss_and_gradient_are_the_formulas_counted_by_hand() -> Finding:
 class Letters:
     """Tokens are letters. What was thought after so many of them is what an answer is worth."""
 
+    encode = staticmethod(lambda text, after=(): tuple(map(ord, text)))
+    decode = staticmethod(lambda tokens: "".join(map(chr, tokens)))
+
     def __init__(self, *thoughts: str) -> None:
         self.thoughts, self.asked, self.tokenizer = thoughts, list[Assignment](), self
-
-    def encode(self, text: str, after: Sequence[int] = ()) -> tuple[int, ...]:
-        return tuple(map(ord, text))
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        return "".join(map(chr, tokens))
 
     async def __call__(self, asked: Sequence[Assignment]) -> list[Trajectory]:
         self.asked += asked

@@ -155,41 +155,6 @@ def as_many_answers_are_asked_of_the_question_and_of_every_role_of() -> Finding:
     return Finding(holds, say(lines=str(lines), chains=str(given)))
 
 
-@claim("in `perspectives` the answer is what suits the role that is named; beginners often think as another")
-def in_perspectives_the_answer_is_what_suits_the_role_that_is_named() -> Finding:
-    from hocket.methods.group_relative.multirole_r1 import Perspectives
-    from hocket.tasks.split import split_of
-
-    task, lines, right, holds = Perspectives(), [0, 0], list[float](), True
-    views: dict[str, Any] = {"cook": lambda pair: pair[0], "buyer": lambda pair: pair[1], "guest": sum}
-    for number in range(400):
-        scenario = task.scenario("train", number)
-        offered, role = str(scenario.prompt).rstrip("?").split(". For the ")
-        goods = {name: (int(one), int(two)) for name, one, two in (part.split() for part in offered.split(", "))}
-        holds &= split_of(str(sorted(offered.split(", ")))) == "train"
-        picks = {view: max(goods, key=lambda name: worth(goods[name])) for view, worth in views.items()}
-        equal = [len({worth(pair) for pair in goods.values()}) for worth in views.values()]
-        holds &= scenario.answer == picks[role] and len({*picks.values()}) == 2 and equal == [2, 2, 2]
-        verdicts = [task.verify(f"<answer>{name}</answer>", scenario) for name in goods]
-        holds &= verdicts == [float(name == scenario.answer) for name in goods]
-        (lesson,) = task.lessons.play(scenario, Key.of(number).numpy())
-        asked, thought = str(lesson.prompt[0]["content"]), str(lesson.said[0]["content"])
-        (spoken,) = roles_of(thought)
-        best = picks[spoken]
-        other = next(name for name in goods if name != best)
-        high, low = (views[spoken](goods[name]) for name in (best, other))
-        holds &= thought == f"As a {spoken}: {best} has {high}, not {low}\n<answer>{best}</answer>"
-        told = asked == f"{scenario.prompt}\nAnswer as a {spoken}."
-        holds &= told or asked == scenario.prompt
-        lines[told] += 1
-        right += [] if told else [float(spoken == role)]
-    two = replace(replies("As a cook: a\nAs a guest: b")[0], scenario=scenario)
-    holds &= task.describe(two)["roles"] == 2 / 3 and task.lessons.steps == 150
-    holds &= task.lessons.then(MULTIROLE_R1) == {"steps": 25, "update.lr": 1e-3, "evaluation.n": 100}
-    share, skill = lines[1] / 400, fmean(right)
-    return Finding(holds and abs(share - 0.5) < 0.08 and abs(skill - 0.6) < 0.06, say(told=share, as_asked=skill))
-
-
 claim.spares("rng.random() < TOLD -> rng.random() >= TOLD", "either way is as likely")
 
 

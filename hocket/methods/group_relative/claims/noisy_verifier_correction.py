@@ -227,17 +227,6 @@ def _appealing() -> Finding:
     return Finding(holds, say(appeals_of_2400=len(heard), upheld=counts[1], standard_errors_off_a_quarter=apart))
 
 
-@claim("Rates that are no probabilities, or of a verifier no better than chance, are refused.")
-def _refused() -> Finding:
-    refused = []
-    for rates in ((-0.1, 0.2), (0.2, -0.1), (0.5, 0.5), (0.7, 0.4), (0.9, 0.05), (0.05, 0.9), (0.0, 0.0)):
-        try:
-            NoiseCorrection("backward", *rates)
-        except ValueError:
-            refused.append(rates)
-    return Finding(refused == [(-0.1, 0.2), (0.2, -0.1), (0.5, 0.5), (0.7, 0.4)], say(refused=str(refused)))
-
-
 def right(question: int, answer: Answer) -> float:
     return float(answer == (question,))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
-from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
@@ -16,8 +15,6 @@ from hocket.lab.toys.rewarded import lines, said, shaped
 from hocket.lab.world import Answer, World
 from hocket.methods.base.gspo import GSPO
 from hocket.methods.group_relative.pm4grpo import PM4GRPO, activities, conformance, harmonic_mean
-from hocket.rewards.judging import Answer as Told
-from hocket.rewards.judging import Judge, Question
 
 claim = Claims("pm4grpo", "PM4GRPO, arXiv:2510.25065, released checker")
 
@@ -127,26 +124,6 @@ def as_shipped_form_answer_and_conformance_count_1_each_and_rules() -> Finding:
     (first, second), holds = paid.pop("own"), paid["shipped"] == [3.0, 1.0, 0.0, 0.0]
     holds &= paid["without_teacher"] == [2.0, 0.0, 0.0, 0.0] and first == 1.0 > second
     return Finding(holds, say(**{name: str(row) for name, row in paid.items()}, own_rules=str([first, second])))
-
-
-@claim(
-    "a judge labels every sentence in place of the rules; what is none of the activities, or unanswered, is left out"
-)
-def a_judge_labels_every_sentence_in_place_of_the_rules_what_is() -> Finding:
-    class Labels(Judge):
-        """Reads a sentence's label off its first word."""
-
-        def ask(self, questions: Sequence[Question]) -> list[Told]:
-            words = [question.prompt.split("\n\n")[1].split()[0] for question in questions]
-            return [Told(None if word == "silence" else word) for word in words]
-
-    recipe = PM4GRPO.but({"shaping": (PM4GRPO.shaping[1],), "shaping.0.judge": Labels("labels")})
-    texts = ("plan it. other words. derive it<answer>check</answer>", "plan so. silence. derive", "check. plan", None)
-    rows = [{**said("q", ""), "text": text, "info": {"teacher": ("plan", "derive")}} for text in texts]
-    spelt = [{**row, "info": {"teacher": "plan this. derive that. other"}} for row in rows]
-    paid = [shaped(recipe, one) for one in (rows, spelt)]
-    holds = all(row[:2] == [1.0, 1.0] and row[2] < 1 and row[3] == 0.0 for row in paid) and paid[0] == paid[1]
-    return Finding(holds, say(listed=str(paid[0]), as_text=str(paid[1])))
 
 
 claim.spares("fitness + precision -> fitness", "without fitness the product is 0 as well")

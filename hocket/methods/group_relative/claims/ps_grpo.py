@@ -6,7 +6,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 from unittest import mock
@@ -24,8 +24,8 @@ from hocket.lab.toys.training import answers_of, trained
 from hocket.lab.world import World
 from hocket.methods.group_relative.ps_grpo import PS_GRPO, GroupSimilarity
 from hocket.rewards.similarity import SIMILARITIES, bleu, rouge_1, rouge_l
+from hocket.tasks.sums import Sums
 from hocket.train.ledger import Ledger
-from hocket.types import Scenario
 
 claim = Claims("ps-grpo", "arXiv:2510.04392")
 NINE = {"p": ["a b", "a c", "d"], "q": ["a b", "d", "d"], "r": ["c", "a b", "a b"]}
@@ -124,35 +124,23 @@ def a_sample_is_compared_with_as_many_others_as_asked_for_drawn() -> Finding:
     return Finding(holds and apart, say(compared_by_paraphrase=str(sizes)))
 
 
-@dataclass(frozen=True)
-class Counted:
-    """Scenarios by number, so many or endless."""
-
-    questions: int | None
-
-    def size(self, split: str) -> int | None:
-        return self.questions
-
-    def scenario(self, split: str, number: int) -> Scenario:
-        return Scenario(str(number))
-
-
 @claim("As shipped families of 4 consecutive scenarios come one after another, in random order, each once per pass.")
 def as_shipped_families_of_4_consecutive_scenarios_come_one_after() -> Finding:
     families: Any = PS_GRPO.curriculum
 
-    def asked(start: int, count: int, size: int | None, key: int = 0) -> list[int]:
-        return [int(one.id) for one in families(Counted(size), start, count, Ledger(), Key.of(key))]
+    def asked(start: int, count: int, task: Any, key: int = 0) -> list[int]:
+        return [one.seed for one in families(task, start, count, Ledger(), Key.of(key))]
 
-    passes = [asked(42 * number, 42, 42) for number in range(3)]
-    holds, orders = passes[0] + passes[1] == asked(0, 84, 42), []
+    finite = World(42, 2, 1, lambda question, answer: 0.0)
+    passes = [asked(42 * number, 42, finite) for number in range(3)]
+    holds, orders = passes[0] + passes[1] == asked(0, 84, finite), []
     for one in passes:
         cuts = [place for place in range(42) if one[place] % 4 == 0]
         whole = [one[cut : cut + (4 if one[cut] < 40 else 2)] for cut in cuts]
         holds &= all(family == [*range(family[0], min(family[0] + 4, 42))] for family in whole)
         holds &= sorted(itertools.chain(*whole)) == [*range(42)]
         orders.append([family[0] for family in whole])
-    endless = [asked(5, 10, None, key) for key in range(3)]
+    endless = [asked(5, 10, Sums(), key) for key in range(3)]
     holds &= all(one == [*range(one[0], one[0] + 10)] and one[0] % 4 == 1 for one in endless)
     apart = orders[0] != orders[1] != orders[2] and len({one[0] for one in endless}) == 3
     return Finding(holds and apart and families.prompts == 16, say(first_families=str([one[:3] for one in orders])))

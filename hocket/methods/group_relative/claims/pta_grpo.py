@@ -5,14 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
 from hocket.core.batch import Batch
 from hocket.core.components import value_at
-from hocket.core.errors import ConfigurationError
-from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.core.signals import returns
 from hocket.lab.bench import Bench
@@ -23,23 +20,15 @@ from hocket.lab.toys.rewarded import lines
 from hocket.lab.toys.training import chances
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.pta_grpo import (
-    CLOSED,
-    OPENED,
     PTA_GRPO,
     PTA_GRPO_SFT,
     PlannedDemonstrations,
-    PlanTree,
     planned,
     planned_well,
-    split,
-    worked,
 )
 from hocket.recipe import Recipe
-from hocket.rollout.branches import NUMBERED
 from hocket.tasks.sums import Sums
-from hocket.train.aio import run_async
-from hocket.train.ledger import Ledger
-from hocket.types import Assignment, Decoding, Scenario, Score, Trajectory, Turn
+from hocket.types import Scenario, Score, Trajectory, Turn
 
 claim = Claims("pta-grpo", "arXiv:2510.01833; the weights of its rewards are our choice")
 CENTRED = PTA_GRPO.but({"credit.scale": None})
@@ -142,95 +131,6 @@ def the_first_stages_demonstrations_plan_before_they_solve_and_end() -> Finding:
     return Finding(wrong == 0 and not any(map(planned_well, broken)), say(demonstrations=200, wrong=wrong))
 
 
-@claim("a plan ends at its marker, at its length, or before the end of a response without an answer")
-def a_plan_ends_at_its_marker_at_its_length_or_before_the_end_of_a() -> Finding:
-    class Words:
-        """Characters as tokens."""
-
-        def encode(self, text: str, after: Sequence[int] = ()) -> tuple[int, ...]:
-            return tuple(map(ord, text))
-
-        def decode(self, tokens: Sequence[int]) -> str:
-            return "".join(map(chr, tokens))
-
-    tree, words = PlanTree(plans=2, solutions=3, plan_tokens=40), Words()
-
-    def response(text: str, finish: str = "stop", sample: int = 0) -> Trajectory:
-        action = np.array(words.encode(text), np.int64)
-        turn = Turn("p", "p", np.arange(len(text)), action, np.zeros(len(text), np.float32), text=text, finish=finish)
-        return Trajectory(Scenario("s"), [turn], sample=sample)
-
-    asking = Assignment(Scenario("s"), decoding=Decoding(max_tokens=50), first=7)
-    plan = tree._planning(asking, words)
-    brief = tree._planning(Assignment(Scenario("s"), decoding=Decoding(max_tokens=30), budget=20), words)
-    holds = (plan.samples, plan.budget, plan.decoding.max_tokens) == (2, 40, 40)
-    holds &= (brief.budget, brief.decoding.max_tokens) == (20, 30) and tree.trajectories == 6
-    holds &= plan.prefix == words.encode(OPENED) and CLOSED in plan.decoding.stop
-
-    def stem(text: str, finish: str = "stop", of: PlanTree = tree) -> str | None:
-        found = of._stem(response(text, finish))
-        return None if found is None else words.decode(found.action.tolist())
-
-    cut, marked, ended = stem("<plan>a", "length"), stem("<plan>a</plan>"), stem("<plan>a.")
-    holds &= (cut, marked, ended) == ("<plan>a", "<plan>a</plan>", "<plan>a")
-    holds &= stem("<plan><answer>3</answer>") is None and stem("a") is None and stem("ab") == "a"
-    holds &= stem("<plan>a.", of=PlanTree(marker="")) is None and stem("<plan>a</plan>", of=PlanTree(marker="")) is None
-
-    def branch(text: str, sample: int) -> Any:
-        root = response(text, "length", sample)
-        return tree._branch(asking, root, root.turns[0], words)
-
-    one, closed = branch("<plan>a", 2), branch("<plan>a</plan>", 1)
-    for found, sample, begun in ((one, 2, "<plan>a</plan>"), (closed, 1, "<plan>a</plan>")):
-        holds &= found.prefix == words.encode(begun) and found.decoding.max_tokens == 50 and found.budget == 50
-        holds &= (found.first, found.samples) == (7 + NUMBERED + 3 * sample, 3)
-    room = len(CLOSED)
-    holds &= branch("x" * (50 - room), 0) is None and branch("x" * (49 - room), 0) is not None
-
-    class Play:
-        """One plan ends in time, the other leaves no room for a solution."""
-
-        tokenizer = words
-
-        async def __call__(self, assignments: Sequence[Assignment]) -> list[Trajectory]:
-            if assignments[0].samples == 2:
-                return [response("<plan>a", "length", 0), response("x" * 45, "stop", 1)]
-            (only,) = assignments
-            return [response(words.decode(only.prefix) + "so", sample=n) for n in range(only.samples)]
-
-    async def score(trajectories: Sequence[Trajectory]) -> None:
-        return None
-
-    found = run_async(tree.collect([asking], play=Play(), score=score, ledger=Ledger(), key=Key.of(0))).trajectories
-    turns = [[len(turn) for turn in one.turns] for one in found]
-    holds &= turns == [[7, 9]] * 3 + [[45]] and len({id(one.turns[0]) for one in found[:3]}) == 1
-    return Finding(holds, say(decisions_by_turn=str(turns)))
-
-
-@claim("a solution is a turn that goes on from its plan; a response that began anew stays whole", "derived")
-def a_solution_is_a_turn_that_goes_on_from_its_plan_a_response_that() -> Finding:
-    def turn(tokens: Sequence[int], seen: int) -> Turn:
-        return Turn("p", "p", np.arange(seen), np.array(tokens, np.int64), np.zeros(len(tokens), np.float32))
-
-    found = []
-    for seen, of_stem in ((3, 2), (5, 5)):  # An observation for each decision; a prompt before all of them.
-        for tokens in ([1, 2, 3], [1, 4, 3], [1, 2]):
-            leaf = Trajectory(Scenario("s"), [turn(tokens, seen if len(tokens) == 3 or seen == 5 else 2)])
-            split(leaf, turn([1, 2], of_stem))
-            found.append([(one.action.tolist(), one.observation.tolist()) for one in leaf.turns])
-    several = Trajectory(Scenario("s"), [turn([1], 1), turn([2], 1)])
-    split(several, turn([1, 2], 2))
-    wanted = [
-        [([1, 2], [0, 1]), ([3], [2])],
-        [([1, 4, 3], [0, 1, 2])],
-        [([1, 2], [0, 1])],
-        [([1, 2], [0, 1, 2, 3, 4]), ([3], [])],
-        [([1, 4, 3], [0, 1, 2, 3, 4])],
-        [([1, 2], [0, 1, 2, 3, 4])],
-    ]
-    return Finding(found == wanted and len(several.turns) == 2, say(responses=len(found)))
-
-
 @claim("as shipped a response earns its verdict, the plan's value and 0.1 for one filled plan and one answer")
 def as_shipped_a_response_earns_its_verdict_the_plans_value_and_0_1() -> Finding:
     form = (
@@ -249,44 +149,12 @@ def as_shipped_a_response_earns_its_verdict_the_plans_value_and_0_1() -> Finding
     return below(EXACT, same, off=gap(worth, [2.1, 0.0, 1.0]))
 
 
-@claim("a scenario's own plan is put before its demonstration; a sum is planned in pairs; anything else is refused")
-def a_scenarios_own_plan_is_put_before_its_demonstration_a_sum_is() -> Finding:
-    def shown(prompt: str, **metadata: str) -> str:
-        try:
-            return str(planned(Scenario("s", prompt, metadata=metadata)).metadata["demonstration"])
-        except ConfigurationError:
-            return "refused"
-
-    question = "What is 12 + 5 - 30?"
-    by_pairs = "<plan>1. 12 + 5\n2. -30</plan><think>12+5=17-30=-13</think><answer>-13</answer>"
-    found = [shown("?", plan="think", demonstration="done"), shown(question), shown(question, plan="think")]
-    found += [shown("?", plan="think"), shown("?", demonstration="done"), shown("Say 3 + 4 twice."), shown("Say it.")]
-    wanted = ["<plan>think</plan>done", by_pairs, by_pairs, *["refused"] * 4]
-    sums = [worked([45, 37]), worked([5, -12]), worked([7, 0])]
-    holds = found == wanted and sums == ["45+30=75+7=82", "5-10=-5-2=-7", "7+0=7"]
-    return Finding(holds, say(demonstration=found[1].replace("\n", " "), working=sums[1]))
-
-
-@claim(
-    "the first stage imitates one such demonstration of each of 32 scenarios a step, at a rate of 1e-3", "chosen here"
+claim.constants(
+    "the first stage imitates one such demonstration of each of 32 scenarios a step, at a rate of 1e-3",
+    PTA_GRPO_SFT,
+    {"rollout": PlannedDemonstrations, "curriculum.prompts": 32, "rollout.samples": 1, "update.lr": 1e-3},
+    "chosen here",
 )
-def the_first_stage_imitates_one_such_demonstration_of_each_of_32() -> Finding:
-    asked = list[Assignment]()
-
-    async def play(assignments: Sequence[Assignment]) -> list[Trajectory]:
-        asked.extend(assignments)
-        return []
-
-    async def score(trajectories: Sequence[Trajectory]) -> None:
-        return None
-
-    rows = [Assignment(Sums().scenario("train", number)) for number in range(2)]
-    run_async(PTA_GRPO_SFT.rollout.collect(rows, play=play, score=score, ledger=Ledger(), key=Key.of(0)))
-    told = [one.scenario.metadata["demonstration"] for one in asked]
-    plain = [planned(one.scenario).metadata["demonstration"] for one in rows]
-    settings = [value_at(PTA_GRPO_SFT, name) for name in ("curriculum.prompts", "rollout.samples", "update.lr")]
-    holds = told == plain and isinstance(PTA_GRPO_SFT.rollout, PlannedDemonstrations)
-    return Finding(holds and settings == [32, 1, 1e-3], say(settings=str(settings)))
 
 
 STRATEGIES = (1, 2, 3, 1)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,13 +19,11 @@ from hocket.lab.world import Answer
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.rank_grpo import (
     HITS,
-    LISTED_STEPS,
     RANK_GRPO,
     ListGain,
     discounted_gains,
     remaining_gain,
 )
-from hocket.tasks.split import split_of
 from hocket.train.aio import run_async
 from hocket.types import Scenario, Trajectory, Turn
 
@@ -131,27 +127,6 @@ def ranks_go_as_far_as_any_list_without_hits_the_return_stands_at() -> Finding:
     run_async(ListGain()([trajectory], key=Key.of(0)))
     holds = HITS.get(trajectory) == [0.0, 1.0] and RANK_GRPO.rewards == (ListGain(weight=1.0),)
     return Finding(holds and gap(found, wanted) < EXACT and gains < 1e-6, say(off=gap(found, wanted), gains=gains))
-
-
-@claim("The shipped task asks for a sum of six terms in three steps of two, and scores the list's gain over the best.")
-def the_shipped_task_asks_for_a_sum_of_six_terms_in_three_steps_of() -> Finding:
-    task: Any = LISTED_STEPS.make("listed-steps", {})
-    asked = [task.scenario("train", number) for number in range(30)]
-    sides, minus, gaps = set[str](), 0, []
-    for one in asked:
-        question = one.prompt[-1]["content"]
-        terms = [int(term.replace(" ", "")) for term in re.findall(r"(?:[+-] )?\d+", question)]
-        steps = [[int(term.replace(" ", "")) for term in re.findall(r"-? ?\d+", step)] for step in one.answer]
-        sides.add(split_of(question))
-        minus += sum(term < 0 for term in terms[1:])
-        gaps.append(gap(terms, [term for step in steps for term in step]) if len(terms) == 6 else math.inf)
-        gaps.append(gap([len(step) for step in steps], [2.0] * 3))
-    best, first = (task.verify("\n".join(asked[0].answer[:count]), asked[0]) for count in (3, 1))
-    gaps += [abs(best - 1.0), abs(first - 1 / (1.5 + 1 / math.log2(3)))]
-    turns = [Turn("p", "p", np.zeros(1, np.int64), np.zeros(1, np.int64), text=said) for said in ("a\nb\nc", "a\nb")]
-    items = [task.describe(Trajectory(asked[0], [turn]))["items"] for turn in turns]
-    holds = sides == {"train"} and 30 < minus < 120 and items == [1.0, 0.0]
-    return Finding(holds and max(gaps) < 1e-12, say(off=max(gaps), negative_terms_of_150=minus))
 
 
 ITEMS, LISTED = 50, 5

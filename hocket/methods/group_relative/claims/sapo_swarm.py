@@ -222,33 +222,6 @@ def a_false_right_answer_harms_those_who_believe_it_and_changes_no() -> Finding:
 # ---------------------------------------------------------------- faults
 
 
-@claim("a message twice counts once: the same bits as if it had come once")
-def a_message_twice_counts_once_the_same_bits_as_if_it_had_come() -> Finding:
-    twice = SwarmRun(EASY, [_node(4, 4)] * 2, lr=0.1, deliver=lambda one, other, data: [data, data]).run(4)
-    once = SwarmRun(EASY, [_node(4, 4)] * 2, lr=0.1).run(4)
-    counted, used = (twice.counts("received"), once.counts("received")), once.mean("shared/groups")
-    same = counted[0] == counted[1] == twice.counts("duplicate") and torch.equal(_weights(twice), _weights(once))
-    return Finding(same and used > 1, say(dropped=twice.counts("duplicate"), groups_learnt_from_a_step=used))
-
-
-@claim("a message after newer ones of its sender is late and changes no bit; broken, forged and huge ones neither")
-def a_message_after_newer_ones_of_its_sender_is_late_and_changes_no() -> Finding:
-    before: dict[tuple[str, str], list[bytes]] = {}
-
-    def faulty(sender: str, receiver: str, data: bytes) -> list[bytes]:
-        old = before.setdefault((sender, receiver), [])
-        old.append(data)
-        forged = msgspec.msgpack.encode({**msgspec.msgpack.decode(data), "node": "node-9"})
-        late = [old[-6]] if len(old) > 6 else []
-        return [data, *late, data[: len(data) // 2], forged, b"\x00" * (2**20 + 1)]
-
-    nodes = [_node(4, 4)] * 2
-    bad, good = (SwarmRun(EASY, nodes, lr=0.1, deliver=how).run(4) for how in (faulty, whole))
-    counts = {name: bad.counts(name) for name in ("received", "late", "malformed", "forged", "oversized")}
-    used, same = good.mean("shared/groups"), torch.equal(_weights(bad), _weights(good))
-    return Finding(min(counts.values()) > 0 and used > 1 and same, say(**counts, groups_learnt_from_a_step=used))
-
-
 @claim("when nodes die the others go on, and go on learning")
 def when_nodes_die_the_others_go_on_and_go_on_learning() -> Finding:
     run = SwarmRun(EASY, [_node(2, 2)] * 4, lr=0.1, ends={1: 3, 3: 5}).run(10)

@@ -13,8 +13,7 @@ from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.toys.instances import Instances, Judged, nothing
 from hocket.lab.toys.training import on, starting, trained
 from hocket.lab.world import Answer, answer_of
-from hocket.methods.group_relative.sem import SEM, GuessThenSearch, KnownOrSought, SearchTable
-from hocket.tasks.split import split_of
+from hocket.methods.group_relative.sem import SEM, GuessThenSearch, SearchTable
 from hocket.testing import rehearse
 from hocket.train.aio import run_async
 from hocket.types import Scenario, Trajectory, Turn
@@ -38,13 +37,24 @@ CASES = {
 BROKEN = ("", "7", "<search>x</search><answer>7</answer>", "<answer>7</answer><search>x</search>")
 
 
+def paid(text: str) -> float:
+    """What a text earns of the table, the recipe's only reward."""
+    (table,) = SEM.rewards
+    (value,) = run_async(table([spoken(text)], key=Key.of(0)))
+    return float(value or 0.0)
+
+
 @claim("the table orders the six cases of guess, search and answer; broken forms earn 0")
 def the_table_orders_the_six_cases_of_guess_search_and_answer() -> Finding:
-    (table,) = SEM.rewards  # The recipe is paid by the table and by nothing else.
-    paid = run_async(table([spoken(text) for text in (*CASES.values(), *BROKEN)], key=Key.of(0)))
-    earned = dict(zip(CASES, (float(one or 0.0) for one in paid), strict=False))
+    earned = {name: paid(text) for name, text in CASES.items()}
     falls = all(a > b for a, b in itertools.pairwise(earned.values()))
-    return Finding(falls and not any(paid[len(CASES) :]), say(**earned))
+    return Finding(falls and not any(map(paid, BROKEN)), say(**earned))
+
+
+@claim("As shipped it earns 1, 0.8, 0.3, 0.1, 0 and -0.2, in the order of the table's cases.", "chosen here")
+def as_shipped_it_earns_1_0_8_0_3_0_1_0_and_0_2_in_the_order_of_the() -> Finding:
+    earned = [paid(text) for text in CASES.values()]
+    return Finding(earned == [1.0, 0.8, 0.3, 0.1, 0.0, -0.2] and SEM.rewards[0].weight == 1.0, say(paid=str(earned)))
 
 
 @claim("the template's turns: a guess without tools, then a reply that may search, then the answer")
@@ -58,29 +68,6 @@ def the_templates_turns_a_guess_without_tools_then_a_reply_that_may() -> Finding
         (episode,) = rehearse(GuessThenSearch(), Scenario("s", "What is 2 * 3?", "6"), {"policy": replies})
         saw[name] = len(episode.turns), TOOL_CALLS.get(episode), SearchTable().judge(episode)
     return Finding(saw == {"searched": (3, 1, 0.8), "not": (2, 0, 1.0)}, say(**{k: str(v) for k, v in saw.items()}))
-
-
-@claim("As shipped it earns 1, 0.8, 0.3, 0.1, 0 and -0.2, in the order of the table's cases.", "chosen here")
-def as_shipped_it_earns_1_0_8_0_3_0_1_0_and_0_2_in_the_order_of_the() -> Finding:
-    (table,) = SEM.rewards
-    paid = run_async(table([spoken(text) for text in CASES.values()], key=Key.of(0)))
-    return Finding(list(paid) == [1.0, 0.8, 0.3, 0.1, 0.0, -0.2] and table.weight == 1.0, say(paid=str(list(paid))))
-
-
-@claim(
-    "Half of the shipped task's questions are known, splits share none, and an episode tells if a search was needed."
-)
-def half_of_the_shipped_tasks_questions_are_known_splits_share_none() -> Finding:
-    task = KnownOrSought()
-    drawn = {split: [task.scenario(split, number) for number in range(200)] for split in ("train", "eval")}
-    own = all((split_of(str(one.prompt)) == "eval") == (split == "eval") for split in drawn for one in drawn[split])
-    share = fmean(one.metadata["known"] for ones in drawn.values() for one in ones)
-    sums = all(("*" in str(one.prompt)) != one.metadata["known"] for ones in drawn.values() for one in ones)
-    told = [task.describe(spoken(text)) for text in (*CASES.values(), *BROKEN)]
-    needed, searches = ([int(one[name]) for one in told] for name in ("needed", "searched"))
-    holds = own and sums and 0.4 < share < 0.6
-    holds &= needed == [0, 1, 0, 1, 1, 0, 1, 1, 1, 0] and searches == [0, 1, 1, 1, 0, 1, 0, 0, 1, 1]
-    return Finding(holds, say(known=share, needed=str(needed), searched=str(searches)))
 
 
 claim.spares("rng.random() < 0.5 -> rng.random() >= 0.5", "known and unknown are equally likely")

@@ -21,7 +21,6 @@ from hocket.methods.group_relative.train_long_think_short import (
     TRAIN_LONG_THINK_SHORT,
     budget_reward,
     shrinking_budget,
-    with_line,
 )
 from hocket.tasks.sums import Sums
 from hocket.train.ledger import Ledger
@@ -64,20 +63,6 @@ def what_is_asked_for_can_be_said_and_also_what_is_twice_as_long() -> Finding:
         (asked,) = config.recipe.curriculum(task, 0, 1, Ledger(), Key.of(1))
         saw[config.decoding.max_tokens] = asked.metadata["budget"]
     return Finding(all(longest == 2 * budget for longest, budget in saw.items()), f"budgets by longest response: {saw}")
-
-
-@claim("The budget stands under the last user message, in one of its own where there is none; no prompt stays none.")
-def the_budget_stands_under_the_last_user_message_in_one_of_its_own() -> Finding:
-    told = [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
-    again, last = [*told, {"role": "user", "content": "r"}, {"role": "tool", "content": "t"}], with_line
-    found = [last(tuple(told), "L"), last(tuple(again), "L"), last(tuple(told[:1]), "L")]
-    wanted = [
-        (told[0], {"role": "user", "content": "q\nL"}, told[2]),
-        (*told, {"role": "user", "content": "r\nL"}, again[4]),
-        (told[0], {"role": "user", "content": "L"}),
-    ]
-    plain = [last(None, "L"), last("q", ""), last("q", "L")]
-    return Finding(found == wanted and plain == [None, "q", "q\nL"], lines(of_text=str(plain)))
 
 
 @claim(
