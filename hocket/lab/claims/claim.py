@@ -133,7 +133,7 @@ class Claims(list[Check]):
         **settings: Any,
     ) -> None:
         """States that two recipes have equal gradients on random batches; `settings` are of `random_document`."""
-        from hocket.lab.claims.harness import same_gradient
+        from hocket.lab.claims.comparisons import same_gradient
 
         def run() -> Finding:
             return same_gradient(recipe, to, count, *names, **settings)
