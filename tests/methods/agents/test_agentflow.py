@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+
 import numpy as np
 import pytest
 
 from hocket import tasks
 from hocket.agents.workflows.library import find
 from hocket.core.errors import ConfigurationError
-from hocket.methods.agents.agentflow import InTheFlow, SteeredReckoning
+from hocket.core.keys import Key
+from hocket.methods.agents.agentflow import AGENTFLOW, InTheFlow, SteeredReckoning
+from hocket.methods.agents.claims.agentflow import TASK
 from hocket.testing import rehearse
 from hocket.types import Scenario
 
@@ -109,3 +113,33 @@ def test_settings_of_the_task():
     assert tasks.find("steered-reckoning?kinds=both").name == "steered-reckoning?kinds=both&most=2"
     with pytest.raises(ConfigurationError, match="kinds are both, search, neither, with commas, not 'all'"):
         tasks.find("steered-reckoning?kinds=all")
+
+
+def test_what_a_beginner_plans() -> None:
+    planned, sound = list[bool](), True
+    for number in range(300):
+        scenario = TASK.scenario("train", number % (TASK.size("train") or 1))
+        kind, added = scenario.metadata["kind"], int(scenario.metadata["added"])
+        said = [
+            (one.prompt[0]["content"], str(one.prompt[1]["content"]), str(one.said[0]["content"]))
+            for one in TASK.lessons.play(scenario, Key.of(number).numpy())
+        ]
+        plans = [text for system, _, text in said if str(system).startswith("You plan")]
+        verdicts = [text for system, _, text in said if str(system).startswith("You verify")]
+        searched = plans[0].startswith("search the ")
+        if kind == "neither":
+            first, second = (int(word) for word in str(scenario.prompt).rstrip("?").split() if word.isdigit())
+            sound &= plans == [f"add {first} and {second}"] and verdicts == ["stop"]
+        else:
+            planned.append(searched)
+            due = ["continue", "stop"] if searched and kind == "both" else ["stop"]
+            known = int(scenario.answer) - added
+            sound &= verdicts == due and plans[1:] == ([f"add {known} and {added}"] if len(due) > 1 else [])
+            sound &= searched or plans[0].endswith(f" and {added}")
+        right = TASK.verify(said[-1][2], scenario) == 1.0
+        sound &= right if searched or kind == "neither" else said[-1][2].startswith("<answer>")
+    share, then = fmean(planned), TASK.lessons.then(AGENTFLOW)
+    sound &= then == {"curriculum.prompts": 12, "steps": 20, "update.lr": 1e-3, "evaluation.n": 90}
+    assert sound
+    assert abs(share - 0.35) < 0.1
+    assert TASK.lessons.steps == 150
