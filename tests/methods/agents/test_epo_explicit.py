@@ -18,9 +18,10 @@ from hocket.core.components import from_plain, to_plain
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.core.signals import returns, rewards_by_occurrence
-from hocket.lab.claims.harness import EXACT, gap
+from hocket.lab.claims.harness import EXACT, gap, inspect_rows
 from hocket.lab.talk import TalkBench
-from hocket.methods.agents.epo_explicit.method import DecisiveTurns, JudgedTurns
+from hocket.lab.toys.episodes import episode
+from hocket.methods.agents.epo_explicit.method import EPO_EXPLICIT, DecisiveTurns, JudgedTurns
 from hocket.recipes import find
 from hocket.rewards.combine import WeightedSum
 from hocket.rollout.named_turns import NamedBy, ProbedTurns, worth
@@ -149,3 +150,18 @@ def test_lessons_of_an_advised_task_are_the_inner_ones() -> None:
     wrong += (task.name, task.size("eval"), task.kind) != ("advised:magpie", None, "text")
     assert wrong == 0
     assert heard > 80
+
+
+def test_recorded_rewards_are_paid_to_named_advice() -> None:
+    turns = [{"tokens": [0] * size, "agent": name} for name, size in (("x", 1), ("a", 2), ("y", 2), ("b", 1))]
+    rows, shares = [], {(0, "a"): 3.5, (2, "b"): 7.5, (0, None): 10.5}
+    for (at, whom), _ in shares.items():
+        row = episode("talk", 0.5, turns)
+        row["scores"] = {"whole": 0.5}
+        row["turn_scores"] = [{"own": value} for value in (0.0, 3.0, 0.0, 7.0)]
+        row["info"] = {"decisive": [at], "advises": [whom if place == at else None for place in range(4)]}
+        rows.append(row)
+    made, off = inspect_rows(EPO_EXPLICIT, rows), 0.0
+    for advantages, ((at, _), due) in zip(made["advantages"], shares.items(), strict=True):
+        off = max(off, gap(advantages, [due * (place == at) for place in rows[0]["turn"]]))
+    assert off < EXACT

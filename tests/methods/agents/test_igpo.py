@@ -14,7 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rollout_cases import NoHistory, Stage, assignments
+from rollout_cases import NoHistory
 
 from hocket.agents.workflows.chat import Chat
 from hocket.agents.workflows.player import TextPlayer
@@ -106,12 +106,6 @@ def test_nobody_is_asked_without_an_answer_or_a_learner():
     player, _ = scripted(learns=False)
     (one,) = collected(player, WithBeliefs(samples=1), ASKED).trajectories
     assert one.info["beliefs"] == [None, None]
-
-
-def test_a_player_without_likelihoods_leaves_them_unknown():
-    stage = Stage(lambda scenario, sample: 1.0)
-    experience = stage.collect(WithBeliefs(samples=3), assignments("a"))
-    assert [one.info["beliefs"] for one in experience.trajectories] == [None] * 3
 
 
 def test_no_room_is_no_opinion_and_no_log_probs_is_an_error():

@@ -123,6 +123,7 @@ def test_beginners_err_in_each_role() -> None:
     holds = right[1.0] == 300 and abs(right[0.8] - 150) < 25 and set(errs) == set(TRAINED) and blind == 0
     assert holds
     assert min(errs.values()) > 10
+    return None
 
 
 def test_lessons_look_for_something() -> None:

@@ -72,6 +72,7 @@ def test_the_candidates_are_five_of_falling_worth() -> None:
     orders = {tuple(task.scenario("train", number).metadata["scores"]) for number in range(60)}
     assert shaped
     assert len(orders) > 20
+    return None
 
 
 def test_candidates_are_written_both_ways() -> None:
@@ -92,6 +93,7 @@ def test_candidates_are_written_both_ways() -> None:
     assert both
     assert named
     assert off == {(power, by) for power in (0, 1) for by in (-2, -1, 1, 2)}
+    return None
 
 
 def test_the_task_reads_what_stands_between_answer_tags() -> None:

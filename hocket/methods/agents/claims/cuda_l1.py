@@ -245,10 +245,9 @@ def two_exemplars_are_of_different_buckets_as_often_as_a_draw() -> Finding:
 
 @claim("The library begins with the task's variants, takes up what scored above 0 and keeps the best; prompts show it.")
 def the_library_begins_with_the_tasks_variants_takes_up_what_scored() -> Finding:
-    variants = [("slow", 1.0), ("quick", 2.0)]
-    scenario, said = Scenario("s", "Faster", metadata={"variants": variants}), ["quick", "new", "wrong", "newer"]
+    scenario = Scenario("s", "Faster", metadata={"variants": [("slow", 1.0), ("quick", 2.0)]})
+    said, heard = ["quick", "new", "wrong", "newer"], list[Assignment]()
     scores = {"quick": 1.9, "new": 2.5, "wrong": 0.0, "newer": 3.5, "unsure": None}
-    heard = list[Assignment]()
 
     async def play(asked: Any) -> list[Trajectory]:
         heard.extend(asked)
@@ -258,39 +257,25 @@ def the_library_begins_with_the_tasks_variants_takes_up_what_scored() -> Finding
         for one in played:
             one.scores["speedup"] = Score(scores[one.answer])
 
+    def collected(rollout: Contrastive, state: Any, *asked: Assignment, number: int = 0) -> tuple[Any, Any]:
+        how: dict[str, Any] = {"play": play, "score": score, "ledger": Ledger(), "key": Key.of(number)}
+        experience, after = asyncio.run(rollout.collect_with(state, list(asked), **how))
+        return experience.metrics, after
+
     rollout, state = Contrastive(samples=4, most=4), Contrastive().init()
     for number in range(2):
-        experience, state = asyncio.run(
-            rollout.collect_with(
-                state,
-                [Assignment(scenario)],
-                play=play,
-                score=score,
-                ledger=Ledger(),
-                key=Key.of(number),
-            )
-        )
+        metrics, state = collected(rollout, state, Assignment(scenario), number=number)
     library, hints = state["library"]["s"], [one.hint or "" for one in heard]
     shown = {line for hint in hints for line in hint.splitlines()}
     holds = library == {"quick": 1.9, "new": 2.5, "newer": 3.5, "slow": 1.0} and heard[0].samples == 4
     holds &= hints[0] == f"{exemplar('slow', 1.0)}\n{exemplar('quick', 2.0)}" == "Score 1:\nslow\nScore 2:\nquick"
-    holds &= shown & {"new", "newer"} != set() and experience.metrics["rollout/exemplars"] == 2.0
-    tight, after = Contrastive(samples=4, most=2), Contrastive().init()
-    _, after = asyncio.run(
-        tight.collect_with(
-            after, [Assignment(scenario, hint="Think")], play=play, score=score, ledger=Ledger(), key=Key.of(0)
-        )
-    )
+    holds &= shown & {"new", "newer"} != set() and (metrics["rollout/exemplars"], metrics["rollout/library"]) == (2, 4)
+    best = collected(Contrastive(samples=4, most=2), Contrastive().init(), Assignment(scenario, hint="Think"))[1]
+    holds &= best["library"]["s"] == {"new": 2.5, "newer": 3.5} and (heard[2].hint or "").startswith("Think\nScore 1:")
     bare = [Assignment(Scenario(name, name)) for name in ("t", "u")]
-    told = rollout.collect_with(
-        state, [Assignment(scenario), *bare], play=play, score=score, ledger=Ledger(), key=Key.of(0)
-    )
-    figures = asyncio.run(told)[0].metrics
-    holds &= abs(figures["rollout/exemplars"] - 2 / 3) < EXACT and abs(figures["rollout/library"] - 10 / 3) < EXACT
-    none, _ = asyncio.run(rollout.collect_with(state, [], play=play, score=score, ledger=Ledger(), key=Key.of(0)))
-    holds &= none.metrics["rollout/library"] == 0.0
-    holds &= after["library"]["s"] == {"new": 2.5, "newer": 3.5} and (heard[2].hint or "").startswith("Think\nScore 1:")
-    holds &= experience.metrics["rollout/library"] == 4.0 and Contrastive().init() == {"library": {}}
+    means = collected(rollout, state, Assignment(scenario), *bare)[0]
+    holds &= abs(means["rollout/exemplars"] - 2 / 3) < EXACT and abs(means["rollout/library"] - 10 / 3) < EXACT
+    holds &= collected(rollout, state)[0]["rollout/library"] == 0.0 and Contrastive().init() == {"library": {}}
     return Finding(holds, say(library=len(library), shown=len(shown)))
 
 

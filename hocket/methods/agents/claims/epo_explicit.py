@@ -15,7 +15,7 @@ from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.talk import Prior, TalkBench
 from hocket.lab.toys.episodes import episode
@@ -251,22 +251,6 @@ def played_on_each_sides_decisive_turn_is_found_by_what_that_side() -> Finding:
         named = [[side.index(at) for at in DECISIVE.get(one) if at in side] for side in sides]
         right += [named[0] == [0], named[1] == [2]]
     return Finding(fmean(right) > 0.9, say(sides=len(right), decisive_round_named_in=f"{fmean(right):.1%}"))
-
-
-@claim("Rewards of a recorded batch are paid to named advice by whom it was given, to other turns by all.", "derived")
-def rewards_of_a_recorded_batch_are_paid_to_named_advice_by_whom_it() -> Finding:
-    turns = [{"tokens": [0] * size, "agent": name} for name, size in (("x", 1), ("a", 2), ("y", 2), ("b", 1))]
-    rows, shares = [], {(0, "a"): 3.5, (2, "b"): 7.5, (0, None): 10.5}
-    for (at, whom), _ in shares.items():
-        row = episode("talk", 0.5, turns)
-        row["scores"] = {"whole": 0.5}
-        row["turn_scores"] = [{"own": value} for value in (0.0, 3.0, 0.0, 7.0)]
-        row["info"] = {"decisive": [at], "advises": [whom if place == at else None for place in range(4)]}
-        rows.append(row)
-    made, off = inspect_rows(EPO_EXPLICIT, rows), 0.0
-    for advantages, ((at, _), due) in zip(made["advantages"], shares.items(), strict=True):
-        off = max(off, gap(advantages, [due * (place == at) for place in rows[0]["turn"]]))
-    return below(EXACT, off=off)
 
 
 @claim("As shipped one turn is named, that of the largest change up or down, from 4 episodes per history.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from functools import cache
 from statistics import fmean
@@ -58,21 +59,17 @@ def the_gradient_at_retrieved_decisions_is_exactly_0_and_elsewhere() -> Finding:
 
 @claim("Other log-probs at retrieved decisions, old, new or the reference's, change neither loss nor gradient.")
 def other_log_probs_at_retrieved_decisions_old_new_or_the() -> Finding:
-    off, moved = 0.0, 0.0
+    def lower(row: dict[str, Any], name: str, where: bool) -> dict[str, Any]:
+        values = [one - 0.7 * (own is where) for one, own in zip(row[name], row["trained"], strict=True)]
+        return {**row, name: values}
+
+    changes: dict[bool, list[float]] = {False: [], True: []}
     for rows in map(retrieving, range(4)):
         before = inspect_rows(SEARCH_R1, rows)
-        for name in ("logp", "logp_behaviour", "logp_ref"):
-            for mine in (False, True):
-                other = [
-                    {
-                        **row,
-                        name: [one - 0.7 * (own is mine) for one, own in zip(row[name], row["trained"], strict=True)],
-                    }
-                    for row in rows
-                ]
-                after = inspect_rows(SEARCH_R1, other)
-                change = max(abs(after["loss"] - before["loss"]), gap(after["gradient"], before["gradient"]))
-                off, moved = (off, max(moved, change)) if mine else (max(off, change), moved)
+        for name, where in itertools.product(("logp", "logp_behaviour", "logp_ref"), changes):
+            after = inspect_rows(SEARCH_R1, [lower(row, name, where) for row in rows])
+            changes[where] += [abs(after["loss"] - before["loss"]), gap(after["gradient"], before["gradient"])]
+    off, moved = max(changes[False]), max(changes[True])
     return Finding(off == 0.0 and moved > 0.01, say(changed_by_retrieved=off, by_own=moved))
 
 
