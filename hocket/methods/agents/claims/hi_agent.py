@@ -183,7 +183,7 @@ def r_feedback_form_r_the_mean_feedback_of_the_actors_moves_for_it() -> Finding:
     for turn, earned in moves:
         colours, _ = _told(told(turn))
         legal = turn.text in PLACES
-        led = legal and colours[PLACES.index(turn.text)] == right(int(told(turn).split()[1].rstrip(":")))
+        led = legal and colours[PLACES.index(turn.text)] == right(_room(turn))
         feedback.setdefault(told(turn), []).append(float(led))
         off.append(earned - (0.5 * led + FORM * legal))
     for turn, earned in subgoals:
@@ -193,15 +193,9 @@ def r_feedback_form_r_the_mean_feedback_of_the_actors_moves_for_it() -> Finding:
         if len(tried) == 3:  # Said twice, the moves of both are one group.
             off.append(earned - (0.5 * fmean(tried) + FORM * (not rest)))
             kinds.add(bool(rest))
-    figures = say(moves=len(moves), subgoals=len(subgoals), off=max(map(abs, off)))
-    holds = (
-        kinds == {True, False}
-        and len(moves) == 27
-        and len(subgoals) == 9
-        and len(off) > 30
-        and 0.5 + FORM in {v for _, v in moves}
-    )
-    return Finding(holds and max(map(abs, off)) < EXACT, figures)
+    holds = kinds == {True, False} and (len(moves), len(subgoals)) == (27, 9) and len(off) > 30
+    holds &= 0.5 + FORM in {earned for _, earned in moves}
+    return below(EXACT, holds, off=max(map(abs, off)))
 
 
 @claim("A_i = (R_i - mean R)/(std R + 1e-8) over the subgoals for one situation, and over the moves for one subgoal.")
