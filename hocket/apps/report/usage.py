@@ -54,6 +54,7 @@ PUBLIC: Mapping[str, str] = {
     "hocket.objectives.listwise": "losses on users' own rankings",
     "hocket.objectives.measures": "what pairwise losses compare",
     "hocket.objectives.scores": "losses of reward models",
+    "hocket.rewards.code_tests": "the tests of users' own programs, the reward of hocket.tasks.code",
     "hocket.rewards.judge": "judges fitted to users' own verdicts",
     "hocket.rewards.novelty": "a bonus for any task",
     "hocket.rewards.scaling": "rewards of any size",

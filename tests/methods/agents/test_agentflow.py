@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
+from statistics import fmean
+
 import pytest
 
 from hocket import tasks
 from hocket.agents.workflows.library import find
 from hocket.core.errors import ConfigurationError
-from hocket.methods.agents.agentflow import InTheFlow, SteeredReckoning
+from hocket.core.keys import Key
+from hocket.methods.agents.agentflow import AGENTFLOW, InTheFlow
+from hocket.methods.agents.claims.agentflow import TASK
 from hocket.testing import rehearse
 from hocket.types import Scenario
 
@@ -34,24 +37,6 @@ def played(flow, planner, executor, verifier, generator=("<answer>8</answer>",))
     (found,) = rehearse(flow, QUESTION, replies)
     assert found.failure is None
     return found
-
-
-def test_it_stops_when_the_verifier_says_so():
-    found = played(InTheFlow(), ["look at it", "count"], ["a spider", "eight"], ["continue", "Stop, enough"])
-    assert found.info["turns"] == 2
-    assert found.info["memory"] == ["1. look at it -> a spider", "2. count -> eight"]
-    assert found.info["answer"] == "<answer>8</answer>"
-    assert [turn.role for turn in found.turns] == [*["planner", "executor", "verifier"] * 2, "generator"]
-
-
-def test_it_stops_after_its_turns_and_shows_the_latest_lines():
-    flow = InTheFlow(turns=5, kept=2, longest=6)
-    found = played(flow, [f"step {n} of many" for n in range(5)], ["nothing\nnew"] * 5, ["continue"] * 5)
-    assert found.info["turns"] == 5
-    told = [turn.prompt[-1]["content"] for turn in found.turns if turn.role == "planner"]
-    assert told[0].endswith("Memory:\nnothing yet")
-    assert told[4].splitlines()[1:] == ["Memory:", "3. step 2 -> nothin", "4. step 3 -> nothin"]
-    assert all(turn.parent is None for turn in found.turns)
 
 
 def test_tools_are_carried_out_and_answer_tags_are_read():
@@ -87,25 +72,38 @@ def test_a_tool_list_is_shown_unless_it_is_not_to_be():
     assert len(hidden.turns[1].observation) < len(shown.turns[1].observation)
 
 
-@pytest.mark.parametrize("number", range(9))
-def test_a_beginner_who_searches_is_right_and_one_who_adds_first_guesses(number):
-    """Lessons are said in the team itself, and what the generator is taught to say follows from its memory."""
-    task = SteeredReckoning()
-    scenario = task.scenario("train", number)
-    seen = set()
-    for seed in range(12):
-        said = task.lessons.play(scenario, np.random.default_rng(seed))
-        first, last = said[0].said[0]["content"], said[-1].said[0]["content"]
-        knows = scenario.metadata["kind"] == "neither" or first.startswith("search the ")
-        added = sum(int(word) for word in first.split() if word.isdigit())
-        assert task.verify(last, scenario) if knows else last == f"<answer>{added}</answer>"
-        assert said[-1].prompt[0]["content"].startswith("You answer")
-        seen.add(float(knows))
-    assert seen == ({1.0} if scenario.metadata["kind"] == "neither" else {0.0, 1.0})
-
-
 def test_settings_of_the_task():
     assert tasks.find("steered-reckoning?kinds=both&turns=2").workflow.turns == 2
     assert tasks.find("steered-reckoning?kinds=both").name == "steered-reckoning?kinds=both&most=2"
     with pytest.raises(ConfigurationError, match="kinds are both, search, neither, with commas, not 'all'"):
         tasks.find("steered-reckoning?kinds=all")
+
+
+def test_what_a_beginner_plans() -> None:
+    planned, sound = list[bool](), True
+    for number in range(300):
+        scenario = TASK.scenario("train", number % (TASK.size("train") or 1))
+        kind, added = scenario.metadata["kind"], int(scenario.metadata["added"])
+        said = [
+            (one.prompt[0]["content"], str(one.prompt[1]["content"]), str(one.said[0]["content"]))
+            for one in TASK.lessons.play(scenario, Key.of(number).numpy())
+        ]
+        plans = [text for system, _, text in said if str(system).startswith("You plan")]
+        verdicts = [text for system, _, text in said if str(system).startswith("You verify")]
+        searched = plans[0].startswith("search the ")
+        if kind == "neither":
+            first, second = (int(word) for word in str(scenario.prompt).rstrip("?").split() if word.isdigit())
+            sound &= plans == [f"add {first} and {second}"] and verdicts == ["stop"]
+        else:
+            planned.append(searched)
+            due = ["continue", "stop"] if searched and kind == "both" else ["stop"]
+            known = int(scenario.answer) - added
+            sound &= verdicts == due and plans[1:] == ([f"add {known} and {added}"] if len(due) > 1 else [])
+            sound &= searched or plans[0].endswith(f" and {added}")
+        right = TASK.verify(said[-1][2], scenario) == 1.0
+        sound &= right if searched or kind == "neither" else said[-1][2].startswith("<answer>")
+    share, then = fmean(planned), TASK.lessons.then(AGENTFLOW)
+    sound &= then == {"curriculum.prompts": 12, "steps": 20, "update.lr": 1e-3, "evaluation.n": 90}
+    assert sound
+    assert abs(share - 0.35) < 0.1
+    assert TASK.lessons.steps == 150

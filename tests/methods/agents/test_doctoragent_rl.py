@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 from typing import Any
 
@@ -215,3 +216,16 @@ def test_a_judge_gives_two_grades_against_the_record() -> None:
     assert asked == [pytest.approx((1.0 + 0.4) / 2), 0.0, None, None]
     ruled = asyncio.run(GradedDiagnosis()(played, key=Key.of(0)))
     assert ruled == [DiagnosisQuality().judge(one) for one in played]
+
+
+def test_the_patient_answers_only_what_was_asked() -> None:
+    asked = wrong = 0
+    for number in range(20):
+        book = draw_book(6, 5, Key.of(number))
+        for name, symptom in itertools.product(book, symptoms_of(book)):
+            has = book[name]["symptoms"]
+            text = str(asyncio.run(Patient(book, name, has[:1]).reply(f"Do you have {symptom}?")))
+            other = [one for one in symptoms_of(book) if one in text] != [symptom]
+            asked += 1
+            wrong += symptom not in has[:1] and (other or text.startswith("Yes") != (symptom in has))
+    assert wrong == 0

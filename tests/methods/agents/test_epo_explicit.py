@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,17 +11,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hocket import tasks
 from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.batch import Level
 from hocket.core.components import from_plain, to_plain
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.core.signals import returns, rewards_by_occurrence
+from hocket.lab.claims.harness import EXACT, gap, inspect_rows
 from hocket.lab.talk import TalkBench
-from hocket.methods.agents.epo_explicit.method import DecisiveTurns, JudgedTurns
+from hocket.lab.toys.episodes import episode
+from hocket.methods.agents.epo_explicit.method import EPO_EXPLICIT, DecisiveTurns, JudgedTurns
 from hocket.recipes import find
 from hocket.rewards.combine import WeightedSum
-from hocket.rollout.named_turns import NamedBy, ProbedTurns
+from hocket.rollout.named_turns import NamedBy, ProbedTurns, worth
 from hocket.train.aio import run_async
 from hocket.train.loop import collect
 from hocket.types import Scenario, Score, Trajectory, Turn
@@ -113,3 +117,51 @@ def test_they_are_values():
     assert from_plain(to_plain(recipe)) == recipe
     with pytest.raises(ValueError, match="samples"):
         JudgedTurns(samples=0)
+
+
+def test_what_an_episode_is_worth_to_an_agent() -> None:
+    turns = [Turn(name, "p", np.zeros(1, np.int64), np.zeros(size, np.int64)) for name, size in (("a", 2), ("b", 1))]
+    scores = {"whole": Score(0.5), "none": Score(None), "turn": Score([1.0, None], Level.TURN)}
+    scores |= {"decision": Score([0.25, -1.0, 4.0], Level.DECISION), "more": Score([0.0, 8.0], Level.TURN)}
+    one = Trajectory(Scenario("s"), turns, scores=scores)
+    found = [worth(one), worth(one, "a"), worth(one, "b"), worth(one, "c")]
+    assert gap(found, [12.75, 0.75, 12.5, 0.5]) < EXACT
+
+
+def test_lessons_of_an_advised_task_are_the_inner_ones() -> None:
+    task: Any = tasks.find("advised:magpie")
+    one_side: Any = tasks.find("advised:magpie?who=ann")
+    inner: Any = tasks.find("magpie")
+    wrong, heard = 0, 0
+    for number in range(40):
+        scenario = task.scenario("train", number)
+        said = task.lessons.play(scenario, Key.of(number).numpy())
+        plain = inner.lessons.play(scenario, Key.of(number).numpy())
+        alone = one_side.lessons.play(scenario, Key.of(number).numpy())
+        for advice, act, lesson in zip(said[::2], said[1::2], plain, strict=True):
+            wrong += advice.prompt != ({"role": "system", "content": task.workflow.system}, *lesson.prompt)
+            told = f"{lesson.prompt[0]['content']}\nStrategy: {lesson.said[0]['content']}"
+            wrong += str(act.prompt[0]["content"]) != told or not advice.said == act.said == lesson.said
+            heard += 1
+        wrong += alone[::3] != plain or [*alone[1::3], *alone[2::3]] != [*said[::2], *said[1::2]]
+    flow, bare = task.workflow, inner.lessons
+    wrong += (task.lessons.steps, task.lessons.talks) != (2 * bare.steps, 2 * bare.talks)
+    wrong += (flow.advised, one_side.workflow.advised, flow.every) != (("ann", "bob"), ("ann",), True)
+    wrong += (task.name, task.size("eval"), task.kind) != ("advised:magpie", None, "text")
+    assert wrong == 0
+    assert heard > 80
+
+
+def test_recorded_rewards_are_paid_to_named_advice() -> None:
+    turns = [{"tokens": [0] * size, "agent": name} for name, size in (("x", 1), ("a", 2), ("y", 2), ("b", 1))]
+    rows, shares = [], {(0, "a"): 3.5, (2, "b"): 7.5, (0, None): 10.5}
+    for (at, whom), _ in shares.items():
+        row = episode("talk", 0.5, turns)
+        row["scores"] = {"whole": 0.5}
+        row["turn_scores"] = [{"own": value} for value in (0.0, 3.0, 0.0, 7.0)]
+        row["info"] = {"decisive": [at], "advises": [whom if place == at else None for place in range(4)]}
+        rows.append(row)
+    made, off = inspect_rows(EPO_EXPLICIT, rows), 0.0
+    for advantages, ((at, _), due) in zip(made["advantages"], shares.items(), strict=True):
+        off = max(off, gap(advantages, [due * (place == at) for place in rows[0]["turn"]]))
+    assert off < EXACT

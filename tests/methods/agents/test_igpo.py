@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rollout_cases import NoHistory, Stage, assignments
+from rollout_cases import NoHistory
 
 from hocket.agents.workflows.chat import Chat
 from hocket.agents.workflows.player import TextPlayer
@@ -24,13 +27,17 @@ from hocket.core.packing import pack
 from hocket.core.signals import REWARD
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import ContextFull, Sample
-from hocket.methods.agents.igpo import GainRelative, InformationGain, WithBeliefs, gains
+from hocket.lab.claims.harness import gap
+from hocket.methods.agents.claims.igpo import believing, turn_rewards
+from hocket.methods.agents.igpo import BELIEFS, IGPO, GainRelative, InformationGain, WithBeliefs, gains
 from hocket.nano import BASE
 from hocket.nano.tokenizer import build_tokenizer
 from hocket.policies.causal_lm import CausalLM
 from hocket.rewards.combine import WeightedSum
 from hocket.testing import ScriptedEngine
-from hocket.types import Assignment, Decoding, Quantity, Scenario, Score, Trajectory, Turn
+from hocket.train.aio import run_async
+from hocket.train.ledger import Ledger
+from hocket.types import Assignment, Decoding, Experience, Quantity, Scenario, Score, Trajectory, Turn
 
 ASKED = Scenario("sum", "What is 2 + 3?", "5")
 
@@ -98,12 +105,6 @@ def test_nobody_is_asked_without_an_answer_or_a_learner():
     player, _ = scripted(learns=False)
     (one,) = collected(player, WithBeliefs(samples=1), ASKED).trajectories
     assert one.info["beliefs"] == [None, None]
-
-
-def test_a_player_without_likelihoods_leaves_them_unknown():
-    stage = Stage(lambda scenario, sample: 1.0)
-    experience = stage.collect(WithBeliefs(samples=3), assignments("a"))
-    assert [one.info["beliefs"] for one in experience.trajectories] == [None] * 3
 
 
 def test_no_room_is_no_opinion_and_no_log_probs_is_an_error():
@@ -213,3 +214,49 @@ def test_a_trajectory_without_beliefs_earns_nothing_and_a_shared_turn_is_the_fir
 def test_without_the_column_it_says_what_is_missing():
     with pytest.raises(ConfigurationError, match="beliefs"):
         shaped([Trajectory(Scenario("s"), [turn()])])
+
+
+def test_who_is_asked_about_a_belief() -> None:
+    class Plays:
+        """Plays two turns, whose answer is believed with .25 and .5; a letter is a token."""
+
+        def __init__(self, *, told: bool) -> None:
+            self.tokenizer, self.player, self.answers = self, self if told else None, list[tuple[int, ...]]()
+
+        def encode(self, text: str, after: Sequence[int] = ()) -> tuple[int, ...]:
+            return tuple(map(ord, text))
+
+        def decode(self, tokens: Sequence[int]) -> str:
+            return "".join(map(chr, tokens))
+
+        async def likelihood(self, asked: Sequence[tuple[Turn, Sequence[int]]]) -> list[Any]:
+            self.answers = [tuple(tokens) for _, tokens in asked]
+            chances = [(0.25, 0.5)[number % 2] for number in range(len(asked))]
+            return [np.full(len(one), math.log(p), np.float32) for one, p in zip(self.answers, chances, strict=True)]
+
+        async def __call__(self, given: Sequence[Assignment]) -> list[Trajectory]:
+            turns = (Turn("p", "p", np.zeros(0, np.int64), np.ones(1, np.int64)) for _ in range(1000))
+            made = [Trajectory(one.scenario, list(islice(turns, 2))) for one in given for _ in range(one.samples)]
+            made[1].failure = "lost"
+            return made
+
+    async def score(trajectories: Sequence[Trajectory]) -> None:
+        return None
+
+    def collected(play: Plays) -> Experience:
+        given = [Assignment(Scenario(f"{n}", answer=gold), 3) for n, gold in enumerate(("42", "", None, ["so", "no"]))]
+        return run_async(IGPO.rollout.collect(given, play=play, score=score, ledger=Ledger(), key=Key.of(0)))
+
+    play, deaf = Plays(told=True), Plays(told=False)
+    told, untold = collected(play), collected(deaf)
+    found = [BELIEFS.get(one) for one in told.trajectories]
+    known = [[0.25, 0.5], None, *[[0.25, 0.5]] * 6, *[None] * 16, *[[0.25, 0.5]] * 8]
+    holds = [one is None for one in found] == [one is None for one in known] and not untold.metrics
+    off = gap([one for one in found if one], [one for one in known if one])
+    off = max(off, abs(told.metrics["rollout/belief"] - 0.5))
+    asked = {"".join(map(chr, one)) for one in play.answers}
+    (gains,) = turn_rewards([believing("g", 0.0, [None, 0.25, 0.5, None])])
+    holds &= asked == {"<answer>42", "<answer>so"} and {BELIEFS.get(one) for one in untold.trajectories} == {None}
+    assert holds
+    assert off < 1e-06
+    assert gap(gains, [0.0, 0.25, 0.0, 0.0]) < 1e-12

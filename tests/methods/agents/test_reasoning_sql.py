@@ -13,7 +13,7 @@ from judged_cases import Scripted
 from hocket.agents.tools.sql import QueryResult
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.methods.agents.claims.reasoning_sql import problems
+from hocket.methods.agents.claims.reasoning_sql import DEAR, problems
 from hocket.methods.agents.reasoning_sql.method import (
     REASONING_SQL,
     ClauseMatch,
@@ -223,3 +223,23 @@ def test_a_judge_grades_failing_queries_alone() -> None:
     assert asyncio.run(reward(played, key=Key.of(0))) == [0.0, 0.6, None]
     assert len(judge.asked) == 2
     assert all(gold in question.prompt for question in judge.asked)
+
+
+def test_a_column_that_no_table_has_counts_as_used() -> None:
+    tables = frozen_tables({"book": ["title", "price"]})
+    due = {
+        DEAR: {"book", "book.title", "book.price"},
+        "SELECT gold FROM book": {"book", "gold"},
+        "SELECT title, gold AS g FROM book ORDER BY gold": {"book", "book.title", "gold"},
+        "SELECT title FROM book WHERE Gold > 3": {"book", "book.title", "gold"},
+        "SELECT price AS p FROM book ORDER BY p": {"book", "book.price"},
+        "SELECT price FROM book ORDER BY price": {"book", "book.price"},
+        "SELECT z.title FROM book": {"book"},
+        "SELECT title FROM book WHERE z.price > 3": {"book", "book.title"},
+        "SELECT": set(),
+    }
+    wrong = [sql for sql, names in due.items() if used(sql, tables) != names]
+    pieces = {("expressions", "book.title"), ("from_", "from book"), ("where", "where book.price > 3")}
+    same = clauses(DEAR, tables) == pieces and overlap(frozenset(), frozenset()) == 1.0
+    assert not wrong
+    assert same

@@ -225,66 +225,6 @@ def batch_of(rows: list[Row]) -> Batch:
     return batch.but(logp={**batch.logp, "reference": Recorded(reference, everywhere)})
 
 
-def by_hand(rows: list[Row], turns: int | None, role: str | None) -> list[tuple[int, int, set[int], set[int]]]:
-    """Best, worst, and the places of their turns that count."""
-    found = []
-    for scenario in dict.fromkeys(row[2] for row in rows if row[3]):
-        mine = [place for place, row in enumerate(rows) if row[2] == scenario and row[3]]
-        best, worst = (pick(mine, key=lambda place: rows[place][1]) for pick in (max, min))
-        left, right = rows[best][0], rows[worst][0]
-        own = [[n for n in range(len(path)) if role is None or n % 2 == 0] for path in (left, right)]
-        start = 0
-        while start < min(map(len, own)) and left[: own[0][start] + 1] == right[: own[1][start] + 1]:
-            start += 1
-        rest = [places[start:] for places in own]
-        least = min(map(len, rest))
-        if rows[best][1] > rows[worst][1] and least:
-            cut = [set(one if turns is None else one[: min(turns, least)]) for one in rest]
-            found.append((best, worst, *cut))
-    return found
-
-
-@LAW
-@given(PATHS, st.sampled_from([1, 2, None]), st.sampled_from([None, "agent"]))
-def test_segments_begin_where_dialogues_differ_and_have_equal_turns(rows, turns, role):
-    batch = batch_of(rows)
-    seen = SegmentPairs(turns=turns, role=role)(batch)
-    want = by_hand(rows, turns, role)
-    assert sorted(seen.pairs.tolist()) == sorted([best, worst] for best, worst, _, _ in want)
-    counted = {(row, place) for best, worst, a, b in want for row, cut in ((best, a), (worst, b)) for place in cut}
-    plain = batch.occurrences.weight
-    for row in range(len(rows)):
-        mine = (seen.trajectory == row).nonzero().flatten()
-        visited = list(dict.fromkeys(batch.turn[seen.decision[mine]].tolist()))
-        for one in mine.tolist():
-            place = visited.index(int(batch.turn[seen.decision[one]]))
-            assert float(seen.weight[one]) == (float(plain[one]) if (row, place) in counted else 0.0)
-
-
-@LAW
-@given(PATHS, st.sampled_from([1, 3, None]))
-def test_the_loss_is_the_formula(rows, turns):
-    batch = batch_of(rows)
-    credited = batch.but(occurrences=SegmentPairs(turns=turns)(batch))
-    logp = batch.logp["behaviour"].values.double()
-    gap = logp - batch.logp["reference"].values
-    losses = []
-    for best, worst, left, right in by_hand(rows, turns, None):
-        sums = []
-        for row, cut in ((best, left), (worst, right)):
-            mine = (batch.occurrences.trajectory == row).nonzero().flatten()
-            visited = list(dict.fromkeys(batch.turn[batch.occurrences.decision[mine]].tolist()))
-            used = [
-                one for one in mine.tolist() if visited.index(int(batch.turn[batch.occurrences.decision[one]])) in cut
-            ]
-            sums.append(
-                sum(float(gap[batch.occurrences.decision[one]]) * float(batch.occurrences.weight[one]) for one in used)
-            )
-        losses.append(math.log1p(math.exp(-0.5 * (sums[0] - sums[1]))))
-    found = float(Pairwise(beta=0.5)(Evaluation(logp=logp), credited).total())
-    assert found == pytest.approx(sum(losses) / max(1, len(losses)), abs=1e-12)
-
-
 @LAW
 @given(PATHS, st.randoms(use_true_random=False))
 def test_the_order_of_the_batch_does_not_matter(rows, shuffle):

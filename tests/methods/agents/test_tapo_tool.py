@@ -7,7 +7,6 @@ from rollout_cases import Stage, assignments, identity
 
 from hocket.core.batch import Level
 from hocket.methods.agents.tapo_tool import AccuracySampling
-from hocket.rollout.dynamic import DynamicSampling
 from hocket.types import Score
 
 REWARDS = {"mixed": (1.0, 0.0), "formless": (0.0, -1.0), "shades": (0.2, 0.4), "good": (0.95, 1.0), "lost": (1.0, None)}
@@ -19,20 +18,6 @@ def rule(scenario, sample):
 
 def names(trajectories):
     return {name for name, _ in identity(trajectories)}
-
-
-def test_groups_of_one_accuracy_are_left_out_whatever_they_earned():
-    asked = assignments(*REWARDS)
-    by_accuracy = Stage(rule).collect(AccuracySampling(samples=2, max_rounds=1), asked)
-    by_reward = Stage(rule).collect(DynamicSampling(samples=2, max_rounds=1), asked)
-    assert names(by_accuracy.trajectories) == {"mixed"}
-    assert names(by_accuracy.discarded) == {"formless", "shades", "good", "lost"}
-    assert names(by_reward.trajectories) == {"mixed", "formless", "shades", "good"}
-
-
-def test_the_verdict_leaves_no_score_behind():
-    found = Stage(rule).collect(AccuracySampling(samples=2, max_rounds=2), assignments(*REWARDS))
-    assert {name for one in (*found.trajectories, *found.discarded) for name in one.scores} == {"verdict"}
 
 
 @pytest.mark.parametrize(("right", "kept"), [(0.9, {"mixed"}), (0.3, {"mixed", "shades"}), (-0.5, {"formless"})])

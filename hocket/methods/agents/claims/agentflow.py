@@ -202,37 +202,6 @@ def only_the_planner_learns() -> Finding:
     return Finding(moved["planner"] > 0 and moved["others"] == 0.0, say(largest_change_of_logits=moved))
 
 
-@claim("In `steered-reckoning` a beginner plans a search for a third of what needs one, and any sum ends it.")
-def in_steered_reckoning_a_beginner_plans_a_search_for_a_third_of() -> Finding:
-    planned, sound = list[bool](), True
-    for number in range(300):
-        scenario = TASK.scenario("train", number % (TASK.size("train") or 1))
-        kind, added = scenario.metadata["kind"], int(scenario.metadata["added"])
-        said = [
-            (one.prompt[0]["content"], str(one.prompt[1]["content"]), str(one.said[0]["content"]))
-            for one in TASK.lessons.play(scenario, Key.of(number).numpy())
-        ]
-        plans = [text for system, _, text in said if str(system).startswith("You plan")]
-        verdicts = [text for system, _, text in said if str(system).startswith("You verify")]
-        searched = plans[0].startswith("search the ")
-        if kind == "neither":
-            first, second = (int(word) for word in str(scenario.prompt).rstrip("?").split() if word.isdigit())
-            sound &= plans == [f"add {first} and {second}"] and verdicts == ["stop"]
-        else:
-            planned.append(searched)
-            due = ["continue", "stop"] if searched and kind == "both" else ["stop"]
-            known = int(scenario.answer) - added
-            sound &= verdicts == due and plans[1:] == ([f"add {known} and {added}"] if len(due) > 1 else [])
-            sound &= searched or plans[0].endswith(f" and {added}")
-        right = TASK.verify(said[-1][2], scenario) == 1.0
-        sound &= right if searched or kind == "neither" else said[-1][2].startswith("<answer>")
-    share, then = fmean(planned), TASK.lessons.then(AGENTFLOW)
-    sound &= then == {"curriculum.prompts": 12, "steps": 20, "update.lr": 1e-3, "evaluation.n": 90}
-    return Finding(
-        sound and abs(share - 0.35) < 0.1 and TASK.lessons.steps == 150, say(searches=share, lessons=str(then))
-    )
-
-
 # ---------------------------------------------------------------- the shipped model
 
 TASK_NAME = "steered-reckoning"

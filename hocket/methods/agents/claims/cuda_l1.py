@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-import hocket
 from hocket.agents.tools.sandbox import Sandbox
 from hocket.agents.workflows.single import SingleTurn
 from hocket.core.keys import Key
@@ -28,7 +27,6 @@ from hocket.methods.agents.cuda_l1.method import (
     ROUNDS,
     SIZES,
     Contrastive,
-    FasterLoops,
     Runs,
     SmoothedReward,
     Speedup,
@@ -45,7 +43,6 @@ from hocket.methods.base.grpo import GRPO_KL
 from hocket.methods.base.reinforce import REINFORCE
 from hocket.recipe import Recipe
 from hocket.rollout.independent import Independent
-from hocket.tasks.split import split_of
 from hocket.train.ledger import Ledger
 from hocket.types import Assignment, Message, Scenario, Score, Trajectory, Turn
 
@@ -58,30 +55,6 @@ COUNTED, TIMED = Speedup(), Speedup(meter="seconds")
 
 
 # ---------------------------------------------------------------- the language and its meter
-
-
-@claim("Values are Python's own, and operations those counted by hand: arithmetic, turns of loops and the return.")
-def values_are_pythons_own_and_operations_those_counted_by_hand() -> Finding:
-    cases = {
-        "def f(n):\n return n": 1,
-        "def f(n):\n return n+1": 2,
-        "def f(n):\n return -n": 2,
-        "def f(n):\n return n*(n-1)//2": 4,
-        "def f(n):\n s=0\n for i in range(n):\n  s=s+i\n return s": 1 + 2 * 7,
-        "def f(n):\n s=0\n for i in range(n):\n  s+=3*i\n return s": 1 + 3 * 7,
-        "def f(n):\n s=0\n for i in range(2,n+1):\n  s-=i\n return s+n": 1 + 1 + 2 * 6 + 1,
-        "def f(n):\n s=0\n for i in range(n):\n  for j in range(i):\n   s=s+j\n return s": 1 + 7 + 2 * 21,
-        "def f(n):\n for i in range(n):\n  return i+5\n return 2": 3,
-        **dict.fromkeys(PROGRAMS),  # Counted in the claim below.
-    }
-    wrong = []
-    for text, operations in cases.items():
-        function, space = read(text), dict[str, Any]()
-        assert function is not None
-        exec(text, space)  # written here
-        found, spent = run(function, 7)
-        wrong += [text] if found != space["f"](7) or operations not in (None, spent) else []
-    return Finding(not wrong, say(programs=len(cases), wrong="; ".join(wrong) or 0))
 
 
 HACKS: Mapping[str, str] = {
@@ -128,16 +101,6 @@ def code_that_keeps_results_skips_work_or_reaches_for_the_timer() -> Finding:
     return Finding(
         holds, say(cheats=len(HACKS), paid=max(float(one or 0) for one in paid), loose=loose or 0, honest=str(honest))
     )
-
-
-@claim("By hand: the loop of the reference costs 4 operations a turn, its variants 3 and 2, and the formula 7 in all.")
-def by_hand_the_loop_of_the_reference_costs_4_operations_a_turn_its() -> Finding:
-    off = []
-    for text, (each, once) in zip(PROGRAMS, ((4, 1), (3, 3), (2, 4), (0, 7)), strict=True):
-        function = read(text)
-        assert function is not None
-        off += [abs(run(function, n)[1] - (each * n + once)) for n in (0, 1, *SIZES)]
-    return Finding(max(off) == 0, say(programs=len(PROGRAMS), off=max(off)))
 
 
 @claim("A program must be right at inputs drawn anew: one that is right at the sizes measured alone scores 0.")
@@ -282,10 +245,9 @@ def two_exemplars_are_of_different_buckets_as_often_as_a_draw() -> Finding:
 
 @claim("The library begins with the task's variants, takes up what scored above 0 and keeps the best; prompts show it.")
 def the_library_begins_with_the_tasks_variants_takes_up_what_scored() -> Finding:
-    variants = [("slow", 1.0), ("quick", 2.0)]
-    scenario, said = Scenario("s", "Faster", metadata={"variants": variants}), ["quick", "new", "wrong", "newer"]
+    scenario = Scenario("s", "Faster", metadata={"variants": [("slow", 1.0), ("quick", 2.0)]})
+    said, heard = ["quick", "new", "wrong", "newer"], list[Assignment]()
     scores = {"quick": 1.9, "new": 2.5, "wrong": 0.0, "newer": 3.5, "unsure": None}
-    heard = list[Assignment]()
 
     async def play(asked: Any) -> list[Trajectory]:
         heard.extend(asked)
@@ -295,68 +257,26 @@ def the_library_begins_with_the_tasks_variants_takes_up_what_scored() -> Finding
         for one in played:
             one.scores["speedup"] = Score(scores[one.answer])
 
+    def collected(rollout: Contrastive, state: Any, *asked: Assignment, number: int = 0) -> tuple[Any, Any]:
+        how: dict[str, Any] = {"play": play, "score": score, "ledger": Ledger(), "key": Key.of(number)}
+        experience, after = asyncio.run(rollout.collect_with(state, list(asked), **how))
+        return experience.metrics, after
+
     rollout, state = Contrastive(samples=4, most=4), Contrastive().init()
     for number in range(2):
-        experience, state = asyncio.run(
-            rollout.collect_with(
-                state,
-                [Assignment(scenario)],
-                play=play,
-                score=score,
-                ledger=Ledger(),
-                key=Key.of(number),
-            )
-        )
+        metrics, state = collected(rollout, state, Assignment(scenario), number=number)
     library, hints = state["library"]["s"], [one.hint or "" for one in heard]
     shown = {line for hint in hints for line in hint.splitlines()}
     holds = library == {"quick": 1.9, "new": 2.5, "newer": 3.5, "slow": 1.0} and heard[0].samples == 4
     holds &= hints[0] == f"{exemplar('slow', 1.0)}\n{exemplar('quick', 2.0)}" == "Score 1:\nslow\nScore 2:\nquick"
-    holds &= shown & {"new", "newer"} != set() and experience.metrics["rollout/exemplars"] == 2.0
-    tight, after = Contrastive(samples=4, most=2), Contrastive().init()
-    _, after = asyncio.run(
-        tight.collect_with(
-            after, [Assignment(scenario, hint="Think")], play=play, score=score, ledger=Ledger(), key=Key.of(0)
-        )
-    )
+    holds &= shown & {"new", "newer"} != set() and (metrics["rollout/exemplars"], metrics["rollout/library"]) == (2, 4)
+    best = collected(Contrastive(samples=4, most=2), Contrastive().init(), Assignment(scenario, hint="Think"))[1]
+    holds &= best["library"]["s"] == {"new": 2.5, "newer": 3.5} and (heard[2].hint or "").startswith("Think\nScore 1:")
     bare = [Assignment(Scenario(name, name)) for name in ("t", "u")]
-    told = rollout.collect_with(
-        state, [Assignment(scenario), *bare], play=play, score=score, ledger=Ledger(), key=Key.of(0)
-    )
-    figures = asyncio.run(told)[0].metrics
-    holds &= abs(figures["rollout/exemplars"] - 2 / 3) < EXACT and abs(figures["rollout/library"] - 10 / 3) < EXACT
-    none, _ = asyncio.run(rollout.collect_with(state, [], play=play, score=score, ledger=Ledger(), key=Key.of(0)))
-    holds &= none.metrics["rollout/library"] == 0.0
-    holds &= after["library"]["s"] == {"new": 2.5, "newer": 3.5} and (heard[2].hint or "").startswith("Think\nScore 1:")
-    holds &= experience.metrics["rollout/library"] == 4.0 and Contrastive().init() == {"library": {}}
+    means = collected(rollout, state, Assignment(scenario), *bare)[0]
+    holds &= abs(means["rollout/exemplars"] - 2 / 3) < EXACT and abs(means["rollout/library"] - 10 / 3) < EXACT
+    holds &= collected(rollout, state)[0]["rollout/library"] == 0.0 and Contrastive().init() == {"library": {}}
     return Finding(holds, say(library=len(library), shown=len(shown)))
-
-
-@claim("The task's variants are right and scored; demonstrations are right at every speed; splits go by the program.")
-def the_tasks_variants_are_right_and_scored_demonstrations_are() -> Finding:
-    task, wrong, speeds = FasterLoops(), 0, set[float]()
-    for number in range(60):
-        one = task.scenario("train", number)
-        worth = task.verify(one.metadata["demonstration"], one) or 0.0
-        speeds.add(worth)
-        (reference, base), (_, second) = one.metadata["variants"]
-        wrong += worth < 1 or base != 1.0 or second != 1.28 or reference != one.metadata["reference"]
-        wrong += split_of(one.metadata["reference"]) != "train" or one.prompt != f"Faster:\n{reference}"
-    half = FasterLoops(shown=0.5)
-    prompts = [str(half.scenario("train", number).prompt) for number in range(60)]
-    telling = [prompt.count("Score ") for prompt in prompts]
-    wrong += sorted(set(telling)) != [0, 2] or abs(telling.count(2) / 60 - 0.5) > 0.2
-    for prompt in prompts:
-        scores = [float(one.partition(":")[0]) for one in prompt.split("Score ")[1:]]
-        wrong += scores != sorted(scores) or not set(scores) <= speeds
-    wrong += half.name != "faster-loops?shown=0.5" or task.name != "faster-loops"
-    unseen_one = task.scenario("eval", 3)
-    fast = Trajectory(unseen_one, [_turn(unseen_one.metadata["variants"][1][0])])
-    same = Trajectory(unseen_one, [_turn(unseen_one.metadata["reference"])])
-    told = [task.describe(one) for one in (fast, same)]
-    holds = told == [{"runs": 1.0, "faster": 1.0}, {"runs": 1.0, "faster": 0.0}]
-    holds &= [task.success(one) for one in (fast, same)] == [1.0, 0.0]
-    holds &= split_of(unseen_one.metadata["reference"]) == "eval"
-    return Finding(wrong == 0 and holds and len(speeds) == 4, say(scenarios=60, wrong=wrong, speeds=len(speeds)))
 
 
 @claim("The recipes are set as their conventions say.")
@@ -367,41 +287,6 @@ def the_recipes_are_set_as_their_conventions_say() -> Finding:
     holds = CUDA_L1.curriculum == pool == CUDA_L1_SELF.curriculum and CUDA_L1.rollout == shown
     holds &= CUDA_L1.rewards == (speed,) and CUDA_L1_SELF.rewards == (Runs(speed, weight=1.0),)
     return Finding(holds and CUDA_L1.shaping == (SmoothedReward(1.5),), "two recipes")
-
-
-@claim("A slower program counts as such, and one that a measurement does not bring to its end scores 0.")
-def a_slower_program_counts_as_such_and_one_that_a_measurement_does() -> Finding:
-    @dataclass(frozen=True)
-    class Halting(Speedup):
-        """A meter that one of the two measurements does not come to its end with."""
-
-        def _ratios(self, reference: Any, program: Any, key: Key) -> list[float] | None:
-            return None if key == Key.of(ASKED.seed).derive("measured").derive(1) else [2.0] * ROUNDS
-
-    slow = REFERENCE.replace("  s=s", "  for j in range(n):\n   k=j+i\n  s=s")
-    paid = [COUNTED.verify(slow, ASKED), Halting().verify(REFERENCE, ASKED)]
-    return Finding(0 < float(paid[0] or 0) < 0.2 and paid[1] == 0.0, say(paid=str(paid)))
-
-
-@claim("Settings that cannot be are refused.")
-def settings_that_cannot_be_are_refused() -> Finding:
-    makes = (
-        lambda: Speedup(meter="hours"),  # type: ignore[arg-type]
-        lambda: Speedup(tolerance=1.0),
-        lambda: FasterLoops(shown=2.0),
-        lambda: SmoothedReward(most=0.0),
-        lambda: Contrastive(samples=0),
-        lambda: Contrastive(width=0.0),
-        lambda: Contrastive(temperature=0.0),
-        lambda: COUNTED.verify("", Scenario("x", "x", metadata={"reference": "print(1)"})),
-    )
-    refused = 0
-    for make in makes:
-        try:
-            make()
-        except hocket.ConfigurationError:
-            refused += 1
-    return Finding(refused == len(makes), say(refused=refused))
 
 
 # ---------------------------------------------------------------- exemplars against none

@@ -10,7 +10,6 @@ from statistics import fmean
 import torch
 
 from hocket import tasks
-from hocket.core.errors import ConfigurationError
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
 from hocket.lab.claims.taught import Pupil, after_lessons, begin, lessons
@@ -186,15 +185,6 @@ def _saved(pupil: Pupil, where: Path) -> str:
     where.mkdir()
     pupil.parts.lead.policy.save(where)
     return str(where)
-
-
-@claim("A teacher whom nobody is held against, or with other tokens, is refused in a sentence.")
-def a_teacher_whom_nobody_is_held_against_or_with_other_tokens_is() -> Finding:
-    try:
-        begin(GRPO, "sums", {"teacher": "nano"})
-    except ConfigurationError as error:
-        return Finding("held against no reference" in str(error), str(error))
-    return Finding(False, "taken")
 
 
 claim.shipped(

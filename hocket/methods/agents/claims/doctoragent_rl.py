@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Mapping, Sequence
 from functools import cache
 from statistics import fmean
@@ -17,17 +16,14 @@ from hocket.core.packing import pack
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import group_relative, lines
-from hocket.methods.agents.doctoragent_rl.casebook import agreeing, symptoms_of
+from hocket.methods.agents.doctoragent_rl.casebook import agreeing
 from hocket.methods.agents.doctoragent_rl.method import DOCTOR_AGENT_RL, QuestionInformation
 from hocket.methods.agents.doctoragent_rl.reward import Compliance, Consultation, DiagnosisQuality
 from hocket.methods.agents.doctoragent_rl.world import (
     Clinic,
-    Patient,
     answered,
     bound,
     ceiling,
-    draw_book,
-    fewest,
     possible,
 )
 from hocket.rewards.judging import Answer, Judge, Question
@@ -171,36 +167,11 @@ def only_the_doctors_tokens_carry_loss_with_group_relative() -> Finding:
     return Finding(holds, say(tokens_of_the_doctor=len(off), advantages_off_GRPOs=max(off), moved=moved))
 
 
-@claim("the patient answers only what was asked")
-def the_patient_answers_only_what_was_asked() -> Finding:
-    asked = wrong = 0
-    for number in range(20):
-        book = draw_book(6, 5, Key.of(number))
-        for name, symptom in itertools.product(book, symptoms_of(book)):
-            has = book[name]["symptoms"]
-            text = str(asyncio.run(Patient(book, name, has[:1]).reply(f"Do you have {symptom}?")))
-            other = [one for one in symptoms_of(book) if one in text] != [symptom]
-            asked += 1
-            wrong += symptom not in has[:1] and (other or text.startswith("Yes") != (symptom in has))
-    return Finding(wrong == 0, say(questions=asked, answers_that_tell_more_or_other_than_the_record=wrong))
-
-
 @claim("the ceiling of a single-turn diagnosis is computable from the prior")
 def the_ceiling_of_a_single_turn_diagnosis_is_computable_from_the() -> Finding:
     most, names = ceiling(BOOK, COMPLAINT), possible(BOOK, COMPLAINT)
     rates = [fmean(right(consultation(name, final, turns=1)) for name in names) for final in FINALS]
     return Finding(max(rates) == most == 1 / 8, lines(ceiling=most, fixed_diagnoses_are_right=rates))
-
-
-@claim("no tree of questions needs fewer than the entropy")
-def no_tree_of_questions_needs_fewer_than_the_entropy() -> Finding:
-    slack = []
-    for book in (draw_book(8, 6, Key.of(number)) for number in range(30)):
-        if possible(book, complaint := [symptoms_of(book)[0]]):
-            slack.append(fewest(book, complaint) - bound(book, complaint))
-    holds = min(slack) > -1e-9 and fewest(BOOK, COMPLAINT) == bound(BOOK, COMPLAINT) == 3.0
-    reached = sum(one < 1e-9 for one in slack)
-    return Finding(holds, say(casebooks=len(slack), most_above_the_entropy=max(slack), reached=reached, toy=3))
 
 
 @claim("a point per answered question, as released, pays for asking on; bits less a price do not")

@@ -8,17 +8,14 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-
 from hocket import tasks
 from hocket.agents.workflows.advised import ADVISES, Advised
 from hocket.agents.workflows.team import Team
 from hocket.agents.workflows.workflow import Outcome, Workflow
-from hocket.core.batch import Level
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
+from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.talk import Prior, TalkBench
 from hocket.lab.toys.episodes import episode
@@ -29,7 +26,7 @@ from hocket.recipe import Recipe
 from hocket.rollout.named_turns import NamedBy, ProbedTurns, worth
 from hocket.train.aio import run_async
 from hocket.train.loop import collect
-from hocket.types import Message, Scenario, Score, Trajectory, Turn
+from hocket.types import Message, Scenario
 
 claim = Claims("epo-explicit", "arXiv:2502.12486")
 WAVERS = InfoColumn("wavers", "The round in which the buyer wavers.")
@@ -254,56 +251,6 @@ def played_on_each_sides_decisive_turn_is_found_by_what_that_side() -> Finding:
         named = [[side.index(at) for at in DECISIVE.get(one) if at in side] for side in sides]
         right += [named[0] == [0], named[1] == [2]]
     return Finding(fmean(right) > 0.9, say(sides=len(right), decisive_round_named_in=f"{fmean(right):.1%}"))
-
-
-@claim("What an episode is worth to an agent: its own turns' and decisions' scores, and those of the whole.", "derived")
-def what_an_episode_is_worth_to_an_agent_its_own_turns_and() -> Finding:
-    turns = [Turn(name, "p", np.zeros(1, np.int64), np.zeros(size, np.int64)) for name, size in (("a", 2), ("b", 1))]
-    scores = {"whole": Score(0.5), "none": Score(None), "turn": Score([1.0, None], Level.TURN)}
-    scores |= {"decision": Score([0.25, -1.0, 4.0], Level.DECISION), "more": Score([0.0, 8.0], Level.TURN)}
-    one = Trajectory(Scenario("s"), turns, scores=scores)
-    found = [worth(one), worth(one, "a"), worth(one, "b"), worth(one, "c")]
-    return below(EXACT, off=gap(found, [12.75, 0.75, 12.5, 0.5]))
-
-
-@claim("Rewards of a recorded batch are paid to named advice by whom it was given, to other turns by all.", "derived")
-def rewards_of_a_recorded_batch_are_paid_to_named_advice_by_whom_it() -> Finding:
-    turns = [{"tokens": [0] * size, "agent": name} for name, size in (("x", 1), ("a", 2), ("y", 2), ("b", 1))]
-    rows, shares = [], {(0, "a"): 3.5, (2, "b"): 7.5, (0, None): 10.5}
-    for (at, whom), _ in shares.items():
-        row = episode("talk", 0.5, turns)
-        row["scores"] = {"whole": 0.5}
-        row["turn_scores"] = [{"own": value} for value in (0.0, 3.0, 0.0, 7.0)]
-        row["info"] = {"decisive": [at], "advises": [whom if place == at else None for place in range(4)]}
-        rows.append(row)
-    made, off = inspect_rows(EPO_EXPLICIT, rows), 0.0
-    for advantages, ((at, _), due) in zip(made["advantages"], shares.items(), strict=True):
-        off = max(off, gap(advantages, [due * (place == at) for place in rows[0]["turn"]]))
-    return below(EXACT, off=off)
-
-
-@claim("Lessons of an advised task are the inner one's, as advice and as what is done on it.", "derived")
-def lessons_of_an_advised_task_are_the_inner_ones_as_advice_and_as() -> Finding:
-    task: Any = tasks.find("advised:magpie")
-    one_side: Any = tasks.find("advised:magpie?who=ann")
-    inner: Any = tasks.find("magpie")
-    wrong, heard = 0, 0
-    for number in range(40):
-        scenario = task.scenario("train", number)
-        said = task.lessons.play(scenario, Key.of(number).numpy())
-        plain = inner.lessons.play(scenario, Key.of(number).numpy())
-        alone = one_side.lessons.play(scenario, Key.of(number).numpy())
-        for advice, act, lesson in zip(said[::2], said[1::2], plain, strict=True):
-            wrong += advice.prompt != ({"role": "system", "content": task.workflow.system}, *lesson.prompt)
-            told = f"{lesson.prompt[0]['content']}\nStrategy: {lesson.said[0]['content']}"
-            wrong += str(act.prompt[0]["content"]) != told or not advice.said == act.said == lesson.said
-            heard += 1
-        wrong += alone[::3] != plain or [*alone[1::3], *alone[2::3]] != [*said[::2], *said[1::2]]
-    flow, bare = task.workflow, inner.lessons
-    wrong += (task.lessons.steps, task.lessons.talks) != (2 * bare.steps, 2 * bare.talks)
-    wrong += (flow.advised, one_side.workflow.advised, flow.every) != (("ann", "bob"), ("ann",), True)
-    wrong += (task.name, task.size("eval"), task.kind) != ("advised:magpie", None, "text")
-    return Finding(wrong == 0 and heard > 80, say(lessons=heard, wrong=wrong))
 
 
 @claim("As shipped one turn is named, that of the largest change up or down, from 4 episodes per history.")

@@ -29,23 +29,18 @@ from hocket.methods.agents.extract_method_ppo import (
     LARGEST,
     LONGEST,
     POINTS,
-    ExtractMethod,
     RefactoringReward,
     drawn,
     examined,
     extracted,
-    parsed,
     passes,
     plain,
-    program_in,
     refactored,
     written,
 )
 from hocket.methods.base.ppo import PPO_RLHF
 from hocket.methods.base.sft import SFT
 from hocket.recipe import Recipe
-from hocket.rewards.code_tests import CodeTests
-from hocket.tasks.split import split_of
 from hocket.train.aio import run_async
 from hocket.types import Assignment, Scenario, Trajectory, Turn
 
@@ -175,46 +170,6 @@ def _tests(source: str) -> tuple[str, ...]:
     return tuple(f"assert f({a}, {b}) == {space['f'](a, b)}" for a, b in POINTS)
 
 
-@claim("Tests that are computed here come out as in the sandbox, which is where programs beyond arithmetic are run.")
-def tests_that_are_computed_here_come_out_as_in_the_sandbox_which() -> Finding:
-    here, apart = [], []
-    beyond = {
-        "def f(a,b):\n return sum([a, a, b])": True,
-        "def f(a,b):\n for _ in range(2): b = b + a\n return b": True,
-        "def f(a,b):\n while True: pass": False,
-        "def f(a,b):\n c=f\n return 2*a+b": True,
-        "def f(a,b):\n g=a\n return g(a)+a+b\ndef g(a):\n return a": False,
-        "def f(a:int,b):\n return 2*a+b": True,
-        "def f(a:number,b):\n return 2*a+b": False,
-        "def f(a,b):\n def g(a):\n  return a\n return g(a)+a+b": True,
-        "def f(a,b)->int:\n return 2*a+b": True,
-        "import os\ndef f(a,b): return 2*a+b": True,
-        "def f(a, b=1):\n return 2*a+b": True,
-        "def f(*a):\n return 2*a[0]+a[1]": True,
-        "f = lambda a, b: 2*a+b": True,
-    }
-    arithmetic = [
-        *(program_in(text) for text in CASES if parsed(text) is not None and len(text) < 200),
-        "def f(a,b):\n return f(a,b)",
-        "def f(a,b):\n c=a\n return 2*c+b\n return 0",
-        "def f(a,b):\n return 2*a+b\ndef f(a,b):\n return 7",
-        "def f(a):\n return 2*a",
-        "def f(a,b):\n return 2*a+b+c",
-    ]
-    tests = CodeTests(sandbox=Sandbox(cpu=1.0))
-    for source in arithmetic:
-        program = ast.parse(source)
-        if plain(program):
-            here.append(passes(program, source, TESTS, SANDBOX))
-            verdict = tests.judge(f"```python\n{source}\n```", ASKED)
-            assert verdict is not None
-            apart.append(all(verdict.passed))
-    told = [passes(ast.parse(source), source, TESTS, Sandbox(cpu=1.0)) for source in beyond]
-    computed = [plain(ast.parse(source)) for source in beyond]
-    holds = here == apart and len(here) >= 15 and told == list(beyond.values()) and not any(computed)
-    return Finding(holds, say(arithmetic=len(here), passing=sum(here), beyond=len(beyond), differ=here != apart))
-
-
 @claim("What goes too deep or too far passes no test, and is over at once.")
 def what_goes_too_deep_or_too_far_passes_no_test_and_is_over_at() -> Finding:
     squares = "def f(a,b):\n c=a+9\n" + " c=c*c\n" * 60 + " return 2*a+b"
@@ -230,38 +185,6 @@ def what_goes_too_deep_or_too_far_passes_no_test_and_is_over_at() -> Finding:
     }
     wrong = [text for text, wanted in texts.items() if passes(ast.parse(text), text, TESTS, SANDBOX) != wanted]
     return Finding(not wrong, say(programs=len(texts), wrong=len(wrong)))
-
-
-@claim(
-    "The task: tests are what Python says, demonstrations have flaws at their rates or none, splits go by the function."
-)
-def the_task_tests_are_what_python_says_demonstrations_have_flaws() -> Finding:
-    task, clean, rates, wrong = ExtractMethod(), ExtractMethod(flaws=0.0), dict.fromkeys((1.0, 0.5, 0.2, 0.0), 0.0), 0
-    for number in range(400):
-        one = task.scenario("train", number)
-        worth = task.verify(one.metadata["demonstration"], one)
-        assert worth is not None
-        rates[worth] += 1 / 400
-        wrong += one.metadata["tests"] != _tests(one.metadata["function"])
-        wrong += str(one.prompt) != f"Extract g:\n{one.metadata['function']}"
-        wrong += split_of(one.metadata["function"]) != "train"
-    unseen = [clean.scenario("eval", number) for number in range(40)]
-    wrong += sum(clean.verify(one.metadata["demonstration"], one) != 1.0 for one in unseen)
-    wrong += sum(split_of(one.metadata["function"]) != "eval" for one in unseen)
-    # Of flaws that are drawn in turn the first counts.
-    left, wanted = 1.0, {1.0: 0.8 * 0.85 * 0.8 * 0.9, 0.5: 0.2 + 0.8 * 0.15, 0.2: 0.8 * 0.85 * 0.2}
-    wanted[0.0] = left - sum(wanted.values())
-    near = all(abs(rates[worth] - rate) < 0.06 for worth, rate in wanted.items())
-    try:
-        said = str(ExtractMethod(flaws=2))
-    except hocket.ConfigurationError as error:
-        said = str(error)
-    good = Trajectory(unseen[0], [_turn(unseen[0].metadata["demonstration"])])
-    bad = Trajectory(unseen[0], [_turn(unseen[0].metadata["function"])])
-    told = task.describe(bad) == {"parses": 1.0, "tests": 1.0, "extracted": 0.0}
-    names = [one.name for one in (task, clean)] == ["extract-method", "extract-method?flaws=0"]
-    holds = wrong == 0 and near and told and names and task.success(good) == 1.0 and task.success(bad) == 0.0
-    return Finding(holds and "flaws lies in 0 to 1, not 2" in said, say(demonstrations=400, wrong=wrong, worth=rates))
 
 
 @claim("What learns is PPO with a KL leash in the reward; the checks are all that is added.")

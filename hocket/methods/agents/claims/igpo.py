@@ -8,8 +8,6 @@ from itertools import islice, pairwise
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-
 from hocket.agents.workflows.team import Team
 from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.batch import Level
@@ -21,12 +19,10 @@ from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.episodes import episode, to_go, without
 from hocket.lab.toys.rewarded import document, lines
 from hocket.lab.toys.talks import played_by
-from hocket.methods.agents.igpo import BELIEFS, IGPO, IGPO_SEPARATE, IGPO_UNBIASED, WithBeliefs
+from hocket.methods.agents.igpo import IGPO, IGPO_SEPARATE, IGPO_UNBIASED, WithBeliefs
 from hocket.methods.base.grpo import GRPO
 from hocket.recipe import Recipe
-from hocket.train.aio import run_async
-from hocket.train.ledger import Ledger
-from hocket.types import Assignment, Experience, Message, Scenario, Trajectory, Turn
+from hocket.types import Message, Scenario
 
 claim = Claims("igpo", "arXiv:2510.14967")
 
@@ -170,53 +166,6 @@ def as_shipped_nothing_is_discounted_and_unbiased_a_turns_return_is() -> Finding
         off = max(off, gap(inspect_rows(IGPO, rows)["advantages"], wanted))
         off = max(off, gap(inspect_rows(IGPO_UNBIASED, rows)["gradient"], slopes))
     return below(1e-10, off_by_hand_on_20_batches=off)
-
-
-@claim("Eight samples are asked about; without success, known answer or likelihoods there is no belief, and no gain.")
-def eight_samples_are_asked_about_without_success_known_answer_or() -> Finding:
-    class Plays:
-        """Plays two turns, whose answer is believed with .25 and .5; a letter is a token."""
-
-        def __init__(self, *, told: bool) -> None:
-            self.tokenizer, self.player, self.answers = self, self if told else None, list[tuple[int, ...]]()
-
-        def encode(self, text: str, after: Sequence[int] = ()) -> tuple[int, ...]:
-            return tuple(map(ord, text))
-
-        def decode(self, tokens: Sequence[int]) -> str:
-            return "".join(map(chr, tokens))
-
-        async def likelihood(self, asked: Sequence[tuple[Turn, Sequence[int]]]) -> list[Any]:
-            self.answers = [tuple(tokens) for _, tokens in asked]
-            chances = [(0.25, 0.5)[number % 2] for number in range(len(asked))]
-            return [np.full(len(one), math.log(p), np.float32) for one, p in zip(self.answers, chances, strict=True)]
-
-        async def __call__(self, given: Sequence[Assignment]) -> list[Trajectory]:
-            turns = (Turn("p", "p", np.zeros(0, np.int64), np.ones(1, np.int64)) for _ in range(1000))
-            made = [Trajectory(one.scenario, list(islice(turns, 2))) for one in given for _ in range(one.samples)]
-            made[1].failure = "lost"
-            return made
-
-    async def score(trajectories: Sequence[Trajectory]) -> None:
-        return None
-
-    def collected(play: Plays) -> Experience:
-        given = [Assignment(Scenario(f"{n}", answer=gold), 3) for n, gold in enumerate(("42", "", None, ["so", "no"]))]
-        return run_async(IGPO.rollout.collect(given, play=play, score=score, ledger=Ledger(), key=Key.of(0)))
-
-    play, deaf = Plays(told=True), Plays(told=False)
-    told, untold = collected(play), collected(deaf)
-    found = [BELIEFS.get(one) for one in told.trajectories]
-    known = [[0.25, 0.5], None, *[[0.25, 0.5]] * 6, *[None] * 16, *[[0.25, 0.5]] * 8]
-    holds = [one is None for one in found] == [one is None for one in known] and not untold.metrics
-    off = gap([one for one in found if one], [one for one in known if one])
-    off = max(off, abs(told.metrics["rollout/belief"] - 0.5))
-    asked = {"".join(map(chr, one)) for one in play.answers}
-    (gains,) = turn_rewards([believing("g", 0.0, [None, 0.25, 0.5, None])])
-    holds &= asked == {"<answer>42", "<answer>so"} and {BELIEFS.get(one) for one in untold.trajectories} == {None}
-    return Finding(
-        holds and off < 1e-6 and gap(gains, [0.0, 0.25, 0.0, 0.0]) < 1e-12, lines(beliefs_off=off, gains=gains)
-    )
 
 
 claim.spares("igpo-unbiased: credit.ddof = 40", "no deviation is taken")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
@@ -18,12 +17,11 @@ from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import group_relative, line
 from hocket.lab.toys.screens import WORDS, bench, chance, page
 from hocket.lab.toys.talks import as_prior
-from hocket.methods.agents.mobile_r1 import MOBILE_R1, MOBILE_R1_STEPS, Finished, Readable
+from hocket.methods.agents.mobile_r1 import MOBILE_R1, MOBILE_R1_STEPS
 from hocket.recipe import Recipe
-from hocket.rewards.judging import Answer, Judge, Question
 from hocket.tasks import find
 from hocket.train.ledger import Ledger
-from hocket.types import Scenario, Trajectory
+from hocket.types import Trajectory
 from hocket.zoo.screens import Screens
 
 claim = Claims("mobile-r1", "arXiv:2506.20332, by its abstract and reviews of it")
@@ -92,37 +90,6 @@ def single_moves_earn_recorded_readable_whole_tasks_done_the_share() -> Finding:
         several += recipe is MOBILE_R1_STEPS and any(len(one.turns) > 1 for one in rows)
     saw = say(off_by_hand=worst, groups=groups, steps_of_several_moves=int(several))
     return Finding(worst < 1e-6 and groups == 24 and not several, saw)
-
-
-class _Says(Judge):
-    """Answers always the same, and keeps what it was asked."""
-
-    def __init__(self, said: str) -> None:
-        super().__init__("test")
-        self.said, self.heard = said, list[str]()
-
-    def ask(self, questions: Sequence[Question]) -> Sequence[Answer]:
-        self.heard += [question.prompt for question in questions]
-        return [Answer(self.said) for _ in questions]
-
-
-@claim("A judge reads the page and all moves, and its verdict stands in the place of the world's.")
-def a_judge_reads_the_page_and_all_moves_and_its_verdict_stands_in() -> Finding:
-    scenario = Scenario("s", "press 1; read 2\n1 button\n2 label 58", metadata={"plan": ("click 1", "say 58")})
-    rows = [
-        Trajectory(scenario, [], info={ACTIONS.name: actions, RETURNS.name: {"agent": paid}})
-        for actions, paid in ((["click 1", "say 58"], 1.0), (["click 2", None], 0.0))
-    ]
-    rule = asyncio.run(Finished()(rows, key=Key.of(0)))
-    form = asyncio.run(Readable()(rows, key=Key.of(0)))
-    given, heard = list[Any](), list[str]()
-    for said in ("no", "yes"):
-        judge = _Says(said)
-        given += asyncio.run(MOBILE_R1.but({"rewards.0.judge": judge}).rewards[0](rows, key=Key.of(0)))
-        heard = judge.heard
-    read = str(scenario.prompt) in heard[0] and "click 1\nsay 58" in heard[0] and "click 2\nnothing" in heard[1]
-    holds = rule == [1.0, 0.0] and form == [1.0, 0.5] and given == [0.0, 0.0, 1.0, 1.0] and read
-    return Finding(holds, say(by_rule=str(rule), forms=str(form), by_judge=str(given)))
 
 
 def going_on(recipe: Recipe, before: TalkBench, seed: int) -> TalkBench:

@@ -294,44 +294,28 @@ def as_shipped_5_plans_each_played_5_times_further_runs_replay_the() -> Finding:
 
 @claim("By hand: the first of the best plans against the first of the worst, by mean return, if they differ by more.")
 def by_hand_the_first_of_the_best_plans_against_the_first_of_the() -> Finding:
+    def turn(role: str, *action: int, after: Turn | None = None) -> Turn:
+        logp = np.zeros(len(action), np.float32)
+        return Turn(role, role, np.zeros(1, np.int64), np.array(action), logp=logp, parent=after)
+
     # By scenario what the runs of its plans earn.
     worths = [[[0.0, 1.0], [0.75, 0.5], [0.5], [0.625, 0.625]], [[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]], [[0.5, 0.5]]]
     worths += [[[0.2], [0.7]], [[3e8, 3e8, 3e8 + 1e-6], [3e8] * 3], [[-1.0], [-2.0], [-1.0], [-2.0]]]
+    played, firsts = list[Trajectory](), dict[int, tuple[int, int]]()
+    for scenario, plans in enumerate(worths):
+        for plan, rewards in enumerate(plans):
+            first = turn("adviser", plan, 1)
+            firsts[len(played)] = scenario, plan
+            for reward in rewards:
+                turns, scores = [first, turn("agent", 2, after=first)], {"reward": Score(reward)}
+                played.append(Trajectory(Scenario(f"s{scenario}"), turns, len(played), scores=scores))
     seen = {}
     for margin in (0.0, 0.3):
-        played, plans = list[Trajectory](), list[list[Turn]]()
-        for number, scenario in enumerate(worths):
-            plans.append([])
-            for plan, rewards in enumerate(scenario):
-                turn = Turn(
-                    "adviser", "adviser", np.zeros(1, np.int64), np.array([plan, 1]), logp=np.zeros(2, np.float32)
-                )
-                plans[-1].append(turn)
-                for reward in rewards:
-                    act = Turn(
-                        "agent",
-                        "agent",
-                        np.zeros(1, np.int64),
-                        np.array([2]),
-                        logp=np.zeros(1, np.float32),
-                        parent=turn,
-                    )
-                    one = Trajectory(Scenario(f"s{number}"), [turn, act], len(played))
-                    one.scores["reward"] = Score(reward)
-                    played.append(one)
         recipe = MPO_META_PLAN.but({"credit.margin": margin})
-        packed = pack(played)
-        credited, _ = recipe.compute_credit(packed, recipe.init(), {})
-        pairs = credited.occurrences.pairs
+        pairs = recipe.compute_credit(pack(played), recipe.init(), {})[0].occurrences.pairs
         assert pairs is not None
-        seen[margin] = [
-            [(played[i].scenario.id, int(played[i].turns[0].action[0])) for i in two] for two in pairs.tolist()
-        ]
-        firsts = [
-            played.index(next(o for o in played if o.turns[0] is played[i].turns[0])) == i for i in pairs.flatten()
-        ]
-        seen[margin] *= all(firsts)
-    best = [[("s0", 1), ("s0", 0)], [("s3", 1), ("s3", 0)], [("s5", 0), ("s5", 1)]]
+        seen[margin] = [tuple(map(firsts.get, two)) for two in pairs.tolist()]
+    best = [((0, 1), (0, 0)), ((3, 1), (3, 0)), ((5, 0), (5, 1))]
     return Finding(seen == {0.0: best, 0.3: best[1:]}, say(pairs=str(seen[0.0])))
 
 

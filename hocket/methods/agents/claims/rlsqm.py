@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 
 import hocket
@@ -17,7 +16,6 @@ from hocket.lab.claims.harness import Claims, Finding, same_gradient, say
 from hocket.lab.toys.instances import Instances, nothing
 from hocket.lab.world import Answer
 from hocket.methods.agents.rlsqm import (
-    FLAWS,
     LONGEST,
     METRICS,
     RLSQM,
@@ -26,14 +24,11 @@ from hocket.methods.agents.rlsqm import (
     UnitTests,
     examined,
     quality,
-    written,
 )
 from hocket.methods.base.ppo import PPO_RLHF
 from hocket.objectives.scores import RegressedScore
 from hocket.rewards.judge import TextJudge, fit_scores
 from hocket.stages import Reward
-from hocket.tasks.split import split_of
-from hocket.types import Trajectory, Turn
 
 claim = Claims("rlsqm", "arXiv:2310.02368 (abstract); metrics in Python's terms")
 
@@ -68,60 +63,6 @@ def hand_cases_what_parses_asserts_calls_repeats_an_assertion_or() -> Finding:
 
 def _marks(marks: str) -> dict[Any, bool]:
     return {name: mark == "1" for name, mark in zip(METRICS, marks, strict=True)}
-
-
-@claim("The task writes what it is asked to: each set of flaws shows in the metrics it is about and in no other.")
-def the_task_writes_what_it_is_asked_to_each_set_of_flaws_shows_in() -> Finding:
-    wrong, count = list[str](), 0
-    for size in range(len(FLAWS) + 1):
-        for flaws in itertools.combinations(FLAWS, size):
-            for number in range(12):
-                text = written("kax", 1 + number % 2, Key.of(number).numpy(), flaws)
-                wanted = {name: name not in flaws for name in METRICS}
-                # Where nothing is asserted nothing is asserted twice; what does not parse has nothing.
-                wanted["distinct"] |= "asserts" in flaws
-                if "parses" in flaws:
-                    wanted = dict.fromkeys(METRICS, False)
-                wrong += [text] if examined(text, "kax") != wanted else []
-                count += 1
-    return Finding(not wrong and count == 384, say(tests=count, wrong=wrong[:1] or 0))
-
-
-@claim("A label is the verdict of the task's metric, of all whether every one holds; flaws come at their rates.")
-def a_label_is_the_verdict_of_the_tasks_metric_of_all_whether_every() -> Finding:
-    wrong, seen = 0, dict.fromkeys((*METRICS, "all"), 0.0)
-    for metric in seen:
-        task = UnitTests(metric)
-        for number in range(400):
-            told = task.scenario("train", number).metadata
-            found = examined(told["demonstration"], told["focal"])
-            wanted = all(found.values()) if metric == "all" else found[metric]
-            wrong += told["label"] != wanted
-            seen[metric] += told["label"] / 400
-    rates = abs(seen["parses"] - 0.8) < 0.06 and abs(seen["straight"] - 0.8 * 0.7) < 0.08
-    return Finding(wrong == 0 and rates and 0.15 < seen["all"] < 0.35, say(wrong=wrong, hold=list(seen.values())))
-
-
-@claim("A success is a test that every metric holds of; functions have words of three letters, split by what is asked.")
-def a_success_is_a_test_that_every_metric_holds_of_functions_have() -> Finding:
-    task, none = UnitTests("calls"), np.zeros(1, np.int64)
-    train, unseen = ([task.scenario(split, number) for number in range(60)] for split in ("train", "eval"))
-    focal = train[0].metadata["focal"]
-    good = f"def test_{focal}():\n assert {focal}(1)==2"
-    texts = {good: 1.0, good.replace(" assert ", " "): 0.0, good[:-1] + "(": 0.0, good + good[15:]: 0.0}
-    tried = [Trajectory(train[0], [Turn("policy", "policy", none, none, text=text)]) for text in texts]
-    reached = [task.success(one) for one in tried] == list(texts.values())
-    told = task.describe(tried[1]) == {"parses": 1.0, "asserts": 0.0, "calls": 1.0, "distinct": 1.0, "straight": 1.0}
-    words = all(len(one.metadata["focal"]) == 3 and one.metadata["focal"].isalpha() for one in train)
-    apart = [split_of(str(one.prompt)) for one in train] == ["train"] * 60 and not (
-        {one.prompt for one in train} & {one.prompt for one in unseen}
-    )
-    kinds = {str(one.prompt).count(",") for one in train} == {0, 1}
-    broken = {written("kax", 1, Key.of(number).numpy(), ["parses"]) for number in range(20)}
-    ways = {(text.startswith("def test_kax()\n"), text.endswith("(")) for text in broken}
-    whole = all(len(text) == 50 + text.endswith("(") for text in broken)
-    holds = reached and told and words and apart and kinds and whole and ways == {(True, False), (False, True)}
-    return Finding(holds, say(scenarios=120, ways_not_to_parse=len(ways)))
 
 
 @claim("The checkers pay 1 or 0 for one metric and the share for all; recipe and task begin with all.")

@@ -282,15 +282,6 @@ def whether_an_answer_is_right_plays_no_part_in_what_the_reranker() -> Finding:
     return Finding(told == mute and told[1], f"equal {told[0] == mute[0]}")
 
 
-@claim("After every round bank and reranker are measured, each from the one before; the bank alone comes first.")
-def after_every_round_bank_and_reranker_are_measured_each_from_the() -> Finding:
-    bench = talked(0, rounds=3)
-    parents = [trial.parent for trial in bench.trials]
-    learnt = [trial.texts.recall is not None and bool(trial.texts.recall.learnt) for trial in bench.trials]
-    holds = parents == [None, 0, 1, 2, 3] and learnt == [False, False, True, True, True]
-    return Finding(holds, say(parents=parents[1:], learnt=learnt))
-
-
 # ---------------------------------------------------------------- the bank
 
 
@@ -334,23 +325,6 @@ def after_a_session_each_topic_is_a_memory_of_its_own_and_what_is() -> Finding:
     # Of four sessions; of the four memories that were not there to the letter and had others near, "is" being a word.
     extracted = sum(one.startswith("A session") for one in asked)
     return Finding(seen == due and extracted == 4, f"{seen[-1]}; {say(questions=len(asked))}")
-
-
-@claim("Memories that a model merges wrongly, or that are none, are added as they are; equal ones stand once.")
-def memories_that_a_model_merges_wrongly_or_that_are_none_are_added() -> Finding:
-    said = iter(["one is here\none is here", "two is there", "MERGE 9: nonsense", "three is here", "MERGE 1:", " - \n"])
-    bench = Bench(Dialogue((0,)), lambda question: next(said), Texts(), Key.of(0), 10, 1, 1)  # type: ignore[arg-type]
-    bank: tuple[str, ...] = ()
-    for number in range(4):
-        bank = prospect(bench, bank, f"session {number}")
-    return Finding(bank == ("one is here", "two is there", "three is here"), str(bank))
-
-
-@claim("Without a memory nothing is measured, and nobody is asked again.")
-def without_a_memory_nothing_is_measured_and_nobody_is_asked_again() -> Finding:
-    order = list(range(len(MEMORIES)))
-    bench = searched(Dialogue(order), lambda question: "- ", ReflectiveMemory(), practice=16, development=8)
-    return Finding(len(bench.trials) == 1 and bench.spent == 8 + 16, say(trials=len(bench.trials), calls=bench.spent))
 
 
 @claim("As shipped: three memories of ten, four rounds, eta 0.01, temperature 0.1.", "chosen here")

@@ -1,17 +1,12 @@
 """RRHF's claims, on programs ranked by tests and cost."""
 
-import ast
 import functools
 import math
-from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
-import numpy as np
 import torch
 
-from hocket import tasks
-from hocket.core.keys import Key
 from hocket.credit.pairs import AllPairs
 from hocket.curriculum.shuffled import Shuffled
 from hocket.lab.bench import Bench
@@ -21,22 +16,17 @@ from hocket.lab.policy import Tabular
 from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer, World
 from hocket.methods.agents.rrhf_code_optimization import (
-    POINTS,
     RRHF_CODE_OPTIMIZATION,
     BestLikelihood,
-    CheaperPrograms,
     compiled,
     operations,
     score,
-    value,
 )
 from hocket.objectives.links import Hinge
 from hocket.objectives.measures import Likelihood
 from hocket.objectives.preference import Pairwise
 from hocket.rollout.demonstrations import Ranked
 from hocket.rollout.independent import Independent
-from hocket.tasks.split import split_of
-from hocket.types import Scenario, Trajectory, Turn
 from hocket.update.gradient import GradientStep
 
 claim = Claims("rrhf-code-optimization", "arXiv:2312.05657")
@@ -125,50 +115,6 @@ def rising_maps_of_the_scores_change_nothing() -> Finding:
 # ---------------------------------------------------------------- programs
 
 
-def polynomial(program: ast.expr) -> Mapping[int, int]:
-    """Coefficients by power, expanded without evaluating at points."""
-    if isinstance(program, ast.Constant):
-        return {0: program.value} if program.value else {}  # type: ignore[dict-item]
-    if isinstance(program, ast.Name):
-        return {1: 1}
-    found: dict[int, int] = {}
-    if isinstance(program, ast.UnaryOp):
-        found = {power: -factor for power, factor in polynomial(program.operand).items()}
-    elif isinstance(program, ast.BinOp):
-        left, right = polynomial(program.left), polynomial(program.right)
-        if isinstance(program.op, ast.Mult):
-            for one, first in left.items():
-                for other, second in right.items():
-                    found[one + other] = found.get(one + other, 0) + first * second
-        else:
-            sign = -1 if isinstance(program.op, ast.Sub) else 1
-            found = {power: left.get(power, 0) + sign * right.get(power, 0) for power in {*left, *right}}
-    return {power: factor for power, factor in found.items() if factor}
-
-
-def written(key: Key, depth: int) -> str:
-    """A random program."""
-    rng = key.numpy()
-    if depth == 0 or rng.random() < 0.2:
-        return "x" if rng.random() < 0.5 else str(int(rng.integers(0, 4)))
-    parts = [written(key.derive(side), depth - 1) for side in ("left", "right")]
-    return f"({parts[0]}{rng.choice(['+', '-', '*'])}{parts[1]})" if rng.random() < 0.9 else f"(-{parts[0]})"
-
-
-@claim("Two programs of degree four at most pass each other's tests exactly if they are one polynomial.")
-def two_programs_of_degree_four_at_most_pass_each_others_tests() -> Finding:
-    programs = [compiled(written(Key.of(number), 2)) for number in range(90)]
-    same = agreed = 0
-    for one in programs:
-        for other in programs:
-            assert one is not None
-            assert other is not None
-            equal = polynomial(one) == polynomial(other)
-            agreed += equal == all(value(one, x) == value(other, x) for x in POINTS)
-            same += equal
-    return Finding(agreed == len(programs) ** 2 and 100 < same < agreed / 2, say(pairs=agreed, equal=same))
-
-
 @claim("A score is -1 for what is no program, 0 for another function, else 1 and the share of operations saved.")
 def a_score_is_1_for_what_is_no_program_0_for_another_function_else() -> Finding:
     slow = "3*x+4*x+2+5"
@@ -193,63 +139,6 @@ def a_score_is_1_for_what_is_no_program_0_for_another_function_else() -> Finding
     signed = compiled("-x*2")
     assert signed is not None
     return below(1e-12, operations(signed) == 2, score("1+" * 99 + "1", slow) == 0.0, off=max(off.values()))
-
-
-@claim("The task's candidates are five, of falling worth: fewest operations, half way, as slow, wrong, broken.")
-def the_tasks_candidates_are_five_of_falling_worth_fewest() -> Finding:
-    task, found = tasks.find("cheaper-programs"), set()
-    for number in range(60):
-        scenario = task.scenario("train", number)
-        scores = scenario.metadata["scores"]
-        best = scenario.metadata["responses"][scores.index(max(scores))]
-        found.add(tuple(round(one, 3) for one in sorted(scores)))
-        if best != f"<answer>{scenario.answer}</answer>":
-            return Finding(False, f"{scenario.answer} is not the best")
-    shaped = all(one[:3] == (-1.0, 0.0, 1.0) and 1 < one[3] < one[4] for one in found)
-    orders = {tuple(task.scenario("train", number).metadata["scores"]) for number in range(60)}
-    return Finding(shaped and len(orders) > 20, say(ladders=len(found), orders=len(orders)))
-
-
-@claim("Candidates are written both ways where there are two, and the wrong one is off by one or two, up or down.")
-def candidates_are_written_both_ways_where_there_are_two_and_the() -> Finding:
-    task = tasks.find("cheaper-programs?terms=3")
-    off, halves, broken = set[tuple[int, int]](), set[bool](), set[bool]()
-    for number in range(80):
-        scenario = task.scenario("eval", number)
-        ranked = sorted(zip(scenario.metadata["scores"], scenario.metadata["responses"], strict=True))
-        said = [text.removeprefix("<answer>").removesuffix("</answer>") for _, text in ranked]
-        wrong, slow = (polynomial(program) for one in said[1:3] if (program := compiled(one)) is not None)
-        off |= {(power, by) for power in (0, 1) if (by := wrong.get(power, 0) - slow.get(power, 0))}
-        halves.add(said[3].count("x") == 1)
-        broken.add(said[0].endswith("+"))
-        if split_of(scenario.metadata["slow"]) != "eval":
-            return Finding(False, scenario.metadata["slow"])
-    both = halves == broken == {True, False}
-    named = task.name == "cheaper-programs?terms=3" and tasks.find("cheaper-programs").name == "cheaper-programs"
-    return Finding(
-        both and named and off == {(power, by) for power in (0, 1) for by in (-2, -1, 1, 2)}, f"{sorted(off)}"
-    )
-
-
-@claim("The task reads what stands between answer tags, and succeeds with the same function at fewer operations.")
-def the_task_reads_what_stands_between_answer_tags_and_succeeds() -> Finding:
-    task = CheaperPrograms()
-    wanted = {
-        "<answer>7*x+7</answer>": (1.6, 1.0, 1.0, 0.6, 1.0),
-        "<answer>3*x+4*x+2+5</answer>": (1.0, 1.0, 1.0, 0.0, 0.0),
-        "<answer>3*x+4*x+2+5+0</answer>": (0.8, 1.0, 1.0, 0.0, 0.0),
-        "<answer>8*x+7</answer>": (0.0, 1.0, 0.0, 0.0, 0.0),
-        "<answer>7x+7</answer>": (-1.0, 0.0, 0.0, 0.0, 0.0),
-        "7*x+7": (-1.0, 0.0, 0.0, 0.0, 0.0),
-    }
-    off, none = [0.0], np.zeros(1, np.int64)
-    for text, figures in wanted.items():
-        scenario = Scenario("s", "Fewer operations", "7*x+7", {"slow": "3*x+4*x+2+5"})
-        one = Trajectory(scenario, [Turn("policy", "policy", none, none, text=text)])
-        told = task.describe(one)
-        found = (task.verify(text, scenario), told["compiles"], told["same"], told["saved"], task.success(one))
-        off += [abs(mine - theirs) for mine, theirs in zip(found, figures, strict=True)]
-    return below(1e-12, off=max(off))
 
 
 # ---------------------------------------------------------------- what is learnt

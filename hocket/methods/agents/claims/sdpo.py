@@ -217,31 +217,21 @@ def by_hand_best_against_worst_in_k_turns_of_the_agents_own_of_each() -> Finding
                 for place in range(len(turns), int(rng.integers(len(turns), 9))):
                     turns.append(turn(turns[-1] if turns else None, place))
                 stem = len(turns)
-                one = Trajectory(Scenario(scenario), [*turns], len(played))
-                one.scores["reward"] = Score(float(rng.integers(5)) / 4)
-                played.append(one)
-        packed = pack(played)
+                scores = {"reward": Score(float(rng.integers(5)) / 4)}
+                played.append(Trajectory(Scenario(scenario), [*turns], len(played), scores=scores))
         recipe = SDPO.but({"credit.turns": k, "credit.role": role, "credit.margin": margin})
-        seen, found, inside = (
-            recipe.compute_credit(packed, recipe.init(), {})[0].occurrences,
-            [],
-            set[tuple[int, int]](),
-        )
+        seen = recipe.compute_credit(pack(played), recipe.init(), {})[0].occurrences
+        found, inside = list[list[int]](), set[tuple[int, int]]()
+        free = [[one for one in dialogue.turns if not cast(Any, one.forced).all()] for dialogue in played]
+        own = [[one for one in some if role != "agent" or one.role == role] for some in free]
+        value = [float(cast(Any, one.scores["reward"].value)) for one in played]
         for first in (0, 3, 6):
-            own = {}
-            for at in range(first, first + 3):
-                free = [one for one in played[at].turns if one.forced is not None and not one.forced.all()]
-                own[at] = [one for one in free if role != "agent" or one.role == role]
-            counts = [
-                at for at in own if any(not one.forced.all() for one in played[at].turns if one.forced is not None)
-            ]
+            counts = [at for at in range(first, first + 3) if free[at]]
             if not counts:
                 continue
-            value = {at: float(cast(Any, played[at].scores["reward"].value)) for at in counts}
-            two = max(counts, key=lambda at: value[at]), min(counts, key=lambda at: value[at])
+            two = max(counts, key=value.__getitem__), min(counts, key=value.__getitem__)
             common = [one is other for one, other in zip(own[two[0]], own[two[1]], strict=False)]
-            start = [*common, False].index(False)
-            rest = [own[at][start:] for at in two]
+            rest = [own[at][[*common, False].index(False) :] for at in two]
             if k is not None:
                 rest = [one[: min(k, *map(len, rest))] for one in rest]
             if value[two[0]] - value[two[1]] > margin and all(rest):
@@ -250,12 +240,9 @@ def by_hand_best_against_worst_in_k_turns_of_the_agents_own_of_each() -> Finding
         assert seen.pairs is not None
         pairs += len(found)
         wrong += seen.pairs.tolist() != found
-        place = 0
-        for at, dialogue in enumerate(played):
-            for said in dialogue.turns:
-                for forced in cast(Any, said.forced):
-                    wrong += bool(seen.weight[place]) != ((at, id(said)) in inside and not forced)
-                    place += 1
+        said = [(at, one) for at, dialogue in enumerate(played) for one in dialogue.turns]
+        due = [(at, id(one)) in inside and not forced for at, one in said for forced in cast(Any, one.forced)]
+        wrong += (seen.weight != 0).tolist() != due
     return Finding(wrong == 0 and pairs > 30, say(batches=30, pairs=pairs, otherwise_than_by_hand=wrong))
 
 

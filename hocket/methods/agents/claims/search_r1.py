@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from functools import cache
 from statistics import fmean
@@ -18,7 +19,7 @@ from hocket.lab.claims.taught import Pupil, after_lessons
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.rewarded import line
 from hocket.methods.agents.search_r1 import SEARCH_R1
-from hocket.rewards.normalised_match import NormalisedMatch, normalised
+from hocket.rewards.normalised_match import NormalisedMatch
 from hocket.testing import Cut, rehearse
 from hocket.types import Message, Scenario
 
@@ -58,21 +59,17 @@ def the_gradient_at_retrieved_decisions_is_exactly_0_and_elsewhere() -> Finding:
 
 @claim("Other log-probs at retrieved decisions, old, new or the reference's, change neither loss nor gradient.")
 def other_log_probs_at_retrieved_decisions_old_new_or_the() -> Finding:
-    off, moved = 0.0, 0.0
+    def lower(row: dict[str, Any], name: str, where: bool) -> dict[str, Any]:
+        values = [one - 0.7 * (own is where) for one, own in zip(row[name], row["trained"], strict=True)]
+        return {**row, name: values}
+
+    changes: dict[bool, list[float]] = {False: [], True: []}
     for rows in map(retrieving, range(4)):
         before = inspect_rows(SEARCH_R1, rows)
-        for name in ("logp", "logp_behaviour", "logp_ref"):
-            for mine in (False, True):
-                other = [
-                    {
-                        **row,
-                        name: [one - 0.7 * (own is mine) for one, own in zip(row[name], row["trained"], strict=True)],
-                    }
-                    for row in rows
-                ]
-                after = inspect_rows(SEARCH_R1, other)
-                change = max(abs(after["loss"] - before["loss"]), gap(after["gradient"], before["gradient"]))
-                off, moved = (off, max(moved, change)) if mine else (max(off, change), moved)
+        for name, where in itertools.product(("logp", "logp_behaviour", "logp_ref"), changes):
+            after = inspect_rows(SEARCH_R1, [lower(row, name, where) for row in rows])
+            changes[where] += [abs(after["loss"] - before["loss"]), gap(after["gradient"], before["gradient"])]
+    off, moved = max(changes[False]), max(changes[True])
     return Finding(off == 0.0 and moved > 0.01, say(changed_by_retrieved=off, by_own=moved))
 
 
@@ -116,24 +113,6 @@ def a_response_stops_at_each_search_what_is_found_is_imposed_and() -> Finding:
     holds = played.answer == whole and sum(sizes) < longest == learnt and calls == [2, 2, 0]
     holds &= all(not any(one.forced) for one in (played.turns[0], done.turns[0]) if one.forced is not None)
     return Finding(holds, say(response=whole, own_decisions=str(sizes), of=longest, unmasked=learnt, calls=str(calls)))
-
-
-@claim("Answers are equal that differ in case, punctuation, articles and spaces, and no others are.")
-def answers_are_equal_that_differ_in_case_punctuation_articles_and() -> Finding:
-    pairs = {
-        ("The Beatles!", "beatles"): 1.0,
-        ("a  U.S. city", "us city"): 1.0,
-        ("red", "dark red"): 0.0,
-        ("", "x"): 0.0,
-    }
-    pairs |= {("another", "other"): 0.0, ("42", "42."): 1.0, ("4 2", "42"): 0.0}
-    judged = NormalisedMatch()
-    found = [judged.verify(f"<answer>{said}</answer>", Scenario("s", "?", known)) for said, known in pairs]
-    several = judged.verify("<answer>the b</answer>", Scenario("s", "?", ["A", "B"]))
-    others = [judged.verify("b", Scenario("s", "?", "b")), judged.verify("<answer>b</answer>", Scenario("s", "?"))]
-    paid = {type(one).__name__ for one in SEARCH_R1.rewards}
-    holds = found == list(pairs.values()) and several == 1.0 and others == [0.0, None] and paid == {"NormalisedMatch"}
-    return Finding(holds, "; ".join(f"{normalised(a)!r} {normalised(b)!r}" for a, b in pairs))
 
 
 COLOURS = ("red", "blue", "green")

@@ -30,14 +30,12 @@ from hocket.methods.agents.search_r2 import (
     TRIM,
     ActorRefiner,
     EvidenceReward,
-    RefinedLookup,
     accepts,
     cut_of,
-    reviewed,
 )
 from hocket.recipe import Recipe
 from hocket.testing import Part, rehearse, tool_call
-from hocket.types import Decoding, Message, Scenario, Trajectory
+from hocket.types import Message, Scenario, Trajectory
 from hocket.zoo.tasks.lookup import Lookup
 
 claim = Claims("search-r2", "arXiv:2602.03647")
@@ -277,19 +275,6 @@ def kept_steps_are_shown_again_the_cut_names_where_the_actor_goes() -> Finding:
     return Finding(holds, say(queries=str(queries), verdicts=str(read), cuts=str(cuts)))
 
 
-@claim("A call that the end of an answer cuts off is none, and ends an attempt; one left open is told so.", "derived")
-def a_call_that_the_end_of_an_answer_cuts_off_is_none_and_ends_an() -> Finding:
-    task = Lookup(hops=2)
-    scenario = task.scenario("train", 0)
-    whole = tool_call("search", query=scenario.metadata["gold"][0])
-    made = []
-    for said, most in ((whole, 12), (whole[:-6], 200)):
-        parts = {"actor": Part(said, "<answer>1</answer>"), "discriminator": Part("yes"), "trimmer": Part()}
-        (played,) = rehearse(ActorRefiner((task.search,)), scenario, parts, decoding=Decoding(max_tokens=most))
-        made.append([str(call["result"])[:6] for call in played.info["calls"]])
-    return Finding(made == [[], ["error:"]], say(results=str(made)))
-
-
 def success(made: TalkBench) -> float:
     """The exact chance of a right string."""
     return frequencies(made).get("aaa", 0.0)
@@ -326,55 +311,6 @@ def trained_for_what_comes_of_an_actor_that_stays_the_refiner() -> Finding:
     return Finding(min(columns[0]) > before + 0.1 and min(columns[1]) > 0.8 and max(columns[2]) < 0.2, saw)
 
 
-@claim("Of a beginner's attempt in the lessons the first step that is wrong or not needed is known.")
-def of_a_beginners_attempt_in_the_lessons_the_first_step_that_is() -> Finding:
-    sound, flaws, clean = 0, Counter[int | None](), Counter[float]()
-    for skill in (0.0, 0.6, 1.0):
-        task = RefinedLookup(skill=skill)
-        for number in range(200):
-            asked, rng = task.scenario("train", number % (task.size("train") or 1)), Key.of(number).numpy()
-            gold, right = list(asked.metadata["gold"]), f"<answer>{asked.answer}</answer>"
-            steps, wrong = task.attempt(asked, rng)
-            queries = [one.call.arguments["query"] for step in steps for one in step.made]
-            if wrong is None:
-                sound += queries == gold and steps[-1].said == right
-            elif len(queries) > len(gold):  # A detour: without it all is right.
-                sound += [*queries[:wrong], *queries[wrong + 1 :]] == gold and steps[-1].said == right
-            else:  # A guess: the answer comes too early, or says anything.
-                sound += queries == gold[:wrong] and wrong == len(steps) - 1
-            flaws[wrong] += 1
-            clean[skill] += wrong is None
-    holds = sound == 600 and set(flaws) == {None, 0, 1, 2} and clean[0.0] == 0 and clean[1.0] == 200
-    return Finding(holds and abs(clean[0.6] - 120) < 20, say(sound=sound, of=600, clean=str(dict(clean))))
-
-
-@claim(
-    "A beginner makes four attempts in ten right; a detour asks for somebody else's box at first and another box's "
-    "number later; one flawed attempt in five guesses, a number with as many digits as there are.",
-    "derived",
-)
-def a_beginner_makes_four_attempts_in_ten_right_a_detour_asks_for() -> Finding:
-    task, guesses, flawed, wrong = RefinedLookup(), 0, 0, 0
-    for seed in range(100):
-        long = RefinedLookup(skill=0.0, digits=3)
-        said = long.attempt(long.scenario("train", 0), Key.of(seed).derive("long").numpy())[0][-1].said
-        wrong += not re.fullmatch(r"<answer>[1-9]\d\d</answer>", said)
-    for number in range(2000):
-        asked = task.scenario("train", number % (task.size("train") or 1))
-        steps, flaw = task.attempt(asked, Key.of(number).derive("beginner").numpy())
-        queries = [one.call.arguments["query"] for step in steps for one in step.made]
-        if flaw is None:
-            continue
-        flawed += 1
-        if len(queries) > len(asked.metadata["gold"]):
-            wrong += queries[flaw] not in (task.facts.numbers if flaw else task.facts.keeps)
-        else:
-            guesses += 1
-            wrong += not re.fullmatch(r"<answer>[1-9]\d</answer>", steps[-1].said)
-    holds = wrong == 0 and abs(flawed / 2000 - 0.6) < 0.03 and abs(guesses / flawed - 0.2) < 0.03
-    return Finding(holds, say(flawed=flawed / 2000, guesses=guesses / flawed, wrong=wrong))
-
-
 @claim(
     "A search was useful that brought an article that is needed, or a fact, as by hand; shares are of all searches.",
     "R = [right] (1 + share of useful calls)",
@@ -391,28 +327,6 @@ def a_search_was_useful_that_brought_an_article_that_is_needed_or_a() -> Finding
         found.append(abs((EvidenceReward().judge(one) or 0.0) - 1 - share))
     ships = SEARCH_R2.workflow == "actor-refiner" and SEARCH_R2.task == "refined-lookup"
     return Finding(max(found) < 1e-12 and ships, say(largest_difference=max(found)))
-
-
-@claim(
-    "Lessons show the refiner an attempt as it meets one; a beginner of skill s names the right verdict with "
-    "probability s + (1 - s)/2, and the first flaw of n steps with s + (1 - s)/n."
-)
-def lessons_show_the_refiner_an_attempt_as_it_meets_one_a_beginner() -> Finding:
-    task, off, shown_right, cuts = RefinedLookup(skill=0.6), [0.0, 0.0, 0.0], 0, Counter[int]()
-    for number in range(1000):
-        asked, again = task.scenario("train", number % (task.size("train") or 1)), Key.of(number).numpy()
-        play, verdict, cut = task.lessons.play(asked, Key.of(number).numpy())
-        (said, _), (steps, wrong) = task.attempt(asked, again), task.attempt(asked, again)
-        shown_right += play.said == tuple(message for step in said for message in step.messages)
-        texts = [str(one.prompt[0]["content"]) for one in (verdict, cut)]
-        shown_right += texts == [reviewed(str(asked.prompt), steps, asks) for asks in (JUDGE, TRIM)]
-        place = int(str(cut.said[0]["content"]))
-        cuts[place - len(steps)] += wrong is None
-        off[0] += (float((verdict.said[0]["content"] == "yes") == (wrong is None)) - 0.8) / 1000
-        off[1] += 0.0 if wrong is None else (float(place == wrong + 1) - 0.6 - 0.4 / len(steps)) / 1000
-        off[2] += 0.0 if wrong is not None else (float(place == 2) - 1 / 3) / 1000
-    holds = shown_right == 2000 and set(cuts) - {-3} == {0, -1, -2} and max(map(abs, off)) < 0.03
-    return Finding(holds, say(as_met=shown_right, of=2000, largest_difference_of_shares=max(map(abs, off))))
 
 
 def first_right(one: Trajectory) -> float:

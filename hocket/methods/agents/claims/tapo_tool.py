@@ -11,7 +11,6 @@ from typing import Any
 from hocket.agents.tools.calculator import calculator
 from hocket.agents.tools.protocol import Tool
 from hocket.agents.workflows.tool_use import ToolUse
-from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.claims.shipped import ShippedRun
@@ -238,17 +237,15 @@ def groups_whose_samples_have_the_same_accuracy_are_asked_again() -> Finding:
     return Finding(holds, say(steps=36, mixed_groups_learnt_from=kept, others=unlike, left_out_of_minus_1_and_0=mixed))
 
 
-@claim(
+SHIPPED = {"rewards.0.weight": 1.0, "rollout.max_rounds": 3, "rollout.oversample": 1.0, "rollout.right": 0.9}
+
+claim.constants(
     "As shipped a right answer is worth 1; a group of like accuracy is asked again in at most 3 rounds, answers above "
     "0.9 being right; a batch is gone through once in 4 mini-batches.",
+    TAPO_TOOL,
+    {**SHIPPED, "update.minibatches": 4, "update.epochs": 1},
     "tapo_single_node.sh of repository Goer17/TAPO; the rounds are chosen here",
 )
-def as_shipped_a_right_answer_is_worth_1_a_group_of_like_accuracy() -> Finding:
-    names = ("rewards.0.weight", "rollout.max_rounds", "rollout.oversample", "rollout.right", "update.minibatches")
-    found = {name: value_at(TAPO_TOOL, name) for name in (*names, "update.epochs")}
-    return Finding(
-        list(found.values()) == [1.0, 3, 1.0, 0.9, 4, 1], say(**{name: str(one) for name, one in found.items()})
-    )
 
 
 claim.spares("worth > self.right -> worth <= self.right", "a group is mixed either way, and marks are taken off again")

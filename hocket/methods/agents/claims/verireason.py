@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import cast
 
 import hocket
-from hocket.agents.tools.verilog import refused, simulate
+from hocket.agents.tools.verilog import simulate
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
@@ -85,23 +85,6 @@ def equal_lists_score_1_disjoint_or_empty_ones_0_doubling_costs() -> Finding:
     return Finding(gap(found, hand) < EXACT, say(scores=found))
 
 
-@claim("Statements are header, ports, declarations, assignments, clocks and choices, whatever the spaces and comments.")
-def statements_are_header_ports_declarations_assignments_clocks_and() -> Finding:
-    text = """// a counter
-    module top ( input clk , input [1:0] a, output reg y ) ; /* assign y = 0; */
-      wire w ;
-      assign w = a [0] & ~ a[1];
-      always @ ( posedge clk ) if (w) y <= 1; else begin case (a) 2'd0: y <= 0; endcase end
-      inner one (.p(w), .q(y));
-    endmodule"""
-    wanted = [
-        *("module top", "port input clk", "port input[1:0]a", "port output reg y", "wire w", "assign w=a[0]&~a[1]"),
-        *("always@(posedge clk)", "if(w)", "y<=1", "else", "case(a)", "y<=0", "inner one(.p(w),.q(y))"),
-    ]
-    found = statements(text)
-    return Finding(found == wanted, "; ".join(found))
-
-
 @claim("What compiles and does not pass earns 1.1 at most, below any pass; a reward for which that fails is refused.")
 def what_compiles_and_does_not_pass_earns_1_1_at_most_below_any() -> Finding:
     circuits, designs = Circuits(), list[str]()
@@ -132,14 +115,6 @@ def a_think_answer_form_adds_0_1_whatever_the_design() -> Finding:
     texts = {f"<think>a&b</think><answer>{AND}</answer>": 0.1, f"<answer>{AND}</answer>": 0.0, AND: 0.0}
     rows = [{"group": text, "logp": [-1.0], "scores": {"reward": 2.1}, "text": text} for text in texts]
     return below(EXACT, off=gap(shaped(VERIREASON, rows), [2.1 + value for value in texts.values()]))
-
-
-@claim("System tasks and directives are rejected before anything is compiled; functions of numbers are not.")
-def system_tasks_and_directives_are_rejected_before_anything_is() -> Finding:
-    bad = ["$display", "$finish", "$readmemh", "$fopen", "$system", "`include", "`define", "$signed$display", "$"]
-    good = ["$signed", "$unsigned", "$clog2"]
-    kept = [refused(AND.replace("a&b", f"{one}(a)")) for one in good]
-    return Finding(all(refused(AND.replace("a&b", one)) for one in bad) and not any(kept), f"{len(bad)} rejected")
 
 
 # ---------------------------------------------------------------- with the simulator

@@ -119,21 +119,6 @@ def only_who_chooses_learns_the_reasoners_tokens_have_no_gradient() -> Finding:
     return Finding(off == 0 < size and several == 1 and VISTA_TOOLS.cast == Leading("selector", "reasoner"), saw)
 
 
-@claim("How often a list of tools is right is what calling it comes to; choosing by kind beats every list for all.")
-def how_often_a_list_of_tools_is_right_is_what_calling_it_comes_to() -> Finding:
-    cases, off = [TASK.scenario("train", number) for number in range(4000)], 0.0
-    for called in (("scan",), ("trace", "scan"), ("count", "match", "read"), TOOLS):
-        for kind in GOOD:
-            seen_of = [one for one in cases if one.metadata["kind"] == kind]
-            hits = [most_said([one.metadata["readings"][tool] for tool in called]) == one.answer for one in seen_of]
-            due = BOX.accuracy(kind, called)
-            off = max(off, abs(fmean(hits) - due) / (due * (1 - due) / len(hits)) ** 0.5)
-    listed, fixed = BOX.best(EVENLY)
-    every = fmean(BOX.accuracy(kind, TOOLS) for kind in GOOD)
-    saw = say(largest_deviation_in_standard_errors=off, oracle=oracle(), best_list=fixed, all_tools=every)
-    return Finding(off < 3.5 and oracle() > fixed + 0.2 and fixed > every, f"{saw}; the list: {' '.join(listed)}")
-
-
 def oracle() -> float:
     """How often the best choice by kind is right."""
     return fmean(BOX.best({kind: 1.0})[1] for kind in GOOD)
