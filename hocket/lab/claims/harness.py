@@ -3,7 +3,7 @@
 claim = Claims("gmpo", "arXiv:2507.20673")
 
 @claim("At the old policy its gradient is GRPO's.", "derived")
-def _() -> Finding:
+def at_the_old_policy_it_is_grpo() -> Finding:
     return same_gradient(GMPO, GRPO, gap=0.0)
 """
 
