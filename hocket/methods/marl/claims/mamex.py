@@ -29,24 +29,6 @@ def growth(found: Array) -> float:
     return float(np.polyfit(np.log(rounds[late]), np.log(summed[late] + 1e-12), 1)[0])
 
 
-@claim("The table of a hypothesis is what its pairs earn, walked path by path.")
-def the_table_of_a_hypothesis_is_what_its_pairs_earn_walked_path_by() -> Finding:
-    game, off = strangers(2, 3), 0.0
-
-    def earned(kind: int, own: int, other: int, state: int, step: int) -> Array:
-        if step == game.horizon:
-            return np.zeros(2)
-        moves = int(game.policies[own, step, state]), int(game.policies[other, step, state])
-        onward = game.candidates[kind, state, moves[0], moves[1]]
-        after = [share * earned(kind, own, other, to, step + 1) for to, share in enumerate(onward)]
-        return game.reward[:, state, moves[0], moves[1]] + sum(after, np.zeros(2))
-
-    for kind in range(3):
-        for own, other in np.ndindex(len(game.policies), len(game.policies)):
-            off = max(off, float(np.abs(earned(kind, own, other, 0, 0) - game.payoffs[kind, :, own, other]).max()))
-    return below(1e-12, len(game.policies) == 8, off=off)
-
-
 @claim("Nobody gains much by leaving what regret matching finds; where interests are opposed it is worth the value.")
 def nobody_gains_much_by_leaving_what_regret_matching_finds_where() -> Finding:
     draw, worst, apart = Key.of(1).derive("tables").numpy(), 0.0, 0.0

@@ -12,21 +12,13 @@ import torch
 
 from hocket.core.batch import Batch, Level, LevelScores
 from hocket.core.columns import METADATA, TEXT
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.core.signals import returns
 from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, gradient, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.preference.dr_irl import (
-    DIFFICULTY,
-    DR_IRL,
-    DifficultyScaled,
-    Hazards,
-    IrlReward,
-    meets,
-)
+from hocket.methods.preference.dr_irl import DIFFICULTY, DR_IRL, DifficultyScaled, Hazards, IrlReward
 from hocket.recipe import Recipe
 from hocket.stages import Split, State
 from hocket.tasks.split import split_of
@@ -222,31 +214,6 @@ def a_rare_hard_category_ends_higher_with_grpo_s_than_with_grpo_on() -> Finding:
     error = float(np.std(hard, ddof=1) / math.sqrt(len(hard)))
     return Finding(
         fmean(hard) > 2 * error and fmean(mean) > -0.005, say(lift_of_hard=hard, standard_error=error, of_mean=mean)
-    )
-
-
-@claim("Demonstrations of the task meet its hidden reward, and nobody says it; without demonstrations "
-       "the task's rewards stay, and no difficulty is a mistake.")  # fmt: skip
-def demonstrations_of_the_task_meet_its_hidden_reward_and_nobody() -> Finding:
-    task, kinds, met, refused = Hazards(rare=0.2), dict[str, int](), 0, 0
-    for number in range(300):
-        one = task.scenario("train", number)
-        kind = one.metadata["category"]
-        kinds[kind] = kinds.get(kind, 0) + 1
-        met += task.verify(one.metadata["demonstration"], one) == 1.0
-    told = [meets("open", "<think>1</think><answer>1</answer>"), meets("careful", "<answer>1</answer>"),
-            meets("grave", "<answer>1</answer>"), meets("grave", " ")]  # fmt: skip
-    bare = played([{"scenario": 0, "text": text, "category": "b", "reward": len(text)} for text in ("a", "bcd")])
-    bare, _ = DR_IRL.compute_credit(bare, DR_IRL.init(), {})
-    kept = returns(bare).tolist() == [1.0, 3.0] and not bool(bare.scores[DIFFICULTY].values.any())
-    try:
-        DifficultyScaled()(played([{"scenario": 0, "text": "a"}]))
-    except ConfigurationError:
-        refused += 1
-    shares = {name: kinds[name] / 300 for name in ("open", "careful", "grave")}
-    return Finding(
-        met == 300 and not any(told) and refused == 1 and kept and abs(shares["grave"] - 0.2) < 0.06,
-        say(met=met, **shares),
     )
 
 

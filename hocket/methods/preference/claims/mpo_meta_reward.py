@@ -121,16 +121,6 @@ def a_grade_is_the_weighted_mean_of_the_checklists_scores_the() -> Finding:
     return Finding(not wrong and refused, f"{len(found) - len(wrong)} of {len(found)} ways; of turns refused {refused}")
 
 
-@claim("Of an odd number of steps the one in the middle is in neither half; steps without an answer that counts, and "
-       "all where nothing is ever revised, are not kept.")  # fmt: skip
-def of_an_odd_number_of_steps_the_one_in_the_middle_is_in_neither() -> Finding:
-    means = [{"solid": solid, "truth": 0.0} for solid in (0.5, 0.1, 0.6)]
-    middle = LISTED.revised({"solid": 1.0}, means) == {"solid": 0.5}
-    uncounted = [{**row, "source": "baseline"} for row in rows(1)]
-    kept = [len(graded(one, [rows(0), uncounted])["means"]) for one in (LISTED, replace(LISTED, every=0))]
-    return Finding(middle and kept == [1, 0], say(middle=middle, kept=str(kept)))
-
-
 class Meta(Judge):
     """Grades by the words of a rubric, doubts answers that say `pad`, and writes rubrics that name what it saw.
 
@@ -192,27 +182,6 @@ def with_a_judge_a_revision_prescreens_the_newest_cases_analyses() -> Finding:
     rubrics = [one for one, _ in seen] == [START, "merged 3: no padding", "merged 3: no padding"]
     paid = seen[1][1][1] == 0.9 and seen[2][1][1] == 0.2 and seen[2][1][0] == 0.5
     return Finding(counts and rubrics and paid and len(state["cases"]) == 6, say(**asked))
-
-
-@claim("A meta-reward model that answers nothing leaves the rubric, and one without cases in doubt does too.")
-def a_meta_reward_model_that_answers_nothing_leaves_the_rubric_and() -> Finding:
-    silent, calm = (EvolvingRubric(every=1, judge=Meta(silent)) for silent in (True, False))
-    one = graded(silent, [answers(0)])["rubric"]
-    other = graded(calm, [[row for row in answers(0) if "pad" not in row["text"]]])["rubric"]
-    plain = EvolvingRubric(every=1, prescreen=False, merge=False, judge=Meta())
-    last = graded(plain, [answers(0)])["rubric"]
-    return Finding(one == other == START and last == "rubric: no padding", f"{one!r}, {other!r}, {last!r}")
-
-
-@claim("Without a merge the last of the refined rubrics is taken; every question holds prompt, answer and grade.")
-def without_a_merge_the_last_of_the_refined_rubrics_is_taken_every() -> Finding:
-    judge = Meta(naming=True)
-    rubric = EvolvingRubric(every=1, prescreen=False, merge=False, judge=judge)
-    last = graded(rubric, [answers(0)])["rubric"]
-    whole = len(judge.asked) == 18 and all("question 0" in prompt for prompt in judge.asked)
-    cases = [prompt for prompt in judge.asked if "Say where the rubric" in prompt]
-    told = ["Grade: 0.90 of 1" in prompt for prompt in cases] == [False, True, False, True, False, False]
-    return Finding(last == "not like well" and whole and told, f"{last!r}, {len(judge.asked)} questions")
 
 
 @claim("It ships with a revision after ten steps from the newest 20 answers, picked first and merged last, and a "

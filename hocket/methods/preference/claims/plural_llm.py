@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from hocket import tasks
 from hocket.core.batch import Batch
 from hocket.core.compression import Blocks
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.distributed.swarm.averaging import Averaging
@@ -124,15 +123,6 @@ def alignment_is_1_for_equal_distributions_0_for_disjoint_ones() -> Finding:
         ends.append(abs(fairness(values.tolist()) - 1 / (1 + (values.std() / values.mean()) ** 2)))
     ends += [abs(fairness([0.7] * 6) - 1), abs(fairness([0.0, 0.0, 3.0]) - 1 / 3)]
     return below(EXACT, gap=max(ends))
-
-
-@claim("A negative share is refused in a sentence.")
-def a_negative_share_is_refused_in_a_sentence() -> Finding:
-    try:
-        loss_of(polls([[0.5, -0.1]]), torch.zeros(4, dtype=torch.float64))
-    except ConfigurationError as error:
-        return Finding("must not be negative" in str(error), str(error))
-    return Finding(False, "not refused")
 
 
 @claim(

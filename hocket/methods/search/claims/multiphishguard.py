@@ -26,8 +26,6 @@ from hocket.methods.search.multiphishguard.method import (
     VARIANT,
     WEIGHTS,
     MailGuard,
-    read_report,
-    read_variant,
     read_weights,
     voted,
 )
@@ -131,19 +129,6 @@ def alike(kind: str, signs: Sequence[Sign]) -> str:
     return voted(signs, (1,) * len(signs))
 
 
-@claim("Mails drawn are right so often by the best decision, and by equal weights, as is counted.", "derived")
-def mails_drawn_are_right_so_often_by_the_best_decision_and_by() -> Finding:
-    rates = {"best": INBOX.decision, "equal": alike}
-    mails = [TASK.scenario("train", number) for number in range(3000)]
-    off = {}
-    for name, rule in rates.items():
-        said = [rule(one.metadata["kind"], [SIGNS[w] for w in one.metadata["parts"].values()]) for one in mails]
-        drawn = fmean(float(a == one.answer) for a, one in zip(said, mails, strict=True))
-        rate = INBOX.accuracy(rule)
-        off[name] = abs(drawn - rate) / (rate * (1 - rate) / len(mails)) ** 0.5
-    return below(3.0, INBOX.best > INBOX.accuracy(alike) + 0.05, **off)
-
-
 # ---------------------------------------------------------------- one episode
 
 
@@ -184,47 +169,6 @@ def readers_see_their_part_alone_the_weigher_the_kind_and_the() -> Finding:
     )
 
 
-@claim("Weights that cannot be read count nobody; without a weigher all count alike; a silent reader has no vote.")
-def weights_that_cannot_be_read_count_nobody_without_a_weigher_all() -> Finding:
-    figures = {}
-    guard = MailGuard(attacked=0.0)
-    for name, said in (("unread", "much"), ("too few", "9 and 2"), ("all 0", "0 0 0")):
-        one = played(guard, mail(), **SAID, weigher=said)
-        figures[name] = gap(list(WEIGHTS.get(one).values()), [0.0] * 3) + (
-            one.info["answer"] != f"<answer>{SAFE}</answer>"
-        )
-    one = played(MailGuard(attacked=0.0, learnt=False), mail(), **SAID)
-    alike_ = one.info["answer"] == f"<answer>{PHISHING}</answer>"
-    figures["without"] = gap(list(WEIGHTS.get(one).values()), [1 / 3] * 3)
-    silent = played(guard, mail(), **{**SAID, "link": "who knows"}, weigher="1 9 1")
-    heard = REPORTS.get(silent)["link"] is None and silent.info["answer"] == f"<answer>{SAFE}</answer>"
-    told = "text phishing 6, link -, sender safe 9" in str(silent.turns[-1].prompt[-1]["content"])
-    return below(EXACT, alike_, heard, told, **figures)
-
-
-@claim("Reports, weights and variants are read from words around them, and not from what is none.", "derived")
-def reports_weights_and_variants_are_read_from_words_around_them() -> Finding:
-    reports = {
-        "phishing 10": (PHISHING, 10), "Safe, 7 of 10": (SAFE, 7), "surely phishing": None, "unsafe 9": None,
-        "safe 12": None, "": None, "safe\n0": (SAFE, 0),
-    }  # fmt: skip
-    weights = {
-        "2 9 4": (2, 9, 4),
-        "text 1, link 0, sender 3, 9": (1, 0, 3),
-        "29": (0, 0, 0),
-        "000": (0, 0, 0),
-        "937": (9, 3, 7),
-    }
-    variants = {
-        "link: a b ": ("link", "a b"), "- text: x\nlink: y": ("text", "x"), "header: z": None, "link:": None,
-        "the link: y": None,
-    }  # fmt: skip
-    wrong = [text for text, due in reports.items() if read_report(text) != due]
-    wrong += [text for text, due in weights.items() if read_weights(text, 3) != due]
-    wrong += [text for text, due in variants.items() if read_variant(text, list(PARTS)) != due]
-    return Finding(not wrong, f"wrong: {wrong}")
-
-
 @claim("So many phishing mails as are said are rewritten and no safe one, the same in all samples; they stay phishing.")
 def so_many_phishing_mails_as_are_said_are_rewritten_and_no_safe() -> Finding:
     script = {
@@ -239,16 +183,6 @@ def so_many_phishing_mails_as_are_said_are_rewritten_and_no_safe() -> Finding:
     kept = all(one.scenario.answer == mails[n].answer for n, pair in enumerate(episodes) for one in pair)
     holds = split == 0 and abs(fmean(hit[0]) - 0.3) < 0.12 and sum(hit[1]) == 0
     return Finding(holds and kept, say(rewritten=fmean(hit[0]), safe_ones=fmean(hit[1]), samples_apart=split))
-
-
-@claim("Asked to explain, the explainer is told the mail, the verdict and the reports, and its words are kept.")
-def asked_to_explain_the_explainer_is_told_the_mail_the_verdict_and() -> Finding:
-    explainer = Part("Its link is odd.")
-    silent = {**SAID, "sender": "hm"}
-    one = played(MailGuard(attacked=0.0, explain=True), mail(), **silent, weigher="1 9 1", explainer=explainer)
-    told = [f"This mail is {PHISHING}. Say why in plain words.", "text: please confirm (phishing 6)"]
-    explainer.assert_asked("\n".join([*told, "link: x7q.ru/win (phishing 9)", "sender: ann@firm.com (nothing to say)"]))
-    return Finding(EXPLANATION.get(one) == "Its link is odd.", str(EXPLANATION.get(one)))
 
 
 @claim(

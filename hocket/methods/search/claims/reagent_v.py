@@ -10,7 +10,6 @@ from statistics import fmean
 from typing import Any
 
 from hocket.agents.workflows.single import SingleTurn
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.credit.pairs import BestAgainstWorst
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect_rows, say
@@ -35,45 +34,13 @@ from hocket.methods.search.reagent_v import (
 from hocket.rollout.selected import Selected
 from hocket.testing import Part, rehearse
 from hocket.types import Message, Scenario, Trajectory
-from hocket.zoo.tasks.clips import STANCES, Clips, answer_question, picked, relevance, shown
+from hocket.zoo.tasks.clips import STANCES, Clips, answer_question, picked, shown
 
 claim = Claims("reagent-v", "the abstract, and the authors' code; clips are our own")
 TASK = Clips()
 
 
 # ---------------------------------------------------------------- frames
-
-
-@claim(
-    "Picked are the frames that share most with the question, in time order; what tools find stands apart.", "derived"
-)
-def picked_are_the_frames_that_share_most_with_the_question_in_time() -> Finding:
-    wrong = 0
-    for number in range(60):
-        one = TASK.scenario("train", number)
-        clip, question = one.metadata["clip"], str(one.prompt)
-        who = question.split()[3]
-        mine = [place for place, frame in enumerate(clip) if frame["seen"].startswith(who)]
-        others = [place for place in range(len(clip)) if place not in mine]
-        wrong += picked(clip, question, 3) != sorted((mine + others)[:3])
-        wrong += relevance(clip[0], question) != (0.5 if 0 in mine else 0.0)
-    clip = [{"seen": "cat runs", "sounds": "bell"}, {"seen": "dog sits"}, {"seen": "cat hops", "sounds": "horn"}]
-    told = shown(clip, [0, 2], ["sounds", "signs"]) == "1 cat runs; 3 cat hops\nsounds: 1 bell; 3 horn\nsigns: none"
-    return Finding(wrong == 0 and told, say(wrong=wrong))
-
-
-@claim("A question's answer is what a reader of the whole clip finds, and some questions take a tool.", "derived")
-def a_questions_answer_is_what_a_reader_of_the_whole_clip_finds_and() -> Finding:
-    wrong, tools = 0, set()
-    for number in range(200):
-        one = TASK.scenario("train", number)
-        clip, words = one.metadata["clip"], str(one.prompt).strip("?").split()
-        tool, who = one.metadata["tool"], words[3]
-        start = next(n for n, frame in enumerate(clip) if frame.get(tool) == words[-1]) + 1 if tool else 0
-        done = [frame["seen"].split()[1] for frame in clip[start:] if frame["seen"].split()[0] == who]
-        wrong += one.answer != (done[-1] if words[-1] == "last" else done[0])
-        tools.add(tool)
-    return Finding(wrong == 0 and tools == {"", "sounds", "signs"}, say(wrong=wrong))
 
 
 # ---------------------------------------------------------------- one episode
@@ -128,15 +95,6 @@ def an_answer_that_is_graded_enough_stands_without_anybody_who() -> Finding:
     stands = low.info["answer"] == "<answer>runs</answer>" and len(REVISIONS.get(low)) == 3
     grades = [good.scores["critic"].value, single.scores["critic"].value]
     return below(EXACT, told, same, stands, grades=gap(grades, [0.6, 0.0]))
-
-
-@claim("A scenario without a clip is refused in a sentence that says what to take instead.", "derived")
-def a_scenario_without_a_clip_is_refused_in_a_sentence_that_says() -> Finding:
-    try:
-        rehearse(ClipAgent(), Scenario("s", "What is 1 + 1?"), {role: [] for role in ClipAgent.roles})
-    except ConfigurationError as error:
-        return Finding("--task clips" in str(error), str(error))
-    return Finding(False, "it was played")
 
 
 @claim("Kept is the most confident revision that says something, of equals the more conservative, else the first.")

@@ -14,7 +14,6 @@ from typing import Any
 from hocket.agents.workflows.chat import Chat
 from hocket.agents.workflows.player import TextPlayer
 from hocket.agents.workflows.team import Actor
-from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.engine.requests import Request
 from hocket.lab.claims.harness import Claims, Finding, say
@@ -327,33 +326,6 @@ def both_recipes_ship_with_16_answers_by_three_seats_c_0_2_widened() -> Finding:
     none = table.collected(TreeOfAgents(least=2.0), ["q"])
     empty = not none.trajectories and none.metrics["rollout/kept"] == 0
     return Finding(shipped and off < 1e-12 and empty and wanted["refined"] > 0, say(shipped=shipped, **wanted))
-
-
-@claim("An answer that failed is asked for and not in the tree; where all of a round fail the search says so.")
-def an_answer_that_failed_is_asked_for_and_not_in_the_tree_where() -> Finding:
-    table, asked = Table(drawn), [Assignment(Scenario("q", "q"), first=5)]
-    playing, numbers = Playing(table.player, Key.of(0)), list[int]()
-
-    async def lossy(asking: Sequence[Assignment]) -> list[Trajectory]:
-        played = await playing(asking)
-        numbers.extend(one.first for one in asking)
-        for one, asks in zip(played, asking, strict=True):
-            one.failure = "lost" if asks.first % 4 == 0 else None
-        return played
-
-    async def lost(asking: Sequence[Assignment]) -> list[Trajectory]:
-        return [Trajectory(one.scenario, [], failure="down") for one in asking]
-
-    both = [*asked, Assignment(Scenario("r", "r"), first=6)]
-    trees = run_async(SeatSearch(calls=8)(both, play=lossy, score=scored))
-    left = [sum(1 for node in tree.root.below() if node.episodes) for tree in trees]
-    replays = numbers == [first + call for call in range(8) for first in (5, 6)]
-    try:
-        said = str(run_async(SeatSearch(calls=3)(asked, play=lost, score=scored)))
-    except HocketError as error:
-        said = str(error)
-    counts = [tree.calls for tree in trees] == [8, 8] and left == [6, 6]
-    return Finding(counts and replays and said.endswith("failed: down"), say(answers=str(left), said=said))
 
 
 @claim("A beam goes on from the best of each level: those it leaves have no children.")

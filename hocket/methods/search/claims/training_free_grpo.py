@@ -92,22 +92,6 @@ def lessons_alone_change_prompts_stay_and_a_group_is_drawn_with_the() -> Finding
     return Finding(len(prompts) == 1 and chain and start and max(grows) <= 6, say(lessons=grows))
 
 
-@claim("The reflecting model is told the lessons so far by their numbers, or that there are none.")
-def the_reflecting_model_is_told_the_lessons_so_far_by_their() -> Finding:
-    told: list[str] = []
-
-    def reflect(question: str) -> str:
-        told.extend(question.partition("Lessons so far:\n")[2].partition("\n\n")[:1])
-        return contrasting(question)
-
-    bench = searched(world(3), reflect, SemanticAdvantage(batch=6), budget=3000)
-    libraries = [trial.texts.library for trial in bench.trials]
-    lists = ["\n".join(f"{n}. {lesson}" for n, lesson in enumerate(one, 1)) or "(none)" for one in libraries]
-    heard = list(dict.fromkeys(one for one in told if one))
-    holds = heard[0] == "(none)" and len(heard) > 1 and heard == lists[: len(heard)]
-    return Finding(holds, say(libraries=len(libraries), told=len(heard)))
-
-
 @functools.cache
 def conventions(*, shuffled: bool = False) -> dict[int, Sought]:
     """Searches for three conventions by a small language model in all seats."""

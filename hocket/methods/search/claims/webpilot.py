@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
-from types import SimpleNamespace
 from typing import Any
 
 from hocket import tasks
@@ -27,7 +26,7 @@ from hocket.engine.requests import Request
 from hocket.lab.claims.harness import Check, Claims, Finding, say
 from hocket.lab.claims.shipped import Shipment, configured
 from hocket.lab.claims.taught import lessons
-from hocket.methods.search.webpilot.bench import PAGE, Graded, Locks, Mute, clicks, ended, greedy, turn, unscored
+from hocket.methods.search.webpilot.bench import PAGE, Graded, Locks, clicks, ended, greedy, turn, unscored
 from hocket.methods.search.webpilot.method import (
     WEBPILOT,
     Asked,
@@ -37,7 +36,6 @@ from hocket.methods.search.webpilot.method import (
     PageSearch,
     Rules,
     Seen,
-    acted_on,
     backed_up,
     listed,
     move_of,
@@ -302,19 +300,6 @@ def graded(node: MessageNode, since: Sequence[Any]) -> list[float]:
     return found
 
 
-@claim("A task is split at commas, and, then; quoted words stay together, and name alone what is wanted.", "derived")
-def a_task_is_split_at_commas_and_then_quoted_words_stay_together() -> Finding:
-    cases = {
-        "Select Ab, cD and click Submit.": ("Select Ab", "cD", "click Submit"),
-        "Click button ONE, then click button TWO.": ("Click button ONE", "click button TWO"),
-        'Enter "salt and pepper" and press go.': ('Enter "salt and pepper"', "press go"),
-        "Click it.": ("Click it.",),
-    }
-    wrong = [task for task, parts in cases.items() if split(task) != parts]
-    named = wanted('Enter the name "Jo Ann"') == {"jo", "ann"} and wanted("click Submit") == {"submit"}
-    return Finding(not wrong and named, f"wrong: {wrong}")
-
-
 def _step(part: str, acted: Sequence[str], changed: bool, coming: str = "button other") -> Step:
     before, after = "Do it.\n1 button one", "Do it.\n1 button two" if changed else "Do it, please.\n1 button one"
     return Step(task="all", part=part, acted=tuple(acted), before=before, after=after, coming=coming)
@@ -341,51 +326,6 @@ def the_rules_opinion_of_a_move_is_by_hand_a_subtask_that_failed_is() -> Finding
     return Finding(
         wrong == 0 and shares == [0.5, 1.0, 1.0, 0.0] and later and alone, say(wrong=wrong, shares=str(shares))
     )
-
-
-@claim("A move is the last line of a reply; it is about the listed thing that it numbers and what is typed there.")
-def a_move_is_the_last_line_of_a_reply_it_is_about_the_listed_thing() -> Finding:
-    page = "Do it.\n1 button One\n12 field name\nLegal moves: click 1"
-    cases = {
-        "click 1": ("click 1", "button One"),
-        "I think.\n  Click 12. \n\n": ("click 12.", "field name"),
-        "type 12 Jo Ann": ("type 12 jo ann", "field name jo ann"),
-        "click 7": ("click 7", "click 7"),
-        "say 1": ("say 1", "say 1"),
-        "  ": ("", ""),
-    }
-    wrong = 0
-    for text, due in cases.items():
-        turn: Any = SimpleNamespace(text=text, prompt=[{"content": "x"}, {"content": page}])
-        wrong += (move_of(turn), acted_on(turn)) != due
-    things = listed(page) == {"1": "button One", "12": "field name"} and listed("Nothing.") == {}
-    return Finding(wrong == 0 and things, say(wrong=wrong))
-
-
-@claim(
-    "Where a judge says nothing the rules do, for each question apart; what it says is read line by line.", "derived"
-)
-def where_a_judge_says_nothing_the_rules_do_for_each_question_apart() -> Finding:
-    found = {}
-    planner = Mute("1. find ash\n\n - 2) press *go*\n", None, "  \n")
-    plans = Asked(planner).plan(["all", "pick ash and pick oak", "pick fir, pick yew"])
-    found["plans"] = plans == [("find ash", "press *go*"), ("pick ash", "pick oak"), ("pick fir", "pick yew")]
-    parts = ("one", "two", "three")
-    refining = Mute("look for two\nthen three", None)
-    found["refined"] = Asked(refining).refined("all", parts, ["link fir (no)"], 1) == ("look for two", "then three")
-    found["by rule"] = Asked(refining).refined("all", parts, [], 2) == ("two", "one", "three")
-    found["told"] = "Still to do:\none\ntwo\nthree\n" in refining.asked[0] and "\nlink fir (no)\n" in refining.asked[0]
-    found["nothing tried"] = "What was tried:\nnothing\n" in refining.asked[1]
-    steps = [_step("ash", ["link oak", "link ash"], True), _step("ash", ["link fir"], False, "link ash")]
-    rules = Rules().opinions(steps)
-    crew = Mute("It  helped.\nSo far.", None, "no", None, None, "3", "10", None)
-    first, second = Asked(crew).opinions(steps)
-    found["first"] = first == Opinion(1.0, 1.0, False, "It helped. So far.")
-    found["second"] = second == Opinion(0.3, rules[1].future, rules[1].done, rules[1].reflection)
-    found["asked"] = (
-        "Acted on: link oak; link ash" in crew.asked[0] and "Next would be acted on: link ash" in crew.asked[7]
-    )
-    return Finding(all(found.values()), say(**{name.replace(" ", "_"): one for name, one in found.items()}))
 
 
 class Scripted(Judge):

@@ -42,7 +42,6 @@ from hocket.recipe import Recipe
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.loop import RunContext, collect, train_step
-from hocket.types import Assignment, Scenario, Trajectory
 
 claim = Claims("l2rlcf", "arXiv:2212.04603")
 KINDS = "errands:ABC"
@@ -256,31 +255,6 @@ def within_a_task_importance_is_a_running_mean_of_what_steps() -> Finding:
         off = max(off, abs(result.metrics["consolidation/pull"] - moved**0.5))
         ends.append({name: one.detach().clone() for name, one in policy.module.named_parameters()})
     return below(1e-5, off=off)
-
-
-@claim("Every task is measured greedily on as many held-out scenarios, each by its own; scenarios are met in a row.")
-def every_task_is_measured_greedily_on_as_many_held_out_scenarios() -> Finding:
-    heard: list[Assignment] = []
-
-    async def play(asked: list[Assignment], key: Key) -> list[Trajectory]:
-        heard.extend(asked)
-        return [Trajectory(one.scenario, []) for one in asked]
-
-    task = SimpleNamespace(
-        kinds=("A", "B"),
-        scenario=lambda split, number: Scenario(f"{split} {number}", metadata={"kind": "AB"[number % 2]}),
-        success=lambda one: float(one.scenario.id.split()[1]),
-    )
-    run = cast(Any, SimpleNamespace(task=task, player=SimpleNamespace(play=play), key=Key.of(0)))
-    (row,) = asyncio.run(LifelongMeasures(n=3).before(run, 1, None))["rows"]
-    greedy = all(one.decoding is not None and one.decoding.temperature == 0 for one in heard)
-    held_out = [one.scenario.id for one in heard] == [f"eval {number}" for number in range(6)]
-    asked = TaskSequence(prompts=4, every=2)(tasks.find(KINDS), 0, 32, cast(Any, None), Key.of(5))
-    numbers = [(one.seed or 0) // 2 // 3 for one in asked]  # Scenario n of training has the seed 2n.
-    rising = numbers == list(range(numbers[0], numbers[0] + 32))
-    return Finding(
-        row == {"A": 2.0, "B": 3.0} and greedy and held_out and rising, say(measured=str(row), in_a_row=rising)
-    )
 
 
 @claim("It ships as it says: 40 steps of 64 of A, B, A, C, 64 of 256 kept, strength 1, and parts left out by name.")
