@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hocket.lab.exact.mdp import Array
-from hocket.methods.marl.mamex.markov_games import strangers
+from hocket.methods.marl.mamex.markov_games import rumours, strangers
 
 
 def test_the_table_of_a_hypothesis_is_what_its_pairs_earn() -> None:
@@ -24,3 +24,20 @@ def test_the_table_of_a_hypothesis_is_what_its_pairs_earn() -> None:
             off = max(off, float(np.abs(earned(kind, own, other, 0, 0) - game.payoffs[kind, :, own, other]).max()))
     assert len(game.policies) == 8
     assert off < 1e-12
+
+
+def test_behind_a_door_a_table_is_what_luck_makes() -> None:
+    worst, told = 0.0, list[float]()
+    for count in (2, 5):
+        game = rumours(count)
+        for kind, pay in enumerate(game.payoffs):
+            luck = float(game.candidates[kind, 0, 0, 0, 3])
+            told.append(luck)
+            for own, other in np.ndindex(4, 4):
+                (tries, first), (_, second) = divmod(own, 2), divmod(other, 2)
+                agreed = ((1.0, 0.6), (0.6, 1.0))[first] if first == second else (0.0, 0.0)
+                due = [0.2 * one if kind == count else 0.0 for one in agreed] if tries else [0.1 * luck] * 2
+                worst = max(worst, float(np.abs(pay[:, own, other] - due).max()))
+    known = [told[2] + off / 5000 for off in (1, -1, 0, 1, -1, 2, -2, 3, 0)]
+    assert worst < 1e-12
+    assert float(np.abs(np.array(told) - known).max()) < 1e-12

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.signals import returns
 from hocket.methods.preference.claims.dr_irl import played
 from hocket.methods.preference.dr_irl import DIFFICULTY, DR_IRL, DifficultyScaled, Hazards, IrlReward, meets
+from hocket.stages import Split
 from hocket.tasks import find
+from hocket.tasks.split import split_of
 
 
 @pytest.mark.parametrize("settings", [{"ridge": 0.0}, {"window": 0}, {"buckets": 0}, {"orders": ()}])
@@ -46,3 +50,10 @@ def test_without_demonstrations_rewards_stay_and_no_difficulty_is_a_mistake() ->
     assert not bool(bare.scores[DIFFICULTY].values.any())
     with pytest.raises(ConfigurationError):
         DifficultyScaled()(played([{"scenario": 0, "text": "a"}]))
+
+
+def test_the_question_decides_the_split() -> None:
+    splits: tuple[Split, ...] = ("train", "eval")
+    for split, number in itertools.product(splits, range(30)):
+        _, _, question = str(Hazards().scenario(split, number).prompt).partition(": ")
+        assert split_of(question) == split

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from hocket import tasks
-from hocket.core.columns import RETURNS
+from hocket.core.columns import ACTIONS, RETURNS
 from hocket.core.errors import ConfigurationError
 from hocket.methods.search.capo_coop_plan import PLANS, MetaPlan, agrees
 from hocket.methods.search.claims.capo_coop_plan import begun, episode, episodes, replayed, task_of
 from hocket.types import Scenario
-from hocket.zoo.tasks.carry import WRITE, answer
+from hocket.zoo.tasks.carry import WRITE, answer, plan_text
 
 
 def test_a_draft_without_a_plan_leaves_the_one_before() -> None:
@@ -63,3 +63,30 @@ def test_the_team_earns_what_the_world_paid() -> None:
         score = played.scores["reward"]
         off += [abs(paid - float(np.asarray(score.value))), *(abs(paid - one) for one in RETURNS.get(played).values())]
     assert max(off) < 1e-09
+
+
+def test_an_agent_reads_the_plan_and_its_own_subtask() -> None:
+    wrong, told = 0, 0
+    for world, played in episodes():
+        worlds = replayed(world, played)
+        carry, plan, step = begun(world, played.scenario.seed), {}, 0
+        talks = {talk["step"]: talk["plan"] for talk in PLANS.get(played)}
+        acting = [turn for turn, made in zip(played.turns, ACTIONS.get(played), strict=True) if made is not None]
+        for place, turn in enumerate(acting):
+            if place % world.team == 0:
+                if step:
+                    _, carry = next(worlds)
+                if step in talks:
+                    carry.share()
+                    plan = talks[step]
+                step += 1
+            question = str(turn.prompt[-1]["content"])
+            first = next((one for one in plan[turn.agent] if one in carry.subtasks(turn.agent)), "")
+            now = [line for line in question.split("\n") if line.startswith("Now: ")]
+            wrong += bool(now) != bool(first) or (bool(now) and not now[0].startswith(f"Now: {first}"))
+            wrong += f"Plan:\n{plan_text(plan)}" not in question or f"You: {turn.agent} in" not in question
+            told += bool(now)
+    bare = episode(MetaPlan(plans=False), task_of("carry").scenario("eval", 0))
+    wrong += any("Plan:" in str(turn.prompt[-1]["content"]) for turn in bare.turns) or bool(PLANS.get(bare))
+    assert wrong == 0
+    assert told > 100

@@ -6,7 +6,7 @@ import pytest
 
 from hocket.core.errors import ConfigurationError
 from hocket.methods.search.claims.reagent_v import TASK
-from hocket.methods.search.reagent_v import ClipAgent
+from hocket.methods.search.reagent_v import ClipAgent, named_tools, read_grade, read_revision
 from hocket.testing import rehearse
 from hocket.types import Scenario
 from hocket.zoo.tasks.clips import picked, relevance, shown
@@ -45,3 +45,15 @@ def test_an_answer_is_what_a_reader_of_the_whole_clip_finds() -> None:
 def test_a_scenario_without_a_clip_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="--task clips"):
         rehearse(ClipAgent(), Scenario("s", "What is 1 + 1?"), {role: [] for role in ClipAgent.roles})
+
+
+def test_revisions_grades_and_tools_are_read() -> None:
+    revisions = {
+        "<answer>a</answer> 7": ("a", 0.7), "<answer>B.</answer>, 10 of ten": ("b", 1.0), "a 7": (None, 0.0),
+        "<answer>a</answer> sure": (None, 0.0), "3 <answer>x</answer> 12": (None, 0.0),
+    }  # fmt: skip
+    grades = {"8 sounds": 0.8, "10": 1.0, "good": 0.0, "0": 0.0}
+    tools: dict[str, list[str]] = {"Signs, sounds": ["sounds", "signs"], "none": [], "soundsystem": []}
+    assert {text: read_revision(text) for text in revisions} == revisions
+    assert {text: read_grade(text) for text in grades} == grades
+    assert {text: named_tools(text) for text in tools} == tools

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
-from hocket.methods.search.claims.toa import Table, drawn, scored
+from hocket.methods.search.claims.toa import Table, certain, drawn, scored
 from hocket.methods.search.toa.method import SeatSearch
+from hocket.methods.search.toa.seats import worth
 from hocket.train.aio import run_async
 from hocket.train.loop import Playing
 from hocket.types import Assignment, Scenario, Trajectory
@@ -39,3 +40,19 @@ def test_an_answer_that_failed_is_not_in_the_tree() -> None:
     assert counts
     assert replays
     assert said.endswith("failed: down")
+
+
+def test_a_search_ends_with_its_calls_or_tokens() -> None:
+    table = Table(certain(3))
+    together = table.trees(SeatSearch(calls=20), ["a", "b"])
+    apart = [table.trees(SeatSearch(calls=20), [one])[0] for one in ("a", "b")]
+    same = [[worth(n) for n in one.root.below() if n.episodes] for one in together] == [
+        [worth(n) for n in one.root.below() if n.episodes] for one in apart
+    ]
+    each = together[0].tokens / 20
+    (cut,) = table.trees(SeatSearch(calls=20, tokens=int(6.5 * each)), ["a"])
+    asked = len(table.said)
+    (one,) = table.trees(SeatSearch(calls=5), ["a"])
+    exact = cut.calls == 7 and one.calls == 5 and len(table.said) - asked == 5
+    assert same
+    assert exact

@@ -20,8 +20,7 @@ from hocket.lab.microscope import RecordedBatch
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.preference.dr_irl import DIFFICULTY, DR_IRL, DifficultyScaled, Hazards, IrlReward
 from hocket.recipe import Recipe
-from hocket.stages import Split, State
-from hocket.tasks.split import split_of
+from hocket.stages import State
 from hocket.types import Scenario, Score, Trajectory, Turn
 
 claim = Claims("dr-irl", "arXiv:2503.18991 (abstract)")
@@ -219,15 +218,9 @@ def a_rare_hard_category_ends_higher_with_grpo_s_than_with_grpo_on() -> Finding:
 
 @claim("It ships as it says: ridge 0.01, 512 of a category, 256 buckets, strength 4; a tenth is grave.")
 def it_ships_as_it_says_ridge_0_01_512_of_a_category_256_buckets() -> Finding:
-    reward = IrlReward(ridge=0.01, window=512, buckets=256)
+    reward, grave = IrlReward(ridge=0.01, window=512, buckets=256), Hazards().rare
     ships = DR_IRL.shaping == (reward,) and DR_IRL.credit == DifficultyScaled(of=GRPO.credit, strength=4.0)
-    task, wrong = Hazards(), 0
-    splits: tuple[Split, ...] = ("train", "eval")
-    for split in splits:
-        for number in range(30):
-            _, _, question = str(task.scenario(split, number).prompt).partition(": ")
-            wrong += split_of(question) != split
-    return Finding(ships and task.rare == 0.1 and wrong == 0, say(as_shipped=ships, grave=task.rare, wrong=wrong))
+    return Finding(ships and grave == 0.1, say(as_shipped=ships, grave=grave))
 
 
 claim.shipped(DR_IRL, without={"shaping": (), "credit": GRPO.credit})

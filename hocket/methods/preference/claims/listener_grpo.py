@@ -11,7 +11,7 @@ import torch
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import batches, below, gap, inspect_rows, say
+from hocket.lab.claims.harness import below, cases, gap, inspect_rows, same_gradient, say
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.rewarded import group_relative
 from hocket.lab.world import Answer as Said
@@ -85,28 +85,23 @@ def q_is_the_listeners_probability_of_the_right_option_among_the() -> Finding:
 
 @claim("Without a judge the rule reads the last numbers that thoughts give to the options, and knows nothing of one.")
 def without_a_judge_the_rule_reads_the_last_numbers_that_thoughts() -> Finding:
-    said = {
-        "A=7 B=5": 1 / (1 + math.exp(-2)),
-        "A: 1, B: 9, no, A = 4 and B=4": 0.5,
-        "A=7": 0.5,
-        "A=3+4 B=1+2": 0.5,
-        "A=-2 B=3": 1 / (1 + math.exp(5)),
-        "A=999999 B=0": 1.0,
-        "": 0.5,
-    }
-    texts, ruled = [f"<think>{text}</think><answer>B</answer>" for text in said], LISTENER_GRPO.rewards[1]
+    said = [
+        ("A=7 B=5", 1 / (1 + math.exp(-2))), ("A: 1, B: 9, no, A = 4 and B=4", 0.5), ("A=7", 0.5), ("A=3+4 B=1+2", 0.5),
+        ("A=-2 B=3", 1 / (1 + math.exp(5))), ("A=999999 B=0", 1.0), ("", 0.5),
+    ]  # fmt: skip
+    ruled, three = LISTENER_GRPO.rewards[1], {"options": ("A", "B", "C")}
     assert isinstance(ruled, Listener)
-    found = graded(ruled, *texts)
-    of_b = [ruled._ruled(trajectory(text, replace(ASKED, answer="B"))) for text in texts]
-    off = max(
-        max(abs(float(value or 0.0) - wanted), abs(float(other or 0.0) - (1 - wanted)))
-        for value, other, wanted in zip(found, of_b, said.values(), strict=True)
-    )
-    three = {"options": ("A", "B", "C")}
-    others = replace(ASKED, answer="C"), replace(ASKED, metadata=three)
-    silent = [ruled._ruled(trajectory(texts[0], scenario)) for scenario in others]
-    sharp = graded(Listener(sharpness=3.0), "<think>A=2 B=1</think>")[0]
-    return below(1e-9, silent == [None, None], abs(float(sharp or 0.0) - 1 / (1 + math.exp(-3))) < 1e-9, off=off)
+
+    def agrees(text: str, wanted: float) -> bool:
+        """Of A it is `wanted`, of B the rest, and of another option, or of three, nothing."""
+        one = f"<think>{text}</think><answer>B</answer>"
+        (of_a,), of_b = graded(ruled, one), ruled._ruled(trajectory(one, replace(ASKED, answer="B")))
+        others = replace(ASKED, answer="C"), replace(ASKED, metadata=three)
+        silent = [ruled._ruled(trajectory(one, scenario)) for scenario in others] == [None, None]
+        return silent and gap([float(of_a or 0.0), float(of_b or 0.0)], [wanted, 1 - wanted]) < 1e-9
+
+    found, (sharp,) = cases(said, agrees), graded(Listener(sharpness=3.0), "<think>A=2 B=1</think>")
+    return Finding(found.holds and abs(float(sharp or 0.0) - 1 / (1 + math.exp(-3))) < 1e-9, found.saw)
 
 
 @claim("The reward is f [form] + a [right] + b q, and credit GRPO's; with b = 0 it is GRPO on form and verdict.")
@@ -120,20 +115,12 @@ def the_reward_is_f_form_a_right_b_q_and_credit_grpos_with_b_0_it() -> Finding:
             | {"text": "<think>so</think><answer>A</answer>" if formed else "<think></think><answer>A</answer>"}
             for r, x, formed in zip(right, q, form, strict=True)
         ]
-        weighed = LISTENER_GRPO.but({"combine": WeightedSum(weights)})
-        unheard = weighed.but({"combine": WeightedSum({**weights, "listener": 0.0})})
-        found = [row[0] for row in inspect_rows(weighed, rows)["advantages"]]
-        wanted = [0.5 * formed + r + 0.5 * x for r, x, formed in zip(right, q, form, strict=True)]
-        gaps.append(gap(found, group_relative(wanted)))
-        deaf = [row[0] for row in inspect_rows(unheard, rows)["advantages"]]
-        plain = [0.5 * formed + r for r, formed in zip(right, form, strict=True)]
-        gaps.append(gap(deaf, group_relative(plain)))
-    alike = [
-        gap(*(inspect_rows(recipe, document["trajectories"])["gradient"] for recipe in (formless, GRPO)))
-        for formless in (LISTENER_GRPO.but({"shaping": ()}),)
-        for document in batches(5, "listener")
-    ]
-    return below(1e-9, weights == {"correct": 1.0, "listener": 0.5}, max(alike) == 0, off=max(gaps))
+        for b in (0.5, 0.0):
+            recipe = LISTENER_GRPO.but({"combine": WeightedSum({**weights, "listener": b})})
+            wanted = [0.5 * formed + r + b * x for r, x, formed in zip(right, q, form, strict=True)]
+            gaps.append(gap([row[0] for row in inspect_rows(recipe, rows)["advantages"]], group_relative(wanted)))
+    formless = same_gradient(LISTENER_GRPO.but({"shaping": ()}), GRPO, 5, "listener")
+    return below(1e-9, weights == {"correct": 1.0, "listener": 0.5}, formless.holds, off=max(gaps))
 
 
 # ---------------------------------------------------------------- what is learnt

@@ -217,10 +217,9 @@ def all_runs_of_an_episode_are_segments_the_newest_pairs_of_the() -> Finding:
     small = LearntReward(labeller=Third(), fits=1, queries=20, window=30)
     _, one = small(batch, small.init())
     _, two = small(batch, one)
-    older, newer = (len(state["better"]) for state in (one, two))
     fresh = small.compared(batch, seen, Key.of(0).derive("prism", 1))
-    kept = torch.equal(two["better"], torch.cat([one["better"], fresh[0]])[-30:])
-    kept &= torch.equal(two["worse"], torch.cat([one["worse"], fresh[1]])[-30:]) and older < newer == 30
+    newest = {side: torch.cat([one[side], new])[-30:] for side, new in zip(("better", "worse"), fresh, strict=True)}
+    kept = all(torch.equal(two[side], new) for side, new in newest.items()) and len(one["better"]) < 30
     try:
         small(batch.but(observation=[one[:, 0] for one in batch.observation]), small.init())
         said = ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
@@ -78,18 +79,22 @@ def a_teacher_who_hints_at_nothing_right_gains_nothing() -> Finding:
     return Finding(max(gains) == 0, say(gains=gains))
 
 
-@claim("A rejected question never reaches the student, and the teacher hears why before it asks again.")
-def a_rejected_question_never_reaches_the_student_and_the_teacher() -> Finding:
-    heard: list[str] = []
-    mentors = Mentors(wise=0.3)
+def heard(searcher: Searcher, says: Callable[[str], str], budget: int = 400, **how: Any) -> tuple[Bench, list[str]]:
+    """A search whose roles answer by `says`, and all that they were asked."""
+    asked: list[str] = []
 
     def reflect(question: str) -> str:
-        heard.append(question)
-        return mentors(question)
+        asked.append(question)
+        return says(question)
 
-    searched(Instructed(), reflect, LONG, budget=400)
-    myths = [one for one in heard if one.startswith("You are the student") and "What of Myth" in one]
-    remarks = [one for one in heard if one.startswith("You are the teacher") and "The critic rejected" in one]
+    return searched(Instructed(), reflect, searcher, budget=budget, **how), asked
+
+
+@claim("A rejected question never reaches the student, and the teacher hears why before it asks again.")
+def a_rejected_question_never_reaches_the_student_and_the_teacher() -> Finding:
+    _, asked = heard(LONG, Mentors(wise=0.3))
+    myths = [one for one in asked if one.startswith("You are the student") and "What of Myth" in one]
+    remarks = [one for one in asked if one.startswith("You are the teacher") and "The critic rejected" in one]
     return Finding(not myths and len(remarks) > 5, say(students_shown_rejected=len(myths), told_why=len(remarks)))
 
 
@@ -99,41 +104,32 @@ def a_rejected_question_never_reaches_the_student_and_the_teacher() -> Finding:
 def a_step_of_the_plan_has_as_many_questions_as_said_each_with_its() -> Finding:
     told = dict[str, tuple[object, ...]]()
     for verdict in ("ACCEPT", "REJECT"):
-        heard: list[str] = []
 
-        def reflect(question: str, heard: list[str] = heard, verdict: str = verdict) -> str:
-            heard.append(question)
+        def says(question: str, verdict: str = verdict) -> str:
             return verdict if question.startswith("You are the critic") else speaking(question)
 
-        searched(Instructed(), reflect, Socratic(turns=2, retries=2, patience=60), budget=400)
-        asked = [
-            re.findall(r"question \(number (\S+)\)", one) for one in heard if one.startswith("You are the teacher")
-        ]
-        studied = sum(one.startswith("You are the student") for one in heard)
-        told[verdict] = (len(asked), len({number for (number,) in asked}), studied)
-        rising = sorted(float(number) for (number,) in asked) == [float(number) for (number,) in asked]
-        told[verdict] += (rising,)
+        _, asked = heard(Socratic(turns=2, retries=2, patience=60), says)
+        taught = [one for one in asked if one.startswith("You are the teacher")]
+        numbers = [number for one in taught for number in re.findall(r"question \(number (\S+)\)", one)]
+        studied = sum(one.startswith("You are the student") for one in asked)
+        rising = sorted(numbers, key=float) == numbers and len(numbers) == len(taught)
+        told[verdict] = (len(taught), len(set(numbers)), studied, rising)
     return Finding(told == {"ACCEPT": (4, 4, 4, True), "REJECT": (12, 12, 0, True)}, str(told))
 
 
 @claim("So many prompts in a row that are no better end the search, and a better one begins the count anew.")
 def so_many_prompts_in_a_row_that_are_no_better_end_the_search_and() -> Finding:
     found = []
-    for gains in (False, True):
-        heard: list[str] = []
+    for third, (examples, practice) in itertools.product(("Rule 0.", None), ((2, 12), (5, 3))):
+        students = itertools.count(1)
 
-        def reflect(question: str, heard: list[str] = heard, gains: bool = gains) -> str:
-            heard.append(question)
-            said = sum(one.startswith("You are the student") for one in heard)
+        def says(question: str, third: str | None = third, students: Iterator[int] = students) -> str:
             student = question.startswith("You are the student")
-            return "Rule 0." if student and gains and said == 3 else speaking(question)
+            return third if student and next(students) == 3 and third else speaking(question)
 
-        for examples, practice in ((2, 12), (5, 3)):
-            heard.clear()
-            searcher = Socratic(turns=9, patience=4, examples=examples)
-            bench = searched(Instructed(), reflect, searcher, budget=2000, practice=practice)
-            found.append((len(bench.trials) - 1, heard[0].count("Answer: ")))
-    return Finding(found == [(4, 2), (4, 3), (7, 2), (7, 3)], str(found))
+        bench, asked = heard(Socratic(turns=9, patience=4, examples=examples), says, 2000, practice=practice)
+        found.append((len(bench.trials) - 1, asked[0].count("Answer: ")))
+    return Finding(found == [(7, 2), (7, 3), (4, 2), (4, 3)], str(found))
 
 
 @functools.cache

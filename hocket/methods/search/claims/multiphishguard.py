@@ -14,7 +14,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.credit.each_agent import EachAgent
 from hocket.curriculum.shuffled import Shuffled
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect_rows, say
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, cases, gap, inspect_rows, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.episodes import episode
@@ -57,19 +57,19 @@ TASK, INBOX = Mails(), Inbox()
 
 @claim("As shipped 128 mails are each weighed once, who weighs alone learns; a mail without parts is refused.")
 def as_shipped_128_mails_are_each_weighed_once_who_weighs_alone() -> Finding:
-    one, said = MULTIPHISHGUARD, list[str]()
+    one = MULTIPHISHGUARD
     ships = one.workflow == MailGuard.name and one.cast == Leading(leader="weigher")
     ships &= one.curriculum == Shuffled(prompts=128) and one.rollout == Independent(samples=1)
-    unread: tuple[Any, ...] = (None, {}, ["text"])
-    for parts in unread:
+
+    def refused(parts: Any) -> bool:
         try:
-            said.append(
-                str(rehearse(MailGuard(), Scenario("m", "?", SAFE, {"parts": parts}), Part(otherwise="safe 9")))
-            )
+            rehearse(MailGuard(), Scenario("m", "?", SAFE, {"parts": parts}), Part(otherwise="safe 9"))
         except ConfigurationError as error:
-            said.append(str(error))
-    refused = all("reads a mail's parts, and scenario m has none" in text for text in said)
-    return Finding(ships and refused, say(as_stated=ships, refused=refused))
+            return "reads a mail's parts, and scenario m has none" in str(error)
+        return False
+
+    found = cases((None, {}, ["text"]), refused)
+    return Finding(ships and found.holds, f"as stated {ships}, {found.saw} refused")
 
 
 @claim("The vote is phishing where the weighted mean of the probabilities is above one half, by rational numbers.")
@@ -97,31 +97,20 @@ def the_vote_is_phishing_where_the_weighted_mean_of_the() -> Finding:
 
 @claim("Log-odds over how sure a reader was are weights by which the vote is Bayes' rule, mail by mail.", "derived")
 def log_odds_over_how_sure_a_reader_was_are_weights_by_which_the() -> Finding:
-    wrong, worst = 0, 0.0
+    looked: dict[Any, dict[str, float]] = {}
     for chance, kind, what, signs in INBOX.mails():
-        mirrored = [one for one in INBOX.mails() if one[1] == kind and one[2] != what and one[3] == signs]
-        likelier = chance > mirrored[0][0]
-        worst = max(worst, abs(chance - mirrored[0][0]) < EXACT)
-        wrong += (by_log_odds(kind, signs) == what) != likelier
-    counted = sum(max(pair) for pair in _pairs())
-    return Finding(
-        wrong == 0 and not worst and abs(counted - INBOX.best) < EXACT,
-        say(wrong=wrong, best=INBOX.best, counted=counted),
-    )
+        looked.setdefault((kind, signs), {})[what] = chance
 
+    def right(look: tuple[str, Sequence[Sign]], chances: dict[str, float]) -> bool:
+        """Weights in millionths vote for what is likelier."""
+        kind, signs = look
+        odds = [INBOX.log_odds(kind, part, sure) / (sure - 5) for part, (_, sure) in zip(PARTS, signs, strict=True)]
+        likelier = max((PHISHING, SAFE), key=lambda what: chances[what])
+        tie = abs(chances[PHISHING] - chances[SAFE]) < EXACT
+        return voted(signs, [round(1e6 * one) for one in odds]) == likelier and not tie
 
-def _pairs() -> list[tuple[float, float]]:
-    """Of every look of a mail the probability that it is phishing, and that it is safe."""
-    found: dict[Any, dict[str, float]] = {}
-    for chance, kind, what, signs in INBOX.mails():
-        found.setdefault((kind, signs), {})[what] = chance
-    return [(one[PHISHING], one[SAFE]) for one in found.values()]
-
-
-def by_log_odds(kind: str, signs: Sequence[Sign]) -> str:
-    """The vote with the best weights, in millionths."""
-    odds = [INBOX.log_odds(kind, part, sure) / (sure - 5) for part, (_, sure) in zip(PARTS, signs, strict=True)]
-    return voted(signs, [round(1e6 * one) for one in odds])
+    found, counted = cases(looked.items(), right), sum(max(one.values()) for one in looked.values())
+    return Finding(found.holds and abs(counted - INBOX.best) < EXACT, f"{found.saw}, {say(best=counted)}")
 
 
 def alike(kind: str, signs: Sequence[Sign]) -> str:

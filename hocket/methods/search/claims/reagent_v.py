@@ -27,9 +27,6 @@ from hocket.methods.search.reagent_v import (
     REVISIONS,
     ClipAgent,
     kept,
-    named_tools,
-    read_grade,
-    read_revision,
 )
 from hocket.rollout.selected import Selected
 from hocket.testing import Part, rehearse
@@ -106,14 +103,7 @@ def kept_is_the_most_confident_revision_that_says_something_of() -> Finding:
         top = max((sure for _, sure in readable), default=None)
         due = next((answer for answer, sure in readable if sure == top), "first")
         wrong += kept("first", three) != due
-    readings = {
-        "<answer>a</answer> 7": ("a", 0.7), "<answer>B.</answer>, 10 of ten": ("b", 1.0), "a 7": (None, 0.0),
-        "<answer>a</answer> sure": (None, 0.0), "3 <answer>x</answer> 12": (None, 0.0),
-    }  # fmt: skip
-    wrong += sum(read_revision(text) != due for text, due in readings.items())
-    wrong += sum(read_grade(text) != due for text, due in {"8 sounds": 0.8, "10": 1.0, "good": 0.0, "0": 0.0}.items())
-    tools = {"Signs, sounds": ["sounds", "signs"], "none": [], "soundsystem": []}
-    return Finding(wrong + sum(named_tools(text) != due for text, due in tools.items()) == 0, say(wrong=wrong))
+    return Finding(wrong == 0, say(wrong=wrong))
 
 
 # ---------------------------------------------------------------- critics of known accuracy
@@ -178,18 +168,14 @@ CRITICS = [(0.9, 0.2), (0.6, 0.4), (0.5, 0.5), (0.8, 0.8), (0.3, 0.6)]
     "each stance is: more with a critic above chance, nothing at chance, less below it."
 )
 def looking_again_raises_accuracy_by_3_8_a_where_a_answers_in_1_are() -> Finding:
-    off = 0.0
-    above: list[float] = []
-    at: list[float] = []
-    under: list[float] = []
+    off, gains = 0.0, {"above": list[float](), "at": list[float](), "below": list[float]()}
     for skill, (spots, slips) in itertools.product((0.4, 0.7), CRITICS):
-        once = bench(skill, spots, slips, enough=0.0).expected(right)
-        again = bench(skill, spots, slips).expected(right)
-        area = 0.5 + (spots - slips) / 2
-        off = max(off, abs(again - once - 3 / 8 * skill * (1 - skill) * (2 * area - 1)), abs(once - skill))
-        (above if area > 0.5 else at if area == 0.5 else under).append(again - once)
-    signs = min(above) > 0.01 and max(map(abs, at)) < 1e-9 and max(under) < -0.01
-    return Finding(off < 1e-9 and signs, say(off=off, above_chance=above, at_chance=at, below=under))
+        once, again = (bench(skill, spots, slips, enough=enough).expected(right) for enough in (0.0, ENOUGH))
+        above = spots - slips  # 2 AUC - 1
+        off = max(off, abs(again - once - 3 / 8 * skill * (1 - skill) * above), abs(once - skill))
+        gains["above" if above > 0 else "below" if above else "at"].append(again - once)
+    signs = min(gains["above"]) > 0.01 and max(map(abs, gains["at"])) < 1e-9 and max(gains["below"]) < -0.01
+    return Finding(off < 1e-9 and signs, say(off=off, gains=gains))
 
 
 @claim("What is graded enough is right in a s / (a s + (1 - a) f) of the cases: more than in all, above chance alone.")

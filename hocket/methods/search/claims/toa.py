@@ -282,22 +282,6 @@ def pairs_are_the_trees_best_answer_against_its_worst_where_all_are() -> Finding
     return Finding(shown == [max(values), min(values)] and labels == [1.0, 0.0], say(pair=shown, labels=labels))
 
 
-@claim("A search ends with its calls, or with the answer that spends its tokens; trees of several questions are apart.")
-def a_search_ends_with_its_calls_or_with_the_answer_that_spends_its() -> Finding:
-    table = Table(certain(3))
-    together = table.trees(SeatSearch(calls=20), ["a", "b"])
-    apart = [table.trees(SeatSearch(calls=20), [one])[0] for one in ("a", "b")]
-    same = [[worth(n) for n in one.root.below() if n.episodes] for one in together] == [
-        [worth(n) for n in one.root.below() if n.episodes] for one in apart
-    ]
-    each = together[0].tokens / 20
-    (cut,) = table.trees(SeatSearch(calls=20, tokens=int(6.5 * each)), ["a"])
-    asked = len(table.said)
-    (one,) = table.trees(SeatSearch(calls=5), ["a"])
-    exact = cut.calls == 7 and one.calls == 5 and len(table.said) - asked == 5
-    return Finding(same and exact, say(calls_of_20_at_the_tokens_of_6_and_a_half=cut.calls, calls_of_5=one.calls))
-
-
 @claim(
     "Both recipes ship with 16 answers by three seats, c = 0.2, widened by 1.5 N^0.4, chains of 4; told are counts and "
     "means."

@@ -10,7 +10,7 @@ from typing import Any
 from hocket.agents.search.searcher import Bench
 from hocket.core.keys import Key
 from hocket.core.texts import Texts
-from hocket.lab.claims.harness import Claims, Finding, say
+from hocket.lab.claims.harness import Claims, Finding, cases, say
 from hocket.lab.claims.steered import Sought, random_lines, sought, told_of
 from hocket.lab.texts_worlds import Tactical, contrasting, searched
 from hocket.methods.search.training_free_grpo import TRAINING_FREE_GRPO, SemanticAdvantage, edited
@@ -68,7 +68,7 @@ def from_shuffled_rewards_it_learns_nothing_accuracy_stays_at() -> Finding:
 @claim("Edits are add, modify, delete and keep by number; what is no edit, or of no lesson, changes nothing.")
 def edits_are_add_modify_delete_and_keep_by_number_what_is_no_edit() -> Finding:
     library = ("one", "two", "three")
-    cases = {
+    edits = {
         "KEEP": library,
         "ADD: four": (*library, "four"),
         "- ADD: one\nADD: four\nADD: four": (*library, "four"),
@@ -77,8 +77,7 @@ def edits_are_add_modify_delete_and_keep_by_number_what_is_no_edit() -> Finding:
         "DELETE 7\nMODIFY 9: no\nAdd the numbers first.\n": library,
         "ADD: 4\nADD: 5\nADD: 6": (*library, "4"),
     }
-    wrong = [edits for edits, due in cases.items() if edited(library, edits, 4) != due]
-    return Finding(not wrong, f"wrong: {wrong}")
+    return cases(edits.items(), lambda text, due: edited(library, text, 4) == due)
 
 
 @claim("Lessons alone change: prompts stay, and a group is drawn with the library as it is.")

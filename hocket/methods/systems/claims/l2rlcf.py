@@ -18,7 +18,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
 from hocket.core.packing import pack
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, say
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, cases, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.methods.base.ppo import PPO
 from hocket.methods.systems.l2rlcf.method import (
@@ -260,17 +260,19 @@ def within_a_task_importance_is_a_running_mean_of_what_steps() -> Finding:
 @claim("It ships as it says: 40 steps of 64 of A, B, A, C, 64 of 256 kept, strength 1, and parts left out by name.")
 def it_ships_as_it_says_40_steps_of_64_of_a_b_a_c_64_of_256_kept() -> Finding:
     learner = (ValueLoss(coefficient=0.5, aggregate="token-mean"), EntropyBonus(coefficient=0.01))
-    measures = LifelongMeasures(every=40, n=60)
+    measures, hold = LifelongMeasures(every=40, n=60), Consolidation(1.0, 16, 0.9)
+    back, asked = Rehearsal(samples=1, keep=256, count=64), TaskSequence(64, "A-B-A-C", 40)
     parts = [
-        (L2RLCF, Rehearsal(samples=1, keep=256, count=64), (Consolidation(1.0, 16, 0.9), measures)),
-        (L2RLCF_REHEARSAL, Rehearsal(samples=1, keep=256, count=64), (measures,)),
-        (L2RLCF_CONSOLIDATION, PPO.rollout, (Consolidation(1.0, 16, 0.9), measures)),
+        (L2RLCF, back, (hold, measures)),
+        (L2RLCF_REHEARSAL, back, (measures,)),
+        (L2RLCF_CONSOLIDATION, PPO.rollout, (hold, measures)),
         (L2RLCF_ALONE, PPO.rollout, (measures,)),
     ]
-    wrong = [one.name for one, rollout, hooks in parts if (one.rollout, one.hooks) != (rollout, hooks)]
-    wrong += [one.name for one, _, _ in parts if one.curriculum != TaskSequence(64, "A-B-A-C", 40)]
-    wrong += [one.name for one, _, _ in parts if one.regularisers != learner]
-    return Finding(not wrong, say(recipes=len(parts), otherwise=", ".join(wrong) or 0))
+
+    def stated(one: Recipe, *parts: Any) -> bool:
+        return (one.rollout, one.hooks, one.curriculum, one.regularisers) == (*parts, asked, learner)
+
+    return cases(parts, stated)
 
 
 # ---------------------------------------------------------------- a sequence
