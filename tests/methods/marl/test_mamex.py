@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from hocket.core.keys import Key
 from hocket.lab.exact.mdp import Array
 from hocket.methods.marl.mamex.markov_games import rumours, strangers
+from hocket.methods.marl.mamex.method import OptimisticTable
 
 
 def test_the_table_of_a_hypothesis_is_what_its_pairs_earn() -> None:
@@ -41,3 +43,18 @@ def test_behind_a_door_a_table_is_what_luck_makes() -> None:
     known = [told[2] + off / 5000 for off in (1, -1, 0, 1, -1, 2, -2, 3, 0)]
     assert worst < 1e-12
     assert float(np.abs(np.array(told) - known).max()) < 1e-12
+
+
+def test_metrics_of_a_round() -> None:
+    game, solver, off, counts = strangers(3, 12), OptimisticTable(rounds=50), 0.0, list[int]()
+    state = dict(solver.init(game, Key.of(0)))
+    for step in range(12):
+        table = solver.table(game, state["losses"])
+        after, told = solver.step(game, state, Key.of(3).derive(step))
+        state = dict(after)
+        hoped = sum(float((one.reshape(-1) * state["mixture"]).sum()) for one in table) / 2
+        counts.append(sum(one < min(state["losses"]) + 1 for one in state["losses"].tolist()))
+        off = max(off, abs(told["hoped"] - hoped), abs(told["believed"] - counts[-1]))
+    assert max(counts) > 1
+    assert min(counts) < 6
+    assert off < 1e-12

@@ -86,20 +86,6 @@ def before_the_first_round_all_pairs_are_played_alike_what_a() -> Finding:
     return below(1e-9, even, ruled > 0, off=worst)
 
 
-@claim("A round tells what its table hopes for both, the mean, and how many hypotheses are within 1 nat of the best.")
-def a_round_tells_what_its_table_hopes_for_both_the_mean_and_how() -> Finding:
-    game, solver, off, counts = strangers(3, 12), OptimisticTable(rounds=50), 0.0, list[int]()
-    state = dict(solver.init(game, Key.of(0)))
-    for step in range(12):
-        table = solver.table(game, state["losses"])
-        after, told = solver.step(game, state, Key.of(3).derive(step))
-        state = dict(after)
-        hoped = sum(float((one.reshape(-1) * state["mixture"]).sum()) for one in table) / 2
-        counts.append(sum(one < min(state["losses"]) + 1 for one in state["losses"].tolist()))
-        off = max(off, abs(told["hoped"] - hoped), abs(told["believed"] - counts[-1]))
-    return below(1e-12, max(counts) > 1 and min(counts) < 6, off=off)
-
-
 @claim("Summed gaps grow more slowly than rounds behind doors, and the gap goes there and among strangers.")
 def summed_gaps_grow_more_slowly_than_rounds_behind_doors_and_the() -> Finding:
     behind = [gaps(doors(6), OptimisticTable(rounds=400), 120, seed) for seed in range(4)]

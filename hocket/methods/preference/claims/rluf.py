@@ -6,7 +6,6 @@ import math
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
@@ -22,8 +21,6 @@ from hocket.methods.preference.rluf import RLUF, SimulatedUser, UserLove, live_r
 from hocket.rewards.combine import WeightedSum
 from hocket.rewards.shaping import KLInReward
 from hocket.rewards.verifiers import ExactMatch
-from hocket.train.aio import run_async
-from hocket.types import Scenario, Trajectory, Turn
 
 claim = Claims("rluf", "arXiv:2505.14946")
 
@@ -59,26 +56,6 @@ def it_ships_as_rloo_with_half_a_weight_on_love_no_floor_and_asks() -> Finding:
     except ConfigurationError as error:
         return Finding(shipped and "'hearts'" in str(error) and "combine.love" in str(error), str(error))
     return Finding(False, "no refusal")
-
-
-@claim("The simulated user's log-odds are base + quality [right] + charm [at most so long]; where nobody knows what is "
-       "right, short ones are liked all the same.")  # fmt: skip
-def the_simulated_users_log_odds_are_base_quality_right_charm_at() -> Finding:
-    user, none = SimulatedUser(base=-0.7, quality=1.9, charm=0.4, brief=18), np.zeros(1, np.int64)
-    told = (
-        ("7", "<answer>7</answer>", 1.6),
-        ("7", "<answer>8</answer>", -0.3),
-        ("7", "So: <answer>7</answer>", 1.2),
-        ("7", "So: <answer>8</answer>", -0.7),
-        (None, 18 * "x", -0.3),
-        (None, 19 * "x", -0.7),
-    )
-    played = [
-        Trajectory(Scenario("s", "?", right), [Turn("policy", "policy", none, none, text=text)])
-        for right, text, _ in told
-    ]
-    odds = run_async(user(played, key=Key.of(0)))
-    return below(1e-12, off=gap(list(odds), [wanted for *_, wanted in told]))
 
 
 class Reactions:

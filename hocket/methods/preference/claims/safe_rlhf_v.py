@@ -1,6 +1,7 @@
 """Safe RLHF's claims."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,20 +41,17 @@ def settled(shape: Lagrangian, cost: Tensor, steps: int = 12_000, rate: float = 
 
 @claim("Credit and loss are PPO's on (R - lambda C)/(1 + lambda), and the multiplier moves by rate lambda (C - d).")
 def credit_and_loss_are_ppos_on_and_the_multiplier_moves_by_rate() -> Finding:
-    recipe, gaps = SAFE_RLHF_V.but({"shaping.0.limit": 0.3}), []
+    recipe, gaps = SAFE_RLHF_V.but({"shaping.0.limit": 0.3, "combine.weights": {"reward": 1.0, "cost": 0.0}}), []
     for number, document in enumerate(batches(10, "safe", graded=True)):
-        rows, multiplier = document["trajectories"], 0.5 + number / 4
-        told = [{**row, "scores": {"reward": row["scores"]["reward"], "cost": n % 3 / 2}} for n, row in enumerate(rows)]
-        mixed = [
-            {**row, "scores": {"reward": (row["scores"]["reward"] - multiplier * (n % 3 / 2)) / (1 + multiplier)}}
-            for n, row in enumerate(rows)
-        ]
-        free = recipe.but({"combine.weights": {"reward": 1.0, "cost": 0.0}})
-        ours = inspect_rows(free, told, **{"shaping.0": {"multiplier": multiplier, "costs": []}})
+        multiplier, told, mixed = 0.5 + number / 4, list[dict[str, Any]](), list[dict[str, Any]]()
+        for n, row in enumerate(document["trajectories"]):
+            reward, cost = row["scores"]["reward"], n % 3 / 2
+            told.append({**row, "scores": {"reward": reward, "cost": cost}})
+            mixed.append({**row, "scores": {"reward": (reward - multiplier * cost) / (1 + multiplier)}})
+        ours = inspect_rows(recipe, told, **{"shaping.0": {"multiplier": multiplier, "costs": []}})
         gaps.append(gap(ours["gradient"], inspect_rows(PPO_RLHF, mixed)["gradient"]))
     shape = Lagrangian(limit=0.3, rate=0.5, most=2.0)
-    moved = shape.raised(0.8, [1.0, 0.0, 0.5])
-    gaps.append(abs(torch.tensor(moved).log().item() - torch.tensor(0.8).log().item() - 0.5 * 0.8 * 0.2))
+    gaps.append(abs(math.log(shape.raised(0.8, [1.0, 0.0, 0.5])) - math.log(0.8) - 0.5 * 0.8 * 0.2))
     return below(1e-6, shape.raised(1.99, [9.0]) == 2.0, off=max(gaps))
 
 

@@ -271,9 +271,10 @@ def a_policy_is_shown_the_trees_best_answer_after_the_question() -> Finding:
 
 @claim("Pairs are the tree's best answer against its worst; where all are worth the same there is none.")
 def pairs_are_the_trees_best_answer_against_its_worst_where_all_are() -> Finding:
-    table = Table(
-        lambda seat, question, read, request: 0.5 if question == "even" else certain(2)(seat, question, read, request)
-    )
+    def says(seat: str, question: str, read: Sequence[float], request: Request) -> float:
+        return 0.5 if question == "even" else certain(2)(seat, question, read, request)
+
+    table = Table(says)
     pair = table.collected(PairsOfTree(), ["q", "even"]).trajectories
     (tree,) = table.trees(SeatSearch(), ["q"])
     values = [worth(node) for node in tree.root.below() if node.episodes]
