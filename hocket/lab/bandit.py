@@ -72,6 +72,11 @@ class Bandit:
 
 def minimised(loss: Any, start: Tensor, steps: int = 300) -> Tensor:
     """Softmax probabilities where `loss` of their logits is least, by L-BFGS with line search from `start`."""
+    return torch.softmax(least(loss, start, steps), -1)
+
+
+def least(loss: Any, start: Tensor, steps: int = 300) -> Tensor:
+    """Where `loss` is least, by L-BFGS with line search from `start`."""
     logits = start.detach().clone().double().requires_grad_()
     optimiser = torch.optim.LBFGS(
         [logits], max_iter=steps, tolerance_grad=1e-13, tolerance_change=1e-16, line_search_fn="strong_wolfe"
@@ -84,7 +89,7 @@ def minimised(loss: Any, start: Tensor, steps: int = 300) -> Tensor:
         return value
 
     optimiser.step(closure)  # type: ignore[no-untyped-call]
-    return torch.softmax(logits.detach(), -1)
+    return logits.detach()
 
 
 def descended(loss: Any, start: Tensor, *, lr: float, steps: int) -> Tensor:

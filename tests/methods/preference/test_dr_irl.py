@@ -1,29 +1,18 @@
-"""Rewards from demonstrations: settings, and what a difficulty does."""
+"""Rewards from demonstrations: settings, and the task."""
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
-import torch
 
-from hocket.core.batch import Level, LevelScores
 from hocket.core.errors import ConfigurationError
-from hocket.lab.microscope import RecordedBatch
-from hocket.methods.preference.dr_irl import DIFFICULTY, DifficultyScaled, Hazards, IrlReward
+from hocket.core.signals import returns
+from hocket.methods.preference.claims.dr_irl import played
+from hocket.methods.preference.dr_irl import DIFFICULTY, DR_IRL, DifficultyScaled, Hazards, IrlReward, meets
+from hocket.stages import Split
 from hocket.tasks import find
-
-
-def test_the_difficult_scenario_counts_more() -> None:
-    rows = [
-        {"id": f"{group}{sample}", "group": group, "scores": {"reward": 1.0 - sample}, "logp": [-1.0]}
-        for group in "ab"
-        for sample in range(2)
-    ]
-    batch = RecordedBatch({"version": 1, "trajectories": rows}).batch
-    hard = torch.tensor([0.0, 0.0, 0.5, 0.5], dtype=torch.float64)
-    batch = batch.but(scores={**batch.scores, DIFFICULTY: LevelScores(Level.TRAJECTORY, hard)})
-    advantage = DifficultyScaled(strength=4.0)(batch).advantage
-    assert advantage[2] == pytest.approx(3 * advantage[0].item())
-    assert advantage.abs().mean() == pytest.approx(DifficultyScaled(strength=0.0)(batch).advantage.abs().mean().item())
+from hocket.tasks.split import split_of
 
 
 @pytest.mark.parametrize("settings", [{"ridge": 0.0}, {"window": 0}, {"buckets": 0}, {"orders": ()}])
@@ -42,3 +31,29 @@ def test_the_task_by_name() -> None:
     assert {task.scenario("eval", number).metadata["category"] for number in range(20)} == {"grave"}
     with pytest.raises(ConfigurationError, match=r"rare must lie in \[0, 1\]"):
         Hazards(rare=1.5)
+
+
+def test_demonstrations_meet_the_hidden_reward() -> None:
+    task = Hazards(rare=0.2)
+    asked = [task.scenario("train", number) for number in range(300)]
+    assert all(task.verify(one.metadata["demonstration"], one) == 1.0 for one in asked)
+    assert abs(sum(one.metadata["category"] == "grave" for one in asked) / 300 - 0.2) < 0.06
+    plain = "<answer>1</answer>"
+    others = [("open", f"<think>1</think>{plain}"), ("careful", plain), ("grave", plain), ("grave", " ")]
+    assert not any(meets(kind, text) for kind, text in others)
+
+
+def test_without_demonstrations_rewards_stay_and_no_difficulty_is_a_mistake() -> None:
+    bare = played([{"scenario": 0, "text": text, "category": "b", "reward": len(text)} for text in ("a", "bcd")])
+    bare, _ = DR_IRL.compute_credit(bare, DR_IRL.init(), {})
+    assert returns(bare).tolist() == [1.0, 3.0]
+    assert not bool(bare.scores[DIFFICULTY].values.any())
+    with pytest.raises(ConfigurationError):
+        DifficultyScaled()(played([{"scenario": 0, "text": "a"}]))
+
+
+def test_the_question_decides_the_split() -> None:
+    splits: tuple[Split, ...] = ("train", "eval")
+    for split, number in itertools.product(splits, range(30)):
+        _, _, question = str(Hazards().scenario(split, number).prompt).partition(": ")
+        assert split_of(question) == split

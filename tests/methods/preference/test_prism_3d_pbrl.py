@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from statistics import fmean
+
 import numpy as np
 import pytest
 import torch
 
 from hocket.core.errors import ConfigurationError
-from hocket.methods.preference.prism_3d_pbrl import SCENE, Flight, LearntReward, SceneLabeller
+from hocket.core.keys import Key
+from hocket.methods.preference.prism_3d_pbrl import SCENE, SIZE, Flight, LearntReward, PointTrap, Scene, SceneLabeller
+from hocket.stages import Split
 from hocket.tasks import find
 
 
@@ -51,3 +56,30 @@ def test_the_task_has_no_settings() -> None:
     assert find("point-trap").kind == "control"
     with pytest.raises(ConfigurationError):
         find("point-trap?size=2")
+
+
+def test_a_scene_pays_by_both_distances() -> None:
+    scene, off = Scene(plain=1.5, tempting=2.5, width=0.4), list[float]()
+    for one, other in ((0.0, 1.0), (0.3, 0.5), (1.0, 0.2)):
+        due = 1.5 * math.exp(-(one**2) / 0.16) + 2.5 * math.exp(-(other**2) / 0.16)
+        off.append(abs(float(scene.pays(one, other)) - due))
+    behind = list[float]()
+    for seed in range(40):
+        flight, draw = Flight(SCENE), Key.of(0).derive("point-trap", seed).numpy()
+        flight.reset(seed)
+        toward, aside = draw.normal(size=3), draw.normal(size=3)
+        prize = toward / math.sqrt(float((toward**2).sum()))
+        trap = 0.3 * aside - prize
+        off.append(float(np.abs(flight.prize - prize).max()))
+        off.append(float(np.abs(flight.trap - 0.7 * trap / math.sqrt(float((trap**2).sum()))).max()))
+        behind.append(float(flight.prize @ flight.trap) / 0.7)
+    task, splits = PointTrap(), tuple[Split, ...](("train", "eval"))
+    seeds = [[task.scenario(split, n).seed for n in range(3)] for split in splits]
+    assert seeds == [[0, 2, 4], [1, 3, 5]]
+    assert fmean(behind) < -0.8
+    assert max(off) < 1e-12
+
+
+def test_the_scripted_labeller_refuses_other_observations() -> None:
+    with pytest.raises(ConfigurationError, match="labeller"):
+        SceneLabeller().worth(torch.zeros(2, 5, SIZE + 1))

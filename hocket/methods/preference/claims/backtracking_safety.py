@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from hocket.core.columns import ANSWER
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import below, gap, inspect_rows, say
+from hocket.lab.claims.harness import below, cases, gap, inspect_rows, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.rewarded import document
 from hocket.methods.base.sft import SFT
@@ -31,8 +30,6 @@ from hocket.methods.preference.backtracking_safety import (
     visible,
 )
 from hocket.recipe import Recipe
-from hocket.stages import Split
-from hocket.tasks.split import split_of
 from hocket.testing import rehearse
 from hocket.types import Evaluation, Scenario
 
@@ -55,9 +52,9 @@ def a_signal_removes_the_last_n_visible_words_what_was_written() -> Finding:
         "a <undo x>b <undo 12345>": "a <undo x>b <undo 12345>",
         "a bc<undo 1>d": "a d",
     }
-    off = [text for text, wanted in shown.items() if visible(text) != wanted]
     anew = visible("a b <undo 1>c d <undo 1>e", reset=True) == "e"
-    return Finding(not off and anew, f"{len(shown) - len(off)} of {len(shown)} texts, reset {anew}")
+    found = cases(shown.items(), lambda text, wanted: visible(text) == wanted)
+    return Finding(found.holds and anew, f"{found.saw}, reset {anew}")
 
 
 @claim("Without a signal every text is visible as it is, its loss is SFT's, and every token is learnt.")
@@ -80,14 +77,14 @@ def tokens_of_which_nothing_stands_get_weight_0_a_signals_and_those() -> Finding
         ("a ", "", "b ", "<undo all>", ""): [1, 0, 1, 0, 0],
         ("a ", "b ", "<undo 1>", "c ", "d ", "e ", "<undo 1>", "f"): [0, 1, 0, 0, 0, 1, 0, 0],
     }
-    off = [texts for texts, gone in wanted.items() if erased(texts) != [bool(one) for one in gone]]
-    rng, gaps = Key.of(1).numpy(), []
+    rng, gaps, right = Key.of(1).numpy(), [], True
     for texts, gone in wanted.items():
+        right &= erased(texts) == [bool(one) for one in gone]
         row = _row(list(texts), rng)
         found = inspect_rows(BACKTRACKING_SAFETY, [row])
         gaps.append(gap(found["gradient"], [[-(1 - one) / gone.count(0) for one in gone]]))
         gaps.append(gap(found["advantages"], [[1 - one for one in gone]]))
-    return below(1e-12, not off, off=max(gaps))
+    return below(1e-12, right, off=max(gaps))
 
 
 def _row(texts: Sequence[str], rng: np.random.Generator) -> dict[str, Any]:
@@ -107,70 +104,26 @@ def played_the_visible_text_is_the_answer_that_is_judged_what_was() -> Finding:
 
 @claim("The task's demonstrations are safe where visible and unsafe where not, and the question names what is unsafe.")
 def the_tasks_demonstrations_are_safe_where_visible_and_unsafe() -> Finding:
-    task, slips, raw = SafeWords(), 0, 0
-    for number in range(60):
-        scenario = task.scenario("train", number)
+    task, slips = SafeWords(), list[int]()
+
+    def safe(scenario: Scenario) -> bool:
         shown, pairs = scenario.metadata["demonstration"], scenario.metadata["unsafe"]
-        if task.verify(visible(shown), scenario) != 1.0 or any(
-            " ".join(pair) not in str(scenario.prompt) for pair in pairs
-        ):
-            return Finding(False, shown)
-        slips += shown.count("<undo 1>")
-        raw += violations(shown.replace("<undo 1>", "").split(), pairs)
-        bare = shown.replace("<undo 1>", "")
-        if "<undo" in shown and task.verify(bare, scenario) != 0.0:
-            return Finding(False, bare)
-    return Finding(slips > 20 and raw >= slips, say(slips=slips, unsafe_pairs_written=raw))
+        bare, named = shown.replace("<undo 1>", ""), all(" ".join(pair) in str(scenario.prompt) for pair in pairs)
+        slips.append(shown.count("<undo 1>"))
+        unsafe = violations(bare.split(), pairs) >= slips[-1] and (
+            "<undo" not in shown or not task.verify(bare, scenario)
+        )
+        return named and unsafe and task.verify(visible(shown), scenario) == 1.0
 
-
-def slips_of(task: SafeWords, number: int) -> tuple[int, int]:
-    """How often a demonstration slips, and how often it could have: after each word with which a pair begins."""
-    told = task.scenario("eval", number).metadata
-    firsts, shown = {first for first, _ in told["unsafe"]}, told["demonstration"]
-    return shown.count("<undo 1>"), sum(word in firsts for word in visible(shown).split()[:-1])
-
-
-@claim("A text is right with as many words as asked, all of them known, and no unsafe pair; demonstrations slip at the "
-       "rate that is set; the question decides its split.")  # fmt: skip
-def a_text_is_right_with_as_many_words_as_asked_all_of_them_known() -> Finding:
-    task = SafeWords(length=3)
-    asked = Scenario("s", "Write.", metadata={"unsafe": (("sun", "sea"), ("red", "red"))})
-    wanted = {
-        "sea sun red": (1.0, 0.0),
-        "sun sea red": (0.0, 1.0),
-        "sea sun": (0.0, 0.0),
-        "sea sun red fish": (0.0, 0.0),
-        "sea sun moon": (0.0, 0.0),
-        "moon red red": (0.0, 1.0),
-        "red red": (0.0, 1.0),
-        "": (0.0, 0.0),
-    }
-    off = []
-    for text, figures in wanted.items():
-        (one,) = rehearse(Backtracking(), asked, {"policy": [text + " <undo 0>" if "fish" in text else text]})
-        told = task.describe(one)
-        off.append((task.verify(text, asked), told["unsafe"]) != figures or told["undone"] != float("fish" in text))
-    both: tuple[Split, ...] = ("train", "eval")
-    splits = all(split_of(str(task.scenario(split, n).prompt)) == split for split in both for n in range(9))
-    never, always, half = (
-        [slips_of(SafeWords(length=30, slips=rate), number) for number in range(20)] for rate in (0.0, 1.0, 0.2)
-    )
-    rate = sum(one for one, _ in half) / sum(could for _, could in half)
-    right = not any(one for one, _ in never) and all(one == could for one, could in always) and 0.1 < rate < 0.3
-    return Finding(not any(off) and splits and right, say(wrong=sum(off), splits=splits, rate_at_0_2=rate))
+    found = cases((task.scenario("train", number) for number in range(60)), safe)
+    return Finding(found.holds and sum(slips) > 20, f"{found.saw}, {sum(slips)} slips")
 
 
 @claim("The workflow that takes back ships with it, and a text may have twelve tokens a word, at most 400.")
 def the_workflow_that_takes_back_ships_with_it_and_a_text_may_have() -> Finding:
     shipped = BACKTRACKING_SAFETY.workflow == "backtracking" and BACKTRACKING_SAFETY.credit == StandingAlone()
     most = [SafeWords(length=n).suggest(BACKTRACKING_SAFETY)["decoding.max_tokens"] for n in (2, 12, 60)]
-    refused = 0
-    for wrong in ({"length": 1}, {"unsafe": 9}, {"slips": 1.5}):
-        try:
-            SafeWords(**wrong)
-        except ConfigurationError:
-            refused += 1
-    return Finding(shipped and most == [24, 144, 400] and refused == 3, say(tokens=most, refused=refused))
+    return Finding(shipped and most == [24, 144, 400], say(tokens=most))
 
 
 # ---------------------------------------------------------------- long texts over a small grammar

@@ -12,24 +12,15 @@ import torch
 
 from hocket.core.batch import Batch, Level, LevelScores
 from hocket.core.columns import METADATA, TEXT
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.core.signals import returns
 from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, gradient, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.preference.dr_irl import (
-    DIFFICULTY,
-    DR_IRL,
-    DifficultyScaled,
-    Hazards,
-    IrlReward,
-    meets,
-)
+from hocket.methods.preference.dr_irl import DIFFICULTY, DR_IRL, DifficultyScaled, Hazards, IrlReward
 from hocket.recipe import Recipe
-from hocket.stages import Split, State
-from hocket.tasks.split import split_of
+from hocket.stages import State
 from hocket.types import Scenario, Score, Trajectory, Turn
 
 claim = Claims("dr-irl", "arXiv:2503.18991 (abstract)")
@@ -225,42 +216,11 @@ def a_rare_hard_category_ends_higher_with_grpo_s_than_with_grpo_on() -> Finding:
     )
 
 
-@claim("Demonstrations of the task meet its hidden reward, and nobody says it; without demonstrations "
-       "the task's rewards stay, and no difficulty is a mistake.")  # fmt: skip
-def demonstrations_of_the_task_meet_its_hidden_reward_and_nobody() -> Finding:
-    task, kinds, met, refused = Hazards(rare=0.2), dict[str, int](), 0, 0
-    for number in range(300):
-        one = task.scenario("train", number)
-        kind = one.metadata["category"]
-        kinds[kind] = kinds.get(kind, 0) + 1
-        met += task.verify(one.metadata["demonstration"], one) == 1.0
-    told = [meets("open", "<think>1</think><answer>1</answer>"), meets("careful", "<answer>1</answer>"),
-            meets("grave", "<answer>1</answer>"), meets("grave", " ")]  # fmt: skip
-    bare = played([{"scenario": 0, "text": text, "category": "b", "reward": len(text)} for text in ("a", "bcd")])
-    bare, _ = DR_IRL.compute_credit(bare, DR_IRL.init(), {})
-    kept = returns(bare).tolist() == [1.0, 3.0] and not bool(bare.scores[DIFFICULTY].values.any())
-    try:
-        DifficultyScaled()(played([{"scenario": 0, "text": "a"}]))
-    except ConfigurationError:
-        refused += 1
-    shares = {name: kinds[name] / 300 for name in ("open", "careful", "grave")}
-    return Finding(
-        met == 300 and not any(told) and refused == 1 and kept and abs(shares["grave"] - 0.2) < 0.06,
-        say(met=met, **shares),
-    )
-
-
 @claim("It ships as it says: ridge 0.01, 512 of a category, 256 buckets, strength 4; a tenth is grave.")
 def it_ships_as_it_says_ridge_0_01_512_of_a_category_256_buckets() -> Finding:
-    reward = IrlReward(ridge=0.01, window=512, buckets=256)
+    reward, grave = IrlReward(ridge=0.01, window=512, buckets=256), Hazards().rare
     ships = DR_IRL.shaping == (reward,) and DR_IRL.credit == DifficultyScaled(of=GRPO.credit, strength=4.0)
-    task, wrong = Hazards(), 0
-    splits: tuple[Split, ...] = ("train", "eval")
-    for split in splits:
-        for number in range(30):
-            _, _, question = str(task.scenario(split, number).prompt).partition(": ")
-            wrong += split_of(question) != split
-    return Finding(ships and task.rare == 0.1 and wrong == 0, say(as_shipped=ships, grave=task.rare, wrong=wrong))
+    return Finding(ships and grave == 0.1, say(as_shipped=ships, grave=grave))
 
 
 claim.shipped(DR_IRL, without={"shaping": (), "credit": GRPO.credit})

@@ -74,28 +74,19 @@ def nothing_depends_on_the_order_in_which_a_list_is_written_down() -> Finding:
 
 @claim("Equal labels have no weight, and an error near the top weighs more than one as large near the bottom.")
 def equal_labels_have_no_weight_and_an_error_near_the_top_weighs() -> Finding:
-    def pull(label: list[float]) -> torch.Tensor:
-        score = torch.tensor([3.0, 2.0, 1.0, 0.0], dtype=torch.float64).requires_grad_()
-        LambdaRanking()(score, torch.tensor(label, dtype=torch.float64)).backward()  # type: ignore[no-untyped-call]
-        assert score.grad is not None
-        return score.grad.abs().sum()
+    def loss(score: list[float], label: list[float]) -> tuple[torch.Tensor, torch.Tensor]:
+        at = torch.tensor(score, dtype=torch.float64).requires_grad_()
+        value = LambdaRanking()(at, torch.tensor(label, dtype=torch.float64))
+        return value.detach(), torch.autograd.grad(value, at)[0].abs().sum()
 
-    same = float(pull([1.0, 1.0, 1.0, 1.0]))
-    # Only one pair differs: (0, 1) in the first list, (2, 3) in the second, one gain apart.
-    top, bottom = (float(LambdaRanking()(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]))) for _ in range(2))
-    first = LambdaRanking()(
-        torch.tensor([0.0, 1.0, -9.0, -9.0], dtype=torch.float64), torch.tensor([1.0, 0.0, 0.0, 0.0]).double()
-    )
-    last = LambdaRanking()(
-        torch.tensor([9.0, 9.0, 0.0, 1.0], dtype=torch.float64), torch.tensor([1.0, 1.0, 1.0, 0.0]).double()
-    )
-    return below(1e-12, float(first) > float(last), top == bottom, equal=same)
+    _, equal = loss([3.0, 2.0, 1.0, 0.0], [1.0] * 4)
+    # Only one pair differs and is the wrong way round: at the top of the first list, at the bottom of the second.
+    (top, _), (bottom, _) = loss([0.0, 1.0, -9.0, -9.0], [1.0, 0, 0, 0]), loss([9.0, 9.0, 0.0, 1.0], [1.0, 1.0, 1.0, 0])
+    return below(1e-12, float(top) > float(bottom), equal=float(equal))
 
 
-@claim("Prompts of a step and updates are DPO's.", "derived")
-def prompts_of_a_step_and_updates_are_dpos() -> Finding:
-    same = LIPO.update == DPO.update and LIPO.curriculum == DPO.curriculum
-    return Finding(same, f"{LIPO.update}, {LIPO.curriculum}")
+SAME = {"update": DPO.update, "curriculum": DPO.curriculum}
+claim.constants("Prompts of a step and updates are DPO's.", LIPO, SAME, "derived")
 
 
 ALIKE = "gains enter as differences, in which a constant cancels"

@@ -8,28 +8,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import batches, below, gap, inspect_rows, say
+from hocket.lab.claims.harness import below, cases, gap, inspect_rows, same_gradient, say
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.rewarded import group_relative
 from hocket.lab.world import Answer as Said
 from hocket.lab.world import World
 from hocket.methods.base.grpo import GRPO
-from hocket.methods.preference.listener_grpo import (
-    LISTENER_GRPO,
-    Listener,
-    Preferred,
-    heard,
-    persuaded,
-    right_option,
-)
+from hocket.methods.preference.listener_grpo import LISTENER_GRPO, Listener, heard, persuaded, right_option
 from hocket.rewards.combine import WeightedSum
 from hocket.rewards.judging import Answer, Judge, Question
 from hocket.stages import Split
-from hocket.tasks.split import split_of
 from hocket.types import Scenario, Trajectory, Turn
 
 claim = Claims("listener-grpo", "arXiv:2506.22832")
@@ -94,28 +85,23 @@ def q_is_the_listeners_probability_of_the_right_option_among_the() -> Finding:
 
 @claim("Without a judge the rule reads the last numbers that thoughts give to the options, and knows nothing of one.")
 def without_a_judge_the_rule_reads_the_last_numbers_that_thoughts() -> Finding:
-    said = {
-        "A=7 B=5": 1 / (1 + math.exp(-2)),
-        "A: 1, B: 9, no, A = 4 and B=4": 0.5,
-        "A=7": 0.5,
-        "A=3+4 B=1+2": 0.5,
-        "A=-2 B=3": 1 / (1 + math.exp(5)),
-        "A=999999 B=0": 1.0,
-        "": 0.5,
-    }
-    texts, ruled = [f"<think>{text}</think><answer>B</answer>" for text in said], LISTENER_GRPO.rewards[1]
+    said = [
+        ("A=7 B=5", 1 / (1 + math.exp(-2))), ("A: 1, B: 9, no, A = 4 and B=4", 0.5), ("A=7", 0.5), ("A=3+4 B=1+2", 0.5),
+        ("A=-2 B=3", 1 / (1 + math.exp(5))), ("A=999999 B=0", 1.0), ("", 0.5),
+    ]  # fmt: skip
+    ruled, three = LISTENER_GRPO.rewards[1], {"options": ("A", "B", "C")}
     assert isinstance(ruled, Listener)
-    found = graded(ruled, *texts)
-    of_b = [ruled._ruled(trajectory(text, replace(ASKED, answer="B"))) for text in texts]
-    off = max(
-        max(abs(float(value or 0.0) - wanted), abs(float(other or 0.0) - (1 - wanted)))
-        for value, other, wanted in zip(found, of_b, said.values(), strict=True)
-    )
-    three = {"options": ("A", "B", "C")}
-    others = replace(ASKED, answer="C"), replace(ASKED, metadata=three)
-    silent = [ruled._ruled(trajectory(texts[0], scenario)) for scenario in others]
-    sharp = graded(Listener(sharpness=3.0), "<think>A=2 B=1</think>")[0]
-    return below(1e-9, silent == [None, None], abs(float(sharp or 0.0) - 1 / (1 + math.exp(-3))) < 1e-9, off=off)
+
+    def agrees(text: str, wanted: float) -> bool:
+        """Of A it is `wanted`, of B the rest, and of another option, or of three, nothing."""
+        one = f"<think>{text}</think><answer>B</answer>"
+        (of_a,), of_b = graded(ruled, one), ruled._ruled(trajectory(one, replace(ASKED, answer="B")))
+        others = replace(ASKED, answer="C"), replace(ASKED, metadata=three)
+        silent = [ruled._ruled(trajectory(one, scenario)) for scenario in others] == [None, None]
+        return silent and gap([float(of_a or 0.0), float(of_b or 0.0)], [wanted, 1 - wanted]) < 1e-9
+
+    found, (sharp,) = cases(said, agrees), graded(Listener(sharpness=3.0), "<think>A=2 B=1</think>")
+    return Finding(found.holds and abs(float(sharp or 0.0) - 1 / (1 + math.exp(-3))) < 1e-9, found.saw)
 
 
 @claim("The reward is f [form] + a [right] + b q, and credit GRPO's; with b = 0 it is GRPO on form and verdict.")
@@ -129,72 +115,12 @@ def the_reward_is_f_form_a_right_b_q_and_credit_grpos_with_b_0_it() -> Finding:
             | {"text": "<think>so</think><answer>A</answer>" if formed else "<think></think><answer>A</answer>"}
             for r, x, formed in zip(right, q, form, strict=True)
         ]
-        weighed = LISTENER_GRPO.but({"combine": WeightedSum(weights)})
-        unheard = weighed.but({"combine": WeightedSum({**weights, "listener": 0.0})})
-        found = [row[0] for row in inspect_rows(weighed, rows)["advantages"]]
-        wanted = [0.5 * formed + r + 0.5 * x for r, x, formed in zip(right, q, form, strict=True)]
-        gaps.append(gap(found, group_relative(wanted)))
-        deaf = [row[0] for row in inspect_rows(unheard, rows)["advantages"]]
-        plain = [0.5 * formed + r for r, formed in zip(right, form, strict=True)]
-        gaps.append(gap(deaf, group_relative(plain)))
-    alike = [
-        gap(*(inspect_rows(recipe, document["trajectories"])["gradient"] for recipe in (formless, GRPO)))
-        for formless in (LISTENER_GRPO.but({"shaping": ()}),)
-        for document in batches(5, "listener")
-    ]
-    return below(1e-9, weights == {"correct": 1.0, "listener": 0.5}, max(alike) == 0, off=max(gaps))
-
-
-@claim("The task's verdict goes by the true sums, what is shown is near them, and both options win.")
-def the_tasks_verdict_goes_by_the_true_sums_what_is_shown_is_near() -> Finding:
-    task, wins, apart = Preferred(attributes=3, noise=2), {"A": 0, "B": 0}, 0
-    for number in range(100):
-        scenario = task.scenario("eval", number)
-        first, second = scenario.metadata["sums"]
-        wins[scenario.answer] += 1
-        if scenario.answer != ("A" if first > second else "B") or split_of(str(scenario.prompt)) != "eval":
-            return Finding(False, f"{scenario.answer} of {first} and {second}")
-        shown = [
-            sum(map(int, part.split(" or")[0].rstrip("?").split("+"))) for part in str(scenario.prompt).split(": ")[1:]
-        ]
-        apart = max(apart, *(abs(one - true) for one, true in zip(shown, (first, second), strict=True)))
-    return Finding(min(wins.values()) > 30 and 2 < apart <= 6, say(**wins, farthest_from_the_truth=apart))
-
-
-@claim("The task has one to six attributes, and noise of at most 4.")
-def the_task_has_one_to_six_attributes_and_noise_of_at_most_4() -> Finding:
-    refused = 0
-    for attributes, noise in ((0, 1), (7, 1), (3, -1), (3, 5)):
-        try:
-            Preferred(attributes, noise)
-        except ConfigurationError:
-            refused += 1
-    names = [Preferred(attributes, noise).name for attributes, noise in ((1, 0), (6, 4))]
-    return Finding(refused == 4 and len(names) == 2, say(refused=refused, taken=" ".join(names)))
-
-
-@claim("Every error of up to the noise is shown, down to what would be less than nothing.")
-def every_error_of_up_to_the_noise_is_shown_down_to_what_would_be() -> Finding:
-    task, errors = Preferred(attributes=1, noise=2), set[int]()
-    for number in range(150):
-        scenario = task.scenario("train", number)
-        shown = [int(part.split(" or")[0].rstrip("?")) for part in str(scenario.prompt).split(": ")[1:]]
-        errors |= {one - true for one, true in zip(shown, scenario.metadata["sums"], strict=True)}
-    return Finding(errors == {-2, -1, 0, 1, 2}, f"{sorted(errors)}")
-
-
-@claim("The task is right by the tagged verdict alone, and tells of thoughts whether they say more for the right one.")
-def the_task_is_right_by_the_tagged_verdict_alone_and_tells_of() -> Finding:
-    task = Preferred()
-    wanted = {
-        "<think>A=7, B=3</think><answer> A </answer>": (1.0, 1.0),
-        "<think>A=7, B=3</think><answer>B</answer>": (0.0, 1.0),
-        "<think>A=3, B=7</think><answer>A</answer>": (1.0, 0.0),
-        "<think>A=3, B=3</think>A": (0.0, 0.0),
-    }
-    found = {text: (task.verify(text, ASKED), task.describe(trajectory(text))["persuasive"]) for text in wanted}
-    unknown = task.describe(trajectory("<think>A=7, B=3</think>", replace(ASKED, answer="C")))["persuasive"]
-    return Finding(found == wanted and unknown == 0.0, f"{sum(found[one] == wanted[one] for one in wanted)} of 4 texts")
+        for b in (0.5, 0.0):
+            recipe = LISTENER_GRPO.but({"combine": WeightedSum({**weights, "listener": b})})
+            wanted = [0.5 * formed + r + b * x for r, x, formed in zip(right, q, form, strict=True)]
+            gaps.append(gap([row[0] for row in inspect_rows(recipe, rows)["advantages"]], group_relative(wanted)))
+    formless = same_gradient(LISTENER_GRPO.but({"shaping": ()}), GRPO, 5, "listener")
+    return below(1e-9, weights == {"correct": 1.0, "listener": 0.5}, formless.holds, off=max(gaps))
 
 
 # ---------------------------------------------------------------- what is learnt

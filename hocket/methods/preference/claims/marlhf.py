@@ -25,8 +25,8 @@ claim = Claims("marlhf", "arXiv:2409.00717")
 
 # ---------------------------------------------------------------- matrix games
 
-Game = tuple[Tensor, Tensor]
-"""What each of two players earns, `[A, B]` each."""
+Game = Tensor
+"""What each of two players earns, `[2, A, B]`."""
 
 
 def nash_gap(game: Game, first: Tensor, second: Tensor) -> float:
@@ -51,24 +51,18 @@ def likelihood(reward: Tensor, pairs: list[tuple[tuple[int, int], tuple[int, int
     return float((torch.nn.functional.softplus(gaps) - target * gaps).mean())
 
 
-DILEMMA: Game = (
-    torch.tensor([[2.0, 0.0], [3.0, 1.0]], dtype=torch.float64),
-    torch.tensor([[2.0, 3.0], [0.0, 1.0]], dtype=torch.float64),
-)
+DILEMMA: Game = torch.tensor([[[2.0, 0.0], [3.0, 1.0]], [[2.0, 3.0], [0.0, 1.0]]], dtype=torch.float64)
 """A prisoners' dilemma: both defect (1, 1)."""
 
-HUNT: Game = (
-    torch.tensor([[4.0, 0.0], [3.0, 1.0]], dtype=torch.float64),
-    torch.tensor([[4.0, 3.0], [0.0, 1.0]], dtype=torch.float64),
-)
+HUNT: Game = torch.tensor([[[4.0, 0.0], [3.0, 1.0]], [[4.0, 3.0], [0.0, 1.0]]], dtype=torch.float64)
 """A stag hunt: both (0, 0) and (1, 1) are equilibria, and a third game below moves the only one to (0, 1)."""
 
 
 @claim("Preferences on the equilibrium cell alone fit games of different equilibria equally well.")
 def preferences_on_the_equilibrium_cell_alone_fit_games_of() -> Finding:
-    elsewhere = DILEMMA[0].clone()
-    elsewhere[0, 1] = 5.0
-    games: dict[str, Game] = {"dilemma": DILEMMA, "other": (elsewhere, DILEMMA[1]), "hunt": HUNT}
+    other = DILEMMA.clone()
+    other[0, 0, 1] = 5.0
+    games = {"dilemma": DILEMMA, "other": other, "hunt": HUNT}
     only = [((1, 1), (1, 1))]
     losses = [likelihood(r, only, torch.tensor([0.5], dtype=torch.float64)) for game in games.values() for r in game]
     found = {name: equilibria(game) for name, game in games.items()}
@@ -76,7 +70,7 @@ def preferences_on_the_equilibrium_cell_alone_fit_games_of() -> Finding:
     # A deviation of one player tells the first two apart.
     more = [((1, 1), (0, 1)), ((0, 1), (1, 1))]
     truth = torch.sigmoid(torch.stack([DILEMMA[0][a] - DILEMMA[0][b] for a, b in more]))
-    told = likelihood(elsewhere, more, truth) - likelihood(DILEMMA[0], more, truth)
+    told = likelihood(other[0], more, truth) - likelihood(DILEMMA[0], more, truth)
     return Finding(max(losses) - min(losses) == 0 and apart and told > 0.1, say(losses=losses, loss_told_apart=told))
 
 
@@ -89,16 +83,13 @@ def mixed(game: Game) -> tuple[Tensor, Tensor]:
     return torch.stack([chances[0], 1 - chances[0]]), torch.stack([chances[1], 1 - chances[1]])
 
 
-PENNIES: Game = (
-    torch.tensor([[1.0, -0.5], [-1.0, 1.0]], dtype=torch.float64),
-    torch.tensor([[-1.0, 0.5], [1.0, -0.3]], dtype=torch.float64),
-)
+PENNIES: Game = torch.tensor([[[1.0, -0.5], [-1.0, 1.0]], [[-1.0, 0.5], [1.0, -0.3]]], dtype=torch.float64)
 """Matching pennies of unequal stakes: its only equilibrium mixes, and deviations from it reach every cell."""
 
 
 def recovered(game: Game, count: int, key: Key) -> Game:
     """Rewards fitted by maximum likelihood to `count` sampled preferences of each player between cells."""
-    fitted = []
+    fitted = torch.zeros_like(game)
     for player, reward in enumerate(game):
         value = reward.flatten().numpy()
         # How often each cell was shown against each other, and preferred.
@@ -112,8 +103,8 @@ def recovered(game: Game, count: int, key: Key) -> Game:
             slope = pull.sum(1) - pull.sum(0) + 1e-6 * theta
             both = bend + bend.T
             theta = theta - np.linalg.solve(np.diag(both.sum(1)) - both + 1e-6 * np.eye(4), slope)
-        fitted.append(torch.from_numpy(theta).reshape(2, 2))
-    return fitted[0], fitted[1]
+        fitted[player] = torch.from_numpy(theta).reshape(2, 2)
+    return fitted
 
 
 @claim("With all unilateral deviations the recovered equilibrium's Nash gap falls like 1/sqrt(N).")
@@ -135,19 +126,16 @@ def what_the_data_never_show_is_guessed_at_the_clones_log_prob() -> Finding:
     strayed: list[float] = []
     for seed in range(20):
         draw = Key.of(seed).derive("pessimism").numpy()
-        game: Game = tuple(torch.from_numpy(draw.uniform(-1, 0, (size, size))) for _ in range(2))  # type: ignore[assignment]
-        game[0][0, 0] = game[1][0, 0] = 0.5
+        game = torch.from_numpy(draw.uniform(-1, 0, (2, size, size)))
+        game[:, 0, 0] = 0.5
         shown = np.zeros((size, size))
         shown[0, :] = shown[:, 0] = 1
         # Fitted to the cells that are shown; of the others a network says anything.
         seen, guess = torch.from_numpy(shown).bool(), torch.from_numpy(draw.normal(size=(2, size, size)))
-        learnt = [torch.where(seen, game[player], guess[player]) for player in range(2)]
         reference = torch.from_numpy(np.log((shown + 1e-3) / (shown + 1e-3).sum()))
         for b, found in ((1.0, kept), (0.0, strayed)):
-            paid = [one + b * reference for one in learnt]
-            cell = int(
-                (paid[0] + paid[1]).argmax()
-            )  # The best cell for both, checked to be an equilibrium of the true game.
+            # The best cell for both, checked to be an equilibrium of the true game.
+            cell = int((torch.where(seen, game, guess) + b * reference).sum(0).argmax())
             found.append(float(divmod(cell, size) in equilibria(game)))
     return Finding(
         fmean(kept) == 1 and fmean(strayed) < 0.3, say(an_equilibrium_with=fmean(kept), without=fmean(strayed))

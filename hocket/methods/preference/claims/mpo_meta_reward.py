@@ -1,14 +1,13 @@
 """Meta policy optimisation's claims."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.signals import returns
 from hocket.lab.bench import Bench
 from hocket.lab.claims.claim import Claims, Finding
-from hocket.lab.claims.harness import batches, below, gap, inspect_rows, say
+from hocket.lab.claims.harness import batches, below, cases, gap, inspect_rows, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.rewarded import document
 from hocket.lab.world import Answer as Said
@@ -68,67 +67,47 @@ def until_the_rubric_is_revised_and_for_ever_with_every_0_it_is_ppo() -> Finding
     "The rule halves the weight of what rose while the truth did not, and of nothing else; the window then begins anew."
 )
 def the_rule_halves_the_weight_of_what_rose_while_the_truth_did_not() -> Finding:
-    def weights(**rise: float) -> dict[str, float]:
+    def weights(rise: Mapping[str, float]) -> dict[str, float]:
         moved = [{name: 0.4 + by * (number >= 2) for name, by in rise.items()} for number in range(4)]
         state = graded(LISTED, [rows(7, **means) for means in moved])
         return {name: round(weight, 9) for name, weight in state["weights"].items()} | {"seen": len(state["means"])}
 
-    found = {
-        "flashy alone rises": weights(solid=0.0, flashy=0.1, truth=0.0),
-        "truth falls": weights(solid=-0.1, flashy=0.1, truth=-0.1),
-        "truth rises too": weights(solid=0.1, flashy=0.1, truth=0.1),
-        "both rise": weights(solid=0.1, flashy=0.1, truth=0.0),
-        "within the noise": weights(solid=0.005, flashy=0.005, truth=0.0),
-        "falls": weights(solid=-0.1, flashy=-0.1, truth=-0.1),
-    }
     cut, same = {"solid": 0.3, "flashy": 0.35, "seen": 0}, {"solid": 0.3, "flashy": 0.7, "seen": 0}
-    wanted = [cut, cut, same, {"solid": 0.15, "flashy": 0.35, "seen": 0}, same, same]
-    wrong = [name for (name, one), want in zip(found.items(), wanted, strict=True) if one != want]
+    ways = [
+        ({"solid": 0.0, "flashy": 0.1, "truth": 0.0}, cut),
+        ({"solid": -0.1, "flashy": 0.1, "truth": -0.1}, cut),
+        ({"solid": 0.1, "flashy": 0.1, "truth": 0.1}, same),
+        ({"solid": 0.1, "flashy": 0.1, "truth": 0.0}, {"solid": 0.15, "flashy": 0.35, "seen": 0}),
+        ({"solid": 0.005, "flashy": 0.005, "truth": 0.0}, same),
+        ({"solid": -0.1, "flashy": -0.1, "truth": -0.1}, same),
+    ]
+    found = cases(ways, lambda rise, wanted: weights(rise) == wanted)
     short = LISTED.revised({"solid": 1.0}, [{"solid": 1.0, "truth": 0.0}]) == {"solid": 1.0}
-    return Finding(
-        not wrong and short, f"{len(found) - len(wrong)} of {len(found)} ways; one step revises: {not short}"
-    )
+    return Finding(found.holds and short, f"{found.saw}; one step revises: {not short}")
 
 
 @claim("A grade is the weighted mean of the checklist's scores; the checklist as shipped leaves a batch that has none "
        "of them its rewards, and a part of them, or one that was set, is asked for.")  # fmt: skip
 def a_grade_is_the_weighted_mean_of_the_checklists_scores_the() -> Finding:
-    def paid(rubric: EvolvingRubric, **scores: float) -> list[float] | None:
-        row = {"group": "g", "scores": scores, "logp": [-1.0]}
+    def paid(rubric: EvolvingRubric, scores: Mapping[str, float], **of_turns: Any) -> list[float] | None:
+        row = {"group": "g", "scores": scores, "logp": [-1.0], **of_turns}
         try:
-            batch = rubric(RecordedBatch(document([row])).batch, rubric.init())[0]
+            return returns(rubric(RecordedBatch(document([row])).batch, rubric.init())[0]).tolist()
         except ConfigurationError:
             return None
-        return returns(batch).tolist()
 
     shipped, other = EvolvingRubric(), EvolvingRubric(checklist={"form": 3.0, "model": 1.0})
-    found = {
-        "shipped": paid(shipped, form=0.25, model=0.75, correct=1.0),
-        "set": paid(other, form=0.25, model=0.75, correct=1.0),
-        "none of them": paid(shipped, reward=0.625),
-        "a part": paid(shipped, form=0.25, correct=1.0),
-        "without truth": paid(shipped, form=0.25, model=0.75),
-        "set, none of them": paid(other, reward=0.625),
-    }
-    turns = {"group": "g", "scores": {"model": 0.5, "correct": 1.0}, "logp": [-1.0], "turn_scores": [{"form": 0.5}]}
-    try:
-        graded(shipped, [[turns]])
-        refused = False
-    except ConfigurationError:
-        refused = True
-    wanted = [[0.5], [0.375], [0.625], None, None, None]
-    wrong = [name for (name, one), want in zip(found.items(), wanted, strict=True) if one != want]
-    return Finding(not wrong and refused, f"{len(found) - len(wrong)} of {len(found)} ways; of turns refused {refused}")
-
-
-@claim("Of an odd number of steps the one in the middle is in neither half; steps without an answer that counts, and "
-       "all where nothing is ever revised, are not kept.")  # fmt: skip
-def of_an_odd_number_of_steps_the_one_in_the_middle_is_in_neither() -> Finding:
-    means = [{"solid": solid, "truth": 0.0} for solid in (0.5, 0.1, 0.6)]
-    middle = LISTED.revised({"solid": 1.0}, means) == {"solid": 0.5}
-    uncounted = [{**row, "source": "baseline"} for row in rows(1)]
-    kept = [len(graded(one, [rows(0), uncounted])["means"]) for one in (LISTED, replace(LISTED, every=0))]
-    return Finding(middle and kept == [1, 0], say(middle=middle, kept=str(kept)))
+    ways: list[tuple[EvolvingRubric, dict[str, float], list[float] | None]] = [
+        (shipped, {"form": 0.25, "model": 0.75, "correct": 1.0}, [0.5]),
+        (other, {"form": 0.25, "model": 0.75, "correct": 1.0}, [0.375]),
+        (shipped, {"reward": 0.625}, [0.625]),
+        (shipped, {"form": 0.25, "correct": 1.0}, None),
+        (shipped, {"form": 0.25, "model": 0.75}, None),
+        (other, {"reward": 0.625}, None),
+    ]
+    found = cases(ways, lambda rubric, scores, wanted: paid(rubric, scores) == wanted)
+    of_turns = paid(shipped, {"model": 0.5, "correct": 1.0}, turn_scores=[{"form": 0.5}])
+    return Finding(found.holds and of_turns is None, f"{found.saw}, of turns {of_turns}")
 
 
 class Meta(Judge):
@@ -194,37 +173,18 @@ def with_a_judge_a_revision_prescreens_the_newest_cases_analyses() -> Finding:
     return Finding(counts and rubrics and paid and len(state["cases"]) == 6, say(**asked))
 
 
-@claim("A meta-reward model that answers nothing leaves the rubric, and one without cases in doubt does too.")
-def a_meta_reward_model_that_answers_nothing_leaves_the_rubric_and() -> Finding:
-    silent, calm = (EvolvingRubric(every=1, judge=Meta(silent)) for silent in (True, False))
-    one = graded(silent, [answers(0)])["rubric"]
-    other = graded(calm, [[row for row in answers(0) if "pad" not in row["text"]]])["rubric"]
-    plain = EvolvingRubric(every=1, prescreen=False, merge=False, judge=Meta())
-    last = graded(plain, [answers(0)])["rubric"]
-    return Finding(one == other == START and last == "rubric: no padding", f"{one!r}, {other!r}, {last!r}")
-
-
-@claim("Without a merge the last of the refined rubrics is taken; every question holds prompt, answer and grade.")
-def without_a_merge_the_last_of_the_refined_rubrics_is_taken_every() -> Finding:
-    judge = Meta(naming=True)
-    rubric = EvolvingRubric(every=1, prescreen=False, merge=False, judge=judge)
-    last = graded(rubric, [answers(0)])["rubric"]
-    whole = len(judge.asked) == 18 and all("question 0" in prompt for prompt in judge.asked)
-    cases = [prompt for prompt in judge.asked if "Say where the rubric" in prompt]
-    told = ["Grade: 0.90 of 1" in prompt for prompt in cases] == [False, True, False, True, False, False]
-    return Finding(last == "not like well" and whole and told, f"{last!r}, {len(judge.asked)} questions")
-
-
-@claim("It ships with a revision after ten steps from the newest 20 answers, picked first and merged last, and a "
-       "checklist of form and model whose gamed weights are halved.")  # fmt: skip
-def it_ships_with_a_revision_after_ten_steps_from_the_newest_20() -> Finding:
-    rubric = EvolvingRubric(
-        every=10, sample=20, prescreen=True, merge=True, truth="correct", factor=0.5, least=0.01, scale=10
-    )
-    shaping = MPO_META_REWARD.shaping
-    grades = shaping[0] == rubric == replace(rubric, checklist={"form": 1.0, "model": 1.0}, rubric=START, judge=None)
-    penalty = shaping[1:] == PPO_RLHF.but({"shaping.0.coefficient": 0.05}).shaping
-    return Finding(grades and penalty, say(rubric=grades, penalty=penalty))
+claim.constants(
+    "It ships with a revision after ten steps from the newest 20 answers, picked first and merged last, and a "
+    "checklist of form and model whose gamed weights are halved.",
+    MPO_META_REWARD,
+    {
+        "shaping.0": EvolvingRubric(
+            every=10, sample=20, prescreen=True, merge=True, truth="correct", factor=0.5, least=0.01, scale=10,
+            checklist={"form": 1.0, "model": 1.0}, rubric=START, judge=None,
+        ),
+        "shaping.1": PPO_RLHF.but({"shaping.0.coefficient": 0.05}).shaping[0],
+    },
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------- what is learnt

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import fmean
 
@@ -24,7 +24,7 @@ from hocket.recipe import Recipe
 from hocket.rewards.combine import WeightedSum
 from hocket.rewards.shaping import KLInReward
 from hocket.rewards.wins import Wins
-from hocket.types import Scenario, Score, Trajectory, Turn
+from hocket.types import Batch, Scenario, Score, Trajectory, Turn
 
 claim = Claims("parl", "arXiv:2308.02585")
 
@@ -103,12 +103,8 @@ class Bilevel:
 
 @claim("With the implicit term the hypergradient is that of the solved bilevel objective, by finite differences.")
 def with_the_implicit_term_the_hypergradient_is_that_of_the_solved() -> Finding:
-    off = []
-    for seed in range(3):
-        problem = Bilevel(seed)
-        whole, wanted = sum(problem.implicit()), problem.differences()
-        off.append(float((whole - wanted).norm() / wanted.norm()))
-    return below(1e-5, relative_error=max(off))
+    both = [(sum(problem.implicit()), problem.differences()) for problem in map(Bilevel, range(3))]
+    return below(1e-5, relative_error=max(float((whole - wanted).norm() / wanted.norm()) for whole, wanted in both))
 
 
 @claim("Without the part through the distribution of samples it is another vector.")
@@ -144,26 +140,30 @@ def two_samples_of_a_prompt_say_nothing_of_the_implicit_term_one() -> Finding:
     return below(1e-12, silent == 0, off=off)
 
 
+def answered(texts: Sequence[str], rewards: Sequence[float]) -> Batch:
+    """Answers of one prompt, in these words."""
+    played = []
+    for number, (text, reward) in enumerate(zip(texts, rewards, strict=True)):
+        turn = Turn("a", "policy", np.array([1]), np.array([1]), np.array([-1.0], np.float32), text=text)
+        played.append(Trajectory(Scenario("g"), [turn], number, scores={"reward": Score(reward)}))
+    return WeightedSum()(pack(played), {"reward": 1.0}).but(info={TEXT.name: list(texts)})
+
+
 @claim(
     "A batch moves nu by one step on all its pairs, of a gradient cut to length 1, less the decay, and pays answers by "
     "the reward after it."
 )
 def a_batch_moves_nu_by_one_step_on_all_its_pairs_of_a_gradient_cut() -> Finding:
-    played = []
-    for number, (one, text) in enumerate(((1.0, "ab"), (0.0, "b"), (0.0, "cc"), (1.0, "a"))):
-        turn = Turn("a", "policy", np.array([1]), np.array([1]), np.array([-1.0], np.float32), text=text)
-        played.append(Trajectory(Scenario("g"), [turn], number, scores={"reward": Score(one)}))
-    batch = WeightedSum()(pack(played), {"reward": 1.0}).but(info={TEXT.name: ["ab", "b", "cc", "a"]})
-    off, cut = [], []
+    texts, worth = ["ab", "b", "cc", "a"], [1.0, 0.0, 0.0, 1.0]
+    batch, off, cut = answered(texts, worth), [], []
+    wins = ((torch.tensor(worth)[:, None] - torch.tensor(worth)).sign() + 1).double() / 2
     for recipe, longest in itertools.product((PARL, PARL_ALTERNATING), (1.0, 1e9, None)):
         first = recipe.shaping[0]
         assert isinstance(first, BilevelReward)
         stage = replace(first, decay=0.1, longest=first.longest if longest == 1.0 else longest)
         before = 0.1 * torch.arange(stage.buckets, dtype=torch.float64) / stage.buckets
         paid, state = stage(batch, {"weight": before})
-        phi = stage.features(["ab", "b", "cc", "a"])
-        worth = torch.tensor([1.0, 0.0, 0.0, 1.0])
-        wins = ((worth[:, None] - worth[None, :]).sign() + 1).double() / 2
+        phi = stage.features(texts)
         direct, through = hypergradient(phi, wins, before, 0.1)
         slope = direct + through if recipe is PARL else direct
         cut.append(float(slope.norm()) > 1)
@@ -179,11 +179,7 @@ def a_batch_moves_nu_by_one_step_on_all_its_pairs_of_a_gradient_cut() -> Finding
 def where_the_policy_lags_behind_its_reward_uncut_gradients_make() -> Finding:
     draw = Key.of(0).derive("lag").torch()
     texts = ["".join("abcdef"[int(one)] for one in torch.randint(6, (8,), generator=draw)) for _ in range(8)]
-    played = []
-    for number, text in enumerate(texts):
-        turn = Turn("a", "policy", np.array([1]), np.array([1]), np.array([-1.0], np.float32), text=text)
-        played.append(Trajectory(Scenario("g"), [turn], number, scores={"reward": Score(float(number % 3 == 0))}))
-    batch = WeightedSum()(pack(played), {"reward": 1.0}).but(info={TEXT.name: texts})
+    batch = answered(texts, [float(number % 3 == 0) for number in range(8)])
     first, sizes = PARL.shaping[0], dict[str, list[float]]()
     assert isinstance(first, BilevelReward)
     for name, stage in (("cut", first), ("uncut", replace(first, longest=None))):

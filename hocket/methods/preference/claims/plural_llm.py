@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -16,7 +15,6 @@ from torch import Tensor, nn
 from hocket import tasks
 from hocket.core.batch import Batch
 from hocket.core.compression import Blocks
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.distributed.swarm.averaging import Averaging
@@ -124,41 +122,6 @@ def alignment_is_1_for_equal_distributions_0_for_disjoint_ones() -> Finding:
         ends.append(abs(fairness(values.tolist()) - 1 / (1 + (values.std() / values.mean()) ** 2)))
     ends += [abs(fairness([0.7] * 6) - 1), abs(fairness([0.0, 0.0, 3.0]) - 1 / 3)]
     return below(EXACT, gap=max(ends))
-
-
-@claim("A negative share is refused in a sentence.")
-def a_negative_share_is_refused_in_a_sentence() -> Finding:
-    try:
-        loss_of(polls([[0.5, -0.1]]), torch.zeros(4, dtype=torch.float64))
-    except ConfigurationError as error:
-        return Finding("must not be negative" in str(error), str(error))
-    return Finding(False, "not refused")
-
-
-@claim(
-    "Told are how many questions count, their mean alignment, and of those whose options are not all liked alike how "
-    "many of their pairs are in the right order."
-)
-def told_are_how_many_questions_count_their_mean_alignment_and_of() -> Finding:
-    shares = [[3.0, 1.5, 0.5], [0.5, 0.5], [1.0], [0.0, 0.0], [0.4, 1.6]]
-    score = torch.tensor([2.0, -1.0, 0.5, 1.0, -1.0, 0.3, 0.7, 0.1, 0.4, 3.0], dtype=torch.float64)
-
-    def told(some: Sequence[Sequence[float]], own: Tensor) -> dict[str, float]:
-        now = Evaluation(torch.zeros(len(own), dtype=own.dtype), score=own[:, None])
-        return {name: float(value) for name, value in PredictedShares()(now, polls(some, length=1)).metrics.items()}
-
-    fits = []
-    for share, own in ((shares[0], score[:3]), (shares[1], score[3:5]), (shares[4], score[8:])):
-        guess, liked = np.exp(own.numpy()) / np.exp(own.numpy()).sum(), np.array(share) / sum(share)
-        middle = (liked + guess) / 2
-        fits.append(1 - sum(float((one * np.log2(one / middle)).sum()) for one in (liked, guess)) / 2)
-    found, none = told(shares, score), told(shares[2:4], score[5:8])
-    # Two of three pairs of the first are right, and the one of the last; there is none in the second.
-    wanted = {"lists/total": 3, "lists/alignment": fmean(fits), "lists/accuracy": (2 / 3 + 1) / 2}
-    off = gap([found[name] for name in wanted], list(wanted.values()))
-    empty = none["lists/total"] == 0 and math.isnan(none["lists/alignment"]) and math.isnan(none["lists/accuracy"])
-    ends = math.isnan(fairness([])) and fairness([0.0, 0.0]) == 1
-    return Finding(off < EXACT and empty and ends, say(**{name.replace("/", "_"): one for name, one in found.items()}))
 
 
 @claim("As shipped a question's recorded answers come with their shares, one scorer's output is read, by softmax.")

@@ -15,6 +15,7 @@ from hocket.core.columns import METADATA
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
+from hocket.lab.bandit import least
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
 from hocket.methods.preference.pref_factorization import PREF_FACTORIZATION, FactoredPairs, next_query
 from hocket.objectives.scores import BradleyTerry
@@ -49,19 +50,8 @@ def loss_of(objective: FactoredPairs | BradleyTerry, batch: Batch, score: Tensor
 
 def solved(difference: Tensor, ridge: float) -> Tensor:
     """The user's weights by plain L-BFGS."""
-    at = torch.zeros(difference.shape[1], dtype=torch.float64, requires_grad=True)
-    search = torch.optim.LBFGS(
-        [at], max_iter=60, tolerance_grad=1e-14, tolerance_change=0, line_search_fn="strong_wolfe"
-    )
-
-    def closure() -> Tensor:
-        search.zero_grad()
-        cost = -logsigmoid(difference @ at).sum() + ridge / 2 * at.square().sum()
-        cost.backward()  # type: ignore[no-untyped-call]
-        return cost
-
-    search.step(closure)  # type: ignore[no-untyped-call]
-    return at.detach()
+    start = torch.zeros(difference.shape[1])
+    return least(lambda at: -logsigmoid(difference @ at).sum() + ridge / 2 * at.square().sum(), start)
 
 
 @claim("Loss and gradient are the formula's: each user's weights the minimiser, found otherwise, and held constant.")

@@ -18,6 +18,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.credit.pairs import BestAgainstWorst
+from hocket.lab.bandit import least
 from hocket.lab.claims.harness import Claims, Finding, batches, gap, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.methods.base.dpo import DPO
@@ -42,20 +43,9 @@ def credited(credit: Reordered, document: Mapping[str, Any], each: Tensor, state
 
 def probed(earlier: Tensor, ridge: float) -> Tensor:
     """The probe by L-BFGS, on differences whose mean square is 1."""
-    d = earlier / earlier.square().mean().sqrt()
-    at = torch.zeros(d.shape[1], dtype=torch.float64, requires_grad=True)
-    search = torch.optim.LBFGS(
-        [at], max_iter=100, tolerance_grad=1e-13, tolerance_change=0, line_search_fn="strong_wolfe"
-    )
-
-    def closure() -> Tensor:
-        search.zero_grad()
-        cost = -logsigmoid(d @ at).mean() + ridge / 2 * at.square().sum()
-        cost.backward()  # type: ignore[no-untyped-call]
-        return cost
-
-    search.step(closure)  # type: ignore[no-untyped-call]
-    return at.detach() / earlier.square().mean().sqrt()
+    size = earlier.square().mean().sqrt()
+    d, start = earlier / size, torch.zeros(earlier.shape[1])
+    return least(lambda at: -logsigmoid(d @ at).mean() + ridge / 2 * at.square().sum(), start) / size
 
 
 @claim("Pairs are exchanged, or weighted, by sigmoid(v . d), v the ridge logistic probe of the earlier pairs found "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,7 +27,6 @@ from hocket.methods.preference.rlhf_bias_limits import (
     UNSEEN,
     Guises,
     MatchedGuise,
-    in_guises,
     planted,
 )
 from hocket.nano import BASE
@@ -149,33 +147,6 @@ def as_a_hook_it_tells_the_associations_counted_by_hand_for_a() -> Finding:
         except ConfigurationError as error:
             wrong += f"{mute.name!r} writes nothing" not in str(error)
     return Finding(wrong == 0 and Guises().name == "guises?bias=0.6", say(wrong=wrong))
-
-
-@claim("A corpus holds the association that is planted in it, log((1 + b)/(1 - b)), and the balanced one none; the "
-       "contents of the probe are in neither.")  # fmt: skip
-def a_corpus_holds_the_association_that_is_planted_in_it_log_and() -> Finding:
-    off, contents = {}, {text for pair in UNSEEN for text in pair}
-    leaked = 0
-    for bias in (0.6, 0.0, -0.4):
-        count = {(guise, like): 0 for guise in (0, 1) for like in ATTRIBUTES}
-        for number in (n for n in range(5000) if n % 4 != 3):
-            one = Guises(bias).scenario("train", number)
-            count[one.metadata["guise"], one.metadata["demonstration"]] += 1
-            leaked += any(f'"{text}"' in str(one.prompt) for text in contents)
-        told = {like: math.log(count[0, like] / count[1, like]) for like in ATTRIBUTES}
-        off[bias] = max(abs(told[like] - planted(bias)[like]) for like in ATTRIBUTES)
-    sums = [Guises().scenario("train", number) for number in (3, 7, 11)]
-    right = all(Guises().verify(one.metadata["demonstration"], one) == 1.0 for one in sums)
-    refused = 0
-    for bias in (1.0, -1.0):
-        try:
-            Guises(bias)
-        except ConfigurationError:
-            refused += 1
-    return Finding(
-        max(off.values()) < 0.2 and leaked == 0 and right and refused == 2 and in_guises("sea", "wet") in UNSEEN,
-        say(off=list(off.values()), leaked=leaked),
-    )
 
 
 @claim("Of a model trained on a corpus with a planted association the probe tells the sign of every attribute and the "

@@ -6,13 +6,13 @@ import math
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.lab.bandit import least
 from hocket.lab.claims.harness import Claims, Finding, batches, below, gap, inspect_rows, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.theory import tilted
@@ -21,8 +21,6 @@ from hocket.methods.preference.rluf import RLUF, SimulatedUser, UserLove, live_r
 from hocket.rewards.combine import WeightedSum
 from hocket.rewards.shaping import KLInReward
 from hocket.rewards.verifiers import ExactMatch
-from hocket.train.aio import run_async
-from hocket.types import Scenario, Trajectory, Turn
 
 claim = Claims("rluf", "arXiv:2505.14946")
 
@@ -52,35 +50,12 @@ def it_ships_as_rloo_with_half_a_weight_on_love_no_floor_and_asks() -> Finding:
     user = SimulatedUser(weight=0.5, base=-1.0, quality=2.0, charm=2.0, brief=40)
     shipped = shipped and RLUF.rewards == (ExactMatch(name="helpful", weight=1.0), user)
     shipped = shipped and RLUF.shaping == (KLInReward(coefficient=0.05, estimator="k1"),)
-    said = []
-    for recipe in (RLUF.but({"combine.love": "hearts"}), RLUF.but({"combine.floor": 0.5, "combine.help": "use"})):
-        row = {"group": "g", "scores": {"love": 1.0, "helpful": 1.0}, "logp": [-1.0], "logp_ref": [-1.0]}
-        try:
-            inspect_rows(recipe, [row, row])
-        except ConfigurationError as error:
-            said.append(str(error))
-    asks = len(said) == 2 and "'hearts'" in said[0] and "combine.love" in said[0] and "combine.help" in said[1]
-    return Finding(shipped and asks, said[0] if said else "no refusal")
-
-
-@claim("The simulated user's log-odds are base + quality [right] + charm [at most so long]; where nobody knows what is "
-       "right, short ones are liked all the same.")  # fmt: skip
-def the_simulated_users_log_odds_are_base_quality_right_charm_at() -> Finding:
-    user, none = SimulatedUser(base=-0.7, quality=1.9, charm=0.4, brief=18), np.zeros(1, np.int64)
-    told = (
-        ("7", "<answer>7</answer>", 1.6),
-        ("7", "<answer>8</answer>", -0.3),
-        ("7", "So: <answer>7</answer>", 1.2),
-        ("7", "So: <answer>8</answer>", -0.7),
-        (None, 18 * "x", -0.3),
-        (None, 19 * "x", -0.7),
-    )
-    played = [
-        Trajectory(Scenario("s", "?", right), [Turn("policy", "policy", none, none, text=text)])
-        for right, text, _ in told
-    ]
-    odds = run_async(user(played, key=Key.of(0)))
-    return below(1e-12, off=gap(list(odds), [wanted for *_, wanted in told]))
+    row = {"group": "g", "scores": {"love": 1.0, "helpful": 1.0}, "logp": [-1.0], "logp_ref": [-1.0]}
+    try:
+        inspect_rows(RLUF.but({"combine.love": "hearts"}), [row, row])
+    except ConfigurationError as error:
+        return Finding(shipped and "'hearts'" in str(error) and "combine.love" in str(error), str(error))
+    return Finding(False, "no refusal")
 
 
 class Reactions:
@@ -108,17 +83,8 @@ class Reactions:
 
     def fitted(self, shown: Tensor, votes: Tensor) -> Tensor:
         """A logistic classifier's log-odds of every answer, from logged votes."""
-        at = torch.zeros(7, dtype=torch.float64, requires_grad=True)
-        search = torch.optim.LBFGS([at], max_iter=100, line_search_fn="strong_wolfe")
-
-        def closure() -> Tensor:
-            search.zero_grad()
-            loss = binary_cross_entropy_with_logits(self.seen[shown] @ at, votes)
-            loss.backward()  # type: ignore[no-untyped-call]
-            return loss
-
-        search.step(closure)  # type: ignore[no-untyped-call]
-        return (self.seen @ at).detach()
+        shows = self.seen[shown]
+        return self.seen @ least(lambda at: binary_cross_entropy_with_logits(shows @ at, votes), torch.zeros(7))
 
     def reward(self, combine: UserLove | WeightedSum, weight: float) -> Tensor:
         """What the combiner makes of every answer."""
@@ -153,21 +119,14 @@ def with_a_quarter_of_the_votes_adversarial_the_classifiers_auc_on() -> Finding:
             logged, shown_ = (torch.multinomial(policy, n, replacement=True, generator=world.draw) for n in (500, 2000))
             offline.append(live_rate(world.odds[logged]))
             live.append(float(world.reactions(shown_).mean()))
-        found["rank correlation"].append(_correlation(_ranks(offline), _ranks(live)))
+        ranks = torch.tensor([offline, live]).argsort().argsort().double()
+        found["rank correlation"].append(float(torch.corrcoef(ranks)[0, 1]))
     holds = min(found["AUC"]) > 0.8 and min(found["rank correlation"]) > 0.9
     return Finding(holds, say(**found))
 
 
 def _auc(higher: Tensor, lower: Tensor) -> float:
     return float((higher[:, None] > lower).double().mean() + (higher[:, None] == lower).double().mean() / 2)
-
-
-def _ranks(values: list[float]) -> Tensor:
-    return torch.tensor(values).argsort().argsort().double()
-
-
-def _correlation(left: Tensor, right: Tensor) -> float:
-    return float(torch.corrcoef(torch.stack([left, right]))[0, 1])
 
 
 @claim("Raising the weight of love raises the love rate; past a knee help falls below the untrained policy's, which a "
@@ -183,14 +142,8 @@ def raising_the_weight_of_love_raises_the_love_rate_past_a_knee() -> Finding:
         rises = all(a < b for a, b in pairwise(love))
         knee = next((w for w, value in zip(weights, help_, strict=True) if value < before), None)
         holds = holds and rises and knee is not None and help_[1] > before and min(kept) > 0.5 and loved[-1] < love[-1]
-        told.append(
-            say(untrained_help=before, knee=knee, love=line(love), help=line(help_), help_with_floor=line(kept))
-        )
+        told.append(say(untrained_help=before, knee=knee, love=str(love), help=str(help_), help_with_floor=str(kept)))
     return Finding(holds, told[0])
-
-
-def line(values: list[float]) -> str:
-    return " ".join(f"{value:.2f}" for value in values)
 
 
 claim.shipped(RLUF, without={"combine": WeightedSum({"love": 0.0})})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.core.signals import returns
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, cases, gap, say
 from hocket.methods.preference.secrets_rlhf_2 import (
     CONTRASTIVE_REWARD_MODEL,
     META_REWARD_MODEL,
@@ -111,17 +112,15 @@ def the_better_member_of_a_pair_earns_1_the_other_0_the_margin_is() -> Finding:
 @claim("No pair of positive strength is turned, however large the share, and with share, margin and softness 0 it is "
        "the plain reward model.")  # fmt: skip
 def no_pair_of_positive_strength_is_turned_however_large_the_share() -> Finding:
-    whole = SECRETS_RLHF_2.but({"shaping.0.flip": 0.9})
-    batch, _ = credited(whole, judged([1.0, 0.5, -0.2, 2.0, 0.1]))
-    order = [] if batch.occurrences.pairs is None else batch.occurrences.pairs.tolist()
+    whole, _ = credited(SECRETS_RLHF_2.but({"shaping.0.flip": 0.9}), judged([1.0, 0.5, -0.2, 2.0, 0.1]))
+    assert whole.occurrences.pairs is not None
+    order = whole.occurrences.pairs.tolist()
     plain = SECRETS_RLHF_2.but({"shaping.0.flip": 0.0, "shaping.0.margin": 0.0})
     bare = SECRETS_RLHF_2.but({"shaping": (), "combine": WeightedSum({"model": 0.0})})
-    strengths, off = [1.0, -0.5, -2.0, 0.3], []
-    score = torch.from_numpy(Key.of(1).numpy().normal(size=judged(strengths).decisions))
-    for recipe in (plain, bare):
-        off.append(float(lost(recipe, credited(recipe, judged(strengths))[0], score)))
-    holds = order == [[0, 1], [2, 3], [5, 4], [6, 7], [8, 9]] and abs(off[0] - off[1]) < EXACT
-    return Finding(holds, say(pairs=str(order), apart_from_plain=abs(off[0] - off[1])))
+    batch = judged([1.0, -0.5, -2.0, 0.3])
+    score = torch.from_numpy(Key.of(1).numpy().normal(size=batch.decisions))
+    one, other = (lost(recipe, credited(recipe, batch)[0], score) for recipe in (plain, bare))
+    return below(EXACT, order == [[0, 1], [2, 3], [5, 4], [6, 7], [8, 9]], apart_from_plain=abs(float(one - other)))
 
 
 # ---------------------------------------------------------------- reward models small enough to train in a second
@@ -274,27 +273,21 @@ def a_view_leaves_a_tenth_of_the_numbers_out_and_keeps_their_mean() -> Finding:
        "stand make no difference; P pairs without a direction of their own cost c log P.")  # fmt: skip
 def a_single_pair_costs_nothing_nor_do_pairs_of_weight_0_the_size() -> Finding:
     term = ContrastedPairs(coefficient=0.5)
-    alone = float(contrast(term, *contrasted(0, 1, term)))
     batch, said = contrasted(1, 6, term)
-    value = contrast(term, batch, said)
-    seen = batch.occurrences
+    value, seen = contrast(term, batch, said), batch.occurrences
     assert seen.pairs is not None
-    longer = contrast(term, batch, 3 * said)
-    round_ = contrast(term, replace(batch, occurrences=replace(seen, pairs=seen.pairs.flip(1))), said)
-    nothing = replace(batch, occurrences=replace(seen, pair_weight=torch.zeros(6, dtype=torch.float64)))
-    plain = replace(term, share=0.0)
-    ends = seen.decision[batch.last()]
+    turned = batch.credited(pairs=seen.pairs.flip(1))
+    nothing = batch.credited(pair_weight=torch.zeros(6, dtype=torch.float64))
     same = torch.zeros_like(said)
-    same[ends[seen.pairs[:, 0]]] = 1.0
-    level = contrast(plain, batch, same)
+    same[seen.decision[batch.last()][seen.pairs[:, 0]]] = 1.0
     gaps = {
-        "alone": abs(alone),
-        "weight_0": abs(float(contrast(term, nothing, said))),
-        "longer": abs(float(longer - value)),
-        "turned": abs(float(round_ - value)),
-        "level": abs(float(level) - 0.5 * math.log(6)),
+        "alone": contrast(term, *contrasted(0, 1, term)),
+        "weight_0": contrast(term, nothing, said),
+        "longer": contrast(term, batch, 3 * said) - value,
+        "turned": contrast(term, turned, said) - value,
+        "level": contrast(replace(term, share=0.0), batch, same) - 0.5 * math.log(6),
     }
-    return below(EXACT, float(value) > 0, **gaps)
+    return below(EXACT, float(value) > 0, **{name: abs(float(one)) for name, one in gaps.items()})
 
 
 def learnt(seed: int, coefficient: float) -> list[Metrics]:
@@ -454,15 +447,15 @@ def where_the_policy_has_moved_metarm_loses_a_little_less_than_the() -> Finding:
 @claim("It ships with a fifth of the newest 1024 pairs turned, whole margins, SimCSE's temperature at a tenth of the "
        "loss's weight, and MetaRM's step at 0.01.")  # fmt: skip
 def it_ships_with_a_fifth_of_the_newest_1024_pairs_turned_whole() -> Finding:
-    split = SECRETS_RLHF_2.shaping == (DenoisedPairs(flip=0.2, margin=1.0, soft=0.0, window=1024),)
-    soft = SECRETS_RLHF_2_SOFT.shaping == (DenoisedPairs(flip=0.0, margin=1.0, soft=0.4, window=1024),)
-    judged_ = SECRETS_RLHF_2.rollout == ScoredPreferences() and SECRETS_RLHF_2.combine == REWARDS_ALONE
-    contrast_ = CONTRASTIVE_REWARD_MODEL.regularisers == (
-        ContrastedPairs(size=16, temperature=0.05, share=0.1, coefficient=0.1),
-    )
-    meta = META_REWARD_MODEL.update == MetaStep(rate=0.01) and META_REWARD_MODEL.rollout == PairsBesideSamples()
-    every = {"turned": split, "soft": soft, "judged": judged_, "contrast": contrast_, "meta": meta}
-    return Finding(all(every.values()), say(**every))
+    term = ContrastedPairs(size=16, temperature=0.05, share=0.1, coefficient=0.1)
+    stated = [
+        (SECRETS_RLHF_2.shaping, (DenoisedPairs(flip=0.2, margin=1.0, soft=0.0, window=1024),)),
+        (SECRETS_RLHF_2_SOFT.shaping, (DenoisedPairs(flip=0.0, margin=1.0, soft=0.4, window=1024),)),
+        ((SECRETS_RLHF_2.rollout, SECRETS_RLHF_2.combine), (ScoredPreferences(), REWARDS_ALONE)),
+        (CONTRASTIVE_REWARD_MODEL.regularisers, (term,)),
+        ((META_REWARD_MODEL.update, META_REWARD_MODEL.rollout), (MetaStep(rate=0.01), PairsBesideSamples())),
+    ]
+    return cases(stated, operator.eq)
 
 
 claim.shipped(SECRETS_RLHF_2, without={"shaping": (), "combine": WeightedSum({"correct": 0.0})})

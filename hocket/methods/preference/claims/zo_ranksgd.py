@@ -82,45 +82,33 @@ RISING = (lambda r: 3 * r - 7, lambda r: math.exp(r), lambda r: r**3, lambda r: 
 
 @claim("The credit of every direction is unchanged by any strictly increasing transform of returns; ES's is not.")
 def the_credit_of_every_direction_is_unchanged_by_any_strictly() -> Finding:
-    rng, apart = Key.of(0).derive("returns").numpy(), {"ranks": 0.0, "values": math.inf}
-    values_kept = ZO_RANKSGD.but({"credit": GroupRelative()})
+    rng, ranks, values = Key.of(0).derive("returns").numpy(), list[float](), list[float]()
     for _ in range(10):
         returns = rng.normal(size=8)
         for rise in RISING:
-            for name, recipe in (("ranks", ZO_RANKSGD), ("values", values_kept)):
-                plain, risen = (credits_of(recipe, one) for one in (returns, [rise(float(r)) for r in returns]))
-                gap = max(abs(a - b) for a, b in zip(plain, risen, strict=True))
-                if name == "ranks":
-                    apart["ranks"] = max(apart["ranks"], gap)
-                elif rise is not RISING[0]:
-                    apart["values"] = min(apart["values"], gap)
-    return Finding(apart["ranks"] == 0 and apart["values"] > 1e-3, say(**apart))
+            risen = [rise(float(one)) for one in returns]
+            for recipe, gaps in ((ZO_RANKSGD, ranks), (ZO_RANKSGD.but({"credit": GroupRelative()}), values)):
+                if recipe is ZO_RANKSGD or rise is not RISING[0]:
+                    gaps.append(gap(credits_of(recipe, returns), credits_of(recipe, risen)))
+    return Finding(max(ranks) == 0 and min(values) > 1e-3, say(ranks=max(ranks), values=min(values)))
 
 
-def credits_of(recipe: Recipe, returns: Any, groups: int = 1) -> list[float]:
-    """Of directions with these returns, in each of some scenarios."""
+def credits_of(recipe: Recipe, *returns: Any) -> list[float]:
+    """Of directions with these returns in each of some scenarios."""
     rows = [
         {"group": f"g{number}", "scores": {"reward": float(one)}, "logp": [-1.0]}
-        for number in range(groups)
-        for one in returns
+        for number, group in enumerate(returns)
+        for one in group
     ]
     return [row[0] for row in inspect_rows(recipe, rows)["advantages"]]
 
 
 @claim("Ranked is the mean over scenarios: two scenarios that disagree are settled by their sum, ties by nothing.")
 def ranked_is_the_mean_over_scenarios_two_scenarios_that_disagree() -> Finding:
-    def of(*returns: tuple[float, float]) -> list[float]:
-        rows = [
-            {"group": group, "scores": {"reward": pair[place]}, "logp": [-1.0]}
-            for place, group in enumerate(("a", "b"))
-            for pair in returns
-        ]
-        return [row[0] for row in inspect_rows(ZO_RANKSGD, rows)["advantages"]]
-
-    apart = max(abs(a - b) for a, b in zip(of((0, 5), (4, 0), (1, 1)), (1 / 3 * 2, 0, -2 / 3) * 2, strict=True))
-    tied = max(map(abs, of((1, 2), (2, 1), (3, 0))))
-    half = max(abs(a - b) for a, b in zip(of((1, 1), (0, 0), (0, 0)), (1, -0.5, -0.5) * 2, strict=True))
-    return below(1e-12, off=apart, tied=tied, one_of_three=half)
+    both = [((0, 4, 1), (5, 0, 1)), ((1, 0, 0), (1, 0, 0)), ((1, 2, 3), (2, 1, 0))]
+    settled, half, tied = (credits_of(ZO_RANKSGD, *pair) for pair in both)
+    off = {"off": gap(settled, [2 / 3, 0, -2 / 3] * 2), "one_of_three": gap(half, [1, -0.5, -0.5] * 2)}
+    return below(1e-12, **off, tied=gap(tied, [0.0] * 6))
 
 
 @claim("Means are over a direction's trajectories that count, and the loss is minus the credit's mean over decisions.")

@@ -21,7 +21,6 @@ from hocket.methods.search.annotation_memory import (
     best_possible,
     drawn,
     pretrained,
-    shown,
 )
 
 claim = Claims("annotation-memory", "the paper's comparison, with the catalogue's small annotator")
@@ -95,24 +94,6 @@ def the_best_possible_is_bayes_rule_over_all_rules_counted_one_by() -> Finding:
             gaps.append(abs(float(found[row, place]) - right))
             rules = [one for one in rules if item[one[0]] ^ one[1] == labels[place]]
     return Finding(max(gaps) == 0, say(off_the_count=gaps))
-
-
-@claim("What it is shown of an item never holds the label of a later one, nor more than the memory says.", "derived")
-def what_it_is_shown_of_an_item_never_holds_the_label_of_a_later() -> Finding:
-    one, other = torch.tensor([0, 1]), torch.tensor([1, 0])
-    hidden = all(
-        bool((shown(memory, 5, one, true, one) == shown(memory, 5, one, 1 - true, one)).all())
-        for memory in ("none", "few-shot", "own", "feedback")
-        for true in (one, other)
-    )
-    net = Annotator(Key.of(0))
-    items = SEQUENCES.items[:8]
-    records = torch.randint(0, 7, items.shape[:2], generator=torch.Generator().manual_seed(0))
-    changed = records.clone()
-    changed[:, 6:] = (changed[:, 6:] + 1) % 7
-    same = torch.equal(net(items, records)[:, :7], net(items, changed)[:, :7])
-    apart = not torch.equal(net(items, records)[:, 7:], net(items, changed)[:, 7:])
-    return Finding(hidden and same and apart, say(hidden=hidden, causal=same, read_later=apart))
 
 
 @claim(

@@ -10,16 +10,13 @@ from itertools import pairwise, product
 from statistics import fmean, stdev
 from typing import Any
 
-import numpy as np
-
 from hocket import tasks
-from hocket.core.columns import ACTIONS, LIMIT, MESSAGES, RETURNS
-from hocket.core.errors import ConfigurationError
+from hocket.core.columns import ACTIONS, LIMIT, MESSAGES
 from hocket.core.keys import Key
-from hocket.lab.claims.harness import Claims, Finding, say
+from hocket.lab.claims.harness import Claims, Finding, cases, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.claims.taught import after_lessons
-from hocket.methods.search.capo_coop_plan import CAPO, PLANS, MetaPlan, agrees, plan_in
+from hocket.methods.search.capo_coop_plan import CAPO, PLANS, MetaPlan, plan_in
 from hocket.testing import Part, rehearse
 from hocket.train.aio import run_async
 from hocket.types import Assignment, Scenario, Trajectory
@@ -246,106 +243,27 @@ def messages_are_bounded_a_talk_ends_with_agreement_and_without_it() -> Finding:
     return Finding(wrong == 0, say(most_messages=most, wrong=wrong))
 
 
-@claim("An agent is told the plan and the first of its own subtasks that is still open; without a plan, neither.")
-def an_agent_is_told_the_plan_and_the_first_of_its_own_subtasks() -> Finding:
-    wrong, told = 0, 0
-    for world, played in episodes():
-        worlds = replayed(world, played)
-        carry, plan, step = begun(world, played.scenario.seed), {}, 0
-        talks = {talk["step"]: talk["plan"] for talk in PLANS.get(played)}
-        acting = [turn for turn, made in zip(played.turns, ACTIONS.get(played), strict=True) if made is not None]
-        for place, turn in enumerate(acting):
-            if place % world.team == 0:
-                if step:
-                    _, carry = next(worlds)
-                if step in talks:
-                    carry.share()
-                    plan = talks[step]
-                step += 1
-            question = str(turn.prompt[-1]["content"])
-            first = next((one for one in plan[turn.agent] if one in carry.subtasks(turn.agent)), "")
-            now = [line for line in question.split("\n") if line.startswith("Now: ")]
-            wrong += bool(now) != bool(first) or (bool(now) and not now[0].startswith(f"Now: {first}"))
-            wrong += f"Plan:\n{plan_text(plan)}" not in question or f"You: {turn.agent} in" not in question
-            told += bool(now)
-    bare = episode(MetaPlan(plans=False), task_of("carry").scenario("eval", 0))
-    wrong += any("Plan:" in str(turn.prompt[-1]["content"]) for turn in bare.turns) or bool(PLANS.get(bare))
-    return Finding(wrong == 0 and told > 100, say(told=told, wrong=wrong))
-
-
-@claim("A draft in which no plan can be read leaves the one before; what agrees begins with the word.")
-def a_draft_in_which_no_plan_can_be_read_leaves_the_one_before_what() -> Finding:
-    def forgetful(question: str) -> str:
-        """Drafts once, and later says what is no plan."""
-        return "Let us go." if "News: " in question and question.endswith(WRITE) else answer(question)
-
-    played = episode(MetaPlan(), task_of("carry").scenario("eval", 2), forgetful)
-    plans = [talk["plan"] for talk in PLANS.get(played)]
-    kept = all(set(plan[name]) <= set(plans[0][name]) | {""} for plan in plans for name in plan) and len(plans) > 2
-    cases = {"agree": True, "Agree.": True, "I agree, go": True, '"agree"': True, "no": False, "disagree": False}
-    cases |= {"give hat to bob": False, "they agree": False, "": False}
-    wrong = [text for text, wanted in cases.items() if agrees(text) != wanted]
-    return Finding(kept and not wrong, say(plans=len(plans), kept=kept, wrong=str(wrong)))
-
-
 @claim(
     "The most messages of an episode are its talks times those of a talk; the longest subtask that is named is meant; "
     "who only waits is cut short, which is noted, and nobody else is."
 )
 def the_most_messages_of_an_episode_are_its_talks_times_those_of_a() -> Finding:
     flows = {85: MetaPlan(), 5: MetaPlan(revise=False), 0: MetaPlan(plans=False), 12: MetaPlan(3, 1, revisions=2)}
-    flows |= {1: MetaPlan(rounds=0, revisions=0)}
-    wrong = [most for most, flow in flows.items() if flow.messages != most]
-    open_ = ["fetch hat", "fetch hat box", "search 1"]
-    plan = plan_in(
-        "Alice: fetch hat box, then fetch hat\nbob: go search 1; eat\neve: search 1", ("alice", "bob"), open_
-    )
-    read = plan == {"alice": ("fetch hat box", "fetch hat"), "bob": ("search 1",)}
-    read &= plan_in("eve: search 1\nalice: eat", ("alice", "bob"), open_) == {}
-    task = task_of("carry")
-    idle = episode(MetaPlan(plans=False), task.scenario("eval", 0), lambda question: "wait")
-    done = episode(MetaPlan(), task.scenario("eval", 0))
-    cut = [LIMIT.get(one, "") for one in (idle, done)] == ["the environment cut the episode short", ""]
-    return Finding(not wrong and read and cut and CAPO.workflow == MetaPlan.name, say(plan=str(plan), wrong=str(wrong)))
-
-
-@claim("What a team cannot plan in is refused in a sentence.", "derived")
-def what_a_team_cannot_plan_in_is_refused_in_a_sentence() -> Finding:
-    three = task_of("carry?team=3").scenario("eval", 0)
-    maze = Scenario("m", metadata={"world": {"type": "hocket.zoo.maze.Mazes"}})
-    wanted: dict[Callable[[], Any], str] = {
-        lambda: MetaPlan(agents=5): "agents = 5 is 1 to 4",
-        lambda: MetaPlan(rounds=-1): "agents = 2 is 1 to 4; rounds = -1",
-        lambda: episode(MetaPlan(), Scenario("s")): "meta-plan plays worlds, and scenario s names none",
-        lambda: episode(MetaPlan(), three): "carry?size=3&things=4 has the agents alice, bob, carol and meta-plan",
-        lambda: episode(MetaPlan(), maze): "maze?width=4&height=4 has the agents player and meta-plan alice, bob",
-        lambda: tasks.find("carry?things=9"): "task carry?size=3&things=9: 2 to 6 rows, 1 to 8 things",
+    most = cases({**flows, 1: MetaPlan(rounds=0, revisions=0)}.items(), lambda most, flow: flow.messages == most)
+    drafts = {
+        "Alice: fetch hat box, then fetch hat\nbob: go search 1; eat\neve: search 1": {
+            "alice": ("fetch hat box", "fetch hat"),
+            "bob": ("search 1",),
+        },
+        "eve: search 1\nalice: eat": {},
     }
-    said = []
-    for call, sentence in wanted.items():
-        try:
-            call()
-        except (ValueError, ConfigurationError) as error:
-            said.append(str(error).startswith(sentence))
-    said += [False] * (len(wanted) - len(said))
-    return Finding(all(said), say(refused=sum(said), of=len(said)))
-
-
-@claim(
-    "What the team earns is what the world paid by the moves that were made, the same for all of one episode.",
-    "derived",
-)
-def what_the_team_earns_is_what_the_world_paid_by_the_moves_that() -> Finding:
-    off = []
-    for world, played in episodes():
-        paid = 0.0
-        past = begun(world, played.scenario.seed)
-        for step, now in replayed(world, played):
-            paid += (len(now.brought) - len(past.brought)) * (1 - step / (2 * world.steps)) / world.things
-            past.brought = now.brought
-        score = played.scores["reward"]
-        off += [abs(paid - float(np.asarray(score.value))), *(abs(paid - one) for one in RETURNS.get(played).values())]
-    return Finding(max(off) < 1e-9, say(off=max(off)))
+    named = ("alice", "bob"), ["fetch hat", "fetch hat box", "search 1"]
+    read = cases(drafts.items(), lambda text, plan: plan_in(text, *named) == plan)
+    scenario = task_of("carry").scenario("eval", 0)
+    idle, done = episode(MetaPlan(plans=False), scenario, lambda question: "wait"), episode(MetaPlan(), scenario)
+    cut = [LIMIT.get(one, "") for one in (idle, done)] == ["the environment cut the episode short", ""]
+    holds = most.holds and read.holds and cut and CAPO.workflow == MetaPlan.name
+    return Finding(holds, f"{most.saw}, {read.saw}, cut short {cut}")
 
 
 @cache

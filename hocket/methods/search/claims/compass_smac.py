@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import cache
 from statistics import fmean
 from typing import Any
 
-from hocket.agents.search.searcher import Bench, Played
-from hocket.core.errors import ConfigurationError
+from hocket.agents.search.searcher import Bench
 from hocket.core.keys import Key
-from hocket.core.texts import Block, Recall, Texts
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.texts_worlds import searched
 from hocket.methods.search.compass_smac.battle_skills import CHARGE, GATHER, HOLD, RETREAT, SKILLS
@@ -274,105 +271,6 @@ def the_same_model_in_the_authors_seat_too_taught_to_write_a_skill() -> Finding:
         entered_by_an_untaught_author=untaught,
     )
     return Finding(holds, f"{figures}, written: {', '.join(str(name_of(one)) for one in programs)}")
-
-
-@dataclass
-class Bare:
-    """A target without battles: a practice episode is won where its case is, a library scores the share of "good"."""
-
-    won: Collection[int] = ()
-    played: list[tuple[int, ...]] = field(default_factory=list)
-    roles = ("soldier_1",)
-    blocks: Sequence[Block] = ()
-    skills: Mapping[str, str] = field(default_factory=lambda: {"idle": _skill("idle")})
-    drills = ("assert {skill}({}) == 1",)
-
-    def calls(self, texts: Texts) -> int:
-        return 1
-
-    def refuses(self, texts: Texts) -> str | None:
-        return None
-
-    def play(
-        self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
-    ) -> list[Played]:
-        self.played.append(tuple(cases))
-        score = min(1.0, len(texts.skills or ()) / 8)
-        return [Played(one, 0, float(one in self.won) or score, 1, f"battle {one}", "", "fought") for one in cases]
-
-
-def _skill(name: str, said: int = 1) -> str:
-    return f'def {name}(view):\n    "does nothing"\n    return {said}\n'
-
-
-def _asked(target: Bare, answers: Sequence[str], practice: int = 6, **settings: Any) -> tuple[Bench, list[str]]:
-    """A search whose reflecting model says these in turn, and what it was asked."""
-    questions: list[str] = []
-
-    def reflect(question: str) -> str:
-        questions.append(question)
-        return answers[len(questions) - 1] if len(questions) <= len(answers) else "nothing"
-
-    bench = searched(target, reflect, SkillSynthesis(**settings), budget=400, practice=practice, development=3)
-    return bench, questions
-
-
-@claim(
-    "Proposals are numbered from 1, each after practice battles of its own, and end once `patience` in a row came to "
-    "nothing; a refused skill is shown with the reason and mended so many times; `shown` lists what is called up.",
-    "ours",
-)
-def proposals_are_numbered_from_1_each_after_practice_battles_of() -> Finding:
-    found = {}
-    target = Bare(won=(3, 5))
-    answers = [_skill("one"), _skill("bad", 2), _skill("two"), "I see.", "None."]
-    bench, asked = _asked(target, answers, proposals=9, batch=4, patience=2)
-    numbered = [one for one in asked if one.startswith("Agents act")]
-    found["numbers"] = all(f"Proposal number {place}." in one for place, one in enumerate(numbered, 1))
-    mends = [one for one in asked if one.startswith("This skill was refused")]
-    found["mended"] = len(mends) == 3 and all("Attempt 1." in one for one in mends)
-    found["shown with its reason"] = _skill("bad", 2) in mends[0] and "its check failed" in mends[0]
-    found["words shown too"] = "no function was said" in mends[1] and "\nI see.\n" in mends[1]
-    libraries = [tuple(trial.texts.skills or ()) for trial in bench.trials]
-    found["libraries"] = libraries == [(), ("idle", "one"), ("idle", "one", "two")]
-    found["patience"] = len(numbered) == 4  # two that came to something, then two that did not
-    rounds = [one for one in target.played if one != (6, 7, 8)]
-    found["battles"] = rounds == [(0, 1, 2, 3), (4, 5, 0, 1), (2, 3, 4, 5), (0, 1)]  # 2 and 3 are known
-    few = Bare()
-    _asked(few, [], practice=2, proposals=2, batch=4, retries=0)
-    found["no more battles than there are"] = [one for one in few.played if len(one) < 3] == [(0, 1)]
-    _, twice = _asked(Bare(), [_skill("bad", 2)] * 3, proposals=1, retries=2)
-    found["attempts"] = [one.rstrip()[-10:] for one in twice[1:]] == ["Attempt 1.", "Attempt 2."]
-    for name, shown, due in (("few", 3, Recall(3)), ("all", None, None)):
-        one, _ = _asked(Bare(), [_skill("one")], proposals=1, shown=shown)
-        found[f"shown_{name}"] = one.trials[-1].texts.recall == due and len(one.trials) == 2
-    kept = searched(
-        Bare(),
-        lambda question: _skill("one"),
-        SkillSynthesis(proposals=1),
-        budget=400,
-        practice=6,
-        development=3,
-        start=Texts(recall=Recall(2)),
-    )
-    found["kept"] = [trial.texts.recall for trial in kept.trials] == [Recall(2), Recall(2)]
-    won = Bare(won=range(6))
-    _, silent = _asked(won, [], proposals=3)
-    found["nobody asked"] = not silent
-    full, _ = _asked(Bare(), [_skill(name) for name in "abcd"], proposals=4, most=3)
-    found["full"] = len(full.best.texts.skills or ()) == 3
-    _, own = _asked(Bare(), [_skill("bad", 2)], proposals=1, propose="{number} of {library}", mend="{reason}? {number}")
-    found["own words"] = own[0] == f"1 of {_skill('idle')}" and "check failed" in own[1] and own[1].endswith("? 1")
-    found["strange words"] = all(_refuses(name) for name in ("propose", "mend"))
-    return Finding(all(found.values()), say(**{name.replace(" ", "_"): value for name, value in found.items()}))
-
-
-def _refuses(name: str) -> bool:
-    try:
-        SkillSynthesis(**{name: "{nothing}"})  # type: ignore[arg-type]
-    except ConfigurationError as error:
-        return f"searcher.{name} has a placeholder {{nothing}}" in str(error)
-    return False
 
 
 claim.searched(

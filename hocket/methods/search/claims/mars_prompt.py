@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
 from hocket.agents.search.plain import RandomMutation
-from hocket.agents.search.searcher import Bench, Played, Searcher
-from hocket.core.components import replaced_all
-from hocket.core.keys import Key
-from hocket.core.texts import Block, Texts
+from hocket.agents.search.searcher import Bench, Searcher
+from hocket.core.texts import Texts
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.claims.steered import Sought, random_lines, sought, told_of
 from hocket.lab.texts_worlds import Instructed, Mentors, calls_to, searched
 from hocket.methods.search.mars_prompt import MARS_PROMPT, Socratic
-from hocket.zoo.tasks.conventions import COURSES, MEANINGS, Conventions
 
 claim = Claims("mars-prompt", "arXiv:2503.16874")
 SEEDS = range(16)
 LONG = Socratic(turns=10, patience=60)
-SHORT: Socratic = replaced_all(Socratic(), COURSES["mars-prompt"].settings, "searcher")
 STEERED: Mapping[str, Any] = {"budget": 500, "evaluation": 48}
 
 
@@ -82,18 +79,22 @@ def a_teacher_who_hints_at_nothing_right_gains_nothing() -> Finding:
     return Finding(max(gains) == 0, say(gains=gains))
 
 
-@claim("A rejected question never reaches the student, and the teacher hears why before it asks again.")
-def a_rejected_question_never_reaches_the_student_and_the_teacher() -> Finding:
-    heard: list[str] = []
-    mentors = Mentors(wise=0.3)
+def heard(searcher: Searcher, says: Callable[[str], str], budget: int = 400, **how: Any) -> tuple[Bench, list[str]]:
+    """A search whose roles answer by `says`, and all that they were asked."""
+    asked: list[str] = []
 
     def reflect(question: str) -> str:
-        heard.append(question)
-        return mentors(question)
+        asked.append(question)
+        return says(question)
 
-    searched(Instructed(), reflect, LONG, budget=400)
-    myths = [one for one in heard if one.startswith("You are the student") and "What of Myth" in one]
-    remarks = [one for one in heard if one.startswith("You are the teacher") and "The critic rejected" in one]
+    return searched(Instructed(), reflect, searcher, budget=budget, **how), asked
+
+
+@claim("A rejected question never reaches the student, and the teacher hears why before it asks again.")
+def a_rejected_question_never_reaches_the_student_and_the_teacher() -> Finding:
+    _, asked = heard(LONG, Mentors(wise=0.3))
+    myths = [one for one in asked if one.startswith("You are the student") and "What of Myth" in one]
+    remarks = [one for one in asked if one.startswith("You are the teacher") and "The critic rejected" in one]
     return Finding(not myths and len(remarks) > 5, say(students_shown_rejected=len(myths), told_why=len(remarks)))
 
 
@@ -103,102 +104,32 @@ def a_rejected_question_never_reaches_the_student_and_the_teacher() -> Finding:
 def a_step_of_the_plan_has_as_many_questions_as_said_each_with_its() -> Finding:
     told = dict[str, tuple[object, ...]]()
     for verdict in ("ACCEPT", "REJECT"):
-        heard: list[str] = []
 
-        def reflect(question: str, heard: list[str] = heard, verdict: str = verdict) -> str:
-            heard.append(question)
+        def says(question: str, verdict: str = verdict) -> str:
             return verdict if question.startswith("You are the critic") else speaking(question)
 
-        searched(Instructed(), reflect, Socratic(turns=2, retries=2, patience=60), budget=400)
-        asked = [
-            re.findall(r"question \(number (\S+)\)", one) for one in heard if one.startswith("You are the teacher")
-        ]
-        studied = sum(one.startswith("You are the student") for one in heard)
-        told[verdict] = (len(asked), len({number for (number,) in asked}), studied)
-        rising = sorted(float(number) for (number,) in asked) == [float(number) for (number,) in asked]
-        told[verdict] += (rising,)
+        _, asked = heard(Socratic(turns=2, retries=2, patience=60), says)
+        taught = [one for one in asked if one.startswith("You are the teacher")]
+        numbers = [number for one in taught for number in re.findall(r"question \(number (\S+)\)", one)]
+        studied = sum(one.startswith("You are the student") for one in asked)
+        rising = sorted(numbers, key=float) == numbers and len(numbers) == len(taught)
+        told[verdict] = (len(taught), len(set(numbers)), studied, rising)
     return Finding(told == {"ACCEPT": (4, 4, 4, True), "REJECT": (12, 12, 0, True)}, str(told))
 
 
 @claim("So many prompts in a row that are no better end the search, and a better one begins the count anew.")
 def so_many_prompts_in_a_row_that_are_no_better_end_the_search_and() -> Finding:
     found = []
-    for gains in (False, True):
-        heard: list[str] = []
+    for third, (examples, practice) in itertools.product(("Rule 0.", None), ((2, 12), (5, 3))):
+        students = itertools.count(1)
 
-        def reflect(question: str, heard: list[str] = heard, gains: bool = gains) -> str:
-            heard.append(question)
-            said = sum(one.startswith("You are the student") for one in heard)
+        def says(question: str, third: str | None = third, students: Iterator[int] = students) -> str:
             student = question.startswith("You are the student")
-            return "Rule 0." if student and gains and said == 3 else speaking(question)
+            return third if student and next(students) == 3 and third else speaking(question)
 
-        for examples, practice in ((2, 12), (5, 3)):
-            heard.clear()
-            searcher = Socratic(turns=9, patience=4, examples=examples)
-            bench = searched(Instructed(), reflect, searcher, budget=2000, practice=practice)
-            found.append((len(bench.trials) - 1, heard[0].count("Answer: ")))
-    return Finding(found == [(4, 2), (4, 3), (7, 2), (7, 3)], str(found))
-
-
-@dataclass(frozen=True)
-class Obedient:
-    """Takes a sign for what its prompt says, and for a sum where it says nothing."""
-
-    task: Conventions
-    roles: Sequence[str] = ("policy",)
-    blocks: Sequence[Block] = ()
-
-    def calls(self, texts: Texts) -> int:
-        return 1
-
-    def refuses(self, texts: Texts) -> str | None:
-        return None
-
-    def play(
-        self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
-    ) -> list[Played]:
-        known = dict(line.split("=") for line in texts.prompts.get("policy", "").splitlines() if "=" in line)
-        found = []
-        for case in cases:
-            asked = self.task.scenario("train", case)
-            sign, one, other = str(asked.prompt).split()
-            meaning = known.get(sign, "sum")
-            said = f"{sign}={meaning} {MEANINGS[meaning](int(one), int(other))}"
-            score = self.task.verify(said, asked)
-            found += [Played(case, 0, score, 1, str(asked.prompt), str(asked.answer), said)] * samples
-        return found
-
-
-def taught_well(question: str) -> str:
-    """The parts as `conventions` teaches them, without a fault but the teacher's first question, which is of a sum."""
-    *above, line = question.splitlines()
-    if line == "Steps:":
-        episodes = re.findall(r"Question: (.*)\nAnswer: .*\nRight answer: (.*)", question)
-        return "\n".join(f"{number}. {one} is {right}" for number, (one, right) in enumerate(episodes, 1))
-    if line == "Prompt:":
-        _, sign, meaning = above[-1].rstrip("?").split()
-        return "\n".join(sorted([f"{sign}={meaning}", *(one for one in above[:-1] if "=" in one and one[0] != sign)]))
-    sign, *numbers, _, right = above[0].split()
-    fits = [name for name, made in MEANINGS.items() if str(made(*map(int, numbers))) == right]
-    if line == "Verdict:":
-        return "ACCEPT" if above[1] in [f"Is {sign} {name}?" for name in fits] else "REJECT"
-    return f"Is {sign} {fits[0] if len(above) > 1 else 'sum'}?"
-
-
-@claim(
-    "The short words of the task `conventions` lose nothing: whoever plays the parts as it teaches them finds any "
-    "convention from one case of each sign, and states it to the policy sign by sign."
-)
-def the_short_words_of_the_task_conventions_lose_nothing_whoever() -> Finding:
-    found, calls, asked = [], [], []
-    for seed in range(12):
-        bench = searched(Obedient(Conventions(seed)), taught_well, SHORT, seed=seed, practice=12, development=12)
-        task = Conventions(seed)
-        due = {f"{sign}={meaning}" for sign, meaning in task.meaning.items() if meaning != "sum"}
-        found.append(set(bench.best.texts.prompts["policy"].splitlines()) == due and bench.best.score == 1)
-        calls.append(bench.spent)
-        asked.append(bench.asked)
-    return Finding(all(found) and max(calls) <= 12 + 4 + 4 * 12, say(found=sum(found), calls=calls, questions=asked))
+        bench, asked = heard(Socratic(turns=9, patience=4, examples=examples), says, 2000, practice=practice)
+        found.append((len(bench.trials) - 1, asked[0].count("Answer: ")))
+    return Finding(found == [(7, 2), (7, 3), (4, 2), (4, 3)], str(found))
 
 
 @functools.cache

@@ -173,39 +173,6 @@ def the_last_stage_improves_the_prompts_of_the_best_teams_blocks() -> Finding:
     )
 
 
-@claim("A share of 0 that is right counts as half a case, of as many as there are.", "chosen here")
-def a_share_of_0_that_is_right_counts_as_half_a_case_of_as_many_as() -> Finding:
-    """Four cases, of which the single predictor gets none and each block's team one."""
-
-    @dataclass(frozen=True)
-    class Rare(Built):
-        def play(self, texts: Texts, cases: Any, samples: int, **how: Any) -> list[Any]:
-            more = any(one.counts[0] < (texts.blocks or {}).get(one.name, 0) for one in self.blocks)
-            return [
-                replace(one, score=float(more and case % 4 == 2))
-                for case, one in zip(cases, super().play(texts, cases, samples, **how), strict=True)
-            ]
-
-    seen: dict[str, float] = {}
-
-    @dataclass(frozen=True)
-    class Watched(BlocksToTeams):
-        def _by_topology(self, bench: Bench, base: Any, influence: Mapping[str, float]) -> Any:
-            seen.update(influence)
-            return super()._by_topology(bench, base, influence)
-
-    one = Rare(able=0.3, effects=world(0).effects)
-    searched(one, varying(0), Watched(proposals=0, rounds=0), seed=0, budget=PLENTY, practice=6, development=4)
-    return Finding(set(seen.values()) == {0.25 / 0.125}, say(influence=list(seen.values())))
-
-
-@claim("Where influence leaves few teams to draw, it measures those and ends.")
-def where_influence_leaves_few_teams_to_draw_it_measures_those_and() -> Finding:
-    benches = [run(seed, replace(ENOUGH, temperature=1e-3, topologies=100))[1] for seed in SEEDS]
-    tried = [sum(trial.how.startswith("topology") for trial in bench.trials) for bench in benches]
-    return Finding(max(tried) <= 2, say(teams=tried))
-
-
 @claim("Where scores on development tell nothing it gains nothing: the team found is no better than one at random.")
 def where_scores_on_development_tell_nothing_it_gains_nothing_the() -> Finding:
     gains, even = [], []

@@ -14,7 +14,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.credit.each_agent import EachAgent
 from hocket.curriculum.shuffled import Shuffled
-from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect_rows, say
+from hocket.lab.claims.harness import EXACT, Claims, Finding, below, cases, gap, inspect_rows, say
 from hocket.lab.claims.shipped import ShippedRun
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.episodes import episode
@@ -26,8 +26,6 @@ from hocket.methods.search.multiphishguard.method import (
     VARIANT,
     WEIGHTS,
     MailGuard,
-    read_report,
-    read_variant,
     read_weights,
     voted,
 )
@@ -59,19 +57,19 @@ TASK, INBOX = Mails(), Inbox()
 
 @claim("As shipped 128 mails are each weighed once, who weighs alone learns; a mail without parts is refused.")
 def as_shipped_128_mails_are_each_weighed_once_who_weighs_alone() -> Finding:
-    one, said = MULTIPHISHGUARD, list[str]()
+    one = MULTIPHISHGUARD
     ships = one.workflow == MailGuard.name and one.cast == Leading(leader="weigher")
     ships &= one.curriculum == Shuffled(prompts=128) and one.rollout == Independent(samples=1)
-    unread: tuple[Any, ...] = (None, {}, ["text"])
-    for parts in unread:
+
+    def refused(parts: Any) -> bool:
         try:
-            said.append(
-                str(rehearse(MailGuard(), Scenario("m", "?", SAFE, {"parts": parts}), Part(otherwise="safe 9")))
-            )
+            rehearse(MailGuard(), Scenario("m", "?", SAFE, {"parts": parts}), Part(otherwise="safe 9"))
         except ConfigurationError as error:
-            said.append(str(error))
-    refused = all("reads a mail's parts, and scenario m has none" in text for text in said)
-    return Finding(ships and refused, say(as_stated=ships, refused=refused))
+            return "reads a mail's parts, and scenario m has none" in str(error)
+        return False
+
+    found = cases((None, {}, ["text"]), refused)
+    return Finding(ships and found.holds, f"as stated {ships}, {found.saw} refused")
 
 
 @claim("The vote is phishing where the weighted mean of the probabilities is above one half, by rational numbers.")
@@ -99,49 +97,25 @@ def the_vote_is_phishing_where_the_weighted_mean_of_the() -> Finding:
 
 @claim("Log-odds over how sure a reader was are weights by which the vote is Bayes' rule, mail by mail.", "derived")
 def log_odds_over_how_sure_a_reader_was_are_weights_by_which_the() -> Finding:
-    wrong, worst = 0, 0.0
+    looked: dict[Any, dict[str, float]] = {}
     for chance, kind, what, signs in INBOX.mails():
-        mirrored = [one for one in INBOX.mails() if one[1] == kind and one[2] != what and one[3] == signs]
-        likelier = chance > mirrored[0][0]
-        worst = max(worst, abs(chance - mirrored[0][0]) < EXACT)
-        wrong += (by_log_odds(kind, signs) == what) != likelier
-    counted = sum(max(pair) for pair in _pairs())
-    return Finding(
-        wrong == 0 and not worst and abs(counted - INBOX.best) < EXACT,
-        say(wrong=wrong, best=INBOX.best, counted=counted),
-    )
+        looked.setdefault((kind, signs), {})[what] = chance
 
+    def right(look: tuple[str, Sequence[Sign]], chances: dict[str, float]) -> bool:
+        """Weights in millionths vote for what is likelier."""
+        kind, signs = look
+        odds = [INBOX.log_odds(kind, part, sure) / (sure - 5) for part, (_, sure) in zip(PARTS, signs, strict=True)]
+        likelier = max((PHISHING, SAFE), key=lambda what: chances[what])
+        tie = abs(chances[PHISHING] - chances[SAFE]) < EXACT
+        return voted(signs, [round(1e6 * one) for one in odds]) == likelier and not tie
 
-def _pairs() -> list[tuple[float, float]]:
-    """Of every look of a mail the probability that it is phishing, and that it is safe."""
-    found: dict[Any, dict[str, float]] = {}
-    for chance, kind, what, signs in INBOX.mails():
-        found.setdefault((kind, signs), {})[what] = chance
-    return [(one[PHISHING], one[SAFE]) for one in found.values()]
-
-
-def by_log_odds(kind: str, signs: Sequence[Sign]) -> str:
-    """The vote with the best weights, in millionths."""
-    odds = [INBOX.log_odds(kind, part, sure) / (sure - 5) for part, (_, sure) in zip(PARTS, signs, strict=True)]
-    return voted(signs, [round(1e6 * one) for one in odds])
+    found, counted = cases(looked.items(), right), sum(max(one.values()) for one in looked.values())
+    return Finding(found.holds and abs(counted - INBOX.best) < EXACT, f"{found.saw}, {say(best=counted)}")
 
 
 def alike(kind: str, signs: Sequence[Sign]) -> str:
     """The vote without weights."""
     return voted(signs, (1,) * len(signs))
-
-
-@claim("Mails drawn are right so often by the best decision, and by equal weights, as is counted.", "derived")
-def mails_drawn_are_right_so_often_by_the_best_decision_and_by() -> Finding:
-    rates = {"best": INBOX.decision, "equal": alike}
-    mails = [TASK.scenario("train", number) for number in range(3000)]
-    off = {}
-    for name, rule in rates.items():
-        said = [rule(one.metadata["kind"], [SIGNS[w] for w in one.metadata["parts"].values()]) for one in mails]
-        drawn = fmean(float(a == one.answer) for a, one in zip(said, mails, strict=True))
-        rate = INBOX.accuracy(rule)
-        off[name] = abs(drawn - rate) / (rate * (1 - rate) / len(mails)) ** 0.5
-    return below(3.0, INBOX.best > INBOX.accuracy(alike) + 0.05, **off)
 
 
 # ---------------------------------------------------------------- one episode
@@ -184,47 +158,6 @@ def readers_see_their_part_alone_the_weigher_the_kind_and_the() -> Finding:
     )
 
 
-@claim("Weights that cannot be read count nobody; without a weigher all count alike; a silent reader has no vote.")
-def weights_that_cannot_be_read_count_nobody_without_a_weigher_all() -> Finding:
-    figures = {}
-    guard = MailGuard(attacked=0.0)
-    for name, said in (("unread", "much"), ("too few", "9 and 2"), ("all 0", "0 0 0")):
-        one = played(guard, mail(), **SAID, weigher=said)
-        figures[name] = gap(list(WEIGHTS.get(one).values()), [0.0] * 3) + (
-            one.info["answer"] != f"<answer>{SAFE}</answer>"
-        )
-    one = played(MailGuard(attacked=0.0, learnt=False), mail(), **SAID)
-    alike_ = one.info["answer"] == f"<answer>{PHISHING}</answer>"
-    figures["without"] = gap(list(WEIGHTS.get(one).values()), [1 / 3] * 3)
-    silent = played(guard, mail(), **{**SAID, "link": "who knows"}, weigher="1 9 1")
-    heard = REPORTS.get(silent)["link"] is None and silent.info["answer"] == f"<answer>{SAFE}</answer>"
-    told = "text phishing 6, link -, sender safe 9" in str(silent.turns[-1].prompt[-1]["content"])
-    return below(EXACT, alike_, heard, told, **figures)
-
-
-@claim("Reports, weights and variants are read from words around them, and not from what is none.", "derived")
-def reports_weights_and_variants_are_read_from_words_around_them() -> Finding:
-    reports = {
-        "phishing 10": (PHISHING, 10), "Safe, 7 of 10": (SAFE, 7), "surely phishing": None, "unsafe 9": None,
-        "safe 12": None, "": None, "safe\n0": (SAFE, 0),
-    }  # fmt: skip
-    weights = {
-        "2 9 4": (2, 9, 4),
-        "text 1, link 0, sender 3, 9": (1, 0, 3),
-        "29": (0, 0, 0),
-        "000": (0, 0, 0),
-        "937": (9, 3, 7),
-    }
-    variants = {
-        "link: a b ": ("link", "a b"), "- text: x\nlink: y": ("text", "x"), "header: z": None, "link:": None,
-        "the link: y": None,
-    }  # fmt: skip
-    wrong = [text for text, due in reports.items() if read_report(text) != due]
-    wrong += [text for text, due in weights.items() if read_weights(text, 3) != due]
-    wrong += [text for text, due in variants.items() if read_variant(text, list(PARTS)) != due]
-    return Finding(not wrong, f"wrong: {wrong}")
-
-
 @claim("So many phishing mails as are said are rewritten and no safe one, the same in all samples; they stay phishing.")
 def so_many_phishing_mails_as_are_said_are_rewritten_and_no_safe() -> Finding:
     script = {
@@ -239,16 +172,6 @@ def so_many_phishing_mails_as_are_said_are_rewritten_and_no_safe() -> Finding:
     kept = all(one.scenario.answer == mails[n].answer for n, pair in enumerate(episodes) for one in pair)
     holds = split == 0 and abs(fmean(hit[0]) - 0.3) < 0.12 and sum(hit[1]) == 0
     return Finding(holds and kept, say(rewritten=fmean(hit[0]), safe_ones=fmean(hit[1]), samples_apart=split))
-
-
-@claim("Asked to explain, the explainer is told the mail, the verdict and the reports, and its words are kept.")
-def asked_to_explain_the_explainer_is_told_the_mail_the_verdict_and() -> Finding:
-    explainer = Part("Its link is odd.")
-    silent = {**SAID, "sender": "hm"}
-    one = played(MailGuard(attacked=0.0, explain=True), mail(), **silent, weigher="1 9 1", explainer=explainer)
-    told = [f"This mail is {PHISHING}. Say why in plain words.", "text: please confirm (phishing 6)"]
-    explainer.assert_asked("\n".join([*told, "link: x7q.ru/win (phishing 9)", "sender: ann@firm.com (nothing to say)"]))
-    return Finding(EXPLANATION.get(one) == "Its link is odd.", str(EXPLANATION.get(one)))
 
 
 @claim(

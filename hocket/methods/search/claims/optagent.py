@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from statistics import fmean
 
-from hocket.agents.search.searcher import Bench, Played
+from hocket.agents.search.searcher import Bench
 from hocket.core.keys import Key
-from hocket.core.texts import Edge, Texts
+from hocket.core.texts import Edge
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.texts_worlds import searched
 from hocket.methods.search.optagent.graph_world import Debaters, evaluating
@@ -53,17 +52,6 @@ def accuracy(seed: int) -> float:
     best = found(seed).best.texts.edges
     one = team(seed)
     return one.accuracy(frozenset(every(one) if best is None else best))
-
-
-@claim("The exact accuracy of a graph is what playing it comes to.")
-def the_exact_accuracy_of_a_graph_is_what_playing_it_comes_to() -> Finding:
-    gaps = []
-    for seed in SEEDS[:3]:
-        one = replace(team(seed), exact=False)
-        edges = tuple(every(one)[seed::2])
-        played = one.play(Texts(edges=edges), range(4000), 1, greedy=False, key=Key.of(seed))
-        gaps.append(abs(fmean(each.score for each in played) - one.accuracy(frozenset(edges))))
-    return Finding(max(gaps) < 0.03, say(gap=gaps))
 
 
 @claim(
@@ -154,29 +142,6 @@ def by_hand_the_complete_graph_is_graded_first_then_the_best_a() -> Finding:
         wrong += [] if met == graphs and known == steered and graded else [said]
         trials += len(graphs)
     return Finding(not wrong and trials > 60, say(graphs=trials, otherwise=str(wrong)))
-
-
-@claim(
-    "Rounds go through the practice cases in turn, a few at a time, and draw anew when they come again.", "chosen here"
-)
-def rounds_go_through_the_practice_cases_in_turn_a_few_at_a_time() -> Finding:
-    seen = list[tuple[int, ...]]()
-
-    @dataclass(frozen=True)
-    class Watched(Debaters):
-        def play(
-            self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
-        ) -> list[Played]:
-            if not greedy:
-                seen.append((first, *cases))
-            return super().play(texts, cases, samples, first=first, greedy=greedy, key=key)
-
-    one = Watched((0.9, 0.6, 0.45), (0.9,) * 3, (0.4, 0.0, 0.1), exact=True)
-    searched(
-        one, lambda question: "KEEP", replace(VerbalGraph(), cases=2), seed=1, budget=10**7, practice=5, development=1
-    )
-    # The draw and the cases of rounds 0, 3, 4 and 5; in the second and third none connected is the best.
-    return Finding(seen[:4] == [(0, 0, 1), (1, 1, 2), (1, 3, 4), (2, 0, 1)], say(draw_and_cases=str(seen[:4])))
 
 
 def speaking(question: str) -> str:

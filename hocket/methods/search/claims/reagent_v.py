@@ -10,7 +10,6 @@ from statistics import fmean
 from typing import Any
 
 from hocket.agents.workflows.single import SingleTurn
-from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.credit.pairs import BestAgainstWorst
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect_rows, say
@@ -28,52 +27,17 @@ from hocket.methods.search.reagent_v import (
     REVISIONS,
     ClipAgent,
     kept,
-    named_tools,
-    read_grade,
-    read_revision,
 )
 from hocket.rollout.selected import Selected
 from hocket.testing import Part, rehearse
 from hocket.types import Message, Scenario, Trajectory
-from hocket.zoo.tasks.clips import STANCES, Clips, answer_question, picked, relevance, shown
+from hocket.zoo.tasks.clips import STANCES, Clips, answer_question, picked, shown
 
 claim = Claims("reagent-v", "the abstract, and the authors' code; clips are our own")
 TASK = Clips()
 
 
 # ---------------------------------------------------------------- frames
-
-
-@claim(
-    "Picked are the frames that share most with the question, in time order; what tools find stands apart.", "derived"
-)
-def picked_are_the_frames_that_share_most_with_the_question_in_time() -> Finding:
-    wrong = 0
-    for number in range(60):
-        one = TASK.scenario("train", number)
-        clip, question = one.metadata["clip"], str(one.prompt)
-        who = question.split()[3]
-        mine = [place for place, frame in enumerate(clip) if frame["seen"].startswith(who)]
-        others = [place for place in range(len(clip)) if place not in mine]
-        wrong += picked(clip, question, 3) != sorted((mine + others)[:3])
-        wrong += relevance(clip[0], question) != (0.5 if 0 in mine else 0.0)
-    clip = [{"seen": "cat runs", "sounds": "bell"}, {"seen": "dog sits"}, {"seen": "cat hops", "sounds": "horn"}]
-    told = shown(clip, [0, 2], ["sounds", "signs"]) == "1 cat runs; 3 cat hops\nsounds: 1 bell; 3 horn\nsigns: none"
-    return Finding(wrong == 0 and told, say(wrong=wrong))
-
-
-@claim("A question's answer is what a reader of the whole clip finds, and some questions take a tool.", "derived")
-def a_questions_answer_is_what_a_reader_of_the_whole_clip_finds_and() -> Finding:
-    wrong, tools = 0, set()
-    for number in range(200):
-        one = TASK.scenario("train", number)
-        clip, words = one.metadata["clip"], str(one.prompt).strip("?").split()
-        tool, who = one.metadata["tool"], words[3]
-        start = next(n for n, frame in enumerate(clip) if frame.get(tool) == words[-1]) + 1 if tool else 0
-        done = [frame["seen"].split()[1] for frame in clip[start:] if frame["seen"].split()[0] == who]
-        wrong += one.answer != (done[-1] if words[-1] == "last" else done[0])
-        tools.add(tool)
-    return Finding(wrong == 0 and tools == {"", "sounds", "signs"}, say(wrong=wrong))
 
 
 # ---------------------------------------------------------------- one episode
@@ -130,15 +94,6 @@ def an_answer_that_is_graded_enough_stands_without_anybody_who() -> Finding:
     return below(EXACT, told, same, stands, grades=gap(grades, [0.6, 0.0]))
 
 
-@claim("A scenario without a clip is refused in a sentence that says what to take instead.", "derived")
-def a_scenario_without_a_clip_is_refused_in_a_sentence_that_says() -> Finding:
-    try:
-        rehearse(ClipAgent(), Scenario("s", "What is 1 + 1?"), {role: [] for role in ClipAgent.roles})
-    except ConfigurationError as error:
-        return Finding("--task clips" in str(error), str(error))
-    return Finding(False, "it was played")
-
-
 @claim("Kept is the most confident revision that says something, of equals the more conservative, else the first.")
 def kept_is_the_most_confident_revision_that_says_something_of() -> Finding:
     wrong = 0
@@ -148,14 +103,7 @@ def kept_is_the_most_confident_revision_that_says_something_of() -> Finding:
         top = max((sure for _, sure in readable), default=None)
         due = next((answer for answer, sure in readable if sure == top), "first")
         wrong += kept("first", three) != due
-    readings = {
-        "<answer>a</answer> 7": ("a", 0.7), "<answer>B.</answer>, 10 of ten": ("b", 1.0), "a 7": (None, 0.0),
-        "<answer>a</answer> sure": (None, 0.0), "3 <answer>x</answer> 12": (None, 0.0),
-    }  # fmt: skip
-    wrong += sum(read_revision(text) != due for text, due in readings.items())
-    wrong += sum(read_grade(text) != due for text, due in {"8 sounds": 0.8, "10": 1.0, "good": 0.0, "0": 0.0}.items())
-    tools = {"Signs, sounds": ["sounds", "signs"], "none": [], "soundsystem": []}
-    return Finding(wrong + sum(named_tools(text) != due for text, due in tools.items()) == 0, say(wrong=wrong))
+    return Finding(wrong == 0, say(wrong=wrong))
 
 
 # ---------------------------------------------------------------- critics of known accuracy
@@ -220,18 +168,14 @@ CRITICS = [(0.9, 0.2), (0.6, 0.4), (0.5, 0.5), (0.8, 0.8), (0.3, 0.6)]
     "each stance is: more with a critic above chance, nothing at chance, less below it."
 )
 def looking_again_raises_accuracy_by_3_8_a_where_a_answers_in_1_are() -> Finding:
-    off = 0.0
-    above: list[float] = []
-    at: list[float] = []
-    under: list[float] = []
+    off, gains = 0.0, {"above": list[float](), "at": list[float](), "below": list[float]()}
     for skill, (spots, slips) in itertools.product((0.4, 0.7), CRITICS):
-        once = bench(skill, spots, slips, enough=0.0).expected(right)
-        again = bench(skill, spots, slips).expected(right)
-        area = 0.5 + (spots - slips) / 2
-        off = max(off, abs(again - once - 3 / 8 * skill * (1 - skill) * (2 * area - 1)), abs(once - skill))
-        (above if area > 0.5 else at if area == 0.5 else under).append(again - once)
-    signs = min(above) > 0.01 and max(map(abs, at)) < 1e-9 and max(under) < -0.01
-    return Finding(off < 1e-9 and signs, say(off=off, above_chance=above, at_chance=at, below=under))
+        once, again = (bench(skill, spots, slips, enough=enough).expected(right) for enough in (0.0, ENOUGH))
+        above = spots - slips  # 2 AUC - 1
+        off = max(off, abs(again - once - 3 / 8 * skill * (1 - skill) * above), abs(once - skill))
+        gains["above" if above > 0 else "below" if above else "at"].append(again - once)
+    signs = min(gains["above"]) > 0.01 and max(map(abs, gains["at"])) < 1e-9 and max(gains["below"]) < -0.01
+    return Finding(off < 1e-9 and signs, say(off=off, gains=gains))
 
 
 @claim("What is graded enough is right in a s / (a s + (1 - a) f) of the cases: more than in all, above chance alone.")

@@ -14,7 +14,6 @@ from typing import Any
 from hocket.agents.workflows.chat import Chat
 from hocket.agents.workflows.player import TextPlayer
 from hocket.agents.workflows.team import Actor
-from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.engine.requests import Request
 from hocket.lab.claims.harness import Claims, Finding, say
@@ -272,31 +271,16 @@ def a_policy_is_shown_the_trees_best_answer_after_the_question() -> Finding:
 
 @claim("Pairs are the tree's best answer against its worst; where all are worth the same there is none.")
 def pairs_are_the_trees_best_answer_against_its_worst_where_all_are() -> Finding:
-    table = Table(
-        lambda seat, question, read, request: 0.5 if question == "even" else certain(2)(seat, question, read, request)
-    )
+    def says(seat: str, question: str, read: Sequence[float], request: Request) -> float:
+        return 0.5 if question == "even" else certain(2)(seat, question, read, request)
+
+    table = Table(says)
     pair = table.collected(PairsOfTree(), ["q", "even"]).trajectories
     (tree,) = table.trees(SeatSearch(), ["q"])
     values = [worth(node) for node in tree.root.below() if node.episodes]
     shown = [float(one.turns[0].text) for one in pair]
     labels = [one.scores["preference"].value for one in pair]
     return Finding(shown == [max(values), min(values)] and labels == [1.0, 0.0], say(pair=shown, labels=labels))
-
-
-@claim("A search ends with its calls, or with the answer that spends its tokens; trees of several questions are apart.")
-def a_search_ends_with_its_calls_or_with_the_answer_that_spends_its() -> Finding:
-    table = Table(certain(3))
-    together = table.trees(SeatSearch(calls=20), ["a", "b"])
-    apart = [table.trees(SeatSearch(calls=20), [one])[0] for one in ("a", "b")]
-    same = [[worth(n) for n in one.root.below() if n.episodes] for one in together] == [
-        [worth(n) for n in one.root.below() if n.episodes] for one in apart
-    ]
-    each = together[0].tokens / 20
-    (cut,) = table.trees(SeatSearch(calls=20, tokens=int(6.5 * each)), ["a"])
-    asked = len(table.said)
-    (one,) = table.trees(SeatSearch(calls=5), ["a"])
-    exact = cut.calls == 7 and one.calls == 5 and len(table.said) - asked == 5
-    return Finding(same and exact, say(calls_of_20_at_the_tokens_of_6_and_a_half=cut.calls, calls_of_5=one.calls))
 
 
 @claim(
@@ -327,33 +311,6 @@ def both_recipes_ship_with_16_answers_by_three_seats_c_0_2_widened() -> Finding:
     none = table.collected(TreeOfAgents(least=2.0), ["q"])
     empty = not none.trajectories and none.metrics["rollout/kept"] == 0
     return Finding(shipped and off < 1e-12 and empty and wanted["refined"] > 0, say(shipped=shipped, **wanted))
-
-
-@claim("An answer that failed is asked for and not in the tree; where all of a round fail the search says so.")
-def an_answer_that_failed_is_asked_for_and_not_in_the_tree_where() -> Finding:
-    table, asked = Table(drawn), [Assignment(Scenario("q", "q"), first=5)]
-    playing, numbers = Playing(table.player, Key.of(0)), list[int]()
-
-    async def lossy(asking: Sequence[Assignment]) -> list[Trajectory]:
-        played = await playing(asking)
-        numbers.extend(one.first for one in asking)
-        for one, asks in zip(played, asking, strict=True):
-            one.failure = "lost" if asks.first % 4 == 0 else None
-        return played
-
-    async def lost(asking: Sequence[Assignment]) -> list[Trajectory]:
-        return [Trajectory(one.scenario, [], failure="down") for one in asking]
-
-    both = [*asked, Assignment(Scenario("r", "r"), first=6)]
-    trees = run_async(SeatSearch(calls=8)(both, play=lossy, score=scored))
-    left = [sum(1 for node in tree.root.below() if node.episodes) for tree in trees]
-    replays = numbers == [first + call for call in range(8) for first in (5, 6)]
-    try:
-        said = str(run_async(SeatSearch(calls=3)(asked, play=lost, score=scored)))
-    except HocketError as error:
-        said = str(error)
-    counts = [tree.calls for tree in trees] == [8, 8] and left == [6, 6]
-    return Finding(counts and replays and said.endswith("failed: down"), say(answers=str(left), said=said))
 
 
 @claim("A beam goes on from the best of each level: those it leaves have no children.")

@@ -10,7 +10,7 @@ from typing import Any
 from hocket.agents.search.searcher import Bench
 from hocket.core.keys import Key
 from hocket.core.texts import Texts
-from hocket.lab.claims.harness import Claims, Finding, say
+from hocket.lab.claims.harness import Claims, Finding, cases, say
 from hocket.lab.claims.steered import Sought, random_lines, sought, told_of
 from hocket.lab.texts_worlds import Tactical, contrasting, searched
 from hocket.methods.search.training_free_grpo import TRAINING_FREE_GRPO, SemanticAdvantage, edited
@@ -68,7 +68,7 @@ def from_shuffled_rewards_it_learns_nothing_accuracy_stays_at() -> Finding:
 @claim("Edits are add, modify, delete and keep by number; what is no edit, or of no lesson, changes nothing.")
 def edits_are_add_modify_delete_and_keep_by_number_what_is_no_edit() -> Finding:
     library = ("one", "two", "three")
-    cases = {
+    edits = {
         "KEEP": library,
         "ADD: four": (*library, "four"),
         "- ADD: one\nADD: four\nADD: four": (*library, "four"),
@@ -77,8 +77,7 @@ def edits_are_add_modify_delete_and_keep_by_number_what_is_no_edit() -> Finding:
         "DELETE 7\nMODIFY 9: no\nAdd the numbers first.\n": library,
         "ADD: 4\nADD: 5\nADD: 6": (*library, "4"),
     }
-    wrong = [edits for edits, due in cases.items() if edited(library, edits, 4) != due]
-    return Finding(not wrong, f"wrong: {wrong}")
+    return cases(edits.items(), lambda text, due: edited(library, text, 4) == due)
 
 
 @claim("Lessons alone change: prompts stay, and a group is drawn with the library as it is.")
@@ -90,22 +89,6 @@ def lessons_alone_change_prompts_stay_and_a_group_is_drawn_with_the() -> Finding
     chain = all(trial.parent == trial.number - 1 for trial in bench.trials[1:])
     start = bench.trials[0].texts == Texts()
     return Finding(len(prompts) == 1 and chain and start and max(grows) <= 6, say(lessons=grows))
-
-
-@claim("The reflecting model is told the lessons so far by their numbers, or that there are none.")
-def the_reflecting_model_is_told_the_lessons_so_far_by_their() -> Finding:
-    told: list[str] = []
-
-    def reflect(question: str) -> str:
-        told.extend(question.partition("Lessons so far:\n")[2].partition("\n\n")[:1])
-        return contrasting(question)
-
-    bench = searched(world(3), reflect, SemanticAdvantage(batch=6), budget=3000)
-    libraries = [trial.texts.library for trial in bench.trials]
-    lists = ["\n".join(f"{n}. {lesson}" for n, lesson in enumerate(one, 1)) or "(none)" for one in libraries]
-    heard = list(dict.fromkeys(one for one in told if one))
-    holds = heard[0] == "(none)" and len(heard) > 1 and heard == lists[: len(heard)]
-    return Finding(holds, say(libraries=len(libraries), told=len(heard)))
 
 
 @functools.cache

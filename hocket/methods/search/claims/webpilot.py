@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
-from types import SimpleNamespace
 from typing import Any
 
 from hocket import tasks
@@ -20,14 +19,12 @@ from hocket.agents.workflows.chat import Chat
 from hocket.agents.workflows.environment import PlayEnvironment
 from hocket.agents.workflows.player import TextPlayer
 from hocket.agents.workflows.team import Actor
-from hocket.core.columns import LIMIT
-from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.engine.requests import Request
-from hocket.lab.claims.harness import Check, Claims, Finding, say
+from hocket.lab.claims.harness import Check, Claims, Finding, cases, say
 from hocket.lab.claims.shipped import Shipment, configured
 from hocket.lab.claims.taught import lessons
-from hocket.methods.search.webpilot.bench import PAGE, Graded, Locks, Mute, clicks, ended, greedy, turn, unscored
+from hocket.methods.search.webpilot.bench import PAGE, Graded, Locks, clicks, greedy, turn, unscored
 from hocket.methods.search.webpilot.method import (
     WEBPILOT,
     Asked,
@@ -37,7 +34,6 @@ from hocket.methods.search.webpilot.method import (
     PageSearch,
     Rules,
     Seen,
-    acted_on,
     backed_up,
     listed,
     move_of,
@@ -48,13 +44,13 @@ from hocket.methods.search.webpilot.method import (
 from hocket.methods.search.webpilot.prompts import Step
 from hocket.methods.search.webpilot.world import Wizards
 from hocket.nano.tokenizer import build_tokenizer
-from hocket.rewards.judging import Answer, Judge, Question
+from hocket.rewards.judging import Judge
 from hocket.rollout.message_tree import MessageNode
 from hocket.testing import ScriptedEngine
 from hocket.train.aio import run_async
 from hocket.train.judges import judge_of
 from hocket.train.loop import Playing
-from hocket.types import PAUSED, Assignment, Scenario, Trajectory
+from hocket.types import Assignment, Scenario
 
 claim = Claims("webpilot", "arXiv:2408.15978")
 Explorer = Callable[[Request], str]
@@ -209,14 +205,15 @@ def where_a_tree_grows_is_the_formula_computed_anew_from_the_moves() -> Finding:
 )
 def a_proposal_that_repeats_another_takes_one_of_a_pages_places_a() -> Finding:
     turn: Any = object()
-    found = []
-    for spent, width in itertools.product(range(4), (2, 3)):
+
+    def placed(spent: int, width: int) -> bool:
         root, rule = MessageNode(), Branching(width=width, depth=1, explore=2.0)
         child = root.add(turn)
         seen = {root: Seen(spent=spent), child: Seen(worth=0.9, best=0.9, closed=True)}
         root.visits = child.visits = 1
-        found.append((rule.place(root, seen) is root) == (1 + spent < width) != seen[root].closed)
-    return Finding(all(found), say(cases=len(found), wrong=found.count(False)))
+        return (rule.place(root, seen) is root) == (1 + spent < width) != seen[root].closed
+
+    return cases(itertools.product(range(4), (2, 3)), placed)
 
 
 @dataclass(frozen=True)
@@ -302,19 +299,6 @@ def graded(node: MessageNode, since: Sequence[Any]) -> list[float]:
     return found
 
 
-@claim("A task is split at commas, and, then; quoted words stay together, and name alone what is wanted.", "derived")
-def a_task_is_split_at_commas_and_then_quoted_words_stay_together() -> Finding:
-    cases = {
-        "Select Ab, cD and click Submit.": ("Select Ab", "cD", "click Submit"),
-        "Click button ONE, then click button TWO.": ("Click button ONE", "click button TWO"),
-        'Enter "salt and pepper" and press go.': ('Enter "salt and pepper"', "press go"),
-        "Click it.": ("Click it.",),
-    }
-    wrong = [task for task, parts in cases.items() if split(task) != parts]
-    named = wanted('Enter the name "Jo Ann"') == {"jo", "ann"} and wanted("click Submit") == {"submit"}
-    return Finding(not wrong and named, f"wrong: {wrong}")
-
-
 def _step(part: str, acted: Sequence[str], changed: bool, coming: str = "button other") -> Step:
     before, after = "Do it.\n1 button one", "Do it.\n1 button two" if changed else "Do it, please.\n1 button one"
     return Step(task="all", part=part, acted=tuple(acted), before=before, after=after, coming=coming)
@@ -323,7 +307,7 @@ def _step(part: str, acted: Sequence[str], changed: bool, coming: str = "button 
 @claim("The rules' opinion of a move is by hand; a subtask that failed is tried once more, then after the next one.")
 def the_rules_opinion_of_a_move_is_by_hand_a_subtask_that_failed_is() -> Finding:
     both = 'choose "ash oak"'
-    cases = {
+    steps = {
         _step(both, ["link oak", "link ash"], True): Opinion(1.0, 1.0, True, "it is what was asked"),
         _step(both, ["link ash"], True, "link oak"): Opinion(0.5, 0.5, False, "it is what was asked"),
         _step(both, ["link ash", "link fir"], True): Opinion(0.25, 0.0, False, "it changed the page"),
@@ -331,111 +315,13 @@ def the_rules_opinion_of_a_move_is_by_hand_a_subtask_that_failed_is() -> Finding
         _step(both, ["link oak", "link ash"], False, "ash and oak"): Opinion(0.5, 1.0, False, "nothing changed"),
         _step("click it", ["link fir"], True): Opinion(1.0, 1.0, True, "it is what was asked"),
     }
-    found = Rules().opinions(list(cases))
-    wrong = sum(one != due for one, due in zip(found, cases.values(), strict=True))
+    found = cases(steps.items(), lambda step, due: Rules().opinions([step]) == [due])
     shares = [share(both, "ASH, #3"), share(both, "an oak; an ash"), share("click on it", ""), share("pick ash", "")]
-    parts = ("one", "two", "three")
-    refined = [Rules().refined("all", parts, (), times) for times in (1, 2, 3)]
-    later = refined == [parts, ("two", "one", "three"), ("two", "one", "three")]
+    parts, turned = ("one", "two", "three"), ("two", "one", "three")
+    later = [Rules().refined("all", parts, (), times) for times in (1, 2, 3)] == [parts, turned, turned]
     alone = Rules().refined("all", ("one",), (), 2) == ("one",)
-    return Finding(
-        wrong == 0 and shares == [0.5, 1.0, 1.0, 0.0] and later and alone, say(wrong=wrong, shares=str(shares))
-    )
-
-
-@claim("A move is the last line of a reply; it is about the listed thing that it numbers and what is typed there.")
-def a_move_is_the_last_line_of_a_reply_it_is_about_the_listed_thing() -> Finding:
-    page = "Do it.\n1 button One\n12 field name\nLegal moves: click 1"
-    cases = {
-        "click 1": ("click 1", "button One"),
-        "I think.\n  Click 12. \n\n": ("click 12.", "field name"),
-        "type 12 Jo Ann": ("type 12 jo ann", "field name jo ann"),
-        "click 7": ("click 7", "click 7"),
-        "say 1": ("say 1", "say 1"),
-        "  ": ("", ""),
-    }
-    wrong = 0
-    for text, due in cases.items():
-        turn: Any = SimpleNamespace(text=text, prompt=[{"content": "x"}, {"content": page}])
-        wrong += (move_of(turn), acted_on(turn)) != due
-    things = listed(page) == {"1": "button One", "12": "field name"} and listed("Nothing.") == {}
-    return Finding(wrong == 0 and things, say(wrong=wrong))
-
-
-@claim(
-    "Where a judge says nothing the rules do, for each question apart; what it says is read line by line.", "derived"
-)
-def where_a_judge_says_nothing_the_rules_do_for_each_question_apart() -> Finding:
-    found = {}
-    planner = Mute("1. find ash\n\n - 2) press *go*\n", None, "  \n")
-    plans = Asked(planner).plan(["all", "pick ash and pick oak", "pick fir, pick yew"])
-    found["plans"] = plans == [("find ash", "press *go*"), ("pick ash", "pick oak"), ("pick fir", "pick yew")]
-    parts = ("one", "two", "three")
-    refining = Mute("look for two\nthen three", None)
-    found["refined"] = Asked(refining).refined("all", parts, ["link fir (no)"], 1) == ("look for two", "then three")
-    found["by rule"] = Asked(refining).refined("all", parts, [], 2) == ("two", "one", "three")
-    found["told"] = "Still to do:\none\ntwo\nthree\n" in refining.asked[0] and "\nlink fir (no)\n" in refining.asked[0]
-    found["nothing tried"] = "What was tried:\nnothing\n" in refining.asked[1]
-    steps = [_step("ash", ["link oak", "link ash"], True), _step("ash", ["link fir"], False, "link ash")]
-    rules = Rules().opinions(steps)
-    crew = Mute("It  helped.\nSo far.", None, "no", None, None, "3", "10", None)
-    first, second = Asked(crew).opinions(steps)
-    found["first"] = first == Opinion(1.0, 1.0, False, "It helped. So far.")
-    found["second"] = second == Opinion(0.3, rules[1].future, rules[1].done, rules[1].reflection)
-    found["asked"] = (
-        "Acted on: link oak; link ash" in crew.asked[0] and "Next would be acted on: link ash" in crew.asked[7]
-    )
-    return Finding(all(found.values()), say(**{name.replace(" ", "_"): one for name, one in found.items()}))
-
-
-class Scripted(Judge):
-    """A model in the crew's places: plans as it is told, says yes to whatever was done, and grades by a rule."""
-
-    def __init__(self) -> None:
-        super().__init__("scripted")
-        self.asked: list[str] = []
-
-    def ask(self, questions: Sequence[Question]) -> list[Answer]:
-        self.asked += [one.prompt for one in questions]
-        return [Answer(self._said(one.prompt)) for one in questions]
-
-    def _said(self, prompt: str) -> str:
-        if prompt.startswith("A task"):
-            task = prompt.split(": ", 1)[1].split("\n")[0]
-            return "\n".join(f"{n}. {part}" for n, part in enumerate(split(task), 1))
-        part = prompt.partition("Subtask: ")[2].split("\n")[0]
-        acted = prompt.partition("Acted on: ")[2].split("\n")[0].split("; ")[-1]
-        hit = share(part, acted) == 1
-        if "complete?" in prompt:
-            return "yes" if hit else "no"
-        return ("10" if hit else "0") if "from 0 (worst)" in prompt else "It was the wrong one."
-
-
-@claim(
-    "With a judge a model plans, refines what is left, tells whether a subtask is complete, grades effect and future, "
-    "and reflects.",
-    "derived",
-)
-def with_a_judge_a_model_plans_refines_what_is_left_tells_whether_a() -> Finding:
-    class Keeping(Scripted):
-        """Refines a plan to what is left of it."""
-
-        def _said(self, prompt: str) -> str:
-            _, refines, rest = prompt.partition("Still to do:\n")
-            return rest.partition("\nThe first of these failed")[0] if refines else super()._said(prompt)
-
-    judge = Keeping()
-    asked = [Assignment(Scenario(f"s{number}", "", seed=number)) for number in range(8)]
-    play = Playing(player(Wizards(4), explorer(0.6)), Key.of(0))
-    found = run_async(PageSearch(judge=judge).errands(asked, play=play, score=unscored))
-    kinds = [
-        sum(word in one for one in judge.asked)
-        for word in ("Split it", "What was tried", "complete?", "How well", "How likely", "came of each")
-    ]
-    graded_ = [errand.seen[node].worth for errand in found for node in errand.root.below() if node.aside is not None]
-    told = any("It was the wrong one." in seen.aside for errand in found for seen in errand.seen.values())
-    holds = min(kinds) > 0 and set(graded_) <= {0.0, 1.0} and told and solved(found) > 0.8
-    return Finding(holds, say(plans=kinds[0], refined=kinds[1], verdicts=kinds[2], solved=solved(found)))
+    holds = found.holds and shares == [0.5, 1.0, 1.0, 0.0] and later and alone
+    return Finding(holds, f"{found.saw}, shares {shares}")
 
 
 def tried(parts: tuple[str, ...], *worths: float) -> tuple[Errand, list[MessageNode]]:
@@ -444,47 +330,6 @@ def tried(parts: tuple[str, ...], *worths: float) -> tuple[Errand, list[MessageN
     nodes = [errand.root.add(turn(f"click {place}")) for place, _ in enumerate(worths)]
     errand.seen |= {node: Seen(worth=one, done=True, reflection="so") for node, one in zip(nodes, worths, strict=True)}
     return errand, nodes
-
-
-@claim(
-    "The best complete end is gone on from, and the best open page of a subtask that failed for good; only ended "
-    "episodes are scored, and count from 0 to 1; a failed one is a proposal spent.",
-    "derived",
-)
-def the_best_complete_end_is_gone_on_from_and_the_best_open_page_of() -> Finding:
-    search, found, kept = PageSearch(ends=2, refinements=0, moves=60), {"looked": False}, list[Trajectory]()
-    errand, nodes = tried(("one", "two"), 0.2, 0.9, 0.4)
-    found["end"] = search._place(errand, Rules()) is errand.here is nodes[1]
-    errand, nodes = tried(("one", "two"), 0.2, 0.9, 1.0)
-    nodes[2].episodes.append(ended())
-    found["left"] = search._failed(errand, Rules()) and errand.here is nodes[1] and errand.parts == ("two",)
-    errand, nodes = tried(("one",), 0.2)
-    found["last"] = not search._failed(errand, Rules())
-    found["numbers"] = [search._asked(errand, errand.root).first for _ in range(2)] == [6, 7]
-    errand.here, errand.parts, below = nodes[0], (), nodes[0].add(turn("click 9"))
-    errand.seen[below] = Seen()
-    asides = [search._aside(errand, node) for node in (errand.root, nodes[0], below)]
-    found["asides"] = asides == ["Tried: click 0 (so)", "Tried: click 9 ()", "Before: click 9 ()"]
-    wasted = [search._grown(errand, errand.root, one) for one in (ended(failure="gone"), ended(turns=0))]
-    found["wasted"] = wasted == [None, None] and errand.seen[errand.root].spent == 2
-    for earned, worth in ((2.5, 1.0), (-1.0, 0.0), (0.4, 0.4)):
-        search._over(errand, below, ended(earned=earned))
-        found[f"worth {worth}"] = errand.seen[below].worth == worth
-
-    async def score(played: Sequence[Trajectory]) -> None:
-        kept.extend(played)
-
-    async def broken(asked: Sequence[Assignment]) -> list[Trajectory]:
-        return [replace(one, failure="gone") for one in await play(asked)]
-
-    asked, play = [Assignment(Scenario("s", "", seed=1))], Playing(player(Wizards(2), explorer(0.5)), Key.of(0))
-    run_async(search.errands(asked, play=play, score=score))
-    found["scored"] = bool(kept) and all(LIMIT.get(one) != PAUSED for one in kept)
-    try:
-        run_async(search.errands(asked, play=broken, score=score))
-    except HocketError as error:
-        found["looked"] = str(error) == "a page cannot be looked at: gone"
-    return Finding(all(found.values()), f"otherwise: {[k for k, v in found.items() if not v]}")
 
 
 @claim("As shipped its numbers are those that its page states, the authors' where they have one.", "the authors' code")
