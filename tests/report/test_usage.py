@@ -15,8 +15,8 @@ from hocket.apps.report.usage import DefinitionUsage, is_claim, row_of, unused, 
 
 FILES = {
     "__init__": "",
-    "cli/__init__": "",
-    "cli/parser": """
+    "apps/cli/__init__": "",
+    "apps/cli/parser": """
         from hocket import kernels
         from hocket.credit import Reached
         from hocket.train.loop import train
@@ -104,7 +104,7 @@ def test_the_engine_is_what_commands_reach(users: dict[str, DefinitionUsage]) ->
     """By an import at the top or in a function, through a package or a module handed on, by a dotted text or a name."""
     reached = {name for name, one in users.items() if one.engine}
     assert reached == {
-        *("cli.parser.main", "train.loop.train", "kernels.gate", "core.lazy.late", "credit.reached.Reached"),
+        *("apps.cli.parser.main", "train.loop.train", "kernels.gate", "core.lazy.late", "credit.reached.Reached"),
         *("core.texts.named", "core.texts.started", "tasks.forms.SUMS"),
     }
 

@@ -137,7 +137,7 @@ def test_the_command_compares(runs: Path) -> None:
         (["pairs", "--against", "nowhere"], "there is no run 'nowhere'"),
         (["pairs", "--against", "sums"], "name the task to compare them on by --task"),
         (["nano", "--against", "nano"], "name the task|the task to compare them on is missing"),
-        (["sums", "--against", "nano", "--samples", "4"], "ask for one"),
+        (["sums", "--against", "nano", "--samples", "4"], "choose one"),
         (["sums", "--judge", "nano"], "--judge is for comparing answers"),
     ],
 )

@@ -101,7 +101,7 @@ def test_a_run_is_the_same_again_in_one_process(case: str, tmp_path: Path) -> No
     own = [one for place, one in enumerate(own) if case != "cartpole" or place not in (6, 7)]
     train(tmp_path, "run", *own, steps=5, tiny=tiny)
     check_schedule(tmp_path / "run", 2, (5,))
-    assert "all weights and metrics equal" in replayed(tmp_path / "run")
+    assert "all weights and metrics are equal" in replayed(tmp_path / "run")
 
 
 @pytest.mark.slow
@@ -118,7 +118,7 @@ def test_a_run_that_was_killed_and_lost_samplers_is_the_same_again(
     resume(tmp_path, "run")
     assert struck
     check_schedule(tmp_path / "run", 1, (3, 2))
-    assert "all weights and metrics equal" in replayed(tmp_path / "run")
+    assert "all weights and metrics are equal" in replayed(tmp_path / "run")
     found = json.loads((tmp_path / "run" / "cluster.json").read_text())
     assert sum(found["lag"].values()) > 0
 
@@ -128,7 +128,7 @@ def test_a_run_in_order_of_start_is_the_same_again(tmp_path: Path) -> None:
     train(tmp_path, "run", *learns(tmp_path, "--cluster", "local", "--samplers", "2", "--lag", "2"), steps=5)
     assert "5 steps repeated in one process; all weights and metrics are equal" in replayed(tmp_path / "run")
     train(tmp_path, "plain", *learns(tmp_path), steps=2)
-    assert "all weights and metrics equal" in replayed(tmp_path / "plain")
+    assert "all weights and metrics are equal" in replayed(tmp_path / "plain")
 
 
 @pytest.mark.slow

@@ -174,7 +174,7 @@ def check(run: Path, lag: int) -> None:
                 assert version <= writers[0] < row["step"]
                 assert list(writers) == sorted(set(writers))
     said = call("replay", run, "--quiet")
-    assert "all weights and metrics equal" in said.out, said.out + said.err
+    assert "all weights and metrics are equal" in said.out, said.out + said.err
 
 
 CASES = {

@@ -146,7 +146,7 @@ def killed(folder: Path, way: str, kills: int, seed: int) -> Counter[str]:
         assert one.struck, "it ended before anything happened"
         if way == "arrival":  # What chance decides stands in its schedule.
             said = call("replay", folder / f"run-{count}", "--quiet")
-            assert "all weights and metrics equal" in said.out, said.out + said.err
+            assert "all weights and metrics are equal" in said.out, said.out + said.err
         else:
             assert weights(folder / f"run-{count}") == weights(folder / "undisturbed")
             assert rows(folder / f"run-{count}") == rows(folder / "undisturbed")

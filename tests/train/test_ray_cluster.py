@@ -111,7 +111,7 @@ def test_answers_on_a_cluster_go_on_under_new_weights(tmp_path: Path, monkeypatc
     more += ["--cluster", "auto", "--samplers", "2", "--lag", "3", "--order", "arrival", "--interrupt", "true"]
     train(tmp_path, "ray", *more, "--differences", "true", "--checkpoint.steps", "1", steps=5)
     assert '"parts"' in (tmp_path / "ray" / "schedule.jsonl").read_text()
-    assert "all weights and metrics equal" in call("replay", tmp_path / "ray", "--quiet").out
+    assert "all weights and metrics are equal" in call("replay", tmp_path / "ray", "--quiet").out
 
 
 @pytest.mark.usefixtures("head")

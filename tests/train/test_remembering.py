@@ -234,7 +234,7 @@ def test_evaluation_scores_by_what_is_remembered_and_changes_nothing(tmp_path: P
 def test_a_run_with_memory_can_be_replayed(tmp_path: Path) -> None:
     train(tmp_path, "run", *SUMS, *NOVEL, "--recipe", "repo-replay", steps=3)
     said = call("replay", tmp_path / "run", "--quiet")
-    assert "all weights and metrics equal" in said.out, said.out + said.err
+    assert "all weights and metrics are equal" in said.out, said.out + said.err
 
 
 def test_in_a_plan_a_reward_goes_on_where_it_pays_again_and_a_curriculum_begins_anew() -> None:

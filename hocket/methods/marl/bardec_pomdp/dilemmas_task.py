@@ -33,6 +33,5 @@ def _dilemma(name: str, settings: Mapping[str, str]) -> JointTask:
 DILEMMA = TaskForm(
     name="dilemma:NAME",
     description="a game by a table of pay: of two, e.g. dilemma:prisoners?rounds=10, or of three, dilemma:gathering",
-    family="worlds",
     make=_dilemma,
 )

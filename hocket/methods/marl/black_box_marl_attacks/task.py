@@ -25,6 +25,5 @@ def _forage(name: str, settings: Mapping[str, str]) -> JointTask:
 FORAGE = TaskForm(
     name="forage:WORLD",
     description="level-based foraging for teams of control policies, e.g. forage:8x8-2p-2f?coop=true",
-    family="worlds",
     make=_forage,
 )
