@@ -24,7 +24,7 @@ import torch
 from hocket import tasks
 from hocket.core.keys import Key
 from hocket.recipes import find
-from hocket.rollout.allocated import Allocated
+from hocket.rollout.allocation import Allocated
 from hocket.stages import Curriculum, Rollout
 from hocket.train.config import configure
 from hocket.train.ledger import Ledger

@@ -27,7 +27,7 @@ from bench import machine
 
 from hocket import tasks
 from hocket.core.keys import Key
-from hocket.distributed.cluster.line import ThisMachine
+from hocket.distributed.cluster.connection import ThisMachine
 from hocket.distributed.cluster.ranks import Rendezvous, joined
 from hocket.distributed.cluster.sampler import Goal
 from hocket.train.aio import run_async

@@ -215,7 +215,7 @@ def measure(model: str, problems: int = PROBLEMS) -> dict[str, float]:
     from hocket import tasks
     from hocket.train.assemble import build_parts
     from hocket.train.config import configure
-    from hocket.train.held_out import measured
+    from hocket.train.unseen_scenarios import measured
 
     task = tasks.find(TASK)
     parts = build_parts(configure(settings(model, 0), task), task)

@@ -21,9 +21,9 @@ from hocket import tasks
 from hocket.core.compression import Blocks
 from hocket.core.keys import Key
 from hocket.distributed.swarm.averaging import EIGHT_BITS, FEDERATED, Averaging
-from hocket.lab.claims.taught import Pupil, begin
+from hocket.lab.claims.lesson_data import Pupil, begin
 from hocket.train.aio import run_async
-from hocket.train.held_out import recorded_metrics
+from hocket.train.unseen_scenarios import recorded_metrics
 from hocket.update.outer import OuterStep
 
 GROUPS = (1, 4)

@@ -22,7 +22,7 @@ import torch
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.credit.pairs import BestAgainstWorst
-from hocket.credit.read_at import ReadAt
+from hocket.credit.score_positions import ReadAt
 from hocket.objectives.scores import BradleyTerry
 from hocket.policies.scorer import Scorer
 from hocket.rewards.combine import WeightedSum

@@ -50,7 +50,7 @@ from hocket.agents.workflows.workflow import Workflow
 from hocket.core.keys import Key
 from hocket.engine import scheduler
 from hocket.engine.local import LocalEngine
-from hocket.engine.paged import bucket
+from hocket.engine.paged_model import bucket
 from hocket.engine.requests import Request, Sample
 from hocket.engine.scheduler import Scheduler
 from hocket.nano import BASE

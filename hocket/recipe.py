@@ -16,8 +16,8 @@ from hocket.core.policy_parts import PolicyPart
 from hocket.core.requirements import Requirement
 from hocket.core.rooms import public
 from hocket.core.statistics import SampleStatistic
+from hocket.curriculum.random_order import Shuffled
 from hocket.curriculum.remembering import RememberingCurriculum
-from hocket.curriculum.shuffled import Shuffled
 from hocket.rewards.combine import WeightedSum
 from hocket.rewards.remembering import RememberingReward
 from hocket.rollout.independent import Independent

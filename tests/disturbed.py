@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from hocket.distributed.cluster import arrival
-from hocket.distributed.cluster.line import Child
+from hocket.distributed.cluster import async_order
+from hocket.distributed.cluster.connection import Child
 from hocket.distributed.cluster.sampler import Sampler
 from hocket.distributed.cluster.sampler_worker import Underway
 
@@ -26,7 +26,7 @@ def interrupted_often(monkeypatch: pytest.MonkeyPatch) -> None:
             time.sleep(0.2)
         return found
 
-    monkeypatch.setattr(arrival, "MOMENT", 0.02)
+    monkeypatch.setattr(async_order, "MOMENT", 0.02)
     monkeypatch.setattr(Sampler, "ask", late)
 
 

@@ -14,8 +14,8 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.outcomes import total_reward
 from hocket.curriculum.pool import Members, at_least_one
+from hocket.curriculum.random_order import permutation
 from hocket.curriculum.remembering import RememberingCurriculum
-from hocket.curriculum.shuffled import permutation
 from hocket.stages import LedgerView, State, Task
 from hocket.types import Scenario, Trajectory
 

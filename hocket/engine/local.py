@@ -11,12 +11,12 @@ import torch
 
 from hocket.core.errors import HocketError
 from hocket.engine.barrier import Barrier, Episode
-from hocket.engine.batched import BatchedEngine, Pending, Promise
-from hocket.engine.cached import CachedSession
+from hocket.engine.batched_engine import BatchedEngine, Pending, Promise
+from hocket.engine.cached_session import CachedSession
 from hocket.engine.decoder import DecoderSession
 from hocket.engine.decoding import Decoding, Responses, decode
-from hocket.engine.masked import MaskedSession
-from hocket.engine.paged import Counts, Kernels, PagedCache
+from hocket.engine.masked_session import MaskedSession
+from hocket.engine.paged_model import Counts, Kernels, PagedCache
 from hocket.engine.requests import Request, Sample
 from hocket.engine.running import Asker, Running, Ticket
 from hocket.engine.scheduler import Scheduler
@@ -115,7 +115,7 @@ class LocalEngine(BatchedEngine):
     Log-probs are those of the distribution drawn from: at the request's temperature, and of the cut vocabulary when
     `decoding.truncates`; greedy and forced tokens have those of the uncut distribution (greedy at temperature 1).
 
-    Policies that share a base (see `hocket.policies.shared`) can have engines beside each other: what is pending for
+    Policies that share a base (see `hocket.policies.shared_base`) can have engines beside each other: what is pending for
     any of them runs as one batch, each row with its own policy's adapter.
 
     Attributes:

@@ -16,7 +16,7 @@ from torch import Tensor
 from hocket.core.errors import ConfigurationError
 from hocket.engine.decode_batch import DecodeBatch
 from hocket.engine.decoding import Responses
-from hocket.engine.paged import Counts, ForwardBatch, PagedCache, bucket
+from hocket.engine.paged_model import Counts, ForwardBatch, PagedCache, bucket
 from hocket.engine.pages import NEVER, PAGE, PageNode, Pages
 from hocket.engine.prefill import Context, Prefill
 from hocket.engine.requests import Request

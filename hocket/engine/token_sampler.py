@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hocket.core.keys import uniforms
 from hocket.engine.decoding import Responses, enlarged
-from hocket.engine.paged import Kernels
+from hocket.engine.paged_model import Kernels
 from hocket.engine.requests import Request
 from hocket.engine.sampling import Plan, draw
 

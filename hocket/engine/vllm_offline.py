@@ -25,7 +25,7 @@ from hocket.core.notices import say
 from hocket.core.waits import waiting_for
 from hocket.engine import vllm_child
 from hocket.engine.barrier import Barrier
-from hocket.engine.batched import BatchedEngine
+from hocket.engine.batched_engine import BatchedEngine
 from hocket.engine.handover import (
     Dtype,
     check_gap,

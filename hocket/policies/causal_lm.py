@@ -21,7 +21,7 @@ from hocket.policies.loading import check_tokens, read_model, read_tokenizer, wi
 from hocket.policies.lora import add_adapter, load_adapter, merged_state, save_adapter
 from hocket.policies.sequences import rows_of, targets
 from hocket.policies.settings import LoraSettings
-from hocket.policies.shared import SharedBaseCache, shared_clone
+from hocket.policies.shared_base import SharedBaseCache, shared_clone
 from hocket.policies.templates import TemplateSettings
 from hocket.policies.value_head import ValueHead, has_value_head
 from hocket.stages import Policy

@@ -25,8 +25,8 @@ from hocket.core.keys import Key
 from hocket.policies.beliefs import belief_outputs
 from hocket.policies.control_bodies import Recurrent
 from hocket.policies.control_central import JointState
+from hocket.policies.control_factory import Sight, made
 from hocket.policies.control_heads import Categorical, DiagonalGaussian, Head
-from hocket.policies.control_made import Sight, made
 from hocket.policies.control_networks import ActorCritic, Normaliser, reader
 from hocket.policies.control_parts import ActionForm, ControlPart, Wanted
 from hocket.policies.settings import NetworkSettings, other_network

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from hocket.policies.fused import add_norm, gated
+from hocket.policies.fused_operations import add_norm, gated
 from hocket.policies.lora import base_of
 from hocket.policies.lowrank import Joined, LowRank, Mixed, Owners, low_rank
 
@@ -188,7 +188,7 @@ class Steps:
     """How `run_layers` takes its steps; an activation cache records or replays them instead."""
 
     def norm(self, x: Tensor, delta: Tensor | None, epsilon: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """See `hocket.policies.fused.add_norm`."""
+        """See `hocket.policies.fused_operations.add_norm`."""
         return add_norm(x, delta, epsilon, dtype)
 
     def product(self, linear: Map, x: Tensor) -> Tensor:

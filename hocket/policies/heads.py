@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 from hocket.policies import kernels
-from hocket.policies.fused import ALIKE, by_kernels, product
+from hocket.policies.fused_operations import ALIKE, by_kernels, product
 from hocket.policies.masking import masked
 
 LOGIT_BUDGET = 2**23

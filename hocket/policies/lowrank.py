@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hocket.policies.fused import ALIKE, known_product, prepared, product
+from hocket.policies.fused_operations import ALIKE, known_product, prepared, product
 from hocket.policies.lora import active_adapter, base_of
 
 RANKS = 16

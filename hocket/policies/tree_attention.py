@@ -17,7 +17,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from hocket.policies import kernels
-from hocket.policies.fused import by_kernels, normalise_backward, scale_down
+from hocket.policies.fused_operations import by_kernels, normalise_backward, scale_down
 from hocket.policies.kernels import TreePaths
 from hocket.policies.prefix_tree import TokenRun, attention_blocks
 

@@ -1,7 +1,7 @@
 """Formulas as answers, compared by math-verify (the extra `math`): `\\frac{1}{2}` is `0.5`, and `2x + 2` is `2(x + 1)`.
 
 math-verify reads TeX and lets sympy compare, which may take for ever and would execute nothing here but its grammar's
-trees. So every comparison is made in the process of `hocket.core.bounded`, where a time limit holds in threads too.
+trees. So every comparison is made in the process of `hocket.core.bounded_calls`, where a time limit holds in threads too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Callable
 
-from hocket.core.bounded import OverTime, bounded
+from hocket.core.bounded_calls import OverTime, bounded
 from hocket.core.errors import ConfigurationError
 from hocket.core.markup import tagged
 from hocket.core.numerals import last_number, numeral

@@ -26,7 +26,7 @@ from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key
 from hocket.core.occurrences import unmarked
 from hocket.rewards.opinions import Opinions, RewardError, opinions_of
-from hocket.rewards.outside import call_outside
+from hocket.rewards.outside_calls import call_outside
 from hocket.stages import Reward
 from hocket.types import Trajectory
 

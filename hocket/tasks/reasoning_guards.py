@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hocket.core.bounded import OverTime, bounded
+from hocket.core.bounded_calls import OverTime, bounded
 from hocket.core.numerals import last_number, number
 
 REFUSED = {

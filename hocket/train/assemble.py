@@ -18,7 +18,6 @@ from hocket.stages import Hook, Policy, Reward, Task
 from hocket.train.checkpoint import REFERENCE, Checkpoints
 from hocket.train.embedders import Embedder
 from hocket.train.examples import replayed
-from hocket.train.in_order import refuse_ahead
 from hocket.train.journal import Journal
 from hocket.train.judges import asking, with_judge
 from hocket.train.kinds import kind_of
@@ -28,6 +27,7 @@ from hocket.train.loop import RunContext
 from hocket.train.roles import settings_by_policy
 from hocket.train.scorer_rewards import is_scorer, scorer_reward, with_words_of
 from hocket.train.searching import check_embedder
+from hocket.train.sequential import refuse_ahead
 from hocket.train.settings import Config, RoleSettings
 
 if TYPE_CHECKING:

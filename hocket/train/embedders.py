@@ -19,7 +19,7 @@ from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.signals import turn_visits
 from hocket.core.user_files import load_object
 from hocket.core.waits import waiting_for
-from hocket.rewards.outside import call_outside
+from hocket.rewards.outside_calls import call_outside
 from hocket.rewards.score import Journal
 from hocket.stages import Policy
 from hocket.train.aio import run_async

@@ -19,7 +19,7 @@ from hocket.engine.remote_wire import read_text, text_body
 from hocket.engine.requests import Request
 from hocket.recipe import Recipe
 from hocket.rewards.judging import Answer, Judge, Question
-from hocket.rewards.outside import call_outside
+from hocket.rewards.outside_calls import call_outside
 from hocket.rewards.score import Journal
 from hocket.stages import Stage, walk
 from hocket.train.aio import run_async

@@ -17,7 +17,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.evaluating import evaluate_detached, evaluation, policy_decisions
 from hocket.core.keys import Key
 from hocket.distributed.cluster.leaves import Alone, LeafProblem, Ranks
-from hocket.distributed.cluster.sharded import Moments, ShardedProblem, whole_state
+from hocket.distributed.cluster.sharded_problem import Moments, ShardedProblem, whole_state
 from hocket.distributed.cluster.shards import Meeting
 from hocket.distributed.cluster.weights import Packed, packed, put, taken
 from hocket.recipe import Recipe

@@ -25,8 +25,8 @@ from hocket.core.outcomes import SAMPLED, StepResult, all_trajectories, total_re
 from hocket.core.packing import pack
 from hocket.core.signals import counted_trajectories, returns
 from hocket.core.statistics import measure_batch, measure_samples, measurements
+from hocket.curriculum.random_order import Shuffled
 from hocket.curriculum.remembering import RememberingCurriculum
-from hocket.curriculum.shuffled import Shuffled
 from hocket.rewards import remembering
 from hocket.rewards.judging import Judge, counting
 from hocket.rewards.score import grade

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hocket.policies.causal_lm import CausalLM
     from hocket.policies.family import Precision
     from hocket.policies.scorer import Scorer
-    from hocket.policies.shared import SharedBaseCache
+    from hocket.policies.shared_base import SharedBaseCache
     from hocket.policies.templates import TemplateSettings
 
 

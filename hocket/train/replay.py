@@ -20,8 +20,8 @@ from hocket import tasks
 from hocket.agents.workflows.player import TextPlayer
 from hocket.core.errors import ConfigurationError
 from hocket.core.outcomes import StepResult
-from hocket.distributed.cluster.arrival import Group, Version, collected, merged, parted
-from hocket.distributed.cluster.interrupted import Following, Plans, with_engines
+from hocket.distributed.cluster.async_order import Group, Version, collected, merged, parted
+from hocket.distributed.cluster.interruption import Following, Plans, with_engines
 from hocket.distributed.cluster.sampler import Goal
 from hocket.distributed.cluster.weights import put
 from hocket.stages import Player, State

@@ -13,7 +13,7 @@ from hocket.core.examples import responses_of
 from hocket.core.keys import Key
 from hocket.curriculum.pool import Members
 from hocket.curriculum.pool import left_out as pooled
-from hocket.curriculum.weighted import Even, Weighted
+from hocket.curriculum.scenario_worth import Even, Weighted
 from hocket.rewards.functions import GIVEN, FunctionReward
 from hocket.stages import Curriculum, Split, Task, walk
 from hocket.train.examples import replayed

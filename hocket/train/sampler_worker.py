@@ -112,7 +112,7 @@ class Worker:
 
     def _set_up(self, setup: Setup) -> None:
         from hocket.engine.barrier import Barrier
-        from hocket.policies.shared import SharedBaseCache
+        from hocket.policies.shared_base import SharedBaseCache
         from hocket.train.engines import Engines
         from hocket.train.models import load_policy
         from hocket.train.shared_weights import SharedWeights

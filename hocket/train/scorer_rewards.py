@@ -59,7 +59,7 @@ def scorer_reward(
     a hub name. The score goes by the members' names. A run keeps a digest of the weights in its journal, so that a
     resume does not go on with others.
 
-    With `?every=10`, and `old`, `keep` and `batch` of `hocket.train.refitted.RefittedScorer`, the scorer is refitted in
+    With `?every=10`, and `old`, `keep` and `batch` of `hocket.train.scorer_refits.RefittedScorer`, the scorer is refitted in
     the run by what the task's `own` rewards say of its answers, or a function that `gold` names.
 
     Raises:
@@ -97,7 +97,7 @@ def scorer_reward(
 def _refitted(
     reward: ScorerReward, settings: Mapping[str, Any], config: Config, journal: Journal | None, own: Sequence[Reward]
 ) -> ScorerReward:
-    from hocket.train.refitted import RefittedScorer
+    from hocket.train.scorer_refits import RefittedScorer
 
     if "every" not in settings:
         raise ConfigurationError(f"{next(iter(settings))} is about refitting; say how often by every=STEPS")

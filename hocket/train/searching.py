@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hocket.agents.tools.embedded import EmbeddedIndex, Encoder
+from hocket.agents.tools.embedding_search import EmbeddedIndex, Encoder
 from hocket.agents.tools.search import Search
 from hocket.core.errors import ConfigurationError
 from hocket.core.packing import pack

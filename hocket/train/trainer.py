@@ -16,14 +16,14 @@ from hocket.agents.workflows.player import TextPlayer
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.notices import listening
 from hocket.core.outcomes import StepResult
-from hocket.distributed.cluster.ahead import Ahead
-from hocket.distributed.cluster.apart import Groups, parts_of
-from hocket.distributed.cluster.arrival import Arrival, check_order
-from hocket.distributed.cluster.divided import check_shared, gathered
+from hocket.distributed.cluster.async_order import Arrival, check_order
+from hocket.distributed.cluster.connection import Gone, Place
+from hocket.distributed.cluster.lag import Ahead
 from hocket.distributed.cluster.learner_group import check_learners
-from hocket.distributed.cluster.line import Gone, Place
 from hocket.distributed.cluster.place import place_of
+from hocket.distributed.cluster.policy_groups import Groups, parts_of
 from hocket.distributed.cluster.samplers import Samplers, check_samplers, spread
+from hocket.distributed.cluster.sharding import check_shared, gathered
 from hocket.rewards import remembering
 from hocket.stages import Reward, State, Task
 from hocket.train import config as configuration
@@ -36,7 +36,6 @@ from hocket.train.embedders import embedder_of
 from hocket.train.evaluate import Evaluated
 from hocket.train.evaluations import Evaluations
 from hocket.train.examples import check_examples, unmet_sizes
-from hocket.train.held_out import measured
 from hocket.train.judges import asking, judge_of
 from hocket.train.kinds import Measure, kind_of
 from hocket.train.kinds.ways import GREEDY, SAMPLED, leads_of
@@ -53,6 +52,7 @@ from hocket.train.runfolder import RunFolder, read_json
 from hocket.train.settings import Config
 from hocket.train.tracking import read_metrics
 from hocket.train.trust import run_pairs
+from hocket.train.unseen_scenarios import measured
 from hocket.train.watch import Watch
 
 if TYPE_CHECKING:
@@ -410,7 +410,7 @@ class Trainer:
     # ------------------------------------------------------------ evaluation
 
     def evaluate(self, n: int | None = None) -> Evaluated:
-        """Evaluates the current weights on `n` unseen scenarios, see `hocket.train.held_out`. Calls no judge.
+        """Evaluates the current weights on `n` unseen scenarios, see `hocket.train.unseen_scenarios`. Calls no judge.
 
         If the task declares `leads`, an evaluation of full size measures both greedy and sampled play. If sampled play
         leads, every evaluation does.

@@ -71,7 +71,7 @@ DESCRIPTIVE = frozenset({"title", "source", "family", "catalogue_ids", "axes", "
 COMPONENTS = frozenset({*ROOMS, "methods", "agents.search", "lab.exact"}) - {"train"}
 """Rooms whose classes anybody's configuration may name: none starts a program of somebody else's choosing."""
 
-SETTINGS = frozenset({"hocket.train.settings", "hocket.train.model_reward", "hocket.train.refitted"})
+SETTINGS = frozenset({"hocket.train.settings", "hocket.train.model_reward", "hocket.train.scorer_refits"})
 """Modules of `hocket.train` whose classes it may name."""
 
 _FILE = re.compile(r"\.pyw?(?![\w.])", re.IGNORECASE)

@@ -16,7 +16,7 @@ from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.loop import collect
-from hocket.zoo.joint.sequenced import Sequenced
+from hocket.zoo.joint.sequential_world import Sequenced
 
 
 def test_the_traitor_moves_in_the_place_of_one_and_nobody_else_changes():

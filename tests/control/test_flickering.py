@@ -7,7 +7,7 @@ from hocket import tasks
 from hocket.apps.cli.parser import main
 from hocket.core.errors import ConfigurationError
 from hocket.methods.marl.flickerfusion.open_team import Flickering
-from hocket.zoo.joint.pursued import Flee
+from hocket.zoo.joint.evasion import Flee
 
 
 @pytest.mark.parametrize(

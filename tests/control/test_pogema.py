@@ -16,7 +16,7 @@ from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.loop import collect
 from hocket.zoo.joint.grids import distances
-from hocket.zoo.joint.once import OncePaths
+from hocket.zoo.joint.one_shot_paths import OncePaths
 from hocket.zoo.joint.paths import LifelongPaths, PathsAhead
 from hocket.zoo.joint.walks import Walk
 

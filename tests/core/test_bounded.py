@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hocket.core.bounded import OverTime, bounded
+from hocket.core.bounded_calls import OverTime, bounded
 
 
 def test_calls_are_answered_and_errors_are_told() -> None:

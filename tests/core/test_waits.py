@@ -17,13 +17,13 @@ from remote_server import Server, chat_answer
 from rich.console import Console
 from tiny_runs import TINY, call
 
-from hocket.agents.tools.outside import asked
+from hocket.agents.tools.outside_answers import asked
 from hocket.agents.workflows.episode import Episode, Limits
 from hocket.apps.cli.display import LiveDisplay
 from hocket.core import waits
 from hocket.core.keys import Key
 from hocket.core.waits import Wait, in_words, long_waits, waiting_for, watched
-from hocket.distributed.cluster import line
+from hocket.distributed.cluster import connection
 from hocket.engine.remote_http import Endpoint
 from hocket.engine.vllm_offline import Child
 from hocket.rewards.judging import Answer, Question
@@ -176,7 +176,7 @@ def process() -> None:
         time.sleep(LONG / 2)
         return next(looks)
 
-    line.Child.receive(SimpleNamespace(name="learner 1", ready=ready, _next=answers))  # type: ignore[arg-type]
+    connection.Child.receive(SimpleNamespace(name="learner 1", ready=ready, _next=answers))  # type: ignore[arg-type]
 
 
 def vllm() -> None:

@@ -18,16 +18,16 @@ from hocket.core.batch import GroupBy
 from hocket.core.columns import Column
 from hocket.core.components import from_plain, to_plain
 from hocket.credit.corrections import MaskedImportance, TruncatedImportance
-from hocket.credit.counted import BoundedImportance, Counted
 from hocket.credit.deviations import OverOthersDeviation, OverRawDeviation
 from hocket.credit.gae import GAE
 from hocket.credit.group import GroupRelative, StepRelative
-from hocket.credit.in_turn import InTurn
+from hocket.credit.kept_denominators import BoundedImportance, Counted
 from hocket.credit.pairs import AllPairs, BestAgainstWorst
 from hocket.credit.reinforce import GreedyBaseline, ReturnToGo, RunningMean, Uniform
-from hocket.credit.unscored import WithoutUnscored
+from hocket.credit.scored_answers import WithoutUnscored
+from hocket.credit.sequential_agents import InTurn
 from hocket.credit.vtrace import VTrace
-from hocket.credit.whitened import WhitenedTokens
+from hocket.credit.whitening import WhitenedTokens
 from hocket.methods.agents.gtr.method import Unguided
 from hocket.methods.agents.igpo import GainRelative
 from hocket.methods.data_and_rollout.ar3po import WithoutReplayed

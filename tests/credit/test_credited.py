@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hocket.credit.credited import CreditedOnly
+from hocket.credit.nonzero_credit import CreditedOnly
 from hocket.lab.microscope import inspect
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.log_ratio import LogRatioPenalty

@@ -11,10 +11,10 @@ from credit_cases import batch_of, by_trajectory, make, recorded
 
 from hocket.core.batch import GroupBy
 from hocket.credit.corrections import MaskedImportance, TruncatedImportance
-from hocket.credit.counted import BoundedImportance, Counted
 from hocket.credit.deviations import OverOthersDeviation, OverRawDeviation
 from hocket.credit.group import GroupRelative
-from hocket.credit.whitened import WhitenedTokens
+from hocket.credit.kept_denominators import BoundedImportance, Counted
+from hocket.credit.whitening import WhitenedTokens
 from hocket.objectives.aggregate import weights
 
 REWARDS = {"one": (1.0, 0.2, 0.7, 0.0), "two": (5.0, 4.0, 4.5), "pair": (1.0, 0.0), "lone": (1.0, 0.0, 0.0, 0.0)}

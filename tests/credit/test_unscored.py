@@ -6,7 +6,7 @@ import pytest
 
 from hocket.credit.group import GroupRelative
 from hocket.credit.reinforce import RunningMean
-from hocket.credit.unscored import WithoutUnscored
+from hocket.credit.scored_answers import WithoutUnscored
 from hocket.lab.microscope import inspect
 from hocket.methods.base.grpo import GRPO
 

@@ -22,10 +22,10 @@ from hocket.core.keys import Key
 from hocket.core.occurrences import Occurrences, apart, unmarked
 from hocket.core.packing import pack
 from hocket.curriculum.level_bandit import LevelBandit
+from hocket.curriculum.random_order import Shuffled
 from hocket.curriculum.remembering import RememberingCurriculum
-from hocket.curriculum.shuffled import Shuffled
-from hocket.curriculum.weighted import Weighted
-from hocket.distributed.cluster.arrival import collected, merged
+from hocket.curriculum.scenario_worth import Weighted
+from hocket.distributed.cluster.async_order import collected, merged
 from hocket.methods.data_and_rollout.srpo import Unsolved
 from hocket.methods.group_relative.curr_reft import FormatStages
 from hocket.methods.group_relative.kimi_k1_5 import ByFailure, EasyToHard, PartialRollouts
@@ -36,14 +36,14 @@ from hocket.methods.teams.cpmobius.method import WithinBand
 from hocket.recipes import find
 from hocket.rewards.combine import WeightedSum
 from hocket.rewards.functions import columns_of
-from hocket.rollout.allocated import Allocated
+from hocket.rollout.allocation import Allocated
 from hocket.rollout.demonstrations import Labelled
 from hocket.rollout.dynamic import DynamicSampling
 from hocket.rollout.independent import Independent
 from hocket.rollout.reference import WithReference
 from hocket.rollout.remembering import RememberingRollout
+from hocket.rollout.replay import ReusedSuccess, WithReplays
 from hocket.rollout.replay_store import ReplayStore
-from hocket.rollout.replayed import ReusedSuccess, WithReplays
 from hocket.train.ledger import Ledger
 from hocket.train.loop import RunContext, collect, outcomes
 from hocket.types import Assignment, Decoding, Experience, Scenario, Score, Trajectory, Turn

@@ -13,9 +13,9 @@ import hocket
 from hocket.core.keys import Key
 from hocket.curriculum.level_bandit import LevelBandit
 from hocket.curriculum.pool import OF_ENDLESS, left_out
+from hocket.curriculum.random_order import Shuffled
 from hocket.curriculum.remembering import RememberingCurriculum
-from hocket.curriculum.shuffled import Shuffled
-from hocket.curriculum.weighted import Weighted
+from hocket.curriculum.scenario_worth import Weighted
 from hocket.methods.data_and_rollout.craft_gui import DifficultyStages
 from hocket.methods.data_and_rollout.srpo import Unsolved
 from hocket.methods.group_relative.kimi_k1_5 import ByFailure, EasyToHard

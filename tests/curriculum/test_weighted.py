@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hocket.core.keys import Key
 from hocket.core.posterior import Outcomes
 from hocket.curriculum.pool import Kept, Members
-from hocket.curriculum.weighted import Even, Value, Weighted, lasting, least
+from hocket.curriculum.scenario_worth import Even, Value, Weighted, lasting, least
 from hocket.methods.data_and_rollout.cures import SpreadValue
 from hocket.methods.data_and_rollout.mmr1_vas import OutcomeVariance, VariancePromotion
 from hocket.methods.data_and_rollout.srpo import Open, Unsolved

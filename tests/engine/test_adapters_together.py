@@ -20,7 +20,7 @@ from hocket.policies import kernels
 from hocket.policies.batching import batch_together
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.settings import LoraSettings
-from hocket.policies.shared import SharedBaseCache
+from hocket.policies.shared_base import SharedBaseCache
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
 torch.set_num_threads(1)

@@ -51,8 +51,8 @@ KNOWN: dict[tuple[str, str], int] = {
     # without an address: pairs, and descriptors of what is open
     ("hocket/engine/vllm_child.py", "socket"): 1,
     ("hocket/engine/vllm_offline.py", "socketpair"): 1,
-    ("hocket/distributed/cluster/line.py", "Pipe"): 1,
-    ("hocket/distributed/cluster/line.py", "socket"): 3,
+    ("hocket/distributed/cluster/connection.py", "Pipe"): 1,
+    ("hocket/distributed/cluster/connection.py", "socket"): 3,
     ("hocket/train/sampler.py", "Pipe"): 1,
 }
 """How often each file does which."""

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from hocket.core.errors import ConfigurationError
-from hocket.lab.by_hand import Counted, clipped
 from hocket.lab.claims.claim import Claims
 from hocket.lab.claims.harness import cases
+from hocket.lab.hand_formulas import Counted, clipped
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.surrogate import ClippedSurrogate
 

@@ -8,7 +8,7 @@ import pytest
 
 from hocket.core.errors import ConfigurationError
 from hocket.lab.claims.claim import Finding
-from hocket.lab.claims.shipped import Shipment
+from hocket.lab.claims.shipped_check import Shipment
 from hocket.recipe import Recipe
 from hocket.recipes import find
 

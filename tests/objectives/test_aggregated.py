@@ -9,7 +9,7 @@ from hocket.lab.documents import random_document
 from hocket.lab.microscope import inspect
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.base.reinforce import REINFORCE
-from hocket.objectives.aggregated import Aggregated
+from hocket.objectives.denominators import Aggregated
 from hocket.objectives.log_ratio import LogRatioPenalty
 from hocket.objectives.policy_gradient import PolicyGradient
 

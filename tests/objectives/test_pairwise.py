@@ -37,7 +37,7 @@ from hocket.objectives.links import (
 from hocket.objectives.listwise import ListMle, Listwise, SoftmaxRanking
 from hocket.objectives.measures import Likelihood, LogRatio, Odds
 from hocket.objectives.preference import Pairwise
-from hocket.objectives.unpaired import SHIFT, Unpaired
+from hocket.objectives.unpaired_answers import SHIFT, Unpaired
 from hocket.types import Evaluation
 
 many = settings(max_examples=60, deadline=None)

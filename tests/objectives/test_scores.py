@@ -13,7 +13,7 @@ from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.packing import pack
 from hocket.core.signals import standing
 from hocket.credit.pairs import AllPairs
-from hocket.credit.read_at import AtScores, ReadAt
+from hocket.credit.score_positions import AtScores, ReadAt
 from hocket.objectives.scores import BradleyTerry, LabelledScore, RegressedScore
 from hocket.types import Evaluation, Scenario, Score, Trajectory, Turn
 

@@ -14,10 +14,10 @@ from hocket.core.schedules import Linear
 from hocket.lab.documents import random_document
 from hocket.lab.microscope import RecordedBatch, inspect
 from hocket.methods.base.grpo import GRPO
-from hocket.objectives.among import Among
 from hocket.objectives.divergence import ExactKL, KLToReference
 from hocket.objectives.policy_gradient import PolicyGradient
 from hocket.objectives.ratios import log_ratios, segment_means
+from hocket.objectives.subset import Among
 from hocket.objectives.surrogate import ClippedSurrogate
 from hocket.types import Evaluation
 

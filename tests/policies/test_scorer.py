@@ -14,7 +14,7 @@ from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.credit.pairs import AllPairs
-from hocket.credit.read_at import ReadAt
+from hocket.credit.score_positions import ReadAt
 from hocket.nano import BASE
 from hocket.objectives.scores import BradleyTerry
 from hocket.policies.loading import read_model

@@ -14,7 +14,7 @@ import tiny_models
 
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.policies import fused
+from hocket.policies import fused_operations
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.prefix_tree import attention_blocks, tree_of, tree_parts
 from hocket.policies.sequences import Row, rows_of
@@ -232,8 +232,8 @@ def random(*shape):
 
 
 def test_backward_passes_by_hand_equal_finite_differences():
-    assert torch.autograd.gradcheck(lambda x: fused.normalise(x, 1e-3), (random(3, 4, 6),))
-    assert torch.autograd.gradcheck(fused.gated, (random(5, 8),))
+    assert torch.autograd.gradcheck(lambda x: fused_operations.normalise(x, 1e-3), (random(3, 4, 6),))
+    assert torch.autograd.gradcheck(fused_operations.gated, (random(5, 8),))
 
 
 @pytest.mark.parametrize("kind", ["qwen3", "qwen2"])
@@ -257,8 +257,8 @@ def test_attention_along_the_tree_equals_finite_differences(kind):
 
 def test_prepared_weights_pass_their_gradients_on():
     weights, scale = [random(4, 5), random(3, 5)], random(5)
-    assert torch.autograd.gradcheck(lambda s, *w: fused.prepared([*w], s, torch.float64), (scale, *weights))
-    half = fused.prepared([weight.float() for weight in weights], None, torch.bfloat16)
+    assert torch.autograd.gradcheck(lambda s, *w: fused_operations.prepared([*w], s, torch.float64), (scale, *weights))
+    half = fused_operations.prepared([weight.float() for weight in weights], None, torch.bfloat16)
     assert half.dtype == torch.bfloat16
     assert half.shape == (7, 5)
 

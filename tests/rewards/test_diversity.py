@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hocket.lab.microscope import RecordedBatch
-from hocket.lab.toys.rewarded import said, shaped
+from hocket.lab.toys.recorded_answers import said, shaped
 from hocket.methods.group_relative.dra_grpo import DRA_GRPO
 from hocket.methods.group_relative.multirole_r1 import MULTIROLE_R1, RoleDiversity
 from hocket.methods.group_relative.ps_grpo import PS_GRPO, GroupSimilarity

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rewards_cases import opinions
 
 from hocket.core.errors import ConfigurationError
-from hocket.lab.toys.rewarded import said, shaped
+from hocket.lab.toys.recorded_answers import said, shaped
 from hocket.methods.group_relative.crowdvlm_r1 import Closeness, number_of
 from hocket.methods.group_relative.e_grpo import E_GRPO, EntityMatch
 from hocket.methods.group_relative.pm4grpo import PM4GRPO

@@ -273,7 +273,7 @@ async def blocks(completions: list[str]) -> list[float]:
 
 @pytest.mark.parametrize("function", [hangs, waits, blocks])
 def test_hanging_functions_are_left_behind(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hocket.rewards.outside._PROBE_SECONDS", 0.1)
+    monkeypatch.setattr("hocket.rewards.outside_calls._PROBE_SECONDS", 0.1)
     started = time.perf_counter()
     reward = FunctionReward(function, timeout=0.1, retries=1)
     with pytest.raises(RewardError) as caught:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.posterior import Outcomes
-from hocket.curriculum.weighted import Even, Value, Weighted
+from hocket.curriculum.scenario_worth import Even, Value, Weighted
 from hocket.lab.toys.rates import coins, ledger_of
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.cures import Norms
-from hocket.rollout.allocated import Allocated, EvenWorth, Narrowed, allocate
+from hocket.rollout.allocation import Allocated, EvenWorth, Narrowed, allocate
 from hocket.train.ledger import Ledger
 from tests.rollout_cases import NoHistory, Stage, assignments
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from hocket.agents.search.guided import Beam, Best, Guide, TreeSearch
+from hocket.agents.search.value_search import Beam, Best, Guide, TreeSearch
 from hocket.agents.workflows.pipeline import Pipeline
 from hocket.agents.workflows.team import Team
 from hocket.agents.workflows.workflow import Outcome
@@ -19,7 +19,7 @@ from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.lab.talk import TalkBench
 from hocket.recipes import find
-from hocket.train.guided import guide_of, sought, way_of
+from hocket.train.search_evaluation import guide_of, sought, way_of
 from hocket.types import Message, Scenario
 
 WORDS = ("red", "blue", "green", "grey")

@@ -25,7 +25,7 @@ from hocket.agents.workflows.library import find
 from hocket.agents.workflows.player import TextPlayer
 from hocket.agents.workflows.team import Actor
 from hocket.agents.workflows.workflow import Outcome
-from hocket.apps.serve.outside import OutsideAgent
+from hocket.apps.serve.outside_agent import OutsideAgent
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack

@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from hocket.apps.serve.outside import OutsideAgent, told_scenario
+from hocket.apps.serve.outside_agent import OutsideAgent, told_scenario
 from hocket.testing import rehearse
 from hocket.types import Scenario
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from tiny_runs import call
 
-from hocket.apps.studies.away import Away
 from hocket.apps.studies.folder import read_result
+from hocket.apps.studies.remote_workers import Away
 from hocket.core.errors import ConfigurationError
-from hocket.distributed.cluster.line import Gone
+from hocket.distributed.cluster.connection import Gone
 
 TINY = [
     *("--task", "sums", "--steps", "2", "--prompts", "2", "--samples", "4", "--decoding.max_tokens", "10"),
@@ -54,7 +54,7 @@ class Stage:
         self._answer, self.lines = answer, list[Scripted]()
 
     def line(self, name: str, module: str) -> Scripted:
-        assert module == "hocket.apps.studies.away"
+        assert module == "hocket.apps.studies.remote_workers"
         self.lines.append(Scripted(name, self._answer))
         return self.lines[-1]
 

@@ -12,7 +12,7 @@ import pytest
 from tiny_runs import TINY, call, train
 
 from hocket.agents.tools import Call, carried_out
-from hocket.agents.tools.outside import ANSWERS, LONGEST, Answers, ToolFailed
+from hocket.agents.tools.outside_answers import ANSWERS, LONGEST, Answers, ToolFailed
 from hocket.core.errors import HocketError
 
 MOODY = """

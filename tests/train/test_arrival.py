@@ -14,7 +14,7 @@ from disturbed import killed_once
 from tiny_runs import CONTROL, REWARDS, TEAM, TINY, call, in_child, resume, rows, train, weights
 
 from hocket.core.errors import ConfigurationError
-from hocket.distributed.cluster.arrival import check_order, merged
+from hocket.distributed.cluster.async_order import check_order, merged
 from hocket.distributed.cluster.sampler import Sampler
 from hocket.distributed.cluster.sampler_worker import Plays
 from hocket.recipes import find

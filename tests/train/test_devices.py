@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 import torch
 
-from hocket.distributed.cluster import line
+from hocket.distributed.cluster import connection
 from hocket.distributed.cluster.place import devices_of
 from hocket.tasks.sums import Sums
 from hocket.train.config import configure
@@ -19,14 +19,14 @@ def test_processes_are_dealt_devices_in_turn_and_keep_them(monkeypatch: pytest.M
     def child(name: str, module: str, environment: Mapping[str, str] | None = None) -> None:
         given.append((name, (environment or {}).get("CUDA_VISIBLE_DEVICES")))
 
-    monkeypatch.setattr(line, "Child", child)
+    monkeypatch.setattr(connection, "Child", child)
     names = ["learner 1", "sampler 1", "sampler 2", "sampler 1"]
-    place = line.ThisMachine(["4", "6"])
+    place = connection.ThisMachine(["4", "6"])
     for name in names:
         place.line(name, "a module")
     assert given == [("learner 1", "6"), ("sampler 1", "4"), ("sampler 2", "6"), ("sampler 1", "4")]
     given.clear()
-    line.ThisMachine().line("learner 1", "a module")
+    connection.ThisMachine().line("learner 1", "a module")
     assert given == [("learner 1", None)]
 
 

@@ -16,8 +16,10 @@ from tiny_runs import CONTROL, REWARDS, TEAM, TINY, call, rows, train, weights
 from torch import Tensor
 
 from hocket.core.keys import Key
-from hocket.distributed.cluster import differences
-from hocket.distributed.cluster.differences import (
+from hocket.distributed.cluster import weight_deltas
+from hocket.distributed.cluster.sampler import Goal, Sampler
+from hocket.distributed.cluster.sampler_worker import Load
+from hocket.distributed.cluster.weight_deltas import (
     Damaged,
     Difference,
     applied,
@@ -26,8 +28,6 @@ from hocket.distributed.cluster.differences import (
     used,
     weights_for,
 )
-from hocket.distributed.cluster.sampler import Goal, Sampler
-from hocket.distributed.cluster.sampler_worker import Load
 from hocket.distributed.cluster.weights import Packed, packed, packed_of, put
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
@@ -63,7 +63,7 @@ def small(seed: int, size: int = 5000) -> Packed:
 
 
 def test_a_chunk_that_comes_damaged_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(differences, "CHUNK", 2**12)
+    monkeypatch.setattr(weight_deltas, "CHUNK", 2**12)
     one, other = small(1), small(2)
     change = difference(one, other)
     assert len(change.chunks) == 5

@@ -15,7 +15,7 @@ from test_learner_group import TOGETHER, made
 from tiny_runs import REWARDS, TEAM, TINY, TWICE, call, resume, rows, train, weights
 
 from hocket.core.errors import HocketError
-from hocket.distributed.cluster.line import Child
+from hocket.distributed.cluster.connection import Child
 from hocket.methods.teams.cpmobius.method import LearningProgress
 from hocket.nano import BASE
 from hocket.train.trainer import Trainer

@@ -19,7 +19,7 @@ from hocket.policies.causal_lm import CausalLM
 from hocket.tasks import find as find_task
 from hocket.train import config as configuration
 from hocket.train.assemble import build_parts
-from hocket.train.held_out import measured
+from hocket.train.unseen_scenarios import measured
 
 TINY = ["--evaluation.n", "6", "--evaluation.every", "1", "--curriculum.prompts", "4", "--threads", "1"]
 TINY += ["--decoding.max_tokens", "8"]

@@ -19,7 +19,7 @@ from hocket.apps.cli.parser import split_settings
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import unique_turns
-from hocket.distributed.cluster.interrupted import Following, name_of, with_engines
+from hocket.distributed.cluster.interruption import Following, name_of, with_engines
 from hocket.distributed.cluster.sampler import Account, Goal, Sampler
 from hocket.distributed.cluster.sampler_worker import GoOn, Play, Played, Plays, Underway, Worker
 from hocket.distributed.cluster.setup import Setup

@@ -13,7 +13,7 @@ from tiny_runs import CONTROL, REWARDS, TEAM, TINY, TWICE, call, resume, rows, t
 from hocket import tasks
 from hocket.apps.cli.parser import split_settings
 from hocket.core.errors import ConfigurationError, HocketError
-from hocket.distributed.cluster.line import Child
+from hocket.distributed.cluster.connection import Child
 from hocket.tasks.sums import Sums
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer

@@ -22,7 +22,7 @@ from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo
 
 from hocket import tasks
 from hocket.apps.cli.parser import split_settings
-from hocket.distributed.cluster.line import Child, ThisMachine
+from hocket.distributed.cluster.connection import Child, ThisMachine
 from hocket.distributed.cluster.ranks import InFolder, joined
 from hocket.distributed.cluster.ray_store import Table, TableStore
 from hocket.train.config import configure

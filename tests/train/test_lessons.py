@@ -16,7 +16,7 @@ from hocket.core.components import to_plain
 from hocket.core.errors import ConfigurationError
 from hocket.core.examples import Example
 from hocket.credit import EachAgent
-from hocket.lab.claims.shipped import configured
+from hocket.lab.claims.shipped_check import configured
 from hocket.nano import BASE
 from hocket.recipes import find
 from hocket.tasks.lessons import LessonTask, lessons_of

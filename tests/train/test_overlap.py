@@ -27,7 +27,7 @@ from hocket.core.evaluating import evaluate_detached
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
 from hocket.core.packing import pack
-from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.random_order import Shuffled
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import ContextFull, Request, Sample
 from hocket.methods.base.grpo import GRPO

@@ -24,7 +24,7 @@ from hocket.rewards.functions import FunctionReward
 from hocket.train.checkpoint import Checkpoints
 from hocket.train.config import configure
 from hocket.train.model_reward import ScorerReward
-from hocket.train.refitted import Pair, RefittedScorer
+from hocket.train.scorer_refits import Pair, RefittedScorer
 from hocket.train.scorer_rewards import scorer_reward
 from hocket.train.settings import Config
 from hocket.types import Scenario, Trajectory, Turn

@@ -22,8 +22,8 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.outcomes import total_reward
 from hocket.credit import GroupRelative
+from hocket.curriculum.random_order import Shuffled
 from hocket.curriculum.remembering import RememberingCurriculum
-from hocket.curriculum.shuffled import Shuffled
 from hocket.lab.talk import TalkBench
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives import ClippedSurrogate

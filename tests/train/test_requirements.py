@@ -12,7 +12,7 @@ from hocket.core.batch import Level
 from hocket.core.columns import TOOL_CALLS
 from hocket.core.components import from_plain, to_plain
 from hocket.core.requirements import Requirement
-from hocket.lab.claims.shipped import configured
+from hocket.lab.claims.shipped_check import configured
 from hocket.recipe import Recipe
 from hocket.recipes import find
 from hocket.train.assemble import build_parts

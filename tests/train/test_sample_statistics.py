@@ -9,7 +9,7 @@ import pytest
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.core.statistics import Moments, SampleStatistic, Summary
-from hocket.curriculum.weighted import Value, Weighted
+from hocket.curriculum.scenario_worth import Value, Weighted
 from hocket.lab.bench import Bench
 from hocket.lab.toys.rates import coins
 from hocket.methods.base.grpo import GRPO

@@ -22,8 +22,8 @@ from hocket import tasks
 from hocket.apps.cli.parser import split_settings
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
-from hocket.distributed.cluster import line
-from hocket.distributed.cluster.line import Child
+from hocket.distributed.cluster import connection
+from hocket.distributed.cluster.connection import Child
 from hocket.distributed.cluster.messages import answered, asked, heard, told
 from hocket.distributed.cluster.sampler import Sampler
 from hocket.distributed.cluster.sampler_worker import Load, Play, Played, Plays
@@ -167,7 +167,7 @@ def test_what_a_lost_sampler_was_asked_another_does(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(line, "SILENCE", 2.0)
+    monkeypatch.setattr(connection, "SILENCE", 2.0)
     trainer = made(tmp_path, "run", *AWAY, "2")
     trainer.step()
     misfortune = Misfortune(monkeypatch, kind, sent=sent, times=times)

@@ -16,7 +16,7 @@ from tiny_runs import TINY, assert_same, call, train
 from hocket import tasks
 from hocket.agents import tools
 from hocket.agents.tools.corpus import Document
-from hocket.agents.tools.embedded import EmbeddedIndex, Encoder
+from hocket.agents.tools.embedding_search import EmbeddedIndex, Encoder
 from hocket.agents.tools.search import Index, Search
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key

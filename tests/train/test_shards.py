@@ -20,8 +20,8 @@ from hocket.core.batch import Batch
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.distributed.cluster.divided import divide
-from hocket.distributed.cluster.sharded import whole_state
+from hocket.distributed.cluster.sharded_problem import whole_state
+from hocket.distributed.cluster.sharding import divide
 from hocket.distributed.cluster.shards import PIECE, Meeting, Shards, blocks_of, bounds, strays
 from hocket.recipe import Recipe
 from hocket.recipes import all_recipes

@@ -16,7 +16,7 @@ from hocket.engine.scheduler import Scheduler
 from hocket.nano import BASE
 from hocket.policies.loading import read_model
 from hocket.policies.lora import is_adapters
-from hocket.policies.shared import SharedBaseCache
+from hocket.policies.shared_base import SharedBaseCache
 from hocket.train import engines
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer

@@ -62,7 +62,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("debate?judge=evil%252Epy%253AF", "file"),
         ({"type": "evil.py:Independent"}, "file"),
         ({"a": [{"b": {"type": "subprocess.Popen", "args": ["touch"]}}]}, "module"),
-        ({"type": "hocket.apps.serve.outside.OutsideAgent", "command": "touch x"}, "module"),
+        ({"type": "hocket.apps.serve.outside_agent.OutsideAgent", "command": "touch x"}, "module"),
         ({"type": "hocket.agents.tools.mcp.Server"}, "module"),
         ({"type": "hocket.train.trainer.Trainer"}, "module"),
         ({"type": "hocket.tasks.gym.GymTask", "environment": "evil:World"}, "module"),

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.distributed.cluster.line import Child, serve
+from hocket.distributed.cluster.connection import Child, serve
 from hocket.distributed.cluster.messages import asked, heard
 from hocket.distributed.cluster.sampler_worker import Load
 from hocket.distributed.cluster.weights import Packed, digest, packed

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from hocket.agents.workflows.advised import SYSTEM, Advised
+from hocket.agents.workflows.adviser import SYSTEM, Advised
 from hocket.agents.workflows.episode import Limits
 from hocket.agents.workflows.library import find
 from hocket.agents.workflows.single import SingleTurn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hocket.agents.search.found import Found, Opinion
+from hocket.agents.search.result import Found, Opinion
 from hocket.core.errors import HocketError
 from hocket.rollout.groups import groups
 from hocket.rollout.message_tree import MessageNode, StepTree

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hocket.agents.search.found import Found, Opinion
+from hocket.agents.search.result import Found, Opinion
 from hocket.core.keys import Key
 from hocket.rollout.message_search import RETURN, UCT, Tree
 from hocket.rollout.message_tree import MessageNode

@@ -46,7 +46,7 @@ def find(name: str) -> Tool:
 
 def _search(name: str) -> Tool:
     from hocket.agents.tools.documents import documents_of
-    from hocket.agents.tools.embedded import EmbeddedIndex, Rank
+    from hocket.agents.tools.embedding_search import EmbeddedIndex, Rank
     from hocket.agents.tools.search import Index, Search
 
     path, settings = parse_name(name.removeprefix(SEARCH), "tool")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from hocket.agents.tools.outside import ANSWERS, asked
+from hocket.agents.tools.outside_answers import ANSWERS, asked
 from hocket.core.errors import nearest
 from hocket.core.markup import whole
 
@@ -85,7 +85,7 @@ async def carried_out(call: Call, tools: Sequence[Tool]) -> str:
     """What a tool answers; what is wrong with the call is told.
 
     Raises:
-        ToolFailed: when the tool itself breaks, see `hocket.agents.tools.outside`.
+        ToolFailed: when the tool itself breaks, see `hocket.agents.tools.outside_answers`.
     """
     if call.problem is not None:
         return call.problem

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from hocket.core.rooms import lazy
 
-__getattr__, __dir__ = lazy(__name__, OutsideAgent="hocket.apps.serve.outside")
+__getattr__, __dir__ = lazy(__name__, OutsideAgent="hocket.apps.serve.outside_agent")

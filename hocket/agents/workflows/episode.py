@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
-from hocket.agents.tools.outside import Answers
+from hocket.agents.tools.outside_answers import Answers
 from hocket.agents.workflows.candidates import Candidate
 from hocket.agents.workflows.ending import ended
 from hocket.core.columns import CALL, CONVERSATION

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket.agents.tools.outside import ANSWERS, Answers, Kept
+from hocket.agents.tools.outside_answers import ANSWERS, Answers, Kept
 from hocket.agents.workflows.candidates import settle
 from hocket.agents.workflows.chat import Tools
 from hocket.agents.workflows.chat_format import ChatFormat
@@ -69,7 +69,7 @@ class TextPlayer:
         verifier: the task's, which `team.verify` asks. labeller: likewise, for `team.label`.
         fit: what becomes of given texts that are longer than the context.
         guests: who plays roles in single episodes of the policies' own; their engines share the actors' barrier.
-        journal: keeps what tools outside answer, see `hocket.agents.tools.outside`.
+        journal: keeps what tools outside answer, see `hocket.agents.tools.outside_answers`.
         weights: what is sampled within: it has the policies' weights here, where they are not.
 
     Raises:
@@ -184,7 +184,7 @@ class TextPlayer:
         return [trajectory for group in found for trajectory in group]
 
     def counts(self) -> dict[str, int]:
-        """The summed counts of the engines in this process so far, by the names of `hocket.engine.paged.Counts`."""
+        """The summed counts of the engines in this process so far, by the names of `hocket.engine.paged_model.Counts`."""
         guests = [] if self.guests is None else self.guests.actors
         actors = [*self.actors.values(), *self.references.values(), *guests]
         found = {

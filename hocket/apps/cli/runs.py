@@ -83,7 +83,7 @@ def _measured(found: Mapping[str, Any], *, as_json: bool) -> int:
 
 def _against(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
     """Win rates over another run or model."""
-    from hocket.apps.report.against import compare_answers
+    from hocket.apps.report.answer_comparison import compare_answers
 
     if stray := next((flag for flag in ("samples", "answers") if getattr(options, flag)), None):
         raise ConfigurationError(f"--{stray} and --against are two measurements; choose one")

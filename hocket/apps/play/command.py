@@ -47,7 +47,7 @@ def play(path: Path, options: argparse.Namespace, pairs: Sequence[tuple[str, Any
 
 def _talks(player: TextPlayer) -> bool:
     """Whether there is nothing to play, only somebody to talk to."""
-    from hocket.apps.serve.outside import OutsideAgent
+    from hocket.apps.serve.outside_agent import OutsideAgent
 
     return isinstance(player.workflow, (SingleTurn, OutsideAgent))
 

@@ -18,15 +18,15 @@ from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts, take_up
 from hocket.train.checkpoint import checkpoint_of, weights_in
 from hocket.train.evaluate import evaluate_samples
-from hocket.train.guided import sought, way_of
-from hocket.train.held_out import measured
 from hocket.train.kinds import kind_of
 from hocket.train.kinds.ways import SAMPLED, leads_of
 from hocket.train.kinds.words import WORDS, interval_of, recorded_rows
 from hocket.train.loop import RunContext
 from hocket.train.machine import Machine
+from hocket.train.search_evaluation import sought, way_of
 from hocket.train.settings import Config
 from hocket.train.trust import run_pairs
+from hocket.train.unseen_scenarios import measured
 
 if TYPE_CHECKING:
     from hocket.policies.family import Precision
@@ -143,7 +143,7 @@ def search_run(
     which: str,
     trust: bool = False,
 ) -> dict[str, Any]:
-    """What the value that a run learnt is worth at inference, on `n` unseen scenarios; see `hocket.train.guided`.
+    """What the value that a run learnt is worth at inference, on `n` unseen scenarios; see `hocket.train.search_evaluation`.
 
     Raises:
         ConfigurationError: for a search that there is not, a task without answers, or a run whose recipe fits no value.

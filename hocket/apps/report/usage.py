@@ -23,7 +23,7 @@ ENGINE = (
     "hocket.testing",
     "hocket.types",
     # Programs that the library starts in processes of their own, by names put together at run time.
-    "hocket.apps.studies.away",
+    "hocket.apps.studies.remote_workers",
     "hocket.agents.tools.jail",
     "hocket.distributed.cluster.learner_worker",
     "hocket.distributed.cluster.sampler_worker",
@@ -39,15 +39,15 @@ PUBLIC: Mapping[str, str] = {
     "hocket.agents.search.gepa": "an outside library's search",
     # Tasks of users' data, and the first to try.
     "hocket.tasks.data": "data files",
-    "hocket.tasks.own": "a task in a user's file",
+    "hocket.tasks.user_task": "a task in a user's file",
     "hocket.tasks.code": "programs with tests, among the first tasks of the list",
     # What recipes are composed of.
     "hocket.core.casting": "casts",
-    "hocket.credit.in_turn": "credit of agents one after another, on which HAPPO and its like stand",
+    "hocket.credit.sequential_agents": "credit of agents one after another, on which HAPPO and its like stand",
     "hocket.credit.pairs": "credit by pairs",
-    "hocket.credit.read_at": "credit of scores on users' own ratings",
+    "hocket.credit.score_positions": "credit of scores on users' own ratings",
     "hocket.credit.reinforce": "the baselines of REINFORCE and REMAX",
-    "hocket.credit.unscored": "credit where some samples have no score",
+    "hocket.credit.scored_answers": "credit where some samples have no score",
     "hocket.credit.vtrace": "credit of stale experience, of IMPALA",
     "hocket.curriculum.level_bandit": "a curriculum for any task with levels",
     "hocket.objectives.importance": "the weight of CISPO",
@@ -60,7 +60,7 @@ PUBLIC: Mapping[str, str] = {
     "hocket.rewards.scaling": "rewards of any size",
     "hocket.rewards.shaping": "edits of any reward",
     "hocket.rewards.similarity": "measures of likeness for any text",
-    "hocket.rollout.allocated": "worths by which samples are shared out",
+    "hocket.rollout.allocation": "worths by which samples are shared out",
     "hocket.rollout.labelled_steps": "users' own labels of steps",
     "hocket.update.parts": "updates part by part, on which HAPPO and its like stand",
     # What is named on the command line.

@@ -18,9 +18,9 @@ import torch
 from numpy.typing import NDArray
 
 from hocket.agents.workflows.chat import Chat, Tokens
-from hocket.apps.serve.across import across
 from hocket.apps.serve.backend import Caller, Job
 from hocket.apps.serve.bounds import Bounds
+from hocket.apps.serve.event_loop import across
 from hocket.apps.serve.read_write_lock import ReadWriteLock
 from hocket.apps.serve.refusals import Refused, template_refusals
 from hocket.apps.serve.source import Source

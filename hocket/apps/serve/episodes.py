@@ -17,10 +17,10 @@ from msgspec import UNSET
 from hocket.agents.workflows.episode import LimitReached
 from hocket.agents.workflows.foreign import Correspondent, History
 from hocket.agents.workflows.reply import Reply
-from hocket.apps.serve.across import across
 from hocket.apps.serve.app import build_app
 from hocket.apps.serve.backend import Caller, Job
 from hocket.apps.serve.bounds import Bounds
+from hocket.apps.serve.event_loop import across
 from hocket.apps.serve.host import Host
 from hocket.apps.serve.refusals import Refused, template_refusals
 from hocket.apps.serve.spelling import Delta, Spelling

@@ -79,7 +79,7 @@ class Source:
 
     def policies(self, checkpoint: Path | None, machine: Machine) -> Mapping[str, CausalLM]:
         """The policies by name, with the weights of a checkpoint, or as configured where there is none yet."""
-        from hocket.policies.shared import SharedBaseCache
+        from hocket.policies.shared_base import SharedBaseCache
 
         folders, base_cache = weights_in(checkpoint), SharedBaseCache()
         own = {settings.policy or role: settings for role, settings in self.config.roles.items()}

@@ -11,13 +11,13 @@ from typing import Any
 
 from rich.console import Console
 
-from hocket.apps.studies.away import Away
 from hocket.apps.studies.conduct import StudyRunner, checked, cost
 from hocket.apps.studies.folder import StudyFolder
 from hocket.apps.studies.markdown import markdown, pictures
 from hocket.apps.studies.page import page
 from hocket.apps.studies.planning import Planner
 from hocket.apps.studies.pool import Pool, Workers
+from hocket.apps.studies.remote_workers import Away
 from hocket.apps.studies.results import results
 from hocket.apps.studies.study import Study, entries, read, without_recipe
 from hocket.apps.studies.terminal import table

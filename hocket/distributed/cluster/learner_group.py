@@ -12,10 +12,10 @@ import torch
 from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
-from hocket.distributed.cluster.divided import check_shards, check_shared, divide, restore, share_of
+from hocket.distributed.cluster.connection import Gone, Line, Place
 from hocket.distributed.cluster.learner_worker import Divide, Learn, Meet, Question, Stand, held
-from hocket.distributed.cluster.line import Gone, Line, Place
 from hocket.distributed.cluster.setup import Setup
+from hocket.distributed.cluster.sharding import check_shards, check_shared, divide, restore, share_of
 from hocket.distributed.cluster.shards import Meeting
 from hocket.train import config as configuration
 from hocket.train.learner import Learner
@@ -112,7 +112,7 @@ class LearnerGroup(Members):
     """The processes that learn policies together, of which this one is rank 0.
 
     Every rank makes the same step from the same numbers; a gradient's leaves are divided among them
-    (`hocket.distributed.cluster.leaves`), and with `shard` what they hold too (`hocket.distributed.cluster.divided`).
+    (`hocket.distributed.cluster.leaves`), and with `shard` what they hold too (`hocket.distributed.cluster.sharding`).
     The others are fresh interpreters that build the policies from the run's configuration, and are told weights and
     optimisers whenever a phase begins.
 

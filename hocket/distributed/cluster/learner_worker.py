@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hocket.core.keys import Key
-from hocket.distributed.cluster.divided import Share, divide, restore, take
+from hocket.distributed.cluster.connection import serve
 from hocket.distributed.cluster.leaves import Alone
-from hocket.distributed.cluster.line import serve
 from hocket.distributed.cluster.setup import Setup, built
-from hocket.distributed.cluster.sharded import Moments
+from hocket.distributed.cluster.sharded_problem import Moments
+from hocket.distributed.cluster.sharding import Share, divide, restore, take
 from hocket.distributed.cluster.shards import Lend, Meeting
 from hocket.distributed.cluster.weights import Packed, digest, packed, put, taken
 from hocket.stages import State

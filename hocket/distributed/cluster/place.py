@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 
 from hocket.core.errors import ConfigurationError
-from hocket.distributed.cluster.line import Place, ThisMachine
+from hocket.distributed.cluster.connection import Place, ThisMachine
 from hocket.distributed.cluster.samplers import threads
 from hocket.train.machine import device_of
 from hocket.train.settings import PLACES, Config

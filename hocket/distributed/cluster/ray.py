@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 import torch
 
 from hocket.core.errors import ConfigurationError
-from hocket.distributed.cluster import line
-from hocket.distributed.cluster.line import Gone
+from hocket.distributed.cluster import connection
+from hocket.distributed.cluster.connection import Gone
 from hocket.distributed.cluster.weights import Packed
 
 if TYPE_CHECKING:
@@ -161,8 +161,8 @@ class RayLine:
         self._answers.append(self.actor.answer.options(concurrency_group="work").remote(message, *stored))
 
     def receive(self) -> bytes:
-        while not self.ready(line.BEAT):
-            self._hear(self.actor.beat.options(concurrency_group="life").remote(), line.SILENCE)
+        while not self.ready(connection.BEAT):
+            self._hear(self.actor.beat.options(concurrency_group="life").remote(), connection.SILENCE)
         answer: bytes = self._got(self._answers.popleft())
         return answer
 
@@ -175,7 +175,7 @@ class RayLine:
 
     def _check(self) -> None:
         """Sees that its node computes what this one does."""
-        there = self._hear(self.actor.versions.options(concurrency_group="life").remote(), line.BEGINNING)
+        there = self._hear(self.actor.versions.options(concurrency_group="life").remote(), connection.BEGINNING)
         here = versions()
         for name in NEEDED:
             if there[name] != here[name]:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hocket.core.errors import ConfigurationError, HocketError
-from hocket.distributed.cluster.differences import Difference, difference, products_of, used, weights_for
-from hocket.distributed.cluster.line import Gone, Line
+from hocket.distributed.cluster.connection import Gone, Line
 from hocket.distributed.cluster.messages import Kept, asked, told
 from hocket.distributed.cluster.sampler_worker import GoOn, Load, Plays, Refused
+from hocket.distributed.cluster.weight_deltas import Difference, difference, products_of, used, weights_for
 from hocket.distributed.cluster.weights import Packed, digest, packed, packed_of
 from hocket.stages import Policy, State
 from hocket.types import Quantity

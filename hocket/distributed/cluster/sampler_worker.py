@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING, Any
 from hocket.agents.workflows.ending import ended
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
-from hocket.distributed.cluster.differences import (
+from hocket.distributed.cluster.connection import serve
+from hocket.distributed.cluster.messages import Kept, answered, heard
+from hocket.distributed.cluster.setup import Setup, built
+from hocket.distributed.cluster.weight_deltas import (
     Damaged,
     Difference,
     Products,
@@ -26,15 +29,12 @@ from hocket.distributed.cluster.differences import (
     used,
     weights_for,
 )
-from hocket.distributed.cluster.line import serve
-from hocket.distributed.cluster.messages import Kept, answered, heard
-from hocket.distributed.cluster.setup import Setup, built
 from hocket.distributed.cluster.weights import Packed, digest, packed_of, put
 from hocket.train.aio import run_async
 from hocket.types import Assignment, Quantity, Scenario, Trajectory
 
 if TYPE_CHECKING:
-    from hocket.distributed.cluster.interrupted import Plan, Plans
+    from hocket.distributed.cluster.interruption import Plan, Plans
     from hocket.stages import Player, Policy
 
 
@@ -264,7 +264,7 @@ class _Playing:
 def _interrupted(player: Player, usual: Mapping[str, int], plans: dict[str, Plan]) -> Player:
     """The player whose answers go on when weights change."""
     from hocket.agents.workflows.player import TextPlayer
-    from hocket.distributed.cluster.interrupted import noted
+    from hocket.distributed.cluster.interruption import noted
     from hocket.engine.local import LocalEngine
 
     assert isinstance(player, TextPlayer)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from hocket.agents.workflows.player import TextPlayer
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
-from hocket.distributed.cluster.line import Gone, Place
+from hocket.distributed.cluster.connection import Gone, Place
 from hocket.distributed.cluster.sampler import Account, Goal, Sampler
 from hocket.distributed.cluster.sampler_worker import GoOn, Play, Played, Plays, Underway, samples_of
 from hocket.distributed.cluster.setup import Setup
@@ -28,9 +28,9 @@ from hocket.distributed.cluster.verify import picked, unlike
 from hocket.stages import Player, Stateful, Task
 from hocket.train import config as configuration
 from hocket.train.cores import available_cores
-from hocket.train.in_order import refuse_ahead
 from hocket.train.machine import told_threads
 from hocket.train.roles import learning
+from hocket.train.sequential import refuse_ahead
 from hocket.train.settings import Config
 from hocket.types import Assignment, Trajectory
 
@@ -105,7 +105,7 @@ class Samplers:
         return {"seconds": time.monotonic() - self._since, "samplers": told, "verified": self.verified}
 
     def counts(self) -> dict[str, int]:
-        """What the engines of all samplers did so far, as `hocket.engine.paged.Counts` names it."""
+        """What the engines of all samplers did so far, as `hocket.engine.paged_model.Counts` names it."""
         return dict(self._counts)
 
     async def play(

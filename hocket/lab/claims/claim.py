@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hocket.lab.claims.finding import Finding
 
 if TYPE_CHECKING:
-    from hocket.lab.by_hand import Loss, Rule
+    from hocket.lab.hand_formulas import Loss, Rule
     from hocket.recipe import Recipe
 
 __all__ = ["Check", "Claims", "Finding", "Verdict"]
@@ -111,9 +111,9 @@ class Claims(list[Check]):
     ) -> None:
         """States that advantages, loss, gradient and metrics are those that `formula` counts from recorded rows.
 
-        `names` and `rows` are those of `hocket.lab.by_hand.stale_rows`, the others as of `hocket.lab.by_hand.off`.
+        `names` and `rows` are those of `hocket.lab.hand_formulas.stale_rows`, the others as of `hocket.lab.hand_formulas.off`.
         """
-        from hocket.lab.by_hand import off, stale_rows, standardised
+        from hocket.lab.hand_formulas import off, stale_rows, standardised
 
         def run() -> Finding:
             drawn = stale_rows(*(names or (self.row,)), **rows)
@@ -169,9 +169,9 @@ class Claims(list[Check]):
         """States that the recipe as a user runs it is what its paper says: its own part acts, and changes the gradient.
 
         `slots` are set back to what the parent has there, to see what they do; `how` are further fields of
-        `hocket.lab.claims.shipped.Shipment`. In a call of its own, at the margin of the file.
+        `hocket.lab.claims.shipped_check.Shipment`. In a call of its own, at the margin of the file.
         """
-        from hocket.lab.claims.shipped import Shipment  # Loads all that trains, which few claims need.
+        from hocket.lab.claims.shipped_check import Shipment  # Loads all that trains, which few claims need.
 
         one = Shipment(recipe, slots, **how)
         self.append(Check(self.row, one.sentence, one, self.source, slow=True, shipped=True))
@@ -182,7 +182,7 @@ class Claims(list[Check]):
         `reflect` answers in the reflecting model's place; `settings` are those of
         `hocket.train.optimise.run.SearchSettings`.
         """
-        from hocket.lab.claims.searched import Searched
+        from hocket.lab.claims.search_check import Searched
 
         one = Searched(method, reflect, settings)
         self.append(Check(self.row, one.sentence, one, self.source, slow=True, shipped=True))
@@ -190,9 +190,9 @@ class Claims(list[Check]):
     def solved(self, method: Any, without: Mapping[str, Any], **how: Any) -> None:
         """States the same of a solver, run by `hocket solve`: `without` are settings that take its own part away.
 
-        `how` are further fields of `hocket.lab.claims.solved.Solved`.
+        `how` are further fields of `hocket.lab.claims.solver_check.Solved`.
         """
-        from hocket.lab.claims.solved import Solved
+        from hocket.lab.claims.solver_check import Solved
 
         one = Solved(method, without, **how)
         self.append(Check(self.row, one.sentence, one, self.source, slow=True, shipped=True))

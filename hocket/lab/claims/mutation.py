@@ -80,7 +80,7 @@ def mutate(row: str, *, slow: bool = False, workers: int = 1, known: Survey | No
     claims = tuple(check.claim for check in checks)
     digests = {check.claim: digest_of(check) for check in checks}
     context = multiprocessing.get_context("forkserver")  # Whose children have imported no method yet.
-    context.set_forkserver_preload([__name__, "hocket.lab.claims.harness", "hocket.lab.claims.shipped"])
+    context.set_forkserver_preload([__name__, "hocket.lab.claims.harness", "hocket.lab.claims.shipped_check"])
     with context.Pool(workers, maxtasksperchild=1) as pool:
         started = time.perf_counter()
         _, count, killed = pool.apply(_tried, (_Task(row, -1, claims, 0.0),))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hocket.lab.peers import agents, frameworks, others, preferences, trl, verl
+from hocket.lab.peers import agents, author_code, frameworks, preferences, trl, verl
 from hocket.lab.peers.comparing import Distance, PeerComparison, distance
 
 __all__ = ["LEDGER", "Distance", "PeerComparison", "distance"]
@@ -17,7 +17,7 @@ LEDGER: Sequence[PeerComparison] = (
     *trl.ENTRIES,
     *preferences.ENTRIES,
     *verl.ENTRIES,
-    *others.ENTRIES,
+    *author_code.ENTRIES,
     *frameworks.ENTRIES,
     *agents.ENTRIES,
 )

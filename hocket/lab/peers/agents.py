@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from hocket.credit.credited import CreditedOnly
+from hocket.credit.nonzero_credit import CreditedOnly
 from hocket.lab.peers.comparing import PeerComparison
 from hocket.lab.peers.frameworks import PRIME, PRIME_LOSS, prime_loss
-from hocket.lab.peers.padded import Padded, low_variance_kl, surrogate, token_mean
-from hocket.objectives.aggregated import Aggregated
+from hocket.lab.peers.padded_batch import Padded, low_variance_kl, surrogate, token_mean
+from hocket.objectives.denominators import Aggregated
 from hocket.objectives.divergence import KLToReference
 from hocket.objectives.entropy import EntropyBonus
 from hocket.objectives.policy_gradient import PolicyGradient

@@ -12,7 +12,7 @@ import torch
 from hocket.core.keys import Key
 from hocket.lab.documents import random_document
 from hocket.lab.microscope import inspect
-from hocket.lab.peers.padded import Loss, Padded
+from hocket.lab.peers.padded_batch import Loss, Padded
 from hocket.recipe import Recipe
 from hocket.recipes import find
 

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from hocket.credit.counted import BoundedImportance
-from hocket.credit.credited import CreditedOnly
 from hocket.credit.deviations import OverOthersDeviation
 from hocket.credit.group import GroupRelative
-from hocket.credit.whitened import WhitenedTokens
+from hocket.credit.kept_denominators import BoundedImportance
+from hocket.credit.nonzero_credit import CreditedOnly
+from hocket.credit.whitening import WhitenedTokens
 from hocket.lab.peers.comparing import PeerComparison
-from hocket.lab.peers.padded import Padded, group_scores, mean_log_ratio, sequence_mean, surrogate, token_mean
+from hocket.lab.peers.padded_batch import Padded, group_scores, mean_log_ratio, sequence_mean, surrogate, token_mean
 from hocket.lab.peers.trl import TOKENS
-from hocket.objectives.aggregated import Aggregated
+from hocket.objectives.denominators import Aggregated
 from hocket.objectives.log_ratio import LogRatioPenalty
 from hocket.objectives.surrogate import ClippedSurrogate
 from hocket.recipes import find

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from hocket.lab.peers.comparing import PeerComparison
-from hocket.lab.peers.padded import Padded
+from hocket.lab.peers.padded_batch import Padded
 from hocket.objectives.divergence import KLToReference
 from hocket.objectives.links import (
     Aot,

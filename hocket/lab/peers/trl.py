@@ -11,7 +11,7 @@ from torch import Tensor
 from hocket.credit.deviations import OverRawDeviation
 from hocket.credit.group import GroupRelative
 from hocket.lab.peers.comparing import PeerComparison
-from hocket.lab.peers.padded import (
+from hocket.lab.peers.padded_batch import (
     Padded,
     group_scores,
     leave_one_out,

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from hocket.credit.group import GroupRelative
-from hocket.credit.whitened import WhitenedTokens
+from hocket.credit.whitening import WhitenedTokens
 from hocket.lab.peers.comparing import PeerComparison
-from hocket.lab.peers.padded import (
+from hocket.lab.peers.padded_batch import (
     Padded,
     group_scores,
     leave_one_out,
@@ -20,7 +20,7 @@ from hocket.lab.peers.padded import (
     token_mean,
 )
 from hocket.lab.peers.trl import TOKENS, soft_gated
-from hocket.objectives.aggregated import Aggregated
+from hocket.objectives.denominators import Aggregated
 from hocket.objectives.surrogate import ClippedSurrogate
 
 

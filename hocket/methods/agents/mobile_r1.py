@@ -16,7 +16,7 @@ from typing import ClassVar
 from hocket.core.columns import ACTIONS, RETURNS
 from hocket.core.keys import Key
 from hocket.core.requirements import Requirement
-from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.random_order import Shuffled
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.combine import WeightedSum
 from hocket.rewards.judging import JudgedBy, prompt_text

@@ -1,7 +1,7 @@
 """R1-Searcher: REINFORCE++ in two stages, first for searching at all, then for answers (Song et al., arXiv:2503.05592).
 
 Searches are made within a response and what they find carries no loss (`SearchWithin` of
-`hocket.agents.workflows.search_within`). The first stage pays half a point for a search and half for the form, whatever
+`hocket.agents.workflows.inline_search`). The first stage pays half a point for a search and half for the form, whatever
 the answer (`RetrievalReward`); the second pays the answer's F1 and takes two points for a broken form (`AnswerReward`).
 They are the recipes `r1-searcher-retrieval` and `r1-searcher` of a plan.
 """

@@ -1,7 +1,7 @@
 """Search-R1: GRPO over responses that search as they go (Jin et al., arXiv:2503.09516).
 
 A response runs until it closes a search; what is found is put into it, and it runs on (`SearchWithin` of
-`hocket.agents.workflows.search_within`). What was found stands in the response as imposed decisions: context of weight
+`hocket.agents.workflows.inline_search`). What was found stands in the response as imposed decisions: context of weight
 0, in no ratio, no denominator and no KL. The only reward is whether the last answer equals the known one once both are
 normalised (`NormalisedMatch` of `hocket.rewards.normalised_match`).
 """

@@ -8,7 +8,7 @@ answers that are known to be good or bad, `reward-regression` from scores. `--re
 from __future__ import annotations
 
 from hocket.credit.pairs import AllPairs
-from hocket.credit.read_at import AtScores, ReadAt
+from hocket.credit.score_positions import AtScores, ReadAt
 from hocket.objectives.scores import BradleyTerry, LabelledScore, RegressedScore
 from hocket.recipe import Recipe
 from hocket.rollout.demonstrations import Labelled, Preferences, Ranked

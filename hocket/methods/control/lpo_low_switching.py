@@ -26,7 +26,7 @@ import numpy as np
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.exact.counts import Counts
-from hocket.lab.exact.factored import FactoredMDP, estimated, factored
+from hocket.lab.exact.factored_mdp import FactoredMDP, estimated, factored
 from hocket.lab.exact.mdp import Array, TabularMDP, softmax
 from hocket.lab.exact.solver import EpisodicSolver, SolverMethod, State
 

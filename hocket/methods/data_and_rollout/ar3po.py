@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import torch
 
 from hocket.core.batch import Batch, Occurrences
-from hocket.credit.refined import Refined
-from hocket.curriculum.weighted import Weighted
+from hocket.credit.refinement import Refined
+from hocket.curriculum.scenario_worth import Weighted
 from hocket.methods.base.grpo import GRPO
-from hocket.rollout.replayed import ReusedSuccess
+from hocket.rollout.replay import ReusedSuccess
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.requirements import Requirement
 from hocket.core.segments import segment_mean
-from hocket.credit.refined import Refined
+from hocket.credit.refinement import Refined
 from hocket.methods.base.conventions import TURNS
 from hocket.methods.base.grpo import GRPO
 from hocket.rollout.groups import groups

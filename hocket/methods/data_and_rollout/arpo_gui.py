@@ -7,10 +7,10 @@ one failure (`ReusedSuccess`), so that it has a contrast. The ratio of its actio
 from __future__ import annotations
 
 from hocket.core.requirements import Requirement
-from hocket.curriculum.weighted import Weighted
+from hocket.curriculum.scenario_worth import Weighted
 from hocket.methods.base.grpo import GRPO
-from hocket.objectives.replayed import ReplayedSurrogate
-from hocket.rollout.replayed import ReusedSuccess
+from hocket.objectives.replay_surrogate import ReplayedSurrogate
+from hocket.rollout.replay import ReusedSuccess
 
 ARPO_GUI = GRPO.but(
     name="arpo-gui",

@@ -16,12 +16,12 @@ from torch import Tensor
 from hocket.core.batch import Batch, Occurrences
 from hocket.core.segments import segment_count, segment_mean
 from hocket.core.signals import RIGHT
-from hocket.credit.refined import Refined
-from hocket.curriculum.weighted import Weighted
+from hocket.credit.refinement import Refined
+from hocket.curriculum.scenario_worth import Weighted
 from hocket.methods.base.grpo import GRPO
-from hocket.objectives.replayed import ReplayedSurrogate
+from hocket.objectives.replay_surrogate import ReplayedSurrogate
+from hocket.rollout.replay import WithReplays
 from hocket.rollout.replay_store import Take, worth
-from hocket.rollout.replayed import WithReplays
 from hocket.types import Trajectory
 
 

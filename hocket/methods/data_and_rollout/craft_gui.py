@@ -16,7 +16,7 @@ from typing import ClassVar
 from hocket.core.columns import ACTIONS
 from hocket.core.keys import Key
 from hocket.core.requirements import Requirement
-from hocket.curriculum.staged import Staged
+from hocket.curriculum.difficulty_stages import Staged
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.judging import JudgedBy
 from hocket.rewards.moves import PLAN, argument_match, attempts, made, parsed

@@ -23,9 +23,9 @@ from hocket.core.columns import InfoColumn
 from hocket.core.posterior import Outcomes
 from hocket.core.segments import segment_sum
 from hocket.core.statistics import Moments, SampleStatistic
-from hocket.curriculum.weighted import Value, Weighted
+from hocket.curriculum.scenario_worth import Value, Weighted
 from hocket.methods.base.grpo import GRPO
-from hocket.rollout.allocated import Allocated, Worth
+from hocket.rollout.allocation import Allocated, Worth
 from hocket.stages import Policy
 
 

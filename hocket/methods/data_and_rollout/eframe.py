@@ -19,9 +19,9 @@ from hocket.core.keys import Key
 from hocket.core.signals import RIGHT
 from hocket.credit.formulas import centred, scaled
 from hocket.credit.group import GroupRelative
-from hocket.credit.refined import Refined
+from hocket.credit.refinement import Refined
 from hocket.methods.base.grpo import GRPO
-from hocket.objectives.replayed import ReplayedSurrogate
+from hocket.objectives.replay_surrogate import ReplayedSurrogate
 from hocket.rollout.groups import groups
 from hocket.rollout.remembering import RememberingRollout
 from hocket.rollout.replay_store import ReplayStore, ages, worth

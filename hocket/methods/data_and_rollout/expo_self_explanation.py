@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.methods.base.grpo import GRPO
-from hocket.objectives.among import Among
 from hocket.objectives.likelihood import NegativeLogLikelihood
+from hocket.objectives.subset import Among
 from hocket.rollout.rescue import HELPED, HintInPrompt, Rescued
 
 SHOWN = HintInPrompt("answer", lead="The answer is ", bare=True)

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket.core.posterior import Outcomes
-from hocket.curriculum.weighted import Weighted
+from hocket.curriculum.scenario_worth import Weighted
 from hocket.methods.base.grpo import GRPO
-from hocket.rollout.allocated import Allocated, Worth
+from hocket.rollout.allocation import Allocated, Worth
 
 
 @dataclass(frozen=True)

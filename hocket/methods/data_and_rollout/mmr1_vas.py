@@ -21,7 +21,7 @@ import numpy as np
 from hocket.core.columns import InfoColumn
 from hocket.core.posterior import Outcomes
 from hocket.core.statistics import SampleStatistic
-from hocket.curriculum.weighted import Value, Weighted
+from hocket.curriculum.scenario_worth import Value, Weighted
 from hocket.methods.base.grpo import GRPO
 from hocket.types import Trajectory
 

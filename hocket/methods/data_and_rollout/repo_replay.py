@@ -8,10 +8,10 @@ sets go through the same clipped surrogate, in which the ratio of an earlier tok
 from __future__ import annotations
 
 from hocket.core.batch import GroupBy
-from hocket.curriculum.weighted import Weighted
+from hocket.curriculum.scenario_worth import Weighted
 from hocket.methods.base.grpo import GRPO
-from hocket.objectives.replayed import ReplayedSurrogate
-from hocket.rollout.replayed import WithReplays
+from hocket.objectives.replay_surrogate import ReplayedSurrogate
+from hocket.rollout.replay import WithReplays
 
 REPO_REPLAY = GRPO.but(
     name="repo-replay",

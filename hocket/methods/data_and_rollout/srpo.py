@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hocket.core.keys import Key
 from hocket.core.posterior import Outcomes
 from hocket.curriculum.pool import Kept, Members, at_least_one
-from hocket.curriculum.weighted import Value, Worths
+from hocket.curriculum.scenario_worth import Value, Worths
 from hocket.methods.base.grpo import GRPO
 from hocket.stages import Curriculum, LedgerView, Task
 from hocket.types import Scenario

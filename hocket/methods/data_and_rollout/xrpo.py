@@ -24,9 +24,9 @@ from hocket.core.keys import Key
 from hocket.core.posterior import Outcomes
 from hocket.core.segments import segment_mean
 from hocket.core.signals import RIGHT, right
-from hocket.credit.refined import Refined
+from hocket.credit.refinement import Refined
 from hocket.methods.base.grpo import GRPO
-from hocket.rollout.allocated import allocate
+from hocket.rollout.allocation import allocate
 from hocket.rollout.groups import groups
 from hocket.rollout.remembering import RememberingRollout
 from hocket.rollout.replay_store import worth

@@ -16,10 +16,10 @@ from hocket.core.batch import Batch, Occurrences
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.core.signals import counted_trajectories, returns
-from hocket.credit.refined import Refined
+from hocket.credit.refinement import Refined
 from hocket.methods.base.grpo import GRPO
-from hocket.objectives.among import Among
 from hocket.objectives.policy_gradient import PolicyGradient
+from hocket.objectives.subset import Among
 from hocket.rollout.dynamic import total
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Trajectory

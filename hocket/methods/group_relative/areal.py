@@ -15,7 +15,7 @@ GRPO. `hocket simulate` shows what that does on many nodes.
 from __future__ import annotations
 
 from hocket.credit.corrections import MaskedImportance
-from hocket.credit.counted import Counted
+from hocket.credit.kept_denominators import Counted
 from hocket.methods.base.grpo import GRPO
 
 AREAL = GRPO.but(

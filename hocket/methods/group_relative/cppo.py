@@ -18,7 +18,7 @@ from hocket.core.batch import Batch, GroupBy, Occurrences
 from hocket.core.keys import Key
 from hocket.core.segments import segment_count, segment_extreme
 from hocket.core.signals import counted_trajectories
-from hocket.credit.refined import Refined, only
+from hocket.credit.refinement import Refined, only
 from hocket.methods.base.grpo import GRPO
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience

@@ -1,7 +1,7 @@
 """Curr-ReFT: GRPO on yes/no, then choice, then open questions (arXiv:2503.07065).
 
 `FormatStages` asks the same scenarios in ever harder formats, which `FormatGrade` grades each in its way. The second
-stage, `curr-reft-self`, imitates the policy's own good samples (`Selected` of `hocket.rollout.selected`).
+stage, `curr-reft-self`, imitates the policy's own good samples (`Selected` of `hocket.rollout.selection`).
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from hocket.core.keys import Key
-from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.random_order import Shuffled
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.base.sft import SFT
 from hocket.rewards.verifiers import answer_text, final_answer, token_match
-from hocket.rollout.selected import Selected
+from hocket.rollout.selection import Selected
 from hocket.stages import Curriculum, LedgerView, Reward, Task
 from hocket.types import Scenario, Trajectory
 

@@ -18,7 +18,7 @@ from hocket.core.columns import Column
 from hocket.core.schedules import Linear, Setting, bounds, value_at
 from hocket.core.segments import segment_extreme, segment_mean
 from hocket.core.signals import counted_trajectories
-from hocket.credit.refined import Refined, only
+from hocket.credit.refinement import Refined, only
 from hocket.methods.base.conventions import ENTROPY
 from hocket.methods.base.grpo import GRPO
 

@@ -21,7 +21,7 @@ from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.core.segments import segment_mean
 from hocket.core.signals import RIGHT
-from hocket.credit.refined import Refined, mean_by_trajectory
+from hocket.credit.refinement import Refined, mean_by_trajectory
 from hocket.methods.base.conventions import ENTROPY
 from hocket.methods.base.grpo import GRPO
 from hocket.rollout.dynamic import total

@@ -19,7 +19,7 @@ from hocket.core.batch import Batch, Occurrences
 from hocket.core.columns import Column
 from hocket.core.keys import Key
 from hocket.core.markup import without_thoughts
-from hocket.credit.refined import Refined
+from hocket.credit.refinement import Refined
 from hocket.methods.base.conventions import ENTROPY
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.spans import SegmentsByText

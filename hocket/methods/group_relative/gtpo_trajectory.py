@@ -16,7 +16,7 @@ from hocket.core.batch import Batch, GroupBy, Occurrences
 from hocket.core.columns import Column
 from hocket.core.segments import segment_count, segment_sum
 from hocket.credit.group import GroupRelative
-from hocket.credit.refined import Refined, mean_by_trajectory
+from hocket.credit.refinement import Refined, mean_by_trajectory
 from hocket.methods.base.conventions import CENTRED, ENTROPY
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.policy_gradient import PolicyGradient

@@ -13,7 +13,7 @@ import torch
 
 from hocket.core.batch import Batch, Occurrences
 from hocket.core.columns import Column
-from hocket.credit.refined import Refined
+from hocket.credit.refinement import Refined
 from hocket.methods.base.conventions import ENTROPY
 from hocket.methods.base.dapo import DAPO
 

@@ -8,7 +8,7 @@ sampler (`MaskedImportance`).
 from __future__ import annotations
 
 from hocket.credit.corrections import MaskedImportance
-from hocket.credit.counted import Counted
+from hocket.credit.kept_denominators import Counted
 from hocket.methods.base.grpo import GRPO
 
 ICEPOP = GRPO.but(

@@ -20,9 +20,9 @@ from hocket.core.occurrences import Occurrences
 from hocket.core.posterior import Outcomes
 from hocket.core.signals import RIGHT, counted_trajectories, right
 from hocket.credit.pairs import ShortestAgainstLonger
+from hocket.curriculum.difficulty_stages import Staged
 from hocket.curriculum.pool import at_least_one
-from hocket.curriculum.staged import Staged
-from hocket.curriculum.weighted import Value, Weighted
+from hocket.curriculum.scenario_worth import Value, Weighted
 from hocket.methods.base.conventions import CENTRED
 from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.methods.base.grpo import GRPO

@@ -15,7 +15,7 @@ from hocket.core.columns import ORIGIN, TEXT, info_column
 from hocket.core.errors import nearest
 from hocket.core.keys import Key
 from hocket.core.signals import returns
-from hocket.curriculum.shuffled import Shuffled, permutation
+from hocket.curriculum.random_order import Shuffled, permutation
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.members import groups_of, with_return
 from hocket.rewards.similarity import SIMILARITIES

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from hocket.core.keys import Key
 from hocket.core.numerals import listed
-from hocket.curriculum.shuffled import Shuffled, permutation
+from hocket.curriculum.random_order import Shuffled, permutation
 from hocket.methods.base.grpo import GRPO
 from hocket.rewards.opinions import Opinions
 from hocket.rewards.verifiers import EXTRACTIONS, ExactMatch, Extraction, check_extraction, known_of

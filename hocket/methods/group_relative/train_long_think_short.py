@@ -18,7 +18,7 @@ from hocket.core.columns import METADATA
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.signals import returns
-from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.random_order import Shuffled
 from hocket.methods.base.conventions import LENGTH
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.aggregate import HORIZON

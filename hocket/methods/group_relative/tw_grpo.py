@@ -17,7 +17,7 @@ from hocket.core.annotators import Annotator, Distributing
 from hocket.core.batch import Batch, GroupBy, Occurrences
 from hocket.core.columns import Column
 from hocket.core.segments import segment_count, segment_extreme
-from hocket.credit.refined import Refined
+from hocket.credit.refinement import Refined
 from hocket.methods.base.grpo import GRPO
 from hocket.stages import Policy
 

@@ -14,7 +14,7 @@ from hocket.core.columns import Column
 from hocket.methods.preference.kto.method import KTO, LABELLED
 from hocket.objectives.aggregate import counted_lengths, trajectory_sums
 from hocket.objectives.ratios import recorded
-from hocket.objectives.unpaired import SHIFT, Unpaired
+from hocket.objectives.unpaired_answers import SHIFT, Unpaired
 from hocket.rollout.demonstrations import Labelled
 from hocket.stages import Shaping, State
 

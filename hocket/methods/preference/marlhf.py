@@ -20,7 +20,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.segments import segment_sum
 from hocket.credit.each_agent import EachAgent
 from hocket.credit.pairs import AllPairs
-from hocket.credit.read_at import ReadAt
+from hocket.credit.score_positions import ReadAt
 from hocket.methods.base.reward_model import REWARD_MODEL
 from hocket.methods.base.rloo import RLOO
 from hocket.objectives.scores import ScoreLoss

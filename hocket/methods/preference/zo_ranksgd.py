@@ -24,7 +24,7 @@ from hocket.core.evaluating import evaluate_detached
 from hocket.core.keys import Key
 from hocket.core.segments import segment_sum
 from hocket.credit.units import trajectory_units
-from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.random_order import Shuffled
 from hocket.methods.base.conventions import COMMON
 from hocket.recipe import Recipe
 from hocket.rollout.independent import Independent

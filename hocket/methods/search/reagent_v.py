@@ -6,7 +6,7 @@ change the answer alone, the neutral sees frames picked anew with the critic's w
 tools besides and is told that the answer is wrong. The most confident of them is kept (`ClipAgent`).
 
 The critic's grade, known without the right answer, then chooses what is learnt from: `reagent-v` imitates what was
-graded well (`Selected` of `hocket.rollout.selected`), `reagent-v-dpo` compares the best-graded episode of a question
+graded well (`Selected` of `hocket.rollout.selection`), `reagent-v-dpo` compares the best-graded episode of a question
 with the worst, `reagent-v-grpo` takes the grade as reward.
 
 Source: "ReAgent-V: A Reward-Driven Multi-Agent Framework for Video Understanding", its abstract and the authors' code.
@@ -30,7 +30,7 @@ from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.base.sft import SFT
 from hocket.rewards.verdict_words import said_aloud
-from hocket.rollout.selected import Selected
+from hocket.rollout.selection import Selected
 from hocket.types import Scenario
 from hocket.zoo.tasks.clips import (
     STANCES,

@@ -29,8 +29,8 @@ from hocket.methods.base.grpo import GRPO
 from hocket.stages import Split
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lesson, Lessons
+from hocket.tasks.nested import query_of
 from hocket.tasks.text import TextTask
-from hocket.tasks.within import query_of
 from hocket.types import Message, Scenario
 
 GRAPH = InfoColumn("graph", "The actions that built the team, in words.")

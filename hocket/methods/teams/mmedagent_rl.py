@@ -25,7 +25,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.requirements import Requirement
 from hocket.credit.turn_level import TurnRelative
-from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.random_order import Shuffled
 from hocket.methods.base.grpo import GRPO
 from hocket.stages import Curriculum, LedgerView, Task
 from hocket.types import Scenario

@@ -12,9 +12,9 @@ from hocket.agents.workflows.fitting import Fit
 from hocket.agents.workflows.library import checked_workflow
 from hocket.agents.workflows.library import find as find_workflow
 from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.rewording import Worded
 from hocket.agents.workflows.single import SingleTurn
 from hocket.agents.workflows.team import Actor, Labeller
-from hocket.agents.workflows.worded import Worded
 from hocket.agents.workflows.workflow import Workflow
 from hocket.core.columns import ANSWER
 from hocket.core.components import has_path
@@ -136,7 +136,7 @@ def _seated(
     config: Config, flow: Workflow, journal: Journal | None, precision: Precision
 ) -> tuple[dict[str, LanguageModel], dict[str, Actor]]:
     """The trained policies, and who plays each role of a workflow."""
-    from hocket.policies.shared import SharedBaseCache
+    from hocket.policies.shared_base import SharedBaseCache
     from hocket.train.endpoints import outside_actor
     from hocket.train.engines import Engines
 

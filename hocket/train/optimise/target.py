@@ -15,8 +15,8 @@ from hocket.agents.search.searcher import Played
 from hocket.agents.tools.recall import recalled
 from hocket.agents.workflows.chat import Chat
 from hocket.agents.workflows.player import TextPlayer
+from hocket.agents.workflows.rewording import Worded
 from hocket.agents.workflows.team import Actor
-from hocket.agents.workflows.worded import Worded
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.core.texts import Block, Texts, problem

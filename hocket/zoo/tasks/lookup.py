@@ -12,7 +12,7 @@ import numpy as np
 
 from hocket.agents.tools.corpus import Document
 from hocket.agents.tools.search import Index, Search
-from hocket.agents.workflows.search_within import information
+from hocket.agents.workflows.inline_search import information
 from hocket.agents.workflows.tool_use import ToolUse
 from hocket.core.columns import CALLS
 from hocket.core.errors import ConfigurationError

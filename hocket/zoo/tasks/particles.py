@@ -10,8 +10,8 @@ from hocket.core.worlds import JointWorld
 from hocket.tasks.form import TaskForm
 from hocket.tasks.joint import JointTask
 from hocket.tasks.worlds import PARTICLES, native_task
+from hocket.zoo.joint.evasion import Flee
 from hocket.zoo.joint.particles import SpeakerListener, Spread, Tag
-from hocket.zoo.joint.pursued import Flee
 
 _MPE: Mapping[str, tuple[Callable[..., JointWorld], Mapping[str, Any]]] = {
     "spread": (

@@ -13,7 +13,7 @@ from hocket.tasks.form import VARIANTS, TaskForm, TaskVariant, variant
 from hocket.tasks.joint import JointTask
 from hocket.tasks.worlds import GRIDS, native_task
 from hocket.types import Trajectory
-from hocket.zoo.joint.once import OncePaths
+from hocket.zoo.joint.one_shot_paths import OncePaths
 from hocket.zoo.joint.paths import LifelongPaths
 from hocket.zoo.joint.walks import walk
 

@@ -16,7 +16,7 @@ from hocket.core.columns import CALLS
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.options import checked
-from hocket.rewards.repaired import Repaired
+from hocket.rewards.module_repair import Repaired
 from hocket.stages import Reward, Split
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lesson, Lessons, call_of, called

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hocket.core.errors import ConfigurationError
-from hocket.lab.claims.taught import begin
+from hocket.lab.claims.lesson_data import begin
 from hocket.methods.base.grpo import GRPO
 
 

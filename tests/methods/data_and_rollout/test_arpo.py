@@ -15,7 +15,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import below, gap
-from hocket.lab.claims.taught import begin
+from hocket.lab.claims.lesson_data import begin
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.hops import ASKED, WAYS, Hops
 from hocket.methods.data_and_rollout.arpo import ARPO, FORKED, EntropyForks, uncertainty

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hocket.lab.claims.harness import below
-from hocket.lab.claims.taught import begin
+from hocket.lab.claims.lesson_data import begin
 from hocket.methods.base.grpo import GRPO_KL
 from hocket.policies.causal_lm import CausalLM
 

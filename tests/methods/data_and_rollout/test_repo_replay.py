@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hocket.core.errors import ConfigurationError
-from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.random_order import Shuffled
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.hops import ASKED, WAYS, Hops, last
 from hocket.methods.data_and_rollout.repo_replay import REPO_REPLAY

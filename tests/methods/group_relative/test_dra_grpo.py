@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.lab.toys.rewarded import said, shaped
+from hocket.lab.toys.recorded_answers import said, shaped
 from hocket.methods.group_relative.dra_grpo import DRA_GRPO, RedundancyDiscount, redundancy
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.lab.toys.rewarded import said, shaped
+from hocket.lab.toys.recorded_answers import said, shaped
 from hocket.methods.group_relative.e_grpo import E_GRPO, TracedSums
 from hocket.tasks.split import split_of
 

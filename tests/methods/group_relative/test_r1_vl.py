@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hocket.lab.toys.rewarded import said, shaped
+from hocket.lab.toys.recorded_answers import said, shaped
 from hocket.methods.group_relative.r1_vl import R1_VL, keyword_density, match_ratio
 
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 
 from hocket.core.signals import RIGHT
-from hocket.lab.toys.rewarded import sample, shaped
+from hocket.lab.toys.recorded_answers import sample, shaped
 from hocket.methods.group_relative.edge_grpo import GuidedCorrection
 from hocket.methods.group_relative.spectral_po import SPECTRAL_PO, StepScores
 

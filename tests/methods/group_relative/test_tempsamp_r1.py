@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hocket.lab.bench import Bench
-from hocket.lab.toys.rewarded import said, shaped
+from hocket.lab.toys.recorded_answers import said, shaped
 from hocket.lab.world import World
 from hocket.methods.group_relative.tempsamp_r1 import TEMPSAMP_R1, AsymmetricCurve, WithExpert
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hocket.lab.toys.rewarded import said, shaped
+from hocket.lab.toys.recorded_answers import said, shaped
 from hocket.methods.group_relative.ttrv import TTRV
 
 

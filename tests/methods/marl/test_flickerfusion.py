@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket.methods.marl.claims.flickerfusion import _rows
-from hocket.zoo.joint.pursued import Flee
+from hocket.zoo.joint.evasion import Flee
 
 
 def test_pursuers_come_and_go_as_the_world_says():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hocket.core.keys import Key
-from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.random_order import Shuffled
 from hocket.methods.teams.mmedagent_rl import AdviceStages
 from hocket.train.ledger import Ledger
 from hocket.zoo.tasks.referral import Referral

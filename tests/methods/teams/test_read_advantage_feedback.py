@@ -12,7 +12,7 @@ import pytest
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.lab.claims.taught import after_lessons
+from hocket.lab.claims.lesson_data import after_lessons
 from hocket.methods.teams.claims.read_advantage_feedback import ALONE, FEW, SMALL, TAUGHT, episode, task_of
 from hocket.methods.teams.read_advantage_feedback import PROPOSED, READ, AdvantageFeedback, LoggedCritic, sensible
 from hocket.testing import Part

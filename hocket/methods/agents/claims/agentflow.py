@@ -13,12 +13,12 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.credit.reinforce import Uniform
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
-from hocket.lab.claims.shipped import ShippedRun
-from hocket.lab.claims.taught import after_lessons
+from hocket.lab.claims.lesson_data import after_lessons
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.talk import TalkBench, everything
 from hocket.lab.toys.episodes import by_turn, episode
 from hocket.lab.toys.instances import Judged
-from hocket.lab.toys.rewarded import group_relative, line
+from hocket.lab.toys.recorded_answers import group_relative, line
 from hocket.methods.agents.agentflow import AGENTFLOW, MEMORY, TURNS, InTheFlow, SteeredReckoning
 from hocket.methods.base.grpo import GRPO_KL
 from hocket.objectives.likelihood import NegativeLogLikelihood

@@ -14,7 +14,7 @@ from hocket.agents.workflows.environment import PlayEnvironment
 from hocket.agents.workflows.episode import Limits
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.talk import TalkBench
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.methods.agents.agentgym_rl import AGENTGYM_RL, TurnHorizon
 from hocket.types import Message, Scenario
 from hocket.zoo.maze import DIRECTIONS

@@ -16,10 +16,10 @@ import numpy as np
 from hocket.agents.tools.sandbox import Sandbox
 from hocket.agents.workflows.single import SingleTurn
 from hocket.core.keys import Key
-from hocket.curriculum.weighted import Weighted
+from hocket.curriculum.scenario_worth import Weighted
 from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, gradient, inspect_rows, say
 from hocket.lab.talk import TalkBench
-from hocket.lab.toys.rewarded import line, shaped
+from hocket.lab.toys.recorded_answers import line, shaped
 from hocket.methods.agents.cuda_l1.loops import LONGEST, read, run
 from hocket.methods.agents.cuda_l1.method import (
     CUDA_L1,

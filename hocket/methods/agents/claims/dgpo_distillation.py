@@ -12,10 +12,10 @@ import torch
 from hocket import tasks
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
-from hocket.lab.claims.taught import Pupil, after_lessons, begin, lessons
+from hocket.lab.claims.lesson_data import Pupil, after_lessons, begin, lessons
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.hard_half import ALL_HARD, LENGTH, TOKENS, solution
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.methods.agents.dgpo_distillation import DGPO_DISTILLATION, GuidedWhereFailed
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.divergence import ExactKL

@@ -16,7 +16,7 @@ from hocket.core.segments import segment_sum
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.episodes import episode
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.lab.toys.talks import played_by
 from hocket.methods.agents.dmpo import DMPO
 from hocket.methods.base.dpo import ONLINE_DPO

@@ -15,7 +15,7 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
 from hocket.lab.talk import TalkBench
-from hocket.lab.toys.rewarded import group_relative, lines
+from hocket.lab.toys.recorded_answers import group_relative, lines
 from hocket.methods.agents.doctoragent_rl.casebook import agreeing
 from hocket.methods.agents.doctoragent_rl.method import DOCTOR_AGENT_RL, QuestionInformation
 from hocket.methods.agents.doctoragent_rl.reward import Compliance, Consultation, DiagnosisQuality

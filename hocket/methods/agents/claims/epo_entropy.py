@@ -14,7 +14,7 @@ from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.microscope import RecordedBatch, inspect
 from hocket.lab.toys.episodes import by_turn, chance_to_arrive, maze_bench, random_episodes
-from hocket.lab.toys.rewarded import document, line
+from hocket.lab.toys.recorded_answers import document, line
 from hocket.methods.agents.epo_entropy import EPO_ENTROPY
 from hocket.methods.base.grpo import GRPO
 from hocket.recipe import Recipe

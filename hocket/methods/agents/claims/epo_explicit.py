@@ -9,17 +9,17 @@ from statistics import fmean
 from typing import Any
 
 from hocket import tasks
-from hocket.agents.workflows.advised import ADVISES, Advised
+from hocket.agents.workflows.adviser import ADVISES, Advised
 from hocket.agents.workflows.team import Team
 from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect_rows, say
-from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.talk import Prior, TalkBench
 from hocket.lab.toys.episodes import episode
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.lab.toys.talks import as_prior, played_by, stepped
 from hocket.methods.agents.epo_explicit.method import DECISIVE, EPO_EXPLICIT
 from hocket.recipe import Recipe

@@ -17,10 +17,10 @@ from hocket.agents.tools.sandbox import Sandbox
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, Claims, Finding, same_gradient, say
-from hocket.lab.claims.taught import Pupil, begin, lessons
+from hocket.lab.claims.lesson_data import Pupil, begin, lessons
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.instances import Instances, nothing
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.lab.world import Answer
 from hocket.methods.agents.extract_method_ppo import (
     CHECKS,

@@ -17,7 +17,7 @@ from hocket.core.signals import returns
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.episodes import identical, random_batches
-from hocket.lab.toys.rewarded import line, shaped
+from hocket.lab.toys.recorded_answers import line, shaped
 from hocket.lab.toys.talks import played_by
 from hocket.methods.agents.g_ra import G_RA, GatedAccumulation
 from hocket.methods.base.grpo import GRPO

@@ -20,9 +20,9 @@ from hocket.agents.workflows.player import TextPlayer
 from hocket.core.keys import Key
 from hocket.core.markup import THOUGHT
 from hocket.lab.claims.harness import Claims, Finding, below, gap, inspect_rows, say
-from hocket.lab.claims.taught import Pupil, after_lessons
+from hocket.lab.claims.lesson_data import Pupil, after_lessons
 from hocket.lab.talk import ContextRows, Lookup, Prior, TalkBench, WordChat, total
-from hocket.lab.toys.rewarded import line, sample
+from hocket.lab.toys.recorded_answers import line, sample
 from hocket.methods.agents.gtr.method import GTR, GUIDED, GuidedThoughts, SolvedPoints, comes_out
 from hocket.methods.agents.gtr.task import chain_of, thought_of
 from hocket.methods.agents.gtr.world import Joined, Points24, read, solution

@@ -21,7 +21,7 @@ from hocket.core.columns import RETURNS
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.talk import Lookup, TalkBench
-from hocket.lab.toys.rewarded import group_relative, line
+from hocket.lab.toys.recorded_answers import group_relative, line
 from hocket.lab.toys.talks import stepped
 from hocket.methods.agents.hi_agent import (
     HI_AGENT,

@@ -17,7 +17,7 @@ from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspec
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.episodes import episode, to_go, without
-from hocket.lab.toys.rewarded import document, lines
+from hocket.lab.toys.recorded_answers import document, lines
 from hocket.lab.toys.talks import played_by
 from hocket.methods.agents.igpo import IGPO, IGPO_SEPARATE, IGPO_UNBIASED, WithBeliefs
 from hocket.methods.base.grpo import GRPO

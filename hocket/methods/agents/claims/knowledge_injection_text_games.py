@@ -21,9 +21,9 @@ from hocket.agents.workflows.library import find as find_workflow
 from hocket.core.columns import ILLEGAL, RETURNS
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
-from hocket.lab.claims.taught import after_lessons
+from hocket.lab.claims.lesson_data import after_lessons
 from hocket.lab.talk import TalkBench
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.methods.agents.knowledge_injection_text_games.command_lab import attention
 from hocket.methods.agents.knowledge_injection_text_games.command_lab import scores as by_hand
 from hocket.methods.agents.knowledge_injection_text_games.commands import Commanded

@@ -11,10 +11,10 @@ from typing import Any
 from hocket.core.batch import Batch
 from hocket.core.columns import ACTIONS, RETURNS
 from hocket.core.keys import Key
-from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.random_order import Shuffled
 from hocket.lab.claims.harness import Claims, Finding, gap, say
 from hocket.lab.talk import TalkBench
-from hocket.lab.toys.rewarded import group_relative, line
+from hocket.lab.toys.recorded_answers import group_relative, line
 from hocket.lab.toys.screens import WORDS, bench, chance, page
 from hocket.lab.toys.talks import as_prior
 from hocket.methods.agents.mobile_r1 import MOBILE_R1, MOBILE_R1_STEPS

@@ -11,7 +11,7 @@ from statistics import fmean
 import numpy as np
 import torch
 
-from hocket.agents.workflows.advised import Advised
+from hocket.agents.workflows.adviser import Advised
 from hocket.agents.workflows.team import Team
 from hocket.agents.workflows.workflow import Outcome
 from hocket.core.batch import Batch
@@ -19,7 +19,7 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.talk import Prior, TalkBench
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.lab.toys.talks import as_prior, played_by, stepped
 from hocket.methods.agents.mpo_meta_plan import MPO_META_PLAN
 from hocket.methods.base.sft import SFT

@@ -13,8 +13,8 @@ import numpy as np
 from hocket.core.columns import CALLS
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, same_gradient, say
-from hocket.lab.claims.shipped import ShippedRun
-from hocket.lab.claims.taught import Pupil, after_lessons
+from hocket.lab.claims.lesson_data import Pupil, after_lessons
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.methods.agents.mrag import (
     ANSWER,
     CALL,

@@ -15,7 +15,7 @@ from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.episodes import by_turn, episode, identical
-from hocket.lab.toys.rewarded import group_relative, line
+from hocket.lab.toys.recorded_answers import group_relative, line
 from hocket.lab.toys.talks import played_by
 from hocket.methods.agents.mt_grpo import MT_GRPO
 from hocket.methods.base.grpo import GRPO

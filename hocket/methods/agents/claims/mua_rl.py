@@ -15,9 +15,9 @@ from hocket.core.casting import Separate
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
-from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.talk import TalkBench
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.methods.agents.mua_rl import world as order_desk
 from hocket.methods.agents.mua_rl.method import MUA_RL
 from hocket.methods.agents.mua_rl.reward import DatabaseMatch

@@ -22,7 +22,7 @@ from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, batches, gap, inspect_rows, say
 from hocket.lab.talk import Lookup, TalkBench, total
 from hocket.lab.toys.instances import Judged
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.methods.agents.oreo.method import OREO, OREO_STEP
 from hocket.methods.agents.oreo.searcher import ConsistentValue
 from hocket.methods.base.sft import SFT

@@ -11,10 +11,10 @@ from hocket.agents.workflows.library import find as find_workflow
 from hocket.core.columns import CALLS
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
-from hocket.lab.claims.taught import Pupil, after_lessons
+from hocket.lab.claims.lesson_data import Pupil, after_lessons
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.episodes import by_turn, episode
-from hocket.lab.toys.rewarded import group_relative, line
+from hocket.lab.toys.recorded_answers import group_relative, line
 from hocket.methods.agents.r1_router import R1_ROUTER, RoutedCalls
 from hocket.methods.base.grpo import GRPO
 from hocket.recipe import Recipe

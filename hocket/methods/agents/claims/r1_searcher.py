@@ -11,12 +11,12 @@ import numpy as np
 
 from hocket.agents.tools.corpus import Document
 from hocket.agents.tools.search import Index, Search
-from hocket.agents.workflows.search_within import SearchWithin, information
+from hocket.agents.workflows.inline_search import SearchWithin, information
 from hocket.core.columns import TOOL_CALLS
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.talk import Lookup, Prior, TalkBench
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.methods.agents.r1_searcher import R1_SEARCHER, R1_SEARCHER_RETRIEVAL, AnswerReward, well_formed
 from hocket.recipe import Recipe
 from hocket.rollout.independent import Independent

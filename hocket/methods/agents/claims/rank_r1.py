@@ -13,7 +13,7 @@ from typing import Any, cast
 from hocket import tasks
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, inspect_rows, same_gradient, say
-from hocket.lab.claims.taught import Pupil, after_lessons
+from hocket.lab.claims.lesson_data import Pupil, after_lessons
 from hocket.methods.agents.rank_r1 import RANK_R1, Setwise, ThoughtfulPick, bubble_sorted, heap_sorted, ndcg
 from hocket.methods.base.grpo import GRPO
 from hocket.testing import rehearse

@@ -16,7 +16,7 @@ from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.instances import Instances
-from hocket.lab.toys.rewarded import document
+from hocket.lab.toys.recorded_answers import document
 from hocket.lab.world import Answer
 from hocket.methods.agents.reasoning_sql.method import REASONING_SQL, frozen_tables, ngrams, overlap, used
 from hocket.methods.agents.reasoning_sql.questions import SqlProblem, draw_problem

@@ -18,7 +18,7 @@ from hocket.agents.tools.recall import called_up, reranked, vectors
 from hocket.core import subsets
 from hocket.core.keys import Key
 from hocket.core.texts import Recall, Texts, problem
-from hocket.lab.claims import steered
+from hocket.lab.claims import prompt_checks
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, say
 from hocket.lab.texts_worlds import searched
 from hocket.methods.agents.rmm import RMM, Learning, ReflectiveMemory, Reranker, cited, prospect, reward
@@ -352,8 +352,8 @@ def summing(question: str) -> str:
     slow=True,
 )
 def a_small_language_model_in_all_seats_taught_to_go_by_memories() -> Finding:
-    found = [steered.sought("rmm", seed=seed, budget=500, evaluation=48) for seed in range(12)]
-    due = [set(steered.told(Conventions(seed)).library) for seed in range(12)]
+    found = [prompt_checks.sought("rmm", seed=seed, budget=500, evaluation=48) for seed in range(12)]
+    due = [set(prompt_checks.told(Conventions(seed)).library) for seed in range(12)]
     stated = [set(one.trials[-1].texts.library) == right for one, right in zip(found, due, strict=True)]
     gains = [one.evaluation[1] - one.evaluation[0] for one in found]
     by_bank = [one.trials[1].score for one in found]

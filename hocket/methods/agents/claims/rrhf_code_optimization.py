@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from hocket.credit.pairs import AllPairs
-from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.random_order import Shuffled
 from hocket.lab.bench import Bench
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import batches, below, gap, gradient, inspect_rows, say

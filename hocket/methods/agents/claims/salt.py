@@ -15,7 +15,7 @@ from hocket.core.packing import pack
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.episodes import by_turn, difference, episode, random_batches
-from hocket.lab.toys.rewarded import lines
+from hocket.lab.toys.recorded_answers import lines
 from hocket.lab.toys.talks import played_by
 from hocket.methods.agents.salt import SALT
 from hocket.methods.base.grpo import GRPO

@@ -20,7 +20,7 @@ from hocket.core.outcomes import StepResult
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.talk import TalkBench
-from hocket.lab.toys.rewarded import lines
+from hocket.lab.toys.recorded_answers import lines
 from hocket.lab.toys.talks import played_by
 from hocket.methods.agents.sdpo import SDPO
 from hocket.methods.base.dpo import ONLINE_DPO

@@ -12,12 +12,12 @@ import torch
 
 from hocket.agents.tools.corpus import Document
 from hocket.agents.tools.search import Index, Search
-from hocket.agents.workflows.search_within import SearchWithin, information
+from hocket.agents.workflows.inline_search import SearchWithin, information
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
-from hocket.lab.claims.taught import Pupil, after_lessons
+from hocket.lab.claims.lesson_data import Pupil, after_lessons
 from hocket.lab.talk import TalkBench
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.methods.agents.search_r1 import SEARCH_R1
 from hocket.rewards.normalised_match import NormalisedMatch
 from hocket.testing import Cut, rehearse

@@ -17,11 +17,11 @@ from hocket.agents.workflows.tool_use import ToolUse
 from hocket.core.columns import CALLS
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, say
-from hocket.lab.claims.shipped import ShippedRun
-from hocket.lab.claims.taught import Pupil, after_lessons
+from hocket.lab.claims.lesson_data import Pupil, after_lessons
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.instances import Judged
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.lab.toys.talks import Tells
 from hocket.methods.agents.search_r2 import (
     JUDGE,

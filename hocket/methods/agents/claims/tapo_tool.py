@@ -13,10 +13,10 @@ from hocket.agents.tools.protocol import Tool
 from hocket.agents.workflows.tool_use import ToolUse
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
-from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.episodes import episode
-from hocket.lab.toys.rewarded import line, lines, shaped
+from hocket.lab.toys.recorded_answers import line, lines, shaped
 from hocket.lab.toys.talks import Tells, earned
 from hocket.methods.agents.tapo_tool import TAPO_TOOL, AccuracySampling
 from hocket.methods.base.dapo import DAPO

@@ -17,9 +17,9 @@ from hocket.agents.tools.protocol import Tool
 from hocket.agents.workflows.tool_use import ToolUse
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, batches, below, gap, inspect_rows, say
-from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.talk import Prior, TalkBench
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.lab.toys.talks import Tells, as_prior, earned
 from hocket.methods.agents.tool_star import TOOL_STAR, TOOL_STAR_RL, TOOL_STAR_SFT, DirectTrial, Trace
 from hocket.methods.base.dpo import ONLINE_DPO

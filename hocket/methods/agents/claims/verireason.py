@@ -14,7 +14,7 @@ from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
 from hocket.lab.toys.instances import Instances, nothing
-from hocket.lab.toys.rewarded import shaped
+from hocket.lab.toys.recorded_answers import shaped
 from hocket.lab.world import Answer
 from hocket.methods.agents.verireason import (
     VERIREASON,

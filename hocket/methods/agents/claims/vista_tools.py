@@ -10,10 +10,10 @@ import torch
 from hocket.core.casting import Leading
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, gap, inspect_rows, say
-from hocket.lab.claims.taught import Pupil, after_lessons
+from hocket.lab.claims.lesson_data import Pupil, after_lessons
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.episodes import episode
-from hocket.lab.toys.rewarded import group_relative
+from hocket.lab.toys.recorded_answers import group_relative
 from hocket.lab.toys.talks import stepped
 from hocket.methods.agents.vista_tools.method import CALLED, VISTA_TOOLS, ToolSelection
 from hocket.methods.agents.vista_tools.task import COLOURS, GOOD, TOOLS, Toolbox, ToolChoice, most_said, told, which

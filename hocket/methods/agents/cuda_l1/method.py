@@ -39,7 +39,7 @@ from hocket.core.keys import Key
 from hocket.core.occurrences import unmarked
 from hocket.core.options import checked
 from hocket.core.signals import REWARD, counted_trajectories
-from hocket.curriculum.weighted import Weighted
+from hocket.curriculum.scenario_worth import Weighted
 from hocket.methods.agents.cuda_l1.loops import Function, Stopped, read, run, seconds
 from hocket.methods.base.grpo import GRPO_KL
 from hocket.methods.base.reinforce import REINFORCE

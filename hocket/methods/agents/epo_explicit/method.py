@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from hocket.agents.workflows.advised import ADVISES
+from hocket.agents.workflows.adviser import ADVISES
 from hocket.core.batch import Batch, GroupBy, Level
 from hocket.core.casting import Leading
 from hocket.core.columns import InfoColumn
@@ -36,7 +36,7 @@ class JudgedTurns(Rollout):
 
     The process labels of EPO (arXiv 2502.12486). Column `decisive` holds their places among all turns, a list per
     trajectory; it is for `hocket.rewards.DecisiveTurns`. Metric `rollout/decisive` is their mean number. Where several
-    agents are advised (`hocket.agents.workflows.advised`), the judge is asked about each by itself: its own advice, and
+    agents are advised (`hocket.agents.workflows.adviser`), the judge is asked about each by itself: its own advice, and
     what it earned.
 
     Attributes:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hocket.agents.workflows.advised import ADVISER, Advised
+from hocket.agents.workflows.adviser import ADVISER, Advised
 from hocket.agents.workflows.environment import PlayEnvironment
 from hocket.agents.workflows.workflow import with_line
 from hocket.core.errors import ConfigurationError
@@ -16,7 +16,7 @@ from hocket.stages import Reward, Split
 from hocket.tasks.environment import EnvironmentTask
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lesson, Lessons
-from hocket.tasks.within import found_within, turn_by_turn
+from hocket.tasks.nested import found_within, turn_by_turn
 from hocket.types import Scenario, Trajectory
 
 PREFIX = "advised:"

@@ -27,8 +27,8 @@ from hocket.core.requirements import Requirement
 from hocket.methods.agents.gtr.task import thought_of
 from hocket.methods.agents.gtr.world import Joined, read, solution
 from hocket.methods.base.ppo import PPO
-from hocket.objectives.among import Among
 from hocket.objectives.likelihood import NegativeLogLikelihood
+from hocket.objectives.subset import Among
 from hocket.rollout.branches import CLOSED, tokens_covering
 from hocket.rollout.groups import groups
 from hocket.rollout.remembering import RememberingRollout

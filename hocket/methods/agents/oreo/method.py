@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from hocket.agents.search.found import Opinion
+from hocket.agents.search.result import Opinion
 from hocket.core.batch import Batch, Level, Occurrences
 from hocket.core.columns import Column
 from hocket.core.errors import HocketError
@@ -133,7 +133,7 @@ class PathConsistency(Objective):
         )
 
     def guide(self, policy: Policy, reference: Policy | None) -> Opinion:
-        """See `hocket.agents.search.guided.Guide`."""
+        """See `hocket.agents.search.value_search.Guide`."""
         assert reference is not None  # It reads one, so the learner keeps one.
         return ConsistentValue(policy, reference, self.beta)
 

@@ -6,10 +6,10 @@ from statistics import fmean, stdev
 
 import torch
 
-from hocket.lab.by_hand import Counted, centred, off, stale_rows
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, inspect_rows, say
 from hocket.lab.dialogue import Dialogue, DialogueBench
 from hocket.lab.groups import gap, recorded
+from hocket.lab.hand_formulas import Counted, centred, off, stale_rows
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.enumerable_groups import GRPO_EXACT, bandit, sentences
 from hocket.lab.world import Answer

@@ -12,10 +12,10 @@ import hocket
 from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.credit.corrections import TruncatedImportance
-from hocket.lab.by_hand import clipped, off, stale_rows
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, gradient, inspect_rows, say
 from hocket.lab.groups import first_advantages, recorded
 from hocket.lab.groups import gap as relative
+from hocket.lab.hand_formulas import clipped, off, stale_rows
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.enumerable_groups import GRPO_EXACT, bandit, softmax
 from hocket.recipes import find

@@ -16,7 +16,7 @@ from hocket.core.batch import Batch, Level
 from hocket.core.casting import Shared
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.credit.in_turn import MOVED, InTurn
+from hocket.credit.sequential_agents import MOVED, InTurn
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, say
 from hocket.lab.toys.teams import by_chance, interval, trained
 from hocket.methods.base.happo import HAPPO

@@ -12,7 +12,7 @@ from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.credit.pairs import AllPairs
-from hocket.credit.read_at import AtScores, ReadAt
+from hocket.credit.score_positions import AtScores, ReadAt
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
 from hocket.objectives.scores import BradleyTerry, LabelledScore, RegressedScore
 from hocket.recipes import find

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, say
-from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.toys.beliefs import beliefs, believing, fitted, fresh_play, moved, taught
 from hocket.lab.toys.teams import measured
 from hocket.methods.control.contrabar import CONTRABAR, Foretelling, ForetellingLoss

@@ -11,8 +11,8 @@ import numpy as np
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, say
-from hocket.lab.claims.solved import SolvedRun
-from hocket.lab.exact.factored import causeway, estimated, factored
+from hocket.lab.claims.solver_check import SolvedRun
+from hocket.lab.exact.factored_mdp import causeway, estimated, factored
 from hocket.lab.exact.mdp import Array, TabularMDP
 from hocket.lab.exact.worlds import lock, random
 from hocket.methods.control.lpo_low_switching import LPO_LOW_SWITCHING, LowSwitching, climbed, joined, sensitivity

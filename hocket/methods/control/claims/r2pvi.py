@@ -11,8 +11,8 @@ import numpy as np
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, say
-from hocket.lab.claims.solved import SolvedRun
-from hocket.lab.exact.factored import FactoredMDP, causeway, factored, mixed
+from hocket.lab.claims.solver_check import SolvedRun
+from hocket.lab.exact.factored_mdp import FactoredMDP, causeway, factored, mixed
 from hocket.lab.exact.mdp import Array
 from hocket.lab.exact.worlds import random
 from hocket.methods.control.r2pvi import R2PVI, Divergence, RobustPessimism, planned, robust_value, worst

@@ -22,7 +22,7 @@ from hocket.apps.cli.parser import main
 from hocket.core.keys import Key
 from hocket.lab.claims.claim import Check
 from hocket.lab.claims.harness import Claims, Finding, cases, say
-from hocket.lab.claims.taught import lessons
+from hocket.lab.claims.lesson_data import lessons
 from hocket.methods.control.sysllm.captions import Episode, Log, Step, episodes_in
 from hocket.methods.control.sysllm.captions_task import in_words
 from hocket.methods.control.sysllm.key_walkers import Walker, walked

@@ -11,17 +11,17 @@ from hocket.core.batch import Batch
 from hocket.core.components import value_at
 from hocket.core.segments import segment_sum
 from hocket.core.signals import RIGHT
-from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.random_order import Shuffled
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
 from hocket.lab.talk import TalkBench, total
 from hocket.lab.toys.hops import ASKED, WAYS, Hops, last
-from hocket.lab.toys.rewarded import group_relative, line
+from hocket.lab.toys.recorded_answers import group_relative, line
 from hocket.methods.base.dapo import DAPO
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.ar3po import AR3PO, AR3PO_REUSED, WithoutReplayed
 from hocket.recipe import Recipe
 from hocket.rollout.independent import Independent
-from hocket.rollout.replayed import expected_samples
+from hocket.rollout.replay import expected_samples
 from hocket.types import Message, Quantity, Scenario, Trajectory
 
 claim = Claims("ar3po", "public summaries of arXiv:2509.25808")

@@ -16,10 +16,10 @@ from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.core.segments import segment_sum
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
-from hocket.lab.claims.taught import after_lessons
+from hocket.lab.claims.lesson_data import after_lessons
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.hops import ASKED, WAYS, Hops, last
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.arpo import ARPO, ARPO_HARD, FORKED, EntropyForks, Forked, SharedMean, uncertainty
 from hocket.recipe import Recipe

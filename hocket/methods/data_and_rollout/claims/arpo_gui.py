@@ -9,18 +9,18 @@ import torch
 
 from hocket.core.batch import Batch
 from hocket.core.components import value_at
-from hocket.curriculum.shuffled import Shuffled
-from hocket.curriculum.weighted import Weighted
+from hocket.curriculum.random_order import Shuffled
+from hocket.curriculum.scenario_worth import Weighted
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, total
 from hocket.lab.toys.hops import ASKED, WAYS, Hops, last
-from hocket.lab.toys.rewarded import line, sample
+from hocket.lab.toys.recorded_answers import line, sample
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.arpo_gui import ARPO_GUI
 from hocket.recipe import Recipe
 from hocket.rollout.independent import Independent
+from hocket.rollout.replay import ReusedSuccess
 from hocket.rollout.replay_store import ReplayStore
-from hocket.rollout.replayed import ReusedSuccess
 from hocket.types import Quantity, Scenario, Trajectory
 
 claim = Claims("arpo-gui", "arXiv:2505.16282")

@@ -12,12 +12,12 @@ from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.core.segments import segment_mean
-from hocket.curriculum.shuffled import Shuffled
-from hocket.curriculum.weighted import Weighted
+from hocket.curriculum.random_order import Shuffled
+from hocket.curriculum.scenario_worth import Weighted
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, total
 from hocket.lab.toys.hops import ASKED, WAYS, Hops, last
-from hocket.lab.toys.rewarded import group_relative, line, sample
+from hocket.lab.toys.recorded_answers import group_relative, line, sample
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.avatar import AVATAR, ByDifficulty, EndsWeighted, ends_weight
 from hocket.recipe import Recipe

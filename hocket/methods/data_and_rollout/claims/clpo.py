@@ -18,7 +18,7 @@ from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, total
-from hocket.lab.toys.rewarded import line, sample
+from hocket.lab.toys.recorded_answers import line, sample
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.clpo.method import (
     CLPO,

@@ -12,10 +12,10 @@ from typing import Any
 from hocket.core.batch import Batch
 from hocket.core.columns import ACTIONS
 from hocket.core.keys import Key
-from hocket.curriculum.shuffled import Shuffled
-from hocket.curriculum.staged import stages_of
+from hocket.curriculum.difficulty_stages import stages_of
+from hocket.curriculum.random_order import Shuffled
 from hocket.lab.claims.harness import Claims, Finding, gap, say
-from hocket.lab.toys.rewarded import group_relative
+from hocket.lab.toys.recorded_answers import group_relative
 from hocket.lab.toys.screens import bench, chance, page
 from hocket.methods.data_and_rollout.craft_gui import (
     CRAFT_GUI,

@@ -14,12 +14,12 @@ from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.core.posterior import Outcomes
 from hocket.core.statistics import Moments, Summary
-from hocket.curriculum.weighted import Even
+from hocket.curriculum.scenario_worth import Even
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, below, gap, say
 from hocket.lab.toys.hard_half import HARD_HALF
 from hocket.lab.toys.rates import coins, ledger_of
-from hocket.lab.toys.rewarded import lines
+from hocket.lab.toys.recorded_answers import lines
 from hocket.methods.data_and_rollout.cures import (
     CURES,
     GRADIENT_NORM,
@@ -29,7 +29,7 @@ from hocket.methods.data_and_rollout.cures import (
     gradient_variance,
 )
 from hocket.recipe import Recipe
-from hocket.rollout.allocated import allocate
+from hocket.rollout.allocation import allocate
 from hocket.rollout.independent import Independent
 from hocket.train.ledger import Ledger
 

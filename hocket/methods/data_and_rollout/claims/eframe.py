@@ -16,7 +16,7 @@ from hocket.core.signals import returns
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, total
 from hocket.lab.toys.hops import ASKED, WAYS, Hops, last
-from hocket.lab.toys.rewarded import group_relative, line, sample
+from hocket.lab.toys.recorded_answers import group_relative, line, sample
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.eframe import EARNED, EFRAME, HOT, ExploreAndReplay
 from hocket.recipe import Recipe

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from hocket.curriculum.weighted import Even, Weighted
+from hocket.curriculum.scenario_worth import Even, Weighted
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.toys.rates import coins
-from hocket.lab.toys.rewarded import lines
+from hocket.lab.toys.recorded_answers import lines
 from hocket.methods.data_and_rollout.erpo import ERPO
 from hocket.train.ledger import Ledger
 

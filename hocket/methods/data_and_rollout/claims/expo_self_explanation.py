@@ -13,7 +13,7 @@ from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, cases, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench
-from hocket.lab.toys.rewarded import lines, sample
+from hocket.lab.toys.recorded_answers import lines, sample
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.expo_self_explanation import EXPO, EXPO_DPO
 from hocket.recipe import Recipe

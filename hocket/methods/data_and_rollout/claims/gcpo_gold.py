@@ -11,10 +11,10 @@ import torch
 from hocket.core.components import value_at
 from hocket.core.signals import RIGHT
 from hocket.lab.bench import Bench
-from hocket.lab.by_hand import Counted, off, stale_rows, standardised
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, runs, say
+from hocket.lab.hand_formulas import Counted, off, stale_rows, standardised
 from hocket.lab.toys.hard_half import ALL_HARD, HARD_HALF, on_hard
-from hocket.lab.toys.rewarded import advantages, lines, sample
+from hocket.lab.toys.recorded_answers import advantages, lines, sample
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.gcpo_gold import GCPO_GOLD
 

@@ -11,7 +11,7 @@ from hocket.core.signals import RIGHT
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, runs, say
 from hocket.lab.toys.hard_half import HARD_HALF, LENGTH, hard, on_hard, solution
-from hocket.lab.toys.rewarded import lines, said, shaped
+from hocket.lab.toys.recorded_answers import lines, said, shaped
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.ghpo import GHPO, GHPO_PROMPT, SHARES
 from hocket.rollout.rescue import HELPED, HintAsPrefix, HintInPrompt

@@ -13,7 +13,7 @@ from hocket.core.signals import returns
 from hocket.lab.claims.harness import Claims, Finding, gap, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench, total
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.methods.data_and_rollout.hawkeye import HAWKEYE, BriefThought, ChainLength
 from hocket.recipe import Recipe
 from hocket.rollout.reference import WithReference

@@ -12,11 +12,11 @@ from hocket.core.posterior import Outcomes
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, below, inspect_rows, say
 from hocket.lab.toys.rates import coins, ledger_of
-from hocket.lab.toys.rewarded import lines, sample
+from hocket.lab.toys.recorded_answers import lines, sample
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.knapsack_rl import KNAPSACK_RL, GradientWorth, gradient_worth
 from hocket.recipe import Recipe
-from hocket.rollout.allocated import EvenWorth, allocate
+from hocket.rollout.allocation import EvenWorth, allocate
 from hocket.rollout.independent import Independent
 
 claim = Claims("knapsack-rl", "arXiv:2509.25849")

@@ -17,9 +17,9 @@ from hocket.agents.workflows.single import SingleTurn
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, cases, gap, say
-from hocket.lab.claims.taught import begin
+from hocket.lab.claims.lesson_data import begin
 from hocket.lab.talk import TalkBench
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.latr import LATR, STEERED, Growing, LookaheadTrees, Way, apart
 from hocket.recipe import Recipe

@@ -15,7 +15,7 @@ from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, gap, say
 from hocket.lab.talk import Prior, TalkBench
-from hocket.lab.toys.rewarded import group_relative, line
+from hocket.lab.toys.recorded_answers import group_relative, line
 from hocket.lab.toys.talks import played_by
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.long_short.method import (

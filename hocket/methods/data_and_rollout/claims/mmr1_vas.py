@@ -11,13 +11,13 @@ import torch
 
 from hocket.core.components import value_at
 from hocket.core.keys import Key
-from hocket.curriculum.weighted import Even
+from hocket.curriculum.scenario_worth import Even
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, gap, say
 from hocket.lab.groups import Groups
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.rates import coins, ledger_of
-from hocket.lab.toys.rewarded import lines
+from hocket.lab.toys.recorded_answers import lines
 from hocket.lab.world import World
 from hocket.methods.base.dr_grpo import DR_GRPO
 from hocket.methods.base.grpo import GRPO

@@ -14,18 +14,18 @@ from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.core.segments import segment_sum
-from hocket.curriculum.shuffled import Shuffled
-from hocket.curriculum.weighted import Even, Weighted
+from hocket.curriculum.random_order import Shuffled
+from hocket.curriculum.scenario_worth import Even, Weighted
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.hops import ASKED, WAYS, Hops, last
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.repo_replay import REPO_REPLAY, REPO_REPLAY_MIXED
-from hocket.objectives.replayed import ReplayedSurrogate
+from hocket.objectives.replay_surrogate import ReplayedSurrogate
 from hocket.recipe import Recipe
+from hocket.rollout.replay import WithReplays
 from hocket.rollout.replay_store import AGE, ReplayStore, chosen
-from hocket.rollout.replayed import WithReplays
 from hocket.train.tree import TreeEncoder, decode_tree
 from hocket.types import Quantity, Trajectory
 

@@ -12,7 +12,7 @@ import torch
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, gap, inspect_rows, runs, say
 from hocket.lab.toys.hard_half import HARD_HALF, on_hard
-from hocket.lab.toys.rewarded import advantages, lines, sample
+from hocket.lab.toys.recorded_answers import advantages, lines, sample
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.rl_plus import RL_PLUS, mixture_ratio
 from hocket.train.aio import run_async

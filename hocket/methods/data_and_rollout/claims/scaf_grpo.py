@@ -9,7 +9,7 @@ from hocket.core.signals import RIGHT
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, runs, say
 from hocket.lab.toys.hard_half import HARD_HALF, hard, on_hard
-from hocket.lab.toys.rewarded import lines
+from hocket.lab.toys.recorded_answers import lines
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.scaf_grpo import PARTS, SCAF_GRPO, SCAF_GRPO_PROMPT, STAGES
 from hocket.recipe import Recipe

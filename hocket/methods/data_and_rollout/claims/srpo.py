@@ -6,11 +6,11 @@ from statistics import fmean
 from typing import Any
 
 from hocket.core.keys import Key
-from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.random_order import Shuffled
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.toys.rates import coins, ledger_of
-from hocket.lab.toys.rewarded import lines
+from hocket.lab.toys.recorded_answers import lines
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.srpo import SRPO
 from hocket.train.ledger import Ledger

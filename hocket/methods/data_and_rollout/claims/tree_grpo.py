@@ -15,10 +15,10 @@ from hocket.core.segments import segment_sum
 from hocket.core.signals import returns
 from hocket.credit.group import GroupRelative
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
-from hocket.lab.claims.taught import after_lessons
+from hocket.lab.claims.lesson_data import after_lessons
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.hops import ASKED, WAYS, Hops, last
-from hocket.lab.toys.rewarded import group_relative, line
+from hocket.lab.toys.recorded_answers import group_relative, line
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.tree_grpo import TREE, TREE_GRPO, StepTrees, WithinAndAmong
 from hocket.recipe import Recipe

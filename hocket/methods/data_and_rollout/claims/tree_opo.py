@@ -17,9 +17,9 @@ from hocket.core.keys import Key
 from hocket.credit.group import GroupRelative
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, gap, inspect_rows, runs, say
-from hocket.lab.claims.shipped import Shipment, ShippedRun
+from hocket.lab.claims.shipped_check import Shipment, ShippedRun
 from hocket.lab.toys.hard_half import ALL_HARD, LENGTH, TOKENS, solution
-from hocket.lab.toys.rewarded import lines
+from hocket.lab.toys.recorded_answers import lines
 from hocket.lab.world import Answer, World
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.tree_opo.making import TraceSearch, TraceSettings, Written

@@ -16,11 +16,11 @@ from hocket.core.posterior import Outcomes
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench, total
 from hocket.lab.toys.hops import WAYS, Hops, last
-from hocket.lab.toys.rewarded import group_relative, line
+from hocket.lab.toys.recorded_answers import group_relative, line
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.xrpo import XRPO, Rounds, novelty_bonus, priorities, similarity
 from hocket.recipe import Recipe
-from hocket.rollout.allocated import allocate
+from hocket.rollout.allocation import allocate
 from hocket.train.aio import run_async
 from hocket.train.ledger import Ledger
 from hocket.types import Assignment, Message, Scenario, Score, Trajectory, Turn

@@ -24,7 +24,7 @@ from hocket.core.batch import Batch, Occurrences
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.core.signals import RIGHT
-from hocket.credit.refined import Refined
+from hocket.credit.refinement import Refined
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.clpo.task import EASIER, OTHERWISE, value_of
 from hocket.objectives.divergence import KLToReference

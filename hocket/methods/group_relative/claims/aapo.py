@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from hocket.lab.bench import Bench
-from hocket.lab.by_hand import Counted, off, stale_rows, standardised
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gradient, runs, say
 from hocket.lab.groups import first_advantages, gap
+from hocket.lab.hand_formulas import Counted, off, stale_rows, standardised
 from hocket.lab.toys.enumerable_groups import beside_reference
 from hocket.lab.toys.quick_worlds import choosing, leaning
 from hocket.methods.group_relative.gpg import GPG

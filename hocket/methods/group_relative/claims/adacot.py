@@ -9,7 +9,7 @@ from statistics import fmean
 from hocket.core.signals import returns
 from hocket.lab.claims.harness import EXACT, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.microscope import RecordedBatch
-from hocket.lab.toys.rewarded import document, sample, shown
+from hocket.lab.toys.recorded_answers import document, sample, shown
 from hocket.lab.toys.training import chances, starting, trained
 from hocket.lab.world import Answer, World
 from hocket.methods.group_relative.adacot import ADACOT

@@ -13,12 +13,12 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, cases, gap, gradient, inspect_rows, say
-from hocket.lab.toys.rewarded import document, sample, shown
+from hocket.lab.toys.recorded_answers import document, sample, shown
 from hocket.lab.toys.training import trained
 from hocket.lab.world import World
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.aepo import AEPO, TEMPERED
-from hocket.objectives.among import Among
+from hocket.objectives.subset import Among
 from hocket.train.aio import run_async
 from hocket.train.ledger import Ledger
 from hocket.types import Assignment, Decoding, Scenario, Score, Trajectory, Turn

@@ -9,8 +9,8 @@ import torch
 
 from hocket.distributed.cluster.admission import Admission, Ticket
 from hocket.distributed.cluster.simulation import Fleet, Simulation
-from hocket.lab.by_hand import Counted, off, stale_rows, standardised
 from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, each, gap, gradient, runs, say
+from hocket.lab.hand_formulas import Counted, off, stale_rows, standardised
 from hocket.lab.toys.quick_worlds import summing
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.areal import AREAL

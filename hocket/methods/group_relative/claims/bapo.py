@@ -8,9 +8,9 @@ import torch
 from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.by_hand import Counted, off, stale_rows
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import EXACT, batches, each, gap, gradient, inspect_rows, runs, same_gradient, say
+from hocket.lab.hand_formulas import Counted, off, stale_rows
 from hocket.lab.toys.quick_worlds import summing
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.bapo import BAPO, positive_share

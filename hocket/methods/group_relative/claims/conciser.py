@@ -9,10 +9,10 @@ from itertools import pairwise
 from statistics import fmean
 
 from hocket.core.components import value_at
-from hocket.lab.by_hand import Counted, centred, clipped, off, stale_rows, standardised
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap
+from hocket.lab.hand_formulas import Counted, centred, clipped, off, stale_rows, standardised
 from hocket.lab.toys.instances import judged, patient, work_or_guess
-from hocket.lab.toys.rewarded import advantages, answer, line, lines
+from hocket.lab.toys.recorded_answers import advantages, answer, line, lines
 from hocket.lab.toys.training import accuracy, length, trained
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.conciser import CONCISER, CONCISER_1

@@ -12,12 +12,12 @@ import torch
 
 from hocket.core.batch import Batch, GroupBy, Occurrences
 from hocket.core.keys import Key
-from hocket.credit.refined import Refined, only
+from hocket.credit.refinement import Refined, only
 from hocket.lab.bench import Bench
-from hocket.lab.by_hand import Counted, clipped, off, stale_rows
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
+from hocket.lab.hand_formulas import Counted, clipped, off, stale_rows
 from hocket.lab.microscope import inspect
-from hocket.lab.toys.rewarded import drawn, sample
+from hocket.lab.toys.recorded_answers import drawn, sample
 from hocket.lab.world import World
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.cppo import CPPO, largest_in_groups

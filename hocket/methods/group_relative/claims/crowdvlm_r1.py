@@ -10,7 +10,7 @@ import torch
 
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap
-from hocket.lab.toys.rewarded import line, lines, said, shaped
+from hocket.lab.toys.recorded_answers import line, lines, said, shaped
 from hocket.lab.toys.training import answers_of, starting
 from hocket.lab.world import Answer, World
 from hocket.methods.group_relative.crowdvlm_r1 import CROWDVLM_R1, Closeness, closeness, number_of

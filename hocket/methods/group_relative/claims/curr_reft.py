@@ -16,11 +16,11 @@ from typing import Any, cast
 import numpy as np
 
 from hocket.core.keys import Key
-from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.random_order import Shuffled
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.rewarded import lines
+from hocket.lab.toys.recorded_answers import lines
 from hocket.lab.toys.training import accuracy, trained
 from hocket.lab.world import Answer, World
 from hocket.methods.group_relative.curr_reft import CURR_REFT, CURR_REFT_SELF

@@ -13,10 +13,10 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.by_hand import Counted, clipped, off, stale_rows
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, say
+from hocket.lab.hand_formulas import Counted, clipped, off, stale_rows
 from hocket.lab.microscope import inspect
-from hocket.lab.toys.rewarded import document, drawn, sample, shown
+from hocket.lab.toys.recorded_answers import document, drawn, sample, shown
 from hocket.lab.toys.training import chances, starting
 from hocket.lab.world import World
 from hocket.methods.base.grpo import GRPO

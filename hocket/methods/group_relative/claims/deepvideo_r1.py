@@ -11,9 +11,9 @@ import torch
 from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.lab.bandit import Bandit, total_variation
-from hocket.lab.by_hand import Counted, off, stale_rows
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gap, gradient, runs, say
 from hocket.lab.groups import document
+from hocket.lab.hand_formulas import Counted, off, stale_rows
 from hocket.lab.policy import Tabular
 from hocket.lab.theory import tilted
 from hocket.lab.toys.enumerable_groups import REFERENCE, REWARDS, STALE, documents

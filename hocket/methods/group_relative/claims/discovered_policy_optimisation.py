@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from hocket.core.keys import Key
-from hocket.lab.by_hand import Counted, off, stale_rows
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.discover import Bandits, Strategy, compared
+from hocket.lab.hand_formulas import Counted, off, stale_rows
 from hocket.lab.toys.control import ADVANTAGES, on_par, slope
 from hocket.methods.group_relative.discovered_policy_optimisation import LearntDrift, TanhDrift
 from hocket.methods.group_relative.mdpo import ForwardKLDrift

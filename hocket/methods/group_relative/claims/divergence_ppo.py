@@ -7,8 +7,8 @@ from functools import partial
 import torch
 
 from hocket.core.components import value_at
-from hocket.lab.by_hand import Counted, off, stale_rows
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, gradient, inspect_rows, say
+from hocket.lab.hand_formulas import Counted, off, stale_rows
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.divergence_ppo import DIVERGENCE_PPO, DIVERGENCE_PPO_KL, moved
 from hocket.recipe import Recipe

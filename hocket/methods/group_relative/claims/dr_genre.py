@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from hocket.core.keys import Key
-from hocket.lab.by_hand import Counted, centred, off, stale_rows
 from hocket.lab.claims.harness import Claims, Finding, below, gap, inspect_rows, runs, say
+from hocket.lab.hand_formulas import Counted, centred, off, stale_rows
 from hocket.lab.microscope import inspect, relation
 from hocket.lab.theory import tilted
 from hocket.lab.toys.enumerable_groups import scored_document
-from hocket.lab.toys.rewarded import lines
+from hocket.lab.toys.recorded_answers import lines
 from hocket.lab.world import Answer, World
 from hocket.methods.group_relative.dr_genre import DR_GENRE
 from hocket.rewards.judge import TextJudge, fit_preferences, fit_scores, heads, pair_accuracy

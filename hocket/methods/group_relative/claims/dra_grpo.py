@@ -14,7 +14,7 @@ from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.instances import four_right
-from hocket.lab.toys.rewarded import advantages, group_relative, lines, said, shaped
+from hocket.lab.toys.recorded_answers import advantages, group_relative, lines, said, shaped
 from hocket.lab.toys.training import answers_of
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.dra_grpo import DRA_GRPO, redundancy

@@ -8,7 +8,7 @@ from statistics import fmean
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, gap, runs, say
-from hocket.lab.toys.rewarded import advantages, group_relative, lines, said, shaped
+from hocket.lab.toys.recorded_answers import advantages, group_relative, lines, said, shaped
 from hocket.lab.toys.training import area
 from hocket.lab.world import Answer, World
 from hocket.methods.base.grpo import GRPO

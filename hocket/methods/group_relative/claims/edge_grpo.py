@@ -12,10 +12,10 @@ import numpy as np
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.by_hand import Counted, off, stale_rows, standardised
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect_rows, say
+from hocket.lab.hand_formulas import Counted, off, stale_rows, standardised
 from hocket.lab.microscope import inspect
-from hocket.lab.toys.rewarded import drawn, sample, shown
+from hocket.lab.toys.recorded_answers import drawn, sample, shown
 from hocket.lab.toys.training import starting
 from hocket.lab.world import Answer, World
 from hocket.methods.base.grpo import GRPO

@@ -11,10 +11,10 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.by_hand import Counted, off, stale_rows, standardised
 from hocket.lab.claims.harness import Claims, Finding, gap, inspect_rows, say
+from hocket.lab.hand_formulas import Counted, off, stale_rows, standardised
 from hocket.lab.microscope import inspect
-from hocket.lab.toys.rewarded import drawn, lines, sample
+from hocket.lab.toys.recorded_answers import drawn, lines, sample
 from hocket.lab.toys.training import chances, starting, trained
 from hocket.lab.world import Answer, World
 from hocket.methods.base.grpo import GRPO

@@ -14,7 +14,7 @@ from hocket.lab.bench import Bench, Player
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.instances import Instances, by_instance, nothing
-from hocket.lab.toys.rewarded import document, lines, said, shaped
+from hocket.lab.toys.recorded_answers import document, lines, said, shaped
 from hocket.lab.toys.training import on
 from hocket.lab.world import Answer
 from hocket.methods.group_relative.gcpo_geometryzero import (

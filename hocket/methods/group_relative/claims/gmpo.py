@@ -11,8 +11,8 @@ from hocket.core.batch import Batch
 from hocket.core.components import value_at
 from hocket.core.segments import segment_mean
 from hocket.lab.bench import Bench
-from hocket.lab.by_hand import Counted, off, stale_rows
 from hocket.lab.claims.harness import Claims, Finding, batches, below, each, runs, say
+from hocket.lab.hand_formulas import Counted, off, stale_rows
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.quick_worlds import TANGLED
 from hocket.methods.base.grpo import GRPO

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from hocket.lab.bench import Bench
-from hocket.lab.by_hand import Counted, centred, off, stale_rows
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gradient, runs, say
 from hocket.lab.groups import gap, recorded
+from hocket.lab.hand_formulas import Counted, centred, off, stale_rows
 from hocket.lab.toys.enumerable_groups import bandit
 from hocket.lab.toys.quick_worlds import guessing, mixed
 from hocket.recipes import GPG, GRPO, find

@@ -11,7 +11,7 @@ import torch
 
 from hocket.lab.claims.harness import Claims, Finding, gap, say
 from hocket.lab.toys.instances import judged, patient, work_or_guess
-from hocket.lab.toys.rewarded import advantages, answer, group_relative, lines
+from hocket.lab.toys.recorded_answers import advantages, answer, group_relative, lines
 from hocket.lab.toys.training import accuracy, right_length, trained
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.grpo_lead import GRPO_LEAD, logistic_weight

@@ -8,7 +8,7 @@ from statistics import fmean
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
-from hocket.lab.toys.rewarded import sample, shown
+from hocket.lab.toys.recorded_answers import sample, shown
 from hocket.lab.toys.training import chances, starting
 from hocket.lab.world import Answer, World
 from hocket.methods.base.grpo import GRPO

@@ -20,10 +20,10 @@ from hocket.distributed.swarm.node import join
 from hocket.distributed.swarm.swarm import Swarm
 from hocket.lab.claims.claim import Check
 from hocket.lab.claims.harness import Claims, Finding, inspect_rows, say
-from hocket.lab.claims.shipped import LEAST, configured, difference, largest
+from hocket.lab.claims.shipped_check import LEAST, configured, difference, largest
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.instances import Judged
-from hocket.lab.toys.rewarded import group_relative
+from hocket.lab.toys.recorded_answers import group_relative
 from hocket.lab.toys.swarms import SwarmRun, stepping
 from hocket.lab.world import Answer, World, answer_of
 from hocket.methods.group_relative.hail_to_the_thief import (

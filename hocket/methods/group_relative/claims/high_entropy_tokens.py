@@ -5,8 +5,8 @@ from functools import partial
 
 import torch
 
-from hocket.lab.by_hand import Counted, off, stale_rows, standardised
 from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, gradient, inspect_rows, say
+from hocket.lab.hand_formulas import Counted, off, stale_rows, standardised
 from hocket.methods.base.dapo import DAPO
 from hocket.methods.group_relative.high_entropy_tokens import HIGH_ENTROPY_TOKENS
 

@@ -12,8 +12,8 @@ from hocket.core.batch import Batch
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.lab.by_hand import clipped, off, stale_rows
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, say
+from hocket.lab.hand_formulas import clipped, off, stale_rows
 from hocket.lab.toys.quick_worlds import lead
 from hocket.lab.world import World
 from hocket.methods.group_relative.hrpo.latent import LATENTS, THINKING, LatentLM, LatentPlayer

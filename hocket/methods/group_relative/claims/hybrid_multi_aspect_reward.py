@@ -6,8 +6,8 @@ from functools import partial
 from statistics import fmean
 
 from hocket.lab.bench import Bench
-from hocket.lab.by_hand import Counted, off, stale_rows, standardised
 from hocket.lab.claims.harness import Claims, Finding, below, runs, say
+from hocket.lab.hand_formulas import Counted, off, stale_rows, standardised
 from hocket.lab.toys.instances import Judged
 from hocket.lab.toys.quick_worlds import leaning
 from hocket.lab.world import Answer, Graded, World, answer_of, question_of

@@ -15,16 +15,16 @@ from torch import Tensor
 
 from hocket.core.components import value_at
 from hocket.core.keys import Key
-from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.random_order import Shuffled
 from hocket.lab.bandit import minimised
 from hocket.lab.bench import Bench, Player
-from hocket.lab.by_hand import Counted, off, stale_rows
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gap, gradient, inspect_rows, runs, say
+from hocket.lab.hand_formulas import Counted, off, stale_rows
 from hocket.lab.policy import Tabular
 from hocket.lab.theory import tilted
 from hocket.lab.toys.enumerable_groups import REFERENCE, REWARDS, documents
 from hocket.lab.toys.quick_worlds import uneven
-from hocket.lab.toys.rewarded import answer, line
+from hocket.lab.toys.recorded_answers import answer, line
 from hocket.lab.world import World, answer_of
 from hocket.methods.group_relative.kimi_k1_5 import (
     KIMI_K1_5,

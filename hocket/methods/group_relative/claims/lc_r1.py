@@ -15,7 +15,7 @@ from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, gap, inspect_rows, say
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.instances import NEVER, Ended, by_instance, nothing
-from hocket.lab.toys.rewarded import answer, lines, shaped
+from hocket.lab.toys.recorded_answers import answer, lines, shaped
 from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer
 from hocket.methods.base.grpo import GRPO

@@ -10,10 +10,10 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, below, gap, inspect_rows, say
-from hocket.lab.claims.shipped import configured
+from hocket.lab.claims.shipped_check import configured
 from hocket.lab.groups import document, first_advantages
 from hocket.lab.toys.quick_worlds import choosing, leaning
-from hocket.lab.toys.rewarded import shaped
+from hocket.lab.toys.recorded_answers import shaped
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.lens import LENS, calibrated_reward
 from hocket.recipe import Recipe

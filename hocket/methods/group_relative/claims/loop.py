@@ -5,11 +5,11 @@ from statistics import fmean
 
 from hocket.core.components import value_at
 from hocket.lab.bench import Bench
-from hocket.lab.by_hand import Counted, off, stale_rows
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, each, gap, say
 from hocket.lab.dialogue import Dialogue, DialogueBench
 from hocket.lab.groups import first_advantages, recorded
 from hocket.lab.groups import gap as relative_gap
+from hocket.lab.hand_formulas import Counted, off, stale_rows
 from hocket.lab.toys.enumerable_groups import bandit
 from hocket.recipes import LOOP, find
 from hocket.rollout.independent import Independent

@@ -7,8 +7,8 @@ import torch
 
 from hocket.core.components import value_at
 from hocket.core.keys import Key
-from hocket.lab.by_hand import Counted, off, stale_rows
 from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, gradient, say
+from hocket.lab.hand_formulas import Counted, off, stale_rows
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.m2po import M2PO, within_moment
 

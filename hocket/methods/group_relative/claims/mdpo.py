@@ -13,9 +13,9 @@ from hocket.core.batch import Batch
 from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.lab import bandit
-from hocket.lab.by_hand import Counted, off, stale_rows
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
 from hocket.lab.groups import document
+from hocket.lab.hand_formulas import Counted, off, stale_rows
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.control import ADVANTAGES, Process, on_par, slope, softened
 from hocket.methods.group_relative.mdpo import MDPO, ForwardKLDrift, forward_kl_drift

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 
 from hocket.core.keys import Key
-from hocket.lab.by_hand import Counted, off, stale_rows, standardised
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
+from hocket.lab.hand_formulas import Counted, off, stale_rows, standardised
 from hocket.lab.toys.instances import Ended, by_instance, everywhere, nothing
-from hocket.lab.toys.rewarded import lines
+from hocket.lab.toys.recorded_answers import lines
 from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer, answer_of
 from hocket.methods.base.grpo import GRPO

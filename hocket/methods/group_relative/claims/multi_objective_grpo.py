@@ -12,11 +12,11 @@ from torch import Tensor
 
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
-from hocket.lab.by_hand import Counted, centred, off, stale_rows, standardised
 from hocket.lab.claims.harness import Claims, Finding, below, runs, say
+from hocket.lab.hand_formulas import Counted, centred, off, stale_rows, standardised
 from hocket.lab.microscope import inspect, relation
 from hocket.lab.toys.enumerable_groups import scored_document
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.lab.world import Answer, World
 from hocket.recipes import GRPO, MULTI_OBJECTIVE_GRPO, MULTI_OBJECTIVE_GRPO_NORMALISED
 from hocket.rewards.judge import fit_scores, heads

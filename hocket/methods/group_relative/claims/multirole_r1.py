@@ -16,9 +16,9 @@ import torch
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, inspect_rows, runs, say
-from hocket.lab.claims.taught import Pupil, after_lessons, begin
+from hocket.lab.claims.lesson_data import Pupil, after_lessons, begin
 from hocket.lab.toys.instances import TREES, four_right
-from hocket.lab.toys.rewarded import lines, said, shaped
+from hocket.lab.toys.recorded_answers import lines, said, shaped
 from hocket.lab.world import Answer, World
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.multirole_r1 import (

@@ -10,10 +10,10 @@ import torch
 
 from hocket.core.components import value_at
 from hocket.core.keys import Key
-from hocket.lab.by_hand import Counted, off, stale_rows
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import SEEDS, batches, below, each, gap, gradient, runs, say
 from hocket.lab.groups import recorded
+from hocket.lab.hand_formulas import Counted, off, stale_rows
 from hocket.lab.toys.enumerable_groups import binary_groups
 from hocket.lab.toys.quick_worlds import summing
 from hocket.methods.base.grpo import GRPO

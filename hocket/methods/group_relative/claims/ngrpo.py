@@ -8,8 +8,8 @@ from statistics import fmean, variance
 
 from hocket.core.components import value_at
 from hocket.lab.bench import Bench
-from hocket.lab.by_hand import Counted, clipped, off, stale_rows, standardised
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gap, runs, say
+from hocket.lab.hand_formulas import Counted, clipped, off, stale_rows, standardised
 from hocket.lab.toys.enumerable_groups import binary_advantages
 from hocket.lab.toys.quick_worlds import choosing, lead, leaning
 from hocket.recipe import Recipe

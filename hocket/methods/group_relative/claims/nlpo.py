@@ -19,12 +19,12 @@ from hocket.core.signals import REWARD
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.lab.bench import Bench
-from hocket.lab.by_hand import stale_rows
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
+from hocket.lab.hand_formulas import stale_rows
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.quick_worlds import summing, uneven
-from hocket.lab.toys.rewarded import document
+from hocket.lab.toys.recorded_answers import document
 from hocket.lab.world import World
 from hocket.methods.group_relative.nlpo import adapted
 from hocket.nano import BASE

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from hocket.core.keys import Key
-from hocket.lab.by_hand import Counted, off, stale_rows
 from hocket.lab.claims import pages
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.documents import random_document
+from hocket.lab.hand_formulas import Counted, off, stale_rows
 from hocket.lab.microscope import RecordedBatch, inspect, relation
-from hocket.lab.toys.rewarded import answer, document, line
+from hocket.lab.toys.recorded_answers import answer, document, line
 from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer, Graded, World, answer_of, question_of
 from hocket.methods.base.grpo import GRPO

@@ -9,10 +9,10 @@ from itertools import pairwise
 from statistics import fmean, stdev
 
 from hocket.lab.bench import Bench
-from hocket.lab.by_hand import Counted, off, stale_rows, standardised
 from hocket.lab.claims.harness import Check, Claims, Finding, below, gap, say
+from hocket.lab.hand_formulas import Counted, off, stale_rows, standardised
 from hocket.lab.toys.instances import Instances, WorkOrGuess, by_instance, judged, nothing, patient, work_or_guess
-from hocket.lab.toys.rewarded import answer, lines, shaped
+from hocket.lab.toys.recorded_answers import answer, lines, shaped
 from hocket.lab.toys.training import accuracy, length, right_length, trained
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.open_rs import OPEN_RS, CosineLength

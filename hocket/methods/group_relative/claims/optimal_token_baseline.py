@@ -8,9 +8,9 @@ from torch import Tensor
 
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
-from hocket.lab.by_hand import stale_rows
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
 from hocket.lab.documents import random_document
+from hocket.lab.hand_formulas import stale_rows
 from hocket.lab.microscope import RecordedBatch
 from hocket.methods.group_relative.optimal_token_baseline import ENERGY, OTB, energies
 from hocket.types import Evaluation

@@ -13,7 +13,7 @@ from hocket.core.signals import returns
 from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.instances import WORK, WorkOrGuess, by_instance, everywhere, held, nothing
-from hocket.lab.toys.rewarded import answer, document, line, lines
+from hocket.lab.toys.recorded_answers import answer, document, line, lines
 from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer
 from hocket.methods.base.grpo import GRPO

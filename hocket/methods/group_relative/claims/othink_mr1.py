@@ -11,10 +11,10 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.core.schedules import Constant, Linear
-from hocket.lab.by_hand import clipped, off, stale_rows
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, gradient
+from hocket.lab.hand_formulas import clipped, off, stale_rows
 from hocket.lab.microscope import inspect
-from hocket.lab.toys.rewarded import drawn, lines
+from hocket.lab.toys.recorded_answers import drawn, lines
 from hocket.lab.toys.training import chances, trained
 from hocket.lab.world import World
 from hocket.methods.base.grpo import GRPO_KL

@@ -11,7 +11,7 @@ from typing import Any
 
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, each, gap, runs, say
-from hocket.lab.toys.rewarded import lines, said, shaped
+from hocket.lab.toys.recorded_answers import lines, said, shaped
 from hocket.lab.world import Answer, World
 from hocket.methods.base.gspo import GSPO
 from hocket.methods.group_relative.pm4grpo import PM4GRPO, activities, conformance, harmonic_mean

@@ -19,7 +19,7 @@ from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.rewarded import document, lines, said, shaped
+from hocket.lab.toys.recorded_answers import document, lines, said, shaped
 from hocket.lab.toys.training import answers_of, trained
 from hocket.lab.world import World
 from hocket.methods.group_relative.ps_grpo import PS_GRPO, GroupSimilarity

@@ -16,7 +16,7 @@ from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.instances import Instances, by_instance, nothing
-from hocket.lab.toys.rewarded import lines
+from hocket.lab.toys.recorded_answers import lines
 from hocket.lab.toys.training import chances
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.pta_grpo import (

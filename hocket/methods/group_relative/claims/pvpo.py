@@ -7,9 +7,9 @@ from statistics import fmean, stdev
 import torch
 
 from hocket.lab.bench import Bench
-from hocket.lab.by_hand import off, stale_rows
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, inspect_rows, say
 from hocket.lab.groups import first_advantages, gap, recorded
+from hocket.lab.hand_formulas import off, stale_rows
 from hocket.lab.toys.enumerable_groups import bandit, beside_reference
 from hocket.lab.toys.quick_worlds import guessing
 from hocket.recipe import Recipe

@@ -11,8 +11,8 @@ import torch
 
 from hocket.core.batch import Level, LevelScores
 from hocket.core.signals import REWARD
-from hocket.lab.by_hand import Counted, off, stale_rows, standardised
 from hocket.lab.claims.harness import Claims, Finding, below, each, gap, runs, say
+from hocket.lab.hand_formulas import Counted, off, stale_rows, standardised
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.enumerable_groups import scored_document
 from hocket.lab.world import World

@@ -14,7 +14,7 @@ from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, below, gap, say
 from hocket.lab.microscope import RecordedBatch, inspect, relation
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.rewarded import document
+from hocket.lab.toys.recorded_answers import document
 from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer, Graded, World
 from hocket.methods.base.grpo import GRPO

@@ -8,7 +8,7 @@ from typing import Any
 
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, each, gap, inspect_rows, runs
-from hocket.lab.toys.rewarded import lines, said, shaped
+from hocket.lab.toys.recorded_answers import lines, said, shaped
 from hocket.lab.world import Answer, World
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.r1_vl import R1_VL, keyword_density, match_ratio

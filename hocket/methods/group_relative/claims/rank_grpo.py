@@ -13,7 +13,7 @@ from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, Claims, Finding, gap, gradient, inspect_rows, say
 from hocket.lab.toys.instances import ByPlace
-from hocket.lab.toys.rewarded import drawn, lines, sample, shown
+from hocket.lab.toys.recorded_answers import drawn, lines, sample, shown
 from hocket.lab.toys.training import chances, trained
 from hocket.lab.world import Answer
 from hocket.methods.base.grpo import GRPO

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import torch
 
-from hocket.lab.by_hand import Counted, off, stale_rows
 from hocket.lab.claims.harness import EXACT, Claims, Finding, gradient, inspect_rows, runs, say
 from hocket.lab.claims.harness import gap as difference
 from hocket.lab.groups import Document, Groups, Row, document, first_advantages, gap, recorded
+from hocket.lab.hand_formulas import Counted, off, stale_rows
 from hocket.lab.toys.enumerable_groups import bandit, sentences
 from hocket.lab.toys.quick_worlds import guessing
 from hocket.methods.base.reinforce import REINFORCE

@@ -14,7 +14,7 @@ from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, gap, inspect_rows
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.instances import NEVER, Ended, by_instance, nothing
-from hocket.lab.toys.rewarded import advantages, lines, said, shaped
+from hocket.lab.toys.recorded_answers import advantages, lines, said, shaped
 from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer
 from hocket.methods.base.dr_grpo import DR_GRPO

@@ -19,7 +19,7 @@ from hocket.distributed.swarm.node import join, off_policy
 from hocket.distributed.swarm.swarm import Swarm, whole
 from hocket.lab.claims.claim import Check
 from hocket.lab.claims.harness import Claims, Finding, gap, say
-from hocket.lab.claims.shipped import LEAST, configured, difference, largest
+from hocket.lab.claims.shipped_check import LEAST, configured, difference, largest
 from hocket.lab.toys.instances import Judged
 from hocket.lab.toys.swarms import SwarmRun, stepping
 from hocket.lab.world import Answer, World, answer_of

@@ -11,7 +11,7 @@ import torch
 
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows, say
-from hocket.lab.toys.rewarded import drawn, lines, sample, shaped
+from hocket.lab.toys.recorded_answers import drawn, lines, sample, shaped
 from hocket.lab.toys.training import chances
 from hocket.lab.world import Answer, Graded, World
 from hocket.methods.base.grpo import GRPO

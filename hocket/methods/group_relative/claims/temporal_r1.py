@@ -13,7 +13,7 @@ from hocket.curriculum.variable import sample_variance, variable
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.rewarded import lines
+from hocket.lab.toys.recorded_answers import lines
 from hocket.lab.world import World
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.temporal_r1 import TEMPORAL_R1, Chosen, IntervalIoU, interval_iou

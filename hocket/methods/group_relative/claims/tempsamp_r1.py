@@ -11,7 +11,7 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, gap, runs, say
-from hocket.lab.toys.rewarded import advantages, group_relative, lines, said, shaped
+from hocket.lab.toys.recorded_answers import advantages, group_relative, lines, said, shaped
 from hocket.lab.toys.training import area
 from hocket.lab.world import World
 from hocket.methods.group_relative.temporal_r1 import interval_iou

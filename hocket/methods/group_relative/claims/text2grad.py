@@ -10,7 +10,7 @@ from typing import Any
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.toys.instances import ByPlace, nothing
-from hocket.lab.toys.rewarded import sample, shown
+from hocket.lab.toys.recorded_answers import sample, shown
 from hocket.lab.toys.training import chances
 from hocket.lab.world import Answer, World
 from hocket.methods.base.ppo import PPO_RLHF

@@ -12,7 +12,7 @@ import torch
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, gap, say
 from hocket.lab.toys.instances import LEFT, WORK, WorkOrGuess, by_instance, held, nothing
-from hocket.lab.toys.rewarded import line, shaped
+from hocket.lab.toys.recorded_answers import line, shaped
 from hocket.lab.toys.training import length, on, starting, trained
 from hocket.lab.world import Answer
 from hocket.methods.group_relative.ton import TON, TON_SFT, DroppedThoughts

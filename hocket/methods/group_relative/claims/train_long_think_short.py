@@ -12,9 +12,9 @@ import torch
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, Claims, Finding, gap
-from hocket.lab.claims.shipped import configured
+from hocket.lab.claims.shipped_check import configured
 from hocket.lab.toys.instances import Ended, by_instance, everywhere, nothing
-from hocket.lab.toys.rewarded import answer, line, lines, shaped
+from hocket.lab.toys.recorded_answers import answer, line, lines, shaped
 from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer, World
 from hocket.methods.group_relative.train_long_think_short import (

@@ -27,7 +27,7 @@ from hocket.lab.claims.harness import (
 )
 from hocket.lab.microscope import RecordedBatch, inspect
 from hocket.lab.toys.enumerable_groups import documents, softmax
-from hocket.lab.toys.rewarded import document, said, shaped
+from hocket.lab.toys.recorded_answers import document, said, shaped
 from hocket.lab.world import World
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.trpa import TRPA

@@ -18,8 +18,8 @@ from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.lab.bench import Bench
-from hocket.lab.by_hand import Counted, off, stale_rows
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
+from hocket.lab.hand_formulas import Counted, off, stale_rows
 from hocket.lab.toys.control import LONGEST, Array, Process, cart_pole, softened
 from hocket.lab.toys.quick_worlds import summing, uneven
 from hocket.methods.base.grpo import GRPO

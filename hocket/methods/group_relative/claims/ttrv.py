@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from hocket.credit.reinforce import ReturnToGo
 from hocket.lab.claims.harness import EXACT, Claims, Finding, gap, say
-from hocket.lab.toys.rewarded import advantages, line, said, shaped
+from hocket.lab.toys.recorded_answers import advantages, line, said, shaped
 from hocket.lab.toys.training import starting, trained
 from hocket.lab.world import World
 from hocket.methods.group_relative.ttrv import TTRV

@@ -16,7 +16,7 @@ from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.rewarded import document, group_relative, lines, sample, shown
+from hocket.lab.toys.recorded_answers import document, group_relative, lines, sample, shown
 from hocket.lab.toys.training import chances, logits
 from hocket.lab.world import Answer, World
 from hocket.methods.base.grpo import GRPO

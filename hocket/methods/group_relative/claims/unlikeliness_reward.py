@@ -9,7 +9,7 @@ import torch
 
 from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, gap, inspect_rows
 from hocket.lab.microscope import inspect
-from hocket.lab.toys.rewarded import advantages, drawn, lines, sample
+from hocket.lab.toys.recorded_answers import advantages, drawn, lines, sample
 from hocket.lab.toys.training import chances, trained
 from hocket.lab.world import World
 from hocket.methods.base.grpo import GRPO

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from hocket.core.components import value_at
-from hocket.lab.by_hand import stale_rows
 from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, gradient, inspect_rows, say
+from hocket.lab.hand_formulas import stale_rows
 from hocket.lab.microscope import RecordedBatch
 from hocket.methods.base.ppo import PPO
 from hocket.methods.group_relative.vapo import VAPO

@@ -15,7 +15,7 @@ import torch
 from hocket import tasks
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, say
-from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.exact.mdp import Array
 from hocket.lab.toys.beliefs import believing, fresh_play, moved, taught
 from hocket.methods.marl.bardec_pomdp.betrayal import Betrayal, History, Play

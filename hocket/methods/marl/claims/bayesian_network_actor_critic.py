@@ -20,8 +20,8 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.core.worlds import JointEnvironment, Moved, Seat
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, say
-from hocket.lab.claims.shipped import ShippedRun
-from hocket.lab.claims.solved import SolvedRun
+from hocket.lab.claims.shipped_check import ShippedRun
+from hocket.lab.claims.solver_check import SolvedRun
 from hocket.lab.exact.cooperative import Cooperative, joint, penalty
 from hocket.lab.exact.mdp import TabularMDP
 from hocket.lab.exact.solver import State

@@ -24,8 +24,8 @@ from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.loop import RunContext, train_step
 from hocket.types import Assignment, Decoding
+from hocket.zoo.joint.evasion import Flee
 from hocket.zoo.joint.particles import Spread
-from hocket.zoo.joint.pursued import Flee
 
 claim = Claims("flickerfusion", "arXiv:2410.15876")
 CROWD, WIDTH, STEPS = Flee(count=2, pursuers="5", come="2", go="0"), 400, 30

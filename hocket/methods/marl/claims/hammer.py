@@ -12,7 +12,7 @@ from hocket import tasks
 from hocket.core.casting import Separate
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, say
-from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.toys.teams import interval, trained
 from hocket.methods.marl.hammer.message_channel import VOICE
 from hocket.methods.marl.hammer.method import HAMMER

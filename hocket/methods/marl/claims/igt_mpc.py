@@ -9,7 +9,7 @@ import numpy as np
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, say
-from hocket.lab.claims.solved import SolvedRun
+from hocket.lab.claims.solver_check import SolvedRun
 from hocket.lab.exact.mdp import Array
 from hocket.methods.marl.igt_mpc.crossings import EFFORT, LATE, Crossing, crossing
 from hocket.methods.marl.igt_mpc.lanes import ALONE, CRUISE, PUSH, TICK, Lanes, lanes

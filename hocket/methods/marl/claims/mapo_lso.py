@@ -17,7 +17,7 @@ from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.core.signals import rewards_by_occurrence
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
-from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.toys.beliefs import believing, fresh_play, taught
 from hocket.lab.toys.teams import interval
 from hocket.methods.base.mappo import MAPPO

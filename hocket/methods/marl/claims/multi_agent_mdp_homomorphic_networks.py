@@ -20,7 +20,7 @@ from hocket.core.casting import Separate
 from hocket.core.keys import Key
 from hocket.core.worlds import Seat
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, say
-from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.methods.marl.ippo import IPPO
 from hocket.methods.marl.multi_agent_mdp_homomorphic_networks import (
     MULTI_AGENT_MDP_HOMOMORPHIC_NETWORKS,

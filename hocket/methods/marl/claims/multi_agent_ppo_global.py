@@ -13,8 +13,8 @@ import torch
 from hocket.core.keys import Key
 from hocket.core.signals import returns
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, say
-from hocket.lab.claims.shipped import ShippedRun
-from hocket.lab.claims.solved import SolvedRun
+from hocket.lab.claims.shipped_check import ShippedRun
+from hocket.lab.claims.solver_check import SolvedRun
 from hocket.lab.exact.cooperative import Cooperative, joint, localised
 from hocket.lab.exact.mdp import Array, softmax
 from hocket.lab.exact.solver import State

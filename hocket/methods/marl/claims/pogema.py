@@ -11,7 +11,7 @@ from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap
 from hocket.lab.toys.teams import by_chance, interval, trained
 from hocket.methods.marl.pogema import lifelong_performance, path_finding, performance, scalability
 from hocket.zoo.joint.grids import Cell, distances, shortest
-from hocket.zoo.joint.once import OncePaths
+from hocket.zoo.joint.one_shot_paths import OncePaths
 from hocket.zoo.joint.paths import MOVES, LifelongPaths
 from hocket.zoo.joint.walks import Walk
 

@@ -9,7 +9,7 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, say
-from hocket.lab.claims.solved import SolvedRun
+from hocket.lab.claims.solver_check import SolvedRun
 from hocket.lab.exact.mdp import Array, softmax
 from hocket.methods.marl.primal_dual_general_utility_marl.method import (
     PRIMAL_DUAL_GENERAL_UTILITY_MARL,

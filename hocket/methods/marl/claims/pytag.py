@@ -18,7 +18,7 @@ from hocket.core.casting import Separate
 from hocket.core.columns import ALLOWED
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
-from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.methods.marl.ippo import IPPO
 from hocket.methods.marl.pytag.method import PYTAG, FormerSelf, Pool
 from hocket.methods.marl.pytag.world import SpielTable

@@ -10,7 +10,7 @@ import numpy as np
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, say
-from hocket.lab.claims.solved import SolvedRun
+from hocket.lab.claims.solver_check import SolvedRun
 from hocket.lab.exact.mdp import Array, TabularMDP, softmax
 from hocket.methods.marl.rlhg.companions import Companion, companion
 from hocket.methods.marl.rlhg.method import RLHG, HumanGain, advantage, gain

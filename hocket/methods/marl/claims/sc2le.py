@@ -18,7 +18,7 @@ from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, say
-from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.toys.beliefs import believing
 from hocket.lab.toys.teams import trained
 from hocket.methods.base.a2c import A2C

@@ -1,7 +1,7 @@
 """Multi-agent PPO that reaches the global optimum by local steps (Zhao et al., arXiv:2305.04819).
 
 Agents decide in an order, each knowing what those before it chose: `pi_i(a_i | s, a_1..a_{i-1})`, in worlds with
-`?sequenced=true` (`Sequenced` of `hocket.zoo.joint.sequenced`). The multi-agent performance difference
+`?sequenced=true` (`Sequenced` of `hocket.zoo.joint.sequential_world`). The multi-agent performance difference
 then splits into one term per agent, of its localised action value `Q_i(s, a_1..a_i)`, which averages over those after
 it; so each agent's own KL-regularised step, `pi_i' ~ pi_i exp(Q_i / beta)`, climbs the joint return. Here the step is
 the surrogate with a KL drift of MDPO, from advantages along the agent's own decisions, whose critic reads the joint

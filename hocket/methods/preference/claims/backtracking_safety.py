@@ -16,7 +16,7 @@ from hocket.core.keys import Key
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import below, cases, gap, inspect_rows, say
 from hocket.lab.microscope import RecordedBatch
-from hocket.lab.toys.rewarded import document
+from hocket.lab.toys.recorded_answers import document
 from hocket.methods.base.sft import SFT
 from hocket.methods.preference.backtracking_safety import (
     BACKTRACKING_SAFETY,

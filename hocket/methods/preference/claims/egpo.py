@@ -12,7 +12,7 @@ from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import below, gap, say
-from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.toys.answers import AnswerPolicy, Updating
 from hocket.lab.toys.games import CYCLE, GameBandit, random_game, regularised_gap, rule_of
 from hocket.methods.base.rloo import RLOO

@@ -13,7 +13,7 @@ from hocket.lab.bench import Bench
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import below, cases, gap, inspect_rows, same_gradient, say
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.rewarded import group_relative
+from hocket.lab.toys.recorded_answers import group_relative
 from hocket.lab.world import Answer as Said
 from hocket.lab.world import World
 from hocket.methods.base.grpo import GRPO

@@ -13,7 +13,7 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.credit.each_agent import EachAgent
 from hocket.credit.pairs import AllPairs
-from hocket.credit.read_at import ReadAt
+from hocket.credit.score_positions import ReadAt
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import EXACT, below, gap, inspect_rows, say
 from hocket.methods.base.rloo import RLOO

@@ -11,7 +11,7 @@ from hocket.core.keys import Key
 from hocket.lab.bandit import minimised
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import below, gap, same_gradient, say
-from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.toys.answers import AnswerPolicy, Updating
 from hocket.lab.toys.games import UNEVEN, GameBandit, exploitability, random_game, regularised_gap, rule_of
 from hocket.methods.base.dpo import ONLINE_DPO

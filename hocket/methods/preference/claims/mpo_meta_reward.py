@@ -9,7 +9,7 @@ from hocket.lab.bench import Bench
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import batches, below, cases, gap, inspect_rows, say
 from hocket.lab.microscope import RecordedBatch
-from hocket.lab.toys.rewarded import document
+from hocket.lab.toys.recorded_answers import document
 from hocket.lab.world import Answer as Said
 from hocket.lab.world import World
 from hocket.methods.base.ppo import PPO_RLHF

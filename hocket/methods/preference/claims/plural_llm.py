@@ -19,14 +19,14 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.distributed.swarm.averaging import Averaging
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
-from hocket.lab.claims.taught import Pupil, begin
+from hocket.lab.claims.lesson_data import Pupil, begin
 from hocket.methods.preference.plural_llm.method import PLURAL_LLM, PredictedShares, alignment, fairness
 from hocket.objectives.listwise import SoftmaxRanking
 from hocket.objectives.scores import RegressedScore
 from hocket.recipe import Recipe
 from hocket.rollout.demonstrations import Ranked
 from hocket.train.aio import run_async
-from hocket.train.held_out import recorded_metrics
+from hocket.train.unseen_scenarios import recorded_metrics
 from hocket.types import Evaluation, Scenario, Score, Trajectory, Turn
 
 claim = Claims("plural-llm", "recalled")

@@ -11,7 +11,7 @@ from hocket.core.keys import Key
 from hocket.lab.bandit import descended
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import batches, below, gap, gradient, say
-from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.toys.games import GameBandit
 from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.methods.preference.xpo import OTHERS, XPO, BesideReference

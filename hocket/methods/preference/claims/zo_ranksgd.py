@@ -17,10 +17,10 @@ from hocket.core.keys import Key
 from hocket.core.signals import returns
 from hocket.credit.group import GroupRelative
 from hocket.credit.units import trajectory_units
-from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.random_order import Shuffled
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import below, gap, inspect_rows, say
-from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.microscope import RecordedBatch
 from hocket.methods.preference.zo_ranksgd import (
     DIRECTION,

@@ -2,7 +2,7 @@
 
 No pairs: every answer carries a label. Its implicit reward is measured from an estimate of the divergence between
 policy and reference, made of answers to other prompts (`MismatchedDivergence`), and goes through a sigmoid, so what is
-far to either side has no pull (`Unpaired` of `hocket.objectives.unpaired`).
+far to either side has no pull (`Unpaired` of `hocket.objectives.unpaired_answers`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hocket.methods.base.conventions import COMMON
 from hocket.methods.preference.kto.labels import Desirability
 from hocket.objectives.aggregate import counted_lengths, trajectory_sums
 from hocket.objectives.ratios import recorded
-from hocket.objectives.unpaired import SHIFT, Unpaired
+from hocket.objectives.unpaired_answers import SHIFT, Unpaired
 from hocket.recipe import Recipe
 from hocket.rollout.demonstrations import Labelled
 from hocket.stages import Shaping

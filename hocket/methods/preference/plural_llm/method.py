@@ -18,8 +18,8 @@ from torch import Tensor
 
 from hocket.core.batch import Batch, GroupBy, Level
 from hocket.core.errors import ConfigurationError
-from hocket.credit.read_at import ReadAt
 from hocket.credit.reinforce import ReturnToGo
+from hocket.credit.score_positions import ReadAt
 from hocket.methods.base.reward_model import REWARD_MODEL
 from hocket.objectives.aggregate import counted_lengths, trajectory_means, trajectory_sums
 from hocket.objectives.listwise import ListLoss, SoftmaxRanking, ordered

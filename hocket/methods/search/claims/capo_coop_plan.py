@@ -14,8 +14,8 @@ from hocket import tasks
 from hocket.core.columns import ACTIONS, LIMIT, MESSAGES
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, cases, say
-from hocket.lab.claims.shipped import ShippedRun
-from hocket.lab.claims.taught import after_lessons
+from hocket.lab.claims.lesson_data import after_lessons
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.methods.search.capo_coop_plan import CAPO, PLANS, MetaPlan, plan_in
 from hocket.testing import Part, rehearse
 from hocket.train.aio import run_async

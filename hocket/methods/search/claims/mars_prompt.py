@@ -14,7 +14,7 @@ from hocket.agents.search.plain import RandomMutation
 from hocket.agents.search.searcher import Bench, Searcher
 from hocket.core.texts import Texts
 from hocket.lab.claims.harness import Claims, Finding, say
-from hocket.lab.claims.steered import Sought, random_lines, sought, told_of
+from hocket.lab.claims.prompt_checks import Sought, random_lines, sought, told_of
 from hocket.lab.texts_worlds import Instructed, Mentors, calls_to, searched
 from hocket.methods.search.mars_prompt import MARS_PROMPT, Socratic
 

@@ -13,9 +13,9 @@ from hocket.core.casting import Leading
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.credit.each_agent import EachAgent
-from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.random_order import Shuffled
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, cases, gap, inspect_rows, say
-from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.episodes import episode
 from hocket.methods.base.ppo import PPO

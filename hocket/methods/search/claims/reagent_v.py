@@ -13,9 +13,9 @@ from hocket.agents.workflows.single import SingleTurn
 from hocket.core.keys import Key
 from hocket.credit.pairs import BestAgainstWorst
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect_rows, say
-from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.talk import TalkBench, total
-from hocket.lab.toys.rewarded import group_relative
+from hocket.lab.toys.recorded_answers import group_relative
 from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.methods.base.sft import SFT
 from hocket.methods.search.reagent_v import (
@@ -28,7 +28,7 @@ from hocket.methods.search.reagent_v import (
     ClipAgent,
     kept,
 )
-from hocket.rollout.selected import Selected
+from hocket.rollout.selection import Selected
 from hocket.testing import Part, rehearse
 from hocket.types import Message, Scenario, Trajectory
 from hocket.zoo.tasks.clips import STANCES, Clips, answer_question, picked, shown

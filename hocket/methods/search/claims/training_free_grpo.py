@@ -11,7 +11,7 @@ from hocket.agents.search.searcher import Bench
 from hocket.core.keys import Key
 from hocket.core.texts import Texts
 from hocket.lab.claims.harness import Claims, Finding, cases, say
-from hocket.lab.claims.steered import Sought, random_lines, sought, told_of
+from hocket.lab.claims.prompt_checks import Sought, random_lines, sought, told_of
 from hocket.lab.texts_worlds import Tactical, contrasting, searched
 from hocket.methods.search.training_free_grpo import TRAINING_FREE_GRPO, SemanticAdvantage, edited
 

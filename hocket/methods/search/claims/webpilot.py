@@ -22,8 +22,8 @@ from hocket.agents.workflows.team import Actor
 from hocket.core.keys import Key
 from hocket.engine.requests import Request
 from hocket.lab.claims.harness import Check, Claims, Finding, cases, say
-from hocket.lab.claims.shipped import Shipment, configured
-from hocket.lab.claims.taught import lessons
+from hocket.lab.claims.lesson_data import lessons
+from hocket.lab.claims.shipped_check import Shipment, configured
 from hocket.methods.search.webpilot.bench import PAGE, Graded, Locks, clicks, greedy, turn, unscored
 from hocket.methods.search.webpilot.method import (
     WEBPILOT,

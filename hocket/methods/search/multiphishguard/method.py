@@ -24,7 +24,7 @@ from hocket.core.columns import InfoColumn
 from hocket.core.errors import ConfigurationError
 from hocket.core.requirements import Requirement
 from hocket.credit.each_agent import EachAgent
-from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.random_order import Shuffled
 from hocket.methods.base.ppo import PPO
 from hocket.methods.search.multiphishguard.task import PARTS, PHISHING, SAFE, Sign, reading, rewriting, weighing
 from hocket.rewards.verdict_words import said_aloud

@@ -19,7 +19,7 @@ from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, cases, say
-from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.methods.base.ppo import PPO
 from hocket.methods.systems.l2rlcf.method import (
     L2RLCF,

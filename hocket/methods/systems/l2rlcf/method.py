@@ -34,7 +34,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.evaluating import policy_decisions
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
-from hocket.curriculum.shuffled import Shuffled
+from hocket.curriculum.random_order import Shuffled
 from hocket.methods.base.ppo import PPO
 from hocket.objectives.entropy import EntropyBonus
 from hocket.objectives.value import ValueLoss

@@ -20,7 +20,7 @@ from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, gradie
 from hocket.lab.documents import random_document
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench
-from hocket.lab.toys.rewarded import document, group_relative, line
+from hocket.lab.toys.recorded_answers import document, group_relative, line
 from hocket.lab.toys.talks import played_by, stepped
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.at_grpo import AT_GRPO

@@ -15,7 +15,7 @@ from hocket.agents.workflows.chat import Chat
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
 from hocket.lab.talk import Prior, TalkBench
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.lab.toys.talks import as_prior
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.collaboration_gap.task import CollaborationGap, SplitMaze, SplitMazes, posed

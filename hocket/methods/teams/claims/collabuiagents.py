@@ -16,9 +16,9 @@ from hocket.agents.workflows.episode import Limits
 from hocket.core.columns import RETURNS
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect_rows, say
-from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.talk import TalkBench
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.lab.toys.screens import THINGS, Few, page
 from hocket.lab.toys.talks import stepped
 from hocket.methods.teams.collabuiagents import (

@@ -17,7 +17,7 @@ from hocket.core.keys import Key
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench, last_message
-from hocket.lab.toys.rewarded import document, group_relative, lines
+from hocket.lab.toys.recorded_answers import document, group_relative, lines
 from hocket.lab.toys.talks import played_by
 from hocket.methods.teams.comam import COMAM, RankConsistent, consistency, coverage, parts_of
 from hocket.recipe import Recipe

@@ -20,7 +20,7 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import Claims, Finding, cases, gap, say
 from hocket.lab.talk import TalkBench, TalkTask
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.methods.teams.cpmobius.method import (
     CPMOBIUS,
     INSTRUCTION,

@@ -19,10 +19,10 @@ from hocket.core.casting import Separate
 from hocket.core.keys import Key
 from hocket.core.signals import REWARD
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows, say
-from hocket.lab.claims.shipped import LEAST, configured, difference, run
+from hocket.lab.claims.shipped_check import LEAST, configured, difference, run
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.lab.toys.talks import by_last
 from hocket.methods.teams.genii.method import GENII, GroupConsistency, polled, polled_by_cosine, turn_values
 from hocket.types import Scenario

@@ -17,11 +17,11 @@ import numpy as np
 from hocket.agents.workflows.chat import Chat
 from hocket.core.components import value_at
 from hocket.core.keys import Key
-from hocket.lab.by_hand import clipped, off, stale_rows
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
 from hocket.lab.exploitability import Situation, language_model
+from hocket.lab.hand_formulas import clipped, off, stale_rows
 from hocket.lab.talk import TalkBench, last_message
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.methods.base.sft import SFT
 from hocket.methods.teams.kairos import juries
 from hocket.methods.teams.kairos.juries import (

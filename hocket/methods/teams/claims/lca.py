@@ -14,7 +14,7 @@ from hocket.core.packing import pack
 from hocket.credit.each_agent import EachAgent
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import EXACT, below, gap, say
-from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.methods.base.ppo import PPO
 from hocket.methods.teams.lca import LCA, STATES, RankedPotentials, StatesInWords, fit_rankings
 from hocket.rewards.combine import WeightedSum

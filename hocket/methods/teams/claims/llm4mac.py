@@ -12,7 +12,7 @@ from hocket.agents.workflows.environment import PlayEnvironment
 from hocket.core.columns import RETURNS
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect_rows, say
-from hocket.lab.claims.taught import after_lessons
+from hocket.lab.claims.lesson_data import after_lessons
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.episodes import episode
 from hocket.methods.base.ppo import PPO

@@ -18,7 +18,7 @@ from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, say
 from hocket.lab.exploitability import Situation as Known
 from hocket.lab.talk import TalkBench, last_message
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.lab.toys.talks import kuhn_games, kuhn_nash_conv
 from hocket.methods.teams.lspo_werewolf import method
 from hocket.methods.teams.lspo_werewolf.method import LSPO_WEREWOLF, AbstractGame, Course, Move, OneNight, adjusted_rand

@@ -16,7 +16,7 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
 from hocket.lab.talk import TalkBench
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.methods.teams.mac_spgg.method import MAC_SPGG, PublicGood, PublicGoods
 from hocket.methods.teams.mac_spgg.sequential import Solution, backward_induction
 from hocket.testing import Part, rehearse

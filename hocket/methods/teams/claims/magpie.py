@@ -9,7 +9,7 @@ from statistics import fmean
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
-from hocket.lab.claims.taught import after_lessons
+from hocket.lab.claims.lesson_data import after_lessons
 from hocket.lab.talk import TalkBench
 from hocket.methods.base.grpo import GRPO
 from hocket.types import Message, Scenario

@@ -20,7 +20,7 @@ from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench, last_message
-from hocket.lab.toys.rewarded import document, line
+from hocket.lab.toys.recorded_answers import document, line
 from hocket.lab.toys.talks import played_by
 from hocket.methods.teams.marft import MARFT, MARFT_TOKEN
 from hocket.recipe import Recipe

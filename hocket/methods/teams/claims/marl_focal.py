@@ -14,7 +14,7 @@ from hocket import tasks
 from hocket.core.answers import add_answers
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, say
-from hocket.lab.claims.taught import begin
+from hocket.lab.claims.lesson_data import begin
 from hocket.lab.exact.mdp import Array
 from hocket.lab.exact.panels import Panel, of_answers, panel
 from hocket.methods.teams.marl_focal import (

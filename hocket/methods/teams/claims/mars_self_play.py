@@ -21,7 +21,7 @@ from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspec
 from hocket.lab.exploitability import Situation
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.episodes import random_batches
-from hocket.lab.toys.rewarded import lines
+from hocket.lab.toys.recorded_answers import lines
 from hocket.lab.toys.talks import kuhn_games, kuhn_nash_conv, kuhn_poker, played_by
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.mars_self_play import MARS_SELF_PLAY, PAST_SELVES

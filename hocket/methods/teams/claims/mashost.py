@@ -15,9 +15,9 @@ from hocket import tasks
 from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, cases, gap, inspect_rows, say
-from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.talk import TalkBench, last_message
-from hocket.lab.toys.rewarded import group_relative, lines
+from hocket.lab.toys.recorded_answers import group_relative, lines
 from hocket.methods.teams.mashost import (
     EXIT,
     LESSONS,

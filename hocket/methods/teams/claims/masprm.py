@@ -14,12 +14,12 @@ from typing import Any
 import torch
 
 from hocket.agents.search.beam import beam_search, best_of
-from hocket.agents.search.guided import Beam
 from hocket.agents.search.mcts import tree_search
+from hocket.agents.search.value_search import Beam
 from hocket.agents.workflows.pipeline import Pipeline
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
-from hocket.lab.claims.taught import begin
+from hocket.lab.claims.lesson_data import begin
 from hocket.lab.talk import TalkBench, total
 from hocket.lab.toys.talks import stepped
 from hocket.methods.base.grpo import GRPO
@@ -29,8 +29,8 @@ from hocket.rollout.message_search import UCT
 from hocket.rollout.message_tree import MessageNode, grafted
 from hocket.stages import Play
 from hocket.train.aio import run_async
-from hocket.train.guided import sought
 from hocket.train.loop import Playing
+from hocket.train.search_evaluation import sought
 from hocket.types import Assignment, Evaluation, Message, Scenario, Trajectory
 
 claim = Claims("masprm", "arXiv:2510.24803 and its released code")

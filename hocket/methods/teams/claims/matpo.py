@@ -18,7 +18,7 @@ from hocket.core.packing import pack
 from hocket.engine.requests import ContextFull
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
 from hocket.lab.talk import TalkBench, everything, total
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.lab.toys.talks import stepped
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.matpo import MATPO

@@ -10,10 +10,10 @@ from typing import Any
 from hocket.core.casting import Separate
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect_rows, say
-from hocket.lab.claims.taught import after_lessons
+from hocket.lab.claims.lesson_data import after_lessons
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.episodes import episode
-from hocket.lab.toys.rewarded import group_relative
+from hocket.lab.toys.recorded_answers import group_relative
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.mmedagent_rl import MMEDAGENT_RL, AdviceStages, TriageAttending, stage_of
 from hocket.testing import Cut, rehearse

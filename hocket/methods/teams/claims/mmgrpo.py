@@ -24,7 +24,7 @@ from hocket.lab.documents import random_document
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.texts_worlds import searched
-from hocket.lab.toys.rewarded import document, group_relative, lines
+from hocket.lab.toys.recorded_answers import document, group_relative, lines
 from hocket.lab.toys.talks import played_by
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.mmgrpo import MMGRPO, ModuleRelative

@@ -22,8 +22,8 @@ from hocket.agents.workflows.team import Actor
 from hocket.core.columns import ACTIONS, RETURNS
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, same_gradient, say
-from hocket.lab.claims.shipped import ShippedRun
-from hocket.lab.claims.taught import Pupil, after_lessons
+from hocket.lab.claims.lesson_data import Pupil, after_lessons
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.read_advantage_feedback import (
     LOGGED,

@@ -12,7 +12,7 @@ from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench
-from hocket.lab.toys.rewarded import document
+from hocket.lab.toys.recorded_answers import document
 from hocket.lab.toys.talks import Alone
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.rema import REMA, ROUNDS, MetaReasoner

@@ -23,7 +23,7 @@ from hocket.core.packing import pack
 from hocket.core.signals import REWARD
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.talk import Prior, TalkBench
-from hocket.lab.toys.rewarded import group_relative
+from hocket.lab.toys.recorded_answers import group_relative
 from hocket.lab.toys.talks import by_last
 from hocket.methods.group_relative.ttrv import TTRV, VoteReward
 from hocket.methods.teams.rlccf import RLCCF, CrowdReward, self_consistency, weighted_plurality

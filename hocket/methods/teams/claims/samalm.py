@@ -19,10 +19,10 @@ from hocket.agents.workflows.reply import Reply
 from hocket.core.columns import ALTERNATIVES, RETURNS
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
-from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.episodes import episode
-from hocket.lab.toys.rewarded import group_relative
+from hocket.lab.toys.recorded_answers import group_relative
 from hocket.methods.teams.samalm.method import (
     CRITIC,
     OVERSEER,

@@ -17,9 +17,9 @@ from hocket.core.casting import Alternating
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
-from hocket.lab.claims.shipped import ShippedRun
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.talk import TalkBench
-from hocket.lab.toys.rewarded import line
+from hocket.lab.toys.recorded_answers import line
 from hocket.lab.toys.talks import stepped
 from hocket.methods.teams.sentinel.method import (
     ATTACK,

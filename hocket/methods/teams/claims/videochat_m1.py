@@ -15,11 +15,11 @@ from hocket.core.casting import Separate
 from hocket.core.intervals import mean_interval
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, cases, gap, inspect_rows, say
-from hocket.lab.claims.shipped import ShippedRun
-from hocket.lab.claims.taught import after_lessons
+from hocket.lab.claims.lesson_data import after_lessons
+from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.episodes import episode
-from hocket.lab.toys.rewarded import group_relative
+from hocket.lab.toys.recorded_answers import group_relative
 from hocket.lab.toys.talks import stepped
 from hocket.methods.teams.videochat_m1.method import (
     REWRITTEN,

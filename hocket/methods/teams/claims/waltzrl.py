@@ -10,7 +10,7 @@ from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, inspect_rows, say
 from hocket.lab.talk import TalkBench
-from hocket.lab.toys.rewarded import group_relative
+from hocket.lab.toys.recorded_answers import group_relative
 from hocket.methods.teams.waltzrl import WALTZRL, ConversationFeedback
 from hocket.testing import Part, rehearse
 from hocket.types import Message, Scenario, Trajectory

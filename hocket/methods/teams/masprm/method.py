@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, smooth_l1_loss
 
-from hocket.agents.search.found import Opinion
+from hocket.agents.search.result import Opinion
 from hocket.core.batch import Batch, GroupBy, Level, Occurrences
 from hocket.core.columns import InfoColumn
 from hocket.core.errors import HocketError
@@ -203,7 +203,7 @@ class MessageValueLoss(Objective):
         return Terms(loss, weights(batch, "token-mean", dtype=output.dtype), metrics=metrics)
 
     def guide(self, policy: Policy, reference: Policy | None) -> Opinion:
-        """See `hocket.agents.search.guided.Guide`."""
+        """See `hocket.agents.search.value_search.Guide`."""
         return HeadValue(policy)
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.curriculum.pool import Kept, Members, at_least_one
-from hocket.curriculum.shuffled import permutation
+from hocket.curriculum.random_order import permutation
 from hocket.stages import Curriculum, LedgerView, Task
 from hocket.types import Scenario
 

@@ -9,7 +9,7 @@ import torch
 
 from hocket.core.batch import Batch, Occurrences
 from hocket.credit.formulas import centred
-from hocket.credit.refined import Refined
+from hocket.credit.refinement import Refined
 from hocket.credit.reinforce import in_place
 
 

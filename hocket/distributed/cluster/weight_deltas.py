@@ -208,6 +208,6 @@ def _is_product(whole: Mapping[str, Tensor], name: str, products: Products) -> b
 
 
 def _product(whole: Mapping[str, Tensor], name: str, products: Products) -> Tensor:
-    """As `hocket.policies.fused.prepared` makes it."""
+    """As `hocket.policies.fused_operations.prepared` makes it."""
     scale = products[name]
     return (whole[name] if scale is None else whole[name] * whole[scale]).to(torch.bfloat16)

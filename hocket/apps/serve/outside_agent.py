@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from hocket.agents.workflows.foreign import Correspondent
 from hocket.agents.workflows.team import Team
 from hocket.agents.workflows.workflow import Outcome, Workflow
-from hocket.apps.serve.across import across
+from hocket.apps.serve.event_loop import across
 from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.core.occurrences import unmarked
 from hocket.core.user_files import load_object

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal, get_type_hints
 
-from hocket.agents.search.found import Found, Opinion
-from hocket.agents.search.guided import Beam, Best, Guide, Guided, TreeSearch
+from hocket.agents.search.result import Found, Opinion
+from hocket.agents.search.value_search import Beam, Best, Guide, Guided, TreeSearch
 from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.core.keys import Key
 from hocket.core.names import parse_name

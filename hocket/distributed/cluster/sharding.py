@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from hocket.core.errors import ConfigurationError
-from hocket.distributed.cluster.sharded import state_share
+from hocket.distributed.cluster.sharded_problem import state_share
 from hocket.distributed.cluster.shards import Meeting, Shards, bounds, strays
 from hocket.policies.language_model import LanguageModel
 from hocket.policies.residence import HERE

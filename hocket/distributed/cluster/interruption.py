@@ -17,7 +17,7 @@ import numpy as np
 from hocket.agents.workflows.player import TextPlayer
 from hocket.agents.workflows.team import Actor
 from hocket.core.errors import ConfigurationError
-from hocket.engine.batched import BatchedEngine
+from hocket.engine.batched_engine import BatchedEngine
 from hocket.engine.decoding import written
 from hocket.engine.requests import Begun, Engine, Request, Sample
 

@@ -30,7 +30,7 @@ from hocket.core.occurrences import Occurrences
 from hocket.core.outcomes import StepResult, all_trajectories
 from hocket.core.packing import unique_turns
 from hocket.distributed.cluster.admission import Admission, Ticket
-from hocket.distributed.cluster.interrupted import Plan, Plans
+from hocket.distributed.cluster.interruption import Plan, Plans
 from hocket.distributed.cluster.sampler import Goal
 from hocket.distributed.cluster.sampler_worker import Play, Plays
 from hocket.distributed.cluster.samplers import Samplers, spread

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from hocket.lab.peers.comparing import PeerComparison
-from hocket.lab.peers.padded import Padded, group_scores, low_variance_kl, surrogate, token_mean
+from hocket.lab.peers.padded_batch import Padded, group_scores, low_variance_kl, surrogate, token_mean
 from hocket.lab.peers.trl import TOKENS
 from hocket.objectives.divergence import KLToReference
 

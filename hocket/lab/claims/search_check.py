@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hocket.agents.search.searcher import SearchMethod
-from hocket.agents.workflows.worded import Worded
+from hocket.agents.workflows.rewording import Worded
 from hocket.core.keys import Key
 from hocket.core.texts import Block, Texts
 from hocket.lab.claims.finding import Finding

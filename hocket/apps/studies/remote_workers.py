@@ -17,7 +17,7 @@ import torch
 from hocket.apps.studies.folder import write_result
 from hocket.apps.studies.pool import TRIES, Done, Job
 from hocket.apps.studies.worker import JOBS, tried
-from hocket.distributed.cluster.line import Gone, Line, Place, serve
+from hocket.distributed.cluster.connection import Gone, Line, Place, serve
 from hocket.train.disk import json_ready
 
 Outcome = tuple[Job, dict[str, Any] | None, BaseException | None]

@@ -13,7 +13,7 @@ from typing import Any
 from hocket import tasks
 from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
-from hocket.lab.claims.shipped import configured
+from hocket.lab.claims.shipped_check import configured
 from hocket.recipe import Recipe
 from hocket.stages import Split
 from hocket.train.aio import run_async

@@ -17,10 +17,10 @@ from hocket.core.annotators import Annotator
 from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
+from hocket.distributed.cluster.connection import Place
 from hocket.distributed.cluster.learner_group import LearnerGroup, Members, send, update
 from hocket.distributed.cluster.learner_worker import Outcome, Question, held
-from hocket.distributed.cluster.line import Place
-from hocket.distributed.cluster.sharded import Moments
+from hocket.distributed.cluster.sharded_problem import Moments
 from hocket.distributed.cluster.weights import packed, taken
 from hocket.recipes import find
 from hocket.stages import Policy, State

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
 from hocket.agents.search.beam import beam_search, best_of
-from hocket.agents.search.found import Found, Opinion
 from hocket.agents.search.mcts import tree_search
+from hocket.agents.search.result import Found, Opinion
 from hocket.core.keys import Key
 from hocket.rollout.message_search import UCT
 from hocket.stages import Play, Policy

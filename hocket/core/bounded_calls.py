@@ -84,7 +84,7 @@ class _Beside:
         if self._process is not None and self._process.poll() is None:
             return self._process
         self.end()
-        program = f"import sys; sys.path[:] = {sys.path!r}; from hocket.core.bounded import serve; serve()"
+        program = f"import sys; sys.path[:] = {sys.path!r}; from hocket.core.bounded_calls import serve; serve()"
         self._process = subprocess.Popen(
             [sys.executable, "-c", program],
             stdin=subprocess.PIPE,
