@@ -115,8 +115,8 @@ class LocalEngine(BatchedEngine):
     Log-probs are those of the distribution drawn from: at the request's temperature, and of the cut vocabulary when
     `decoding.truncates`; greedy and forced tokens have those of the uncut distribution (greedy at temperature 1).
 
-    Policies that share a base (see `hocket.policies.shared_base`) can have engines beside each other: what is pending for
-    any of them runs as one batch, each row with its own policy's adapter.
+    Policies that share a base (see `hocket.policies.shared_base`) can have engines beside each other: what is pending
+    for any of them runs as one batch, each row with its own policy's adapter.
 
     Attributes:
         counts: what was read, reused and drawn so far, by all engines beside each other.

@@ -1,7 +1,8 @@
 """Formulas as answers, compared by math-verify (the extra `math`): `\\frac{1}{2}` is `0.5`, and `2x + 2` is `2(x + 1)`.
 
 math-verify reads TeX and lets sympy compare, which may take for ever and would execute nothing here but its grammar's
-trees. So every comparison is made in the process of `hocket.core.bounded_calls`, where a time limit holds in threads too.
+trees. So every comparison is made in the process of `hocket.core.bounded_calls`, where a time limit holds in threads
+too.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ def scorer_reward(
     a hub name. The score goes by the members' names. A run keeps a digest of the weights in its journal, so that a
     resume does not go on with others.
 
-    With `?every=10`, and `old`, `keep` and `batch` of `hocket.train.scorer_refits.RefittedScorer`, the scorer is refitted in
-    the run by what the task's `own` rewards say of its answers, or a function that `gold` names.
+    With `?every=10`, and `old`, `keep` and `batch` of `hocket.train.scorer_refits.RefittedScorer`, the scorer is
+    refitted in the run by what the task's `own` rewards say of its answers, or a function that `gold` names.
 
     Raises:
         ConfigurationError: naming the flag, when there is no such scorer, it is none, or it has changed since.

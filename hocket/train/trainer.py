@@ -410,7 +410,7 @@ class Trainer:
     # ------------------------------------------------------------ evaluation
 
     def evaluate(self, n: int | None = None) -> Evaluated:
-        """Evaluates the current weights on `n` unseen scenarios, see `hocket.train.unseen_scenarios`. Calls no judge.
+        """Evaluates the current weights on `n` scenarios, see `hocket.train.unseen_scenarios`. Calls no judge.
 
         If the task declares `leads`, an evaluation of full size measures both greedy and sampled play. If sampled play
         leads, every evaluation does.

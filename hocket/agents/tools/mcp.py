@@ -2,8 +2,8 @@
 
 The server is a process of one's own that is spoken to through its input and output; a run starts one in each of its
 processes, at the first need, and again when it has ended. What it answers is the world's word: it is kept in the run's
-journal (`hocket.agents.tools.outside_answers`), since a server whose answers depend on time or on earlier calls cannot be asked
-again.
+journal (`hocket.agents.tools.outside_answers`), since a server whose answers depend on time or on earlier calls cannot
+be asked again.
 """
 
 from __future__ import annotations

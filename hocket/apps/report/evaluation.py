@@ -143,7 +143,7 @@ def search_run(
     which: str,
     trust: bool = False,
 ) -> dict[str, Any]:
-    """What the value that a run learnt is worth at inference, on `n` unseen scenarios; see `hocket.train.search_evaluation`.
+    """What the value that a run learnt is worth at inference, on `n` unseen scenarios (`train/search_evaluation.py`).
 
     Raises:
         ConfigurationError: for a search that there is not, a task without answers, or a run whose recipe fits no value.

@@ -111,7 +111,8 @@ class Claims(list[Check]):
     ) -> None:
         """States that advantages, loss, gradient and metrics are those that `formula` counts from recorded rows.
 
-        `names` and `rows` are those of `hocket.lab.hand_formulas.stale_rows`, the others as of `hocket.lab.hand_formulas.off`.
+        `names` and `rows` are those of `hocket.lab.hand_formulas.stale_rows`, the others as of
+        `hocket.lab.hand_formulas.off`.
         """
         from hocket.lab.hand_formulas import off, stale_rows, standardised
 

@@ -1,10 +1,10 @@
 """HAPPO: agents with policies of their own learn one after the other (Kuba et al., arXiv:2109.11251).
 
 A team's advantage is a sum of what each agent adds given the moves of those before it (the paper's lemma 1), so each
-may climb its term by a PPO step while the earlier ones' changes are held. `InTurn` of `hocket.credit.sequential_agents` is that
-term: the joint advantage times the ratios of those who learnt before in this step, in an order drawn anew every time.
-Each has a critic of the joint state; the team's advantage is the mean of theirs. With one agent and a critic of what
-it sees, it is PPO step for step.
+may climb its term by a PPO step while the earlier ones' changes are held. `InTurn` of `hocket.credit.sequential_agents`
+is that term: the joint advantage times the ratios of those who learnt before in this step, in an order drawn anew every
+time. Each has a critic of the joint state; the team's advantage is the mean of theirs. With one agent and a critic of
+what it sees, it is PPO step for step.
 """
 
 from __future__ import annotations
