@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from hocket.apps.report.chart import HEIGHT, LEFT, WIDTH, Chart, Line, Point
+from hocket.apps.report.chart import HEIGHT, LEFT, WIDTH, Chart, ChartLine, Point
 from hocket.core.intervals import mean_interval
 
 FOLDER = Path("docs/evidence")
@@ -49,14 +49,14 @@ def drawn(charts: Sequence[Chart]) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def mean_line(name: str, curves: Sequence[Mapping[float, float]]) -> Line:
+def mean_line(name: str, curves: Sequence[Mapping[float, float]]) -> ChartLine:
     """The mean over seeds at the steps that all have, with Student's 95 % interval where there are several."""
     steps = sorted(set.intersection(*(set(curve) for curve in curves)))
     points: list[Point] = [(step, sum(curve[step] for curve in curves) / len(curves)) for step in steps]
     band = []
     if len(curves) > 1:
         band = [(step, *mean_interval([curve[step] for curve in curves])) for step in steps]
-    return Line(name, points, band, marks=True)
+    return ChartLine(name, points, band, marks=True)
 
 
 def read(name: str) -> list[dict[str, str]]:
@@ -73,9 +73,9 @@ def curves(rows: Sequence[Mapping[str, str]], column: str) -> list[dict[float, f
     return list(found.values())
 
 
-def seeds(rows: Sequence[Mapping[str, str]], column: str) -> list[Line]:
+def seeds(rows: Sequence[Mapping[str, str]], column: str) -> list[ChartLine]:
     """A line per seed."""
-    return [Line(f"seed {n}", list(curve.items()), marks=True) for n, curve in enumerate(curves(rows, column))]
+    return [ChartLine(f"seed {n}", list(curve.items()), marks=True) for n, curve in enumerate(curves(rows, column))]
 
 
 def poker() -> str:
@@ -88,7 +88,7 @@ def poker() -> str:
     )
 
 
-def by(rows: Sequence[Mapping[str, str]], kind: str, column: str) -> list[Line]:
+def by(rows: Sequence[Mapping[str, str]], kind: str, column: str) -> list[ChartLine]:
     """A line per kind: the mean over seeds."""
     kinds = list(dict.fromkeys(row[kind] for row in rows))
     return [mean_line(name, curves([row for row in rows if row[kind] == name], column)) for name in kinds]

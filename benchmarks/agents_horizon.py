@@ -23,7 +23,7 @@ import hocket
 from hocket import tasks
 from hocket.agents.workflows.chat import Chat
 from hocket.core.intervals import mean_interval
-from hocket.lab.exploitability import Situation, language_model
+from hocket.lab.exploitability import InformationState, language_model
 from hocket.stages import Policy
 from hocket.train.config import configure
 from hocket.zoo.maze import DIRECTIONS, Layout, Maze, values
@@ -102,7 +102,7 @@ def arrival(layout: Layout, chances: np.ndarray, steps: int) -> float:
     return float(values(layout, chances, steps).state[steps][layout.start])
 
 
-def standing(task: MazeTask, maze: Maze) -> list[tuple[int, Situation]]:
+def standing(task: MazeTask, maze: Maze) -> list[tuple[int, InformationState]]:
     """What is asked in each cell but the goal."""
     found = []
     for cell in range(maze.layout.cells):
@@ -112,7 +112,7 @@ def standing(task: MazeTask, maze: Maze) -> list[tuple[int, Situation]]:
         codes = maze.layout.open(cell)
         moves = tuple(DIRECTIONS[code][0] for code in codes)
         question = {"role": "user", "content": task.workflow.question(maze.observe("player"), first=True)}
-        found.append((cell, Situation("player", "policy", str(cell), (question,), moves, moves, codes)))
+        found.append((cell, InformationState("player", "policy", str(cell), (question,), moves, moves, codes)))
     return found
 
 

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from bench import machine
 
-from hocket.core.batch import Batch, Recorded
+from hocket.core.batch import Batch, RecordedNumbers
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
@@ -88,8 +88,8 @@ def columns(batch: Batch, key: Key) -> Batch:
     known = torch.ones(size, dtype=torch.bool)
     behaviour = batch.logp["behaviour"].values
 
-    def near(scale: float) -> Recorded:
-        return Recorded(behaviour + scale * torch.from_numpy(rng.normal(size=size)).float(), known)
+    def near(scale: float) -> RecordedNumbers:
+        return RecordedNumbers(behaviour + scale * torch.from_numpy(rng.normal(size=size)).float(), known)
 
     return batch.but(
         logp={"behaviour": batch.logp["behaviour"], "proximal": near(0.02), "reference": near(0.1)},

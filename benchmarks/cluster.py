@@ -29,7 +29,7 @@ from hocket import tasks
 from hocket.core.keys import Key
 from hocket.distributed.cluster.connection import ThisMachine
 from hocket.distributed.cluster.ranks import Rendezvous, joined
-from hocket.distributed.cluster.sampler import Goal
+from hocket.distributed.cluster.sampler import TargetWeights
 from hocket.train.aio import run_async
 from hocket.train.config import configure
 from hocket.train.loop import collect, learn
@@ -84,7 +84,7 @@ def weights(folder: Path, rounds: int) -> list[float]:
     assert samplers is not None
 
     async def published() -> None:
-        goal = Goal(made.parts.learners)
+        goal = TargetWeights(made.parts.learners)
         await asyncio.gather(*(asyncio.to_thread(goal.load, member) for member in samplers.members))
 
     for _ in range(rounds):

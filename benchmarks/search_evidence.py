@@ -27,7 +27,7 @@ import numpy as np
 
 from hocket.agents.search.gepa import Gepa
 from hocket.agents.search.plain import Reflective
-from hocket.agents.search.searcher import Bench, Played, Searcher, Spent, Trial, search
+from hocket.agents.search.searcher import CaseResult, SearchBench, Searcher, Spent, Trial, search
 from hocket.agents.tools.recall import called_up
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -71,7 +71,7 @@ class Hidden(Tactical):
 
     def play(
         self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
-    ) -> list[Played]:
+    ) -> list[CaseResult]:
         played = super().play(texts, cases, samples, first=first, greedy=greedy, key=key)
         return [replace(one, expected=f"tactic {self.right[one.case % len(self.right)]}") for one in played]
 
@@ -95,7 +95,7 @@ class Coins:
 
     def play(
         self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
-    ) -> list[Played]:
+    ) -> list[CaseResult]:
         found = []
         for place, one in enumerate(self.of.play(texts, cases, samples, first=first, greedy=greedy, key=key)):
             draw = key.derive("coin", texts.digest, one.case, first, place % samples).numpy()
@@ -197,7 +197,7 @@ class Mutated(Searcher):
     change: Change
     patience: int = 300
 
-    def search(self, bench: Bench) -> None:
+    def search(self, bench: SearchBench) -> None:
         draw, idle = bench.key.derive("mutated").numpy(), 0
         while idle < self.patience:
             best, known = bench.best, len(bench.trials)
@@ -251,7 +251,7 @@ class Case:
     goal: Callable[[int], float] = lambda seed: 1.0
     seeds: int = 20
 
-    def run(self, seed: int, searcher: Searcher, budget: int = BUDGET, coins: bool = False) -> Bench:
+    def run(self, seed: int, searcher: Searcher, budget: int = BUDGET, coins: bool = False) -> SearchBench:
         """A search until the goal is met; with `coins` to its end, by scores that tell nothing."""
         goal, world = math.inf if coins else self.goal(seed), self.world(seed)
 
@@ -261,7 +261,7 @@ class Case:
 
         target = Coins(world) if coins else world
         key = Key.of(seed).derive("evidence")
-        bench = Bench(target, self.reflects(seed), Texts(), key, budget, CASES, CASES, observe=met)
+        bench = SearchBench(target, self.reflects(seed), Texts(), key, budget, CASES, CASES, observe=met)
         search(bench, searcher)
         return bench
 
@@ -297,7 +297,7 @@ EVERY: Mapping[str, Case] = {
 Row = dict[str, Any]
 
 
-def calls(bench: Bench, goal: float) -> float:
+def calls(bench: SearchBench, goal: float) -> float:
     """Target calls until some version met the goal; infinitely many where none did."""
     return next((one.spent for one in bench.trials if one.score >= goal - 1e-9), math.inf)
 

@@ -13,9 +13,9 @@ from hocket.rewards.functions import FunctionReward
 from hocket.stages import Policy, Reward, Task
 from hocket.train import trainer as training
 from hocket.train.config import configure, task_of
-from hocket.train.evaluate import Evaluated
+from hocket.train.evaluate import EvaluationResult
 from hocket.train.lessons import given_lessons, with_lessons
-from hocket.train.pipeline import Pipeline, phase_runs
+from hocket.train.pipeline import PlanPipeline, phase_runs
 from hocket.train.settings import Config
 from hocket.train.tracking import read_metrics
 from hocket.train.trainer import Observer
@@ -62,7 +62,7 @@ class Run:
         """The results of the run, as in `summary.json`."""
         return self._trainer.summary(self._trainer.ended)
 
-    def evaluate(self, n: int | None = None) -> Evaluated:
+    def evaluate(self, n: int | None = None) -> EvaluationResult:
         """Greedy success on `n` unseen scenarios."""
         return self._trainer.evaluate(n)
 
@@ -115,13 +115,13 @@ def train(
     sources = {name: source, **given_lessons(name, source)}
     runs = phase_runs(pairs, sources)
     if runs:
-        return _run_phases(Pipeline.begin(runs, pairs), sources, keywords)
+        return _run_phases(PlanPipeline.begin(runs, pairs), sources, keywords)
     trainer = Trainer(configure(pairs, source), task=source, **keywords)
     trainer.run()
     return Run(trainer)
 
 
-def _run_phases(pipeline: Pipeline, sources: Mapping[str, Task], keywords: Mapping[str, Any]) -> Run:
+def _run_phases(pipeline: PlanPipeline, sources: Mapping[str, Task], keywords: Mapping[str, Any]) -> Run:
     """Runs the phases of a plan, one after the other."""
     from hocket.apps.report.plan import write_plan_report
 

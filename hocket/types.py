@@ -27,7 +27,7 @@ from hocket.core.batch import Level as Level
 from hocket.core.batch import LevelScores as LevelScores
 from hocket.core.batch import Occurrences as Occurrences
 from hocket.core.batch import Parts as Parts
-from hocket.core.batch import Recorded as Recorded
+from hocket.core.batch import RecordedNumbers as RecordedNumbers
 from hocket.core.batch import trajectory_of_turn as trajectory_of_turn
 from hocket.core.columns import ANSWER
 from hocket.core.columns import Column as Column

@@ -9,7 +9,7 @@ import torch
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from hocket.core.batch import Batch, Level, Recorded
+from hocket.core.batch import Batch, Level, RecordedNumbers
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.microscope import RecordedBatch
@@ -152,7 +152,7 @@ def deviation(numbers, ddof):
 
 
 def recorded(values):
-    return Recorded(values, values == values)
+    return RecordedNumbers(values, values == values)
 
 
 # ---------------------------------------------------------------- groups of answers
@@ -256,4 +256,4 @@ def dialogues_of(rows: list[tuple[tuple[int, ...], float, str, bool]]) -> Batch:
     batch = WeightedSum()(pack(found), {})
     values = torch.linspace(-2, -0.1, batch.decisions, dtype=torch.float64)
     known_everywhere = torch.ones(batch.decisions, dtype=torch.bool)
-    return batch.but(logp={**batch.logp, "reference": Recorded(values, known_everywhere)})
+    return batch.but(logp={**batch.logp, "reference": RecordedNumbers(values, known_everywhere)})

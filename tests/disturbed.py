@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hocket.distributed.cluster import async_order
-from hocket.distributed.cluster.connection import Child
+from hocket.distributed.cluster.connection import ChildProcess
 from hocket.distributed.cluster.sampler import Sampler
 from hocket.distributed.cluster.sampler_worker import Underway
 
@@ -37,7 +37,7 @@ def killed_once(monkeypatch: pytest.MonkeyPatch, kind: type, after: float) -> li
     def killed(sampler: Sampler, message: Any) -> Any:
         if isinstance(message, kind) and not struck:
             struck.append(sampler)
-            assert isinstance(sampler.line, Child)
+            assert isinstance(sampler.line, ChildProcess)
             process = sampler.line.process.pid
             threading.Timer(after, lambda: os.kill(process, signal.SIGKILL)).start()
         return ask(sampler, message)

@@ -9,7 +9,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hocket.core.batch import Batch, Occurrences, Recorded
+from hocket.core.batch import Batch, Occurrences, RecordedNumbers
 from hocket.core.keys import Key
 from hocket.types import Evaluation, Terms
 
@@ -33,7 +33,7 @@ def batch_of(rows: Rows, *, advantage: Tensor | None = None, weight: Tensor | No
         segment=whole,
         version=whole,
         forced=whole.bool(),
-        logp={name: Recorded(values, torch.ones(size, dtype=torch.bool)) for name, values in columns.items()},
+        logp={name: RecordedNumbers(values, torch.ones(size, dtype=torch.bool)) for name, values in columns.items()},
         parent=turns - 1,
         agent=turns,
         role=turns,

@@ -10,7 +10,7 @@ from typing import Any
 
 from hocket.train import overlap
 from hocket.train.sampler import SamplerProcess
-from hocket.train.sampler_worker import Worker
+from hocket.train.sampler_worker import LocalWorker
 
 
 class Inside(SamplerProcess):
@@ -20,7 +20,7 @@ class Inside(SamplerProcess):
 
     def start(self) -> None:
         if not hasattr(self, "worker"):
-            self.worker, self.answers = Worker(), list[bytes]()
+            self.worker, self.answers = LocalWorker(), list[bytes]()
             self._send(self._setup())
 
     def _send(self, message: Any) -> None:

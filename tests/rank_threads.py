@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from hocket.distributed.cluster.leaves import Alone, Ranks
+from hocket.distributed.cluster.leaves import Ranks, SingleProcess
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Thread:
 def on_ranks(size: int, work: Callable[[Any], Any]) -> list[Any]:
     """What `work` gives on every rank."""
     if size == 1:
-        alone: Ranks = Alone()
+        alone: Ranks = SingleProcess()
         return [work(alone)]
     table, found, wrong = Table(size), dict[int, Any](), list[BaseException]()
 

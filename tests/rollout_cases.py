@@ -11,7 +11,7 @@ import numpy as np
 from hocket.agents.workflows.pipeline import Pipeline
 from hocket.core.keys import Key
 from hocket.core.posterior import Outcomes
-from hocket.lab.bench import Player
+from hocket.lab.bench import TablePlayer
 from hocket.lab.policy import Tabular
 from hocket.lab.talk import TalkBench
 from hocket.lab.world import World
@@ -115,7 +115,7 @@ class Game:
         policy = Tabular(task)
         if start:
             policy.logits.data[:] = start
-        self.player = Player(task, {"policy": policy})
+        self.player = TablePlayer(task, {"policy": policy})
         self.tokenizer = self.player
 
     async def __call__(self, assignments):
@@ -162,7 +162,7 @@ def collect_thoughts(rollout, *, world=THOUGHTS, right=lambda answer: answer[-1]
     policy = Tabular(world)
     if bias is not None:
         policy.logits.data[:, bias] += 1.0
-    player = Player(world, {"policy": policy, "reference": policy})
+    player = TablePlayer(world, {"policy": policy, "reference": policy})
     scored = []
 
     async def score(trajectories):

@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hocket.apps.studies.conduct import Found, StudyRunner, checked
+from hocket.apps.studies.conduct import StudyResult, StudyRunner, checked
 from hocket.apps.studies.folder import StudyFolder
 from hocket.apps.studies.planning import Planner
-from hocket.apps.studies.pool import Job, Pool
+from hocket.apps.studies.pool import Job, WorkerPool
 from hocket.apps.studies.results import scores
 from hocket.apps.studies.statistics import difference
 from hocket.apps.studies.study import Study, read
@@ -26,14 +26,14 @@ FILE = Path(__file__).with_name("group_relative.yaml")
 OWN = {1e-4: "grpo at 1e-4", 3e-4: "grpo at 3e-4", 6e-4: "grpo"}
 
 
-class NoRuns(Pool):
+class NoRuns(WorkerPool):
     """Refuses to run anything."""
 
     def do(self, jobs: Sequence[Job], done: Callable[[Job, str | None], None]) -> None:
         raise HocketError(f"{len(jobs)} runs are missing; run `hocket study {FILE}` first")
 
 
-def compare(study: Study, found: Found) -> None:
+def compare(study: Study, found: StudyResult) -> None:
     """Prints every difference whose interval has no 0, and how many lie above and below."""
     counts: Counter[str] = Counter()
     for entry in found.tested:

@@ -27,7 +27,7 @@ class Level(enum.StrEnum):
     BATCH = "batch"
 
 
-class Recorded(NamedTuple):
+class RecordedNumbers(NamedTuple):
     """A number per decision, `[T]`, and whether it is known, `[T]` bool."""
 
     values: Tensor
@@ -146,7 +146,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Taken:
+class DecisionSelection:
     """The origin of a mini-batch's decisions: its decision t is decision `decision[t]` of the batch `whole`."""
 
     whole: Batch
@@ -162,7 +162,7 @@ class Batch:
     Attributes:
         action: `[T]` or `[T, A]`. turn: `[T]` in 0..U-1. segment: `[T]`, numbered within the turn.
         version: `[T]`. forced: `[T]` bool.
-        logp: by name (`behaviour`, `proximal`, `reference`, any policy): `Recorded` `[T]`.
+        logp: by name (`behaviour`, `proximal`, `reference`, any policy): `RecordedNumbers` `[T]`.
         value: the value of the state before each decision `[T]`, when annotated. entropy: `[T]`, likewise.
             annotations: columns of annotators by name, `[T]` each (see `hocket.core.annotators`).
         parent, agent, role, policy, state, index: per turn `[U]`; parent is -1 at a root, index the turn's place in
@@ -190,7 +190,7 @@ class Batch:
     segment: Tensor
     version: Tensor
     forced: Tensor
-    logp: Mapping[str, Recorded]
+    logp: Mapping[str, RecordedNumbers]
     parent: Tensor
     agent: Tensor
     role: Tensor
@@ -220,7 +220,7 @@ class Batch:
     parts: Parts | None = None
     final_joint: Sequence[NDArray[Any] | None] = ()
     info: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    taken: Taken | None = None
+    taken: DecisionSelection | None = None
     step: int = 0
     progress: float = 0.0
 
@@ -307,14 +307,14 @@ class Batch:
     def _with_rows(self, kept: Tensor | slice, occurring: Mapping[str, Any]) -> Batch:
         """A copy with only the decisions `kept` and their occurrences; the columns are views if it is a slice."""
         columns = {name: column[kept] for name in _PER_DECISION if (column := getattr(self, name)) is not None}
-        origin = Taken(self, torch.arange(self.decisions)) if self.taken is None else self.taken
+        origin = DecisionSelection(self, torch.arange(self.decisions)) if self.taken is None else self.taken
         return replace(
             self,
             **columns,
             **occurring,
-            logp={name: Recorded(*(half[kept] for half in recorded)) for name, recorded in self.logp.items()},
+            logp={name: RecordedNumbers(*(half[kept] for half in recorded)) for name, recorded in self.logp.items()},
             annotations={name: column[kept] for name, column in self.annotations.items()},
-            taken=Taken(origin.whole, origin.decision[kept]),
+            taken=DecisionSelection(origin.whole, origin.decision[kept]),
         )
 
     def select(self, chosen: Tensor) -> Batch:

@@ -20,7 +20,7 @@ def unmarked(scenario: str) -> str:
     return _MARK.sub("", scenario) if "(" in scenario else scenario
 
 
-class Occurrences:
+class OccurrenceIds:
     """Gives the scenarios of a step unique ids, in the order in which they are drawn."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
@@ -45,5 +45,5 @@ class Occurrences:
 
 def apart(scenarios: Iterable[Scenario]) -> list[Scenario]:
     """Scenarios that are played together, in order, with unique ids."""
-    occurrences = Occurrences()
+    occurrences = OccurrenceIds()
     return [occurrences.of(scenario) for scenario in scenarios]

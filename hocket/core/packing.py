@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hocket.core.batch import Batch, Level, LevelScores, Occurrences, Recorded
+from hocket.core.batch import Batch, Level, LevelScores, Occurrences, RecordedNumbers
 from hocket.core.columns import ALLOWED, UNMASKED
 from hocket.core.joint import parts_of
 from hocket.types import Score, Trajectory, Turn
@@ -135,19 +135,19 @@ def _decisions(turns: Sequence[Turn], column: Callable[[Turn], Any], default: An
     return torch.from_numpy(np.concatenate(parts)).to(dtype) if parts else torch.zeros(0, dtype=dtype)
 
 
-def _behaviour(turns: Sequence[Turn]) -> Recorded:
+def _behaviour(turns: Sequence[Turn]) -> RecordedNumbers:
     values = _decisions(turns, lambda turn: turn.logp, 0.0, torch.float32)
     known = _decisions(turns, lambda turn: np.full(len(turn), turn.logp is not None), False, torch.bool)
-    return Recorded(values, known)
+    return RecordedNumbers(values, known)
 
 
-def _unmasked(turns: Sequence[Turn]) -> dict[str, Recorded]:
+def _unmasked(turns: Sequence[Turn]) -> dict[str, RecordedNumbers]:
     """Log-probs under the whole distribution of turns that were sampled under a mask; nothing where none was."""
     if not any(UNMASKED.present(turn) for turn in turns):
         return {}
     values = _decisions(turns, lambda turn: UNMASKED.get(turn), 0.0, torch.float32)
     known = _decisions(turns, lambda turn: np.full(len(turn), UNMASKED.present(turn)), False, torch.bool)
-    return {"unmasked": Recorded(values, known)}
+    return {"unmasked": RecordedNumbers(values, known)}
 
 
 def _temperatures(turns: Sequence[Turn]) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.curriculum.pool import Kept, Members, at_least_one
+from hocket.curriculum.pool import PoolCache, PoolMembers, at_least_one
 from hocket.curriculum.random_order import permutation
 from hocket.stages import Curriculum, LedgerView, Task
 from hocket.types import Scenario
@@ -48,8 +48,8 @@ class Staged(Curriculum):
     pool: int | None = None
     order: Literal["staged", "shuffled"] = "staged"
     then: Curriculum | None = None
-    _kept: Kept[list[list[int]]] = field(
-        default_factory=lambda: Kept[list[list[int]]](), init=False, repr=False, compare=False
+    _kept: PoolCache[list[list[int]]] = field(
+        default_factory=lambda: PoolCache[list[list[int]]](), init=False, repr=False, compare=False
     )
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class Staged(Curriculum):
         raise NotImplementedError
 
     def __call__(self, task: Task, asked: int, count: int, ledger: LedgerView, key: Key) -> list[Scenario]:
-        members = Members(task, self.pool, ledger, key)
+        members = PoolMembers(task, self.pool, ledger, key)
         if self.stages > members.size:
             raise ConfigurationError(
                 f"curriculum: {members.size} tasks make no {self.stages} stages; set curriculum.stages to "
@@ -75,7 +75,7 @@ class Staged(Curriculum):
             found += self.then(task, asked + own - self._begun, count - own, ledger, key)
         return found
 
-    def _sorted(self, members: Members) -> list[list[int]]:
+    def _sorted(self, members: PoolMembers) -> list[list[int]]:
         """The places of each stage."""
         found = stages_of([self.difficulty(members[place]) for place in range(members.size)], self.stages)
         return [[place for place, own in enumerate(found) if own == stage] for stage in range(self.stages)]

@@ -13,7 +13,7 @@ from hocket.core import sums
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.outcomes import total_reward
-from hocket.curriculum.pool import Members, at_least_one
+from hocket.curriculum.pool import PoolMembers, at_least_one
 from hocket.curriculum.random_order import permutation
 from hocket.curriculum.remembering import RememberingCurriculum
 from hocket.stages import LedgerView, State, Task
@@ -75,7 +75,7 @@ class LevelBandit(RememberingCurriculum):
     def ask_with(
         self, state: State, task: Task, asked: int, count: int, ledger: LedgerView, key: Key
     ) -> tuple[list[Scenario], State]:
-        members = Members(task, self.pool, ledger, key)
+        members = PoolMembers(task, self.pool, ledger, key)
         state = state if state["places"] else self._begun(state, members)
         places, turns, chosen = state["places"], dict(state["asked"]), list[int]()
         for position in range(asked, asked + count):
@@ -125,7 +125,7 @@ class LevelBandit(RememberingCurriculum):
         chances: NDArray[np.float64] = (1 - self.even) * likely / likely.sum() + self.even / len(likely)
         return chances
 
-    def _begun(self, state: State, members: Members) -> State:
+    def _begun(self, state: State, members: PoolMembers) -> State:
         """The state with the levels of the pool."""
         levels: dict[str, list[int]] = {}
         for place in range(members.size):

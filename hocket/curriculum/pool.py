@@ -18,7 +18,7 @@ OF_ENDLESS = 256
 
 
 @dataclass(frozen=True)
-class Members:
+class PoolMembers:
     """The scenarios of a pool by place: those of the first `most` positions of `Shuffled`.
 
     If `most` is None, it contains all scenarios of a finite task, and `OF_ENDLESS` of an endless one.
@@ -39,7 +39,7 @@ class Members:
         return Shuffled(prompts=1)(self.task, place, 1, self.ledger, self.key)[0]
 
 
-class Kept(Generic[Made]):
+class PoolCache(Generic[Made]):
     """A cache of data computed from a pool's scenarios, for the last pool only. It is not part of any state.
 
     Another task, key or task size makes another pool; the scenario at a number of a task does not change. Copies start
@@ -49,10 +49,10 @@ class Kept(Generic[Made]):
     def __init__(self) -> None:
         self._last: tuple[Task, tuple[object, ...], Made] | None = None
 
-    def __reduce__(self) -> tuple[type[Kept[Made]], tuple[()]]:
-        return Kept, ()
+    def __reduce__(self) -> tuple[type[PoolCache[Made]], tuple[()]]:
+        return PoolCache, ()
 
-    def of(self, members: Members, make: Callable[[Members], Made]) -> Made:
+    def of(self, members: PoolMembers, make: Callable[[PoolMembers], Made]) -> Made:
         """The result of `make` for these members."""
         task, pool = members.task, (members.task.size("train"), members.size, members.key)
         if self._last is None or self._last[0] is not task or self._last[1] != pool:

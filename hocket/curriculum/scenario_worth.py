@@ -12,7 +12,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.occurrences import unmarked
 from hocket.core.posterior import Outcomes
-from hocket.curriculum.pool import Kept, Members, at_least_one
+from hocket.curriculum.pool import PoolCache, PoolMembers, at_least_one
 from hocket.stages import Curriculum, LedgerView, Stage, Task
 from hocket.types import Scenario
 
@@ -63,7 +63,7 @@ class Weighted(Curriculum):
     prompts: int = 16
     pool: int | None = None
     even: float = 0.0
-    _kept: Kept[Worths] = field(default_factory=lambda: Kept[Worths](), init=False, repr=False, compare=False)
+    _kept: PoolCache[Worths] = field(default_factory=lambda: PoolCache[Worths](), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         at_least_one(prompts=self.prompts, pool=self.pool)
@@ -71,7 +71,7 @@ class Weighted(Curriculum):
             raise ValueError(f"even must lie in [0, 1], not {self.even}")
 
     def __call__(self, task: Task, asked: int, count: int, ledger: LedgerView, key: Key) -> list[Scenario]:
-        members = Members(task, self.pool, ledger, key)
+        members = PoolMembers(task, self.pool, ledger, key)
         chosen = [members[place] for place in range(asked, min(asked + count, members.size))]
         if len(chosen) == count:
             return chosen
@@ -90,7 +90,7 @@ class Weighted(Curriculum):
 class Worths:
     """The values of a pool's scenarios, by place."""
 
-    def __init__(self, members: Members) -> None:
+    def __init__(self, members: PoolMembers) -> None:
         self._places: dict[str, list[int]] = {}
         for place in range(members.size):
             self._places.setdefault(unmarked(members[place].id), []).append(place)

@@ -22,7 +22,7 @@ GRACE = 0.02
 
 
 @dataclass(eq=False)
-class Episode:
+class LiveEpisode:
     """A live workflow.
 
     Calls that it has under way at the same time are answered together, in the order in which they were made: so what
@@ -73,7 +73,7 @@ class Episode:
         return bool(held)
 
 
-_EPISODE: ContextVar[Episode | None] = ContextVar("hocket_episode", default=None)
+_EPISODE: ContextVar[LiveEpisode | None] = ContextVar("hocket_episode", default=None)
 
 
 @dataclass(eq=False)
@@ -89,7 +89,7 @@ class Barrier:
     """
 
     patience: float = 60.0
-    _episodes: set[Episode] = field(default_factory=set)
+    _episodes: set[LiveEpisode] = field(default_factory=set)
     _runners: list[Callable[[], bool]] = field(default_factory=list)
     _steady: list[Callable[[], bool]] = field(default_factory=list)
     _news: int = 0
@@ -116,7 +116,7 @@ class Barrier:
         if _EPISODE.get() in self._episodes:
             yield
             return
-        episode = Episode(barrier=self)
+        episode = LiveEpisode(barrier=self)
         self._episodes.add(episode)
         token = _EPISODE.set(episode)
         try:
@@ -142,7 +142,7 @@ class Barrier:
             if episode is not None:
                 episode.waiting -= 1
 
-    def current(self) -> Episode | None:
+    def current(self) -> LiveEpisode | None:
         """The live workflow that this is called from."""
         episode = _EPISODE.get()
         return episode if episode in self._episodes else None

@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from hocket.core.errors import ConfigurationError, HocketError
-from hocket.engine.barrier import Barrier, Episode
+from hocket.engine.barrier import Barrier, LiveEpisode
 from hocket.engine.requests import ContextFull, Request, Sample
 
 
@@ -27,11 +27,11 @@ class Promise:
     """Where an answer goes: a task awaits `future`, in a live workflow if `live` is one, as its call `place`."""
 
     future: asyncio.Future[Sample]
-    live: Episode | None
+    live: LiveEpisode | None
     place: int
 
     @staticmethod
-    def of(live: Episode | None) -> Promise:
+    def of(live: LiveEpisode | None) -> Promise:
         """For a new call."""
         place = 0 if live is None else live.begin()
         return Promise(asyncio.get_running_loop().create_future(), live, place)

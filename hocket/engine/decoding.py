@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hocket.core.columns import ALTERNATIVES, ENTROPIES
 from hocket.core.errors import HocketError
-from hocket.engine.requests import Begun, Request, Sample
+from hocket.engine.requests import Request, ResponseStart, Sample
 from hocket.engine.sampling import Plan, draw
 from hocket.engine.session import Session
 from hocket.engine.stops import StopStrings
@@ -90,7 +90,7 @@ class Responses:
             self._go_on_from(number, request.begun)
         return number
 
-    def _go_on_from(self, number: int, begun: Begun) -> None:
+    def _go_on_from(self, number: int, begun: ResponseStart) -> None:
         """Writes the beginning that a response has."""
         length, imposed = len(begun.tokens), int(self._imposed[number])
         self._grow(0, length, 0)
@@ -224,12 +224,12 @@ class Responses:
             versions=versions,
         )
 
-    def begun(self, row: int, version: int) -> Begun | None:
+    def begun(self, row: int, version: int) -> ResponseStart | None:
         """What a response has so far, for whoever goes on with it; None where that is nothing."""
         return written(self.sample(row, version)) if self.length[row] else None
 
 
-def written(sample: Sample) -> Begun:
+def written(sample: Sample) -> ResponseStart:
     """A response as the beginning of a longer one.
 
     Raises:
@@ -237,7 +237,7 @@ def written(sample: Sample) -> Begun:
     """
     if sample.logp is None:
         raise HocketError("a response without log-probs cannot be gone on with")
-    return Begun(sample.tokens, sample.logp, sample.written_by, sample.extras)
+    return ResponseStart(sample.tokens, sample.logp, sample.written_by, sample.extras)
 
 
 def enlarged(old: NDArray[Any], shape: tuple[int, ...], fill: int = 0) -> NDArray[Any]:
@@ -249,7 +249,7 @@ def enlarged(old: NDArray[Any], shape: tuple[int, ...], fill: int = 0) -> NDArra
     return new
 
 
-class Decoding:
+class LockstepDecoding:
     """Decodes requests in lockstep until each has ended.
 
     Args:
@@ -309,4 +309,4 @@ def decode(
 ) -> list[Sample]:
     """Samples all requests together, in the order given."""
     session = open_session([request.tokens for request in requests])
-    return Decoding(requests, limits, policy.stop_ids, stops).run(session, policy.version)
+    return LockstepDecoding(requests, limits, policy.stop_ids, stops).run(session, policy.version)

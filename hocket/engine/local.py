@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import torch
 
 from hocket.core.errors import HocketError
-from hocket.engine.barrier import Barrier, Episode
+from hocket.engine.barrier import Barrier, LiveEpisode
 from hocket.engine.batched_engine import BatchedEngine, Pending, Promise
 from hocket.engine.cached_session import CachedSession
 from hocket.engine.decoder import DecoderSession
-from hocket.engine.decoding import Decoding, Responses, decode
+from hocket.engine.decoding import LockstepDecoding, Responses, decode
 from hocket.engine.masked_session import MaskedSession
-from hocket.engine.paged_model import Counts, Kernels, PagedCache
+from hocket.engine.paged_model import Kernels, PagedCache, SamplingCounts
 from hocket.engine.requests import Request, Sample
 from hocket.engine.running import Asker, Running, Ticket
 from hocket.engine.scheduler import Scheduler
@@ -43,7 +43,7 @@ class _Asked(NamedTuple):
     limit: int
     engine: LocalEngine
     asker: Asker
-    live: Episode | None = None
+    live: LiveEpisode | None = None
 
 
 @dataclass(eq=False)
@@ -76,7 +76,7 @@ class _Company:
     """
 
     engines: list[LocalEngine] = field(default_factory=list)
-    counts: Counts = field(default_factory=Counts)
+    counts: SamplingCounts = field(default_factory=SamplingCounts)
     cache: PagedCache | None = None
     weights: list[tuple[int, ...]] = field(default_factory=list)
     running: Running | None = None
@@ -179,7 +179,7 @@ class LocalEngine(BatchedEngine):
         self._company.interrupted = value
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> SamplingCounts:
         return self._company.counts
 
     def sample(self, requests: Sequence[Request]) -> list[Sample]:
@@ -385,7 +385,9 @@ class LocalEngine(BatchedEngine):
             contexts = [request.tokens for request in requests]
             copied = None if mask.copy is None else session_of(self.policy.model_copy(mask.copy), contexts)
             session = MaskedSession(session_of(self.policy.model, contexts), copied, requests)
-            written = Decoding(requests, limits, self.policy.stop_ids, self._stops).run(session, self.policy.version)
+            written = LockstepDecoding(requests, limits, self.policy.stop_ids, self._stops).run(
+                session, self.policy.version
+            )
             samples = session.completed(written, requests)
         else:
             samples = decode(
@@ -395,7 +397,7 @@ class LocalEngine(BatchedEngine):
             item.asker.answer(sample)
 
 
-def _asked(engine: BatchedEngine, request: Request, asker: Asker, live: Episode | None = None) -> _Asked:
+def _asked(engine: BatchedEngine, request: Request, asker: Asker, live: LiveEpisode | None = None) -> _Asked:
     return _Asked(request, engine._limit(request), cast(LocalEngine, engine), asker, live)
 
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hocket.engine.pages import PAGE, PagePool, PrefixTree
+from hocket.engine.pages import PAGE, PagePool, PageTree
 from hocket.policies.activation_cache import ActivationCache, Recording
 from hocket.policies.family import STEPS, Adapters, Precision, angles, head_size, layers_of, mixed_layers, run_layers
 from hocket.policies.lowrank import Owners
@@ -203,7 +203,7 @@ class PagedModel:
 
 
 @dataclass
-class Counts:
+class SamplingCounts:
     """What sampling did, in all.
 
     Attributes:
@@ -252,7 +252,7 @@ class PagedCache:
         page = PagePool.bytes_per_page(*shape, self.model.dtype)
         self.page_bytes = page
         self.pool = PagePool(*shape, most=most // page, dtype=self.model.dtype)
-        self.tree = PrefixTree(self.pool)
+        self.tree = PageTree(self.pool)
         self.now = 0
         self.activations: ActivationCache | None = None
 
@@ -277,4 +277,4 @@ class PagedCache:
         """Frees all pages."""
         self.pool.clear()
         self.pool.record[:] = -1
-        self.tree = PrefixTree(self.pool)
+        self.tree = PageTree(self.pool)

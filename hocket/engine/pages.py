@@ -165,7 +165,7 @@ class PageNode:
 
 
 @dataclass(frozen=True)
-class Found:
+class KnownPrefix:
     """What of a context is known.
 
     Attributes:
@@ -180,7 +180,7 @@ class Found:
     promised: int
 
 
-class PrefixTree:
+class PageTree:
     """Which page holds what, by the tokens before it; holds each of its pages once.
 
     A page is a node. Full ones are shared, the first tokens of any are copied. Pages that nobody else holds can be
@@ -198,7 +198,7 @@ class PrefixTree:
     def _root(self, owner: int) -> PageNode:
         return self._roots.setdefault(owner, PageNode((), -1, None, 0, -1))
 
-    def find(self, tokens: Tokens, now: int, owner: int = 0) -> Found:
+    def find(self, tokens: Tokens, now: int, owner: int = 0) -> KnownPrefix:
         """The longest known beginning of `tokens` in pass number `now`.
 
         Pages written in this very pass can be shared, but not yet copied.
@@ -217,7 +217,7 @@ class PrefixTree:
             if open_yet and near.ready < now and depth + common > usable:
                 usable, source = depth + common, near.page
                 near.used = self._clock
-        return Found(pages, usable, source, promised)
+        return KnownPrefix(pages, usable, source, promised)
 
     def _near(self, node: PageNode, tokens: Tokens, now: int) -> Iterator[tuple[int, PageNode]]:
         """On either side of `tokens` children and the tokens in common, out to the first that is written."""

@@ -16,13 +16,13 @@ import numpy as np
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.engine.barrier import Barrier
 from hocket.engine.remote_http import Endpoint, EndpointError
-from hocket.engine.remote_wire import Answer, read_text, read_tokens, tells_logp, text_body, tokens_body
+from hocket.engine.remote_wire import ServerAnswer, read_text, read_tokens, tells_logp, text_body, tokens_body
 from hocket.engine.requests import ContextFull, Request, Sample
 
 T = TypeVar("T")
 
 
-class Journal(Protocol):
+class EngineJournal(Protocol):
     """Remembers outside results by key, so that a resumed run replays them instead of asking again."""
 
     def get(self, key: str) -> Any:
@@ -65,7 +65,7 @@ class RemoteEngine:
         tokens: bool = False,
         stops: Sequence[int] = (),
         processed: bool = False,
-        journal: Journal | None = None,
+        journal: EngineJournal | None = None,
         barrier: Barrier | None = None,
     ) -> None:
         self.endpoint = endpoint
@@ -157,7 +157,7 @@ class RemoteEngine:
             raise ContextFull(outcome["full"])
         if "failure" in outcome:
             raise EndpointError(outcome["failure"])
-        answer: Answer = outcome["answer"]
+        answer: ServerAnswer = outcome["answer"]
         tokens, logp, text = answer["tokens"], answer["logp"], None
         if tokens is None:
             text, tokens = answer["text"], list(self._encode(answer["text"]))

@@ -52,7 +52,7 @@ def drawing(request: Request, longest: int) -> dict[str, Any]:
     return body | cut | ({} if decoding.top_k is None else {"top_k": decoding.top_k})
 
 
-class Refused:
+class RefusedFields:
     """The fields that a server has refused so far; safe between threads."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.core.keys import Key
 from hocket.core.notices import say
 from hocket.core.waits import waiting_for
-from hocket.engine.remote_fields import LONGEST, Refused, doubtful_fields, refused_fields, without
+from hocket.engine.remote_fields import LONGEST, RefusedFields, doubtful_fields, refused_fields, without
 from hocket.engine.requests import ContextFull
 
 T = TypeVar("T")
@@ -100,7 +100,7 @@ class Endpoint:
     backoff: float = 0.5
     concurrency: int = 32
     exact: bool = False
-    _refused: Refused = field(default_factory=Refused, init=False, repr=False, compare=False)
+    _refused: RefusedFields = field(default_factory=RefusedFields, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         parts = urllib.parse.urlsplit(self.url)

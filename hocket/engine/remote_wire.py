@@ -12,7 +12,7 @@ from hocket.engine.requests import ContextFull, Request
 from hocket.types import Decoding
 
 
-class Answer(TypedDict):
+class ServerAnswer(TypedDict):
     """What a server said, as plain data.
 
     `tokens` are those that were sampled and `logp` their log-probs (nats), None where the server does not tell.
@@ -65,7 +65,7 @@ def tokens_body(request: Request, model: str, stops: Sequence[int]) -> dict[str,
     return body
 
 
-def read_text(answer: Any) -> Answer:
+def read_text(answer: Any) -> ServerAnswer:
     """What an answer of `/chat/completions` says.
 
     A server that leaves out the stop string it ended with, but names it, gets it put back.
@@ -88,7 +88,7 @@ def read_text(answer: Any) -> Answer:
     return {"text": text, "tokens": None, "logp": None, "finish": finish}
 
 
-def read_tokens(answer: Any) -> Answer:
+def read_tokens(answer: Any) -> ServerAnswer:
     """What an answer of `/completions` says: with token ids from a server that returns them, else only text.
 
     Raises:

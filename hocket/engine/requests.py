@@ -20,7 +20,7 @@ class ContextFull(HocketError):
 
 
 @dataclass(frozen=True)
-class Begun:
+class ResponseStart:
     """The beginning of a response that was written before, under other weights or elsewhere.
 
     Attributes:
@@ -57,7 +57,7 @@ class Request:
     prefix: tuple[int, ...] = ()
     messages: tuple[Message, ...] = field(default=(), compare=False)
     drawn: int = 0
-    begun: Begun | None = field(default=None, compare=False)
+    begun: ResponseStart | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from hocket.engine.barrier import Episode as Live
+from hocket.engine.barrier import LiveEpisode as Live
 from hocket.engine.decoding import Responses
 from hocket.engine.requests import Request, Sample
 from hocket.engine.scheduler import Scheduler
@@ -17,7 +17,7 @@ BREATH = 0.05
 """Seconds after which the event loop gets its turn although nothing was answered."""
 
 
-class Versioned(Protocol):
+class VersionedPolicy(Protocol):
     """A policy, as far as a sample must know it."""
 
     version: int
@@ -51,7 +51,7 @@ class Ticket:
     request: Request
     limit: int
     owner: int
-    policy: Versioned
+    policy: VersionedPolicy
     asker: Asker
     live: Live | None = None
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from hocket.core.errors import ConfigurationError
 from hocket.engine.decode_batch import DecodeBatch
 from hocket.engine.decoding import Responses
-from hocket.engine.paged_model import Counts, ForwardBatch, PagedCache, bucket
+from hocket.engine.paged_model import ForwardBatch, PagedCache, SamplingCounts, bucket
 from hocket.engine.pages import NEVER, PAGE, PageNode, Pages
 from hocket.engine.prefill import Context, Prefill
 from hocket.engine.requests import Request
@@ -50,7 +50,7 @@ class Scheduler:
         most: rows decoded together.
     """
 
-    def __init__(self, cache: PagedCache, written: Responses, counts: Counts, most: int) -> None:
+    def __init__(self, cache: PagedCache, written: Responses, counts: SamplingCounts, most: int) -> None:
         self._cache, self._pool, self._tree = cache, cache.pool, cache.tree
         self._written, self._counts = written, counts
         self._most = most
@@ -139,7 +139,7 @@ class Scheduler:
         self._full = False
 
     def pin(self, number: int) -> PageNode:
-        """Where a request and its response end in the prefix tree; see `hocket.engine.pages.PrefixTree.pin`."""
+        """Where a request and its response end in the prefix tree; see `hocket.engine.pages.PageTree.pin`."""
         owner, tokens = self._context(number)
         return self._tree.pin(tokens[:-1], owner)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.engine.barrier import Barrier
 from hocket.engine.handover import FP32, check_gap, log_prob_gap, probe_of, write_weights
-from hocket.engine.remote import Journal, RemoteEngine
+from hocket.engine.remote import EngineJournal, RemoteEngine
 from hocket.engine.remote_http import Endpoint
 from hocket.engine.remote_wire import read_tokens, tokens_body
 from hocket.engine.requests import Request, Sample
@@ -53,7 +53,7 @@ class VLLMServerEngine(RemoteEngine):
         stops: Sequence[int],
         tolerance: float = FP32,
         processed: bool = False,
-        journal: Journal | None = None,
+        journal: EngineJournal | None = None,
         barrier: Barrier | None = None,
     ) -> None:
         super().__init__(

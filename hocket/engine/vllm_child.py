@@ -34,7 +34,7 @@ _LOOK = 1.0
 """Seconds after which a silent partner is looked at."""
 
 
-class Wire:
+class SocketWire:
     """Messages over a socket.
 
     Args:
@@ -86,7 +86,7 @@ class Wire:
         return bytes(data)
 
 
-class Model(Protocol):
+class ChildModel(Protocol):
     """What a child does with its weights."""
 
     def open(self, settings: dict[str, Any]) -> str:
@@ -102,7 +102,7 @@ class Model(Protocol):
         ...
 
 
-def serve(wire: Wire, model: Model) -> None:
+def serve(wire: SocketWire, model: ChildModel) -> None:
     """Answers questions until the connection closes."""
     version, folder = -1, None
     while True:
@@ -131,7 +131,7 @@ def serve(wire: Wire, model: Model) -> None:
 
 
 class VLLM:
-    """`vllm.LLM` with weights that change. Implements `Model`."""
+    """`vllm.LLM` with weights that change. Implements `ChildModel`."""
 
     def __init__(self) -> None:
         self._vllm: Any = None
@@ -188,7 +188,7 @@ def main() -> None:
     # Beside this file lie modules of hocket's that bear the names of others' packages.
     here = os.path.dirname(os.path.realpath(__file__))
     sys.path[:] = [place for place in sys.path if os.path.realpath(place or ".") != here]
-    serve(Wire(socket.socket(fileno=number)), VLLM())
+    serve(SocketWire(socket.socket(fileno=number)), VLLM())
 
 
 if __name__ == "__main__":

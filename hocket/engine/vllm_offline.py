@@ -38,7 +38,7 @@ from hocket.engine.handover import (
 )
 from hocket.engine.remote_wire import tokens_body
 from hocket.engine.requests import Request, Sample
-from hocket.engine.vllm_child import Wire
+from hocket.engine.vllm_child import SocketWire
 
 if TYPE_CHECKING:
     from hocket.policies.causal_lm import CausalLM
@@ -62,7 +62,7 @@ class ChildLost(Exception):
     """A child ended while it was asked; the text says how."""
 
 
-class Child:
+class EngineProcess:
     """The process that holds the engine, and the connection to it.
 
     Args:
@@ -85,7 +85,7 @@ class Child:
                 env=_environment(),
                 start_new_session=True,  # Ctrl-C reaches the run alone, which then ends its child.
             )
-        self._wire = Wire(here, alive=lambda: self._process.poll() is None)
+        self._wire = SocketWire(here, alive=lambda: self._process.poll() is None)
 
     @property
     def running(self) -> bool:
@@ -142,7 +142,7 @@ class _House:
 
     folder: Path
     log: Path
-    child: Child | None = None
+    child: EngineProcess | None = None
     failed: bool = False
 
     def clear(self) -> None:
@@ -276,7 +276,7 @@ class VLLMEngine(BatchedEngine):
             for request, told in zip(requests, answer["samples"], strict=True)
         ]
 
-    def _ready(self, request: Request) -> Child:
+    def _ready(self, request: Request) -> EngineProcess:
         """A child that runs and has the current weights, which `request` is used to check."""
         house, version = self._house, self.policy.version
         child = house.child
@@ -298,9 +298,9 @@ class VLLMEngine(BatchedEngine):
         self._synced = version
         return child
 
-    def _start(self) -> Child:
+    def _start(self) -> EngineProcess:
         self._began = False
-        child = self._house.child = Child(self._python, self._script, self._house.log)
+        child = self._house.child = EngineProcess(self._python, self._script, self._house.log)
         child.ask({"do": "open", "settings": self._arguments(), "version": self.policy.version})
         self._began = True
         return child
@@ -326,7 +326,7 @@ class VLLMEngine(BatchedEngine):
             **self.settings.more,
         }
 
-    def _measured(self, child: Child, request: Request) -> float:
+    def _measured(self, child: EngineProcess, request: Request) -> float:
         """The largest gap between the child's and the policy's log-probs on a fresh sample, nats."""
         probe = probe_of(request)
         told = child.ask({"do": "sample", "questions": [self._question(probe, self._limit(probe))]})

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hocket.core.batch import Batch, Recorded
+from hocket.core.batch import Batch, RecordedNumbers
 from hocket.core.columns import Column
 from hocket.lab.microscope import RecordedBatch
 from hocket.recipe import Recipe
@@ -54,7 +54,7 @@ class Bandit:
         batch = RecordedBatch(self.document(self.old)).batch
         if Column.PROXIMAL in recipe.reads:
             old = batch.logp["behaviour"]
-            batch = batch.but(logp={**batch.logp, "proximal": Recorded(old.values, old.present)})
+            batch = batch.but(logp={**batch.logp, "proximal": RecordedNumbers(old.values, old.present)})
         return recipe.compute_credit(batch, recipe.init(), {})[0]
 
     def loss(self, recipe: Recipe, logits: Tensor, batch: Batch) -> Tensor:

@@ -31,7 +31,7 @@ class ExactFigures:
     length: float
 
 
-class Player:
+class TablePlayer:
     """Answers questions from a table. A forced prefix is recorded as such, with its log-probs."""
 
     def __init__(self, world: World, policies: dict[str, Tabular]) -> None:
@@ -172,7 +172,7 @@ class Bench:
         self.reference = self.policy.frozen_copy()
         self.parts = RunContext(
             task=_Labelled(self.world),  # type: ignore[arg-type]
-            player=Player(self.world, {"policy": self.policy, "reference": self.reference}),
+            player=TablePlayer(self.world, {"policy": self.policy, "reference": self.reference}),
             rewards=recipe.rewards or self.world.rewards,
             learners={"policy": self.learner},
             decoding=Decoding(temperature=self.temperature, max_tokens=self.world.horizon),

@@ -13,7 +13,7 @@ import numpy as np
 
 from hocket.core.columns import InfoColumn
 from hocket.core.keys import Key, uniforms
-from hocket.lab.bench import Bench, Player
+from hocket.lab.bench import Bench, TablePlayer
 from hocket.lab.policy import Tabular
 from hocket.lab.world import Answer, World, question_of
 from hocket.stages import Reward
@@ -59,7 +59,7 @@ class Hidden(Reward):
         ]
 
 
-class DialoguePlayer(Player):
+class DialoguePlayer(TablePlayer):
     """Plays sample by sample, in turn with the environment."""
 
     def __init__(self, world: Dialogue, policies: dict[str, Tabular]) -> None:

@@ -49,7 +49,7 @@ def first_advantages(recipe: Recipe, batch: Document) -> list[float]:
     return [row[0] for row in inspect(recipe, batch)["advantages"]]
 
 
-class Groups:
+class EnumeratedGroups:
     """One question of a world, answered by a policy whose groups are enumerated as multisets of answers."""
 
     def __init__(self, policy: Tabular, question: int = 0) -> None:

@@ -23,7 +23,7 @@ from hocket.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedAnswer:
     """A recorded answer as formulas read it: its decisions that count, `[n]`, n > 0.
 
     Attributes:
@@ -43,10 +43,10 @@ class Counted:
     advantage: Tensor
 
 
-Loss = Callable[[Sequence[Counted]], tuple[Tensor, Mapping[str, Any]]]
+Loss = Callable[[Sequence[CountedAnswer]], tuple[Tensor, Mapping[str, Any]]]
 """The loss of the answers that count, and metrics."""
 
-Rule = Callable[[Sequence[Counted]], Sequence[Any]]
+Rule = Callable[[Sequence[CountedAnswer]], Sequence[Any]]
 """Advantages of a group's members that count: a number each, or one for each of its decisions."""
 
 
@@ -66,13 +66,13 @@ def stale_rows(
         yield rows
 
 
-def centred(members: Sequence[Counted]) -> list[float]:
+def centred(members: Sequence[CountedAnswer]) -> list[float]:
     """Rewards less their mean."""
     middle = fmean(one.reward for one in members)
     return [one.reward - middle for one in members]
 
 
-def standardised(members: Sequence[Counted], ddof: int = 1, epsilon: float = 1e-6) -> list[float]:
+def standardised(members: Sequence[CountedAnswer], ddof: int = 1, epsilon: float = 1e-6) -> list[float]:
     """Rewards less their mean, over their deviation + epsilon; 0 of one member alone."""
     apart = centred(members)
     spread = (sum(one**2 for one in apart) / max(1, len(apart) - ddof)) ** 0.5
@@ -80,7 +80,7 @@ def standardised(members: Sequence[Counted], ddof: int = 1, epsilon: float = 1e-
 
 
 def clipped(
-    answers: Sequence[Counted], low: float = 0.2, high: float = 0.2, kl: float = 0.0
+    answers: Sequence[CountedAnswer], low: float = 0.2, high: float = 0.2, kl: float = 0.0
 ) -> tuple[Tensor, dict[str, float]]:
     """GRPO's loss: the mean over answers of that of min(r A, clip(r) A), plus `kl` times k3 to the reference."""
     parts = []
@@ -124,7 +124,7 @@ def off(
     return max(*gaps, abs(float(made["loss"]) - float(total.detach())))
 
 
-def _counted(row: Mapping[str, Any], leaf: Tensor) -> Counted:
+def _counted(row: Mapping[str, Any], leaf: Tensor) -> CountedAnswer:
     """A row without its credit."""
     where = torch.tensor(row.get("trained", [True] * len(leaf)))
 
@@ -134,4 +134,6 @@ def _counted(row: Mapping[str, Any], leaf: Tensor) -> Counted:
 
     old, behaviour = column("logp_proximal", "logp_behaviour", "logp"), column("logp_behaviour", "logp")
     reward, logp = float(sum(row["scores"].values())), leaf[where]
-    return Counted(row, where, reward, logp, old, behaviour, column("logp_ref"), column("entropy"), torch.zeros(0))
+    return CountedAnswer(
+        row, where, reward, logp, old, behaviour, column("logp_ref"), column("entropy"), torch.zeros(0)
+    )

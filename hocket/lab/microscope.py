@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from hocket.core.annotators import Annotator
-from hocket.core.batch import Batch, Level, LevelScores, Occurrences, Recorded
+from hocket.core.batch import Batch, Level, LevelScores, Occurrences, RecordedNumbers
 from hocket.core.batch_document import natural, rows_of
 from hocket.core.columns import EMBEDDING, FEEDBACK, HISTORY, LABEL, METADATA, ORIGIN, TEXT, TOKEN_TEXTS, TRACE, Column
 from hocket.core.errors import ConfigurationError, HocketError
@@ -39,7 +39,7 @@ def inspect(recipe: Recipe, document: Mapping[str, Any]) -> dict[str, Any]:
     if Column.PROXIMAL in recipe.reads and "proximal" not in batch.logp:
         # Before the first update the learner's own log-probs are the current ones.
         known = torch.ones_like(read.logp, dtype=torch.bool)
-        batch = batch.but(logp={**batch.logp, "proximal": Recorded(read.logp, known)})
+        batch = batch.but(logp={**batch.logp, "proximal": RecordedNumbers(read.logp, known)})
     batch, _ = recipe.compute_credit(batch, memory, {})
     leaves = {Quantity.LOGP: read.logp.clone().requires_grad_()}
     for quantity, column in ((Quantity.ENTROPY, read.batch.entropy), (Quantity.VALUE, read.batch.value)):
@@ -261,7 +261,7 @@ class RecordedBatch:
             segment=self._column("segment", lambda n, p: 0, torch.long),
             version=torch.zeros(len(self.logp), dtype=torch.long),
             forced=~trained,
-            logp={name: Recorded(values, known) for name, values in logp.items()},
+            logp={name: RecordedNumbers(values, known) for name, values in logp.items()},
             observation=[np.zeros(0, np.int64) for _ in turns],
             terminated=torch.tensor([not row.get("truncated", False) for row in self.rows]),
             truncated=torch.tensor([bool(row.get("truncated", False)) for row in self.rows]),

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 from hocket.core.batch import Batch
-from hocket.lab.bench import Bench, Player
+from hocket.lab.bench import Bench, TablePlayer
 from hocket.stages import Policy
 
 
@@ -19,7 +19,7 @@ def run_stale(
     once the weights have changed.
     """
     player = bench.parts.player
-    assert isinstance(player, Player)
+    assert isinstance(player, TablePlayer)
     past = deque([bench.policy.frozen_copy()], maxlen=lag + 1)
     for _ in range(steps):
         player.policies["policy"] = past[0]

@@ -181,7 +181,7 @@ class LookupTable(nn.Module):
         self.values: nn.Parameter | None = None
 
 
-class Lookup:
+class LookupPolicy:
     """A softmax over words for everything an agent may be told; see `hocket.stages.Policy`."""
 
     granularity = Level.TRAJECTORY
@@ -239,7 +239,7 @@ class Lookup:
             assert self._module.values is not None, "call require first"
             value = scattered(self._module.values[rows])
         if Quantity.KL_EXACT in wanted:
-            assert isinstance(reference, Lookup), "an exact KL needs a Lookup as reference"
+            assert isinstance(reference, LookupPolicy), "an exact KL needs a Lookup as reference"
             kl = scattered((table.exp() * (table - reference.logp(rows, temperature).detach())).sum(-1))
         return Evaluation(
             logp=scattered(table.gather(1, batch.action[chosen].long()[:, None])[:, 0]),
@@ -266,7 +266,7 @@ class Lookup:
     def final_values(self, batch: Batch) -> Tensor:
         return torch.zeros(batch.trajectories, dtype=torch.float64)
 
-    def frozen_copy(self) -> Lookup:
+    def frozen_copy(self) -> LookupPolicy:
         clone = copy.copy(self)
         clone._module = copy.deepcopy(self._module)
         clone._module.requires_grad_(False)
@@ -297,7 +297,7 @@ class LookupEngine:
         policy: whom to sample from. length: the most words of a turn; without an end-of-turn word, exactly so many.
     """
 
-    def __init__(self, policy: Lookup, length: int, draw: Draw | None = None) -> None:
+    def __init__(self, policy: LookupPolicy, length: int, draw: Draw | None = None) -> None:
         self.policy, self.length = policy, length
         self.draw = draw or drawn
         self._known: dict[tuple[int, float], NDArray[np.float64]] = {}
@@ -307,7 +307,7 @@ class LookupEngine:
     def version(self) -> int:
         return self.policy.version
 
-    def like(self, policy: Lookup) -> LookupEngine:
+    def like(self, policy: LookupPolicy) -> LookupEngine:
         """An engine as this one for another policy."""
         return LookupEngine(policy, self.length, self.draw)
 
@@ -490,7 +490,7 @@ class TalkBench:
         before = {
             role: self._actor(before_training(name), reference)
             for role, name in names.items()
-            if isinstance(reference := self.learners[name].reference, Lookup)
+            if isinstance(reference := self.learners[name].reference, LookupPolicy)
         }
         self.player = TextPlayer(self.workflow, actors, self.limits, before, self.verifier or equal)
         self.parts = RunContext(
@@ -504,11 +504,13 @@ class TalkBench:
         )
         self.done = 0
 
-    def _policy(self, name: str) -> Lookup:
+    def _policy(self, name: str) -> LookupPolicy:
         prior = self.prior.get(name) if isinstance(self.prior, Mapping) else self.prior
-        return Lookup(ContextRows(self.chat, len(self.words) + self.ends, self.capacity, prior), lr=self.lr, name=name)
+        return LookupPolicy(
+            ContextRows(self.chat, len(self.words) + self.ends, self.capacity, prior), lr=self.lr, name=name
+        )
 
-    def _actor(self, name: str, policy: Lookup, draw: Draw | None = None) -> Actor:
+    def _actor(self, name: str, policy: LookupPolicy, draw: Draw | None = None) -> Actor:
         return Actor(policy=name, engine=LookupEngine(policy, self.length, draw), chat=self.chat)
 
     def step(self) -> StepResult:

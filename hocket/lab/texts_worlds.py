@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hocket.agents.search.searcher import Bench, Played, Searcher, Trial, search
+from hocket.agents.search.searcher import CaseResult, SearchBench, Searcher, Trial, search
 from hocket.core.keys import Key
 from hocket.core.texts import Block, Texts, problem
 
 
 @dataclass(frozen=True)
-class Instructed:
+class InstructedPolicy:
     """A policy that is right on a case of kind k exactly when its prompt says `Rule k` and not `Myth k`.
 
     So the accuracy of a prompt is the share of kinds with a rule and no myth, and the best prompt has all rules alone.
@@ -28,12 +28,12 @@ class Instructed:
 
     def play(
         self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
-    ) -> list[Played]:
+    ) -> list[CaseResult]:
         found = []
         for case in cases:
             kind, prompt = case % self.kinds, texts.prompts.get("policy", "")
             right = f"Rule {kind}." in prompt and f"Myth {kind}." not in prompt
-            said = Played(case, 0, float(right), 1, f"A case of kind {kind}.", "", "so" if right else "not so")
+            said = CaseResult(case, 0, float(right), 1, f"A case of kind {kind}.", "", "so" if right else "not so")
             found += [said] * samples
         return found
 
@@ -43,7 +43,7 @@ class Instructed:
 
 @dataclass(frozen=True)
 class Mentors:
-    """A reflecting model for `Instructed`, drawing by what it is asked.
+    """A reflecting model for `InstructedPolicy`, drawing by what it is asked.
 
     Blindly it adds or drops a rule or a myth at random. Asked after failures it adds the rule of a kind that failed.
     As MARS's teacher it hints at a rule with probability `wise`, else at a myth; its critic knows with probability
@@ -102,7 +102,7 @@ class Tactical:
 
     def play(
         self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
-    ) -> list[Played]:
+    ) -> list[CaseResult]:
         found = []
         for case in cases:
             kind, draw = case % len(self.right), key.derive(texts.digest, case, first).numpy()
@@ -111,7 +111,7 @@ class Tactical:
             if self.shuffled and not greedy:
                 scores = draw.permutation(scores).tolist()
             for sample, (one, score) in enumerate(zip(taken, scores, strict=True)):
-                found.append(Played(case, sample, score, 1, f"A case of kind {kind}.", "", f"tactic {one}"))
+                found.append(CaseResult(case, sample, score, 1, f"A case of kind {kind}.", "", f"tactic {one}"))
         return found
 
     def _tactic(self, texts: Texts, kind: int, draw: object) -> int:
@@ -164,15 +164,15 @@ def searched(
     practice: int = 12,
     development: int = 12,
     start: Texts | None = None,
-) -> Bench:
+) -> SearchBench:
     """A search in such a world to its end; from empty texts unless others are given."""
     key = Key.of(seed).derive("searched")
-    bench = Bench(target, reflect, start or Texts(), key, budget, practice, development)  # type: ignore[arg-type]
+    bench = SearchBench(target, reflect, start or Texts(), key, budget, practice, development)  # type: ignore[arg-type]
     search(bench, searcher)
     return bench
 
 
-def calls_to(bench: Bench, score: float = 1.0) -> int:
+def calls_to(bench: SearchBench, score: float = 1.0) -> int:
     """Target calls until some trial had `score` on development; the whole budget where none had."""
     reached: list[Trial] = [trial for trial in bench.trials if trial.score >= score - 1e-9]
     return reached[0].spent if reached else bench.budget

@@ -101,7 +101,7 @@ class World:
 
     @property
     def rewards(self) -> Sequence[Reward]:
-        return (Graded("reward", self.reward), *(Graded(name, grade) for name, grade in self.parts.items()))
+        return (GradedReward("reward", self.reward), *(GradedReward(name, grade) for name, grade in self.parts.items()))
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         return {}
@@ -119,7 +119,7 @@ class World:
 
 
 @dataclass(frozen=True)
-class Graded(Reward):
+class GradedReward(Reward):
     """A function of question and answer as a reward."""
 
     name: str

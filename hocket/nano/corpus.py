@@ -52,7 +52,7 @@ _CODAS = ("", "", "", "n", "r", "s", "t", "l", "d", "m", "ck", "nd", "st", "ng")
 
 
 @dataclass(frozen=True)
-class Chat:
+class TrainingChat:
     """One training example: the messages of a whole conversation and where it comes from."""
 
     task: str
@@ -83,14 +83,14 @@ def draw_style(rng: np.random.Generator) -> Style:
     return styles[int(rng.choice(len(styles), p=list(STYLE_SHARES.values())))]
 
 
-def _single_turn(rng: np.random.Generator, task: str, problem: ArithmeticProblem, thinking: str) -> Chat:
+def _single_turn(rng: np.random.Generator, task: str, problem: ArithmeticProblem, thinking: str) -> TrainingChat:
     style = draw_style(rng)
     user = {"role": "user", "content": problem.question}
     messages = (user, reply(style, thinking, problem.answer))
-    return Chat(task, style, problem.question, problem.answer, messages)
+    return TrainingChat(task, style, problem.question, problem.answer, messages)
 
 
-def sums_chat(rng: np.random.Generator) -> Chat:
+def sums_chat(rng: np.random.Generator) -> TrainingChat:
     """A problem of the default task."""
     terms = draw_terms(rng)
     problem = ArithmeticProblem(question_of(expression_of(terms)), str(sum(terms)))
@@ -120,7 +120,7 @@ def chain_sum_problem(rng: np.random.Generator, terms: tuple[int, int] = (2, 4))
     return ArithmeticProblem(chain_sum_question(drawn, signs), str(sum(drawn))), working(drawn)
 
 
-def chain_sum_chat(rng: np.random.Generator) -> Chat:
+def chain_sum_chat(rng: np.random.Generator) -> TrainingChat:
     """A problem worded as reasoning-gym's `chain_sum`."""
     return _single_turn(rng, "chain_sum", *chain_sum_problem(rng))
 
@@ -136,14 +136,14 @@ def draw_word(rng: np.random.Generator, shortest: int, longest: int) -> str:
     return word.capitalize() if rng.random() < 0.1 else word
 
 
-def spell_backward_chat(rng: np.random.Generator) -> Chat:
+def spell_backward_chat(rng: np.random.Generator) -> TrainingChat:
     """A word to spell backward; the working spells it out first."""
     word = draw_word(rng, 3, 10)
     problem = ArithmeticProblem(SPELL_QUESTION.format(word), word[::-1])
     return _single_turn(rng, "spell_backward", problem, f"{' '.join(word)} | {' '.join(word[::-1])}")
 
 
-def letter_counting_chat(rng: np.random.Generator) -> Chat:
+def letter_counting_chat(rng: np.random.Generator) -> TrainingChat:
     """A letter to count in a few words; the working writes a running count after each word."""
     words = [draw_word(rng, 2, 7) for _ in range(int(rng.integers(3, 7)))]
     letters = sorted(set("".join(words).lower()))
@@ -168,7 +168,7 @@ def draw_tool_expression(rng: np.random.Generator) -> str:
     return numbers[0] + "".join(f" {sign} {number}" for sign, number in zip(signs, numbers[1:], strict=True))
 
 
-def tool_use_chat(rng: np.random.Generator) -> Chat:
+def tool_use_chat(rng: np.random.Generator) -> TrainingChat:
     """A calculation handed to the calculator, and its result reported; never worked out by the model."""
     expression = draw_tool_expression(rng)
     question, answer = question_of(expression), calculator(expression)
@@ -179,7 +179,7 @@ def tool_use_chat(rng: np.random.Generator) -> Chat:
         {"role": "tool", "content": answer},
         reply(style, "", answer),
     )
-    return Chat("tool_use", style, question, answer, messages, tools=(CALCULATOR,))
+    return TrainingChat("tool_use", style, question, answer, messages, tools=(CALCULATOR,))
 
 
 def pairs_of(terms: Sequence[int]) -> list[list[int]]:
@@ -187,7 +187,7 @@ def pairs_of(terms: Sequence[int]) -> list[list[int]]:
     return [list(terms[start : start + 2]) for start in range(0, len(terms), 2)]
 
 
-def planner_chat(rng: np.random.Generator) -> Chat:
+def planner_chat(rng: np.random.Generator) -> TrainingChat:
     """A sum split into steps of two terms, and the workers' results added up."""
     terms = draw_terms(rng)
     pairs = pairs_of(terms)
@@ -201,10 +201,10 @@ def planner_chat(rng: np.random.Generator) -> Chat:
         {"role": "user", "content": notes_text(steps, [str(result) for result in results])},
         reply(style, working(results), answer),
     )
-    return Chat("planner", style, question, answer, messages, steps=tuple(steps))
+    return TrainingChat("planner", style, question, answer, messages, steps=tuple(steps))
 
 
-def worker_chat(rng: np.random.Generator) -> Chat:
+def worker_chat(rng: np.random.Generator) -> TrainingChat:
     """One step of a plan: one of the pairs that a planner would hand out."""
     pairs = pairs_of(draw_terms(rng))
     terms = pairs[int(rng.integers(len(pairs)))]
@@ -214,10 +214,10 @@ def worker_chat(rng: np.random.Generator) -> Chat:
         {"role": "user", "content": question},
         reply(style, working(terms), answer),
     )
-    return Chat("worker", style, question, answer, messages)
+    return TrainingChat("worker", style, question, answer, messages)
 
 
-GENERATORS: dict[str, Callable[[np.random.Generator], Chat]] = {
+GENERATORS: dict[str, Callable[[np.random.Generator], TrainingChat]] = {
     "sums": sums_chat,
     "chain_sum": chain_sum_chat,
     "spell_backward": spell_backward_chat,
@@ -233,12 +233,12 @@ def is_held_out(question: str) -> bool:
     return percentile_of(question, b"hocket-held-out") < HELD_OUT_PERCENT
 
 
-def _usable(chat: Chat, held_out: bool) -> bool:
+def _usable(chat: TrainingChat, held_out: bool) -> bool:
     in_split = all(split_of(text) == "pretrain" for text in (chat.question, *chat.steps))
     return in_split and is_held_out(chat.question) == held_out
 
 
-def chats(seed: int, *, task: str | None = None, held_out: bool = False) -> Iterator[Chat]:
+def chats(seed: int, *, task: str | None = None, held_out: bool = False) -> Iterator[TrainingChat]:
     """Chats of the "pretrain" split without end, of all tasks by `TASK_SHARES` or of one; same seed, same chats."""
     rng = np.random.default_rng([_STREAM, int(held_out), seed])
     tasks = list(TASK_SHARES)
@@ -251,7 +251,7 @@ def chats(seed: int, *, task: str | None = None, held_out: bool = False) -> Iter
         yield chat
 
 
-def render(examples: Iterable[Chat], tokenizer: PreTrainedTokenizerFast) -> list[list[int]]:
+def render(examples: Iterable[TrainingChat], tokenizer: PreTrainedTokenizerFast) -> list[list[int]]:
     """Token ids of each whole chat, by the chat template."""
     texts = [
         tokenizer.apply_chat_template(list(chat.messages), tools=list(chat.tools) or None, tokenize=False)

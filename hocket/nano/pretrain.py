@@ -26,7 +26,7 @@ from torch.nn import functional
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from hocket.nano.card import model_card
-from hocket.nano.corpus import Chat, chats, render
+from hocket.nano.corpus import TrainingChat, chats, render
 from hocket.nano.measure import ask, full_report
 from hocket.nano.model import nano_config, new_model
 from hocket.nano.tokenizer import END, ROLE_TAGS, build_tokenizer
@@ -124,7 +124,9 @@ def pack(sequences: Iterator[list[int]], config: Pretraining, tokenizer: PreTrai
     return PackedBatch(tokens, positions, chat, targets)
 
 
-def _sequences(examples: Iterator[Chat], tokenizer: PreTrainedTokenizerFast, longest: int) -> Iterator[list[int]]:
+def _sequences(
+    examples: Iterator[TrainingChat], tokenizer: PreTrainedTokenizerFast, longest: int
+) -> Iterator[list[int]]:
     while True:
         for ids in render(itertools.islice(examples, _RENDERED_AT_ONCE), tokenizer):
             if len(ids) <= longest:
@@ -167,9 +169,9 @@ class _Optimiser:
             optimiser.zero_grad()
 
 
-def _distinct(examples: Iterator[Chat], n: int) -> list[Chat]:
+def _distinct(examples: Iterator[TrainingChat], n: int) -> list[TrainingChat]:
     """The first `n` chats with different questions."""
-    found: dict[str, Chat] = {}
+    found: dict[str, TrainingChat] = {}
     while len(found) < n:
         chat = next(examples)
         found.setdefault(chat.question, chat)

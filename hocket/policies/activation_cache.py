@@ -20,10 +20,10 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from hocket.policies import kernels
-from hocket.policies.family import Map, Steps, head_size, supports
-from hocket.policies.lowrank import Joined
+from hocket.policies.family import LayerSteps, Map, head_size, supports
+from hocket.policies.lowrank import JoinedLinear
 from hocket.policies.prefix_tree import PrefixTree
-from hocket.policies.sequences import Row
+from hocket.policies.sequences import SequenceRow
 
 Places = NDArray[np.int64]
 Kept = tuple[Tensor, ...]
@@ -42,7 +42,7 @@ def worth(model: Any) -> bool:
     return weights >= WORTH
 
 
-class Recording(Steps):
+class Recording(LayerSteps):
     """Computes a pass and keeps what a backward pass needs."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class ActivationCache:
         if not self.full and (trace >= 0).all():
             self._traces[np.asarray(tokens, np.int64).tobytes()] = trace
 
-    def find(self, rows: Sequence[Row], tree: PrefixTree) -> Replay | None:
+    def find(self, rows: Sequence[SequenceRow], tree: PrefixTree) -> ReplaySteps | None:
         """What was recorded of a tree's tokens; None unless all of them were."""
         traces = [self._traces.get(row.tokens.tobytes()) for row in rows]
         place = np.zeros(len(tree.token), np.int64)
@@ -120,7 +120,7 @@ class ActivationCache:
                 return None
             place[path] = trace
         late = self._late_row[place[np.unique(tree.place)]]
-        return None if (late < 0).any() else Replay(self._rows(place, late))
+        return None if (late < 0).any() else ReplaySteps(self._rows(place, late))
 
     def _rows(self, early: Places, late: Places) -> Iterator[Kept]:
         first, last = _located(early, self._early_starts), _located(late, self._late_starts)
@@ -144,7 +144,7 @@ def _located(rows: Places, starts: list[int]) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(chunk.astype(np.int32)), torch.from_numpy((rows - begins[chunk]).astype(np.int32))
 
 
-class Replay(Steps):
+class ReplaySteps(LayerSteps):
     """A pass whose results are known: nothing is computed but what is cheaper than keeping it.
 
     The residual stream itself, which no backward pass reads, is left out: zeros without memory stand for it.
@@ -158,11 +158,11 @@ class Replay(Steps):
         return found
 
     def product(self, linear: Map, x: Tensor) -> Tensor:
-        assert isinstance(linear, Joined)
+        assert isinstance(linear, JoinedLinear)
         return linear.known(x, *self.take())
 
     def output(self, linear: Map, x: Tensor) -> Tensor:
-        assert isinstance(linear, Joined)
+        assert isinstance(linear, JoinedLinear)
         return linear.known(x, x.new_zeros(()).expand(len(x), linear.width))
 
     def take(self) -> Kept:

@@ -20,7 +20,7 @@ from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.policies.control_bodies import Memory
-from hocket.policies.control_parts import ControlPart, Host
+from hocket.policies.control_parts import ControlPart, PartHost
 from hocket.policies.turns import at_ends, before, sequences
 
 
@@ -62,7 +62,7 @@ class Belief(nn.Module, ABC):
         """What the loss that trains it reads at every decision, `[U, L, D]`."""
 
 
-class Carried(Belief):
+class RecurrentBelief(Belief):
     """A gated recurrent unit whose state is the belief; layers `hidden[:-1]` with tanh stand before it."""
 
     def __init__(self, inputs: int, hidden: Sequence[int], *, key: Key) -> None:
@@ -105,7 +105,7 @@ class BeliefForm(ControlPart):
     def build(self, observations: int, actions: int, *, discrete: bool, key: Key) -> Belief:
         """A fresh belief of what a policy sees and does, its weights drawn from the key."""
 
-    def begin(self, host: Host) -> None:
+    def begin(self, host: PartHost) -> None:
         if host.action_form is not None:
             raise ConfigurationError(
                 "a belief reads one choice for every decision, and here an action is a function with arguments; use "
@@ -117,33 +117,33 @@ class BeliefForm(ControlPart):
         key = host.key.derive("belief")
         host.module.beliefs = Beliefs(self.build(host.observations, host.actions, discrete=host.discrete, key=key))
 
-    def config(self, host: Host) -> Mapping[str, Any]:
+    def config(self, host: PartHost) -> Mapping[str, Any]:
         return {"belief": repr(self)}
 
-    def behind(self, host: Host) -> int:
+    def behind(self, host: PartHost) -> int:
         return beliefs_of(host).learnt.size
 
-    def read(self, host: Host, batch: Batch, chosen: Tensor, seen: Tensor, *, critic: bool) -> Tensor:
+    def read(self, host: PartHost, batch: Batch, chosen: Tensor, seen: Tensor, *, critic: bool) -> Tensor:
         return torch.cat([seen, acting_beliefs(host, batch)[chosen]], 1)
 
-    def read_last(self, host: Host, batch: Batch, rows: Sequence[int], last: Tensor, seen: Tensor) -> Tensor:
+    def read_last(self, host: PartHost, batch: Batch, rows: Sequence[int], last: Tensor, seen: Tensor) -> Tensor:
         read = host.as_read(host.observed(batch))
         ends = [torch.cat([read[own], end[None]]) for own, end in zip(before(batch, rows), last, strict=True)]
         with torch.no_grad():
             return torch.cat([seen, at_ends(beliefs_of(host).acting, ends)], 1)
 
-    def carries(self, host: Host) -> int:
+    def carries(self, host: PartHost) -> int:
         return beliefs_of(host).acting.carries
 
-    def step(self, host: Host, seen: Tensor, carried: Tensor) -> tuple[Tensor, Tensor]:
+    def step(self, host: PartHost, seen: Tensor, carried: Tensor) -> tuple[Tensor, Tensor]:
         belief, state = beliefs_of(host).acting.step(seen, carried)
         return torch.cat([seen, belief], 1), state
 
-    def observe(self, host: Host, batch: Batch, mine: Tensor) -> None:
+    def observe(self, host: PartHost, batch: Batch, mine: Tensor) -> None:
         beliefs_of(host).go_on()
 
 
-def beliefs_of(host: Host) -> Beliefs:
+def beliefs_of(host: PartHost) -> Beliefs:
     """The beliefs of a policy.
 
     Raises:
@@ -154,7 +154,7 @@ def beliefs_of(host: Host) -> Beliefs:
     return cast(Beliefs, host.module.beliefs)
 
 
-def acting_beliefs(host: Host, batch: Batch) -> Tensor:
+def acting_beliefs(host: PartHost, batch: Batch) -> Tensor:
     """What the policy that acts believes before each decision of a batch, `[T, size]`, without gradient."""
     acting = beliefs_of(host).acting
 
@@ -167,7 +167,7 @@ def acting_beliefs(host: Host, batch: Batch) -> Tensor:
     return host.cached("beliefs", batch.observation, along_turns)
 
 
-def belief_outputs(host: Host, batch: Batch, chosen: Tensor) -> Tensor:
+def belief_outputs(host: PartHost, batch: Batch, chosen: Tensor) -> Tensor:
     """What the belief that is learnt tells its loss at the chosen decisions, `[T, D]`, 0 elsewhere."""
     learnt = beliefs_of(host).learnt
     index, place = sequences(batch, chosen)

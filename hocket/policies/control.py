@@ -28,7 +28,7 @@ from hocket.policies.control_central import JointState
 from hocket.policies.control_factory import Sight, made
 from hocket.policies.control_heads import Categorical, DiagonalGaussian, Head
 from hocket.policies.control_networks import ActorCritic, Normaliser, reader
-from hocket.policies.control_parts import ActionForm, ControlPart, Wanted
+from hocket.policies.control_parts import ActionForm, ControlPart, NetworkRequest
 from hocket.policies.settings import NetworkSettings, other_network
 from hocket.policies.spaces import Spaces
 from hocket.policies.turns import at_ends, before, of_whole_turns, sequences
@@ -99,7 +99,7 @@ class ControlPolicy:
     def _network(self, outputs: int, purpose: str, gain: float, more: int = 0) -> nn.Module:
         offset = sum(part.before(self) for part in self.attached) if purpose == "critic" else 0
         inputs = offset + self.observations + sum(part.behind(self) for part in self.attached) + more
-        wanted = Wanted(inputs, outputs, offset, purpose == "actor", gain)
+        wanted = NetworkRequest(inputs, outputs, offset, purpose == "actor", gain)
         return made(self.network, self.hidden, self.sight, wanted, self.key.derive(purpose))
 
     def _actor(self) -> nn.Module:

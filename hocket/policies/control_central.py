@@ -14,7 +14,7 @@ from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError
 from hocket.core.policy_parts import CentralCritic
 from hocket.policies.control_networks import Normaliser, reader
-from hocket.policies.control_parts import ControlPart, Host
+from hocket.policies.control_parts import ControlPart, PartHost
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class JointState(ControlPart):
     needed: ClassVar[str] = CentralCritic.needed
     advice: ClassVar[str] = CentralCritic.advice
 
-    def begin(self, host: Host) -> None:
+    def begin(self, host: PartHost) -> None:
         if not host.joint:
             raise ConfigurationError(
                 "a central critic reads the joint state of all agents, and this environment offers none; use ippo, "
@@ -38,24 +38,24 @@ class JointState(ControlPart):
         ranges = getattr(host.spaces, "joint_ranges", ())
         host.module.whole = reader(host.joint, ranges, normalise=host.network.normalise)
 
-    def config(self, host: Host) -> Mapping[str, Any]:
+    def config(self, host: PartHost) -> Mapping[str, Any]:
         return {"joint": host.joint}
 
-    def before(self, host: Host) -> int:
+    def before(self, host: PartHost) -> int:
         return host.joint
 
-    def read(self, host: Host, batch: Batch, chosen: Tensor, seen: Tensor, *, critic: bool) -> Tensor:
+    def read(self, host: PartHost, batch: Batch, chosen: Tensor, seen: Tensor, *, critic: bool) -> Tensor:
         return torch.cat([_as_read(host, self._recorded(host, batch)[chosen]), seen], 1) if critic else seen
 
-    def read_last(self, host: Host, batch: Batch, rows: Sequence[int], last: Tensor, seen: Tensor) -> Tensor:
+    def read_last(self, host: PartHost, batch: Batch, rows: Sequence[int], last: Tensor, seen: Tensor) -> Tensor:
         joint = np.stack([np.asarray(batch.final_joint[row], np.float32) for row in rows])
         return torch.cat([_as_read(host, torch.from_numpy(joint)), seen], 1)
 
-    def observe(self, host: Host, batch: Batch, mine: Tensor) -> None:
+    def observe(self, host: PartHost, batch: Batch, mine: Tensor) -> None:
         if isinstance(host.module.whole, Normaliser):
             host.module.whole.observe(self._recorded(host, batch)[mine])
 
-    def _recorded(self, host: Host, batch: Batch) -> Tensor:
+    def _recorded(self, host: PartHost, batch: Batch) -> Tensor:
         """The joint state before each decision, `[T, S]`; 0 for turns of other worlds."""
         return host.cached("joint", batch.joint, lambda: _recorded(batch, host.joint))
 
@@ -71,5 +71,5 @@ def _recorded(batch: Batch, size: int) -> Tensor:
     return torch.from_numpy(np.concatenate(rows or [np.zeros((0, size))]).astype(np.float32))
 
 
-def _as_read(host: Host, joint: Tensor) -> Tensor:
+def _as_read(host: PartHost, joint: Tensor) -> Tensor:
     return joint if host.module.whole is None else host.module.whole(joint)

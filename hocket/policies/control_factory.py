@@ -13,7 +13,7 @@ from hocket.core.keys import Key
 from hocket.core.worlds import Plane, Slots
 from hocket.policies.control_bodies import Convolution, Recurrent
 from hocket.policies.control_networks import Perceptron
-from hocket.policies.control_parts import SightForm, Wanted
+from hocket.policies.control_parts import NetworkRequest, SightForm
 from hocket.policies.control_sets import OverSets
 from hocket.policies.settings import NetworkSettings
 
@@ -34,7 +34,7 @@ class Sight:
         return cls(tuple(shape or ()), slots, plane, form)
 
 
-def made(settings: NetworkSettings, hidden: Sequence[int], sight: Sight, wanted: Wanted, key: Key) -> nn.Module:
+def made(settings: NetworkSettings, hidden: Sequence[int], sight: Sight, wanted: NetworkRequest, key: Key) -> nn.Module:
     """Such a network, its weights drawn from the key.
 
     Raises:
@@ -56,7 +56,9 @@ def made(settings: NetworkSettings, hidden: Sequence[int], sight: Sight, wanted:
     return Perceptron((wanted.inputs, *hidden, wanted.outputs), last_gain=wanted.gain, key=key)
 
 
-def _over_sets(settings: NetworkSettings, hidden: Sequence[int], sight: Sight, wanted: Wanted, key: Key) -> OverSets:
+def _over_sets(
+    settings: NetworkSettings, hidden: Sequence[int], sight: Sight, wanted: NetworkRequest, key: Key
+) -> OverSets:
     turns = settings.body == "equivariant"
     if sight.slots is None or (turns and sight.plane is None):
         what = "others row by row" + (" in a plane that may be turned" if turns else "")

@@ -20,7 +20,7 @@ from hocket.policies.settings import NetworkSettings
 
 
 @dataclass(frozen=True)
-class Wanted:
+class NetworkRequest:
     """A network for `inputs` numbers, of which the first `offset` stand before what is seen.
 
     Attributes:
@@ -37,7 +37,7 @@ class Wanted:
 class SightForm(Protocol):
     """How what is seen is laid out, where networks of its own read it: what a world states as `sight`."""
 
-    def network(self, settings: NetworkSettings, hidden: Sequence[int], wanted: Wanted, key: Key) -> nn.Module:
+    def network(self, settings: NetworkSettings, hidden: Sequence[int], wanted: NetworkRequest, key: Key) -> nn.Module:
         """Such a network, its weights drawn from the key.
 
         Raises:
@@ -75,7 +75,7 @@ class ActionForm(Protocol):
         ...
 
 
-class Host(Protocol):
+class PartHost(Protocol):
     """What a part may read of its control policy, and change while it is attached.
 
     Attributes:
@@ -140,35 +140,35 @@ class ControlPart(PolicyPart):
     def install(self, policy: Any) -> None:
         policy.attach(self)
 
-    def begin(self, host: Host) -> None:
+    def begin(self, host: PartHost) -> None:
         """Makes what it needs in a policy that has no such part yet; the policy calls it once.
 
         Raises:
             ConfigurationError: where it does not go with what the policy reads, does or has.
         """
 
-    def add_critics(self, host: Host) -> None:
+    def add_critics(self, host: PartHost) -> None:
         """Makes the modules that `critics` names, when values are needed first."""
 
-    def config(self, host: Host) -> Mapping[str, Any]:
+    def config(self, host: PartHost) -> Mapping[str, Any]:
         """What a saved policy states of it."""
         return {}
 
     # ------------------------------------------------------------ what networks read
 
-    def before(self, host: Host) -> int:
+    def before(self, host: PartHost) -> int:
         """How many numbers the critic reads before what is seen."""
         return 0
 
-    def behind(self, host: Host) -> int:
+    def behind(self, host: PartHost) -> int:
         """How many numbers actor and critic read behind what is seen."""
         return 0
 
-    def read(self, host: Host, batch: Batch, chosen: Tensor, seen: Tensor, *, critic: bool) -> Tensor:
+    def read(self, host: PartHost, batch: Batch, chosen: Tensor, seen: Tensor, *, critic: bool) -> Tensor:
         """What is read at chosen decisions, `[K, ..]`, of which others have joined `seen`."""
         return seen
 
-    def read_last(self, host: Host, batch: Batch, rows: Sequence[int], last: Tensor, seen: Tensor) -> Tensor:
+    def read_last(self, host: PartHost, batch: Batch, rows: Sequence[int], last: Tensor, seen: Tensor) -> Tensor:
         """What the critic reads of the final states of these trajectories, `[R, ..]`.
 
         Args:
@@ -178,17 +178,17 @@ class ControlPart(PolicyPart):
 
     # ------------------------------------------------------------ acting and learning
 
-    def carries(self, host: Host) -> int:
+    def carries(self, host: PartHost) -> int:
         """How many numbers it carries from decision to decision."""
         return 0
 
-    def step(self, host: Host, seen: Tensor, carried: Tensor) -> tuple[Tensor, Tensor]:
+    def step(self, host: PartHost, seen: Tensor, carried: Tensor) -> tuple[Tensor, Tensor]:
         """What the actor reads when `[B, O]` is seen next, and what is carried on, `[B, carries]`."""
         return seen, carried
 
-    def values(self, host: Host, batch: Batch, chosen: Tensor, values: Tensor) -> Tensor:
+    def values(self, host: PartHost, batch: Batch, chosen: Tensor, values: Tensor) -> Tensor:
         """Values of chosen decisions `[K]`, by those of the critic."""
         return values
 
-    def observe(self, host: Host, batch: Batch, mine: Tensor) -> None:
+    def observe(self, host: PartHost, batch: Batch, mine: Tensor) -> None:
         """Lets an update take effect that was made with these decisions of a batch."""

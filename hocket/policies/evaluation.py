@@ -17,7 +17,7 @@ from hocket.core.errors import ConfigurationError, HocketError
 from hocket.policies.heads import Head, TokenScores, read_head, rowwise
 from hocket.policies.language_model import LanguageModel
 from hocket.policies.masking import allowed_at
-from hocket.policies.sequences import Row, final_rows, rows_after, rows_of, targets
+from hocket.policies.sequences import SequenceRow, final_rows, rows_after, rows_of, targets
 from hocket.policies.value_head import ValueHead
 from hocket.types import Evaluation, Quantity
 
@@ -52,7 +52,11 @@ def evaluate(
 
 
 def _evaluated(
-    model: LanguageModel, batch: Batch, part: list[Row], wanted: frozenset[Quantity], other: LanguageModel | None
+    model: LanguageModel,
+    batch: Batch,
+    part: list[SequenceRow],
+    wanted: frozenset[Quantity],
+    other: LanguageModel | None,
 ) -> tuple[TokenScores, Tensor | None]:
     """What the head says at the places of rows read together, and the values there."""
     target = targets(part)

@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from hocket.policies.fused_operations import add_norm, gated
 from hocket.policies.lora import base_of
-from hocket.policies.lowrank import Joined, LowRank, Mixed, Owners, low_rank
+from hocket.policies.lowrank import JoinedLinear, LowRank, MixedLinear, Owners, low_rank
 
 FAMILY = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 STATIC_ROTARY = frozenset({"default", "linear", "llama3", "yarn"})
@@ -56,17 +56,17 @@ def linear(layers: Sequence[Any], scale: Tensor | None, precision: Precision) ->
     """
     base = joined(layers, scale, precision)
     own = low_rank(layers, scale, dtype_of(layers, precision))
-    return base if own is None else Adapted(base, own)
+    return base if own is None else AdaptedLayers(base, own)
 
 
-class Adapted:
+class AdaptedLayers:
     """Layers with their adapters.
 
     Attributes:
-        copies: see `Joined`.
+        copies: see `JoinedLinear`.
     """
 
-    def __init__(self, base: Joined, own: LowRank) -> None:
+    def __init__(self, base: JoinedLinear, own: LowRank) -> None:
         self._base, self._own = base, own
         self.copies = base.copies
 
@@ -75,10 +75,10 @@ class Adapted:
         return self._base(x, self._own(x, self._base.bias))
 
 
-def joined(layers: Sequence[Any], scale: Tensor | None, precision: Precision) -> Joined:
+def joined(layers: Sequence[Any], scale: Tensor | None, precision: Precision) -> JoinedLinear:
     """The layers without their adapters."""
     large = precision == "fp32" and sum(base_of(layer).weight.numel() for layer in layers) > _SMALL
-    return Joined(layers, scale, dtype_of(layers, precision), large=large)
+    return JoinedLinear(layers, scale, dtype_of(layers, precision), large=large)
 
 
 def dtype_of(layers: Sequence[Any], precision: Precision) -> torch.dtype:
@@ -172,7 +172,7 @@ def mixed_layers(model: Any, precision: Precision, adapters: Sequence[Adapters],
 
     def maps(number: int, layer: Any) -> list[Map]:
         return [
-            Mixed(joined(*group, precision), [adapter[number][place] for adapter in adapters], owners)
+            MixedLinear(joined(*group, precision), [adapter[number][place] for adapter in adapters], owners)
             for place, group in enumerate(groups(layer))
         ]
 
@@ -184,7 +184,7 @@ def _layer(model: Any, precision: Precision, number: int, maps: Sequence[Map]) -
     return Layer(model.model.layers[number], heads, shared, precision, maps)
 
 
-class Steps:
+class LayerSteps:
     """How `run_layers` takes its steps; an activation cache records or replays them instead."""
 
     def norm(self, x: Tensor, delta: Tensor | None, epsilon: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -200,7 +200,7 @@ class Steps:
         return linear(x)
 
 
-STEPS = Steps()
+STEPS = LayerSteps()
 
 
 def visited(number: int, run: Run, x: Tensor, delta: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -216,7 +216,7 @@ def run_layers(
     *,
     wanted: Tensor | None = None,
     gradient_checkpointing: bool = False,
-    steps: Steps = STEPS,
+    steps: LayerSteps = STEPS,
     visit: Visit = visited,
 ) -> Tensor:
     """Last hidden states (after the final norm) of tokens embedded as `x` `[M, H]`.
@@ -247,7 +247,7 @@ def run_layers(
 
 
 def _run_layer(
-    layer: Layer, number: int, x: Tensor, delta: Tensor | None, attend: Attend, wanted: Tensor | None, steps: Steps
+    layer: Layer, number: int, x: Tensor, delta: Tensor | None, attend: Attend, wanted: Tensor | None, steps: LayerSteps
 ) -> tuple[Tensor, Tensor]:
     """The residual stream before the feed-forward part's output, and that output."""
     x, normal = steps.norm(x, delta, layer.epsilons[0], layer.dtype)

@@ -27,7 +27,7 @@ Span = tuple[int, slice | Tensor]
 """A policy's number, and its rows."""
 
 
-class Joined:
+class JoinedLinear:
     """Linear layers on one input as one function of `scale * x`, outputs side by side, adapters left out.
 
     They are joined into one matrix, with `scale` `[H]` (a norm's weight) multiplied into it, unless that copy would be
@@ -132,7 +132,7 @@ class Owners:
             self.spans.append((number, slice(first, last) if together else torch.from_numpy(rows)))
 
 
-class Mixed:
+class MixedLinear:
     """A joined product in which each row has its owner's adapter; not differentiable.
 
     A row's result is to the last bit what it is where all rows have one adapter.
@@ -142,7 +142,7 @@ class Mixed:
         owners: of the rows, which may change from product to product.
     """
 
-    def __init__(self, base: Joined, adapters: Sequence[LowRank | None], owners: Owners) -> None:
+    def __init__(self, base: JoinedLinear, adapters: Sequence[LowRank | None], owners: Owners) -> None:
         self._base, self._adapters, self._owners = base, adapters, owners
         self._any = any(adapter is not None for adapter in adapters)
 

@@ -22,7 +22,7 @@ ATTENTION_LENGTH = 512
 
 
 @dataclass(frozen=True)
-class Row:
+class SequenceRow:
     """One sequence to be read.
 
     Attributes:
@@ -40,14 +40,14 @@ class Row:
         return _cost(1, len(self.tokens))
 
 
-class Block(NamedTuple):
+class RowBlock(NamedTuple):
     """Rows read together: input ids `[B, S]`, padded on the right; flat places `[K]` in 0..B*S-1, row by row."""
 
     ids: Tensor
     place: Tensor
 
 
-def rows_of(batch: Batch, decisions: Tensor) -> list[Row]:
+def rows_of(batch: Batch, decisions: Tensor) -> list[SequenceRow]:
     """A minimal set of sequences that predicts each of `decisions` `[K]` exactly once.
 
     The sequence of a turn is its ancestors' observations and actions, its own observation and its actions. A sequence
@@ -73,15 +73,17 @@ def rows_of(batch: Batch, decisions: Tensor) -> list[Row]:
     return rows
 
 
-def rows_after(batch: Batch, decisions: Tensor) -> list[Row]:
+def rows_after(batch: Batch, decisions: Tensor) -> list[SequenceRow]:
     """`rows_of` with each place at the decision's own token instead of before it, so that what is read knows of it."""
     return [
-        Row(np.append(row.tokens, batch.action[row.target[row.position.argmax()]].item()), row.position + 1, row.target)
+        SequenceRow(
+            np.append(row.tokens, batch.action[row.target[row.position.argmax()]].item()), row.position + 1, row.target
+        )
         for row in (rows_of(batch, decisions) if len(decisions) else [])
     ]
 
 
-def final_rows(batch: Batch) -> list[Row]:
+def final_rows(batch: Batch) -> list[SequenceRow]:
     """The whole sequence of each truncated trajectory, read at its last token; targets are trajectories."""
     last = batch.last()
     chosen = torch.nonzero(batch.truncated & (last >= 0)).flatten().tolist()
@@ -91,13 +93,13 @@ def final_rows(batch: Batch) -> list[Row]:
         turn = int(batch.turn[batch.occurrences.decision[last[trajectory]]])
         parts = [part for link in _chain(parent, turn) for part in (_observed(batch, link), actions[spans[link]])]
         tokens = np.concatenate(parts)
-        rows.append(Row(tokens, np.array([len(tokens) - 1]), np.array([trajectory])))
+        rows.append(SequenceRow(tokens, np.array([len(tokens) - 1]), np.array([trajectory])))
     return rows
 
 
-def blocks_of(rows: Sequence[Row], budget: float) -> list[list[Row]]:
+def blocks_of(rows: Sequence[SequenceRow], budget: float) -> list[list[SequenceRow]]:
     """Splits rows, longest first, so that each part's padded cost stays within `budget`; at least one row each."""
-    parts: list[list[Row]] = []
+    parts: list[list[SequenceRow]] = []
     for row in sorted(rows, key=lambda row: -len(row.tokens)):
         if parts and _cost(len(parts[-1]) + 1, len(parts[-1][0].tokens)) <= budget:
             parts[-1].append(row)
@@ -106,17 +108,17 @@ def blocks_of(rows: Sequence[Row], budget: float) -> list[list[Row]]:
     return parts
 
 
-def padded(rows: Sequence[Row]) -> Block:
+def padded(rows: Sequence[SequenceRow]) -> RowBlock:
     """Rows side by side. What stands right of a row's end is never seen by it: attention is causal."""
     width = max(len(row.tokens) for row in rows)
     ids = np.zeros((len(rows), width), np.int64)
     for number, row in enumerate(rows):
         ids[number, : len(row.tokens)] = row.tokens
     place = np.concatenate([number * width + row.position for number, row in enumerate(rows)])
-    return Block(torch.from_numpy(ids), torch.from_numpy(place))
+    return RowBlock(torch.from_numpy(ids), torch.from_numpy(place))
 
 
-def targets(rows: Sequence[Row]) -> Tensor:
+def targets(rows: Sequence[SequenceRow]) -> Tensor:
     """Which entry of the result each asked place of `rows` belongs to, row by row, `[K]`."""
     return torch.from_numpy(np.concatenate([row.target for row in rows]))
 
@@ -166,7 +168,7 @@ def _row(
     actions: NDArray[np.int64],
     asked: NDArray[np.bool_],
     own: frozenset[int],
-) -> Row:
+) -> SequenceRow:
     parts: list[NDArray[np.int64]] = []
     position: list[NDArray[np.int64]] = []
     target: list[NDArray[np.int64]] = []
@@ -187,4 +189,4 @@ def _row(
             f"a turn of agent {agent!r} begins without any context token, so its first token has no prediction; "
             "give the turn a prompt"
         )
-    return Row(np.concatenate(parts)[: int(places.max()) + 1], places, np.concatenate(target))
+    return SequenceRow(np.concatenate(parts)[: int(places.max()) + 1], places, np.concatenate(target))

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from hocket.policies.activation_cache import Replay
+from hocket.policies.activation_cache import ReplaySteps
 from hocket.policies.family import STEPS, Precision, angles, run_layers
 from hocket.policies.prefix_tree import PrefixTree
 from hocket.policies.residence import HERE, Residence
@@ -24,7 +24,7 @@ def tree_states(
     precision: Precision,
     *,
     gradient_checkpointing: bool = False,
-    replay: Replay | None = None,
+    replay: ReplaySteps | None = None,
     residence: Residence = HERE,
 ) -> Tensor:
     """Last hidden states (after the final norm) at the tree's asked places, `[K, H]`.
@@ -60,11 +60,11 @@ def tree_states(
     )
     if device.type == "cpu":
         return states.index_select(0, torch.from_numpy(back))
-    repeated: Tensor = Repeated.apply(states, back)  # type: ignore[no-untyped-call]
+    repeated: Tensor = RowRepeat.apply(states, back)  # type: ignore[no-untyped-call]
     return repeated
 
 
-class Repeated(Function):
+class RowRepeat(Function):
     """Rows `back` `[K]` of `[W, H]`, each at least once. Gradients are summed in the order of `back`.
 
     On accelerators that of `index_select` adds them in whatever order they come, so that no run gives the same bits.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hocket.agents.tools.sandbox import Sandbox
-from hocket.agents.tools.unit_tests import Verdict, examine
+from hocket.agents.tools.unit_tests import UnitTestVerdict, examine
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.markup import ANSWER, without_thoughts
@@ -67,7 +67,7 @@ class CodeTests(Reward):
             [None if verdict is None else verdict.reason for verdict in verdicts],
         )
 
-    def judge(self, text: str, scenario: Scenario) -> Verdict | None:
+    def judge(self, text: str, scenario: Scenario) -> UnitTestVerdict | None:
         """Runs the tests and returns their verdict."""
         tests = scenario.metadata.get("tests")
         if not tests:
@@ -75,9 +75,9 @@ class CodeTests(Reward):
         source = code_of(text)
         if source is None or len(source) > _LONGEST:
             said = "the answer holds no program" if source is None else "the program is too long"
-            return Verdict((False,) * len(tests), said)
+            return UnitTestVerdict((False,) * len(tests), said)
         return examine(source, tests, str(scenario.metadata.get("setup", "")), self.sandbox)
 
-    def grade(self, verdict: Verdict) -> float:
+    def grade(self, verdict: UnitTestVerdict) -> float:
         """The reward for a verdict."""
         return verdict.share if self.grading == "share" else float(all(verdict.passed))

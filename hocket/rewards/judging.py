@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.core.waits import waiting_for
-from hocket.rewards.score import Journal
+from hocket.rewards.score import RewardJournal
 from hocket.rewards.verdict_words import YES_NO, choice_in, grade_in, said_aloud
 from hocket.stages import Reward
 from hocket.types import Scenario, Trajectory
@@ -116,9 +116,9 @@ class Judge(ABC):
         journal: keeps the answers; None keeps them in memory.
     """
 
-    def __init__(self, name: str, journal: Journal | None = None) -> None:
+    def __init__(self, name: str, journal: RewardJournal | None = None) -> None:
         self.name = name
-        self._kept: Journal = journal if journal is not None else _Remembered()
+        self._kept: RewardJournal = journal if journal is not None else _Remembered()
         self._lock = threading.Lock()
         self._worked = False
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 _PROBE_SECONDS = 1.0
 
 
-class Outcome(NamedTuple):
+class CallOutcome(NamedTuple):
     """The outcome of a call: a value, an error, or a timeout."""
 
     value: Any = None
@@ -21,7 +21,7 @@ class Outcome(NamedTuple):
     timed_out: bool = False
 
 
-async def call_outside(function: Callable[..., Any], arguments: Mapping[str, Any], timeout: float) -> Outcome:
+async def call_outside(function: Callable[..., Any], arguments: Mapping[str, Any], timeout: float) -> CallOutcome:
     """Calls a sync or async function by keyword and waits at most `timeout` seconds.
 
     A sync function runs in a new daemon thread, an async one on an event loop in a daemon thread, so neither can block
@@ -47,11 +47,11 @@ def _bound(function: Callable[..., Any], arguments: Mapping[str, Any]) -> tuple[
 # ---------------------------------------------------------------- sync
 
 
-async def _in_thread(work: Callable[[], Any], timeout: float) -> Outcome:
+async def _in_thread(work: Callable[[], Any], timeout: float) -> CallOutcome:
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[Outcome] = loop.create_future()
+    future: asyncio.Future[CallOutcome] = loop.create_future()
 
-    def settle(outcome: Outcome) -> None:
+    def settle(outcome: CallOutcome) -> None:
         if not future.done():
             future.set_result(outcome)
 
@@ -64,22 +64,22 @@ async def _in_thread(work: Callable[[], Any], timeout: float) -> Outcome:
     return await _in_time(future, timeout)
 
 
-def _ended(work: Callable[[], Any]) -> Outcome:
+def _ended(work: Callable[[], Any]) -> CallOutcome:
     """Runs `work` and catches every exception, also that of `sys.exit()`, so that the thread always reports."""
     try:
         value = work()
         if inspect.iscoroutine(value):
             value = asyncio.run(value)
     except BaseException as error:
-        return Outcome(error=error)
-    return Outcome(value)
+        return CallOutcome(error=error)
+    return CallOutcome(value)
 
 
-async def _in_time(future: asyncio.Future[Outcome], timeout: float) -> Outcome:
+async def _in_time(future: asyncio.Future[CallOutcome], timeout: float) -> CallOutcome:
     try:
         return await asyncio.wait_for(future, timeout)
     except TimeoutError:
-        return Outcome(timed_out=True)
+        return CallOutcome(timed_out=True)
 
 
 # ---------------------------------------------------------------- async
@@ -93,12 +93,12 @@ def _background() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def _in_background(make: Callable[[], Coroutine[Any, Any, Any]], timeout: float) -> Outcome:
-    async def guarded() -> Outcome:
+async def _in_background(make: Callable[[], Coroutine[Any, Any, Any]], timeout: float) -> CallOutcome:
+    async def guarded() -> CallOutcome:
         try:
-            return Outcome(await make())
+            return CallOutcome(await make())
         except BaseException as error:
-            return Outcome(error=error)
+            return CallOutcome(error=error)
 
     loop = _background()
     outcome = await _in_time(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(guarded(), loop)), timeout)

@@ -16,7 +16,7 @@ from hocket.stages import Reward
 from hocket.types import Score, Trajectory
 
 
-class Journal(Protocol):
+class RewardJournal(Protocol):
     """Records results from outside the library by key, so that a resumed run reuses them."""
 
     def get(self, key: str) -> Any:
@@ -29,7 +29,7 @@ class Journal(Protocol):
 
 
 async def grade(
-    trajectories: Sequence[Trajectory], rewards: Sequence[Reward], key: Key, journal: Journal | None = None
+    trajectories: Sequence[Trajectory], rewards: Sequence[Reward], key: Key, journal: RewardJournal | None = None
 ) -> list[str]:
     """Runs all rewards concurrently and writes `Trajectory.scores[reward.name]`.
 
@@ -56,7 +56,7 @@ async def grade(
     return problems
 
 
-async def _judged(reward: Reward, whole: Sequence[Trajectory], key: Key, journal: Journal | None) -> Opinions:
+async def _judged(reward: Reward, whole: Sequence[Trajectory], key: Key, journal: RewardJournal | None) -> Opinions:
     if not whole:
         return Opinions([])
     if journal is None or (isinstance(reward, Reward) and not reward.outside):

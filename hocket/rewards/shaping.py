@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from hocket.core.batch import Batch, Level, LevelScores, Recorded
+from hocket.core.batch import Batch, Level, LevelScores, RecordedNumbers
 from hocket.core.columns import Column
 from hocket.core.errors import ConfigurationError
 from hocket.core.signals import REWARD
@@ -101,14 +101,14 @@ class KLInReward(Shaping):
         return added(batch, Level.DECISION, -self.coefficient * cost)
 
 
-def _policy_logp(batch: Batch) -> Recorded:
+def _policy_logp(batch: Batch) -> RecordedNumbers:
     """Proximal log-probs where recorded, else the behaviour policy's."""
     behaviour = batch.logp[Column.BEHAVIOUR.name]
     proximal = batch.logp.get(Column.PROXIMAL.name)
     if proximal is None:
         return behaviour
     values = torch.where(proximal.present, proximal.values, behaviour.values)
-    return Recorded(values, proximal.present | behaviour.present)
+    return RecordedNumbers(values, proximal.present | behaviour.present)
 
 
 @dataclass(frozen=True)

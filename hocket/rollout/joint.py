@@ -22,7 +22,7 @@ from hocket.core.worlds import JointEnvironment, JointWorld, Moved
 from hocket.types import Assignment, End, Score, Trajectory, Turn, before_training
 
 
-class Controller(Protocol):
+class JointController(Protocol):
     """A policy that decides for many agents at once: `hocket.policies.control.ControlPolicy`."""
 
     name: str
@@ -89,11 +89,11 @@ class JointPlayer:
     """
 
     world: JointWorld
-    policies: Mapping[str, Controller]
+    policies: Mapping[str, JointController]
     seats: Mapping[str, str]
     identified: bool = True
     width: int = 64
-    references: Mapping[str, Controller] = field(default_factory=dict)
+    references: Mapping[str, JointController] = field(default_factory=dict)
     _open: list[JointEnvironment] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
@@ -134,7 +134,7 @@ class JointPlayer:
         """The player with the policies of some seats replaced."""
         return replace(self, seats={**self.seats, **policies})
 
-    def controllers(self, actor: Literal["policy", "reference"]) -> Mapping[str, Controller]:
+    def controllers(self, actor: Literal["policy", "reference"]) -> Mapping[str, JointController]:
         """The current policies, or those before training."""
         if actor == "reference" and not self.references:
             raise ConfigurationError(

@@ -21,7 +21,7 @@ from hocket.core.worlds import reward_of
 from hocket.types import Assignment, Score, Trajectory, Turn, before_training
 
 
-class Environment(Protocol):
+class VectorEnvironment(Protocol):
     """One world. Observations are float32 vectors `[O]`; actions are as the controller gives them."""
 
     def reset(self, seed: int) -> NDArray[np.float32]:
@@ -35,15 +35,15 @@ class Environment(Protocol):
     def close(self) -> None: ...
 
 
-class World(Protocol):
+class VectorWorld(Protocol):
     """Where environments come from: `hocket.tasks.gym.GymTask`."""
 
-    def make(self) -> Environment:
+    def make(self) -> VectorEnvironment:
         """Opens one environment."""
         ...
 
 
-class Controller(Protocol):
+class VectorController(Protocol):
     """Who decides for many environments at once: `hocket.policies.control.ControlPolicy`."""
 
     name: str
@@ -105,13 +105,13 @@ class VectorPlayer:
     is copied, and so is the action that it is given: either side may write into its own.
     """
 
-    def __init__(self, world: World, policy: Controller, *, agent: str = "agent", width: int = 64) -> None:
+    def __init__(self, world: VectorWorld, policy: VectorController, *, agent: str = "agent", width: int = 64) -> None:
         if width < 1:
             raise ConfigurationError(f"width = {width}: a player needs at least one environment")
         self.policy, self.agent, self.width = policy, agent, width
-        self.reference: Controller | None = None
+        self.reference: VectorController | None = None
         self._world = world
-        self._open: list[Environment | None] = [None] * width
+        self._open: list[VectorEnvironment | None] = [None] * width
 
     @property
     def name(self) -> str:
@@ -142,7 +142,7 @@ class VectorPlayer:
         for slot in range(self.width):
             self.discard(slot)
 
-    def environment(self, slot: int) -> Environment:
+    def environment(self, slot: int) -> VectorEnvironment:
         """The environment of a slot, opened when first used."""
         found = self._open[slot]
         if found is None:
@@ -158,7 +158,7 @@ class VectorPlayer:
             except Exception:  # a broken environment may fail to close as well; it is forgotten either way
                 return
 
-    def _controller(self, actor: Literal["policy", "reference"]) -> Controller:
+    def _controller(self, actor: Literal["policy", "reference"]) -> VectorController:
         """Who decides: the policy, or what it was before training, where the trainer has set `reference`."""
         if actor == "policy":
             return self.policy
@@ -202,7 +202,7 @@ class VectorPlayer:
 class _Pool:
     """The episodes being played now, one per slot."""
 
-    def __init__(self, player: VectorPlayer, policy: Controller, waiting: Iterator[_Episode]) -> None:
+    def __init__(self, player: VectorPlayer, policy: VectorController, waiting: Iterator[_Episode]) -> None:
         self.player, self.policy, self.waiting = player, policy, waiting
         width, draws = player.width, policy.draws
         self.slots: list[_Episode | None] = [None] * width

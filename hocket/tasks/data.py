@@ -22,9 +22,9 @@ from hocket.core.options import checked
 from hocket.rewards.verifiers import ExactMatch, Extraction
 from hocket.stages import Reward, Split
 from hocket.tasks.arithmetic import has_working
-from hocket.tasks.examples import NEUTRAL, SPLIT_NAMES, Row, checked_rows
+from hocket.tasks.examples import NEUTRAL, SPLIT_NAMES, ExampleRow, checked_rows
 from hocket.tasks.form import TaskForm
-from hocket.tasks.tables import SUFFIXES, Record, read_table, table_of
+from hocket.tasks.tables import SUFFIXES, TableRecord, read_table, table_of
 from hocket.tasks.text import INSTRUCTION, TextTask, check_number, checked_extraction
 from hocket.types import Message, Scenario, Trajectory
 
@@ -37,7 +37,7 @@ class Source:
     """A data set: its name, its rows as they were written, and its weight in a mixture."""
 
     name: str
-    records: Sequence[Record]
+    records: Sequence[TableRecord]
     weight: float = 1.0
 
 
@@ -123,7 +123,7 @@ class Data(TextTask):
         for row in (*self._rows["eval"], *self._rows["train"]):
             yield row.where, functools.partial(self._scenario, row)
 
-    def _scenario(self, row: Row) -> Scenario:
+    def _scenario(self, row: ExampleRow) -> Scenario:
         cells = {
             name: usual if row.columns.get(name) is None else row.columns[name] for name, usual in self._columns.items()
         }
@@ -135,7 +135,7 @@ class Data(TextTask):
             seed=row.line,
         )
 
-    def _prompt(self, row: Row) -> str | tuple[Message, ...]:
+    def _prompt(self, row: ExampleRow) -> str | tuple[Message, ...]:
         if not self.instruct:
             return row.prompt
         asked = ({"role": "user", "content": row.prompt},) if isinstance(row.prompt, str) else row.prompt
@@ -168,7 +168,9 @@ class Data(TextTask):
 # ---------------------------------------------------------------- dividing
 
 
-def divided(rows: Sequence[Row], eval_share: float, name: object) -> tuple[dict[Split, list[Row]], list[int]]:
+def divided(
+    rows: Sequence[ExampleRow], eval_share: float, name: object
+) -> tuple[dict[Split, list[ExampleRow]], list[int]]:
     """The rows of each split in the file's order, and the lines left out.
 
     A prompt is in evaluation if any of its rows says so, else in training if one says so, else by its hash.
@@ -179,7 +181,7 @@ def divided(rows: Sequence[Row], eval_share: float, name: object) -> tuple[dict[
         if said.get(row.content) != "eval":
             said[row.content] = row.split or said.get(row.content)
     places = _placed(said, eval_share, name)
-    split_rows: dict[Split, list[Row]] = {"train": [], "eval": []}
+    split_rows: dict[Split, list[ExampleRow]] = {"train": [], "eval": []}
     left_out, seen = [], set[str]()
     for row in rows:
         split = places[row.content]
@@ -218,7 +220,7 @@ def _rank(content: str) -> float:
     return int.from_bytes(digest, "big") / 2**64
 
 
-def _common(rows: Sequence[Row]) -> Example:
+def _common(rows: Sequence[ExampleRow]) -> Example:
     """What all rows hold. A prompt with an answer can be imitated, so it goes with demonstrations."""
     found = {row.example for row in rows}
     if found == {Example.PROMPT, Example.DEMONSTRATION}:
@@ -232,7 +234,7 @@ def _common(rows: Sequence[Row]) -> Example:
     return found.pop()
 
 
-def _check_labels(rows: Sequence[Row], name: str) -> None:
+def _check_labels(rows: Sequence[ExampleRow], name: str) -> None:
     labels = {bool(row.columns["label"]) for row in rows}
     if len(labels) == 1:
         only = str(labels.pop()).lower()
@@ -253,11 +255,11 @@ class Mixture:
         rows: of each data set. counts: of a block, how many are from each.
     """
 
-    rows: tuple[tuple[Row, ...], ...]
+    rows: tuple[tuple[ExampleRow, ...], ...]
     counts: tuple[int, ...]
 
     @classmethod
-    def of(cls, sources: Sequence[Source], rows: Sequence[Row]) -> Mixture:
+    def of(cls, sources: Sequence[Source], rows: Sequence[ExampleRow]) -> Mixture:
         """Shares by the largest remainder, at least one each.
 
         Raises:
@@ -277,7 +279,7 @@ class Mixture:
             counts[by_remainder[place % len(sources)]] += 1
         return cls(by_source, tuple(counts))
 
-    def row(self, number: int) -> Row:
+    def row(self, number: int) -> ExampleRow:
         """The row that scenario `number` is."""
         block, place = divmod(number, sum(self.counts))
         order, earlier = _block(self.counts, block)
@@ -303,7 +305,7 @@ def _pass(source: int, epoch: int, size: int) -> NDArray[np.int64]:
     return Key.of(0).derive("mixture", "pass", source, epoch).numpy().permutation(size)
 
 
-def _spread(rows: Sequence[Row]) -> list[Row]:
+def _spread(rows: Sequence[ExampleRow]) -> list[ExampleRow]:
     """Rows of several data sets, each spread evenly, so that a beginning has all in proportion."""
     sizes: dict[int, int] = {}
     places = []
@@ -336,7 +338,7 @@ def from_rows(rows: Any, name: str = "data", **settings: Any) -> Data:
     """
     if not isinstance(rows, Mapping):
         return Data([Source(name, table_of(_iterable(rows, name), name))], name, **settings)
-    records: list[Record] = []
+    records: list[TableRecord] = []
     for split, part in rows.items():
         if split not in SPLIT_NAMES:
             raise ConfigurationError(f"{name}: the split {split!r} is unknown{nearest(str(split), SPLIT_NAMES)}")
@@ -350,7 +352,8 @@ def from_rows(rows: Any, name: str = "data", **settings: Any) -> Data:
                 f"{other.where}: split = {other.cells['split']!r} in the rows of {split!r}; rename or drop the column"
             )
         records += [
-            Record(len(records) + place, one.where, {**one.cells, "split": split}) for place, one in enumerate(found)
+            TableRecord(len(records) + place, one.where, {**one.cells, "split": split})
+            for place, one in enumerate(found)
         ]
     return Data([Source(name, records)], name, **settings)
 

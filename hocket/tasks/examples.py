@@ -14,7 +14,7 @@ from hocket.core.examples import BESIDES, Example
 from hocket.rewards.functions import GIVEN
 from hocket.stages import Split
 from hocket.tasks.split import normalise
-from hocket.tasks.tables import Record, kind_of
+from hocket.tasks.tables import TableRecord, kind_of
 from hocket.types import Message
 
 SPLIT_NAMES: dict[str, Split] = {
@@ -36,7 +36,7 @@ Response = str | tuple[Message, ...]
 
 
 @dataclass(frozen=True)
-class Row:
+class ExampleRow:
     """An example: its number, what is asked, and the rest.
 
     Attributes:
@@ -64,13 +64,13 @@ class Row:
         return json.dumps([[message["role"], normalise(str(message.get("content")))] for message in self.prompt])
 
 
-def checked_rows(records: Iterable[Record], source: int = 0) -> list[Row]:
+def checked_rows(records: Iterable[TableRecord], source: int = 0) -> list[ExampleRow]:
     """The rows of one data set, all of one form.
 
     Raises:
         ConfigurationError: naming the place, the column and the mend, for a row that cannot be used.
     """
-    rows: list[Row] = []
+    rows: list[ExampleRow] = []
     for record in records:
         row = checked_row(record, source)
         if rows and row.form != rows[0].form:
@@ -82,7 +82,7 @@ def checked_rows(records: Iterable[Record], source: int = 0) -> list[Row]:
     return rows
 
 
-def checked_row(record: Record, source: int = 0) -> Row:
+def checked_row(record: TableRecord, source: int = 0) -> ExampleRow:
     """A row, checked.
 
     Raises:
@@ -120,7 +120,7 @@ def checked_row(record: Record, source: int = 0) -> Row:
     if columns.get("tools") is not None:
         columns["tools"] = _tools(columns["tools"], where)
     answer, split = _answer(cells.get("answer"), where), _split(cells.get("split"), where)
-    return Row(record.number, prompt, answer, split, columns, example, form, where, source)
+    return ExampleRow(record.number, prompt, answer, split, columns, example, form, where, source)
 
 
 _RESPONSES = ("completion", "chosen", "rejected", "responses")

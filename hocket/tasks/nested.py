@@ -15,7 +15,7 @@ from hocket.types import Scenario
 
 
 @dataclass(frozen=True)
-class WithinTask(EnvironmentTask):
+class NestedTask(EnvironmentTask):
     """A task of one seat whose episodes its own `workflow` plays; scenarios and suggestions are the inner task's.
 
     Attributes:

@@ -12,7 +12,7 @@ from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.options import checked
 
 
-class Bounded(World, Protocol):
+class BoundedWorld(World, Protocol):
     """A world whose episodes have at most `limit` moves."""
 
     @property
@@ -23,7 +23,7 @@ _PLAY = {"memory": bool, "own_chance": bool, "instruct": bool, "reading": str}
 
 
 def played(
-    name: str, settings: Mapping[str, str], world: Callable[..., Bounded], hints: Mapping[str, Any]
+    name: str, settings: Mapping[str, str], world: Callable[..., BoundedWorld], hints: Mapping[str, Any]
 ) -> PlayEnvironment:
     """The play of a world whose settings are those of `hints`; the others say how it is played.
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from hocket.core.annotators import Annotator
-from hocket.core.batch import Batch, Recorded
+from hocket.core.batch import Batch, RecordedNumbers
 from hocket.core.columns import Column
 from hocket.core.evaluating import evaluate_detached, policy_decisions
 from hocket.core.joint import apart
@@ -117,7 +117,7 @@ def _with_logp(batch: Batch, name: str, logp: Tensor, decisions: Tensor) -> Batc
     old = batch.logp.get(name)
     present = torch.zeros(batch.decisions, dtype=torch.bool) if old is None else old.present.clone()
     present[decisions] = True
-    column = Recorded(_into(None if old is None else old.values, logp, decisions), present)
+    column = RecordedNumbers(_into(None if old is None else old.values, logp, decisions), present)
     return batch.but(logp={**batch.logp, name: column})
 
 

@@ -34,7 +34,7 @@ def check_threads(asked: int | None) -> None:
         raise ConfigurationError(f"threads = {asked}: this machine has {cores} cores; give as many or fewer")
 
 
-class Watch:
+class CoreWatch:
     """Looks at the cores from its making to each question. What a system does not tell counts as nothing."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from hocket.core.signals import turn_visits
 from hocket.core.user_files import load_object
 from hocket.core.waits import waiting_for
 from hocket.rewards.outside_calls import call_outside
-from hocket.rewards.score import Journal
+from hocket.rewards.score import RewardJournal
 from hocket.stages import Policy
 from hocket.train.aio import run_async
 from hocket.train.settings import Config
@@ -113,7 +113,7 @@ def checked_vectors(name: str, embed: Callable[[list[str]], Any], texts: Sequenc
     return told
 
 
-def embedder_of(config: Config, journal: Journal | None) -> Embedder | None:
+def embedder_of(config: Config, journal: RewardJournal | None) -> Embedder | None:
     """The run's embedder; None where texts have n-grams, or no stage compares any.
 
     Raises:
@@ -137,7 +137,7 @@ def compares_texts(config: Config) -> bool:
     return taking or any(EMBEDDING in recipe.reads for recipe in recipes)
 
 
-def text_function(named: str, journal: Journal | None) -> Callable[[list[str]], Any] | None:
+def text_function(named: str, journal: RewardJournal | None) -> Callable[[list[str]], Any] | None:
     """What a sentence model, or an own function whose answers the journal keeps, makes of texts; None for n-grams.
 
     Raises:
@@ -180,7 +180,7 @@ def _check_modules(folder: Path) -> None:
         )
 
 
-def _called(name: str, function: Callable[..., Any], journal: Journal | None, texts: list[str]) -> Any:
+def _called(name: str, function: Callable[..., Any], journal: RewardJournal | None, texts: list[str]) -> Any:
     """What an own function gives, journalled by the texts."""
     entry = f"embedder/{hashlib.blake2b(repr(texts).encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
     kept = journal.get(entry) if journal is not None else None

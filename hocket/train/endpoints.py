@@ -7,7 +7,7 @@ from hocket.agents.workflows.plain import TextChat
 from hocket.agents.workflows.team import Actor
 from hocket.core.errors import ConfigurationError
 from hocket.engine.barrier import Barrier
-from hocket.engine.remote import Journal, RemoteEngine
+from hocket.engine.remote import EngineJournal, RemoteEngine
 from hocket.engine.remote_http import Endpoint
 from hocket.policies.loading import read_tokenizer
 from hocket.policies.templates import TemplateSettings
@@ -20,7 +20,7 @@ def outside_actor(
     *,
     tokenizer: str,
     chat_template: TemplateSettings,
-    journal: Journal | None,
+    journal: EngineJournal | None,
     barrier: Barrier,
 ) -> Actor:
     """The seat of a role whose settings name an endpoint. It acts and is never trained.

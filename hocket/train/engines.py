@@ -11,7 +11,7 @@ from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.engine.barrier import Barrier
 from hocket.engine.local import LocalEngine
-from hocket.engine.remote import Journal
+from hocket.engine.remote import EngineJournal
 from hocket.engine.requests import Engine
 from hocket.policies.batching import batch_together
 from hocket.train.settings import Config, EngineSettings
@@ -48,7 +48,7 @@ class Engines:
         ConfigurationError: when the settings of the engine do not fit together.
     """
 
-    def __init__(self, config: Config, barrier: Barrier, journal: Journal | None = None) -> None:
+    def __init__(self, config: Config, barrier: Barrier, journal: EngineJournal | None = None) -> None:
         self._settings = config.engine
         self._barrier = barrier
         self._journal = journal if config.engine.journal else None

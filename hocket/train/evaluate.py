@@ -15,7 +15,7 @@ from hocket.core.keys import Key
 from hocket.core.notices import say
 from hocket.core.occurrences import apart
 from hocket.core.signals import RIGHT
-from hocket.rewards.score import Journal, grade
+from hocket.rewards.score import RewardJournal, grade
 from hocket.stages import Metrics, Player, Reward, Split, Task
 from hocket.train.kinds import kind_of
 from hocket.train.kinds.kind import Measure
@@ -24,7 +24,7 @@ from hocket.types import Assignment, Decoding, Trajectory
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class EvaluationResult:
     """Success on `n` unseen scenarios with a 95 % interval: what the kind of task measures, see `Measure`.
 
     Attributes:
@@ -47,7 +47,7 @@ class Evaluated:
     trajectories: Sequence[Trajectory] = ()
     each: Sequence[float] = ()
     recorded: Metrics = field(default_factory=dict)
-    sampled: Evaluated | None = None
+    sampled: EvaluationResult | None = None
     leads: str = GREEDY
     problems: Sequence[str] = ()
 
@@ -85,10 +85,10 @@ async def evaluate(
     decoding: Decoding,
     key: Key,
     among: int | None = None,
-    journal: Journal | None = None,
+    journal: RewardJournal | None = None,
     split: Split = "eval",
     temperature: float = 0.0,
-) -> Evaluated:
+) -> EvaluationResult:
     """Plays `n` scenarios of a split, `eval` unless another is named (all when there are fewer), greedily, once each.
 
     With a `temperature` they are sampled by it instead.
@@ -109,7 +109,7 @@ async def evaluate(
     success = [one if math.isfinite(one) else 0.0 for one in told]
     measure = kind_of(task).measure
     low, high = measure.interval(success)
-    return Evaluated(
+    return EvaluationResult(
         success=float(np.mean(success)),
         low=low,
         high=high,
@@ -126,7 +126,7 @@ async def evaluate(
 
 async def evaluate_both(
     task: Task, player: Player, rewards: Sequence[Reward], *, decoding: Decoding, key: Key, **common: Any
-) -> Evaluated:
+) -> EvaluationResult:
     """What `evaluate` finds of greedy play, and of play at the temperature of `decoding` besides."""
     found = await evaluate(task, player, rewards, decoding=decoding, key=key, **common)
     common |= {"temperature": decoding.temperature, "key": key.derive("sampled")}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hocket.core.columns import LIMIT
 from hocket.core.errors import HocketError
 from hocket.stages import Metrics
-from hocket.train.evaluate import Evaluated
+from hocket.train.evaluate import EvaluationResult
 from hocket.train.progress import Progress
 from hocket.train.settings import Config
 
@@ -35,7 +35,7 @@ class Evaluations:
         """How many scenarios it asks: fewer on the way than at the ends."""
         return self._settings.n if step in (0, self._total) else self._settings.between
 
-    def record(self, step: int, found: Evaluated) -> Metrics:
+    def record(self, step: int, found: EvaluationResult) -> Metrics:
         """Takes in the evaluation after `step`; returns its metrics.
 
         Raises:
@@ -48,7 +48,7 @@ class Evaluations:
             self._warn(found)
         return {**found.metrics(), "time/evaluate": found.seconds}
 
-    def _warn(self, found: Evaluated) -> None:
+    def _warn(self, found: EvaluationResult) -> None:
         """What a person should know before training starts."""
         if found.measure.share and found.n < FEW:
             self._say(f"only {found.n} {found.measure.each} to measure on: differences of some ten points are noise")
@@ -57,7 +57,7 @@ class Evaluations:
             self._say(f"all {len(cut)} episodes before training were cut short: {cut[0]}")
 
 
-def _check_possible(found: Evaluated) -> None:
+def _check_possible(found: EvaluationResult) -> None:
     """Refuses to train where not one episode came to anything.
 
     Raises:

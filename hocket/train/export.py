@@ -15,7 +15,7 @@ ADAPTER = "adapter"
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportResult:
     """What was written: `kind` in words, of which `step`, and the names of the `files`."""
 
     kind: str
@@ -33,7 +33,7 @@ def export_run(
     gguf: bool = False,
     average: Path | None = None,
     share: float = 0.5,
-) -> Exported:
+) -> ExportResult:
     """Copies a policy out of a run's checkpoint into the new folder `out`.
 
     Args:
@@ -75,7 +75,7 @@ def export_run(
         shutil.rmtree(hidden, ignore_errors=True)
     kind = "adapter" if alone else "averaged model" if average else "merged model" if adapted else "model"
     files = sorted(file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file())
-    return Exported(kind, Checkpoints.step(checkpoint), files)
+    return ExportResult(kind, Checkpoints.step(checkpoint), files)
 
 
 def _model_of(run: Path, checkpoint: Path, policy: str | None) -> Path:

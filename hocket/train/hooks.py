@@ -11,7 +11,7 @@ from hocket.stages import Hook, HookContext, Player, State
 from hocket.types import Assignment
 
 
-class Hooked(HookContext, Protocol):
+class HookedRun(HookContext, Protocol):
     """A run and its hooks."""
 
     @property
@@ -31,47 +31,47 @@ class Hooks:
     memories: dict[str, Any] = field(default_factory=dict)
     earlier: State = field(default_factory=dict)
 
-    def _each(self, run: Hooked) -> Iterator[tuple[str, Hook, Any]]:
+    def _each(self, run: HookedRun) -> Iterator[tuple[str, Hook, Any]]:
         for name, hook in run.active.items():
             if name not in self.memories:
                 self.memories[name] = hook.begin(run, self.earlier.get(name))
             yield name, hook, self.memories[name]
 
-    async def before(self, run: Hooked, step: int) -> None:
+    async def before(self, run: HookedRun, step: int) -> None:
         for name, hook, memory in self._each(run):
             self.memories[name] = await hook.before(run, step, memory)
 
-    def assign(self, run: Hooked, assignment: Assignment, step: int) -> Assignment:
+    def assign(self, run: HookedRun, assignment: Assignment, step: int) -> Assignment:
         for hook in run.active.values():
             assignment = hook.assign(assignment, step)
         return assignment
 
-    def seat(self, player: Player, run: Hooked, step: int) -> Player:
+    def seat(self, player: Player, run: HookedRun, step: int) -> Player:
         for _, hook, memory in self._each(run):
             player = hook.seat(player, run, step, memory)
         return player
 
-    def withheld(self, run: Hooked) -> frozenset[str]:
+    def withheld(self, run: HookedRun) -> frozenset[str]:
         return frozenset().union(*(hook.withheld(run) for hook in run.active.values()))
 
-    async def after(self, run: Hooked, step: int, result: StepResult) -> None:
+    async def after(self, run: HookedRun, step: int, result: StepResult) -> None:
         for name, hook, memory in self._each(run):
             self.memories[name] = await hook.after(run, step, result, memory)
 
-    def state(self, run: Hooked) -> State:
+    def state(self, run: HookedRun) -> State:
         """What all hooks remember, those of earlier phases too, by name."""
         states = {
             name: hook.state(self.memories[name], run) for name, hook in run.active.items() if name in self.memories
         }
         return {name: state for name, state in {**self.earlier, **states}.items() if state}
 
-    def restore(self, state: State, run: Hooked) -> None:
+    def restore(self, state: State, run: HookedRun) -> None:
         """The inverse of `state`."""
         active = run.active
         self.memories = {name: active[name].restore(kept, run) for name, kept in state.items() if name in active}
         self.earlier = {name: kept for name, kept in state.items() if name not in active}
 
-    def end_phase(self, run: Hooked) -> None:
+    def end_phase(self, run: HookedRun) -> None:
         """Makes what the present phase's hooks remember what they left behind."""
         self.memories, self.earlier = {}, self.state(run)
 

@@ -20,7 +20,7 @@ from hocket.engine.requests import Request
 from hocket.recipe import Recipe
 from hocket.rewards.judging import Answer, Judge, Question
 from hocket.rewards.outside_calls import call_outside
-from hocket.rewards.score import Journal
+from hocket.rewards.score import RewardJournal
 from hocket.stages import Stage, walk
 from hocket.train.aio import run_async
 from hocket.train.models import model_folder
@@ -47,7 +47,9 @@ class PolicyJudge(Judge):
         ConfigurationError: at construction, when there is no such model.
     """
 
-    def __init__(self, model: str, config: Config, journal: Journal | None, precision: Precision = "fp32") -> None:
+    def __init__(
+        self, model: str, config: Config, journal: RewardJournal | None, precision: Precision = "fp32"
+    ) -> None:
         from hocket.agents.workflows.chat import Chat
         from hocket.engine.local import LocalEngine
         from hocket.policies.causal_lm import CausalLM
@@ -110,7 +112,7 @@ class EndpointJudge(Judge):
         ConfigurationError: at construction, when nobody answers there, or which model is meant is unclear.
     """
 
-    def __init__(self, address: str, journal: Journal | None) -> None:
+    def __init__(self, address: str, journal: RewardJournal | None) -> None:
         super().__init__(address, journal)
         url, _, model = address.partition("#")
         key = KEY_VARIABLE if os.environ.get(KEY_VARIABLE) else None
@@ -144,7 +146,7 @@ class FunctionJudge(Judge):
         timeout: seconds a call may take.
     """
 
-    def __init__(self, reference: str, journal: Journal | None, *, timeout: float = 600.0) -> None:
+    def __init__(self, reference: str, journal: RewardJournal | None, *, timeout: float = 600.0) -> None:
         super().__init__(reference, journal)
         self._timeout = timeout
         self._function: Callable[..., Any] = load_object(reference, "judge")
@@ -174,7 +176,7 @@ def _said(value: Any) -> Answer:
     return Answer(None, problem=f"it returned a {type(value).__name__}; return texts, numbers or None")
 
 
-def judge_of(config: Config, journal: Journal | None, precision: Precision = "fp32") -> Judge | None:
+def judge_of(config: Config, journal: RewardJournal | None, precision: Precision = "fp32") -> Judge | None:
     """The run's judge; None for `rule`.
 
     Raises:

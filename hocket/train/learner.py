@@ -16,10 +16,10 @@ from hocket.core.columns import Column
 from hocket.core.errors import ConfigurationError
 from hocket.core.evaluating import evaluate_detached, evaluation, policy_decisions
 from hocket.core.keys import Key
-from hocket.distributed.cluster.leaves import Alone, LeafProblem, Ranks
-from hocket.distributed.cluster.sharded_problem import Moments, ShardedProblem, whole_state
+from hocket.distributed.cluster.leaves import LeafProblem, Ranks, SingleProcess
+from hocket.distributed.cluster.sharded_problem import MomentsQuestion, ShardedProblem, whole_state
 from hocket.distributed.cluster.shards import Meeting
-from hocket.distributed.cluster.weights import Packed, packed, put, taken
+from hocket.distributed.cluster.weights import PackedWeights, packed, put, taken
 from hocket.recipe import Recipe
 from hocket.recipes import parent_of
 from hocket.stages import Metrics, Policy, State
@@ -55,7 +55,7 @@ class CachesActivations(Protocol):
     def end_activation_cache(self) -> None: ...
 
 
-class Group(Protocol):
+class UpdateGroup(Protocol):
     """Processes that make the same updates, led by this process."""
 
     def updating(self, learner: Learner, batch: Batch, key: Key, step: int) -> AbstractContextManager[None]:
@@ -73,7 +73,7 @@ class UpdateResult(NamedTuple):
     """
 
     metrics: Metrics
-    weights: Packed
+    weights: PackedWeights
     update: State | None
     first: tuple[Tensor, Tensor] | None
     agreement: Agreement | None
@@ -120,8 +120,8 @@ class Learner:
         self.total_steps = total_steps
         self.frozen = frozen
         self.leaves = leaves
-        self.ranks: Ranks = Alone()
-        self.group: Group | None = None
+        self.ranks: Ranks = SingleProcess()
+        self.group: UpdateGroup | None = None
         self.meeting: Meeting | None = None
         self.elsewhere: Elsewhere | None = None
         self._begun = False
@@ -305,7 +305,7 @@ class Learner:
             return self.elsewhere.moments(self)
         if self.meeting is None:
             return self.optimiser.state_dict()
-        return whole_state(self.optimiser, self.meeting, self.meeting.asked(Moments(self.policy.name)))
+        return whole_state(self.optimiser, self.meeting, self.meeting.asked(MomentsQuestion(self.policy.name)))
 
     def restore(self, state: State) -> None:
         """The inverse of `state`."""

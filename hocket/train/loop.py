@@ -20,7 +20,7 @@ from hocket.core.annotators import Annotator
 from hocket.core.batch import Batch
 from hocket.core.columns import Column
 from hocket.core.keys import Key
-from hocket.core.occurrences import Occurrences
+from hocket.core.occurrences import OccurrenceIds
 from hocket.core.outcomes import SAMPLED, StepResult, all_trajectories, total_reward, usable
 from hocket.core.packing import pack
 from hocket.core.signals import counted_trajectories, returns
@@ -203,7 +203,7 @@ async def collect(parts: RunContext, key: Key, step: int = 1, group: int | None 
     for learner in parts.learners.values():
         learner.begin_activation_cache()
 
-    occurrences, place = Occurrences(), 0 if group is None else group % recipe.curriculum.prompts
+    occurrences, place = OccurrenceIds(), 0 if group is None else group % recipe.curriculum.prompts
     before = 0 if group is None else _asked_before(parts, recipe.curriculum, place)
 
     def more(count: int) -> list[Assignment]:

@@ -19,9 +19,9 @@ from hocket.core.errors import ConfigurationError
 from hocket.policies import kernels
 from hocket.policies.family import Precision, supports
 from hocket.stages import Metrics, Policy
-from hocket.train.cores import Watch, available_cores
+from hocket.train.cores import CoreWatch, available_cores
 from hocket.train.memory import MemoryPlan
-from hocket.train.probe import Rate, Shapes, has_bf16, measure
+from hocket.train.probe import LayerShapes, ProductRate, has_bf16, measure
 from hocket.train.runfolder import read_json
 from hocket.train.settings import Config
 
@@ -33,7 +33,7 @@ SLACK = 0.3
 
 
 @dataclass(frozen=True)
-class Change:
+class MachineChange:
     """What a run does otherwise from `step` on, because the machine no longer was as it had been; None stays as it is.
 
     Recorded with its step, so that a resumed run changes at the same place.
@@ -64,7 +64,7 @@ class Machine:
     memory: MemoryPlan = MemoryPlan()
     why: Mapping[str, str] = field(default_factory=dict)
     rates: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    changes: tuple[Change, ...] = ()
+    changes: tuple[MachineChange, ...] = ()
 
     @staticmethod
     def chosen(config: Config, models: Sequence[Any], device: torch.device | None = None) -> Machine:
@@ -73,7 +73,7 @@ class Machine:
         `device` is that of the configuration when None.
         """
         device = device or (device_of(config) if models else torch.device("cpu"))
-        largest = max((Shapes.of(model) for model in models), key=lambda shapes: shapes.weights, default=None)
+        largest = max((LayerShapes.of(model) for model in models), key=lambda shapes: shapes.weights, default=None)
         probe = Probe(largest, device)
         precision, precise = _precision(config, models, probe)
         threads, threaded = _threads(config.threads, precision, probe)
@@ -89,7 +89,7 @@ class Machine:
         values = {name: found[name] for name in names}
         if "memory" in values:
             values["memory"] = MemoryPlan(**values["memory"])
-        values["changes"] = tuple(Change(**change) for change in values.get("changes", ()))
+        values["changes"] = tuple(MachineChange(**change) for change in values.get("changes", ()))
         if values.get("precision") == "float32":
             values["precision"] = "fp32"  # So runs begun before there was a choice called it.
         return Machine(**values)
@@ -119,7 +119,7 @@ class Machine:
                 machine = dataclasses.replace(machine, threads=change.threads or machine.threads, memory=memory)
         return machine
 
-    def changed(self, change: Change) -> Machine:
+    def changed(self, change: MachineChange) -> Machine:
         """The same with one more change."""
         return dataclasses.replace(self, changes=tuple(sorted((*self.changes, change), key=lambda one: one.step)))
 
@@ -155,16 +155,16 @@ class Probe:
         shapes: None where there is no language model. others: the largest share of the cores seen with other programs.
     """
 
-    def __init__(self, shapes: Shapes | None, device: torch.device) -> None:
+    def __init__(self, shapes: LayerShapes | None, device: torch.device) -> None:
         self.shapes = shapes
         self.device = device
         self.others = 0.0
-        self._rates: dict[tuple[Precision, int], Rate] = {}
+        self._rates: dict[tuple[Precision, int], ProductRate] = {}
 
-    def __call__(self, precision: Precision, threads: int) -> Rate:
+    def __call__(self, precision: Precision, threads: int) -> ProductRate:
         assert self.shapes is not None
         if (precision, threads) not in self._rates:
-            watch = Watch()
+            watch = CoreWatch()
             self._rates[precision, threads] = measure(self.shapes, precision, threads, self.device)
             self.others = max(self.others, watch.others())
         return self._rates[precision, threads]

@@ -46,7 +46,7 @@ _PATIENCE = 5.0
 """Seconds to wait for a collection that was called off: a reward may be busy, and is then left behind."""
 
 
-class Collected(NamedTuple):
+class CollectedBatch(NamedTuple):
     """A collected batch, the problems of rewards, its seconds, and the number of scenarios drawn until then."""
 
     experience: Experience
@@ -56,7 +56,7 @@ class Collected(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ticket:
+class SamplingTicket:
     """What is in shared memory: the weights, of these versions, that sample the batch of `step` on `threads`."""
 
     step: int
@@ -74,13 +74,13 @@ class Flight:
 
     def __init__(self, parts: RunContext, key: Key, step: int, before: Flight | None = None) -> None:
         self._parts, self._step, self._before = parts, step, before
-        self._outcome: Future[Collected] = Future()
+        self._outcome: Future[CollectedBatch] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._task: asyncio.Task[Collected] | None = None
+        self._task: asyncio.Task[CollectedBatch] | None = None
         self._thread = threading.Thread(target=self._run, args=(key,), name="hocket-overlap", daemon=True)
         self._thread.start()
 
-    def wait(self) -> Collected:
+    def wait(self) -> CollectedBatch:
         """The batch, once it is there. Raises what its collection raised."""
         return self._outcome.result()
 
@@ -105,14 +105,14 @@ class Flight:
         except BaseException as error:  # Raised where the batch is waited for.
             self._outcome.set_exception(error)
 
-    async def _collected(self, key: Key) -> Collected:
+    async def _collected(self, key: Key) -> CollectedBatch:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         started = time.perf_counter()
         experience, problems = await collect(self._parts, key, self._step)
-        return Collected(experience, problems, time.perf_counter() - started, self._parts.asked)
+        return CollectedBatch(experience, problems, time.perf_counter() - started, self._parts.asked)
 
 
-class Earned:
+class PendingOutcomes:
     """What a step found out about scenarios and the ledger does not know yet: the next collection had begun before."""
 
     def __init__(self) -> None:
@@ -179,8 +179,8 @@ class Overlap:
         actors |= {role: replace(actors[role], engine=away[actors[role].policy]) for role in local}
         self._player = replace(player, actors=actors)
         self._flight: Flight | None = None
-        self._ticket: Ticket | None = None  # None when the next step begins with the weights there are then.
-        self._earned = Earned()
+        self._ticket: SamplingTicket | None = None  # None when the next step begins with the weights there are then.
+        self._earned = PendingOutcomes()
 
     # ------------------------------------------------------------ stepping
 
@@ -217,7 +217,7 @@ class Overlap:
         result.metrics["memory/sampler"] = self.process.peak
         return result
 
-    def _arrived(self, step: int) -> Collected:
+    def _arrived(self, step: int) -> CollectedBatch:
         """The batch of `step`, collected now unless that was begun during the step before."""
         if self._ticket is None or self._ticket.step != step:
             if self._flight is not None:  # Of a step that was given up.
@@ -254,7 +254,7 @@ class Overlap:
         """The batch of `step` comes from the weights as they are now."""
         versions = {name: learner.policy.version for name, learner in self._parts.learners.items()}
         self.process.weights.put()
-        self._ticket = Ticket(step, versions, torch.get_num_threads())
+        self._ticket = SamplingTicket(step, versions, torch.get_num_threads())
         self.process.load(self._ticket.versions, self._ticket.threads)
 
     # ------------------------------------------------------------ state
@@ -272,7 +272,7 @@ class Overlap:
         """The inverse of `state`, before the first step."""
         self._earned.restore(state["earned"])
         if state["next"] is not None:
-            self._ticket = Ticket(**state["next"])
+            self._ticket = SamplingTicket(**state["next"])
             self.process.weights.restore(state["weights"])
 
 

@@ -263,7 +263,7 @@ def _check_kinds(phase: _Phase, config: Config, earlier: Mapping[str, _Phase]) -
 # ---------------------------------------------------------------- the folder, and going through it
 
 
-class Pipeline:
+class PlanPipeline:
     """The runs of a plan, in one folder.
 
     Attributes:
@@ -274,7 +274,7 @@ class Pipeline:
         self.folder, self.runs, self.trust = folder, tuple(runs), trust
 
     @staticmethod
-    def begin(runs: Sequence[AnyPhase], pairs: Pairs) -> Pipeline:
+    def begin(runs: Sequence[AnyPhase], pairs: Pairs) -> PlanPipeline:
         """A new one, in the folder that `run` and `runs` among `pairs` name, else with the next number.
 
         Raises:
@@ -291,10 +291,10 @@ class Pipeline:
         folder.write_text(folder.path / PLAN, text)
         if problem := sign(folder.path / PLAN, [("phases", phases)]):
             folder.append_message(problem)
-        return Pipeline(folder.path, runs, trust=True)
+        return PlanPipeline(folder.path, runs, trust=True)
 
     @staticmethod
-    def at(folder: Path, *, trust: bool = False) -> Pipeline:
+    def at(folder: Path, *, trust: bool = False) -> PlanPipeline:
         """The one that began in `folder`.
 
         Raises:
@@ -303,7 +303,7 @@ class Pipeline:
         phases = plan_phases(folder)
         check(folder / PLAN, [("phases", phases)], trust=trust)
         try:
-            return Pipeline(folder, [_phase_read(phase) for phase in phases], trust=trust)
+            return PlanPipeline(folder, [_phase_read(phase) for phase in phases], trust=trust)
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigurationError(f"{folder / PLAN} cannot be read: {error}") from error
 

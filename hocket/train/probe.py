@@ -26,20 +26,20 @@ SECONDS = 0.1
 
 
 @dataclass(frozen=True)
-class Shapes:
+class LayerShapes:
     """The matrices of one decoder layer, `(inputs, outputs)` each."""
 
     matrices: tuple[tuple[int, int], ...]
 
     @staticmethod
-    def of(config: Any) -> Shapes:
+    def of(config: Any) -> LayerShapes:
         """From a `transformers` configuration; what it does not say is taken as is usual."""
         hidden = int(config.hidden_size)
         heads = int(getattr(config, "num_attention_heads", None) or 1)
         shared = int(getattr(config, "num_key_value_heads", None) or heads)
         size = int(getattr(config, "head_dim", None) or hidden // heads)
         inner = int(getattr(config, "intermediate_size", None) or 4 * hidden)
-        return Shapes(
+        return LayerShapes(
             ((hidden, (heads + 2 * shared) * size), (heads * size, hidden), (hidden, 2 * inner), (inner, hidden))
         )
 
@@ -57,7 +57,7 @@ class Shapes:
 
 
 @dataclass(frozen=True)
-class Rate:
+class ProductRate:
     """Seconds of one layer's products.
 
     Attributes:
@@ -70,7 +70,7 @@ class Rate:
     decode_operations: float
     train_operations: float
 
-    def against(self, other: Rate) -> float:
+    def against(self, other: ProductRate) -> float:
         """The share of `other`'s time that this takes, decoding and training counted alike."""
         return 0.5 * (self.decode / other.decode + self.train / other.train)
 
@@ -82,7 +82,7 @@ class Rate:
         }
 
 
-def measure(shapes: Shapes, precision: Precision, threads: int, device: torch.device) -> Rate:
+def measure(shapes: LayerShapes, precision: Precision, threads: int, device: torch.device) -> ProductRate:
     """Times the products of one layer on `threads` threads; afterwards the number of threads is what it was."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -100,7 +100,7 @@ def measure(shapes: Shapes, precision: Precision, threads: int, device: torch.de
             train = _least(lambda: [_both(*parts) for parts in zip(many, held, backward, strict=True)], device)
     finally:
         torch.set_num_threads(before)
-    return Rate(decode, train, 2.0 * shapes.weights * less, 6.0 * shapes.weights * rows)
+    return ProductRate(decode, train, 2.0 * shapes.weights * less, 6.0 * shapes.weights * rows)
 
 
 def has_bf16(device: torch.device) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from hocket.core.signals import RIGHT
 from hocket.stages import State
-from hocket.train.evaluate import Evaluated
+from hocket.train.evaluate import EvaluationResult
 from hocket.train.kinds.kind import Kind, Measure
 from hocket.train.kinds.ways import GREEDY
 from hocket.train.settings import Config
@@ -39,7 +39,7 @@ class Progress:
     answers: list[Any] = field(default_factory=list)
     heard: dict[str, int] = field(default_factory=dict)
 
-    def evaluated(self, found: Evaluated, step: int, *, last: bool) -> None:
+    def evaluated(self, found: EvaluationResult, step: int, *, last: bool) -> None:
         """Takes in an evaluation: that of step 0, the `last` one, or one on the way."""
         now = {**found.summary(), "step": step}
         self.after = now
@@ -93,7 +93,7 @@ def summary(
     }
 
 
-def in_words(found: Evaluated) -> list[State]:
+def in_words(found: EvaluationResult) -> list[State]:
     """The first problems of an evaluation and their answers; none if there are no texts."""
     return [
         {

@@ -19,7 +19,7 @@ LIMIT = 2**22
 
 
 @runtime_checkable
-class Fingerprinted(Protocol):
+class FingerprintedPolicy(Protocol):
     """A policy whose log-probs depend only on the tokens before a decision, and that reports changes of its weights."""
 
     def fingerprint(self) -> tuple[int, ...]: ...
@@ -47,7 +47,7 @@ class ReferenceCache:
 
         Those in `given` `[G]` were not sampled.
         """
-        if not isinstance(reference, Fingerprinted) or not len(given):
+        if not isinstance(reference, FingerprintedPolicy) or not len(given):
             return evaluate_detached(reference, batch, {Quantity.LOGP}, decisions).logp
         weights = reference.fingerprint()
         if self._weights not in (None, weights):

@@ -20,9 +20,9 @@ from hocket import tasks
 from hocket.agents.workflows.player import TextPlayer
 from hocket.core.errors import ConfigurationError
 from hocket.core.outcomes import StepResult
-from hocket.distributed.cluster.async_order import Group, Version, collected, merged, parted
+from hocket.distributed.cluster.async_order import ReadyGroup, Version, collected, merged, parted
 from hocket.distributed.cluster.interruption import Following, Plans, with_engines
-from hocket.distributed.cluster.sampler import Goal
+from hocket.distributed.cluster.sampler import TargetWeights
 from hocket.distributed.cluster.weights import put
 from hocket.stages import Player, State
 from hocket.train import config as configuration
@@ -35,7 +35,7 @@ from hocket.train.overlap import stale
 from hocket.train.runfolder import RunFolder
 from hocket.train.settings import CheckpointSettings, Config
 from hocket.train.tracking import read_metrics
-from hocket.train.trainer import Beside, NullObserver, Observer, Trainer
+from hocket.train.trainer import BackgroundSampler, NullObserver, Observer, Trainer
 from hocket.train.trust import run_pairs
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ OF_THE_MACHINE = ("time/", "throughput/", "memory/")
 
 
 @dataclass(frozen=True)
-class Taken:
+class StepInputs:
     """What a step was made of.
 
     Attributes:
@@ -60,12 +60,12 @@ class Taken:
     plans: Mapping[int, Plans]
 
 
-Schedule = Mapping[int, Taken]
+Schedule = Mapping[int, StepInputs]
 """What each step was made of."""
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayComparison:
     """How a run compares with the same done again.
 
     Attributes:
@@ -76,7 +76,7 @@ class Replayed:
     difference: str | None
 
 
-def replay(run: Path, observer: Observer | None = None, *, trust: bool = False) -> Replayed:
+def replay(run: Path, observer: Observer | None = None, *, trust: bool = False) -> ReplayComparison:
     """Does the steps of a run again, up to its newest checkpoint, and compares weights and metrics.
 
     Raises:
@@ -103,7 +103,7 @@ def replay(run: Path, observer: Observer | None = None, *, trust: bool = False) 
         found = _difference(folder, RunFolder(Path(place, run.name)), steps)
         found = found or _other_weights(weights_in(newest), written)
         trainer.finish("interrupted")
-    return Replayed(steps, found)
+    return ReplayComparison(steps, found)
 
 
 def schedule_of(folder: RunFolder, config: Config, steps: int) -> Schedule | None:
@@ -121,12 +121,12 @@ def schedule_of(folder: RunFolder, config: Config, steps: int) -> Schedule | Non
     return {step: _taken(rows[step]) for step in range(1, steps + 1)}
 
 
-def _taken(row: Mapping[str, Any]) -> Taken:
+def _taken(row: Mapping[str, Any]) -> StepInputs:
     parts = {
         int(group): {name: [(int(start), int(version)) for start, version in plan] for name, plan in plans.items()}
         for group, plans in row.get("parts", {}).items()
     }
-    return Taken([(int(group), int(version)) for group, version in row["groups"]], parts)
+    return StepInputs([(int(group), int(version)) for group, version in row["groups"]], parts)
 
 
 def _begun(folder: RunFolder, config: Config, place: Path) -> Config:
@@ -159,7 +159,7 @@ class _Again(Trainer):
         self._as_it_was, self._schedule = as_it_was, schedule
         super().__init__(config, **keywords)
 
-    def _beside(self) -> Beside | None:
+    def _beside(self) -> BackgroundSampler | None:
         if not self._as_it_was.behind:
             return None
         self.parts.overlap = self._as_it_was.behind
@@ -187,7 +187,7 @@ class Repetition:
         if step > self._phase_end:
             self._first, self._phase_end, self._asked, self._versions = step, phase_end, parts.asked, {}
         kept = {number: version for number, version in self._versions.items() if number >= step - 1 - self._lag}
-        self._versions = kept | {step - 1: Version(Goal(parts.learners), parts.ledger.state())}
+        self._versions = kept | {step - 1: Version(TargetWeights(parts.learners), parts.ledger.state())}
         if self._schedule is None:
             drawn, lags = self._as_it_began(step), dict[str, float]()
         else:
@@ -197,20 +197,20 @@ class Repetition:
         result.metrics |= {**lags, **stale(parts)}
         return result
 
-    def _as_it_began(self, step: int) -> Group:
+    def _as_it_began(self, step: int) -> ReadyGroup:
         """A whole batch, by the newest version that its samplers could have."""
         version = self._versions[max(self._first - 1, step - 1 - self._lag)]
         ledger = Ledger()
         ledger.restore(version.ledger)
         parts = replace(self._parts, ledger=ledger)
         with holding(self._parts.learners, version.goal):
-            found = Group(*run_async(collect(parts, parts.key.derive("step", step), step)))
+            found = ReadyGroup(*run_async(collect(parts, parts.key.derive("step", step), step)))
         self._parts.asked = parts.asked
         return found
 
-    def _as_it_came(self, step: int, row: Taken) -> tuple[Group, dict[str, float]]:
+    def _as_it_came(self, step: int, row: StepInputs) -> tuple[ReadyGroup, dict[str, float]]:
         """The groups that the schedule names, each by its version, and by later ones where it was interrupted."""
-        batch, found = self._parts.lead.recipe.curriculum.prompts, dict[int, Group]()
+        batch, found = self._parts.lead.recipe.curriculum.prompts, dict[int, ReadyGroup]()
         taken, player = row.groups, self._followed()
         for version in sorted({one for _, one in taken}):
             made_from = self._versions[version]
@@ -223,7 +223,7 @@ class Repetition:
                     found[group] = run_async(drawing)
         self._parts.asked = self._asked + (step - self._first + 1) * batch
         groups = [found[group] for group, _ in taken]
-        whole = Group(
+        whole = ReadyGroup(
             merged([group.experience for group in groups]), [problem for group in groups for problem in group.problems]
         )
         lags = [step - 1 - version for _, version in taken]
@@ -268,9 +268,9 @@ class Repetition:
 
 
 @contextmanager
-def holding(learners: Mapping[str, Learner], goal: Goal) -> Iterator[None]:
+def holding(learners: Mapping[str, Learner], goal: TargetWeights) -> Iterator[None]:
     """Within it the policies have the weights of `goal`, after it their own again."""
-    own = Goal(learners)
+    own = TargetWeights(learners)
     try:
         _hold(learners, goal)
         yield
@@ -278,7 +278,7 @@ def holding(learners: Mapping[str, Learner], goal: Goal) -> Iterator[None]:
         _hold(learners, own)
 
 
-def _hold(learners: Mapping[str, Learner], goal: Goal) -> None:
+def _hold(learners: Mapping[str, Learner], goal: TargetWeights) -> None:
     for name, weights in goal.trained.items():
         policy = learners[name].policy
         if policy.version != goal.versions[name]:

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator
 import torch
 
 from hocket.stages import Policy
-from hocket.train.cores import Watch
+from hocket.train.cores import CoreWatch
 from hocket.train.learner import Learner
-from hocket.train.machine import Change, Machine
+from hocket.train.machine import Machine, MachineChange
 
 WAITING = 0.1
 """A thread that stands ready without a core for more than this share of a step says that the cores are busy."""
@@ -32,14 +32,14 @@ class ResourceMonitor:
         self._pinned = pinned
         self._told = False
         self._row = 0
-        self._watch = Watch()
+        self._watch = CoreWatch()
 
     def begin(self, machine: Machine, learners: Collection[Learner], step: int) -> None:
         """Before a step: the choices that hold in it."""
         machine.apply(_policies(learners), step=step)
-        self._watch = Watch()
+        self._watch = CoreWatch()
 
-    def changes(self, learners: Collection[Learner], step: int) -> list[Change]:
+    def changes(self, learners: Collection[Learner], step: int) -> list[MachineChange]:
         """After a step: what was changed in it, or is to change from the next one on."""
         return [*_shrunk(learners, step), *self._crowded(step)]
 
@@ -50,7 +50,7 @@ class ResourceMonitor:
         self._told = True
         return "the cores are busy with other programs, and threads wait for one another; fewer may be faster"
 
-    def _crowded(self, step: int) -> list[Change]:
+    def _crowded(self, step: int) -> list[MachineChange]:
         threads = torch.get_num_threads()
         waited = self._watch.waited() if threads > 1 else 0.0
         self._row = self._row + 1 if waited > WAITING else 0
@@ -58,15 +58,15 @@ class ResourceMonitor:
             return []
         self._row = 0
         why = f"the cores are busy with other programs: a thread waited {waited:.0%} of a step for one"
-        return [Change(step + 1, why, threads=threads // 2)]
+        return [MachineChange(step + 1, why, threads=threads // 2)]
 
 
-def _shrunk(learners: Collection[Learner], step: int) -> list[Change]:
+def _shrunk(learners: Collection[Learner], step: int) -> list[MachineChange]:
     taken = [found for learner in learners if (found := learner.retry.taken()) is not None]
     if not taken:
         return []
     budget, checkpointing = min(one[0] for one in taken), any(one[1] for one in taken)
-    return [Change(step, "memory ran out", token_budget=budget, checkpointing=checkpointing)]
+    return [MachineChange(step, "memory ran out", token_budget=budget, checkpointing=checkpointing)]
 
 
 def _policies(learners: Collection[Learner]) -> Iterator[Policy]:
@@ -76,7 +76,7 @@ def _policies(learners: Collection[Learner]) -> Iterator[Policy]:
             yield learner.reference
 
 
-def in_words(change: Change) -> str:
+def in_words(change: MachineChange) -> str:
     """A sentence for the person who watches."""
     parts = []
     if change.threads is not None:

@@ -11,7 +11,7 @@ from hocket.agents.workflows.player import TextPlayer
 from hocket.core.errors import ConfigurationError
 from hocket.core.examples import responses_of
 from hocket.core.keys import Key
-from hocket.curriculum.pool import Members
+from hocket.curriculum.pool import PoolMembers
 from hocket.curriculum.pool import left_out as pooled
 from hocket.curriculum.scenario_worth import Even, Weighted
 from hocket.rewards.functions import GIVEN, FunctionReward
@@ -44,7 +44,7 @@ def _unweighted(curriculum: Curriculum, task: Task, steps: int) -> list[str]:
     found = []
     for stage in walk(curriculum):
         if isinstance(stage, Weighted) and not isinstance(stage.value, Even):
-            size, asked = Members(task, stage.pool, Ledger(), Key.of(0)).size, steps * stage.prompts
+            size, asked = PoolMembers(task, stage.pool, Ledger(), Key.of(0)).size, steps * stage.prompts
             if asked <= size:
                 found.append(
                     f"the curriculum draws by what is known of scenarios once each of the {size} was asked, and "

@@ -20,7 +20,7 @@ from hocket.core.waits import waiting_for
 from hocket.engine.barrier import Barrier
 from hocket.engine.requests import Request, Sample
 from hocket.recipes import find as find_recipe
-from hocket.train.sampler_worker import Draw, Load, Setup
+from hocket.train.sampler_worker import Draw, SamplerSetup, SharedLoad
 from hocket.train.settings import Config
 from hocket.train.shared_weights import SharedWeights
 
@@ -92,7 +92,7 @@ class SamplerProcess:
         if not self._ready:
             self._whole(self._receive())
             self._ready = True
-        self._send(Load(versions, threads))
+        self._send(SharedLoad(versions, threads))
         self.peak = float(self._whole(self._receive()))
         self.loaded = True
 
@@ -116,10 +116,10 @@ class SamplerProcess:
             self._process = None
             self.loaded = False
 
-    def _setup(self) -> Setup:
+    def _setup(self) -> SamplerSetup:
         precisions = {name: policy.precision for name, policy in self._policies.items()}
         weights = self.weights
-        return Setup(self._config, self._models, precisions, weights.layout, weights.handle)
+        return SamplerSetup(self._config, self._models, precisions, weights.layout, weights.handle)
 
     # ------------------------------------------------------------ the line
 

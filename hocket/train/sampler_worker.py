@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Setup:
+class SamplerSetup:
     """The first message to the second process.
 
     Attributes:
@@ -47,7 +47,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Load:
+class SharedLoad:
     """Take the weights that are in shared memory now; they have these versions. Answered by `peak()`.
 
     From now on `threads` torch threads compute.
@@ -71,7 +71,7 @@ def main(handle: int) -> None:
     connection = Connection(handle)
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(connection, inbox), daemon=True).start()
-    worker = Worker()
+    worker = LocalWorker()
     while True:
         connection.send(worker.answer(inbox.get()))
 
@@ -88,7 +88,7 @@ def _listen(connection: Connection, inbox: queue.SimpleQueue[Any]) -> None:
         os._exit(1)
 
 
-class Worker:
+class LocalWorker:
     """Copies of a run's policies, and an engine for each, once it was set up."""
 
     def __init__(self) -> None:
@@ -97,12 +97,12 @@ class Worker:
         self._weights: SharedWeights | None = None
         self._precision: Precision = "fp32"
 
-    def answer(self, message: Setup | Load | Draw) -> Any:
+    def answer(self, message: SamplerSetup | SharedLoad | Draw) -> Any:
         """Does what a message says; an error is an answer too."""
         try:
-            if isinstance(message, Setup):
+            if isinstance(message, SamplerSetup):
                 self._set_up(message)
-            elif isinstance(message, Load):
+            elif isinstance(message, SharedLoad):
                 self._load(message)
             else:
                 return self._draw(message)
@@ -110,7 +110,7 @@ class Worker:
             return portable(error)
         return peak()
 
-    def _set_up(self, setup: Setup) -> None:
+    def _set_up(self, setup: SamplerSetup) -> None:
         from hocket.engine.barrier import Barrier
         from hocket.policies.shared_base import SharedBaseCache
         from hocket.train.engines import Engines
@@ -126,7 +126,7 @@ class Worker:
         if self._weights.layout != setup.layout:
             raise HocketError("the model on disk is no longer the one this run was started from; restore it")
 
-    def _load(self, message: Load) -> None:
+    def _load(self, message: SharedLoad) -> None:
         from hocket.train.machine import compute_in
 
         assert self._weights is not None

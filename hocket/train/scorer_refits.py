@@ -23,7 +23,7 @@ from hocket.core.outcomes import StepResult, total_reward, usable
 from hocket.core.packing import pack
 from hocket.recipe import Recipe
 from hocket.recipes import find
-from hocket.rewards.score import Journal, grade
+from hocket.rewards.score import RewardJournal, grade
 from hocket.stages import Hook, HookContext, Metrics, Reward, State
 from hocket.train.learner import Learner
 from hocket.train.model_reward import ScorerReward
@@ -33,7 +33,7 @@ GOLD = "gold"
 """The score by which the answers of a pair were put in order."""
 
 
-class Answer(NamedTuple):
+class ScoredAnswer(NamedTuple):
     """What a scorer reads: token ids before the last turn's own, and those."""
 
     context: NDArray[Any]
@@ -46,8 +46,8 @@ class Pair:
 
     scenario: str
     step: int
-    better: Answer
-    worse: Answer
+    better: ScoredAnswer
+    worse: ScoredAnswer
 
 
 @dataclass
@@ -85,7 +85,7 @@ class RefittedScorer(ScorerReward, Hook):
     keep: int = 2000
     batch: int = 16
     total: int = 1
-    journal: Journal | None = field(default=None, repr=False, compare=False)
+    journal: RewardJournal | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -140,11 +140,11 @@ class RefittedScorer(ScorerReward, Hook):
                 found.append(Pair(scenario, step, self._read(best), self._read(worst)))
         return found
 
-    def _read(self, trajectory: Trajectory) -> Answer:
+    def _read(self, trajectory: Trajectory) -> ScoredAnswer:
         """The token ids that the scorer reads, up to the end of the last turn."""
         turn = self.told(0, [trajectory])[0].turns[-1]
         context = [part for one in turn.context()[:-1] for part in (one.observation, one.action)]
-        return Answer(np.concatenate([*context, turn.observation]), turn.action)
+        return ScoredAnswer(np.concatenate([*context, turn.observation]), turn.action)
 
     def _refit(self, memory: Refits, key: Key, step: int) -> Metrics:
         """One pass over the new pairs and some earlier ones."""
@@ -210,4 +210,4 @@ def _plain(pair: Pair) -> Mapping[str, Any]:
 
 def _pair(plain: Mapping[str, Any]) -> Pair:
     ids = [tensor.numpy() for tensor in plain["ids"]]
-    return Pair(plain["scenario"], int(plain["step"]), Answer(ids[0], ids[1]), Answer(ids[2], ids[3]))
+    return Pair(plain["scenario"], int(plain["step"]), ScoredAnswer(ids[0], ids[1]), ScoredAnswer(ids[2], ids[3]))

@@ -16,7 +16,7 @@ from hocket.core.keys import Key
 from hocket.core.names import parse_name
 from hocket.core.options import checked
 from hocket.rewards.functions import load_rewards
-from hocket.rewards.score import Journal
+from hocket.rewards.score import RewardJournal
 from hocket.stages import Policy, Reward
 from hocket.train.model_reward import FORM, ScorerReward
 from hocket.train.models import model_folder
@@ -49,7 +49,7 @@ def scorer_reward(
     reference: str,
     config: Config,
     precision: Precision = "fp32",
-    journal: Journal | None = None,
+    journal: RewardJournal | None = None,
     own: Sequence[Reward] = (),
 ) -> ScorerReward:
     """The reward that a flag names: `model:RUN_OR_PATH=WEIGHT`.
@@ -95,7 +95,11 @@ def scorer_reward(
 
 
 def _refitted(
-    reward: ScorerReward, settings: Mapping[str, Any], config: Config, journal: Journal | None, own: Sequence[Reward]
+    reward: ScorerReward,
+    settings: Mapping[str, Any],
+    config: Config,
+    journal: RewardJournal | None,
+    own: Sequence[Reward],
 ) -> ScorerReward:
     from hocket.train.scorer_refits import RefittedScorer
 
@@ -139,7 +143,7 @@ def _weight(text: str, reference: str) -> float:
     return found
 
 
-def _check_unchanged(name: str, members: Sequence[Scorer], journal: Journal | None) -> None:
+def _check_unchanged(name: str, members: Sequence[Scorer], journal: RewardJournal | None) -> None:
     """Keeps a digest of the members' weights in the journal, and compares with what is kept.
 
     Raises:

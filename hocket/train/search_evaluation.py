@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal, get_type_hints
 
-from hocket.agents.search.result import Found, Opinion
-from hocket.agents.search.value_search import Beam, Best, Guide, Guided, TreeSearch
+from hocket.agents.search.result import Opinion, SearchResult
+from hocket.agents.search.value_search import Beam, Best, Guide, TreeSearch, ValueSearch
 from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.core.keys import Key
 from hocket.core.names import parse_name
@@ -22,13 +22,13 @@ from hocket.train.evaluate import spread, success_of
 from hocket.train.loop import Playing, RunContext
 from hocket.types import Assignment, Trajectory
 
-WAYS: dict[str, type[Guided]] = {"best": Best, "beam": Beam, "tree": TreeSearch}
+WAYS: dict[str, type[ValueSearch]] = {"best": Best, "beam": Beam, "tree": TreeSearch}
 
 TOGETHER = 32
 """So many scenarios are searched side by side."""
 
 
-def way_of(name: str) -> Guided:
+def way_of(name: str) -> ValueSearch:
     """What `--search` names: `beam?width=2&candidates=2`, `best?samples=4` or `tree?searches=8&candidates=4`.
 
     Raises:
@@ -46,7 +46,7 @@ def way_of(name: str) -> Guided:
 
 
 @dataclass(frozen=True)
-class Sought:
+class SearchScore:
     """How one way of answering did.
 
     Attributes:
@@ -79,7 +79,7 @@ def guide_of(parts: RunContext) -> Opinion:
     return objective.guide(parts.lead.policy, parts.lead.reference)
 
 
-async def sought(parts: RunContext, way: Guided, *, n: int, key: Key) -> list[Sought]:
+async def sought(parts: RunContext, way: ValueSearch, *, n: int, key: Key) -> list[SearchScore]:
     """One sampled answer, the best of as many whole ones as the search costs, and the search, on `n` unseen scenarios.
 
     All are sampled at the run's temperature by whoever the recipe lets play: the policies as they were before training,
@@ -94,9 +94,9 @@ async def sought(parts: RunContext, way: Guided, *, n: int, key: Key) -> list[So
     asked = [Assignment(scenario, decoding=parts.decoding, actor=actor) for scenario in scenarios]
     searches = await _each(play, asked, [way] * len(asked), value, key)
     plain = await _each(play, asked, [Best(1)] * len(asked), value, key)
-    lengths = [max(1, one.messages) if isinstance(one, Found) else 1 for one in plain]
+    lengths = [max(1, one.messages) if isinstance(one, SearchResult) else 1 for one in plain]
     as_many = [
-        Best(max(1, round(search.messages / length))) if isinstance(search, Found) else Best(1)
+        Best(max(1, round(search.messages / length))) if isinstance(search, SearchResult) else Best(1)
         for search, length in zip(searches, lengths, strict=True)
     ]
     rows = {"one sampled answer": plain}
@@ -107,11 +107,11 @@ async def sought(parts: RunContext, way: Guided, *, n: int, key: Key) -> list[So
 
 
 async def _each(
-    play: Play, asked: Sequence[Assignment], ways: Sequence[Guided], value: Opinion, key: Key
-) -> list[Found | HocketError]:
+    play: Play, asked: Sequence[Assignment], ways: Sequence[ValueSearch], value: Opinion, key: Key
+) -> list[SearchResult | HocketError]:
     """What each scenario's way found, or why it failed."""
 
-    async def one(asking: Assignment, way: Guided) -> Found | HocketError:
+    async def one(asking: Assignment, way: ValueSearch) -> SearchResult | HocketError:
         try:
             return await way.seek(play, asking, value, key.derive("way", asking.scenario.id))
         except ConfigurationError:
@@ -119,18 +119,18 @@ async def _each(
         except HocketError as error:
             return error
 
-    found: list[Found | HocketError] = []
+    found: list[SearchResult | HocketError] = []
     for begin in range(0, len(asked), TOGETHER):
         some = slice(begin, begin + TOGETHER)
         found += await asyncio.gather(*map(one, asked[some], ways[some]))
     return found
 
 
-async def _told(parts: RunContext, title: str, found: Sequence[Found | HocketError], key: Key) -> Sought:
-    episodes: list[Trajectory] = [one.episode for one in found if isinstance(one, Found)]
-    failures = [str(one) for one in found if not isinstance(one, Found)]
+async def _told(parts: RunContext, title: str, found: Sequence[SearchResult | HocketError], key: Key) -> SearchScore:
+    episodes: list[Trajectory] = [one.episode for one in found if isinstance(one, SearchResult)]
+    failures = [str(one) for one in found if not isinstance(one, SearchResult)]
     if not episodes:
         raise HocketError(f"{title}: every one of {len(found)} failed: {failures[0]}")
     await grade(episodes, parts.rewards, key=key.derive("score", title), journal=parts.journal)
     success = [success_of(parts.task, episode) for episode in episodes] + [0.0] * len(failures)
-    return Sought(title, success, fmean(one.messages for one in found if isinstance(one, Found)), failures)
+    return SearchScore(title, success, fmean(one.messages for one in found if isinstance(one, SearchResult)), failures)

@@ -49,7 +49,7 @@ class SolveSettings:
 
 
 @dataclass(frozen=True)
-class Progress:
+class SolverProgress:
     """The progress of a run.
 
     Attributes:
@@ -72,7 +72,7 @@ class Progress:
         return file.getvalue()
 
     @staticmethod
-    def unpack(path: Path) -> Progress:
+    def unpack(path: Path) -> SolverProgress:
         """What `pack` wrote.
 
         Raises:
@@ -85,7 +85,9 @@ class Progress:
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise HocketError(f"{path} cannot be read ({error}); {AGAIN}") from error
         state = {name.removeprefix("state/"): array for name, array in held.items() if name.startswith("state/")}
-        return Progress(state, held.get("own/answer"), int(own["step"]), float(own["regret"]), int(own["switches"]))
+        return SolverProgress(
+            state, held.get("own/answer"), int(own["step"]), float(own["regret"]), int(own["switches"])
+        )
 
 
 class SolveRun:
@@ -138,7 +140,7 @@ class SolveRun:
         finally:
             self._lock.release()
 
-    def _begun(self) -> tuple[Progress, list[str]]:
+    def _begun(self) -> tuple[SolverProgress, list[str]]:
         """The newest checkpoint and the lines up to it, or the start.
 
         Raises:
@@ -149,15 +151,15 @@ class SolveRun:
         if not (self.folder / STATE).is_file():
             if len(lines) > self.every:
                 raise HocketError(f"{self.folder / STATE} is missing, though {len(lines)} steps were made; {AGAIN}")
-            return Progress(self.solver.init(self.world, self._key.derive("begin"))), []
-        progress = Progress.unpack(self.folder / STATE)
+            return SolverProgress(self.solver.init(self.world, self._key.derive("begin"))), []
+        progress = SolverProgress.unpack(self.folder / STATE)
         if progress.step > self.steps:
             raise ConfigurationError(f"{self.folder} has made {progress.step} steps already, more than {self.steps}")
         if len(lines) < progress.step:
             raise HocketError(f"{metrics} has {len(lines)} of the {progress.step} steps that were made; {AGAIN}")
         return progress, lines[: progress.step]
 
-    def _steps(self, progress: Progress) -> Iterator[tuple[Progress, dict[str, float]]]:
+    def _steps(self, progress: SolverProgress) -> Iterator[tuple[SolverProgress, dict[str, float]]]:
         optimum = self.world.optimum
         while progress.step < self.steps:
             step = progress.step + 1
@@ -166,13 +168,13 @@ class SolveRun:
             value = self.world.value(answer)
             moved = 0.0 if progress.answer is None else changed(progress.answer, answer)
             regret, switches = progress.regret + optimum - value, progress.switches + (moved > 0)
-            progress = Progress(state, answer, step, regret, switches)
+            progress = SolverProgress(state, answer, step, regret, switches)
             own = dict(zip(OWN, (step, value, optimum - value, regret, switches, moved), strict=True))
             if not all(math.isfinite(one) for one in (*own.values(), *figures.values())):
                 raise HocketError(f"step {step} of {self.method.name} gave a number that is not finite: {figures}")
             yield progress, {**own, **{name: float(figure) for name, figure in figures.items()}}
 
-    def _summary(self, progress: Progress) -> dict[str, Any]:
+    def _summary(self, progress: SolverProgress) -> dict[str, Any]:
         assert progress.answer is not None
         value, optimum = self.world.value(progress.answer), self.world.optimum
         found = {"value": value, "optimum": optimum, "gap": optimum - value, "regret": progress.regret}

@@ -17,11 +17,11 @@ from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.notices import listening
 from hocket.core.outcomes import StepResult
 from hocket.distributed.cluster.async_order import Arrival, check_order
-from hocket.distributed.cluster.connection import Gone, Place
-from hocket.distributed.cluster.lag import Ahead
+from hocket.distributed.cluster.connection import Host, PeerLost
+from hocket.distributed.cluster.lag import LaggedSampling
 from hocket.distributed.cluster.learner_group import check_learners
 from hocket.distributed.cluster.place import place_of
-from hocket.distributed.cluster.policy_groups import Groups, parts_of
+from hocket.distributed.cluster.policy_groups import PolicyGroups, parts_of
 from hocket.distributed.cluster.samplers import Samplers, check_samplers, spread
 from hocket.distributed.cluster.sharding import check_shared, gathered
 from hocket.rewards import remembering
@@ -33,7 +33,7 @@ from hocket.train.assemble import build_learners, build_parts, seat_references
 from hocket.train.checkpoint import REFERENCE, Checkpoints, weights_in
 from hocket.train.cores import check_threads
 from hocket.train.embedders import embedder_of
-from hocket.train.evaluate import Evaluated
+from hocket.train.evaluate import EvaluationResult
 from hocket.train.evaluations import Evaluations
 from hocket.train.examples import check_examples, unmet_sizes
 from hocket.train.judges import asking, judge_of
@@ -76,7 +76,7 @@ class Observer(Protocol):
     def said(self, message: str) -> None: ...
 
 
-class Beside(Protocol):
+class BackgroundSampler(Protocol):
     """Samples while this process learns."""
 
     def start(self) -> None: ...
@@ -176,7 +176,7 @@ class Trainer:
         self.resources.plan_memory(self.task, self.parts.player, self.parts.learners.values())
         parts = parts_of(config, self.parts.learners)
         place = place_of(config, sum(part.size for part in parts))
-        self.groups = Groups(config, parts, precision, place)
+        self.groups = PolicyGroups(config, parts, precision, place)
         if config.shard:
             self._gathering()
         self.samplers = self._spread(precision, place) if config.samplers else None
@@ -237,13 +237,13 @@ class Trainer:
         assert isinstance(self.parts.player, TextPlayer)
         self.parts.player = dataclasses.replace(self.parts.player, weights=lambda: gathered(self.parts))
 
-    def _spread(self, precision: Precision, place: Place) -> Samplers:
+    def _spread(self, precision: Precision, place: Host) -> Samplers:
         """Starts sampler processes, which play for this process."""
         samplers = Samplers(self.config, precision, self.task, lambda: self.parts.learners, self.say, place)
         self.parts.player = spread(self.parts.player, samplers)
         return samplers
 
-    def _beside(self) -> Beside | None:
+    def _beside(self) -> BackgroundSampler | None:
         """The object that samples while this process learns; None if sampling and learning alternate."""
         config = self.config
         if not config.behind:
@@ -259,7 +259,7 @@ class Trainer:
                 )
             note, interrupt = self.recorder.schedule, config.interrupt
             return Arrival(config.overlap, self.parts, self.samplers, note, interrupt=interrupt)
-        return Ahead(config.overlap, self.parts, self.samplers)
+        return LaggedSampling(config.overlap, self.parts, self.samplers)
 
     @property
     def machine(self) -> Machine:
@@ -295,7 +295,7 @@ class Trainer:
                 row = self._step()
             self._revived = 0
             return row
-        except Gone as error:
+        except PeerLost as error:
             self._revive(error)
             return self.step()
         except ConfigurationError:
@@ -304,7 +304,7 @@ class Trainer:
                 self.folder.abandon(new=True)
             raise
 
-    def _revive(self, error: Gone) -> None:
+    def _revive(self, error: PeerLost) -> None:
         """Resumes from the newest checkpoint with new processes; the results equal those of an undisturbed run.
 
         Raises:
@@ -409,7 +409,7 @@ class Trainer:
 
     # ------------------------------------------------------------ evaluation
 
-    def evaluate(self, n: int | None = None) -> Evaluated:
+    def evaluate(self, n: int | None = None) -> EvaluationResult:
         """Evaluates the current weights on `n` scenarios, see `hocket.train.unseen_scenarios`. Calls no judge.
 
         If the task declares `leads`, an evaluation of full size measures both greedy and sampled play. If sampled play
@@ -448,7 +448,7 @@ class Trainer:
         self.ended = reason if failed is None else FAILED
         for sentence in silences.notes(self.progress) if failed is None else [failed]:
             self.say(sentence)
-        with contextlib.suppress(Gone):
+        with contextlib.suppress(PeerLost):
             self.groups.gather(self.parts.learners)
         if not self.saved and self.save() is None:
             self.ended = "unsaved"

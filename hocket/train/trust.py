@@ -50,7 +50,7 @@ Kind = Literal["file", "module", "command", "address"]
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedCode:
     """Code that a configuration names: the dotted key `where`, the `text` there, and what `kind` of thing it is."""
 
     where: str
@@ -81,7 +81,7 @@ _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 _PARTS = re.compile(r"[?&=,+|;\s]+")
 
 
-def named_code(pairs: Iterable[tuple[str, Any]]) -> tuple[Named, ...]:
+def named_code(pairs: Iterable[tuple[str, Any]]) -> tuple[NamedCode, ...]:
     """All code that settings name, wherever it stands in them. What may be code counts as code.
 
     Raises:
@@ -91,15 +91,15 @@ def named_code(pairs: Iterable[tuple[str, Any]]) -> tuple[Named, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _walked(value: Any, where: str, above: frozenset[int], *, described: bool = False) -> Iterator[Named]:
+def _walked(value: Any, where: str, above: frozenset[int], *, described: bool = False) -> Iterator[NamedCode]:
     last = where.rpartition(".")[2]
     described = described and not (isinstance(value, Mapping) and "type" in value)  # A component is built all the same.
     if value is not None and (last == "python" or where.endswith("engine.folder")):
-        yield Named(where, str(value), "command")  # An interpreter, and where weights are written for a server.
+        yield NamedCode(where, str(value), "command")  # An interpreter, and where weights are written for a server.
     elif value is not None and last in ("endpoint", "url", "key_variable"):
-        yield Named(where, str(value), "address")
+        yield NamedCode(where, str(value), "address")
     elif isinstance(value, str) and not described and (kind := _kind_of(value)) is not None:
-        yield Named(where, value, kind)
+        yield NamedCode(where, value, kind)
     if isinstance(value, (str, bytes)) or not isinstance(value, Collection):
         return
     if id(value) in above:
@@ -109,7 +109,7 @@ def _walked(value: Any, where: str, above: frozenset[int], *, described: bool = 
         inner = f"{where}.{key}"
         if isinstance(value, Mapping) and key == "type":
             if not _is_own(str(item), "type"):
-                yield Named(inner, str(item), "file" if _FILE.search(str(item)) else "module")
+                yield NamedCode(inner, str(item), "file" if _FILE.search(str(item)) else "module")
         else:
             text = described or (is_recipe and key in DESCRIPTIVE)
             yield from _walked(item, inner, above | {id(value)}, described=text)
@@ -209,7 +209,7 @@ def _spec(module: str) -> Any:
 # ---------------------------------------------------------------- the files behind the names
 
 
-def _files(named: Sequence[Named]) -> dict[str, Path]:
+def _files(named: Sequence[NamedCode]) -> dict[str, Path]:
     """The files behind what is named, and those of the user's own modules that these import.
 
     A file that is named goes by its name, a module's by `module NAME` or `module NAME: PATH`.
@@ -381,7 +381,7 @@ def check(file: Path, pairs: Pairs, *, trust: bool = False) -> None:
     )
 
 
-def _distrust(file: Path, named: Sequence[Named]) -> str | None:
+def _distrust(file: Path, named: Sequence[NamedCode]) -> str | None:
     """Why a configuration is not known to be this user's, or its files not those that it was written with."""
     place, folder = file.parent / SIGNATURE, file.parent.resolve()
     try:

@@ -17,7 +17,7 @@ from hocket.core.packing import pack
 from hocket.rewards.score import grade
 from hocket.stages import Metrics, Reward
 from hocket.train.describe import described
-from hocket.train.evaluate import Evaluated, evaluate, evaluate_both, spread
+from hocket.train.evaluate import EvaluationResult, evaluate, evaluate_both, spread
 from hocket.train.kinds import held_out_of
 from hocket.train.kinds.words import is_recorded
 from hocket.train.loop import Playing, RunContext
@@ -29,7 +29,7 @@ ANSWERED = 32
 
 async def measured(
     parts: RunContext, rewards: Sequence[Reward], *, n: int, key: Key, among: int | None = None, both: bool = False
-) -> Evaluated:
+) -> EvaluationResult:
     """The evaluation of the first learner on `n` scenarios of the split `eval`, see `hocket.train.evaluate.evaluate`.
 
     A recipe that learns from recorded responses is measured on those of the same scenarios too (`recorded_metrics`).
@@ -50,7 +50,7 @@ async def measured(
     if recipe.objective.held_out is None:
         played = (await evaluate(parts.task, parts.player, (), n=min(n, ANSWERED), **common)).trajectories
     stem, total = named.partition("/")[0], recorded.get(f"{named.partition('/')[0]}/total", math.nan)
-    return Evaluated(
+    return EvaluationResult(
         success=recorded.get(named, math.nan),
         low=recorded.get(f"{stem}/low", math.nan),
         high=recorded.get(f"{stem}/high", math.nan),
@@ -63,7 +63,7 @@ async def measured(
     )
 
 
-def _told(found: Evaluated) -> Evaluated:
+def _told(found: EvaluationResult) -> EvaluationResult:
     """An evaluation whose problems have been reported."""
     for problem in found.problems:
         say(f"evaluation: {problem}")

@@ -30,7 +30,7 @@ _CLAUSE = re.compile(r"[^.!?\n;]+[.!?\n;]?")
 
 
 @dataclass(frozen=True)
-class Said:
+class DayStatement:
     """What a message says of days, by name.
 
     Attributes:
@@ -45,7 +45,7 @@ class Said:
     refuses: bool = False
 
     @staticmethod
-    def of(text: str) -> Said:
+    def of(text: str) -> DayStatement:
         """Clause by clause: a clause with a word of refusal says busy, one that ends in a question mark proposes."""
         busy: set[str] = set()
         asks, on, agrees, refuses = None, None, False, False
@@ -58,7 +58,7 @@ class Said:
                 asks = days[-1]
             elif _YES.search(clause):
                 agrees, on = True, days[-1] if days else on
-        return Said(frozenset(busy), asks, agrees, on, refuses)
+        return DayStatement(frozenset(busy), asks, agrees, on, refuses)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Talk:
     def hear(self, text: str) -> None:
         """The next message. What it claims is a secret's leak only where it is true."""
         agent = self.messages % 2
-        said = Said.of(text)
+        said = DayStatement.of(text)
         names = {DAYS.index(day) for day in said.busy}
         if said.refuses and not said.agrees and self._asked is not None:
             names.add(self._asked)

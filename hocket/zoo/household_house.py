@@ -19,7 +19,7 @@ Power = Literal["", "clean", "heat", "cool", "lamp"]
 
 
 @dataclass(frozen=True)
-class Place:
+class Receptacle:
     """Something that holds things.
 
     Attributes:
@@ -34,14 +34,14 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Goal:
+class HouseGoal:
     """What is to be done: an errand with a thing of a kind, and the place where it must end up (none to look at it)."""
 
     errand: Errand
     kind: str
     place: int | None = None
 
-    def text(self, places: Sequence[Place]) -> str:
+    def text(self, places: Sequence[Receptacle]) -> str:
         """In words."""
         if self.place is None:
             return f"look at the {self.kind} under a lamp"
@@ -61,12 +61,12 @@ class House:
     """
 
     rooms: tuple[str, ...]
-    places: tuple[Place, ...]
+    places: tuple[Receptacle, ...]
     things: tuple[str, ...]
     kinds: tuple[str, ...]
     start: tuple[int, ...]
     entry: int
-    goal: Goal
+    goal: HouseGoal
 
     @property
     def task(self) -> str:
@@ -84,34 +84,34 @@ class House:
 
 
 _KITCHEN = (
-    Place("fridge", 0, lid=True, power="cool"),
-    Place("oven", 0, lid=True, power="heat"),
-    Place("sink", 0, power="clean"),
-    Place("table", 0),
-    Place("cupboard", 0, lid=True),
-    Place("drawer", 0, lid=True),
+    Receptacle("fridge", 0, lid=True, power="cool"),
+    Receptacle("oven", 0, lid=True, power="heat"),
+    Receptacle("sink", 0, power="clean"),
+    Receptacle("table", 0),
+    Receptacle("cupboard", 0, lid=True),
+    Receptacle("drawer", 0, lid=True),
 )
 _BEDROOM = (
-    Place("nightstand", 0, power="lamp"),
-    Place("bed", 0),
-    Place("dresser", 0, lid=True),
-    Place("chest", 0, lid=True),
-    Place("armchair", 0),
+    Receptacle("nightstand", 0, power="lamp"),
+    Receptacle("bed", 0),
+    Receptacle("dresser", 0, lid=True),
+    Receptacle("chest", 0, lid=True),
+    Receptacle("armchair", 0),
 )
 _STUDY = (
-    Place("desk", 0, power="lamp"),
-    Place("shelf", 0),
-    Place("safe", 0, lid=True),
-    Place("sofa", 0),
-    Place("cabinet", 0, lid=True),
+    Receptacle("desk", 0, power="lamp"),
+    Receptacle("shelf", 0),
+    Receptacle("safe", 0, lid=True),
+    Receptacle("sofa", 0),
+    Receptacle("cabinet", 0, lid=True),
 )
 _BATHROOM = (
-    Place("basin", 0, power="clean"),
-    Place("bathtub", 0),
-    Place("rack", 0),
-    Place("hamper", 0, lid=True),
+    Receptacle("basin", 0, power="clean"),
+    Receptacle("bathtub", 0),
+    Receptacle("rack", 0),
+    Receptacle("hamper", 0, lid=True),
 )
-ROOMS: Mapping[str, tuple[Place, ...]] = {
+ROOMS: Mapping[str, tuple[Receptacle, ...]] = {
     "kitchen": _KITCHEN,
     "bedroom": _BEDROOM,
     "study": _STUDY,
@@ -144,24 +144,24 @@ def draw_house(size: int, key: Key) -> House:
     errands = [errand for errand in ERRANDS if _possible(errand, places)]
     errand = errands[int(rng.integers(len(errands)))]
     kind = _pick(SUITED[errand], rng)
-    goal = Goal(errand, kind, None if errand == "look" else int(rng.integers(len(places))))
+    goal = HouseGoal(errand, kind, None if errand == "look" else int(rng.integers(len(places))))
     kinds = _kinds(errand, kind, 2 + 2 * size, rng)
     start = tuple(_spot(goal, one, len(places), rng) for one in kinds)
     entry = int(rng.integers(len(names)))
     return House(names, places, _numbered(kinds), kinds, start, entry, goal)
 
 
-def _furnished(name: str, room: int, rng: np.random.Generator) -> list[Place]:
+def _furnished(name: str, room: int, rng: np.random.Generator) -> list[Receptacle]:
     """The places of a room: those that can do something, and others up to four."""
     known = ROOMS[name]
     needed = [place for place in known if place.power]
     others = [place for place in known if not place.power]
     chosen = rng.permutation(len(others))[: max(1, _PLACES - len(needed))].tolist()
     kept = {place.name for place in needed} | {others[number].name for number in chosen}
-    return [Place(place.name, room, place.lid, place.power) for place in known if place.name in kept]
+    return [Receptacle(place.name, room, place.lid, place.power) for place in known if place.name in kept]
 
 
-def _possible(errand: Errand, places: Sequence[Place]) -> bool:
+def _possible(errand: Errand, places: Sequence[Receptacle]) -> bool:
     powers = {place.power for place in places}
     needs: Power = "lamp" if errand == "look" else errand if errand in ("clean", "heat", "cool") else ""
     return not needs or needs in powers
@@ -184,7 +184,7 @@ def _numbered(kinds: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _spot(goal: Goal, kind: str, places: int, rng: np.random.Generator) -> int:
+def _spot(goal: HouseGoal, kind: str, places: int, rng: np.random.Generator) -> int:
     """Where a thing lies; never where the errand wants it."""
     while True:
         place = int(rng.integers(places))

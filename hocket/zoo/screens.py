@@ -26,7 +26,7 @@ PARTS: tuple[Part, ...] = ("button", "field", "label")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ScreenGoal:
     """One thing that is asked for: in the words of the request, and as the move that does it."""
 
     asked: str
@@ -43,7 +43,7 @@ class Screen:
 
     parts: tuple[Part, ...]
     texts: tuple[str, ...]
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[ScreenGoal, ...]
 
     def told(self, done: int = 0) -> str:
         """The page in words, `done` things of the request being done."""
@@ -77,9 +77,9 @@ def drawn_screen(rng: np.random.Generator, steps: int, size: int) -> Screen:
         place = int(rng.integers(size))
         number, word = place + 1, str(int(rng.integers(10, 100)))
         choices = {
-            "button": Wanted(f"press {number}", f"click {number}"),
-            "field": Wanted(f"write {word} in {number}", f"type {number} {word}"),
-            "label": Wanted(f"read {number}", f"say {texts[place]}"),
+            "button": ScreenGoal(f"press {number}", f"click {number}"),
+            "field": ScreenGoal(f"write {word} in {number}", f"type {number} {word}"),
+            "label": ScreenGoal(f"read {number}", f"say {texts[place]}"),
         }
         wanted.append(choices[parts[place]])
     return Screen(parts, texts, tuple(wanted))

@@ -12,8 +12,8 @@ import pytest
 from tiny_runs import call
 
 from hocket.apps.play.arena import lineup_of
-from hocket.apps.play.operators import Chance, Person, Trained, asked, drawn, places_of
-from hocket.apps.play.screen import Screen
+from hocket.apps.play.operators import PersonOperator, PolicyOperator, RandomOperator, asked, drawn, places_of
+from hocket.apps.play.screen import TerminalScreen
 from hocket.core.errors import HocketError
 from hocket.stages import Policy
 from hocket.train.checkpoint import checkpoint_of
@@ -56,7 +56,7 @@ def test_a_run_plays_with_the_weights_of_its_newest_checkpoint(tmp_path: Path) -
     more = ["--threads", "1", "--evaluation.n", "2", "--update.lr", "0.1", "--runs", tmp_path, "--run", "pair"]
     said = call("train", *words, *more, "--quiet")
     assert said.code == 0, said.err
-    seated = Trained(places_of("dilemma:prisoners?rounds=3")["row"], "pair", str(tmp_path), 1.0)
+    seated = PolicyOperator(places_of("dilemma:prisoners?rounds=3")["row"], "pair", str(tmp_path), 1.0)
     (tmp_path / "seated").mkdir()
     cast(Policy, seated.policy).save(tmp_path / "seated")
     kept = checkpoint_of(tmp_path / "pair", "last") / "policy"
@@ -68,7 +68,7 @@ def test_a_run_plays_with_the_weights_of_its_newest_checkpoint(tmp_path: Path) -
 
 def test_a_person_is_asked_until_an_action_is_named_and_may_leave() -> None:
     place = places_of("dilemma:prisoners")["row"]
-    person = Person(place, Screen(lines=io.StringIO("seven\n2\n1\n")))
+    person = PersonOperator(place, TerminalScreen(lines=io.StringIO("seven\n2\n1\n")))
     seen, nothing = np.zeros(5, np.float32), np.zeros(0)
     assert person.act(seen, None, nothing) == 1
     with pytest.raises(HocketError, match="row has left"):
@@ -80,7 +80,7 @@ def test_chance_keeps_to_what_is_allowed_and_uses_all_of_it() -> None:
     found = [drawn(5, allowed, uniform) for uniform in np.linspace(0, 1, 300, endpoint=False)]
     assert {one: found.count(one) for one in sorted(set(found))} == {1: 100, 3: 100, 4: 100}
     assert drawn(5, allowed, 1.0) == 4
-    assert Chance(places_of("dilemma:prisoners")["row"]).draws == 1
+    assert RandomOperator(places_of("dilemma:prisoners")["row"]).draws == 1
 
 
 def test_lineups_are_read_and_words_say_what_is_seen() -> None:

@@ -16,7 +16,7 @@ from hocket.policies.beliefs import acting_beliefs
 from hocket.policies.control import ControlPolicy
 from hocket.policies.settings import NetworkSettings
 from hocket.types import Quantity
-from hocket.zoo.joint.bandits import Bandit, bayes_optimal
+from hocket.zoo.joint.bandits import BanditWorld, bayes_optimal
 
 (FORM,) = ForetellingLoss(hidden=(7, 5), size=4, ahead=2).policy_parts
 (POOLED,) = SameEpisode(wide=6, heads=2, size=5).policy_parts
@@ -110,7 +110,7 @@ def test_a_belief_comes_before_a_critic_and_there_is_one():
 
 
 def test_an_episode_of_a_bandit_is_its_seed_whatever_is_played_beside_it():
-    world = Bandit(arms=3, length=5, noise=2)
+    world = BanditWorld(arms=3, length=5, noise=2)
     wide, alone = world.open(4), world.open(1)
     wide.reset(range(4), [7, 8, 9, 10])
     alone.reset([0], [9])
@@ -123,7 +123,7 @@ def test_an_episode_of_a_bandit_is_its_seed_whatever_is_played_beside_it():
 
 
 def test_arms_pay_as_often_as_they_say():
-    world, copies = Bandit(length=40), 2000
+    world, copies = BanditWorld(length=40), 2000
     course = world.open(copies)
     course.reset(range(copies), list(range(copies)))
     paid = np.mean([course.step([np.zeros(copies, int)], np.ones(copies, bool)).rewards[:, 0] for _ in range(40)], 0)
@@ -145,7 +145,7 @@ def test_what_is_best_in_three_pulls_is_what_all_ways_of_playing_say():
             found.append(chance * (1 + best(after[0], left - 1)) + (1 - chance) * best(after[1], left - 1))
         return max(found)
 
-    assert abs(bayes_optimal(Bandit(arms=3, length=3)) - best([[0, 0]] * 3, 3)) < 1e-12
+    assert abs(bayes_optimal(BanditWorld(arms=3, length=3)) - best([[0, 0]] * 3, 3)) < 1e-12
 
 
 def test_bad_worlds_are_refused():

@@ -16,7 +16,7 @@ from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.loop import collect
-from hocket.zoo.joint.sequential_world import Sequenced
+from hocket.zoo.joint.sequential_world import SequentialWorld
 
 
 def test_the_traitor_moves_in_the_place_of_one_and_nobody_else_changes():
@@ -47,7 +47,7 @@ def test_the_traitor_moves_in_the_place_of_one_and_nobody_else_changes():
 
 
 def test_masks_and_turns_are_those_of_the_place():
-    world = Betrayed(Sequenced(Gathering()), 1.0)
+    world = Betrayed(SequentialWorld(Gathering()), 1.0)
     course = world.open(6)
     course.reset(range(6), range(6))
     acting = course.acting()

@@ -16,8 +16,8 @@ from hocket.train.assemble import build_parts
 from hocket.train.config import configure
 from hocket.train.loop import collect
 from hocket.zoo.joint.grids import distances
-from hocket.zoo.joint.one_shot_paths import OncePaths
-from hocket.zoo.joint.paths import LifelongPaths, PathsAhead
+from hocket.zoo.joint.one_shot_paths import OneShotPaths
+from hocket.zoo.joint.paths import LifelongPaths, PathCourse
 from hocket.zoo.joint.walks import Walk
 
 
@@ -63,14 +63,14 @@ def test_who_collides():
         ([0, 1], [EAST, EAST]),
         ([0, 2], [WEST, STAY]),
     ):
-        found.append(_played(OncePaths(4, 2, stay=True), [[0, 0], second], goals, [moves])[0].collisions())
+        found.append(_played(OneShotPaths(4, 2, stay=True), [[0, 0], second], goals, [moves])[0].collisions())
     assert found == [2, 2, 0, 1]  # They swap, want one cell, follow, run into the edge.
 
 
 def test_who_arrives_leaves_unless_it_stays():
     starts, goals, moves = [[0, 1], [0, 0]], [[0, 2], [0, 3]], [[EAST, EAST], [STAY, EAST], [STAY, EAST]]
-    gone, paid = _played(OncePaths(4, 2), starts, goals, moves)
-    waits, held = _played(OncePaths(4, 2, stay=True), starts, goals, moves)
+    gone, paid = _played(OneShotPaths(4, 2), starts, goals, moves)
+    waits, held = _played(OneShotPaths(4, 2, stay=True), starts, goals, moves)
     assert paid.tolist() == [[1, 0], [0, 0], [0, 1]]
     assert (gone.costs().tolist(), gone.collisions()) == ([1, 3], 0)
     assert not held.any()
@@ -112,7 +112,7 @@ def test_a_seed_is_an_instance_and_nobody_shares_a_cell():
 def test_moves_and_pay_are_upstreams_wherever_no_two_want_one_cell(module, stay):
     """Of those who want one free cell upstream lets the first in, and here nobody; all else is the same."""
     world, course, grids = _courses(module, 40)
-    ours, draw, compared, met = OncePaths(8, 6, stay=stay).open(1), np.random.default_rng(1), 0, 0
+    ours, draw, compared, met = OneShotPaths(8, 6, stay=stay).open(1), np.random.default_rng(1), 0, 0
     live = np.ones(40, bool)
     for _ in range(30):
         moves = [draw.integers(0, 5, 40) for _ in world.agents]
@@ -157,7 +157,7 @@ def test_indicators_are_upstreams():
 
 def test_nobody_shares_a_cell_with_one_goal_or_more():
     wrong, steps = 0, 0
-    for world in (LifelongPaths(count=8), OncePaths(count=8), OncePaths(count=8, stay=True)):
+    for world in (LifelongPaths(count=8), OneShotPaths(count=8), OneShotPaths(count=8, stay=True)):
         course, draw = world.open(100), np.random.default_rng(0)
         course.reset(range(100), range(100))
         for _ in range(world.length):
@@ -169,7 +169,7 @@ def test_nobody_shares_a_cell_with_one_goal_or_more():
     assert steps > 100_000
 
 
-def _conflicts(course: PathsAhead, before: NDArray[np.int64], present: NDArray[np.bool_]) -> int:
+def _conflicts(course: PathCourse, before: NDArray[np.int64], present: NDArray[np.bool_]) -> int:
     """Between those who were present in the last step."""
     same = (course.place[:, :, None] == course.place[:, None]).all(-1)
     swap = (course.place[:, :, None] == before[:, None]).all(-1)
@@ -181,7 +181,7 @@ def _conflicts(course: PathsAhead, before: NDArray[np.int64], present: NDArray[n
 
 def test_a_seed_is_a_map_that_hangs_together():
     holds, longest = True, 0
-    for world in (OncePaths(count=6), OncePaths(10, 12, density=0.3, stay=True)):
+    for world in (OneShotPaths(count=6), OneShotPaths(10, 12, density=0.3, stay=True)):
         wide, alone = world.open(20), world.open(1)
         wide.reset(range(20), range(20))
         for seed in range(20):

@@ -20,7 +20,7 @@ from hocket.methods.base.ppo import PPO
 from hocket.objectives.alternating import AlternatingObjective
 from hocket.objectives.entropy import EntropyBonus
 from hocket.policies.control import ControlPolicy
-from hocket.policies.control_parts import ControlPart, Host
+from hocket.policies.control_parts import ControlPart, PartHost
 from hocket.recipes import all_recipes
 from hocket.train.learner import Learner
 
@@ -32,7 +32,7 @@ class Halved(ControlPart):
     needed: ClassVar[str] = "half values"
     advice: ClassVar[str] = "use ppo"
 
-    def values(self, host: Host, batch: Batch, chosen: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    def values(self, host: PartHost, batch: Batch, chosen: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         return values / 2
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from fakes import TablePolicy, random_trajectories
 
-from hocket.core.batch import Batch, Recorded
+from hocket.core.batch import Batch, RecordedNumbers
 from hocket.core.columns import Column
 from hocket.core.packing import pack
 from hocket.train.agreement import agreement
@@ -22,7 +22,7 @@ def sampled(policy: TablePolicy, *, change: float = 0.0, scale: float = 1.0, ver
     batch = pack(trajectories)
     exact = policy.evaluate(batch, ()).logp.detach()
     known = torch.ones(batch.decisions, dtype=torch.bool)
-    return batch.but(logp={"behaviour": Recorded(exact * scale + change, known)})
+    return batch.but(logp={"behaviour": RecordedNumbers(exact * scale + change, known)})
 
 
 def found(policy: TablePolicy, batch: Batch, version: int = 0):  # type: ignore[no-untyped-def]
@@ -54,7 +54,7 @@ def test_replayed_samples_are_counted_and_not_compared() -> None:
     batch = sampled(policy)
     replayed = torch.arange(batch.decisions) % 2 == 0
     behaviour = batch.logp["behaviour"]
-    moved = Recorded(behaviour.values + 2.0 * replayed, behaviour.present)
+    moved = RecordedNumbers(behaviour.values + 2.0 * replayed, behaviour.present)
     seen = found(policy, batch.but(logp={"behaviour": moved}, version=batch.version - replayed.long()))
     assert (seen.largest, seen.stale) == (0, pytest.approx(0.5, abs=0.01))
     assert seen.cause(0.05) is None
@@ -64,7 +64,7 @@ def test_gaps_without_a_pattern_point_at_precision() -> None:
     policy = TablePolicy(5, 4)
     batch = sampled(policy)
     noise = torch.from_numpy(np.random.default_rng(0).normal(0, 0.1, batch.decisions))
-    noisy = Recorded(batch.logp["behaviour"].values + noise, batch.logp["behaviour"].present)
+    noisy = RecordedNumbers(batch.logp["behaviour"].values + noise, batch.logp["behaviour"].present)
     assert "precision" in (found(policy, batch.but(logp={"behaviour": noisy})).cause(0.05) or "")
 
 

@@ -25,7 +25,7 @@ from hocket.core.keys import Key
 from hocket.core.waits import Wait, in_words, long_waits, waiting_for, watched
 from hocket.distributed.cluster import connection
 from hocket.engine.remote_http import Endpoint
-from hocket.engine.vllm_offline import Child
+from hocket.engine.vllm_offline import EngineProcess
 from hocket.rewards.judging import Answer, Question
 from hocket.rewards.score import grade
 from hocket.stages import Reward
@@ -176,11 +176,11 @@ def process() -> None:
         time.sleep(LONG / 2)
         return next(looks)
 
-    connection.Child.receive(SimpleNamespace(name="learner 1", ready=ready, _next=answers))  # type: ignore[arg-type]
+    connection.ChildProcess.receive(SimpleNamespace(name="learner 1", ready=ready, _next=answers))  # type: ignore[arg-type]
 
 
 def vllm() -> None:
-    Child.ask(SimpleNamespace(_wire=Slow(), log=None), {"do": "open"})  # type: ignore[arg-type]
+    EngineProcess.ask(SimpleNamespace(_wire=Slow(), log=None), {"do": "open"})  # type: ignore[arg-type]
 
 
 def workflow() -> None:

@@ -10,7 +10,7 @@ from credit_cases import LAW, batch_of, by_trajectory, experiences, make, record
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.core.batch import Recorded
+from hocket.core.batch import RecordedNumbers
 from hocket.core.columns import Column
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -23,7 +23,7 @@ def drifted(trajectories, seed, spread=1.0):
     old = -torch.rand(batch.decisions, generator=draw, dtype=torch.float64)
     gap = spread * torch.randn(batch.decisions, generator=draw, dtype=torch.float64)
     known = torch.rand(batch.decisions, generator=draw) < 0.8
-    return batch.but(logp={"behaviour": Recorded(old, known), "proximal": recorded(old + gap)})
+    return batch.but(logp={"behaviour": RecordedNumbers(old, known), "proximal": recorded(old + gap)})
 
 
 def ratios_by_hand(batch, trajectories, level):

@@ -10,7 +10,7 @@ from credit_cases import LAW, batch_of, by_trajectory, experiences, make, make_t
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.core.batch import Recorded
+from hocket.core.batch import RecordedNumbers
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.signals import returns
@@ -81,8 +81,8 @@ def test_estimators_against_exact_kl(left, right):
 
 def test_kl_prefers_proximal_and_skips_what_is_unknown():
     batch = batch_of([make("s", 0.0, length=3)])
-    absent = Recorded(torch.tensor([-1.0, -2.0, -3.0]), torch.tensor([True, True, False]))
-    proximal = Recorded(torch.tensor([0.0, -5.0, 0.0]), torch.tensor([False, True, False]))
+    absent = RecordedNumbers(torch.tensor([-1.0, -2.0, -3.0]), torch.tensor([True, True, False]))
+    proximal = RecordedNumbers(torch.tensor([0.0, -5.0, 0.0]), torch.tensor([False, True, False]))
     logp = {"behaviour": absent, "proximal": proximal, "reference": recorded(torch.zeros(3))}
     shaped = KLInReward(coefficient=1.0)(batch.but(logp=logp))
     assert shaped.scores["reward/decision"].values.tolist() == [1.0, 5.0, 0.0]

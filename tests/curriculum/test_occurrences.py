@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import hocket
 from hocket.core.keys import Key
-from hocket.core.occurrences import Occurrences, apart, unmarked
+from hocket.core.occurrences import OccurrenceIds, apart, unmarked
 from hocket.core.packing import pack
 from hocket.curriculum.level_bandit import LevelBandit
 from hocket.curriculum.random_order import Shuffled
@@ -222,7 +222,7 @@ def test_passes_tell_apart_what_is_asked_alone() -> None:
 @settings(deadline=None)
 @given(names=st.lists(st.sampled_from(["a", "b", "a (asked again: 1)", "b/not"]), max_size=12), least=st.integers(0, 2))
 def test_ids_of_a_step_are_apart_and_lead_back(names: list[str], least: int) -> None:
-    seen = Occurrences()
+    seen = OccurrenceIds()
     found = [seen.of(Scenario(name), least).id for name in names]
     assert len(set(found)) == len(found)
     assert [unmarked(one) for one in found] == [unmarked(name) for name in names]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hocket.core.keys import Key
 from hocket.core.posterior import Outcomes
-from hocket.curriculum.pool import Kept, Members
+from hocket.curriculum.pool import PoolCache, PoolMembers
 from hocket.curriculum.scenario_worth import Even, Value, Weighted, lasting, least
 from hocket.methods.data_and_rollout.cures import SpreadValue
 from hocket.methods.data_and_rollout.mmr1_vas import OutcomeVariance, VariancePromotion
@@ -85,7 +85,7 @@ class Growing:
 
 def drawn_anew(stage: Weighted, task: Any, asked: int, count: int, ledger: Ledger, key: Key) -> list[int]:
     """The numbers of the scenarios by the definition: every one valued, all of them sorted."""
-    members = Members(task, stage.pool, ledger, key)
+    members = PoolMembers(task, stage.pool, ledger, key)
     chosen = [members[place] for place in range(asked, min(asked + count, members.size))]
     names = [members[place].id for place in range(members.size)]
     with np.errstate(divide="ignore"):
@@ -109,7 +109,7 @@ def numbers(chosen: Sequence[Scenario]) -> list[int]:
 
 def passed_anew(task: Any, pool: int, asked: int, count: int, ledger: Ledger, key: Key) -> list[int]:
     """What `Unsolved` asks, by its definition."""
-    members, chosen = Members(task, pool, ledger, key), list[int]()
+    members, chosen = PoolMembers(task, pool, ledger, key), list[int]()
     last = [ledger.history(members[place].id)[-1:] for place in range(members.size)]
     open_ = [place for place, mean in enumerate(last) if not mean or mean[0] < 1]
     for position in range(asked, asked + count):
@@ -251,15 +251,15 @@ def test_by_failure_keeps_what_it_found_from_step_to_step() -> None:
 
 
 def test_what_is_kept_of_a_pool_is_made_once() -> None:
-    kept, task = Kept[int](), cast(Any, Growing(3))
+    kept, task = PoolCache[int](), cast(Any, Growing(3))
     made: list[int] = []
 
-    def make(members: Members) -> int:
+    def make(members: PoolMembers) -> int:
         made.append(members.size)
         return members.size
 
     def size(most: int, key: int = 0) -> int:
-        return kept.of(Members(task, most, Ledger(), Key.of(key)), make)
+        return kept.of(PoolMembers(task, most, Ledger(), Key.of(key)), make)
 
     assert [size(5), size(5), size(2), size(2, 1), size(2, 1)] == [3, 3, 2, 2, 2]
     task.scenarios = 9

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hocket.engine.pages import NEVER, PAGE, PagePool, PrefixTree, common_length
+from hocket.engine.pages import NEVER, PAGE, PagePool, PageTree, common_length
 
 
 def pool(most=1000):
@@ -82,7 +82,7 @@ class Naive:
 @settings(max_examples=150, deadline=None)
 def test_the_tree_finds_the_longest_beginning_and_leaks_no_page(moves):
     pages, naive = pool(), Naive()
-    tree = PrefixTree(pages)
+    tree = PageTree(pages)
     stored = set()
     intact = True
     for now, (kind, tokens, count) in enumerate(moves):
@@ -118,7 +118,7 @@ def test_the_tree_finds_the_longest_beginning_and_leaks_no_page(moves):
 
 def test_pages_of_rows_are_not_evicted_and_the_longest_unused_go_first():
     pages = pool()
-    tree = PrefixTree(pages)
+    tree = PageTree(pages)
     rows = {}
     for first in range(3):
         tokens = (first,) * 40
@@ -140,7 +140,7 @@ def test_pages_of_rows_are_not_evicted_and_the_longest_unused_go_first():
 
 def test_promised_pages_are_shared_once_planned_and_copied_once_written():
     pages = pool()
-    tree = PrefixTree(pages)
+    tree = PageTree(pages)
     tokens = tuple(range(40))
     nodes = tree.insert(tokens, pages.take(3), NEVER)
     assert [node.end for node in nodes] == [16, 32, 40]
@@ -159,7 +159,7 @@ def test_promised_pages_are_shared_once_planned_and_copied_once_written():
 
 def test_a_part_gives_way_to_a_fuller_page():
     pages = pool()
-    tree = PrefixTree(pages)
+    tree = PageTree(pages)
     first, second = pages.take(1), pages.take(1)
     tree.insert((1, 2, 3), first, 0)
     tree.insert((1, 2, 3, 4), second, 1)
@@ -174,7 +174,7 @@ def test_a_part_gives_way_to_a_fuller_page():
 
 def test_a_page_that_holds_more_now_is_in_one_node_whatever_stands_between():
     pages = PagePool(1, 1, 16, most=4, dtype=torch.float32)
-    tree = PrefixTree(pages)
+    tree = PageTree(pages)
     mine, other = pages.take(1), pages.take(1)
     tree.insert((5, 6), mine, 0)
     tree.insert((5, 6, 1), other, NEVER)  # Still being read, so that it replaces nothing.
@@ -188,7 +188,7 @@ def test_a_page_that_holds_more_now_is_in_one_node_whatever_stands_between():
 
 def test_owners_share_no_pages():
     pages = PagePool(1, 1, 16, most=8, dtype=torch.float32)
-    tree, tokens = PrefixTree(pages), tuple(range(20))
+    tree, tokens = PageTree(pages), tuple(range(20))
     for owner in (0, 3):
         taken = pages.take(2)
         tree.insert(tokens, taken, 0, owner)

@@ -33,7 +33,7 @@ from hocket.core.keys import Key
 from hocket.engine import handover, vllm_child, vllm_offline
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import ContextFull, Request, Sample
-from hocket.engine.vllm_child import Wire
+from hocket.engine.vllm_child import SocketWire
 from hocket.engine.vllm_offline import ChildSettings, EngineLost, VLLMEngine, find_python, last_words
 from hocket.policies.causal_lm import CausalLM
 from hocket.train.config import configure
@@ -304,21 +304,21 @@ def test_messages_arrive_whole_however_large() -> None:
     here, there = socket.socketpair()
     message = {"do": "sample", "questions": [{"prompt": list(range(100_000)), "temperature": 0.1}] * 5}
     with here, there:
-        sending = threading.Thread(target=Wire(here).send, args=(message,))
+        sending = threading.Thread(target=SocketWire(here).send, args=(message,))
         sending.start()
-        assert Wire(there).receive() == message
+        assert SocketWire(there).receive() == message
         sending.join()
         here.sendall(b"\x00\x00\x00\x09half")
         here.shutdown(socket.SHUT_WR)
         with pytest.raises(EOFError):
-            Wire(there).receive()
+            SocketWire(there).receive()
 
 
 def test_a_dead_partner_is_noticed_although_others_hold_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vllm_child, "_LOOK", 0.01)
     here, there = socket.socketpair()
     with here, there, pytest.raises(EOFError):
-        Wire(here, alive=lambda: False).receive()
+        SocketWire(here, alive=lambda: False).receive()
 
 
 # ---------------------------------------------------------------- the switch

@@ -16,14 +16,14 @@ from safetensors.torch import load_file
 from hocket.core.keys import Key
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
-from hocket.engine.vllm_child import Wire, serve
-from hocket.engine.vllm_offline import Child
+from hocket.engine.vllm_child import SocketWire, serve
+from hocket.engine.vllm_offline import EngineProcess
 from hocket.policies.causal_lm import CausalLM
 from hocket.types import Decoding
 
 
 class StandInModel:
-    """Implements `hocket.engine.vllm_child.Model` with hocket's own engine.
+    """Implements `hocket.engine.vllm_child.ChildModel` with hocket's own engine.
 
     Attributes:
         stale: what `load` leaves behind: nothing, everything, or the output head.
@@ -78,8 +78,8 @@ def _request(question: dict[str, Any]) -> Request:
     return Request(tuple(question["prompt"]), way, Key.of(question["seed"]))
 
 
-class ThreadChild(Child):
-    """A `Child` whose process is a thread that serves a `StandInModel`; give the class one first."""
+class ThreadChild(EngineProcess):
+    """A `EngineProcess` whose process is a thread that serves a `StandInModel`; give the class one first."""
 
     model: StandInModel
 
@@ -89,12 +89,12 @@ class ThreadChild(Child):
         self.log, self._read = log, 0
         thread = _Thread(there, self.model)
         self._process: Any = thread
-        self._wire = Wire(here, alive=thread.is_alive)
+        self._wire = SocketWire(here, alive=thread.is_alive)
         thread.start()
 
 
 class _Thread(threading.Thread):
-    """What `Child` wants to know of a process."""
+    """What `EngineProcess` wants to know of a process."""
 
     def __init__(self, connection: socket.socket, model: StandInModel) -> None:
         super().__init__(daemon=True)
@@ -104,7 +104,7 @@ class _Thread(threading.Thread):
     def run(self) -> None:
         self.returncode = 3
         with self._connection, contextlib.suppress(SystemExit):
-            serve(Wire(self._connection), self._model)
+            serve(SocketWire(self._connection), self._model)
             self.returncode = 0
 
     def poll(self) -> int | None:

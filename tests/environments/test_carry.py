@@ -8,7 +8,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.types import Scenario
 from hocket.zoo.carry import HOME, Carries
-from hocket.zoo.tasks.carry import WRITE, Heard, answer, drafted, nearest_first
+from hocket.zoo.tasks.carry import WRITE, CarryQuestion, answer, drafted, nearest_first
 
 
 def opened(seed=0, **settings):
@@ -130,14 +130,16 @@ def test_equal_keys_and_moves_give_equal_episodes_and_scenarios_name_their_world
 
 def test_the_script_reads_what_it_is_told():
     carry = opened(seed=2, known=2)
-    heard = Heard.of(f"{carry.situation('alice')}\n{WRITE}")
+    heard = CarryQuestion.of(f"{carry.situation('alice')}\n{WRITE}")
     assert (heard.size, dict(heard.places)) == (3, {"alice": 1, "bob": 1})
     assert list(heard.todo) == list(carry.subtasks("alice"))
     plan = drafted(heard)
     assert sorted(one for mine in plan.values() for one in mine) == sorted(heard.todo)
     fetch = next(one for one in heard.todo if one.startswith("fetch"))
     assert nearest_first(heard, "alice", [fetch]) == ([fetch], 2 * heard.apart(1, heard.room(fetch)) + 2)
-    moved = drafted(Heard.of(f"{carry.situation('alice')}\nPlan:\nalice: {fetch}\n{WRITE}"), f"give {fetch} to bob")
+    moved = drafted(
+        CarryQuestion.of(f"{carry.situation('alice')}\nPlan:\nalice: {fetch}\n{WRITE}"), f"give {fetch} to bob"
+    )
     assert fetch in moved["bob"]
 
 

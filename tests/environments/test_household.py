@@ -23,7 +23,7 @@ from hocket.zoo.household import (
     plan,
     reached,
 )
-from hocket.zoo.household_house import ERRANDS, Goal, House, Place, draw_house
+from hocket.zoo.household_house import ERRANDS, House, HouseGoal, Receptacle, draw_house
 
 SEEDS = st.integers(0, 10**6)
 
@@ -36,9 +36,9 @@ def begun(world: Households, house: House) -> Household:
 
 def by_hand() -> House:
     """A kitchen whose fridge holds the apple that belongs, cold, on the table."""
-    places = (Place("fridge", 0, True, "cool"), Place("table", 0), Place("nightstand", 1, False, "lamp"))
+    places = (Receptacle("fridge", 0, True, "cool"), Receptacle("table", 0), Receptacle("nightstand", 1, False, "lamp"))
     return House(
-        ("kitchen", "bedroom"), places, ("apple", "book"), ("apple", "book"), (0, 1), 1, Goal("cool", "apple", 1)
+        ("kitchen", "bedroom"), places, ("apple", "book"), ("apple", "book"), (0, 1), 1, HouseGoal("cool", "apple", 1)
     )
 
 
@@ -247,9 +247,9 @@ def test_a_brief_errand_by_hand() -> None:
 
 
 def test_a_brief_household_tells_other_things_by_name_and_where_the_right_ones_were() -> None:
-    places = (Place("desk", 0, False, "lamp"), Place("shelf", 0), Place("sofa", 0))
+    places = (Receptacle("desk", 0, False, "lamp"), Receptacle("shelf", 0), Receptacle("sofa", 0))
     house = House(
-        ("study",), places, ("pen 1", "pen 2", "key"), ("pen", "pen", "key"), (0, 0, 1), 0, Goal("two", "pen", 2)
+        ("study",), places, ("pen 1", "pen 2", "key"), ("pen", "pen", "key"), (0, 0, 1), 0, HouseGoal("two", "pen", 2)
     )
     played = begun(Households(1, brief=True), house)
     played.act({PLAYER: "1"})

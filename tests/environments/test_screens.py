@@ -15,12 +15,12 @@ from hocket.core.keys import Key
 from hocket.rewards.moves import argument_match, attempts, made, parsed
 from hocket.tasks import find
 from hocket.tasks.split import split_of
-from hocket.zoo.screens import SEAT, OnScreen, Screen, Screens, Wanted, any_of
+from hocket.zoo.screens import SEAT, OnScreen, Screen, ScreenGoal, Screens, any_of
 
 PAGE = Screen(
     ("button", "field", "label"),
     ("", "", "58"),
-    (Wanted("press 1", "click 1"), Wanted("write 17 in 2", "type 2 17"), Wanted("read 3", "say 58")),
+    (ScreenGoal("press 1", "click 1"), ScreenGoal("write 17 in 2", "type 2 17"), ScreenGoal("read 3", "say 58")),
 )
 
 

@@ -15,7 +15,7 @@ import pytest
 from hocket.apps.cli.parser import main
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.lab.exact.counts import Counts
+from hocket.lab.exact.counts import TransitionCounts
 from hocket.lab.exact.mdp import Array, TabularMDP
 from hocket.lab.exact.panels import Panel
 from hocket.lab.exact.solver import SOLVERS
@@ -54,7 +54,7 @@ def test_endless_worlds_agree_with_long_ones() -> None:
 
 def test_episodes_are_drawn_as_the_arrays_say() -> None:
     one = random(3, 2, seed=3, horizon=4)
-    counts, returns = Counts.none(one), []
+    counts, returns = TransitionCounts.none(one), []
     for number in range(4000):
         episode = one.episode(one.even, Key.of(number))
         counts, returns = counts.plus(episode), [*returns, episode.rewards.sum()]
@@ -65,11 +65,11 @@ def test_episodes_are_drawn_as_the_arrays_say() -> None:
 
 
 def test_draws_from_a_posterior_have_its_mean() -> None:
-    counts = Counts(np.array([[[3.0, 0.0, 1.0]], [[0, 0, 0]], [[0, 9, 1]]]))
+    counts = TransitionCounts(np.array([[[3.0, 0.0, 1.0]], [[0, 0, 0]], [[0, 9, 1]]]))
     drawn = counts.drawn(0.5, Key.of(0), 20_000)
     assert np.allclose(drawn.sum(-1), 1)
     assert np.abs(drawn.mean(0) - counts.mean(0.5)).max() < 0.01
-    assert np.isfinite(Counts(np.zeros((2, 2, 2))).drawn(1e-6, Key.of(1), 500)).all()
+    assert np.isfinite(TransitionCounts(np.zeros((2, 2, 2))).drawn(1e-6, Key.of(1), 500)).all()
 
 
 @pytest.mark.parametrize("name", list(WORLDS.own))

@@ -8,12 +8,12 @@ from typing import Any
 from hocket.core.errors import ConfigurationError
 from hocket.lab.claims.claim import Claims
 from hocket.lab.claims.harness import cases
-from hocket.lab.hand_formulas import Counted, clipped
+from hocket.lab.hand_formulas import CountedAnswer, clipped
 from hocket.methods.base.grpo import GRPO
 from hocket.objectives.surrogate import ClippedSurrogate
 
 
-def wrong(answers: Sequence[Counted]) -> tuple[Any, dict[str, float]]:
+def wrong(answers: Sequence[CountedAnswer]) -> tuple[Any, dict[str, float]]:
     loss, metrics = clipped(answers)
     return loss * 1.001, metrics
 

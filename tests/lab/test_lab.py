@@ -11,7 +11,7 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.lab.bench import Bench, Player
+from hocket.lab.bench import Bench, TablePlayer
 from hocket.lab.policy import Tabular
 from hocket.lab.world import World
 from hocket.recipes import find
@@ -32,7 +32,7 @@ def drawn(world: World, seed: int = 0) -> Tabular:
 def played(policy: Tabular, count: int, **changes: object) -> list:
     scenario = policy.world.scenario("train", 0)
     asked = replace(Assignment(scenario, count, Decoding(max_tokens=policy.world.horizon)), **changes)
-    player = Player(policy.world, {"policy": policy, "reference": policy})
+    player = TablePlayer(policy.world, {"policy": policy, "reference": policy})
     return asyncio.run(player.play([asked], key=Key.of(1)))
 
 

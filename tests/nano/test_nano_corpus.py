@@ -19,7 +19,7 @@ from hocket.nano.corpus import (
     GENERATORS,
     STYLE_SHARES,
     TASK_SHARES,
-    Chat,
+    TrainingChat,
     chain_sum_question,
     chats,
     is_held_out,
@@ -46,7 +46,7 @@ def evaluate(expression: str) -> int:
     return total
 
 
-def right_answer(chat: Chat) -> str:
+def right_answer(chat: TrainingChat) -> str:
     """The answer worked out from the question's text alone."""
     if chat.task == "spell_backward":
         return "".join(reversed(chat.question.rsplit(" ", 1)[1]))

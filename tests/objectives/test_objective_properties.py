@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from objective_batches import batch_of, batches, close, total_of, value_and_gradient
 
-from hocket.core.batch import Level, Recorded
+from hocket.core.batch import Level, RecordedNumbers
 from hocket.core.errors import HocketError
 from hocket.objectives.divergence import KLToReference
 from hocket.objectives.entropy import EntropyBonus
@@ -226,13 +226,13 @@ def test_the_ratio_is_against_the_proximal_policy_when_it_is_known():
     batch = batch_of([[0, 1]], behaviour=doubles(0, 0), proximal=doubles(-1, -1), advantage=doubles(1, 1))
     logp = doubles(-1, -1)
     assert float(total_of(ClippedSurrogate(), batch)(logp)) == -1.0
-    partial = batch.but(logp={**batch.logp, "proximal": Recorded(doubles(-1, -1), torch.tensor([True, False]))})
+    partial = batch.but(logp={**batch.logp, "proximal": RecordedNumbers(doubles(-1, -1), torch.tensor([True, False]))})
     assert float(total_of(ClippedSurrogate(), partial)(logp)) == pytest.approx(-math.exp(-1))
 
 
 def test_a_missing_log_prob_is_named_only_if_it_counts():
     batch = batch_of([[0, 1]], behaviour=doubles(0, 0), advantage=doubles(1, 1))
-    holes = batch.but(logp={"behaviour": Recorded(doubles(0, 0), torch.tensor([True, False]))})
+    holes = batch.but(logp={"behaviour": RecordedNumbers(doubles(0, 0), torch.tensor([True, False]))})
     with pytest.raises(HocketError, match="1 decisions have no behaviour"):
         ClippedSurrogate()(Evaluation(doubles(0, 0)), holes)
     unused = holes.credited(weight=doubles(1, 0))
@@ -346,7 +346,7 @@ def test_dpo_sees_only_differences_within_a_pair():
     loss, batch = Pairwise(), pairs_batch()
     shift = doubles(3, 0, 3, 0, 0, 0, 0)
     close(total_of(loss, batch)(LOGP + shift), total_of(loss, batch)(LOGP))
-    moved = batch.but(logp={"reference": Recorded(batch.logp["reference"].values + shift, torch.ones(7).bool())})
+    moved = batch.but(logp={"reference": RecordedNumbers(batch.logp["reference"].values + shift, torch.ones(7).bool())})
     before, after = (value_and_gradient(total_of(loss, b), LOGP) for b in (batch, moved))
     close(before[0], after[0])
     close(before[1], after[1])

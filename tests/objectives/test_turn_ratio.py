@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from objective_batches import value_and_gradient
 
-from hocket.core.batch import Recorded
+from hocket.core.batch import RecordedNumbers
 from hocket.core.keys import Key
 from hocket.objectives.surrogate import ClippedSurrogate
 from hocket.objectives.turn_ratio import TurnSurrogate
@@ -30,7 +30,7 @@ def filled(trajectories, seed, gap):
     credit = torch.randn(len(seen), generator=draw, dtype=torch.float64)
     scale = torch.randint(1, 3, (len(seen),), generator=draw).double()
     known = torch.ones(batch.decisions, dtype=torch.bool)
-    batch = batch.but(logp={"behaviour": Recorded(old, known)}).credited(
+    batch = batch.but(logp={"behaviour": RecordedNumbers(old, known)}).credited(
         advantage=credit, weight=seen.weight.double() * scale
     )
     return batch, old + gap * torch.randn(batch.decisions, generator=draw, dtype=torch.float64)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from objective_batches import value_and_gradient
 
-from hocket.core.batch import Recorded
+from hocket.core.batch import RecordedNumbers
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.objectives.preference import Pairwise, turn_weight, turn_weights
@@ -28,7 +28,7 @@ def filled(trajectories, seed, gap):
     places = torch.arange(batch.trajectories)
     pairs = torch.stack([places[:-1], places[1:]], 1)
     known = torch.ones(batch.decisions, dtype=torch.bool)
-    batch = batch.but(logp={"reference": Recorded(reference, known)}).credited(
+    batch = batch.but(logp={"reference": RecordedNumbers(reference, known)}).credited(
         weight=seen.weight.double() * scale, pairs=pairs
     )
     return batch, reference + gap * torch.randn(batch.decisions, generator=draw, dtype=torch.float64)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from hocket.core.keys import Key
-from hocket.policies.lowrank import Joined, LowRank, Mixed, Owners, low_rank
+from hocket.policies.lowrank import JoinedLinear, LowRank, MixedLinear, Owners, low_rank
 
 torch.set_num_threads(1)
 WIDTHS, INPUT = (24, 8, 40), 48
@@ -81,11 +81,11 @@ def test_each_row_has_its_owners_weights(seed, owners, ranks, sort, bias, scaled
     owner = np.array(sorted(owners) if sort else owners, np.int32)
     x = drawn(len(owner), INPUT, key=key.derive("x")).to(dtype)
     with torch.no_grad():
-        base = Joined(plain, scale, dtype, large=large)
+        base = JoinedLinear(plain, scale, dtype, large=large)
         alone = [low_rank(layers, scale, dtype) for layers in teams]
         who = Owners()
         who.say(owner)
-        found = Mixed(base, alone, who)(x)
+        found = MixedLinear(base, alone, who)(x)
         biases = torch.cat([one.bias for one in plain]).double() if bias else 0.0
         for number, layers in enumerate(teams):
             rows = np.flatnonzero(owner == number)
@@ -108,7 +108,7 @@ def test_a_sum_is_rounded_once():
     one.lora_A["default"].weight.copy_(one.lora_A["default"].weight.abs())
     x = drawn(4000, INPUT, key=key.derive("x")).abs().bfloat16()
     with torch.no_grad():
-        base, own = Joined(plain, None, torch.bfloat16, large=False), low_rank([one], None, torch.bfloat16)
+        base, own = JoinedLinear(plain, None, torch.bfloat16, large=False), low_rank([one], None, torch.bfloat16)
         due = own(x, None).double()
         seen = base(x, own(x, None)).double() - base(x).double()
         after = (base(x) + own(x, None)).double() - base(x).double()
@@ -133,7 +133,7 @@ def test_gradients_are_those_of_the_formula(scaled):
     def gradients(y):
         return torch.autograd.grad(y, [x, *weights], cotangent)
 
-    base, added = Joined(plain, scale, torch.float64, large=False), low_rank(own, scale, torch.float64)
+    base, added = JoinedLinear(plain, scale, torch.float64, large=False), low_rank(own, scale, torch.float64)
     assert isinstance(added, LowRank)
     found = gradients(base(x, added(x, base.bias)))
     z = x if scale is None else x * scale

@@ -9,7 +9,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent / "engine"))
 import tiny_models
 
-from hocket.core.batch import Recorded
+from hocket.core.batch import RecordedNumbers
 from hocket.core.columns import Column
 from hocket.core.keys import Key
 from hocket.core.packing import pack
@@ -65,7 +65,7 @@ def problem_of(losses, played, credit):
     batch = annotate(batch, frozenset({Column.REFERENCE}), policy, tiny_models.policy("qwen3", 1))
     # Recorded by another policy: what stands in for decisions of other micro-batches must not matter.
     values, present = batch.logp["behaviour"]
-    older = Recorded(values + 0.3 * torch.linspace(-1, 1, len(values)).sin(), present)
+    older = RecordedNumbers(values + 0.3 * torch.linspace(-1, 1, len(values)).sin(), present)
     batch = batch.but(logp={**batch.logp, "behaviour": older})
     return policy, Problem(
         batch=batch,

@@ -17,9 +17,9 @@ from hocket.core.packing import pack
 from hocket.policies import fused_operations
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.prefix_tree import attention_blocks, tree_of, tree_parts
-from hocket.policies.sequences import Row, rows_of
+from hocket.policies.sequences import SequenceRow, rows_of
 from hocket.policies.settings import LoraSettings
-from hocket.policies.tree_forward import Repeated
+from hocket.policies.tree_forward import RowRepeat
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
 torch.set_num_threads(1)
@@ -166,7 +166,9 @@ def test_beyond_a_sliding_window_the_models_own_pass_is_used(monkeypatch):
 
 
 def rows_from(sequences):
-    return [Row(np.array(tokens), np.array([len(tokens) - 1]), np.array([n])) for n, tokens in enumerate(sequences)]
+    return [
+        SequenceRow(np.array(tokens), np.array([len(tokens) - 1]), np.array([n])) for n, tokens in enumerate(sequences)
+    ]
 
 
 words = st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=30), min_size=1, max_size=12)
@@ -269,7 +271,7 @@ def test_gradients_of_repeated_rows_are_summed_in_order(seed, count, more):
     back = draw.permutation(np.concatenate([np.arange(count), draw.integers(count, size=more)]))
     states, weight = torch.from_numpy(draw.normal(size=(count, 3))), torch.from_numpy(draw.normal(size=(len(back), 3)))
     one, other = states.clone().requires_grad_(), states.clone().requires_grad_()
-    found = Repeated.apply(one, back)
+    found = RowRepeat.apply(one, back)
     assert torch.equal(found, states[torch.from_numpy(back)])
     (found * weight).sum().backward()
     (other.index_select(0, torch.from_numpy(back)) * weight).sum().backward()  # On a processor it sums in order.

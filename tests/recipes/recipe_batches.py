@@ -9,7 +9,7 @@ import torch
 from fakes import told
 from torch import Tensor
 
-from hocket.core.batch import Batch, Occurrences, Recorded
+from hocket.core.batch import Batch, Occurrences, RecordedNumbers
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.methods.group_relative.optimal_token_baseline import ENERGY
@@ -54,9 +54,9 @@ def packed(trajectories: Sequence[Trajectory], seed: int = 0) -> Batch:
     behaviour, proximal, reference = -column().abs(), column(0.02), column(0.1)
     return batch.but(
         logp={
-            "behaviour": Recorded(behaviour, known),
-            "proximal": Recorded(behaviour + proximal, known),
-            "reference": Recorded(behaviour + reference, known),
+            "behaviour": RecordedNumbers(behaviour, known),
+            "proximal": RecordedNumbers(behaviour + proximal, known),
+            "reference": RecordedNumbers(behaviour + reference, known),
         },
         value=column(),
         entropy=column().abs(),

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 from rich.console import Console
 
-from hocket.apps.report.chart import Chart, Line, running_mean, ticks
+from hocket.apps.report.chart import Chart, ChartLine, running_mean, ticks
 from hocket.apps.report.compare import compare_page, compare_rows, compare_table, differences
 from hocket.apps.report.curves import curves
 from hocket.apps.report.groups import group_episodes
@@ -259,17 +259,17 @@ def test_running_means_keep_straight_lines():
 
 
 def test_charts_of_one_point_and_of_many():
-    assert Chart("none", [Line("a", [])]).svg() == ""
-    single = Chart("one", [Line("a", [(3.0, 0.5)])], share=True).svg()
+    assert Chart("none", [ChartLine("a", [])]).svg() == ""
+    single = Chart("one", [ChartLine("a", [(3.0, 0.5)])], share=True).svg()
     assert "<circle" in single
     assert "nan" not in single
-    long = Chart("long", [Line("a", [(float(x), x % 7) for x in range(20_000)])]).svg()
+    long = Chart("long", [ChartLine("a", [(float(x), x % 7) for x in range(20_000)])]).svg()
     assert len(long) < 60_000
 
 
 def test_a_line_keeps_its_colour_where_another_has_no_points():
     """The legend counts all lines, so the curves must too."""
-    empty, one, two = Line("a", []), Line("b", [(1, 1.0), (2, 2.0)]), Line("c", [(1, 3.0), (2, 1.0)])
+    empty, one, two = ChartLine("a", []), ChartLine("b", [(1, 1.0), (2, 2.0)]), ChartLine("c", [(1, 3.0), (2, 1.0)])
     drawn = Chart("x", [empty, one, two]).svg()
     assert re.findall(r'class="line c(\d)', drawn) == ["1", "2"]
     assert re.findall(r'class="line c(\d)', Chart("x", [one, empty, two]).svg()) == ["0", "2"]

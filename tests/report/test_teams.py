@@ -11,7 +11,7 @@ from hocket.apps.cli.display import LiveDisplay, role_lines
 from hocket.apps.report.curves import curves
 from hocket.apps.report.page import _chips, write_report
 from hocket.apps.report.reading import read_run
-from hocket.apps.report.roles import Summed, table
+from hocket.apps.report.roles import StepTotals, table
 from hocket.apps.report.rollouts import rollouts
 from hocket.core.casting import Separate
 from hocket.methods.base.grpo import GRPO
@@ -88,7 +88,7 @@ def episode(*turns, **more):
 
 
 def test_what_a_step_comes_to():
-    found = Summed.of(
+    found = StepTotals.of(
         [
             episode(("a", 2, [-1.0, -3.0], {"r": 1.0}, "<tool_call>{}</tool_call>"), ("b", 3, None, None)),
             episode(("a", 2, [-5.0, -1.0], {"r": 0.5, "q": 1}, "", [True, False]), failure="broke"),
@@ -106,7 +106,7 @@ def test_recorded_steps_stand_in_for_metrics(tmp_path):
     steps = [
         {
             "step": step,
-            "summed": Summed.of([episode(("a", 2, None, {"r": step}), ("b", 1, None, {"r": -step}))] * 2).to_json(),
+            "summed": StepTotals.of([episode(("a", 2, None, {"r": step}), ("b", 1, None, {"r": -step}))] * 2).to_json(),
         }
         for step in (1, 5)
     ]

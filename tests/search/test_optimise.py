@@ -15,13 +15,13 @@ import pytest
 
 from hocket.agents.search.gepa import Gepa
 from hocket.agents.search.plain import RandomMutation, Reflective
-from hocket.agents.search.searcher import SEARCHERS, Bench, Played, search
+from hocket.agents.search.searcher import SEARCHERS, CaseResult, SearchBench, search
 from hocket.apps.cli.parser import main
 from hocket.core.errors import ConfigurationError
 from hocket.core.intervals import wilson
 from hocket.core.keys import Key
 from hocket.core.texts import Texts, problem
-from hocket.lab.texts_worlds import Instructed, Mentors, searched
+from hocket.lab.texts_worlds import InstructedPolicy, Mentors, searched
 from hocket.methods.search.mass.workflow import Blocks
 from hocket.methods.search.optagent.workflow import Network
 from hocket.testing import Part, rehearse
@@ -114,7 +114,7 @@ def test_the_corrected_interval_covers_all_of_several_at_once() -> None:
 def test_the_budget_is_kept_and_equal_questions_cost_once() -> None:
     for budget in (12, 13, 30, 100, 101):
         for searcher in (RandomMutation(), Reflective()):
-            bench = searched(Instructed(), Mentors(), searcher, budget=budget)
+            bench = searched(InstructedPolicy(), Mentors(), searcher, budget=budget)
             assert bench.spent <= budget
             assert bench.best.score >= bench.trials[0].score
             digests = [trial.texts.digest for trial in bench.trials]
@@ -124,16 +124,16 @@ def test_the_budget_is_kept_and_equal_questions_cost_once() -> None:
 def test_reflection_needs_fewer_calls_than_random_mutation() -> None:
     for seed in range(4):
         ours, blind = (
-            searched(Instructed(), Mentors(seed=seed), s, seed=seed, budget=108)
+            searched(InstructedPolicy(), Mentors(seed=seed), s, seed=seed, budget=108)
             for s in (Reflective(), RandomMutation())
         )
         assert ours.best.score == 1.0 > blind.best.score
 
 
 def test_an_episode_of_many_calls_is_foreseen() -> None:
-    class Talkative(Instructed):
-        def play(self, *args: Any, **keywords: Any) -> list[Played]:
-            return [Played(**{**vars(one), "calls": 3}) for one in super().play(*args, **keywords)]
+    class Talkative(InstructedPolicy):
+        def play(self, *args: Any, **keywords: Any) -> list[CaseResult]:
+            return [CaseResult(**{**vars(one), "calls": 3}) for one in super().play(*args, **keywords)]
 
     bench = searched(Talkative(), Mentors(), RandomMutation(), budget=100)
     assert bench.spent == 72
@@ -214,12 +214,12 @@ def test_a_journal_of_another_search_is_refused(model: Path, tmp_path: Path) -> 
 def test_a_bench_draws_anew_only_when_asked() -> None:
     seen: list[int] = []
 
-    class Watched(Instructed):
-        def play(self, *args: Any, first: int = 0, **keywords: Any) -> list[Played]:
+    class Watched(InstructedPolicy):
+        def play(self, *args: Any, first: int = 0, **keywords: Any) -> list[CaseResult]:
             seen.append(first)
             return super().play(*args, first=first, **keywords)
 
-    bench = Bench(Watched(), lambda question: "x", Texts(), Key.of(0), 100, 4, 4)
+    bench = SearchBench(Watched(), lambda question: "x", Texts(), Key.of(0), 100, 4, 4)
     bench.begin()
     for again in (0, 0, 1, 2):
         bench.practise(Texts(), range(4), 3, again=again)
@@ -237,7 +237,7 @@ def test_the_page_shows_every_searcher_and_its_own_one_runs(model: Path, tmp_pat
 
 
 class Plain:
-    """`Instructed` as a plain function, for the package alone."""
+    """`InstructedPolicy` as a plain function, for the package alone."""
 
     propose_new_texts = None
 
@@ -245,7 +245,7 @@ class Plain:
         from gepa.core.adapter import EvaluationBatch
 
         key = Key.of(0)
-        played = Instructed().play(Texts(dict(candidate)), batch, 1, greedy=True, key=key)
+        played = InstructedPolicy().play(Texts(dict(candidate)), batch, 1, greedy=True, key=key)
         return EvaluationBatch([None] * len(batch), [one.score for one in played], played if capture_traces else None)
 
     def make_reflective_dataset(self, candidate: Any, evaluated: Any, components: Sequence[str]) -> Any:
@@ -275,7 +275,7 @@ def test_gepa_behind_the_bench_is_gepa_on_a_plain_function(merge: bool) -> None:
         return "```" + " ".join(dict.fromkeys([*rules, *(f"Rule {kind}." for kind in wrong[:1])])) + "```"
 
     key = Key.of(5)
-    bench = Bench(Instructed(), reflect, Texts({"policy": "Be right."}), key, 10_000, 12, 12)
+    bench = SearchBench(InstructedPolicy(), reflect, Texts({"policy": "Be right."}), key, 10_000, 12, 12)
     best = search(bench, Gepa(proposals=12, merge=merge))
     found = package.optimize(
         {"policy": "Be right."},
@@ -297,14 +297,14 @@ def test_gepa_behind_the_bench_is_gepa_on_a_plain_function(merge: bool) -> None:
 def test_gepa_keeps_the_budget_and_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gepa", None)
     with pytest.raises(ConfigurationError, match=r"hocket\[gepa\]"):
-        searched(Instructed(), Mentors(), Gepa())
+        searched(InstructedPolicy(), Mentors(), Gepa())
     monkeypatch.undo()
     pytest.importorskip("gepa")
-    bench = searched(Instructed(), Mentors(), Gepa(), budget=90)
+    bench = searched(InstructedPolicy(), Mentors(), Gepa(), budget=90)
     assert bench.spent <= 90
     assert bench.asked > 0
     with pytest.raises(ConfigurationError, match="returned nothing"):
-        searched(Instructed(), lambda question: "", Gepa())
+        searched(InstructedPolicy(), lambda question: "", Gepa())
 
 
 def test_a_team_of_blocks_plays_them_in_order_and_calls_as_many_as_it_says() -> None:
@@ -329,16 +329,16 @@ def test_a_team_of_blocks_plays_them_in_order_and_calls_as_many_as_it_says() -> 
 
 
 def test_tokens_are_a_budget_too() -> None:
-    class Wordy(Instructed):
-        def play(self, *args: Any, **keywords: Any) -> list[Played]:
-            return [Played(**{**vars(one), "tokens": 5}) for one in super().play(*args, **keywords)]
+    class Wordy(InstructedPolicy):
+        def play(self, *args: Any, **keywords: Any) -> list[CaseResult]:
+            return [CaseResult(**{**vars(one), "tokens": 5}) for one in super().play(*args, **keywords)]
 
     key, mentor = Key.of(0), Mentors()
-    bench = Bench(Wordy(), mentor, Texts(), key, 1000, 12, 12, most_tokens=200)
+    bench = SearchBench(Wordy(), mentor, Texts(), key, 1000, 12, 12, most_tokens=200)
     search(bench, RandomMutation())
     assert bench.tokens == 180 == 5 * bench.spent
     with pytest.raises(ConfigurationError, match="tokens = 59"):
-        Bench(Wordy(), mentor, Texts(), key, 1000, 12, 12, most_tokens=59).begin()
+        SearchBench(Wordy(), mentor, Texts(), key, 1000, 12, 12, most_tokens=59).begin()
 
 
 def test_a_network_calls_those_again_that_read() -> None:

@@ -17,9 +17,9 @@ from hocket.apps.serve.app import build_app
 from hocket.apps.serve.backend import Backend, Caller, Job
 from hocket.apps.serve.bounds import Bounds
 from hocket.apps.serve.current import CurrentBackend
-from hocket.apps.serve.host import Host
-from hocket.apps.serve.refusals import Refused
-from hocket.apps.serve.source import Source
+from hocket.apps.serve.host import ApplicationHost
+from hocket.apps.serve.refusals import RequestRefusal
+from hocket.apps.serve.source import ModelSource
 from hocket.apps.serve.spelling import Delta, Spelling
 from hocket.apps.serve.wire import ChatRequest, RewardReport
 from hocket.nano import BASE
@@ -48,9 +48,9 @@ class EchoBackend:
 
     def admit(self, caller: Caller) -> None:
         if self._key is not None and caller.key != self._key:
-            raise Refused(401, "wrong key", code="invalid_api_key")
+            raise RequestRefusal(401, "wrong key", code="invalid_api_key")
         if caller.episode is not None and caller.episode != "known":
-            raise Refused(404, "no such episode", code="unknown_episode")
+            raise RequestRefusal(404, "no such episode", code="unknown_episode")
 
     def models(self) -> list[str]:
         return ["echo"]
@@ -63,7 +63,7 @@ class EchoBackend:
 
     async def open(self, caller: Caller, body: bytes, request: ChatRequest) -> Job:
         if request.model != "echo":
-            raise Refused(404, "no such model", code="model_not_found", param="model")
+            raise RequestRefusal(404, "no such model", code="model_not_found", param="model")
         return Job("chatcmpl-1", "echo", "none", 3, self._deltas(request))
 
     async def _deltas(self, request: ChatRequest) -> AsyncGenerator[Delta, None]:
@@ -89,17 +89,17 @@ class EchoBackend:
 
 
 @contextmanager
-def hosted(backend: Backend, bounds: Bounds | None = None, *, episodes: bool = False) -> Iterator[Host]:
+def hosted(backend: Backend, bounds: Bounds | None = None, *, episodes: bool = False) -> Iterator[ApplicationHost]:
     """A server in front of a backend."""
     limits = bounds or Bounds()
-    with Host(lambda: build_app(backend, limits, episodes=episodes), bounds=limits) as host:
+    with ApplicationHost(lambda: build_app(backend, limits, episodes=episodes), bounds=limits) as host:
         yield host
 
 
 @contextmanager
 def nano_backend(path: Path | str = BASE, **settings: Any) -> Iterator[CurrentBackend]:
     """The nano model, or a run of it, on one thread."""
-    source = Source.of(Path(path), [("threads", 1), ("precision", "fp32")])
+    source = ModelSource.of(Path(path), [("threads", 1), ("precision", "fp32")])
     backend = CurrentBackend(source, **settings)
     try:
         yield backend
@@ -112,7 +112,7 @@ def question(text: str = "What is 2 + 2?", **more: Any) -> dict[str, Any]:
     return {"model": "echo", "messages": [{"role": "user", "content": text}], **more}
 
 
-def post(host: Host, body: Any, path: str = "/v1/chat/completions", /, **headers: str) -> httpx.Response:
+def post(host: ApplicationHost, body: Any, path: str = "/v1/chat/completions", /, **headers: str) -> httpx.Response:
     """Sends a request."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return httpx.post(host.address + path, json=body, headers=named, timeout=WAIT)
@@ -134,7 +134,7 @@ def joined(chunks: list[dict[str, Any]], index: int = 0) -> str:
 class Wire:
     """A plain TCP connection to a server."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: ApplicationHost) -> None:
         self.socket = socket.create_connection((host.host, host.port), timeout=WAIT)
 
     def send(self, text: str) -> None:

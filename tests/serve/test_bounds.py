@@ -13,7 +13,7 @@ from serve_cases import WAIT, EchoBackend, Wire, error_of, events, hosted, post,
 from hocket.apps.serve.addresses import is_loopback
 from hocket.apps.serve.app import build_app
 from hocket.apps.serve.bounds import Bounds
-from hocket.apps.serve.host import Host
+from hocket.apps.serve.host import ApplicationHost
 from hocket.core.errors import ConfigurationError
 
 
@@ -143,7 +143,7 @@ def test_no_more_requests_than_allowed_are_worked_on():
         assert error_of(refused)["type"] == "rate_limit_error"
 
 
-def _broken(host: Host) -> None:
+def _broken(host: ApplicationHost) -> None:
     try:
         post(host, question())
     except httpx.HTTPError:
@@ -242,9 +242,9 @@ def test_an_answer_and_a_stream():
 
 def test_a_port_that_is_taken_and_an_address_that_is_not_here():
     with hosted(EchoBackend()) as host, pytest.raises(ConfigurationError, match="choose another --port"):
-        Host(lambda: None, port=host.port)  # type: ignore[arg-type, return-value]
+        ApplicationHost(lambda: None, port=host.port)  # type: ignore[arg-type, return-value]
     with pytest.raises(ConfigurationError, match="--host nowhere"):
-        Host(lambda: None, host="nowhere.invalid")  # type: ignore[arg-type, return-value]
+        ApplicationHost(lambda: None, host="nowhere.invalid")  # type: ignore[arg-type, return-value]
 
 
 @pytest.mark.parametrize(
@@ -323,6 +323,6 @@ NONE = [
 def test_who_is_asked_is_read_strictly(name: str, status: int, path: str):
     bounds = Bounds()
     app = functools.partial(build_app, EchoBackend(), bounds, local_only=True)
-    with Host(app, bounds=bounds) as host, Wire(host) as wire:
+    with ApplicationHost(app, bounds=bounds) as host, Wire(host) as wire:
         wire.socket.sendall(f"GET {path} HTTP/1.1\r\nhost: {name}\r\nconnection: close\r\n\r\n".encode("latin-1"))
         assert wire.until_closed().startswith(b"HTTP/1.1 %d " % status)

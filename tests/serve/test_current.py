@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM
 from hocket.agents.tools.calculator import CALCULATOR
 from hocket.apps.serve.bounds import Bounds
 from hocket.apps.serve.current import CurrentBackend
-from hocket.apps.serve.host import Host
+from hocket.apps.serve.host import ApplicationHost
 from hocket.core.keys import Key
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
@@ -38,7 +38,7 @@ def backend() -> Iterator[CurrentBackend]:
 
 
 @pytest.fixture(scope="module")
-def host(backend: CurrentBackend) -> Iterator[Host]:
+def host(backend: CurrentBackend) -> Iterator[ApplicationHost]:
     with hosted(backend) as host:
         yield host
 
@@ -47,7 +47,7 @@ def asked(**more: Any) -> dict[str, Any]:
     return {"model": "base", "messages": QUESTION, "seed": 7, **more}
 
 
-def test_tokens_are_those_the_engine_samples_at_once(backend: CurrentBackend, host: Host):
+def test_tokens_are_those_the_engine_samples_at_once(backend: CurrentBackend, host: ApplicationHost):
     served = backend._served["base"]
     context = served.chat.opening(QUESTION)
     key = Key.of(0).derive("serve").derive("seed", 7).derive(0)
@@ -66,7 +66,7 @@ def test_tokens_are_those_the_engine_samples_at_once(backend: CurrentBackend, ho
 
 
 @pytest.mark.parametrize("settings", [{}, {"temperature": 0}, {"temperature": 1.5}, {"top_p": 0.8}, {"n": 3}])
-def test_streams_say_what_whole_answers_say(host: Host, settings: dict[str, Any]):
+def test_streams_say_what_whole_answers_say(host: ApplicationHost, settings: dict[str, Any]):
     whole = post(host, asked(logprobs=True, **settings)).json()["choices"]
     chunks = events(post(host, asked(logprobs=True, stream=True, **settings)))
     for choice in whole:
@@ -77,7 +77,7 @@ def test_streams_say_what_whole_answers_say(host: Host, settings: dict[str, Any]
         assert [one["finish_reason"] for one in mine if one["finish_reason"]] == [choice["finish_reason"]]
 
 
-def test_seeds_name_answers_and_requests_without_one_differ(host: Host):
+def test_seeds_name_answers_and_requests_without_one_differ(host: ApplicationHost):
     def text(**more: Any) -> str:
         found = post(host, asked(temperature=2, max_tokens=12, **more)).json()["choices"][0]["message"]["content"]
         return str(found)
@@ -87,7 +87,7 @@ def test_seeds_name_answers_and_requests_without_one_differ(host: Host):
     assert text(seed=None) != text(seed=None)
 
 
-def test_alternatives_are_the_models_own(backend: CurrentBackend, host: Host):
+def test_alternatives_are_the_models_own(backend: CurrentBackend, host: ApplicationHost):
     choice = post(host, asked(logprobs=True, top_logprobs=5, temperature=0.7)).json()["choices"][0]
     chat = backend._served["base"].chat
     context = chat.opening(QUESTION)
@@ -105,13 +105,13 @@ def test_alternatives_are_the_models_own(backend: CurrentBackend, host: Host):
 
 
 @pytest.mark.parametrize("cut", [{"top_p": 0.9}, {"top_k": 3}, {"min_p": 0.1}])
-def test_alternatives_need_the_whole_distribution(host: Host, cut: dict[str, Any]):
+def test_alternatives_need_the_whole_distribution(host: ApplicationHost, cut: dict[str, Any]):
     refused = post(host, asked(logprobs=True, top_logprobs=2, **cut))
     assert refused.status_code == 400
     assert error_of(refused)["param"] == "top_logprobs"
 
 
-def test_settings_of_vllm_count_and_neutral_ones_change_nothing(host: Host):
+def test_settings_of_vllm_count_and_neutral_ones_change_nothing(host: ApplicationHost):
     def text(**more: Any) -> str:
         return str(post(host, asked(max_tokens=12, **more)).json()["choices"][0]["message"]["content"])
 
@@ -124,7 +124,7 @@ def test_settings_of_vllm_count_and_neutral_ones_change_nothing(host: Host):
     assert (refused.status_code, error_of(refused)["param"]) == (400, "repetition_penalty")
 
 
-def test_stop_strings_end_an_answer_before_them(host: Host):
+def test_stop_strings_end_an_answer_before_them(host: ApplicationHost):
     whole = post(host, asked(temperature=0)).json()["choices"][0]["message"]["content"]
     stop = whole[3:6]
     cut = post(host, asked(temperature=0, stop=[stop, "nowhere"])).json()["choices"][0]
@@ -132,7 +132,7 @@ def test_stop_strings_end_an_answer_before_them(host: Host):
     assert cut["finish_reason"] == "stop"
 
 
-def test_limits_of_tokens(host: Host):
+def test_limits_of_tokens(host: ApplicationHost):
     for name in ("max_tokens", "max_completion_tokens"):
         answer = post(host, asked(**{name: 2})).json()
         assert answer["choices"][0]["finish_reason"] == "length"
@@ -145,7 +145,7 @@ def test_the_servers_own_limit_of_tokens():
         assert post(host, asked()).json()["usage"]["completion_tokens"] == 3
 
 
-def test_tools_are_shown_and_their_calls_read(host: Host):
+def test_tools_are_shown_and_their_calls_read(host: ApplicationHost):
     called = post(host, asked(tools=[CALCULATOR], temperature=0)).json()["choices"][0]
     assert called["finish_reason"] == "tool_calls"
     (call,) = called["message"]["tool_calls"]
@@ -160,7 +160,7 @@ def test_tools_are_shown_and_their_calls_read(host: Host):
     assert calls[0]["function"] == call["function"]
 
 
-def test_calls_that_arrive_together_are_sampled_together(backend: CurrentBackend, host: Host):
+def test_calls_that_arrive_together_are_sampled_together(backend: CurrentBackend, host: ApplicationHost):
     counts = backend._served["base"].engine.counts
     passes, decoded = counts.passes, counts.decoded
     with ThreadPoolExecutor(32) as pool:
@@ -172,7 +172,7 @@ def test_calls_that_arrive_together_are_sampled_together(backend: CurrentBackend
     assert [answer["choices"] for answer in answers[:3]] == alone
 
 
-def test_a_conversation_that_fills_the_context(host: Host):
+def test_a_conversation_that_fills_the_context(host: ApplicationHost):
     refused = post(host, asked() | {"messages": [{"role": "user", "content": "1" * 2000}]})
     assert refused.status_code == 400
     assert error_of(refused)["code"] == "context_length_exceeded"
@@ -186,20 +186,20 @@ def test_a_conversation_that_fills_the_context(host: Host):
         {"name": "t"},
     ],
 )
-def test_what_the_template_cannot_show_is_the_callers_mistake(host: Host, tool: dict[str, Any]):
+def test_what_the_template_cannot_show_is_the_callers_mistake(host: ApplicationHost, tool: dict[str, Any]):
     answer = post(host, asked(tools=[{"type": "function", "function": tool}], max_tokens=1))
     assert answer.status_code in (200, 400)
     assert answer.status_code == 200 or error_of(answer)["code"] == "invalid_messages"
 
 
-def test_unknown_models_are_named(host: Host):
+def test_unknown_models_are_named(host: ApplicationHost):
     refused = post(host, asked() | {"model": "bas"})
     assert refused.status_code == 404
     assert "did you mean 'base'" in error_of(refused)["message"]
     assert [one["id"] for one in httpx.get(f"{host.address}/v1/models").json()["data"]] == ["base"]
 
 
-def test_without_keys_only_this_machines_names_are_served(host: Host):
+def test_without_keys_only_this_machines_names_are_served(host: ApplicationHost):
     assert post(host, asked(max_tokens=1), host="evil.example").status_code == 403
     assert post(host, asked(max_tokens=1), host=f"localhost:{host.port}").status_code == 200
 
@@ -267,7 +267,7 @@ def test_policies_of_a_team_are_models_of_their_own(tmp_path: Path):
         assert post(host, asked() | {"model": "team"}).status_code == 404
 
 
-def test_large_conversations_are_not_kept(backend: CurrentBackend, host: Host):
+def test_large_conversations_are_not_kept(backend: CurrentBackend, host: ApplicationHost):
     chat = backend._served["base"].chat
     for number in range(3):
         post(host, asked() | {"messages": [{"role": "user", "content": str(number) * 50_000}]})

@@ -12,9 +12,9 @@ import pytest
 from tiny_runs import call
 
 from hocket.apps.studies.folder import read_result
-from hocket.apps.studies.remote_workers import Away
+from hocket.apps.studies.remote_workers import RemoteWorkers
 from hocket.core.errors import ConfigurationError
-from hocket.distributed.cluster.connection import Gone
+from hocket.distributed.cluster.connection import PeerLost
 
 TINY = [
     *("--task", "sums", "--steps", "2", "--prompts", "2", "--samples", "4", "--decoding.max_tokens", "10"),
@@ -61,7 +61,7 @@ class Stage:
 
 def done_by(answer: Answer, folder: Path, *, jobs: int = 6, size: int = 2) -> tuple[Stage, dict[str, str | None]]:
     stage, told = Stage(answer), dict[str, str | None]()
-    away = Away(stage, size)
+    away = RemoteWorkers(stage, size)
     wanted = [{"kind": "run", "number": n, "file": str(folder / f"{n}.json")} for n in range(jobs)]
     away.do(wanted, lambda job, error: told.update({str(job["number"]): error}))
     away.close()
@@ -83,7 +83,7 @@ def test_what_a_lost_worker_did_another_does_and_what_kills_two_has_failed(tmp_p
         time.sleep(0.01)
         if job["number"] == 4 or (job["number"] == 1 and 1 not in deaths):
             deaths.append(job["number"])
-            raise Gone("study worker 2 ended by SIGKILL")
+            raise PeerLost("study worker 2 ended by SIGKILL")
         return {"found": 1} if job["number"] != 5 else {"error": "it cannot be made"}
 
     stage, told = done_by(answer, tmp_path)

@@ -18,14 +18,14 @@ from xml.etree import ElementTree
 import pytest
 from tiny_runs import Said, call
 
-from hocket.apps.studies.conduct import Found
+from hocket.apps.studies.conduct import StudyResult
 from hocket.apps.studies.folder import StudyFolder, read_result
 from hocket.apps.studies.markdown import markdown, pictures
 from hocket.apps.studies.page import page
 from hocket.apps.studies.planning import Planner
-from hocket.apps.studies.pool import Pool
+from hocket.apps.studies.pool import WorkerPool
 from hocket.apps.studies.results import results
-from hocket.apps.studies.study import Measure, Study, StudyMethod, entries
+from hocket.apps.studies.study import Study, StudyMeasure, StudyMethod, entries
 from hocket.apps.studies.words import points, remarks
 from hocket.train.disk import json_ready
 
@@ -106,7 +106,7 @@ def test_a_finished_study_only_reports(done: tuple[Path, Said], monkeypatch: pyt
     def refuse(*arguments: Any) -> None:
         raise AssertionError("a run was started")
 
-    monkeypatch.setattr(Pool, "do", refuse)
+    monkeypatch.setattr(WorkerPool, "do", refuse)
     said = study(done[0], *TWO)
     assert said.code == 0, said.err
     assert "grpo" in said.out
@@ -178,7 +178,7 @@ def test_a_method_of_which_no_run_finished_is_told_and_the_rest_reported() -> No
         "seconds": 1.0,
         "measure": "accuracy",
     }
-    found = Found([base, lost], results={("grpo", "sums"): [{**run, "seed": 0}, {**run, "seed": 1}]})
+    found = StudyResult([base, lost], results={("grpo", "sums"): [{**run, "seed": 0}, {**run, "seed": 1}]})
     found.failures["cispo"] = ["sums: the disk is full"] * 2
     document = json_ready(results(study, planner, found))
     json.dumps(document, allow_nan=False)
@@ -229,7 +229,7 @@ def jobs(folder: StudyFolder, recipes: tuple[str, ...] = ("grpo",)) -> list[dict
             prompts=2,
             samples=4,
             settings={"decoding.max_tokens": 10},
-            measure=Measure(n=8, between=4, points=2, problems=4, samples=2),
+            measure=StudyMeasure(n=8, between=4, points=2, problems=4, samples=2),
         )
     )
     runs = [plan.run(StudyMethod(name, name), "sums", 0) for name in recipes]
@@ -248,7 +248,7 @@ def jobs(folder: StudyFolder, recipes: tuple[str, ...] = ("grpo",)) -> list[dict
 @pytest.mark.slow
 def test_a_killed_worker_loses_one_run_which_is_done_again(tmp_path: Path) -> None:
     folder = StudyFolder.open(tmp_path / "study", Study(recipes=("grpo", "dr-grpo")))
-    pool = Pool(1)
+    pool = WorkerPool(1)
     told: list[str | None] = []
     killed: list[int] = []
 
@@ -275,7 +275,7 @@ def test_a_killed_worker_loses_one_run_which_is_done_again(tmp_path: Path) -> No
 
 def test_a_run_that_fails_is_told_in_its_place_and_tried_again(tmp_path: Path) -> None:
     folder = StudyFolder.open(tmp_path / "study", Study(recipes=("grpo", "dr-grpo")))
-    pool = Pool(1)
+    pool = WorkerPool(1)
     (job,) = jobs(folder)
     broken = {**job, "run": {**job["run"], "pairs": [*job["run"]["pairs"], ["task", "no-such-task"]]}}
     told: list[str | None] = []

@@ -7,7 +7,7 @@ import numpy as np
 
 from hocket import tasks
 from hocket.agents.search.plain import shown
-from hocket.agents.search.searcher import Played
+from hocket.agents.search.searcher import CaseResult
 from hocket.methods.search.compass_smac.battle_skills import SKILLS
 from hocket.methods.search.compass_smac.lessons import AWAY, EPISODE, PROPOSALS, VERSIONS, lessons_of_squad, version
 from hocket.methods.search.compass_smac.skills import name_of, refusal
@@ -68,4 +68,6 @@ def test_every_version_passes_its_check():
 
 
 def test_a_battle_stands_as_searchers_show_it():
-    assert shown([Played(0, 0, 0.0, 0, "", "", "lost after 3 steps")]) == EPISODE.format(account="lost after 3 steps")
+    assert shown([CaseResult(0, 0, 0.0, 0, "", "", "lost after 3 steps")]) == EPISODE.format(
+        account="lost after 3 steps"
+    )

@@ -17,7 +17,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.rewards.functions import columns_of
 from hocket.tasks import find
 from hocket.tasks.data import divided, from_rows
-from hocket.tasks.examples import Row
+from hocket.tasks.examples import ExampleRow
 from hocket.types import Score, Trajectory, Turn
 
 
@@ -221,7 +221,7 @@ SPLITS = st.sampled_from([None, None, "train", "eval"])
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(CONTENTS, SPLITS), min_size=1, max_size=30), st.floats(0.01, 0.99))
 def test_prompts_never_cross_the_split(pairs: list[tuple[str, Any]], share: float) -> None:
-    rows = [Row(line, content, None, split, {}) for line, (content, split) in enumerate(pairs, start=1)]
+    rows = [ExampleRow(line, content, None, split, {}) for line, (content, split) in enumerate(pairs, start=1)]
     try:
         split_rows, left_out = divided(rows, share, Path("d.jsonl"))
     except ConfigurationError:
@@ -243,7 +243,7 @@ def test_prompts_never_cross_the_split(pairs: list[tuple[str, Any]], share: floa
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(60, 200), st.integers(1, 50), st.floats(0.1, 0.4))
 def test_rows_added_later_move_no_others(first: int, more: int, share: float) -> None:
-    rows = [Row(n, f"question {n}", None, None, {}) for n in range(first + more)]
+    rows = [ExampleRow(n, f"question {n}", None, None, {}) for n in range(first + more)]
     before, _ = divided(rows[:first], share, Path("d"))
     after, _ = divided(rows, share, Path("d"))
     assert [row for row in after["eval"] if row.line < first] == before["eval"]
@@ -251,14 +251,14 @@ def test_rows_added_later_move_no_others(first: int, more: int, share: float) ->
 
 
 def test_a_tenth_is_kept_for_evaluation() -> None:
-    rows = [Row(n, f"question {n}", None, None, {}) for n in range(3000)]
+    rows = [ExampleRow(n, f"question {n}", None, None, {}) for n in range(3000)]
     kept, _ = divided(rows, 0.1, Path("d"))
     assert 250 < len(kept["eval"]) < 350
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_small_files_have_both_splits(count: int) -> None:
-    kept, left_out = divided([Row(n, f"q{n}", None, None, {}) for n in range(count)], 0.1, Path("d"))
+    kept, left_out = divided([ExampleRow(n, f"q{n}", None, None, {}) for n in range(count)], 0.1, Path("d"))
     assert len(kept["eval"]) >= 1
     assert len(kept["train"]) >= 1
     assert left_out == []

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hocket import tasks
-from hocket.agents.tools.bugs import Change, gives
+from hocket.agents.tools.bugs import SourceChange, gives
 from hocket.agents.tools.edits import refusal
 from hocket.agents.tools.routines import ROUTINES, installed
 from hocket.agents.tools.sandbox import available
@@ -165,8 +165,8 @@ def test_what_an_edit_may_bring_in(body: str, said: str | None) -> None:
 
 def test_an_edit_takes_as_few_words_as_stand_once() -> None:
     line = "    return year % 4 == 0 and year % 100 != 0"
-    assert edit_of(Change(1, line.index("4"), "4", "5"), line) == {"line": "1", "old": "4", "new": "5"}
-    found = edit_of(Change(1, line.index("%"), "%", "//"), line)
+    assert edit_of(SourceChange(1, line.index("4"), "4", "5"), line) == {"line": "1", "old": "4", "new": "5"}
+    found = edit_of(SourceChange(1, line.index("%"), "%", "//"), line)
     assert line.count(found["old"]) == 1
     assert line.replace(found["old"], found["new"]) == "    return year // 4 == 0 and year % 100 != 0"
 

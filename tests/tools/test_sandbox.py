@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from hocket.agents.tools import sandbox as module
-from hocket.agents.tools.sandbox import LAYERS, Finished, Sandbox, available
+from hocket.agents.tools.sandbox import LAYERS, ProgramResult, Sandbox, available
 from hocket.core.errors import ConfigurationError
 
 LOCKS = available()[0]
@@ -64,7 +64,7 @@ def left_of(sessions: list[int]) -> list[str]:
     return found
 
 
-def refused(sandbox: Sandbox, *attempts: str, setup: str = "pass") -> Finished:
+def refused(sandbox: Sandbox, *attempts: str, setup: str = "pass") -> ProgramResult:
     """Runs all attempts in one program; each must raise one of the errors of refusal."""
     lines = [setup]
     for attempt in attempts:
@@ -99,12 +99,12 @@ def canary() -> Iterator[subprocess.Popen[bytes]]:
 
 @every_way
 def test_what_a_program_prints_comes_back(sandbox: Sandbox) -> None:
-    assert sandbox.run_now("print('a' + 'b')") == Finished("ab\n", 0)
-    assert sandbox.run_now("x = 6\nx * 7", echo=True) == Finished("42\n", 0)
-    assert sandbox.run_now("x = 6\nx * 7") == Finished("", 0)
-    assert sandbox.run_now("None", echo=True) == Finished("", 0)
-    assert sandbox.run_now("import sys; sys.exit(3)") == Finished("", 3)
-    assert sandbox.run_now("", echo=True) == Finished("", 0)
+    assert sandbox.run_now("print('a' + 'b')") == ProgramResult("ab\n", 0)
+    assert sandbox.run_now("x = 6\nx * 7", echo=True) == ProgramResult("42\n", 0)
+    assert sandbox.run_now("x = 6\nx * 7") == ProgramResult("", 0)
+    assert sandbox.run_now("None", echo=True) == ProgramResult("", 0)
+    assert sandbox.run_now("import sys; sys.exit(3)") == ProgramResult("", 3)
+    assert sandbox.run_now("", echo=True) == ProgramResult("", 0)
 
 
 @every_way
@@ -199,7 +199,7 @@ def test_nothing_outlives_the_program(sandbox: Sandbox, sessions: list[int]) -> 
     deaf = "import signal, time\nfor s in range(1, 32):\n    try: signal.signal(s, signal.SIG_IGN)\n"
     deaf += "    except OSError: pass\n"
     brief = Sandbox(seconds=1.5, without=sandbox.without)
-    assert brief.run_now(deaf + "print('deaf', flush=True)\ntime.sleep(60)") == Finished("deaf\n", 137, "seconds")
+    assert brief.run_now(deaf + "print('deaf', flush=True)\ntime.sleep(60)") == ProgramResult("deaf\n", 137, "seconds")
     assert brief.run_now("import os, time\nos.close(1); os.close(2)\ntime.sleep(60)").ending == "seconds"
 
 
@@ -348,7 +348,7 @@ for name, number in {CALLS!r}.items():
             print(name, number, ctypes.get_errno())
 print("all", libc.system(b"true") != 0, libc.fork())
 """
-    assert sandbox.run_now(program) == Finished("all True -1\n", 0)
+    assert sandbox.run_now(program) == ProgramResult("all True -1\n", 0)
 
 
 @every_way
@@ -439,7 +439,7 @@ def test_endless_computations_are_ended(sandbox: Sandbox, program: str, sessions
 def test_waiting_is_ended(sandbox: Sandbox, sessions: list[int]) -> None:
     brief = Sandbox(seconds=1.5, without=sandbox.without)
     result = brief.run_now("import time\nprint('before', flush=True)\ntime.sleep(60)")
-    assert result == Finished("before\n", 137, "seconds")
+    assert result == ProgramResult("before\n", 137, "seconds")
     assert brief.run_now("import time\nwhile True: print('x', flush=True); time.sleep(0.01)").ending == "seconds"
 
 
@@ -450,7 +450,7 @@ def test_calls_do_not_block_and_only_so_many_run_at_once() -> None:
     sandbox, most, live = Sandbox(workers=2), 0, 0
     plain, lock = module._Job.run, threading.Lock()
 
-    def counted(job: module._Job) -> Finished:
+    def counted(job: module._Job) -> ProgramResult:
         nonlocal most, live
         with lock:
             live += 1
@@ -461,7 +461,7 @@ def test_calls_do_not_block_and_only_so_many_run_at_once() -> None:
             with lock:
                 live -= 1
 
-    async def play() -> tuple[list[Finished], int]:
+    async def play() -> tuple[list[ProgramResult], int]:
         beats = 0
 
         async def beat() -> None:

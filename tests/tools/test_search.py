@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from hocket.agents.tools.corpus import RELATIONS, Corpus, Document, Question, read
+from hocket.agents.tools.corpus import RELATIONS, Corpus, CorpusQuestion, Document, read
 from hocket.agents.tools.search import Index, Search, words
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -25,7 +25,7 @@ def index(corpus: Corpus) -> Index:
     return Index(corpus.documents)
 
 
-def gold(corpus: Corpus, question: Question) -> list[Document]:
+def gold(corpus: Corpus, question: CorpusQuestion) -> list[Document]:
     return [corpus.by_title[title] for title in question.gold]
 
 

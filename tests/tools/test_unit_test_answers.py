@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hocket.agents.tools.sandbox import Sandbox, available
-from hocket.agents.tools.unit_tests import Verdict, examine
+from hocket.agents.tools.unit_tests import UnitTestVerdict, examine
 
 LOCKS = available()[0]
 needs_sandbox = pytest.mark.skipif(
@@ -15,7 +15,7 @@ needs_sandbox = pytest.mark.skipif(
 BRIEF = Sandbox(seconds=20, cpu=1, output=256 << 10)
 
 
-def verdict(source: str, *tests: str, setup: str = "") -> Verdict:
+def verdict(source: str, *tests: str, setup: str = "") -> UnitTestVerdict:
     return examine(source, tests, setup, BRIEF)
 
 
@@ -237,7 +237,7 @@ class Near:
 @pytest.mark.parametrize("name", ODD)
 def test_what_is_more_than_plain_comes_back_as_what_it_is(name: str) -> None:
     source, test = ODD[name]
-    assert verdict(source, test, setup=KINDS) == Verdict((True,))
+    assert verdict(source, test, setup=KINDS) == UnitTestVerdict((True,))
 
 
 @needs_sandbox

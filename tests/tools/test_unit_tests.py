@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hocket.agents.tools.sandbox import Sandbox, available
-from hocket.agents.tools.unit_tests import Verdict, examine, take_apart
+from hocket.agents.tools.unit_tests import UnitTestVerdict, examine, take_apart
 from hocket.core.components import from_plain, to_plain
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -29,7 +29,7 @@ BRIEF = Sandbox(seconds=20, cpu=1, output=256 << 10)
 TESTS = ("assert f(2) == 4", "assert f(-3) == 9", "assert f(0) == 0")
 
 
-def verdict(source: str, *tests: str, setup: str = "", sandbox: Sandbox = BRIEF) -> Verdict:
+def verdict(source: str, *tests: str, setup: str = "", sandbox: Sandbox = BRIEF) -> UnitTestVerdict:
     return examine(source, tests or TESTS, setup, sandbox)
 
 
@@ -88,7 +88,7 @@ def test_tests_that_cannot_be_judged_apart_are_refused(test: str, said: str) -> 
 
 @needs_sandbox
 def test_right_and_wrong_solutions() -> None:
-    assert verdict("def f(x): return x * x") == Verdict((True, True, True))
+    assert verdict("def f(x): return x * x") == UnitTestVerdict((True, True, True))
     half = verdict("def f(x): return abs(x) * 2")
     assert half.passed == (True, False, True)
     assert half.share == pytest.approx(2 / 3)
@@ -310,9 +310,9 @@ def test_setup_comes_before_a_program_that_prints() -> None:
 def test_programs_that_read_and_print() -> None:
     tests = [{"input": "2 3\n", "output": "5\n"}, {"input": "-1 1", "output": "0"}]
     add = "import sys\na, b = map(int, input().split())\nprint(a + b, end='  \\n\\n')\nprint('noise', file=sys.stderr)"
-    assert examine(add, tests, "", BRIEF) == Verdict((True, True))
+    assert examine(add, tests, "", BRIEF) == UnitTestVerdict((True, True))
     main = f"if __name__ == '__main__':\n    {add.splitlines()[1]}\n    print(a + b)"
-    assert examine(main, tests, "", BRIEF) == Verdict((True, True))
+    assert examine(main, tests, "", BRIEF) == UnitTestVerdict((True, True))
     assert examine("print(5)", tests, "", BRIEF).passed == (True, False)
     failing = examine(f"{add}\n1 / 0", tests, "", BRIEF)
     assert failing.passed == (False, False)
@@ -375,9 +375,9 @@ def test_the_reward() -> None:
 def test_a_program_is_tried_once_for_all_answers_to_a_scenario_that_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
 
-    def judged(reward: CodeTests, text: str, scenario: Scenario) -> Verdict:
+    def judged(reward: CodeTests, text: str, scenario: Scenario) -> UnitTestVerdict:
         tried.append(text)
-        return Verdict((text.endswith("2"), True))
+        return UnitTestVerdict((text.endswith("2"), True))
 
     monkeypatch.setattr(CodeTests, "judge", judged)
     turn = answered("", tests=TESTS).turns[0]

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from hocket import tasks
-from hocket.agents.tools.verilog import Simulated, installed, refused, simulate
+from hocket.agents.tools.verilog import DesignSimulation, installed, refused, simulate
 from hocket.core.errors import ConfigurationError
 from hocket.zoo.tasks.circuits import Circuits, VectorAgreement, verilog_of
 
@@ -33,16 +33,16 @@ def test_a_design_asks_for_the_language_alone() -> None:
 
 @simulated
 def test_what_it_prints_is_told_and_what_does_not_fit_prints_nothing() -> None:
-    assert simulate(BUFFER, BENCH) == Simulated(True, ("0",))
-    assert simulate(BUFFER.replace("assign", "asign"), BENCH) == Simulated(False)
-    assert simulate(BUFFER.replace("input a", "input b").replace("=a", "=b"), BENCH) == Simulated(True)
-    assert simulate("", BENCH) == Simulated(False)
+    assert simulate(BUFFER, BENCH) == DesignSimulation(True, ("0",))
+    assert simulate(BUFFER.replace("assign", "asign"), BENCH) == DesignSimulation(False)
+    assert simulate(BUFFER.replace("input a", "input b").replace("=a", "=b"), BENCH) == DesignSimulation(True)
+    assert simulate("", BENCH) == DesignSimulation(False)
 
 
 @simulated
 def test_an_endless_design_is_stopped() -> None:
     started = time.monotonic()
-    assert simulate(BUFFER.replace("endm", "reg z;initial forever z=~z;endm"), BENCH) == Simulated(True)
+    assert simulate(BUFFER.replace("endm", "reg z;initial forever z=~z;endm"), BENCH) == DesignSimulation(True)
     assert time.monotonic() - started < 9
 
 

@@ -13,17 +13,17 @@ from typing import Any
 
 import msgspec
 
-from hocket.distributed.swarm.frames import Asked, Frame, Given, Hello, Mine, Told, Yours
+from hocket.distributed.swarm.frames import EntryList, Frame, Given, Hello, Mine, PieceRequest, Yours
 from hocket.distributed.swarm.mesh import Mesh
-from hocket.distributed.swarm.registry import Entry, Said
+from hocket.distributed.swarm.registry import Entry, EntryMessage
 
 KEY = b"a key of this test"
 WAIT = 0.4
 LARGEST_COUNT = 2**53 - 1
 
 
-def where(name: str, place: str, count: int = 1) -> Said:
-    return Said(name, "where", Entry(count, place))
+def where(name: str, place: str, count: int = 1) -> EntryMessage:
+    return EntryMessage(name, "where", Entry(count, place))
 
 
 def number(place: str) -> int:
@@ -34,7 +34,7 @@ class Liar:
     """A member that answers by its name to whatever it is asked, and tells what it likes."""
 
     def __init__(self, name: str, *, silent: bool = False) -> None:
-        self.name, self.silent, self.tells = name, silent, list[Said]()
+        self.name, self.silent, self.tells = name, silent, list[EntryMessage]()
         self.greeted, self.pieces, self.delay = list[Hello](), dict[str, bytes](), 0.0
         self._listener = Listener(("127.0.0.1", 0), family="AF_INET", authkey=KEY, backlog=64)
         self.where = f"127.0.0.1:{self._listener.address[1]}"
@@ -53,7 +53,7 @@ class Liar:
     def member(self, mesh: Mesh) -> Any:
         """A line to a node that knows it."""
         made = self.line(mesh)
-        say(made, Told([where(self.name, self.where)], self.name, "one"))
+        say(made, EntryList([where(self.name, self.where)], self.name, "one"))
         assert self.name in mesh.others()
         return made
 
@@ -80,9 +80,9 @@ class Liar:
     def _answer(self, frame: Any) -> Any:
         if isinstance(frame, Yours):
             return Mine(self.name, True)
-        if isinstance(frame, Told):
-            return Told([where(self.name, self.where), *self.tells], self.name, "one")
-        if isinstance(frame, Asked):
+        if isinstance(frame, EntryList):
+            return EntryList([where(self.name, self.where), *self.tells], self.name, "one")
+        if isinstance(frame, PieceRequest):
             time.sleep(self.delay)
             return Given(self.pieces.get(frame.name))
         return Given(None)

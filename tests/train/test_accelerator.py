@@ -13,7 +13,7 @@ from safetensors.torch import load
 from tiny_runs import REWARDS, TINY, last_checkpoint, rows, train, weights
 
 from hocket.distributed.cluster import ranks
-from hocket.distributed.cluster.ranks import Joined
+from hocket.distributed.cluster.ranks import RankProcess
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 
@@ -151,8 +151,10 @@ def test_learners_that_nccl_joins_learn_the_same(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("NCCL_HOSTID", "first")
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "lo")
-    joins: list[Joined] = []
-    monkeypatch.setattr(ranks, "Joined", lambda *given, **named: joins.append(Joined(*given, **named)) or joins[-1])
+    joins: list[RankProcess] = []
+    monkeypatch.setattr(
+        ranks, "Joined", lambda *given, **named: joins.append(RankProcess(*given, **named)) or joins[-1]
+    )
     more = [*ON, "--reward", f"{reward}:spread", "--update.lr", "1e-3"]
     train(tmp_path, "one", *more, "--leaves", "4", steps=2)
     train(tmp_path, "nccl", *more, *TOGETHER, "--learners", "2", "--shard", shard, steps=2)

@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hocket.core.errors import ConfigurationError
-from hocket.distributed.cluster.admission import Admission, Ticket
+from hocket.distributed.cluster.admission import GroupAdmission, GroupTicket
 
 Order = Literal["start", "arrival"]
 
 
-def run(seed: int, batch: int, lag: int, order: Order, steps: int = 6) -> list[tuple[Ticket, ...]]:
+def run(seed: int, batch: int, lag: int, order: Order, steps: int = 6) -> list[tuple[GroupTicket, ...]]:
     """The batches of a run in which chance decides what happens next."""
-    admission = Admission(batch, lag, order)
+    admission = GroupAdmission(batch, lag, order)
     holds = [0, 0, 0]
-    given_out: list[Ticket] = []
-    batches: list[tuple[Ticket, ...]] = []
+    given_out: list[GroupTicket] = []
+    batches: list[tuple[GroupTicket, ...]] = []
     pick = random.Random(seed)
     for _ in range(20000):
         if len(batches) == steps:
@@ -68,13 +68,13 @@ def test_without_lag_the_sequence_is_the_synchronous_one(seed: int, batch: int, 
 
 
 def test_what_grew_too_old_is_asked_again() -> None:
-    admission = Admission(1, 0, "arrival")
+    admission = GroupAdmission(1, 0, "arrival")
     first = admission.begin([0])
     assert first is not None
     assert admission.begin([0]) is None
     admission.lose(first)
     again = admission.begin([0])
-    assert again == Ticket(0, 0, 1)
+    assert again == GroupTicket(0, 0, 1)
     assert not admission.finish(first)
     assert admission.finish(again)
 
@@ -82,4 +82,4 @@ def test_what_grew_too_old_is_asked_again() -> None:
 @pytest.mark.parametrize(("batch", "lag", "order"), [(0, 1, "start"), (1, -1, "start"), (1, 1, "random")])
 def test_impossible_settings_are_refused(batch: int, lag: int, order: Order) -> None:
     with pytest.raises(ConfigurationError):
-        Admission(batch, lag, order)
+        GroupAdmission(batch, lag, order)

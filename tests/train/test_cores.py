@@ -29,7 +29,7 @@ def write(path: Path, text: str) -> None:
 
 
 def test_a_system_that_tells_nothing(system: Path) -> None:
-    watch = cores.Watch()
+    watch = cores.CoreWatch()
     time.sleep(0.01)
     assert (cores.available_cores(), watch.others(), watch.waited()) == (4, 0.0, 0.0)
     assert cores.control_groups("cpu") == []
@@ -66,7 +66,7 @@ def test_what_others_take_is_not_what_this_process_takes(system: Path, monkeypat
     monkeypatch.setattr(cores.os, "sysconf", lambda name: 100)
     write(system / "proc/stat", stat(0, 0, 0, 0, 0))
     write(system / "proc/self/task/7/schedstat", "5 1000000000 3")
-    watch = cores.Watch()
+    watch = cores.CoreWatch()
     clock.update(wall=110.0, own=58.0)  # Ten seconds, of which 8 on a core.
     write(system / "proc/stat", stat(1000, 600, 0, 0, 999))  # A fifth core is not this process's.
     write(system / "proc/self/task/7/schedstat", "5 1000000000 3")
@@ -76,7 +76,7 @@ def test_what_others_take_is_not_what_this_process_takes(system: Path, monkeypat
 
 
 def test_the_real_system_is_read() -> None:
-    watch = cores.Watch()
+    watch = cores.CoreWatch()
     end = time.process_time() + 0.05
     while time.process_time() < end:
         pass

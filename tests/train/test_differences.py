@@ -17,7 +17,7 @@ from torch import Tensor
 
 from hocket.core.keys import Key
 from hocket.distributed.cluster import weight_deltas
-from hocket.distributed.cluster.sampler import Goal, Sampler
+from hocket.distributed.cluster.sampler import Sampler, TargetWeights
 from hocket.distributed.cluster.sampler_worker import Load
 from hocket.distributed.cluster.weight_deltas import (
     Damaged,
@@ -28,7 +28,7 @@ from hocket.distributed.cluster.weight_deltas import (
     used,
     weights_for,
 )
-from hocket.distributed.cluster.weights import Packed, packed, packed_of, put
+from hocket.distributed.cluster.weights import PackedWeights, packed, packed_of, put
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.policies.causal_lm import CausalLM
@@ -39,7 +39,7 @@ from hocket.types import Decoding
 KINDS = (torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.uint8)
 
 
-def bits_of(weights: Packed) -> bytes:
+def bits_of(weights: PackedWeights) -> bytes:
     return weights.data.tobytes()
 
 
@@ -51,13 +51,13 @@ def test_any_bits_become_any_other_bits(parts: list[tuple[torch.dtype, int]], se
     random = np.random.default_rng(seed)
     layout = [(str(number), (count,), kind) for number, (kind, count) in enumerate(parts)]
     size = sum(kind.itemsize * count for kind, count in parts)
-    one, other = (Packed(layout, random.integers(0, 256, size).astype(np.uint8)) for _ in range(2))
+    one, other = (PackedWeights(layout, random.integers(0, 256, size).astype(np.uint8)) for _ in range(2))
     if near:
-        other = Packed(layout, np.where(random.random(size) < 0.9, one.data, other.data))
+        other = PackedWeights(layout, np.where(random.random(size) < 0.9, one.data, other.data))
     assert bits_of(applied(one, difference(one, other))) == bits_of(other)
 
 
-def small(seed: int, size: int = 5000) -> Packed:
+def small(seed: int, size: int = 5000) -> PackedWeights:
     random = np.random.default_rng(seed)
     return packed({"a": torch.from_numpy(random.normal(size=size).astype(np.float32)), "b": torch.ones(3)})
 
@@ -207,16 +207,16 @@ def test_what_came_damaged_or_late_is_sent_whole(tmp_path: Path, monkeypatch: py
 def test_bytes_of_a_step_at_the_learning_rate_as_shipped(
     precision: str, most: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shares, compared = list[float](), Goal._compared
+    shares, compared = list[float](), TargetWeights._compared
 
-    def noting(goal: Goal, before: Any, after: Any) -> Any:
+    def noting(goal: TargetWeights, before: Any, after: Any) -> Any:
         found = compared(goal, before, after)
         assert found is not None
         whole = sum(one.data.nbytes for one in goal.trained.values())
         shares.append(sum(one.size for one in found.values()) / whole)
         return found
 
-    monkeypatch.setattr(Goal, "_compared", noting)
+    monkeypatch.setattr(TargetWeights, "_compared", noting)
     flags = ["--precision", precision, *AWAY, "--differences", "true", "--threads", "1"]
     train(tmp_path, "run", *flags, steps=6, tiny=["--evaluation.n", "4", "--evaluation.between", "2"])
     assert len(shares) == 6

@@ -15,7 +15,7 @@ from test_learner_group import TOGETHER, made
 from tiny_runs import REWARDS, TEAM, TINY, TWICE, call, resume, rows, train, weights
 
 from hocket.core.errors import HocketError
-from hocket.distributed.cluster.connection import Child
+from hocket.distributed.cluster.connection import ChildProcess
 from hocket.methods.teams.cpmobius.method import LearningProgress
 from hocket.nano import BASE
 from hocket.train.trainer import Trainer
@@ -178,7 +178,7 @@ def test_a_run_goes_on_without_a_learner_that_was_killed(rank: int, tmp_path: Pa
     trainer.step()
     trainer.step()
     line = trainer.groups.apart[0].lines[rank]
-    assert isinstance(line, Child)
+    assert isinstance(line, ChildProcess)
     line.process.kill()
     line.process.wait()
     trainer.run()

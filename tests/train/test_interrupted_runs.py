@@ -20,10 +20,10 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import unique_turns
 from hocket.distributed.cluster.interruption import Following, name_of, with_engines
-from hocket.distributed.cluster.sampler import Account, Goal, Sampler
-from hocket.distributed.cluster.sampler_worker import GoOn, Play, Played, Plays, Underway, Worker
+from hocket.distributed.cluster.sampler import Account, Sampler, TargetWeights
+from hocket.distributed.cluster.sampler_worker import GoOn, Play, PlayResult, Plays, Underway, Worker
 from hocket.distributed.cluster.setup import Setup
-from hocket.distributed.cluster.weights import Packed
+from hocket.distributed.cluster.weights import PackedWeights
 from hocket.engine import running
 from hocket.engine.requests import Request
 from hocket.train.aio import run_async
@@ -49,7 +49,7 @@ class Here:
     def __init__(self) -> None:
         self._worker, self._answers = Worker(), list[bytes]()
 
-    def send(self, message: bytes, beside: Sequence[Packed] = ()) -> None:
+    def send(self, message: bytes, beside: Sequence[PackedWeights] = ()) -> None:
         self._answers.append(self._worker.answered(message, *beside))
 
     def receive(self) -> bytes:
@@ -86,7 +86,7 @@ def test_every_part_is_written_again_under_its_own_weights(
         Assignment(trainer.task.scenario("train", n), samples=4, decoding=Decoding(max_tokens=20)) for n in (0, 1)
     ]
     seats = {} if case != "team" else {"planner": "planner", "worker": "worker"}
-    goals = [Goal(parts.learners)]
+    goals = [TargetWeights(parts.learners)]
     goals[0].load(member)
     play = Play(assignments, seats or {"policy": "policy"}, Key.of(7))
     played, passes = member.ask(Plays([play], goals[0].versions, 0.0)), 0
@@ -94,10 +94,10 @@ def test_every_part_is_written_again_under_its_own_weights(
         passes += 1
         if passes % 40 == 0 and len(goals) < 5:
             moved(trainer, len(goals))
-            goals.append(Goal(parts.learners))
+            goals.append(TargetWeights(parts.learners))
             goals[-1].load(member)
         played = member.ask(GoOn())
-    assert isinstance(played, Played)
+    assert isinstance(played, PlayResult)
     turns = unique_turns(played.trajectories)
     several = [turn for turn in turns if len(np.unique(turn.version)) > 1]
     assert several

@@ -13,7 +13,7 @@ from tiny_runs import CONTROL, REWARDS, TEAM, TINY, TWICE, call, resume, rows, t
 from hocket import tasks
 from hocket.apps.cli.parser import split_settings
 from hocket.core.errors import ConfigurationError, HocketError
-from hocket.distributed.cluster.connection import Child
+from hocket.distributed.cluster.connection import ChildProcess
 from hocket.tasks.sums import Sums
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer
@@ -83,7 +83,7 @@ def struck(trainer: Trainer) -> None:
     """Kills the last learner."""
     assert trainer.groups.here is not None
     line = trainer.groups.here.lines[-1]
-    assert isinstance(line, Child)
+    assert isinstance(line, ChildProcess)
     line.process.kill()
     line.process.wait()
 

@@ -22,8 +22,8 @@ from torch._C._distributed_c10d import PrefixStore, ProcessGroupGloo
 
 from hocket import tasks
 from hocket.apps.cli.parser import split_settings
-from hocket.distributed.cluster.connection import Child, ThisMachine
-from hocket.distributed.cluster.ranks import InFolder, joined
+from hocket.distributed.cluster.connection import ChildProcess, ThisMachine
+from hocket.distributed.cluster.ranks import FolderRendezvous, joined
 from hocket.distributed.cluster.ray_store import Table, TableStore
 from hocket.train.config import configure
 from hocket.train.trainer import Trainer
@@ -72,7 +72,7 @@ def test_two_ranks_of_a_machine_are_open_to_it_alone(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("NCCL_SOCKET_IFNAME", raising=False)
     before = sockets("self")
     with ThisMachine().rendezvous() as where:
-        assert isinstance(where, InFolder)
+        assert isinstance(where, FolderRendezvous)
         command = [sys.executable, "-c", OTHER, where.path]
         other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         ranks = joined(0, 2, where, device=torch.device("cpu"))
@@ -99,7 +99,7 @@ def test_a_run_with_two_learners_is_open_to_its_machine_alone(tmp_path: Path, mo
     trainer.step()
     assert trainer.groups.here is not None
     line = trainer.groups.here.lines[0]
-    assert isinstance(line, Child)
+    assert isinstance(line, ChildProcess)
     assert loopback(sockets("self") - before)
     assert loopback(sockets(line.process.pid))
     [folder] = tmp_path.glob("hocket-learners-*")
@@ -110,7 +110,7 @@ def test_a_run_with_two_learners_is_open_to_its_machine_alone(tmp_path: Path, mo
 
 def test_ranks_of_a_machine_meet_in_a_folder_of_this_user() -> None:
     with ThisMachine().rendezvous() as where:
-        assert isinstance(where, InFolder)
+        assert isinstance(where, FolderRendezvous)
         assert stat.S_IMODE(Path(where.path).stat().st_mode) == 0o700
         one, other = where.store(), where.store()
         one.set("name", "value")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.distributed.cluster.leaves import Alone, Ranks, TreeSum, climbed, leaves_of
+from hocket.distributed.cluster.leaves import Ranks, SingleProcess, TreeSum, climbed, leaves_of
 from hocket.recipe import Recipe
 from hocket.recipes import all_recipes
 from hocket.train.learner import Learner
@@ -112,7 +112,7 @@ def same(left: Any, right: Any) -> None:
 @given(seed=st.integers(0, 1000), size=st.sampled_from([2, 4]), leaves=st.sampled_from([4, 8]))
 def test_any_number_of_ranks_learns_the_same_bits(name: str, seed: int, size: int, leaves: int) -> None:
     recipe = all_recipes()[name]
-    alone = steps(recipe, seed, leaves, Alone(), chunk=7)
+    alone = steps(recipe, seed, leaves, SingleProcess(), chunk=7)
     for found in on_ranks(size, lambda ranks: steps(recipe, seed, leaves, ranks, chunk=7)):
         same(found, alone)
 
@@ -120,7 +120,7 @@ def test_any_number_of_ranks_learns_the_same_bits(name: str, seed: int, size: in
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_epochs_and_mini_batches_too(epochs: int) -> None:
     recipe = all_recipes()["ppo"].but({"update.epochs": epochs, "update.minibatches": 2})
-    alone = steps(recipe, 5, 4, Alone())
+    alone = steps(recipe, 5, 4, SingleProcess())
     for found in on_ranks(4, lambda ranks: steps(recipe, 5, 4, ranks)):
         same(found, alone)
 
@@ -128,7 +128,7 @@ def test_epochs_and_mini_batches_too(epochs: int) -> None:
 @pytest.mark.parametrize("name", RECIPES)
 @pytest.mark.parametrize("leaves", [2, 8])
 def test_leaves_change_no_gradient_but_its_rounding(name: str, leaves: int) -> None:
-    plain, split = (steps(all_recipes()[name], 11, count, Alone()) for count in (1, leaves))
+    plain, split = (steps(all_recipes()[name], 11, count, SingleProcess()) for count in (1, leaves))
     torch.testing.assert_close(split[0], plain[0], atol=1e-6, rtol=1e-4)
 
 

@@ -23,7 +23,7 @@ from hocket.tasks.lessons import LessonTask, lessons_of
 from hocket.testing import Part, rehearse
 from hocket.train.config import configure
 from hocket.train.lessons import with_lessons
-from hocket.train.pipeline import Pipeline, phase_runs
+from hocket.train.pipeline import PlanPipeline, phase_runs
 
 MAZE = "maze?width=3&height=3&steps=4"
 
@@ -249,7 +249,7 @@ def test_a_run_stopped_in_its_lessons_or_after_ends_equal(stop: int, whole: Path
     of_run = [("lessons", 3), ("steps", 2), ("runs", str(tmp_path / "runs")), ("run", "cut")]
     pairs = planned(MAZE, *tiny, *of_run, ("reward", (reward_in(tmp_path),)))
     left = stop
-    for trainer in Pipeline.begin(phase_runs(pairs), pairs).trainers():
+    for trainer in PlanPipeline.begin(phase_runs(pairs), pairs).trainers():
         trainer.step()  # measures
         while left and not trainer.done:
             trainer.step()

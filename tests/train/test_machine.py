@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from hocket.core.errors import ConfigurationError
 from hocket.train import machine as room
-from hocket.train.machine import Change, Machine
+from hocket.train.machine import Machine, MachineChange
 from hocket.train.memory import MemoryPlan
 from hocket.train.models import configured_models
-from hocket.train.probe import Rate, Shapes, measure
+from hocket.train.probe import LayerShapes, ProductRate, measure
 from hocket.train.settings import Config
 
 QWEN = SimpleNamespace(model_type="qwen3", hidden_size=64, num_attention_heads=2, intermediate_size=96)
@@ -36,10 +36,10 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Pretend:
         monkeypatch.setattr(room, "Watch", lambda: SimpleNamespace(others=lambda: others))
         asked: list[str] = []
 
-        def probed(shapes: Shapes, precision: str, threads: int, device: torch.device) -> Rate:
+        def probed(shapes: LayerShapes, precision: str, threads: int, device: torch.device) -> ProductRate:
             asked.append(f"{precision}_{threads}")
             taken = seconds[asked[-1]]
-            return Rate(taken, 10 * taken, 1e9, 1e9)
+            return ProductRate(taken, 10 * taken, 1e9, 1e9)
 
         monkeypatch.setattr(room, "measure", probed)
 
@@ -123,7 +123,7 @@ def test_a_precision_the_model_lacks_is_refused(tmp_path: Path) -> None:
 
 
 changes = st.builds(
-    Change,
+    MachineChange,
     step=st.integers(1, 20),
     why=st.just("because"),
     threads=st.none() | st.integers(1, 8),
@@ -133,7 +133,7 @@ changes = st.builds(
 
 
 @given(changes=st.lists(changes, max_size=5), step=st.integers(0, 25))
-def test_changes_hold_from_their_step_on(changes: list[Change], step: int) -> None:
+def test_changes_hold_from_their_step_on(changes: list[MachineChange], step: int) -> None:
     machine = Machine(4, "bf16", memory=MemoryPlan(None, False, "there is plenty", {"free_gib": 1.5}))
     for change in changes:
         machine = machine.changed(change)
@@ -149,7 +149,9 @@ def test_changes_hold_from_their_step_on(changes: list[Change], step: int) -> No
 
 
 @given(changes=st.lists(changes, max_size=5))
-def test_what_was_recorded_is_found_again(tmp_path_factory: pytest.TempPathFactory, changes: list[Change]) -> None:
+def test_what_was_recorded_is_found_again(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[MachineChange]
+) -> None:
     machine = Machine(2, "bf16", why={"threads": "set by threads"}, rates={"fp32, 1": {"decode": 1.5, "train": 2.0}})
     for change in changes:
         machine = machine.changed(change)
@@ -167,7 +169,7 @@ def test_runs_of_before_are_read(tmp_path: Path) -> None:
 def test_applied_to_policies() -> None:
     before = torch.get_num_threads()
     policy = SimpleNamespace(token_budget=16_384, checkpointing=False)
-    machine = Machine(1).changed(Change(3, "memory ran out", token_budget=4096, checkpointing=True))
+    machine = Machine(1).changed(MachineChange(3, "memory ran out", token_budget=4096, checkpointing=True))
     machine.apply([policy, SimpleNamespace()], step=2)
     assert (policy.token_budget, policy.checkpointing) == (16_384, False)
     machine.apply([policy], step=3)
@@ -178,10 +180,10 @@ def test_applied_to_policies() -> None:
 
 def test_the_shipped_model_is_measured() -> None:
     (config,) = configured_models(Config())
-    shapes = Shapes.of(config)
+    shapes = LayerShapes.of(config)
     assert shapes.matrices == ((128, 256), (128, 128), (128, 768), (384, 128))
     rate = measure(shapes, "fp32", 1, torch.device("cpu"))
     assert rate.against(rate) == 1
     assert all(value > 0.01 for value in rate.to_json().values())
-    huge = Shapes.of(SimpleNamespace(hidden_size=8192, num_attention_heads=64, intermediate_size=28_672))
+    huge = LayerShapes.of(SimpleNamespace(hidden_size=8192, num_attention_heads=64, intermediate_size=28_672))
     assert huge.decode_rows == huge.train_rows == 32

@@ -16,7 +16,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.policies.scorer import saved
 from hocket.run import train as train_in_python
 from hocket.tasks.sums import Sums
-from hocket.train.pipeline import Pipeline, phase_runs
+from hocket.train.pipeline import PlanPipeline, phase_runs
 
 RLHF = """
 plan:
@@ -135,7 +135,7 @@ def assert_equal(left: Path, right: Path) -> None:
     assert weights(left)
 
 
-def _drive(pipeline: Pipeline, observer: Ends) -> None:
+def _drive(pipeline: PlanPipeline, observer: Ends) -> None:
     for trainer in pipeline.trainers(observer=observer):
         trainer.run()
 
@@ -148,8 +148,8 @@ def test_an_interrupted_plan_ends_equal(
     phase: str, step: int, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    found = Pipeline.at(whole / "runs" / "run")
-    pipeline = Pipeline.begin(found.runs, [("run", "run")])
+    found = PlanPipeline.at(whole / "runs" / "run")
+    pipeline = PlanPipeline.begin(found.runs, [("run", "run")])
     with pytest.raises(Gone):
         _drive(pipeline, Ends(phase, step))
     assert call("train", "--resume", "run", "--quiet").code == 0
@@ -313,7 +313,7 @@ def test_a_plan_refused_in_its_first_run_leaves_its_name_free(tmp_path: Path) ->
 def test_a_damaged_plan_is_refused(tmp_path: Path) -> None:
     (tmp_path / "plan.yaml").write_text("phases: 3")
     with pytest.raises(ConfigurationError, match=r"plan\.yaml cannot be read"):
-        Pipeline.at(tmp_path)
+        PlanPipeline.at(tmp_path)
 
 
 class Mine(Sums):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import hocket.train.learner as learners
 from hocket import tasks
-from hocket.core.batch import Batch, Recorded
+from hocket.core.batch import Batch, RecordedNumbers
 from hocket.core.columns import Column
 from hocket.core.keys import Key
 from hocket.core.packing import pack
@@ -86,7 +86,7 @@ def test_samples_are_not_kept(tmp_path: Path) -> None:
 def test_what_is_left_out_changes_no_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: str, task: str
 ) -> None:
-    def run(name: str) -> tuple[list[Metrics], list[Tensor], Recorded]:
+    def run(name: str) -> tuple[list[Metrics], list[Tensor], RecordedNumbers]:
         parts = prepared(tmp_path / name, recipe, task)
         found = [stepped(parts, number) for number in (1, 2, 3)]
         weights = [weight.detach().clone() for weight in parts.lead.policy.module.parameters()]

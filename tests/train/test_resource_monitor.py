@@ -14,7 +14,7 @@ from hocket import tasks
 from hocket.apps.cli.parser import split_settings
 from hocket.train import resource_monitor
 from hocket.train.config import configure
-from hocket.train.machine import Change, Machine
+from hocket.train.machine import Machine, MachineChange
 from hocket.train.resource_monitor import PATIENCE, ResourceMonitor
 from hocket.train.trainer import Trainer, resumed
 
@@ -30,7 +30,7 @@ def waited(monkeypatch: pytest.MonkeyPatch):
     return share
 
 
-def steps(watched: ResourceMonitor, machine: Machine, first: int, count: int) -> list[Change]:
+def steps(watched: ResourceMonitor, machine: Machine, first: int, count: int) -> list[MachineChange]:
     found = []
     for step in range(first, first + count):
         watched.begin(machine, (), step)

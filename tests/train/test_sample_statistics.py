@@ -16,7 +16,7 @@ from hocket.methods.base.grpo import GRPO
 from hocket.methods.data_and_rollout.cures import CURES
 from hocket.methods.data_and_rollout.mmr1_vas import MMR1_VAS, bleu, unlikeness_of, unlikenesses
 from hocket.train.ledger import Ledger, SampleOutcome
-from hocket.train.overlap import Earned
+from hocket.train.overlap import PendingOutcomes
 from hocket.types import Scenario, Trajectory, Turn
 
 
@@ -77,7 +77,7 @@ def test_checkpoints_that_kept_one_half_of_a_summary_beside_the_counts_still_loa
 
 
 def test_what_a_step_earned_is_kept_until_the_ledger_may_know_it():
-    earned, again, ledger = Earned(), Earned(), Ledger()
+    earned, again, ledger = PendingOutcomes(), PendingOutcomes(), Ledger()
     earned.keep(3, [outcome("q", 1.0, apart=0.25), outcome("q", 0.0, size=2.0, apart=0.75), outcome("r", None)])
     again.restore(earned.state())
     again.settle(ledger)
@@ -88,7 +88,7 @@ def test_what_a_step_earned_is_kept_until_the_ledger_may_know_it():
     again.restore({"step": 4, "scenarios": ["s"] * 2, "rewards": [1.0] * 2, "norms": [float("nan"), 3.0]})
     again.settle(ledger)
     assert ledger.outcomes("s").statistics["norms"].successes == (1, 3, 9)
-    again.restore(Earned().state())
+    again.restore(PendingOutcomes().state())
 
 
 # ---------------------------------------------------------------- who has them measured

@@ -23,10 +23,10 @@ from hocket.apps.cli.parser import split_settings
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.distributed.cluster import connection
-from hocket.distributed.cluster.connection import Child
+from hocket.distributed.cluster.connection import ChildProcess
 from hocket.distributed.cluster.messages import answered, asked, heard, told
 from hocket.distributed.cluster.sampler import Sampler
-from hocket.distributed.cluster.sampler_worker import Load, Play, Played, Plays
+from hocket.distributed.cluster.sampler_worker import Load, Play, PlayResult, Plays
 from hocket.distributed.cluster.samplers import dealt
 from hocket.distributed.cluster.verify import picked, unlike
 from hocket.distributed.cluster.weights import digest
@@ -138,7 +138,7 @@ class Misfortune:
                 struck = isinstance(message, kind) and self.left > 0
                 self.left -= struck
             if struck:
-                assert isinstance(sampler.line, Child)
+                assert isinstance(sampler.line, ChildProcess)
                 process = sampler.line.process
                 if after:
                     threading.Timer(after, lambda: os.kill(process.pid, sent)).start()
@@ -356,7 +356,7 @@ def test_turns_and_scenarios_that_both_sides_know_stay_one_object() -> None:
     new = [replace(turns[-1], parent=said.replay.turns[-1]) for _ in range(2)]
     trajectories = [Trajectory(said.scenario, [*said.replay.turns, turn]) for turn in new]
     trajectories.append(Trajectory(said.scenario, [*said.replay.turns, new[0]]))
-    here = told(answered(Played(trajectories, {}, 0.0, "here"), trajectories, known), kept)
+    here = told(answered(PlayResult(trajectories, {}, 0.0, "here"), trajectories, known), kept)
     first, second, third = here.trajectories
     assert first.scenario is scenario
     assert all(mine is turn for mine, turn in zip(first.turns, turns[:-1], strict=False))
@@ -368,7 +368,7 @@ def test_turns_and_scenarios_that_both_sides_know_stay_one_object() -> None:
 # ---------------------------------------------------------------- what is drawn again elsewhere
 
 
-def tampered(kind: str, played: Played) -> Played:
+def tampered(kind: str, played: PlayResult) -> PlayResult:
     """A sampler's answer with one of its samples wrong."""
     first, rest = played.trajectories[0], played.trajectories[1:]
     turn = first.turns[0]

@@ -18,15 +18,15 @@ import pytest
 from swarm_members import KEY, LARGEST_COUNT, WAIT, Liar, frozen_places, liars, meshes, number, say, served, where
 
 from hocket.core.errors import ConfigurationError
-from hocket.distributed.swarm.blobs import Missing, address, taken_apart
-from hocket.distributed.swarm.frames import Given, Hello, Sent, Told
+from hocket.distributed.swarm.blobs import MissingPiece, address, taken_apart
+from hocket.distributed.swarm.frames import EntryList, Given, Hello, SentGroups
 from hocket.distributed.swarm.inbox import OF_ALL, OF_ONE, Inbox
 from hocket.distributed.swarm.lines import Line
 from hocket.distributed.swarm.mesh import FORMER, Mesh
 from hocket.distributed.swarm.messages import LARGEST
 from hocket.distributed.swarm.peers import PEERS, Peers
 from hocket.distributed.swarm.pool import PER_NODE
-from hocket.distributed.swarm.registry import MOST, NAMES, Entry, Registry, Said
+from hocket.distributed.swarm.registry import MOST, NAMES, Entry, EntryMessage, EntryRegistry
 
 SLACK = 1.5
 """Seconds that a busy machine may add."""
@@ -188,7 +188,7 @@ WORDS = {
     "it has left": lambda a, b: where("b", "", LARGEST_COUNT),
     "it is elsewhere": lambda a, b: where("b", "127.0.0.1:1", LARGEST_COUNT),
     "it is here": lambda a, b: where("b", a.where, LARGEST_COUNT),
-    "its weights": lambda a, b: Said("b", "weights", Entry(LARGEST_COUNT, "f" * 40)),
+    "its weights": lambda a, b: EntryMessage("b", "weights", Entry(LARGEST_COUNT, "f" * 40)),
     "the hearer has left": lambda a, b: where("a", "", LARGEST_COUNT),
 }
 
@@ -201,7 +201,7 @@ def test_what_a_node_says_of_itself_nobody_else_can_say(speaker: str, words: str
         b.gossip()
         told = [WORDS[words](a, b)]
         line = m.member(a) if speaker == "a member" else m.line(a, "b" if speaker == "b" else "m", token="")
-        say(line, Told(told, speaker, "two"))
+        say(line, EntryList(told, speaker, "two"))
         assert {"b"} <= set(a.others()) <= {"b", "m"}
         assert a.registry.read("a", "where") == a.where
         assert a.registry.read("b", "where") == b.where
@@ -230,7 +230,7 @@ def test_messages_are_from_the_node_they_name() -> None:
             m.line(a, "x", b.where),
         ]
         for line in lines:
-            assert say(line, Sent(b"not from b")) == Given(None)
+            assert say(line, SentGroups(b"not from b")) == Given(None)
         assert a.drained() == []
         assert a.others() == ["b"]
         assert a.counts["names refused"] == 1
@@ -243,7 +243,7 @@ def test_a_frozen_node_keeps_its_name_and_one_that_is_gone_does_not() -> None:
     with meshes("a") as (a,), liars("b", "b", "b") as (first, second, third):
         first.member(a)
         first.silent = True
-        say(second.line(a), Told([where("b", second.where)], "b", "two"))
+        say(second.line(a), EntryList([where("b", second.where)], "b", "two"))
         assert a.registry.read("b", "where") == first.where
         a.gossip()
         twin = Mesh("b", key=KEY, wait=WAIT)
@@ -264,8 +264,8 @@ def _taken(place: str) -> bool:
 def test_a_node_that_begins_again_is_heard_whatever_was_said_in_its_name_before() -> None:
     with meshes("a") as (a,), liars("b") as (before,):
         line = before.member(a)
-        words = [where("b", before.where, LARGEST_COUNT), Said("b", "weights", Entry(LARGEST_COUNT, "f" * 40))]
-        say(line, Told(words, "b", "one"))
+        words = [where("b", before.where, LARGEST_COUNT), EntryMessage("b", "weights", Entry(LARGEST_COUNT, "f" * 40))]
+        say(line, EntryList(words, "b", "one"))
         before.close()
         until(lambda: not _taken(before.where))
         b = Mesh("b", key=KEY, wait=WAIT)
@@ -318,23 +318,23 @@ def test_no_node_is_told_of_more_than_a_message_holds() -> None:
     """A member's words are bounded, so that what a node passes on can be read."""
     with meshes("a", "b") as (a, b), liars("m") as (m,):
         line = m.member(a)
-        long = [Said("m", f"name {n}", Entry(1, "é" * 1000)) for n in range(1000)]
-        say(line, Told([where("m", m.where), *long], "m", "two"))
+        long = [EntryMessage("m", f"name {n}", Entry(1, "é" * 1000)) for n in range(1000)]
+        say(line, EntryList([where("m", m.where), *long], "m", "two"))
         assert sum(one.node == "m" for one in a.registry.entries()) == NAMES
         b.gossip()
         assert not b.counts["unanswered"]
 
 
 def test_a_registry_keeps_its_own_words_and_has_room_for_who_comes_last() -> None:
-    own = Registry("a")
+    own = EntryRegistry("a")
     own.write("where", "here")
-    own.merge(Said(f"ghost {n}", f"name {k}", Entry(1, "")) for n in range(MOST) for k in range(2))
+    own.merge(EntryMessage(f"ghost {n}", f"name {k}", Entry(1, "")) for n in range(MOST) for k in range(2))
     own.merge([where("a", "there", LARGEST_COUNT), where("b", "somewhere")])
     assert own.read("a", "where") == "here"
     assert own.read("b", "where") == "somewhere"
     assert len(own.entries()) <= MOST + 1
     assert own.read("ghost 0", "name 0") is None
-    own.merge(Said("b", f"name {n}", Entry(1, "")) for n in range(100))
+    own.merge(EntryMessage("b", f"name {n}", Entry(1, "")) for n in range(100))
     assert sum(one.node == "b" for one in own.entries()) == NAMES
     assert (PEERS + FORMER) * NAMES <= MOST
 
@@ -361,7 +361,7 @@ def test_who_floods_crowds_out_itself() -> None:
         line = m.member(a)
         b.send(b"from b")
         for _ in range(PER_NODE + 50):
-            say(line, Sent(b"noise"))
+            say(line, SentGroups(b"noise"))
         heard = a.drained()
         assert heard[0] == ("b", b"from b")
         assert len(heard) == PER_NODE + 1
@@ -421,9 +421,9 @@ def test_what_is_announced_and_cannot_be_had_is_missed(announced: str) -> None:
             name = address(contents[announced])
         elif announced == "nowhere":
             name = "0" * 40
-        say(line, Told([where("m", m.where), Said("m", "weights", Entry(9, name))], "m", "one"))
+        say(line, EntryList([where("m", m.where), EntryMessage("m", "weights", Entry(9, name))], "m", "one"))
         assert a.newest("weights") == [("m", name)]
-        with pytest.raises(Missing):
+        with pytest.raises(MissingPiece):
             a.fetch(name)
 
 
@@ -435,7 +435,7 @@ def test_who_is_always_late_is_not_fetched_from_for_ever(monkeypatch: pytest.Mon
         m.member(a)
         m.pieces = {**pieces, address(manifest.written()): manifest.written()}
         m.delay = WAIT / 3
-        with pytest.raises(Missing):
+        with pytest.raises(MissingPiece):
             a.fetch(address(manifest.written()))
         m.delay = 0.0
         assert a.fetch(address(manifest.written())) == data
@@ -515,5 +515,5 @@ def test_a_liar_is_a_member_like_any_other() -> None:
     """Else the tests above would prove nothing of members."""
     with meshes("a") as (a,), liars("m") as (m,):
         assert isinstance(m, Liar)
-        say(m.member(a), Sent(b"hello"))
+        say(m.member(a), SentGroups(b"hello"))
         assert a.drained() == [("m", b"hello")]

@@ -18,10 +18,10 @@ from tiny_runs import call
 from torch import nn
 
 from hocket.core.errors import ConfigurationError
-from hocket.distributed.swarm.blobs import Missing
+from hocket.distributed.swarm.blobs import MissingPiece
 from hocket.distributed.swarm.frames import Hello
 from hocket.distributed.swarm.mesh import Mesh
-from hocket.distributed.swarm.pool import Pool
+from hocket.distributed.swarm.pool import NodeInbox
 from hocket.distributed.swarm.process import key_of, set_weights, weights_of
 from hocket.tasks.sums import Sums
 
@@ -118,9 +118,9 @@ def test_weights_travel_to_the_bit_and_those_of_another_model_are_refused() -> N
         own["policy"].module.weight.copy_(torch.arange(6.0).reshape(2, 3) / 7)
     set_weights(other, weights_of(own))
     assert torch.equal(other["policy"].module.weight, own["policy"].module.weight)
-    with pytest.raises(Missing, match="another model"):
+    with pytest.raises(MissingPiece, match="another model"):
         set_weights(policies(4), weights_of(own))
-    with pytest.raises(Missing, match="no weights"):
+    with pytest.raises(MissingPiece, match="no weights"):
         set_weights(other, b"nothing of the kind")
 
 
@@ -147,7 +147,7 @@ def message(step: int, **more: Any) -> bytes:
 
 
 def test_a_node_that_begins_again_counts_its_steps_anew() -> None:
-    pool = Pool(Sums(), recompute=False)
+    pool = NodeInbox(Sums(), recompute=False)
     pool.receive("b", message(40))
     pool.receive("b", message(1))
     pool.forget("b")
@@ -168,7 +168,7 @@ def test_what_is_nested_deeper_than_a_scenario_is_no_message(
         deep = b"\x81\xa1x" + deep
     data = bytearray(message(1))
     data[0] += 1  # One more in the map.
-    pool = Pool(Sums(), recompute=False)
+    pool = NodeInbox(Sums(), recompute=False)
     pool.receive("b", bytes(data) + msgspec.msgpack.encode(field) + deep)
     [became] = pool.counts
     if depth <= 30:

@@ -22,7 +22,7 @@ from hocket import tasks
 from hocket.apps.play.operators import Place, operator, places_of
 from hocket.apps.report.evaluation import load
 from hocket.apps.report.plan import write_plan_report
-from hocket.apps.serve.source import Source
+from hocket.apps.serve.source import ModelSource
 from hocket.core.components import to_plain
 from hocket.core.discovery import Declaration, Names
 from hocket.core.errors import ConfigurationError
@@ -33,7 +33,7 @@ from hocket.recipes import find
 from hocket.train import solve, trust
 from hocket.train.config import configure, read_pairs
 from hocket.train.optimise import run as optimise
-from hocket.train.pipeline import Pipeline
+from hocket.train.pipeline import PlanPipeline
 from hocket.train.recorder import Recorder
 from hocket.train.replay import replay
 from hocket.train.runfolder import RunFolder, RunLock
@@ -402,14 +402,14 @@ def _plan(folder: Path, config: dict[str, Any]) -> None:
 ASKING: dict[str, Callable[[Path], object]] = {
     "eval": lambda run: load(run, (), task=None, which="last"),
     "eval on another task": lambda run: load(run, (), task="sums", which="last"),
-    "serve and play": lambda run: Source.of(run),
+    "serve and play": lambda run: ModelSource.of(run),
     "resume": lambda run: resumed(run),
     "replay": lambda run: replay(run),
     "arena run:": lambda run: operator(f"run:{run}", _seat()),
     "arena model:": lambda run: operator(f"model:{run}", _seat()),
     "solve": lambda run: solve.resumed(run),
     "optimise": lambda run: optimise.resumed(run),
-    "plan": lambda run: Pipeline.at(run),
+    "plan": lambda run: PlanPipeline.at(run),
 }
 
 
@@ -439,7 +439,7 @@ def test_with_trust_it_runs() -> None:
     Path("evil.py").write_text("import pathlib\npathlib.Path('MARK').touch()\n")
     Path("a/config.yaml").write_text("task: evil.py:X\n")
     with pytest.raises(ConfigurationError, match="has no 'X'"):
-        Source.of(Path("a"), trust=True)
+        ModelSource.of(Path("a"), trust=True)
     assert Path("MARK").exists()
 
 

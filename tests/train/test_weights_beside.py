@@ -13,17 +13,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hocket.distributed.cluster.connection import Child, serve
+from hocket.distributed.cluster.connection import ChildProcess, serve
 from hocket.distributed.cluster.messages import asked, heard
 from hocket.distributed.cluster.sampler_worker import Load
-from hocket.distributed.cluster.weights import Packed, digest, packed
+from hocket.distributed.cluster.weights import PackedWeights, digest, packed
 
 SMALL = packed({"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([1, 2], dtype=torch.int64)})
 LARGE = packed({"w": torch.arange(2.0**20)})
 NOTHING = packed({})
 
 
-def told(message: bytes, *beside: Packed) -> bytes:
+def told(message: bytes, *beside: PackedWeights) -> bytes:
     """What came, and that it may be written to without anybody else's noticing."""
     shown = [digest({"": one}) for one in beside]
     for one in beside:
@@ -36,14 +36,14 @@ def main(handle: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def children() -> Iterator[list[Child]]:
-    found = [Child(f"sampler {number}", __name__) for number in (1, 2)]
+def children() -> Iterator[list[ChildProcess]]:
+    found = [ChildProcess(f"sampler {number}", __name__) for number in (1, 2)]
     yield found
     for child in found:
         child.close()
 
 
-def exchanged(children: Sequence[Child], message: bytes, beside: Sequence[Packed]) -> None:
+def exchanged(children: Sequence[ChildProcess], message: bytes, beside: Sequence[PackedWeights]) -> None:
     """Sends all children the same and sees that they tell it back."""
     for child in children:
         child.send(message, beside)
@@ -52,7 +52,9 @@ def exchanged(children: Sequence[Child], message: bytes, beside: Sequence[Packed
 
 
 @pytest.mark.parametrize("memory", ["given", "short", "forbidden"])
-def test_every_process_has_what_was_sent(memory: str, children: list[Child], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_process_has_what_was_sent(
+    memory: str, children: list[ChildProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
     made, genuine = [], os.memfd_create
 
     def memfd(name: str) -> int:
@@ -62,7 +64,7 @@ def test_every_process_has_what_was_sent(memory: str, children: list[Child], mon
         return genuine(name) if memory == "given" else os.open("/dev/full", os.O_WRONLY)
 
     monkeypatch.setattr(os, "memfd_create", memfd)
-    small, large = (Packed(one.layout, one.data.copy()) for one in (SMALL, LARGE))
+    small, large = (PackedWeights(one.layout, one.data.copy()) for one in (SMALL, LARGE))
     exchanged(children, b"alone", ())
     exchanged(children, b"both", (large, small))
     exchanged(children, b"nothing in it", (NOTHING,))
@@ -72,7 +74,7 @@ def test_every_process_has_what_was_sent(memory: str, children: list[Child], mon
 
 
 def test_descriptors_stay_where_they_are() -> None:
-    one = Packed(SMALL.layout, SMALL.data.copy())
+    one = PackedWeights(SMALL.layout, SMALL.data.copy())
     assert one.memory is not None
     again = pickle.loads(pickle.dumps(one))
     assert "memory" in vars(one)
@@ -81,7 +83,7 @@ def test_descriptors_stay_where_they_are() -> None:
 
 
 def test_memory_is_given_back_with_the_weights() -> None:
-    one = Packed(SMALL.layout, SMALL.data.copy())
+    one = PackedWeights(SMALL.layout, SMALL.data.copy())
     handle = one.memory
     assert handle is not None
     assert os.fstat(handle).st_size == one.data.nbytes
@@ -92,12 +94,12 @@ def test_memory_is_given_back_with_the_weights() -> None:
 
 
 @given(st.lists(st.sampled_from([SMALL, LARGE, NOTHING]), max_size=4))
-def test_a_question_names_its_weights_by_place(sent: list[Packed]) -> None:
+def test_a_question_names_its_weights_by_place(sent: list[PackedWeights]) -> None:
     trained = {f"policy {place}": one for place, one in enumerate(sent)}
     load = Load(trained, {}, {}, {"base": SMALL})
     data, beside, _ = asked(load, ())
     assert len(data) < 5000
-    there, _ = heard(data, [Packed(one.layout, one.data.copy()) for one in beside])
+    there, _ = heard(data, [PackedWeights(one.layout, one.data.copy()) for one in beside])
     assert digest(there.weights) == digest(trained)
     assert digest(there.references) == digest({"base": SMALL})
 
@@ -105,7 +107,7 @@ def test_a_question_names_its_weights_by_place(sent: list[Packed]) -> None:
 def test_what_may_only_be_read_is_copied_for_torch() -> None:
     shown = SMALL.data.copy()
     shown.flags.writeable = False
-    one = Packed(SMALL.layout, shown).writable()
+    one = PackedWeights(SMALL.layout, shown).writable()
     assert one.data.flags.writeable
     assert np.array_equal(one.data, SMALL.data)
     assert one.writable() is one

@@ -20,7 +20,7 @@ from hocket.agents.tools.protocol import FORM, Call, read_calls
 from hocket.agents.workflows.chat import Chat
 from hocket.agents.workflows.player import TextPlayer
 from hocket.agents.workflows.team import Actor, Team
-from hocket.agents.workflows.tool_loop import SPENT, Made, converse
+from hocket.agents.workflows.tool_loop import SPENT, ToolCallRecord, converse
 from hocket.agents.workflows.tool_use import ToolUse
 from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.errors import ConfigurationError
@@ -144,7 +144,7 @@ class Talks(Workflow):
 
     def __init__(self, tools: Sequence[Any], **bounds: Any) -> None:
         self.given, self.bounds = tools, bounds
-        self.made: list[Made] = []
+        self.made: list[ToolCallRecord] = []
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
         reply, self.made = await converse(team.policy, scenario.messages, self.given, **self.bounds)

@@ -101,7 +101,7 @@ class OpenEnv:
         return None if found is None else {**self.extra, **self.moves[found]}
 
 
-class Refused(HocketError):
+class MalformedAction(HocketError):
     """The server calls an action malformed."""
 
 
@@ -113,7 +113,7 @@ class Wire(Protocol):
         ...
 
     def step(self, action: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Makes an action; the RESULT of it. Raises `Refused` when the server calls it malformed."""
+        """Makes an action; the RESULT of it. Raises `MalformedAction` when the server calls it malformed."""
         ...
 
     def state(self) -> Mapping[str, Any]:
@@ -173,7 +173,7 @@ class _Session:
             return data
         said = f"{data.get('message')} ({data.get('code')})"
         if data.get("code") == "VALIDATION_ERROR":
-            raise Refused(f"{name} refuses the action: {said}")
+            raise MalformedAction(f"{name} refuses the action: {said}")
         if data.get("code") == "CAPACITY_REACHED":
             raise HocketError(f"{name} has no place left: {said}; lower concurrent to the server's max_concurrent_envs")
         raise HocketError(f"{name} failed: {said}")
@@ -214,7 +214,7 @@ class _Posts:
         except urllib.error.HTTPError as error:
             said = error.read(400).decode("utf-8", "replace")
             if error.code == 422 and path == "step":
-                raise Refused(f"{name} refuses the action: {said}") from None
+                raise MalformedAction(f"{name} refuses the action: {said}") from None
             raise HocketError(f"{name} answers /{path} with status {error.code}: {said}") from None
         except (OSError, ValueError) as error:
             raise HocketError(f"{name} cannot be reached ({error}); start the server or correct the url") from None
@@ -272,7 +272,7 @@ class OpenEnvironment(Environment):
             return self._erred("That was not a legal move. Try again.")
         try:
             result = self._wire.step(action)
-        except Refused:
+        except MalformedAction:
             return self._erred("That was not a valid action. Try again.")
         self._wrong, self._notice = 0, ""
         self._took(result)

@@ -94,7 +94,7 @@ class TextArena:
         reason = ""
         for count in counts:
             try:
-                with Chance.of(Key.of(0)).own():
+                with GlobalGenerators.of(Key.of(0)).own():
                     self.new().reset(num_players=count, seed=0)
             except ConfigurationError:
                 raise
@@ -126,17 +126,17 @@ class TextArena:
 
 
 @dataclass
-class Chance:
+class GlobalGenerators:
     """Python's and NumPy's global generators as one game should find them, since TextArena draws from these."""
 
     python: Any
     numpy: Any
 
     @staticmethod
-    def of(key: Key) -> Chance:
+    def of(key: Key) -> GlobalGenerators:
         """As if seeded with a key."""
         legacy = np.random.RandomState(key.word & 0xFFFFFFFF)
-        return Chance(random.Random(key.value).getstate(), legacy.get_state())
+        return GlobalGenerators(random.Random(key.value).getstate(), legacy.get_state())
 
     @contextmanager
     def own(self) -> Iterator[None]:
@@ -164,7 +164,7 @@ class ArenaEnvironment(Environment):
     def __init__(self, world: TextArena) -> None:
         self.world = world
         self.agents = world.agents
-        self._chance = Chance.of(Key.of(0))
+        self._chance = GlobalGenerators.of(Key.of(0))
         self._game: Any = None
         self._done = True
         self._text: dict[str, str] = {}
@@ -173,7 +173,7 @@ class ArenaEnvironment(Environment):
         self._illegal: Counter[str] = Counter()
 
     def reset(self, key: Key) -> None:
-        self._chance = Chance.of(key.derive("textarena"))
+        self._chance = GlobalGenerators.of(key.derive("textarena"))
         self._text, self._news, self._moved, self._illegal = {}, {}, set(), Counter()
         with self._chance.own():
             self._game = self.world.new()
@@ -249,7 +249,7 @@ class ArenaEnvironment(Environment):
     def clone(self) -> Self:
         other = type(self)(self.world)
         other._game = copy.deepcopy(self._game)
-        other._chance = Chance(self._chance.python, self._chance.numpy)
+        other._chance = GlobalGenerators(self._chance.python, self._chance.numpy)
         other._done = self._done
         other._text, other._news = dict(self._text), dict(self._news)
         other._moved, other._illegal = set(self._moved), Counter(self._illegal)

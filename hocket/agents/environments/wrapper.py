@@ -14,7 +14,7 @@ from hocket.core.worlds import JointEnvironment, JointWorld, Moved, Seat
 
 
 @dataclass(frozen=True)
-class WorldAround(ABC):
+class WrappedWorld(ABC):
     """A world made of another: all is as there but what a subclass says."""
 
     world: JointWorld
@@ -40,7 +40,7 @@ class WorldAround(ABC):
         """So many copies; each must be reset before use."""
 
 
-class CourseAround(JointEnvironment):
+class WrappedCourse(JointEnvironment):
     """The copies of such a world, around those of the other."""
 
     def __init__(self, course: JointEnvironment) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hocket.agents.search.result import Found, Opinion
+from hocket.agents.search.result import Opinion, SearchResult
 from hocket.core.errors import HocketError
 from hocket.rollout.groups import groups
 from hocket.rollout.message_tree import MessageNode, StepTree
@@ -14,7 +14,7 @@ from hocket.types import Assignment, Trajectory
 
 async def beam_search(
     play: Play, asking: Assignment, value: Opinion, *, width: int, candidates: int, judge: Opinion | None = None
-) -> Found:
+) -> SearchResult:
     """Step-level beam search: of all next messages the `width` best transcripts are kept, per message of an agent.
 
     MASPRM (arXiv 2510.24803). Every transcript kept is continued by `candidates` messages, drawn independently, and
@@ -37,7 +37,7 @@ async def beam_search(
         beam = [among[place] for place in ranked[:width]]
     kept = [_transcript(node) for node in beam]
     final = [float(number) for number in await judge(kept)] if judge is not None else [1.0, *([0.0] * (len(kept) - 1))]
-    return Found(kept[final.index(max(final))], tree.calls)
+    return SearchResult(kept[final.index(max(final))], tree.calls)
 
 
 def _transcript(node: MessageNode) -> Trajectory:
@@ -47,11 +47,11 @@ def _transcript(node: MessageNode) -> Trajectory:
     return found
 
 
-async def best_of(play: Play, asking: Assignment, judge: Opinion, *, samples: int) -> Found:
+async def best_of(play: Play, asking: Assignment, judge: Opinion, *, samples: int) -> SearchResult:
     """The episode of `samples` that `judge` thinks best, the earliest of equals."""
     every = await play([replace(asking, samples=samples)])
     played = [one for one in every if one.failure is None]
     if not played:
         raise HocketError(f"all {samples} episodes of {asking.scenario.id!r} failed: {every[0].failure}")
     worth = list(await judge(played))
-    return Found(played[worth.index(max(worth))], sum(len(one.turns) for one in played))
+    return SearchResult(played[worth.index(max(worth))], sum(len(one.turns) for one in played))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hocket.agents.search.searcher import Bench, Played, Searcher, SearchMethod
+from hocket.agents.search.searcher import CaseResult, SearchBench, Searcher, SearchMethod
 from hocket.core.errors import ConfigurationError
 from hocket.core.texts import Texts
 
@@ -44,13 +44,13 @@ class Gepa(Searcher):
                 f"searcher.parents = {self.parents!r}; choose from pareto, current_best, epsilon_greedy"
             )
 
-    def check(self, bench: Bench) -> None:
+    def check(self, bench: SearchBench) -> None:
         try:
             importlib.import_module("gepa")
         except ImportError as error:
             raise ConfigurationError("searcher gepa needs a package: pip install 'hocket[gepa]'") from error
 
-    def search(self, bench: Bench) -> None:
+    def search(self, bench: SearchBench) -> None:
         cases, system = range(bench.practice + bench.development), _System(bench)
         importlib.import_module("gepa").optimize(
             seed_candidate={role: bench.start.prompts.get(role, "") for role in bench.roles},
@@ -79,7 +79,7 @@ class _Silent:
 class _System:
     """What `gepa` optimises: `GEPAAdapter` of its package, which goes on after errors; `failed` keeps the first."""
 
-    bench: Bench
+    bench: SearchBench
     failed: Exception | None = field(default=None, init=False)
     propose_new_texts: None = field(default=None, init=False)
 
@@ -127,7 +127,7 @@ def _result(scores: list[float], traces: Any) -> Any:
     return batch(outputs=[None] * len(scores), scores=scores, trajectories=traces)
 
 
-def _shown(one: Played) -> dict[str, str]:
+def _shown(one: CaseResult) -> dict[str, str]:
     right = f" The right answer: {one.expected}" if one.expected else ""
     verdict = "This is right." if one.score >= 1 else f"This scored {one.score:g} of 1.{right}"
     return {"Inputs": one.question, "Generated Outputs": one.answer, "Feedback": verdict}

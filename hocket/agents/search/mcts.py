@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hocket.agents.search.result import Found, Opinion
+from hocket.agents.search.result import Opinion, SearchResult
 from hocket.core.keys import Key
 from hocket.rollout.message_search import RETURN, UCT, Tree
 from hocket.rollout.message_tree import MessageNode
@@ -19,7 +19,7 @@ async def tree_search(
     key: Key,
     rule: UCT | None = None,
     value: Opinion | None = None,
-) -> tuple[Found, MessageNode]:
+) -> tuple[SearchResult, MessageNode]:
     """`searches` times through the tree; the ended episode that `judge` thinks best, and the tree.
 
     `judge` tells what an end is worth, in [-1, 1]. With `value` a search stops at the first new message and backs up
@@ -31,4 +31,4 @@ async def tree_search(
     while number < searches or not ended:
         ended += await (rule or UCT()).search([tree], play=play, judge=judge, value=value)
         number += 1
-    return Found(max(ended, key=lambda one: float(RETURN.get(one))), tree.calls), tree.root
+    return SearchResult(max(ended, key=lambda one: float(RETURN.get(one))), tree.calls), tree.root

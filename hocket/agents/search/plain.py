@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hocket.agents.search.searcher import Bench, Played, Searcher, SearchMethod, Trial
+from hocket.agents.search.searcher import CaseResult, SearchBench, Searcher, SearchMethod, Trial
 from hocket.core.errors import ConfigurationError
 from hocket.core.texts import Texts
 
@@ -35,7 +35,7 @@ def with_prompt(texts: Texts, role: str, prompt: str) -> Texts:
     return replace(texts, prompts={**texts.prompts, role: prompt})
 
 
-def shown(played: Sequence[Played], most: int = 400) -> str:
+def shown(played: Sequence[CaseResult], most: int = 400) -> str:
     """Episodes as reflecting models read them, each text cut after `most` characters."""
     lines = []
     for one in played:
@@ -44,7 +44,7 @@ def shown(played: Sequence[Played], most: int = 400) -> str:
     return "\n\n".join(lines)
 
 
-def reflected(bench: Bench, of: Trial, role: str, number: int, batch: int) -> Trial | None:
+def reflected(bench: SearchBench, of: Trial, role: str, number: int, batch: int) -> Trial | None:
     """A trial with the prompt of a role rewritten in view of wrong answers among `batch` practice cases, number-th.
 
     None where none was wrong, nothing was said, or it cannot be played.
@@ -69,7 +69,7 @@ class RandomMutation(Searcher):
     proposals: int = 1000
     patience: int = 10
 
-    def search(self, bench: Bench) -> None:
+    def search(self, bench: SearchBench) -> None:
         idle = 0
         for number in range(self.proposals):
             best, role, known = bench.best, bench.roles[number % len(bench.roles)], len(bench.trials)
@@ -98,7 +98,7 @@ class Reflective(Searcher):
         if self.batch < 1:
             raise ConfigurationError(f"searcher.batch = {self.batch}: look at 1 case or more")
 
-    def search(self, bench: Bench) -> None:
+    def search(self, bench: SearchBench) -> None:
         idle = 0
         for number in range(self.proposals):
             role, known = bench.roles[number % len(bench.roles)], len(bench.trials)

@@ -12,7 +12,7 @@ Opinion = Callable[[Sequence[Trajectory]], Awaitable[Sequence[float]]]
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The episode that a search chose, and how many messages it sampled for it."""
 
     episode: Trajectory

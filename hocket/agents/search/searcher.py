@@ -25,7 +25,7 @@ SEARCHERS = Registry("searcher", ("hocket.agents.search", "hocket.methods"), con
 
 
 @dataclass(frozen=True)
-class Played:
+class CaseResult:
     """One episode: what was asked, what is right where that is known, what was answered, and how good it was.
 
     `calls` counts answers of the policy in it, `tokens` what was sampled for them; `said` has them all in time order,
@@ -83,7 +83,7 @@ class Target(Protocol):
 
     def play(
         self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
-    ) -> Sequence[Played]:
+    ) -> Sequence[CaseResult]:
         """Every sample of every case, in order; samples are numbered from `first`, by which they are drawn."""
         ...
 
@@ -92,7 +92,7 @@ class Target(Protocol):
         ...
 
 
-class Kept(Protocol):
+class AnswerJournal(Protocol):
     """A journal: what was answered, by key."""
 
     def get(self, key: str, /) -> Any: ...
@@ -109,7 +109,7 @@ class _Remembered(dict[str, Any]):
 
 
 @dataclass(eq=False)
-class Bench:
+class SearchBench:
     """What a searcher works with. Practice cases are for looking at, development cases choose; they are disjoint.
 
     Attributes:
@@ -131,7 +131,7 @@ class Bench:
     budget: int
     practice: int
     development: int
-    journal: Kept = field(default_factory=_Remembered)
+    journal: AnswerJournal = field(default_factory=_Remembered)
     observe: Callable[[Trial], None] = lambda trial: None
     most_tokens: int | None = None
     spent: int = 0
@@ -198,7 +198,7 @@ class Bench:
 
     def practise(
         self, texts: Texts, cases: Sequence[int], samples: int = 1, *, greedy: bool = False, again: int = 0
-    ) -> list[Played]:
+    ) -> list[CaseResult]:
         """Episodes on practice cases (numbers wrap round), `samples` of each, drawn unless `greedy`.
 
         The same question has the same answers, at no cost; `again` = 1, 2, .. draws anew.
@@ -247,7 +247,7 @@ class Bench:
         self.observe(trial)
         return trial
 
-    def _play(self, texts: Texts, cases: Sequence[int], samples: int, greedy: bool, first: int = 0) -> list[Played]:
+    def _play(self, texts: Texts, cases: Sequence[int], samples: int, greedy: bool, first: int = 0) -> list[CaseResult]:
         how = f"{first}+{samples}/{'greedy' if greedy else 'drawn'}"
         names = {case: f"play/{texts.digest}/{case}/{how}" for case in cases}
         unpaid = [case for case, name in names.items() if name not in self._paid]
@@ -260,7 +260,7 @@ class Bench:
             for place, case in enumerate(fresh):
                 kept[case] = [asdict(one) for one in played[place * samples : (place + 1) * samples]]
                 self.journal.put(names[case], kept[case])
-        found = {case: [Played(**row) for row in rows] for case, rows in kept.items()}
+        found = {case: [CaseResult(**row) for row in rows] for case, rows in kept.items()}
         for case in unpaid:
             self._paid.add(names[case])
             self.spent += sum(one.calls for one in found[case])
@@ -286,7 +286,7 @@ def _team(texts: Texts) -> Any:
 class Searcher(ABC):
     """How new texts are proposed. A frozen dataclass: its fields are its settings, and it remembers nothing itself."""
 
-    def check(self, bench: Bench) -> None:  # noqa: B027  Most need nothing.
+    def check(self, bench: SearchBench) -> None:  # noqa: B027  Most need nothing.
         """Called before anything is played.
 
         Raises:
@@ -294,7 +294,7 @@ class Searcher(ABC):
         """
 
     @abstractmethod
-    def search(self, bench: Bench) -> None:
+    def search(self, bench: SearchBench) -> None:
         """Proposes texts by `bench.measure` until it has no more to propose; the start is measured already.
 
         What was best on development is taken afterwards, so nothing needs to be returned.
@@ -333,7 +333,7 @@ class SearchMethod:
     note: str = ""
 
 
-def search(bench: Bench, searcher: Searcher) -> Trial:
+def search(bench: SearchBench, searcher: Searcher) -> Trial:
     """Measures the start, searches until the budget or the searcher ends, and returns the best trial."""
     searcher.check(bench)
     bench.begin()

@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 from hocket.agents.search.beam import beam_search, best_of
 from hocket.agents.search.mcts import tree_search
-from hocket.agents.search.result import Found, Opinion
+from hocket.agents.search.result import Opinion, SearchResult
 from hocket.core.keys import Key
 from hocket.rollout.message_search import UCT
 from hocket.stages import Play, Policy
@@ -24,7 +24,7 @@ class Guide(Protocol):
 
 
 @dataclass(frozen=True)
-class Guided(ABC):
+class ValueSearch(ABC):
     """One way; its fields are the settings behind its name, `beam?width=2`."""
 
     title: ClassVar[str]
@@ -35,24 +35,24 @@ class Guided(ABC):
                 raise ValueError(f"{name} must be at least 1, not {number}")
 
     @abstractmethod
-    async def seek(self, play: Play, asking: Assignment, value: Opinion, key: Key) -> Found:
+    async def seek(self, play: Play, asking: Assignment, value: Opinion, key: Key) -> SearchResult:
         """The episode that it chose for one scenario."""
 
 
 @dataclass(frozen=True)
-class Best(Guided):
+class Best(ValueSearch):
     """The best of `samples` whole episodes."""
 
     samples: int = 4
 
     title = "best of several"
 
-    async def seek(self, play: Play, asking: Assignment, value: Opinion, key: Key) -> Found:
+    async def seek(self, play: Play, asking: Assignment, value: Opinion, key: Key) -> SearchResult:
         return await best_of(play, asking, value, samples=self.samples)
 
 
 @dataclass(frozen=True)
-class Beam(Guided):
+class Beam(ValueSearch):
     """A beam of `width` transcripts, each continued by `candidates` messages (`hocket.agents.search.beam_search`)."""
 
     width: int = 2
@@ -60,12 +60,12 @@ class Beam(Guided):
 
     title = "beam search"
 
-    async def seek(self, play: Play, asking: Assignment, value: Opinion, key: Key) -> Found:
+    async def seek(self, play: Play, asking: Assignment, value: Opinion, key: Key) -> SearchResult:
         return await beam_search(play, asking, value, width=self.width, candidates=self.candidates)
 
 
 @dataclass(frozen=True)
-class TreeSearch(Guided):
+class TreeSearch(ValueSearch):
     """`searches` through a tree of messages by UCT, with a value instead of rollouts (`tree_search`)."""
 
     searches: int = 8
@@ -73,7 +73,7 @@ class TreeSearch(Guided):
 
     title = "tree search"
 
-    async def seek(self, play: Play, asking: Assignment, value: Opinion, key: Key) -> Found:
+    async def seek(self, play: Play, asking: Assignment, value: Opinion, key: Key) -> SearchResult:
         rule = UCT(candidates=self.candidates)
         found, _ = await tree_search(play, asking, value, searches=self.searches, key=key, rule=rule, value=value)
         return found

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from hocket.agents.tools.protocol import Call, Tool, carried_out, read_calls
-from hocket.agents.tools.sandbox import Finished, Sandbox
+from hocket.agents.tools.sandbox import ProgramResult, Sandbox
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.names import parse_name
 from hocket.core.options import checked

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from hocket.agents.tools.routines import ROUTINES, Original, installed
-from hocket.agents.tools.sandbox import Finished, Sandbox
+from hocket.agents.tools.sandbox import ProgramResult, Sandbox
 from hocket.core.errors import HocketError
 
 _BINARY: dict[type[ast.operator], tuple[str, tuple[str, ...]]] = {
@@ -37,7 +37,7 @@ _BOOLEAN: dict[type[ast.boolop], tuple[str, tuple[str, ...]]] = {ast.And: ("and"
 
 
 @dataclass(frozen=True)
-class Change:
+class SourceChange:
     """On a line (from 1), at a column (from 0), `old` becomes `new`."""
 
     line: int
@@ -56,7 +56,7 @@ class Bug:
     """A change to a routine that its tests notice: `call`, a shown one, gives `found` where it should give `wanted`."""
 
     original: Original
-    change: Change
+    change: SourceChange
     call: str
     wanted: str
     found: str
@@ -69,12 +69,12 @@ class Bug:
         return (*lines[:place], self.change.made(lines[place]), *lines[place + 1 :])
 
     @property
-    def mending(self) -> Change:
+    def mending(self) -> SourceChange:
         """What takes it back."""
-        return Change(self.change.line, self.change.column, self.change.new, self.change.old)
+        return SourceChange(self.change.line, self.change.column, self.change.new, self.change.old)
 
 
-def changes(lines: Sequence[str], name: str) -> list[Change]:
+def changes(lines: Sequence[str], name: str) -> list[SourceChange]:
     """All changes that could be made to the function `name` of a module: to its operators and its small constants."""
     tree = ast.parse("\n".join(lines))
     node = next(one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == name)
@@ -82,7 +82,7 @@ def changes(lines: Sequence[str], name: str) -> list[Change]:
     return sorted(set(found), key=lambda one: (one.line, one.column, one.new))
 
 
-def _of(node: ast.AST, lines: Sequence[str]) -> Iterator[Change]:
+def _of(node: ast.AST, lines: Sequence[str]) -> Iterator[SourceChange]:
     match node:
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             yield from _between(left, right, *_BINARY[type(op)], lines)
@@ -97,10 +97,12 @@ def _of(node: ast.AST, lines: Sequence[str]) -> Iterator[Change]:
             text = lines[node.lineno - 1]
             if text.isascii() and text.startswith(str(value), node.col_offset):
                 for other in (value + 1, value - 1) if value else (1,):
-                    yield Change(node.lineno, node.col_offset, str(value), str(other))
+                    yield SourceChange(node.lineno, node.col_offset, str(value), str(other))
 
 
-def _between(left: ast.expr, right: ast.expr, old: str, news: Sequence[str], lines: Sequence[str]) -> Iterator[Change]:
+def _between(
+    left: ast.expr, right: ast.expr, old: str, news: Sequence[str], lines: Sequence[str]
+) -> Iterator[SourceChange]:
     """Of the operator between two expressions of one line."""
     if left.end_lineno != right.lineno or left.end_col_offset is None or not lines[right.lineno - 1].isascii():
         return
@@ -108,7 +110,7 @@ def _between(left: ast.expr, right: ast.expr, old: str, news: Sequence[str], lin
     at = re.fullmatch(rf"[\s)]*({re.escape(old)})[\s(]*", gap)
     if at is not None:
         for new in news:
-            yield Change(right.lineno, left.end_col_offset + at.start(1), old, new)
+            yield SourceChange(right.lineno, left.end_col_offset + at.start(1), old, new)
 
 
 # ---------------------------------------------------------------- which of them the tests notice
@@ -146,7 +148,7 @@ print(json.dumps([tried([*lines[:place - 1], text, *lines[place:]], calls) for p
 
 def _tried(
     lines: Sequence[str], calls: Sequence[str], changed: Sequence[tuple[int, str]], sandbox: Sandbox
-) -> Finished:
+) -> ProgramResult:
     """A program's list of what the calls give, as text, for each line that is put in the place of another."""
     room, cpu = 128 * len(calls) * len(changed), sandbox.cpu + 0.1 * len(changed)
     sandbox = replace(sandbox, output=max(sandbox.output, room), cpu=cpu, seconds=sandbox.seconds + 2 * cpu)

@@ -172,7 +172,7 @@ class Document:
 
 
 @dataclass(frozen=True)
-class Question:
+class CorpusQuestion:
     """A question, its one answer, and the articles it takes, in the order in which they are needed."""
 
     text: str
@@ -227,7 +227,7 @@ class Corpus:
     def by_title(self) -> Mapping[str, Document]:
         return {document.title: document for document in self.documents}
 
-    def questions(self, hops: int) -> list[Question]:
+    def questions(self, hops: int) -> list[CorpusQuestion]:
         """Every question of `hops` hops that has no shortcut, by subjects in the order of the documents.
 
         A chain that comes back to an entity is left out, and so is one whose answer stands in the question.
@@ -245,7 +245,7 @@ class Corpus:
             paths = [(*path, after) for path in paths for after in RELATIONS if after.of == path[-1].to]
         return paths
 
-    def _asked(self, start: str, path: Sequence[Relation]) -> Question | None:
+    def _asked(self, start: str, path: Sequence[Relation]) -> CorpusQuestion | None:
         entity, gold = start, []
         for relation in path:
             if (entity, relation.name) not in self.facts or entity in gold:
@@ -255,7 +255,7 @@ class Corpus:
         described = "".join(f"the {relation.name} of " for relation in reversed(path)) + start
         text = f"{path[-1].asks} is {described}?"
         inside = re.search(rf"(?<!\w){re.escape(entity)}(?!\w)", text, re.IGNORECASE)
-        return None if inside or entity in gold else Question(text, entity, tuple(gold))
+        return None if inside or entity in gold else CorpusQuestion(text, entity, tuple(gold))
 
 
 LEAST, MOST, MOST_BRIEF = 40, 20_000, 1_000

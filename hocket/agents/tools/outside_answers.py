@@ -37,7 +37,7 @@ class Callable(Protocol):
     async def __call__(self, arguments: Mapping[str, Any]) -> str: ...
 
 
-class Kept(Protocol):
+class ToolJournal(Protocol):
     """A journal: what was answered, by key."""
 
     def get(self, key: str) -> Any: ...
@@ -58,7 +58,7 @@ class Answers:
         episode: a name that no other episode of the run has. kept: where answers are kept; None asks anew.
     """
 
-    def __init__(self, episode: str, kept: Kept | None = None) -> None:
+    def __init__(self, episode: str, kept: ToolJournal | None = None) -> None:
         self.waiting: list[str] = []
         self._episode, self._kept = episode, kept
         self._asked: Counter[str] = Counter()
@@ -77,7 +77,7 @@ class Answers:
         finally:
             self.waiting.remove(tool.name)
 
-    async def _remembered(self, kept: Kept, tool: Callable, arguments: Mapping[str, Any]) -> str:
+    async def _remembered(self, kept: ToolJournal, tool: Callable, arguments: Mapping[str, Any]) -> str:
         question = _digest(tool.name, arguments)
         entry = f"tool/{self._episode}/{question}/{self._asked[question]}"
         self._asked[question] += 1

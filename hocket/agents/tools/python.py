@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from hocket.agents.tools.sandbox import Finished, Sandbox
+from hocket.agents.tools.sandbox import ProgramResult, Sandbox
 from hocket.core.errors import ConfigurationError
 
 _ENDED = {
@@ -56,7 +56,7 @@ class PythonTool:
         return told(await self.sandbox.run(code, echo=True), self.most)
 
 
-def told(finished: Finished, most: int) -> str:
+def told(finished: ProgramResult, most: int) -> str:
     """What a program printed and how it ended, in at most `most` characters."""
     ended = _ENDED.get(finished.ending, "")
     if not ended and finished.code > 128:

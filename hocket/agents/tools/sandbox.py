@@ -46,7 +46,7 @@ Ending = Literal["exit", "seconds", "cpu", "output"]
 
 
 @dataclass(frozen=True)
-class Finished:
+class ProgramResult:
     """How a program ended.
 
     Attributes:
@@ -101,7 +101,7 @@ class Sandbox:
         if unknown is not None:
             raise ConfigurationError(f"the sandbox has no layer {unknown!r}{nearest(unknown, LAYERS)}")
 
-    async def run(self, program: str, *, input: str = "", echo: bool = False, errors: bool = True) -> Finished:
+    async def run(self, program: str, *, input: str = "", echo: bool = False, errors: bool = True) -> ProgramResult:
         """Runs a program without blocking the event loop; cancelling ends it.
 
         Args:
@@ -120,7 +120,7 @@ class Sandbox:
             job.cancelled.set()
             raise
 
-    def run_now(self, program: str, *, input: str = "", echo: bool = False, errors: bool = True) -> Finished:
+    def run_now(self, program: str, *, input: str = "", echo: bool = False, errors: bool = True) -> ProgramResult:
         """Runs a program and waits for it; see `run`."""
         return self._job(program, input, echo, errors).run()
 
@@ -220,7 +220,7 @@ class _Job:
         self.cancelled = threading.Event()
         self._order, self._seconds, self._most = order, seconds, most
 
-    def run(self) -> Finished:
+    def run(self) -> ProgramResult:
         """Waits for the program.
 
         Raises:
@@ -247,7 +247,7 @@ class _Job:
             raise HocketError(output.decode("utf-8", "replace").strip() or "the interpreter did not start")
         shown = output[len(READY) : len(READY) + self._most].decode("utf-8", "replace")
         ending: Ending = stopped or ("cpu" if process.returncode == OVER_CPU else "exit")
-        return Finished(shown, process.returncode, ending)
+        return ProgramResult(shown, process.returncode, ending)
 
     def _read(self, process: subprocess.Popen[bytes]) -> tuple[bytes, Ending | None]:
         """What it prints until it ends, or until a limit is reached, and which."""

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from hocket.agents.tools.sandbox import Finished, Sandbox
+from hocket.agents.tools.sandbox import ProgramResult, Sandbox
 from hocket.agents.tools.unit_test_programs import JUDGE, SOLUTION
 from hocket.core.errors import ConfigurationError
 
@@ -30,7 +30,7 @@ _OUTCOMES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Verdict:
+class UnitTestVerdict:
     """Which tests passed, and in a line what went wrong first."""
 
     passed: tuple[bool, ...]
@@ -42,7 +42,7 @@ class Verdict:
         return sum(self.passed) / len(self.passed)
 
 
-def examine(source: str, tests: Sequence[Test], setup: str, sandbox: Sandbox) -> Verdict:
+def examine(source: str, tests: Sequence[Test], setup: str, sandbox: Sandbox) -> UnitTestVerdict:
     """Runs a solution against tests and waits for the verdict.
 
     Args:
@@ -68,7 +68,7 @@ def examine(source: str, tests: Sequence[Test], setup: str, sandbox: Sandbox) ->
 
 
 @dataclass(frozen=True)
-class Taken:
+class ParsedTest:
     """A test taken apart.
 
     Attributes:
@@ -82,7 +82,7 @@ class Taken:
 
 
 @lru_cache(maxsize=4096)
-def take_apart(test: str, setup: str = "") -> Taken:
+def take_apart(test: str, setup: str = "") -> ParsedTest:
     """Replaces every outermost call of the solution by what will have come of it.
 
     The solution's are the calls of plain names that neither Python nor `setup` knows, what is done with an object made
@@ -102,7 +102,7 @@ def take_apart(test: str, setup: str = "") -> Taken:
         taking = _Taking(known, _defined(tree), test)
         judged = ast.unparse(ast.fix_missing_locations(taking.visit(ast.parse(test))))
         if taking.calls:
-            return Taken(tuple(taking.calls), tuple(taking.roots), judged)
+            return ParsedTest(tuple(taking.calls), tuple(taking.roots), judged)
     raise ConfigurationError(f"test {_short(test)} calls nothing of the solution; write assert CALL == VALUE")
 
 
@@ -178,7 +178,7 @@ def _short(test: str) -> str:
     return repr(test if len(test) <= _SHOWN else f"{test[: _SHOWN - 3]}...")
 
 
-def _asserted(source: str, tests: Sequence[str], setup: str, sandbox: Sandbox) -> Verdict:
+def _asserted(source: str, tests: Sequence[str], setup: str, sandbox: Sandbox) -> UnitTestVerdict:
     taken = [take_apart(test, setup) for test in tests]
     calls = [call for one in taken for call in one.calls]
     roots = [root for one in taken for root in one.roots]
@@ -193,10 +193,12 @@ def _asserted(source: str, tests: Sequence[str], setup: str, sandbox: Sandbox) -
     except (ValueError, IndexError):
         reasons = None
     if reasons is None:
-        return Verdict((False,) * len(tests), f"the tests did not finish: {_last(verdict)}")
+        return UnitTestVerdict((False,) * len(tests), f"the tests did not finish: {_last(verdict)}")
     passed = tuple(reason is None for reason in reasons)
     wrong = next((place for place, reason in enumerate(reasons) if reason is not None), None)
-    return Verdict(passed, None if wrong is None else f"{_short(tests[wrong])}: {_ended(seen) or reasons[wrong]}")
+    return UnitTestVerdict(
+        passed, None if wrong is None else f"{_short(tests[wrong])}: {_ended(seen) or reasons[wrong]}"
+    )
 
 
 def _program(template: str, **values: object) -> str:
@@ -204,11 +206,11 @@ def _program(template: str, **values: object) -> str:
     return "".join(f"{name} = {value!r}\n" for name, value in values.items()) + template
 
 
-def _ended(finished: Finished) -> str | None:
+def _ended(finished: ProgramResult) -> str | None:
     return None if finished.ending == "exit" else f"the solution was stopped ({finished.ending})"
 
 
-def _last(finished: Finished) -> str:
+def _last(finished: ProgramResult) -> str:
     lines = finished.output.strip().splitlines()
     return finished.ending if finished.ending != "exit" or not lines else lines[-1][:200]
 
@@ -216,7 +218,7 @@ def _last(finished: Finished) -> str:
 # ---------------------------------------------------------------- tests that print
 
 
-def _printed(source: str, tests: Sequence[Mapping[str, str]], setup: str, sandbox: Sandbox) -> Verdict:
+def _printed(source: str, tests: Sequence[Mapping[str, str]], setup: str, sandbox: Sandbox) -> UnitTestVerdict:
     passed, reason = [], None
     for place, test in enumerate(tests):
         if not isinstance(test.get("input"), str) or not isinstance(test.get("output"), str):
@@ -226,7 +228,7 @@ def _printed(source: str, tests: Sequence[Mapping[str, str]], setup: str, sandbo
         if not passed[-1] and reason is None:
             why = _ended(ran) or ("it printed something else" if ran.well else f"it ended with code {ran.code}")
             reason = f"input {_short(test['input'])}: {why}"
-    return Verdict(tuple(passed), reason)
+    return UnitTestVerdict(tuple(passed), reason)
 
 
 def _after(setup: str, source: str) -> str:

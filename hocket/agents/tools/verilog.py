@@ -37,7 +37,7 @@ _ALONE = f"{_LIMITS} || exit 1; iverilog -g2005 -t null design.v >said 2>&1"
 
 
 @dataclass(frozen=True)
-class Simulated:
+class DesignSimulation:
     """What came of a design.
 
     Attributes:
@@ -67,7 +67,7 @@ def refused(design: str) -> bool:
 
 
 @lru_cache(maxsize=1 << 15)
-def simulate(design: str, bench: str) -> Simulated:
+def simulate(design: str, bench: str) -> DesignSimulation:
     """Compiles a design with a testbench, the module `bench`, and runs it. Each pair of texts is run once.
 
     A design that is refused does not compile. What the testbench is called inside the run no design can know: its
@@ -78,17 +78,17 @@ def simulate(design: str, bench: str) -> Simulated:
     """
     required()
     if refused(design) or not design.strip():
-        return Simulated(False)
+        return DesignSimulation(False)
     name = f"bench_{os.urandom(8).hex()}"
     with tempfile.TemporaryDirectory(prefix="hocket-") as folder:
         place = Path(folder)
         (place / "design.v").write_text(design, "utf-8", errors="replace")
         (place / "bench.v").write_text(re.sub(r"\bbench\b", name, bench), "utf-8")
         if not _ran(_COMPILE.replace("-s bench", f"-s {name}"), place):
-            return Simulated(_ran(_ALONE, place))
+            return DesignSimulation(_ran(_ALONE, place))
         if not _ran(_SIMULATE, place):
-            return Simulated(True)
-        return Simulated(True, tuple((place / "printed").read_text("utf-8", errors="replace").split("\n")[:-1]))
+            return DesignSimulation(True)
+        return DesignSimulation(True, tuple((place / "printed").read_text("utf-8", errors="replace").split("\n")[:-1]))
 
 
 def _ran(command: str, folder: Path) -> bool:

@@ -20,7 +20,7 @@ from jinja2 import TemplateError
 from hocket.agents.workflows.chat_template import SealedSource
 from hocket.agents.workflows.control_tokens import SEAL, control_tokens, sealed_tokenizer
 from hocket.agents.workflows.rendering import Endless, within_bounds
-from hocket.agents.workflows.shapes import Shapes
+from hocket.agents.workflows.shapes import ConversationShapes
 from hocket.core.errors import ConfigurationError
 from hocket.core.examples import BESIDES
 from hocket.core.markup import THOUGHT_TAGS, without_thoughts
@@ -98,7 +98,9 @@ class Chat:
         self._begun = lru_cache(_KEPT)(self._opened)
         template = tokenizer.chat_template
         try:
-            self._shapes = Shapes([template] if isinstance(template, str) else map(str, dict(template).values()))
+            self._shapes = ConversationShapes(
+                [template] if isinstance(template, str) else map(str, dict(template).values())
+            )
             probes = self._probes()
             self._words = sealed_tokenizer(tokenizer, control_tokens(tokenizer, _frame(probes)))
             self._source = lru_cache(4)(lambda source: SealedSource(source, self._words.texts, self._words.sealed))

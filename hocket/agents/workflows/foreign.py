@@ -29,7 +29,7 @@ class History:
     messages: tuple[Message, ...]
     shown: str
     observation: Tokens
-    known: Known | None
+    known: ForeignAnswer | None
 
     @property
     def context(self) -> Tokens:
@@ -38,7 +38,7 @@ class History:
 
 
 @dataclass(frozen=True)
-class Known:
+class ForeignAnswer:
     """An earlier answer: its history, and both together as text and tokens."""
 
     reply: Reply
@@ -62,7 +62,7 @@ class Correspondent(Agent):
     def __init__(self, agent: Agent) -> None:
         super().__init__(agent.role, agent._actor, agent._episode)
         self._free = [agent._conversation, self._conversation]
-        self._known: list[Known] = []
+        self._known: list[ForeignAnswer] = []
         self._asked: dict[str, set[int]] = {}
 
     @property
@@ -118,14 +118,14 @@ class Correspondent(Agent):
         CONVERSATION.write(reply.turn, conversation)
         said = reply.tokens.tolist()
         text, tokens = history.shown + _spelt(self.chat, said), history.context + tuple(said)
-        self._known.append(Known(reply, history.messages, text, tokens, conversation))
+        self._known.append(ForeignAnswer(reply, history.messages, text, tokens, conversation))
         return reply
 
     def _opened(self) -> int:
         """The number of a new conversation."""
         return self._free.pop(0) if self._free else self._episode.conversation(self.role)
 
-    def _grown(self, messages: tuple[Message, ...], known: Known, tools: Tools | None) -> Tokens | None:
+    def _grown(self, messages: tuple[Message, ...], known: ForeignAnswer, tools: Tools | None) -> Tokens | None:
         """What follows an answer that a template shows with other white space, or another end, than it was given."""
         past, turn = len(known.messages), known.reply.turn
         if len(messages) < past + 2 or messages[:past] != known.messages:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from hocket.agents.tools import find_all
 from hocket.agents.tools.protocol import Call, Tool
 from hocket.agents.workflows.team import Team
-from hocket.agents.workflows.tool_loop import Made
+from hocket.agents.workflows.tool_loop import ToolCallRecord
 from hocket.agents.workflows.tool_use import ToolsOf, tools_for
 from hocket.agents.workflows.workflow import Outcome, Workflow, asked
 from hocket.core.columns import CALLS, TOOL_CALLS
@@ -57,7 +57,7 @@ class SearchWithin(Workflow):
         return self if self.tools_of is not None else replace(self, tools_of=tools)
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        tool, asks, made = self._tool(scenario, team), asked(team.assignment), list[Made]()
+        tool, asks, made = self._tool(scenario, team), asked(team.assignment), list[ToolCallRecord]()
         prefix, said = tuple(team.assignment.prefix), len(team.assignment.prefix)
         while True:
             decoding = team.assignment.decoding
@@ -69,7 +69,7 @@ class SearchWithin(Workflow):
             if query is None or len(made) + 1 == self.turns:
                 break
             result = await tool({"query": query[1]})
-            made.append(Made(Call(tool.name, {"query": query[1]}), result, len(made)))
+            made.append(ToolCallRecord(Call(tool.name, {"query": query[1]}), result, len(made)))
             said = len(reply.tokens)
             prefix = (*reply.tokens.tolist(), *team.policy.encoded(information(result), reply.tokens.tolist()))
         info = {TOOL_CALLS.name: len(made), CALLS.name: [one.plain for one in made]}

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket.agents.tools.outside_answers import ANSWERS, Answers, Kept
+from hocket.agents.tools.outside_answers import ANSWERS, Answers, ToolJournal
 from hocket.agents.workflows.candidates import settle
 from hocket.agents.workflows.chat import Tools
 from hocket.agents.workflows.chat_format import ChatFormat
@@ -36,7 +36,7 @@ from hocket.types import Assignment, Message, Scenario, Score, Trajectory, Turn
 _RESERVED = ("assignment", "key")
 
 
-class Guests(Protocol):
+class Opponents(Protocol):
     """Replacement actors for roles of an episode."""
 
     @property
@@ -82,9 +82,9 @@ class TextPlayer:
     references: Mapping[str, Actor] = field(default_factory=dict)
     verifier: Verifier | None = None
     labeller: Labeller | None = None
-    guests: Guests | None = None
+    guests: Opponents | None = None
     fit: Fit = Fit()
-    journal: Kept | None = None
+    journal: ToolJournal | None = None
     weights: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def __post_init__(self) -> None:
@@ -184,7 +184,7 @@ class TextPlayer:
         return [trajectory for group in found for trajectory in group]
 
     def counts(self) -> dict[str, int]:
-        """The summed counts of the engines in this process so far, by the names of `hocket.engine.paged_model.Counts`."""
+        """The summed counts of the engines in this process so far, by the names of `hocket.engine.paged_model.SamplingCounts`."""
         guests = [] if self.guests is None else self.guests.actors
         actors = [*self.actors.values(), *self.references.values(), *guests]
         found = {

@@ -25,7 +25,7 @@ KEPT = 65536
 _WORD = "\0"
 
 
-class Shapes:
+class ConversationShapes:
     """Shapes of conversations under some chat templates, given as their source."""
 
     def __init__(self, templates: Iterable[str]) -> None:

@@ -17,7 +17,7 @@ SPENT = "error: no more calls; answer now"
 
 
 @dataclass(frozen=True)
-class Made:
+class ToolCallRecord:
     """A tool call: its arguments, its result, and the index of the reply that contains it."""
 
     call: Call
@@ -45,7 +45,7 @@ async def converse(
     turns: int | None = None,
     prefix: Sequence[int] = (),
     after: int = 0,
-) -> tuple[Reply, list[Made]]:
+) -> tuple[Reply, list[ToolCallRecord]]:
     """Calls the agent, executes its tool calls and returns it their results, until a reply has no call.
 
     The agent is only ever told what is new, so its history grows by concatenation. Calls of one reply are carried out
@@ -59,7 +59,7 @@ async def converse(
         prefix: response tokens imposed on one reply, that with `after` others before it.
     """
     reply = await agent(messages, prefix=() if after else prefix)
-    made: list[Made] = []
+    made: list[ToolCallRecord] = []
     left = math.inf if max_calls is None else max_calls
     turn = 0
     # Below 0, a call was refused already.
@@ -70,7 +70,7 @@ async def converse(
         tried = [call if place < left else replace(call, problem=SPENT) for place, call in enumerate(calls)]
         left -= len(calls)
         results = await asyncio.gather(*(carried_out(call, tools) for call in tried))
-        made += [Made(call, result, turn) for call, result in zip(tried, results, strict=True)]
+        made += [ToolCallRecord(call, result, turn) for call, result in zip(tried, results, strict=True)]
         turn += 1
         told: list[Message] = [{"role": "tool", "content": result} for result in results]
         reply = await agent(told, prefix=prefix if turn == after else ())

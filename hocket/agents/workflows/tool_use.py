@@ -9,7 +9,7 @@ from hocket.agents.tools import check_names, find_all
 from hocket.agents.tools.protocol import Tool
 from hocket.agents.workflows.chat import Tools
 from hocket.agents.workflows.team import Team
-from hocket.agents.workflows.tool_loop import Made, converse
+from hocket.agents.workflows.tool_loop import ToolCallRecord, converse
 from hocket.agents.workflows.workflow import Outcome, Workflow, asked
 from hocket.core.columns import CALLS, TOOL_CALLS
 from hocket.core.errors import ConfigurationError
@@ -85,7 +85,7 @@ class ToolUse(Workflow):
         assert not isinstance(self.tools_of, str)  # names became tools at construction
         return find_all("calculator") if self.tools_of is None else self.tools_of
 
-    def _earned(self, made: Sequence[Made]) -> list[float]:
+    def _earned(self, made: Sequence[ToolCallRecord]) -> list[float]:
         """The reward of each turn; after the last calls there is one more turn."""
         turns = made[-1].turn + 2 if made else 1
         worked = [[one.worked for one in made if one.turn == turn] for turn in range(turns)]

@@ -21,7 +21,7 @@ def arena(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket arena`."""
     from hocket.apps.play.arena import Lineup, lineup_of, played, seated, unread
     from hocket.apps.play.operators import places_of
-    from hocket.apps.play.screen import Screen
+    from hocket.apps.play.screen import TerminalScreen
     from hocket.core.keys import Key
 
     if options.episodes < 1:
@@ -32,7 +32,9 @@ def arena(options: argparse.Namespace, pairs: Pairs) -> int:
         file = stack.enter_context(Path(options.out).open("w", encoding="utf-8")) if options.out else None
         for lineup in lineups:
             how: dict[str, Any] = {"runs": options.runs, "temperature": options.temperature, "trust": options.trust}
-            with seated(options.task, lineup.who, workers=options.workers, screen=Screen(out()), **how) as player:
+            with seated(
+                options.task, lineup.who, workers=options.workers, screen=TerminalScreen(out()), **how
+            ) as player:
                 for number in range(options.episodes):
                     lineup.episodes.append(played(player, options.task, number, key))
                     if file is not None:

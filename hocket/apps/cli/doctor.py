@@ -13,7 +13,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Finding:
+class DoctorFinding:
     """One line of `hocket doctor`."""
 
     name: str
@@ -34,20 +34,20 @@ EXTRAS = {
 }
 
 
-def examine() -> list[Finding]:
+def examine() -> list[DoctorFinding]:
     """All findings; takes about ten seconds, most of them the self-test."""
-    findings = [Finding("python", platform.python_version(), platform.python_version_tuple() >= ("3", "11"))]
+    findings = [DoctorFinding("python", platform.python_version(), platform.python_version_tuple() >= ("3", "11"))]
     findings += [_package(name, None) for name in REQUIRED]
     findings += [_package(name, extra) for name, extra in EXTRAS.items()]
     return [*findings, *_machine(), _attempt("self-test", self_test)]
 
 
-def _package(name: str, extra: str | None) -> Finding:
+def _package(name: str, extra: str | None) -> DoctorFinding:
     try:
-        return Finding(name, importlib.metadata.version(name), True)
+        return DoctorFinding(name, importlib.metadata.version(name), True)
     except importlib.metadata.PackageNotFoundError:
         advice = f"pip install 'hocket[{extra}]'" if extra else "pip install hocket again: it is a direct dependency"
-        return Finding(name, "missing", False, advice, optional=extra is not None)
+        return DoctorFinding(name, "missing", False, advice, optional=extra is not None)
 
 
 WIDE = {"hidden_size": 1024, "num_attention_heads": 16}
@@ -55,7 +55,7 @@ WIDTHS = {"the shipped model": None, "a model of width 1024": WIDE}
 """Whose products are timed; None reads the shipped model's configuration."""
 
 
-def _machine() -> list[Finding]:
+def _machine() -> list[DoctorFinding]:
     """The cores and memory, what they can do, and what a run of the shipped model would choose and why."""
     import torch
 
@@ -70,69 +70,73 @@ def _machine() -> list[Finding]:
     head = int(models[0].head_dim)
     compiled = kernels.available(head)
     return [
-        Finding("threads", str(machine.threads), True, machine.why["threads"]),
-        Finding("precision", machine.precision, True, machine.why["precision"]),
+        DoctorFinding("threads", str(machine.threads), True, machine.why["threads"]),
+        DoctorFinding("precision", machine.precision, True, machine.why["precision"]),
         *_rates(models[0]),
-        Finding("vector units", torch.backends.cpu.get_cpu_capability(), True),
-        Finding("kernels", "compiled" if compiled else "missing", compiled, kernels.reason(head) or "", optional=True),
+        DoctorFinding("vector units", torch.backends.cpu.get_cpu_capability(), True),
+        DoctorFinding(
+            "kernels", "compiled" if compiled else "missing", compiled, kernels.reason(head) or "", optional=True
+        ),
         _memory(),
         _sandbox(),
-        Finding("accelerator", accelerator, True),
+        DoctorFinding("accelerator", accelerator, True),
     ]
 
 
-def _rates(shipped: Any) -> list[Finding]:
+def _rates(shipped: Any) -> list[DoctorFinding]:
     """GFLOP/s of products of two sizes, by precision and threads."""
     import torch
 
     from hocket.train.cores import available_cores
     from hocket.train.machine import Probe
-    from hocket.train.probe import Shapes, has_bf16
+    from hocket.train.probe import LayerShapes, has_bf16
 
     device, cores = torch.device("cpu"), available_cores()
-    found = [Finding("cores", str(cores), True)]
+    found = [DoctorFinding("cores", str(cores), True)]
     for name, settings in WIDTHS.items():
-        probe = Probe(Shapes.of(shipped if settings is None else SimpleNamespace(**settings)), device)
+        probe = Probe(LayerShapes.of(shipped if settings is None else SimpleNamespace(**settings)), device)
         single = probe("fp32", 1)
         said = [f"{single.to_json()['train']:.0f} GFLOP/s in fp32"]
         if has_bf16(device):
             said.append(f"bf16 is {1 / probe('bf16', 1).against(single):.1f} times as fast")
         if cores > 1:
             said.append(f"{cores} threads are {1 / probe('fp32', cores).against(single):.1f} times as fast as one")
-        found[0] = Finding("cores", str(cores), True, f"other programs took {probe.others:.0%} of them meanwhile")
-        found.append(Finding("products", f"of {name}", True, "; ".join(said)))
+        found[0] = DoctorFinding("cores", str(cores), True, f"other programs took {probe.others:.0%} of them meanwhile")
+        found.append(DoctorFinding("products", f"of {name}", True, "; ".join(said)))
     if torch.cuda.is_available():
-        probe = Probe(Shapes.of(SimpleNamespace(**WIDE)), torch.device("cuda"))
+        probe = Probe(LayerShapes.of(SimpleNamespace(**WIDE)), torch.device("cuda"))
         said = [f"{probe(kind, 1).to_json()['train'] / 1e3:.0f} TFLOP/s in {kind}" for kind in ("fp32", "bf16")]
-        found.append(Finding("products", "on the accelerator", True, "; ".join(said)))
+        found.append(DoctorFinding("products", "on the accelerator", True, "; ".join(said)))
     return found
 
 
-def _memory() -> Finding:
+def _memory() -> DoctorFinding:
     import torch
 
     from hocket.train.memory import GIB, available_memory
 
     free = available_memory(torch.device("cpu"))
-    return Finding("memory", "unknown" if free is None else f"{free / GIB:.1f} GiB free", True)
+    return DoctorFinding("memory", "unknown" if free is None else f"{free / GIB:.1f} GiB free", True)
 
 
-def _sandbox() -> Finding:
+def _sandbox() -> DoctorFinding:
     """What locks in programs that agents write."""
     from hocket.agents.tools.sandbox import Sandbox
     from hocket.core.errors import ConfigurationError
 
     try:
-        return Finding("sandbox", ", ".join(Sandbox().layers()), True)
+        return DoctorFinding("sandbox", ", ".join(Sandbox().layers()), True)
     except ConfigurationError as error:
-        return Finding("sandbox", "missing", False, str(error), optional=True)
+        return DoctorFinding("sandbox", "missing", False, str(error), optional=True)
 
 
-def _attempt(name: str, test: Callable[[], str]) -> Finding:
+def _attempt(name: str, test: Callable[[], str]) -> DoctorFinding:
     try:
-        return Finding(name, test(), True)
+        return DoctorFinding(name, test(), True)
     except Exception as error:  # A doctor reports what is broken.
-        return Finding(name, f"{type(error).__name__}: {error}", False, "run `hocket train --steps 2 --debug` for more")
+        return DoctorFinding(
+            name, f"{type(error).__name__}: {error}", False, "run `hocket train --steps 2 --debug` for more"
+        )
 
 
 def self_test() -> str:

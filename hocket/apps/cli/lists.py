@@ -15,10 +15,10 @@ from hocket.apps.cli.output import Pairs, emit, out, print_lines
 from hocket.core.names import TASKS, WORKFLOWS
 
 if TYPE_CHECKING:
-    from hocket.apps.report.lists import Entry
+    from hocket.apps.report.lists import ListEntry
 
 
-def chosen(options: argparse.Namespace, kind: str, heading: str, entries: Sequence[Entry]) -> Sequence[Entry]:
+def chosen(options: argparse.Namespace, kind: str, heading: str, entries: Sequence[ListEntry]) -> Sequence[ListEntry]:
     """What of a list is to be printed; the first page is printed right here, and nothing is left.
 
     Args:
@@ -26,7 +26,7 @@ def chosen(options: argparse.Namespace, kind: str, heading: str, entries: Sequen
     """
     from hocket.apps.report import lists
 
-    listed: Sequence[Entry] = lists.of_family(entries, options.name) if options.name else entries
+    listed: Sequence[ListEntry] = lists.of_family(entries, options.name) if options.name else entries
     if options.search:
         return lists.search(listed, options.search, kind)
     if options.name or options.all or options.json:
@@ -52,7 +52,7 @@ def tasks(options: argparse.Namespace, pairs: Pairs) -> int:
     return 0
 
 
-def _task_table(listed: Iterable[Entry]) -> Table:
+def _task_table(listed: Iterable[ListEntry]) -> Table:
     table = Table(box=None, header_style="dim")
     for heading in ("task", "what it is", "paper"):
         table.add_column(heading, no_wrap=heading == "task")
@@ -96,7 +96,7 @@ def workflows(options: argparse.Namespace, pairs: Pairs) -> int:
     return 0
 
 
-def _workflow_table(listed: Iterable[Entry]) -> Table:
+def _workflow_table(listed: Iterable[ListEntry]) -> Table:
     table = Table(box=None, header_style="dim")
     for heading in ("workflow", "what is played, and its settings", "paper"):
         table.add_column(heading, no_wrap=heading == "workflow")

@@ -18,7 +18,7 @@ from hocket.core.names import RECIPES
 
 if TYPE_CHECKING:
     from hocket.lab.claims.claim import Check, Verdict
-    from hocket.lab.claims.mutation import Outcome
+    from hocket.lab.claims.mutation import MutantOutcome
 
 
 def recipes(options: argparse.Namespace, pairs: Pairs) -> int:
@@ -119,7 +119,7 @@ def _mutate(options: argparse.Namespace) -> int:
     from hocket.lab.claims.mutation import mutate, surveyed
 
     console = err()
-    found: dict[str, list[Outcome]] = {}
+    found: dict[str, list[MutantOutcome]] = {}
     slow = not options.quick
     if options.keep and (own := next((row for row in options.mutate if row.endswith(".py")), None)):
         raise ConfigurationError(f"--keep saves results of the library's own rows; drop it for {own}")

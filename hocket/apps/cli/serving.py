@@ -33,7 +33,7 @@ def serve(options: argparse.Namespace, pairs: Pairs) -> int:
 def play(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket play`."""
     from hocket.apps.play import command
-    from hocket.apps.play.screen import Screen
+    from hocket.apps.play.screen import TerminalScreen
 
-    command.play(_eval_target(options.run, options.runs), options, pairs, Screen(out()))
+    command.play(_eval_target(options.run, options.runs), options, pairs, TerminalScreen(out()))
     return 0

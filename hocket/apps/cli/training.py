@@ -17,20 +17,20 @@ from hocket.train.runfolder import find_run
 
 if TYPE_CHECKING:
     from hocket.apps.cli.display import LiveDisplay
-    from hocket.train.pipeline import Pipeline
+    from hocket.train.pipeline import PlanPipeline
     from hocket.train.trainer import Trainer
 
 
 def train(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket train`."""
     from hocket.apps.cli.display import LiveDisplay
-    from hocket.train.pipeline import Pipeline
+    from hocket.train.pipeline import PlanPipeline
     from hocket.train.trainer import NullObserver
 
     display = None if options.quiet else LiveDisplay(err())
     observer = display or NullObserver()
     begun = _begun(options, pairs, observer)
-    if isinstance(begun, Pipeline):
+    if isinstance(begun, PlanPipeline):
         return _run_phases(begun, display, observer, options, pairs)
     found, code = _run(begun, display, options)
     if options.json:
@@ -39,7 +39,7 @@ def train(options: argparse.Namespace, pairs: Pairs) -> int:
 
 
 def _run_phases(
-    pipeline: Pipeline, display: LiveDisplay | None, observer: Any, options: argparse.Namespace, pairs: Pairs
+    pipeline: PlanPipeline, display: LiveDisplay | None, observer: Any, options: argparse.Namespace, pairs: Pairs
 ) -> int:
     """Drives the runs of a plan one after the other."""
     from hocket.apps.report.plan import write_plan_report
@@ -68,7 +68,7 @@ def _run_phases(
 
 
 def _run(
-    trainer: Trainer, display: LiveDisplay | None, options: argparse.Namespace, *, plan: Pipeline | None = None
+    trainer: Trainer, display: LiveDisplay | None, options: argparse.Namespace, *, plan: PlanPipeline | None = None
 ) -> tuple[dict[str, Any], int]:
     """Drives one run, of a `plan` or alone, to its end or until it is stopped; what came of it, and the exit status."""
     from hocket.apps.cli.display import closing as closing_panel
@@ -111,13 +111,13 @@ def _run(
     return {**summary, **told, "path": str(trainer.folder.path)}, code
 
 
-def _begun(options: argparse.Namespace, pairs: Pairs, observer: Any) -> Pipeline | Trainer:
+def _begun(options: argparse.Namespace, pairs: Pairs, observer: Any) -> PlanPipeline | Trainer:
     """What is asked for, begun now or earlier: a run, or a plan whose phases are runs of their own."""
     from hocket import tasks
     from hocket.run import Trainer
     from hocket.train.config import configure, task_of
     from hocket.train.lessons import with_lessons
-    from hocket.train.pipeline import Pipeline, phase_runs
+    from hocket.train.pipeline import PlanPipeline, phase_runs
 
     flags = _flag_pairs(options) + pairs
     if options.resume:
@@ -130,7 +130,7 @@ def _begun(options: argparse.Namespace, pairs: Pairs, observer: Any) -> Pipeline
     settings = list(with_lessons(settings, named, task))
     runs = phase_runs(settings)
     if runs:
-        return Pipeline.begin(runs, settings)
+        return PlanPipeline.begin(runs, settings)
     # As it was named: a task's own name may leave settings out.
     return Trainer(configure([("task", named), *settings], task), task=task, observer=observer)
 
@@ -146,15 +146,15 @@ def _file_pairs(file: Path, *, trust: bool) -> Pairs:
     return list(run_pairs(file.parent, trust=trust) if is_run else read_pairs(file))
 
 
-def _resumed(options: argparse.Namespace, pairs: Pairs, flags: Pairs, observer: Any) -> Pipeline | Trainer:
+def _resumed(options: argparse.Namespace, pairs: Pairs, flags: Pairs, observer: Any) -> PlanPipeline | Trainer:
     from hocket.run import write_report
-    from hocket.train.pipeline import Pipeline, find_pipeline
+    from hocket.train.pipeline import PlanPipeline, find_pipeline
     from hocket.train.trainer import resumed
 
     _refuse_changes(options, flags)
     plan = find_pipeline(options.resume, options.runs or "runs")
     if plan is not None:
-        return Pipeline.at(plan, trust=options.trust)
+        return PlanPipeline.at(plan, trust=options.trust)
     run, track = find_run(options.resume, options.runs or "runs"), dict(pairs).get("track", ())
     how = {"steps": options.steps, "track": _words(track), "trust": options.trust, "start_over": options.start_over}
     return resumed(run, observer=observer, report=write_report, **how)

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket.apps.play.operators import Operator, Place, joint_task, operator, places_of
-from hocket.apps.play.worker import Worker, command_of
+from hocket.apps.play.worker import ProgramOperator, command_of
 from hocket.core import sums
 from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.core.keys import Key
-from hocket.rollout.joint import Controller, JointPlayer
+from hocket.rollout.joint import JointController, JointPlayer
 from hocket.train.aio import run_async
 from hocket.types import Assignment, Trajectory
 
@@ -42,7 +42,7 @@ def lineup_of(text: str, places: Mapping[str, Place]) -> dict[str, str]:
 
 
 @dataclass(eq=False)
-class Seated:
+class SeatedOperator:
     """An operator as what a `JointPlayer` asks, in one copy of a world.
 
     Attributes:
@@ -94,7 +94,7 @@ class Seated:
 
 
 @dataclass(frozen=True)
-class Episode:
+class ArenaEpisode:
     """What happened.
 
     Attributes:
@@ -123,7 +123,7 @@ class Lineup:
     """
 
     who: Mapping[str, str]
-    episodes: list[Episode] = field(default_factory=list)
+    episodes: list[ArenaEpisode] = field(default_factory=list)
     unread: int = 0
 
     def mean(self, agent: str) -> tuple[float, float]:
@@ -149,19 +149,19 @@ def seated(
     trust: bool = False,
 ) -> Iterator[JointPlayer]:
     """A player with these operators, who leave at the end."""
-    places, held = places_of(task), dict[str, Controller]()
-    sitting = list[Seated]()
+    places, held = places_of(task), dict[str, JointController]()
+    sitting = list[SeatedOperator]()
     try:
         for agent, spec in who.items():
             kind, _, command = spec.partition(":")
             one: Operator
             if kind == "exec":
-                one = Worker(command, places[agent])
+                one = ProgramOperator(command, places[agent])
             elif workers and spec != "person":
-                one = Worker(command_of(spec, places[agent], runs, temperature, trust=trust), places[agent])
+                one = ProgramOperator(command_of(spec, places[agent], runs, temperature, trust=trust), places[agent])
             else:
                 one = operator(spec, places[agent], runs=runs, temperature=temperature, screen=screen, trust=trust)
-            sitting.append(Seated(places[agent], one))
+            sitting.append(SeatedOperator(places[agent], one))
             held[agent] = sitting[-1]
         world = joint_task(task).world
         player = JointPlayer(world, held, {agent: agent for agent in held}, identified=False, width=1)
@@ -174,11 +174,11 @@ def seated(
             seat.one.close()
 
 
-def played(player: JointPlayer, task: str, number: int, key: Key) -> Episode:
+def played(player: JointPlayer, task: str, number: int, key: Key) -> ArenaEpisode:
     """Episode `number` of the evaluation's seeds."""
     scenario = joint_task(task).scenario("eval", number)
     for seat in player.policies.values():
-        if isinstance(seat, Seated):
+        if isinstance(seat, SeatedOperator):
             seat.one.begin(scenario.seed)
     (found,) = run_async(player.play([Assignment(scenario)], key=key.derive(number)))
     return episode_of(found, scenario.seed)
@@ -189,7 +189,7 @@ def unread(player: JointPlayer) -> int:
     return sum(getattr(getattr(seat, "one", None), "unread", 0) for seat in player.policies.values())
 
 
-def episode_of(found: Trajectory, seed: int) -> Episode:
+def episode_of(found: Trajectory, seed: int) -> ArenaEpisode:
     """What happened, from what a player recorded."""
     rewards = (
         iter(np.asarray(found.scores["reward"].value, np.float64).tolist()) if "reward" in found.scores else iter(())
@@ -199,4 +199,4 @@ def episode_of(found: Trajectory, seed: int) -> Episode:
         for turn in found.turns
     }
     actions = {turn.agent: np.asarray(turn.action).tolist() for turn in found.turns}
-    return Episode(seed, actions, returns, max((len(turn) for turn in found.turns), default=0), found.failure)
+    return ArenaEpisode(seed, actions, returns, max((len(turn) for turn in found.turns), default=0), found.failure)

@@ -13,22 +13,22 @@ from rich.markup import escape
 from hocket.agents.workflows.chat import Chat
 from hocket.agents.workflows.player import TextPlayer
 from hocket.agents.workflows.single import SingleTurn
-from hocket.apps.play.screen import Screen
+from hocket.apps.play.screen import TerminalScreen
 from hocket.apps.play.table import NOBODY, PlayedEpisodes, seats_of
 from hocket.apps.play.talk import ChatSession, Conversation
-from hocket.apps.serve.source import Source
+from hocket.apps.serve.source import ModelSource
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.types import Decoding
 
 
-def play(path: Path, options: argparse.Namespace, pairs: Sequence[tuple[str, Any]], screen: Screen) -> None:
+def play(path: Path, options: argparse.Namespace, pairs: Sequence[tuple[str, Any]], screen: TerminalScreen) -> None:
     """Talks to the run or model in a folder, or plays its workflow, until the person leaves."""
     from hocket.train.assemble import build_parts
     from hocket.train.checkpoint import weights_in
 
     flows = [] if options.workflow is None else [("workflow", options.workflow)]
-    source = Source.of(path, [*flows, *pairs], options.task, trust=options.trust)
+    source = ModelSource.of(path, [*flows, *pairs], options.task, trust=options.trust)
     checkpoint, machine = source.checkpoint(), source.machine()
     machine.apply()
     label = checkpoint.name if checkpoint is not None else "not trained yet" if source.is_run else "as it is"
@@ -52,7 +52,9 @@ def _talks(player: TextPlayer) -> bool:
     return isinstance(player.workflow, (SingleTurn, OutsideAgent))
 
 
-def _talk(screen: Screen, source: Source, player: TextPlayer, decoding: Decoding, key: Key, *, logp: bool) -> None:
+def _talk(
+    screen: TerminalScreen, source: ModelSource, player: TextPlayer, decoding: Decoding, key: Key, *, logp: bool
+) -> None:
     from hocket.engine.local import LocalEngine
 
     actor = next(iter(player.actors.values()))
@@ -64,7 +66,7 @@ def _talk(screen: Screen, source: Source, player: TextPlayer, decoding: Decoding
     ChatSession(screen, conversation, source.task, name=source.name, logp=logp).run()
 
 
-def _decoding(source: Source, options: argparse.Namespace) -> Decoding:
+def _decoding(source: ModelSource, options: argparse.Namespace) -> Decoding:
     found = source.config.decoding
     if options.temperature is not None:
         if options.temperature < 0:

@@ -19,8 +19,8 @@ from hocket.core.worlds import Seat
 from hocket.tasks.joint import JointTask
 
 if TYPE_CHECKING:
-    from hocket.apps.play.screen import Screen
-    from hocket.rollout.joint import Controller
+    from hocket.apps.play.screen import TerminalScreen
+    from hocket.rollout.joint import JointController
 
 Action = int | Sequence[float]
 
@@ -87,7 +87,7 @@ class Operator(Protocol):
         """It is no longer needed."""
 
 
-class Chance:
+class RandomOperator:
     """Any action that is allowed, each as likely; vectors are uniform in [-1, 1]."""
 
     def __init__(self, place: Place) -> None:
@@ -114,7 +114,7 @@ def drawn(actions: int, allowed: NDArray[np.bool_] | None, uniform: float) -> in
     return int(legal[min(int(uniform * len(legal)), len(legal) - 1)])
 
 
-class Trained:
+class PolicyOperator:
     """The policy of a run, of the agent whose name or place it takes; temperature 0 takes its likeliest action."""
 
     def __init__(self, place: Place, run: str, runs: str, temperature: float, *, trust: bool = False) -> None:
@@ -139,7 +139,7 @@ class Trained:
         pass
 
 
-def _policy(place: Place, run: str, runs: str, *, trust: bool) -> tuple[Controller, NDArray[np.float32]]:
+def _policy(place: Place, run: str, runs: str, *, trust: bool) -> tuple[JointController, NDArray[np.float32]]:
     """The policy of a run that sits in a place, and the one-hot number by which it tells its agents apart."""
     from hocket.rollout.joint import JointPlayer
     from hocket.train import config as configuration
@@ -170,7 +170,7 @@ def _policy(place: Place, run: str, runs: str, *, trust: bool) -> tuple[Controll
     return player.policies[player.seats[agent]], told
 
 
-class Function:
+class FunctionOperator:
     """`act(observation, allowed, uniforms)` of a user's file: a function, or a class made with the `Place`.
 
     A class may have `begin(seed)`, `draws` (1 unless it says so) and `close()`.
@@ -196,7 +196,7 @@ class Function:
         getattr(self._what, "close", lambda: None)()
 
 
-class Speaker:
+class LanguageOperator:
     """A language model that is told what it sees in words, and says the number of an action.
 
     The first whole number in its answer counts; where that is no action that is allowed, one is drawn, and counted.
@@ -250,12 +250,12 @@ def _speaker(model: str, *, trust: bool) -> Callable[[str, Key], str]:
     """What asks a language model, given the words and a key."""
     from hocket.agents.workflows.player import TextPlayer
     from hocket.apps.play.talk import Conversation
-    from hocket.apps.serve.source import Source
+    from hocket.apps.serve.source import ModelSource
     from hocket.train.assemble import build_parts
     from hocket.train.checkpoint import weights_in
     from hocket.types import Decoding
 
-    source = Source.of(Path(model), task="sums", trust=trust)
+    source = ModelSource.of(Path(model), task="sums", trust=trust)
     machine = source.machine()
     parts = build_parts(
         source.config, source.task, weights=weights_in(source.checkpoint()), precision=machine.precision
@@ -270,12 +270,12 @@ def _speaker(model: str, *, trust: bool) -> Callable[[str, Key], str]:
     return answer
 
 
-class Person:
+class PersonOperator:
     """Somebody at the terminal, who types the numbers of actions; the end of input leaves."""
 
     draws = 0
 
-    def __init__(self, place: Place, screen: Screen) -> None:
+    def __init__(self, place: Place, screen: TerminalScreen) -> None:
         self.place, self.screen = place, screen
 
     def begin(self, seed: int) -> None:
@@ -306,15 +306,15 @@ def operator(
     """
     kind, _, rest = spec.partition(":")
     if spec == "random":
-        return Chance(place)
+        return RandomOperator(place)
     if kind == "run" and rest:
-        return Trained(place, rest, runs, temperature, trust=trust)
+        return PolicyOperator(place, rest, runs, temperature, trust=trust)
     if kind == "model" and rest:
-        return Speaker(place, rest, trust=trust)
+        return LanguageOperator(place, rest, trust=trust)
     if kind.endswith(".py") and rest:
-        return Function(place, Path(kind), rest)
+        return FunctionOperator(place, Path(kind), rest)
     if spec == "person":
         if screen is None or not place.seat.discrete:
             raise ConfigurationError(f"{place.agent} = person: people sit here, and choose among numbered actions")
-        return Person(place, screen)
+        return PersonOperator(place, screen)
     raise ConfigurationError(f"agents: {place.agent} = {spec!r} is nobody known; write {KINDS}")

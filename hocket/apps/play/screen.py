@@ -35,7 +35,7 @@ def _interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-class Screen:
+class TerminalScreen:
     """A console and where lines come from.
 
     With a terminal on the other side lines are typed after a prompt; from a pipe they are read and shown.

@@ -19,7 +19,7 @@ from hocket.agents.workflows.plain import TextChat
 from hocket.agents.workflows.player import TextPlayer
 from hocket.agents.workflows.team import Actor
 from hocket.agents.workflows.workflow import Workflow
-from hocket.apps.play.screen import Screen
+from hocket.apps.play.screen import TerminalScreen
 from hocket.core.batch import Level
 from hocket.core.columns import ANSWER, ILLEGAL, LIMIT, RETURNS
 from hocket.core.errors import ConfigurationError, nearest
@@ -55,7 +55,7 @@ class Another(BaseException):
     """The person wants another episode."""
 
 
-class Person:
+class PersonEngine:
     """An engine that asks a person; implements `hocket.engine.requests.Engine`.
 
     Args:
@@ -65,7 +65,7 @@ class Person:
         moves: all answers of this episode.
     """
 
-    def __init__(self, screen: Screen, chat: TextChat, known: Sequence[str] = ()) -> None:
+    def __init__(self, screen: TerminalScreen, chat: TextChat, known: Sequence[str] = ()) -> None:
         self.moves: list[str] = []
         self._screen = screen
         self._chat = chat
@@ -114,13 +114,13 @@ class Person:
                     return words
 
 
-class Shown:
+class DisplayEngine:
     """An engine whose answers are shown as they come; implements `hocket.engine.requests.Engine`.
 
     With `told` what it is asked is shown too.
     """
 
-    def __init__(self, engine: Engine, seat: Actor, screen: Screen, who: str, *, told: bool) -> None:
+    def __init__(self, engine: Engine, seat: Actor, screen: TerminalScreen, who: str, *, told: bool) -> None:
         self._engine = engine
         self._actor = seat
         self._screen = screen
@@ -161,7 +161,7 @@ class PlayedEpisodes:
         show: whether others' answers are shown as they come, which may give away what they hide.
     """
 
-    screen: Screen
+    screen: TerminalScreen
     player: TextPlayer
     task: Task
     seat: str
@@ -190,7 +190,7 @@ class PlayedEpisodes:
         self.screen.note(f"episode {number + 1}: {scenario.id}, {you}")
         known: list[str] = []
         while True:
-            person = Person(self.screen, self._speech, known)
+            person = PersonEngine(self.screen, self._speech, known)
             player = self._seated(person, quiet=bool(known))
             asked = Assignment(scenario, decoding=self.decoding)
             try:
@@ -205,7 +205,7 @@ class PlayedEpisodes:
             except Left:
                 return False
 
-    def _seated(self, person: Person, *, quiet: bool) -> TextPlayer:
+    def _seated(self, person: PersonEngine, *, quiet: bool) -> TextPlayer:
         """The run's player with the person in the seat. While moves are played again, others stay silent."""
         workflow, seats = self.player.workflow, dict(self.player.actors)
         if self.seat != NOBODY:
@@ -220,9 +220,9 @@ class PlayedEpisodes:
         return replace(self.player, workflow=workflow, actors={role: seats[role] for role in workflow.roles})
 
     def _shown(self, role: str, seat: Actor) -> Actor:
-        if isinstance(seat.engine, Person):
+        if isinstance(seat.engine, PersonEngine):
             return seat
-        shown = Shown(seat.engine, seat, self.screen, role, told=self.seat == NOBODY)
+        shown = DisplayEngine(seat.engine, seat, self.screen, role, told=self.seat == NOBODY)
         return replace(seat, engine=shown)
 
     def _tell(self, trajectory: Trajectory) -> None:
@@ -241,7 +241,7 @@ class PlayedEpisodes:
         if ANSWER.present(trajectory):
             self.screen.note(f"  answer: {ANSWER.get(trajectory)}")
 
-    def _goes_on(self, person: Person, trajectory: Trajectory) -> bool:
+    def _goes_on(self, person: PersonEngine, trajectory: Trajectory) -> bool:
         """Whether the person wants another episode. Raises `Undone` when they want the end back."""
         while True:
             line = self.screen.ask("Enter for another, /quit")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hocket.agents.workflows.chat import Chat, Tokens
-from hocket.apps.play.screen import Screen
+from hocket.apps.play.screen import TerminalScreen
 from hocket.apps.serve.spelling import Spelling
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -129,7 +129,9 @@ class Conversation:
 class ChatSession:
     """The chat as a person has it."""
 
-    def __init__(self, screen: Screen, conversation: Conversation, task: Task, *, name: str, logp: bool) -> None:
+    def __init__(
+        self, screen: TerminalScreen, conversation: Conversation, task: Task, *, name: str, logp: bool
+    ) -> None:
         self._screen = screen
         self._conversation = conversation
         self._task = task

@@ -1,7 +1,7 @@
 """Operators in processes of their own: any program that speaks this protocol may play.
 
 Messages are msgpack, each after its length in four bytes (big-endian), over standard input and output. The program
-begins with `Ready`; then for every `Begin` it gets ready, for every `Act` it answers `Acted`, and ends with its input.
+begins with `Ready`; then for every `Begin` it gets ready, for every `Act` it answers `ActionReply`, and ends with its input.
 
     python -m hocket.apps.play.worker SPEC TASK AGENT RUNS TEMPERATURE [trust]      # an operator of this library
 """
@@ -55,14 +55,14 @@ class Act(Struct, frozen=True, tag="act"):
     uniforms: list[float]
 
 
-class Acted(Struct, frozen=True, tag="acted"):
+class ActionReply(Struct, frozen=True, tag="acted"):
     """The action: a number, or a vector. unread: how many answers of a language model have named none so far."""
 
     action: int | list[float]
     unread: int = 0
 
 
-Message = Ready | Begin | Act | Acted
+Message = Ready | Begin | Act | ActionReply
 _READER = msgspec.msgpack.Decoder(Message)
 
 
@@ -92,7 +92,7 @@ def read(stream: IO[bytes]) -> Message | None:
     return found
 
 
-class Worker:
+class ProgramOperator:
     """An operator that is a program.
 
     Args:
@@ -132,7 +132,7 @@ class Worker:
         kept = None if allowed is None else allowed.tolist()
         self._say(Act(observation.tolist(), kept, uniforms.tolist()))
         found = self._heard()
-        if not isinstance(found, Acted):
+        if not isinstance(found, ActionReply):
             raise self._fault("said what is no action")
         self.unread = found.unread
         return found.action
@@ -204,7 +204,7 @@ def serve(one: Operator, heard: IO[bytes], said: IO[bytes]) -> None:
             allowed = None if message.allowed is None else np.array(message.allowed, bool)
             seen, uniforms = np.array(message.observation, np.float32), np.array(message.uniforms, np.float64)
             action = one.act(seen, allowed, uniforms)
-            write(said, Acted(action if isinstance(action, int) else list(action), getattr(one, "unread", 0)))
+            write(said, ActionReply(action if isinstance(action, int) else list(action), getattr(one, "unread", 0)))
 
 
 def main(spec: str, task: str, agent: str, runs: str, temperature: str, trust: str = "") -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hocket.apps.report.evaluation import Loaded, load
+from hocket.apps.report.evaluation import EvaluationSubject, load
 from hocket.apps.report.win_rate import win_rates
 from hocket.core.errors import ConfigurationError
 from hocket.core.notices import say
@@ -15,7 +15,7 @@ from hocket.rewards.judging import Judge, compared, prompt_text
 from hocket.rewards.wins import RULE
 from hocket.train import config as configuration
 from hocket.train.aio import run_async
-from hocket.train.evaluate import Evaluated, evaluate
+from hocket.train.evaluate import EvaluationResult, evaluate
 from hocket.train.judges import RULE as BY_RULE
 from hocket.train.judges import asking, judge_of
 from hocket.train.kinds import kind_of
@@ -118,7 +118,7 @@ def _answers(
     temperature: float,
     trust: bool,
     decoding: Decoding | None = None,
-) -> tuple[Loaded, Evaluated]:
+) -> tuple[EvaluationSubject, EvaluationResult]:
     if not (source / "config.yaml").is_file():
         pairs = [("recipe", "sft"), *pairs]  # A model has none, and this one asks for no reward.
     loaded = load(source, pairs, task=task, which=which, trust=trust)

@@ -31,7 +31,7 @@ STATES: tuple[Status, ...] = ("works", "partial", "stale", "open")
 
 
 @dataclass(frozen=True)
-class Row:
+class CatalogueRow:
     """A row of the catalogue.
 
     Attributes:
@@ -63,7 +63,7 @@ class Row:
         }
 
 
-def catalogue() -> list[Row]:
+def catalogue() -> list[CatalogueRow]:
     """Every row, field by field; those that recipes name beside them at the end of the list."""
     known, recipes = _names(), _recipes()
     rows = [_row(name, title, field) for field, titles in known.items() for name, title in titles.items()]
@@ -75,23 +75,23 @@ def catalogue() -> list[Row]:
     ]
 
 
-def _row(name: str, title: str, field: str) -> Row:
+def _row(name: str, title: str, field: str) -> CatalogueRow:
     recipes, found = tuple(_recipes().get(name, ())), verdicts_of(name)
     if name in ANALYSES.declared:
         state, where = status_of((name,), "", ships=False), (*recipes, ANALYSES.load(name).where)
-        return Row(name, title, field, state, weaker(state, found), where, found)
+        return CatalogueRow(name, title, field, state, weaker(state, found), where, found)
     for registry, command in _commands():
         if name not in registry.declared:
             continue
         method = registry.load(name)
         state = status_of((name,), method.note)
         where = (*recipes, f"{command} {name}")
-        return Row(name, title, field, state, method.note or weaker(state, found), where, found)
+        return CatalogueRow(name, title, field, state, method.note or weaker(state, found), where, found)
     if not recipes:
-        return Row(name, title, field, "open", "", ())
+        return CatalogueRow(name, title, field, "open", "", ())
     note = " ".join(dict.fromkeys(cards()[one]["note"] for one in recipes if cards()[one]["note"]))
     state = status_of((name,), note)
-    return Row(name, title, field, state, note or weaker(state, found), recipes, found)
+    return CatalogueRow(name, title, field, state, note or weaker(state, found), recipes, found)
 
 
 @functools.cache
@@ -118,7 +118,7 @@ def _recipes() -> Mapping[str, Sequence[str]]:
     return where
 
 
-def rows_table(rows: Sequence[Row]) -> Table:
+def rows_table(rows: Sequence[CatalogueRow]) -> Table:
     """Every row that is not open: its state, how many of its claims held, and where it stands."""
     table = Table(box=None, header_style="dim")
     for heading in ("row", "state", "claims that held", "where"):
@@ -129,7 +129,7 @@ def rows_table(rows: Sequence[Row]) -> Table:
     return table
 
 
-def counts(rows: Sequence[Row]) -> str:
+def counts(rows: Sequence[CatalogueRow]) -> str:
     """How many rows are in which state, in a line."""
     found = {state: sum(row.state == state for row in rows) for state in STATES}
     return ", ".join(f"{count} {state}" for state, count in found.items() if count)
@@ -165,7 +165,7 @@ def catalogue_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _line(row: Row) -> str:
+def _line(row: CatalogueRow) -> str:
     note = f": {row.note}" if row.note else ""
     where = ", ".join(f"`{one}`" for one in row.where)
     cells = (f"{row.id}: {row.title}", f"{row.state}{note}", f"{row.held} of {len(row.verdicts)}", where)

@@ -17,7 +17,7 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """One curve: points with rising x, and where known an interval (low, high) per point."""
 
     name: str
@@ -36,7 +36,7 @@ class Chart:
     """
 
     title: str
-    lines: Sequence[Line]
+    lines: Sequence[ChartLine]
     unit: str = ""
     share: bool = False
     zero: bool = False
@@ -72,7 +72,7 @@ class _Frame:
     y1: float
 
     @staticmethod
-    def around(lines: Sequence[Line], *, share: bool, zero: bool, least: float) -> _Frame:
+    def around(lines: Sequence[ChartLine], *, share: bool, zero: bool, least: float) -> _Frame:
         xs = [x for line in lines for x, _ in line.points]
         ys = [y for line in lines for _, y in line.points] + [
             end for line in lines for _, low, high in line.band for end in (low, high)
@@ -112,7 +112,7 @@ class _Frame:
         return parts
 
 
-def _drawn(line: Line, frame: _Frame, number: int) -> list[str]:
+def _drawn(line: ChartLine, frame: _Frame, number: int) -> list[str]:
     """A curve: its band, the measured values, and for long curves their running mean on top."""
     parts = []
     colour = f"c{number % 6}"
@@ -177,11 +177,11 @@ def _short(value: float) -> float:
     return float(f"{value:.5g}")
 
 
-def _thinned(line: Line, most: int = 500) -> Line:
+def _thinned(line: ChartLine, most: int = 500) -> ChartLine:
     """At most `most` points, each the mean of its stretch."""
     if len(line.points) <= most:
         return line
     size = math.ceil(len(line.points) / most)
     parts = [line.points[start : start + size] for start in range(0, len(line.points), size)]
     points = [(part[-1][0], sums.mean([y for _, y in part])) for part in parts]
-    return Line(line.name, points, line.band, line.marks)
+    return ChartLine(line.name, points, line.band, line.marks)

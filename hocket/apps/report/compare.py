@@ -11,10 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from hocket import __version__
-from hocket.apps.report.chart import Chart, Line
+from hocket.apps.report.chart import Chart, ChartLine
 from hocket.apps.report.curves import is_number, points, success_line
 from hocket.apps.report.page import asset, change, drawn, duration, measured, percent, plain, template
-from hocket.apps.report.reading import Recorded, read_run
+from hocket.apps.report.reading import RunRecord, read_run
 from hocket.train.kinds import is_share
 
 OVERLAID = (
@@ -70,7 +70,7 @@ def compare_page(runs: Sequence[Path]) -> str:
 # ---------------------------------------------------------------- data
 
 
-def _rows(runs: Sequence[Recorded]) -> list[dict[str, Any]]:
+def _rows(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
     differing = differences([run.config for run in runs])
     rows = []
     for number, run in enumerate(runs):
@@ -117,7 +117,7 @@ DESCRIPTIVE = tuple(
 """Settings that tell what a recipe is and change nothing."""
 
 
-def _lines(runs: Sequence[Recorded]) -> list[tuple[str, list[str]]]:
+def _lines(runs: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
     """The comparison in words, a line per property; settings that do not differ are left out."""
     rows = _rows(runs)
     lines = [(name, [_word(row[name]) for row in rows]) for name in ("task", "recipe", "model", "seed", "steps")]
@@ -182,11 +182,13 @@ def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
 # ---------------------------------------------------------------- curves
 
 
-def _charts(runs: Sequence[Recorded]) -> list[Chart]:
+def _charts(runs: Sequence[RunRecord]) -> list[Chart]:
     charts = []
     for measure in dict.fromkeys(run.measure for run in runs):
-        lines = [success_line(run, run.name) if run.measure == measure else Line(run.name, []) for run in runs]
+        lines = [success_line(run, run.name) if run.measure == measure else ChartLine(run.name, []) for run in runs]
         charts.append(Chart(f"Evaluated {measure}", lines, share=is_share(measure)))
     for title, key, unit, share in OVERLAID:
-        charts.append(Chart(title, [Line(run.name, points(run.rows, key)) for run in runs], unit=unit, share=share))
+        charts.append(
+            Chart(title, [ChartLine(run.name, points(run.rows, key)) for run in runs], unit=unit, share=share)
+        )
     return [chart for chart in charts if any(line.points for line in chart.lines)]

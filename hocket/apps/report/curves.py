@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeGuard
 
-from hocket.apps.report.chart import Chart, Line, Point
-from hocket.apps.report.reading import Recorded, Row, eval_interval
+from hocket.apps.report.chart import Chart, ChartLine, Point
+from hocket.apps.report.reading import Row, RunRecord, eval_interval
 from hocket.apps.report.roles import MEASURES as SUMMED
 from hocket.apps.report.roles import each_agent, series
 from hocket.train.kinds import ACCURACY, MEASURES, is_share
@@ -96,7 +96,7 @@ LINES = 6
 """Lines of one chart at most: more have no colours of their own."""
 
 
-def curves(run: Recorded, steps: Sequence[Mapping[str, Any]] = ()) -> list[Chart]:
+def curves(run: RunRecord, steps: Sequence[Mapping[str, Any]] = ()) -> list[Chart]:
     """The charts of a run; what was never measured has none. `steps` are the recorded ones with what they come to."""
     rows = run.rows
     rewarded = [_drawn(CURVES[0], rows), *_rewards(rows)] if samples(rows) else []
@@ -133,7 +133,7 @@ def is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def success_line(run: Recorded, name: str) -> Line:
+def success_line(run: RunRecord, name: str) -> ChartLine:
     """Evaluated success by step with its interval."""
     key = f"eval/{run.measure}"
     band = []
@@ -141,17 +141,17 @@ def success_line(run: Recorded, name: str) -> Line:
         interval = eval_interval(row, run.measure)
         if interval is not None and is_number(row.get(key)):
             band.append((float(row["step"]), *interval))
-    return Line(name, points(run.rows, key), band, marks=True)
+    return ChartLine(name, points(run.rows, key), band, marks=True)
 
 
-def _success(run: Recorded) -> Chart:
+def _success(run: RunRecord) -> Chart:
     share = is_share(run.measure)
     what = MEASURES.get(run.measure, ACCURACY)
     title = f"{what.title} on {what.each}"
     line = success_line(run, run.measure)
     drawn = points(run.rows, f"eval/{SAMPLED}")
     note = ("Greedy, one attempt each." if what.answers else "") + (" Shaded: 95 % interval." if line.band else "")
-    return Chart(title, [line, *([Line(SAMPLED, drawn, marks=True)] if drawn else [])], share=share, note=note)
+    return Chart(title, [line, *([ChartLine(SAMPLED, drawn, marks=True)] if drawn else [])], share=share, note=note)
 
 
 def _drawn(curve: Curve, rows: Sequence[Row]) -> Chart:
@@ -160,7 +160,7 @@ def _drawn(curve: Curve, rows: Sequence[Row]) -> Chart:
         for found in sorted({column for row in rows for column in row if column == key or column.endswith(f"/{key}")}):
             role = found.removesuffix(key).removesuffix("/")
             if "/" not in role and role != "eval":
-                lines.append(Line(f"{role} {name}" if role else name, points(rows, found)))
+                lines.append(ChartLine(f"{role} {name}" if role else name, points(rows, found)))
     known = [line for line in lines if line.points]
     return Chart(curve.title, known, curve.unit, curve.share, curve.zero, curve.note, curve.least)
 
@@ -178,7 +178,7 @@ def _signal(rows: Sequence[Row]) -> Chart:
             if is_number(row.get(key)) and row.get("groups/total")
         ]
         if shares:
-            lines.append(Line(role.rstrip("/") or "share", shares))
+            lines.append(ChartLine(role.rstrip("/") or "share", shares))
     return Chart(
         "Groups with signal", lines, share=True, note="The others give no gradient: all their samples earned the same."
     )
@@ -204,8 +204,8 @@ def _rewards(rows: Sequence[Row]) -> list[Chart]:
         apart[-1].append(name)
     charts = []
     for names in apart:
-        lines = [Line(name, sampled[name]) for name in names if name in sampled]
-        lines += [Line(f"{name}, evaluated", measured[name], marks=True) for name in names if name in measured]
+        lines = [ChartLine(name, sampled[name]) for name in names if name in sampled]
+        lines += [ChartLine(f"{name}, evaluated", measured[name], marks=True) for name in names if name in measured]
         title = "Rewards by name" if len(apart) == 1 else f"Reward: {', '.join(names)}"
         charts.append(Chart(title, lines, note="Mean of each over the samples, before shaping."))
     return charts
@@ -219,10 +219,10 @@ def _matches(rows: Sequence[Row], pattern: re.Pattern[str]) -> list[re.Match[str
 def _agents(rows: Sequence[Row], steps: Sequence[Row]) -> list[Chart]:
     """What each agent earns: from metrics where they tell, else from the recorded episodes."""
     own = [m for m in _matches(rows, _OF_AGENT) if (m[1] or m[2]) not in ("reward", "eval")]
-    lines = [Line(match[1] or match[2], points(rows, match[0])) for match in own]
+    lines = [ChartLine(match[1] or match[2], points(rows, match[0])) for match in own]
     if any(line.points for line in lines):
         return [Chart("Reward per agent", lines)]
-    found = [Line(name, line, marks=True) for name, line in each_agent(steps, SUMMED["turn rewards per episode"])]
+    found = [ChartLine(name, line, marks=True) for name, line in each_agent(steps, SUMMED["turn rewards per episode"])]
     return [Chart("Reward per agent", found, note=f"Turn rewards per episode. {_FEW}")] if len(found) > 1 else []
 
 
@@ -241,11 +241,11 @@ def _counts(rows: Sequence[Row], steps: Sequence[Row]) -> list[Chart]:
         line = measured or series(steps, partial(_per_episode, name=name))
         if any(y != dull for _, y in line):
             charts.append(
-                Chart(title, [Line(name, line, marks=not measured)], zero=True, note="" if measured else _FEW)
+                Chart(title, [ChartLine(name, line, marks=not measured)], zero=True, note="" if measured else _FEW)
             )
     failed = points(rows, "episodes/failed")
     if any(y for _, y in failed):
-        charts.append(Chart("Failed episodes", [Line("failed", failed)], unit="per step", zero=True))
+        charts.append(Chart("Failed episodes", [ChartLine("failed", failed)], unit="per step", zero=True))
     return charts
 
 
@@ -257,7 +257,7 @@ def _per_episode(summed: Row, name: str) -> float | None:
 def _traits(rows: Sequence[Row]) -> Chart:
     names = {key for row in rows for key in row if key.startswith("eval/") and key[5:] not in EVALUATED_APART}
     names = {name for name in names if not name.startswith("eval/reward/") and not is_recorded(name[5:])}
-    lines = [Line(name.removeprefix("eval/"), points(rows, name), marks=True) for name in sorted(names)]
+    lines = [ChartLine(name.removeprefix("eval/"), points(rows, name), marks=True) for name in sorted(names)]
     return Chart(
         "Traits of the answers",
         [line for line in lines if line.points],

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hocket.apps.report.groups import Group, group_episodes
+from hocket.apps.report.groups import SampleGroup, group_episodes
 from hocket.core import sums
 from hocket.core.columns import LIMIT
 from hocket.train.watch import MEND
@@ -38,7 +38,7 @@ class Evidence:
     rows: Sequence[Row]
     recent: Sequence[Row]
     first: Row
-    groups: Sequence[Group]
+    groups: Sequence[SampleGroup]
     penalty: float | None
 
     @property
@@ -305,7 +305,7 @@ def idle_stages(evidence: Evidence) -> Iterator[str]:
         )
 
 
-def _kind_of_equal(alike: Sequence[Group], compared: Sequence[Group]) -> str:
+def _kind_of_equal(alike: Sequence[SampleGroup], compared: Sequence[SampleGroup]) -> str:
     means = [group.mean for group in alike if group.mean is not None]
     best = max(reward for group in compared for reward in group.rewards if reward is not None)
     texts = [[_text(episode) for episode in group.episodes] for group in alike]

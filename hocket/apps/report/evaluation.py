@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class EvaluationSubject:
     """A run or a model, ready to be measured: on the task called `name`, from `checkpoint` where it is a run."""
 
     name: str
@@ -46,7 +46,7 @@ class Loaded:
 
 def load(
     source: Path, pairs: Sequence[tuple[str, Any]], *, task: str | None, which: str, trust: bool = False
-) -> Loaded:
+) -> EvaluationSubject:
     """Reads what stands in a run folder or a model's, and takes up what the run learnt in.
 
     Raises:
@@ -69,7 +69,7 @@ def load(
     parts = build_parts(config, found_task, weights=weights_in(checkpoint), precision=machine.precision)
     if checkpoint is not None:
         take_up(config, parts, checkpoint)
-    return Loaded(name, found_task, config, parts, checkpoint, machine.precision)
+    return EvaluationSubject(name, found_task, config, parts, checkpoint, machine.precision)
 
 
 def evaluate_run(

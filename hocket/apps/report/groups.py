@@ -15,7 +15,7 @@ APART = ("baseline", "branch")
 
 
 @dataclass(frozen=True)
-class Group:
+class SampleGroup:
     """The samples of one scenario in one step.
 
     Attributes:
@@ -34,7 +34,7 @@ class Group:
     why: str
 
 
-def group_episodes(episodes: Sequence[Episode]) -> list[Group]:
+def group_episodes(episodes: Sequence[Episode]) -> list[SampleGroup]:
     """The groups of a step, in order."""
     members: dict[Any, list[Episode]] = {}
     for episode in episodes:
@@ -42,7 +42,7 @@ def group_episodes(episodes: Sequence[Episode]) -> list[Group]:
     return [_group(number, found) for number, found in enumerate(members.values())]
 
 
-def _group(number: int, episodes: Sequence[Episode]) -> Group:
+def _group(number: int, episodes: Sequence[Episode]) -> SampleGroup:
     rewards = [reward_of(episode) for episode in episodes]
     compared = [r for r, e in zip(rewards, episodes, strict=True) if r is not None and e.get("source") not in APART]
     mean = sums.mean(compared) if compared else None
@@ -50,7 +50,7 @@ def _group(number: int, episodes: Sequence[Episode]) -> Group:
     if mean is not None:
         std = sums.deviation(compared, mean, max(len(compared) - 1, 1))
     signal = any(_learns(episode) for episode in episodes)
-    return Group(
+    return SampleGroup(
         number=number,
         scenario=str((episodes[0].get("scenario") or {}).get("id", number)),
         episodes=episodes,

@@ -29,7 +29,7 @@ EXAMPLES = 6
 
 
 @dataclass(frozen=True)
-class Entry:
+class ListEntry:
     """A line of a list.
 
     Attributes:
@@ -48,10 +48,10 @@ class Entry:
 # ---------------------------------------------------------------- what there is
 
 
-def recipes() -> list[Entry]:
+def recipes() -> list[ListEntry]:
     """All recipes. First come the methods that files of `hocket.methods.base` are named after, and the best known."""
     return [
-        Entry(name, card["title"], card["family"], first=_is_standard(RECIPES.declared[name]))
+        ListEntry(name, card["title"], card["family"], first=_is_standard(RECIPES.declared[name]))
         for name, card in cards().items()
     ]
 
@@ -61,30 +61,30 @@ def _is_standard(one: Declaration) -> bool:
     return one.name in BEST_KNOWN or (package == BASE and one.attribute.lower() == file)
 
 
-def all_tasks(*, datasets: bool = False) -> list[Entry]:
+def all_tasks(*, datasets: bool = False) -> list[ListEntry]:
     """All tasks, with `datasets` those of reasoning-gym too. First come usual ones and those for users' own work."""
     users = _users()
     entries = [_task(one, users.get(one.name, ())) for one in tasks.forms()]
     more = tasks.catalogue(reasoning_gym=True)[len(entries) :] if datasets else []
-    return [*entries, *(Entry(name, about, "reasoning-gym") for name, about in more)]
+    return [*entries, *(ListEntry(name, about, "reasoning-gym") for name, about in more)]
 
 
-def _task(one: Declaration, users: Iterable[tuple[str, str]]) -> Entry:
+def _task(one: Declaration, users: Iterable[tuple[str, str]]) -> ListEntry:
     """A task's line. It is a paper's if it is declared there, or if recipes of one paper alone are for it."""
     papers = set(users)
     paper = _paper(one.module) or (papers.pop() if len(papers) == 1 and not one.family else ("", ""))
     family = paper[0] or one.family or _elsewhere(one.module)
-    return Entry(one.name, one.description, family, paper[1], one.name in tasks.FIRST or family in FOR_ALL)
+    return ListEntry(one.name, one.description, family, paper[1], one.name in tasks.FIRST or family in FOR_ALL)
 
 
-def workflows() -> list[Entry]:
+def workflows() -> list[ListEntry]:
     """All workflows that state what they are. First come those for any task, which no paper declares."""
     entries = []
     for one in WORKFLOWS.declared.values():
         if one.description:
             family, paper = _paper(one.module) or ("general" if one.module.startswith("hocket.") else "", "")
             family = family or _elsewhere(one.module)
-            entries.append(Entry(one.name, one.description, family, paper, first=family == "general"))
+            entries.append(ListEntry(one.name, one.description, family, paper, first=family == "general"))
     return entries
 
 
@@ -115,12 +115,12 @@ def _elsewhere(module: str) -> str:
 # ---------------------------------------------------------------- some of it
 
 
-def of_family(entries: Iterable[Entry], family: str) -> list[Entry]:
+def of_family(entries: Iterable[ListEntry], family: str) -> list[ListEntry]:
     """The members of a family."""
     return [one for one in entries if hyphenated(one.family) == hyphenated(family)]
 
 
-def search(entries: Iterable[Entry], words: str, kind: str) -> list[Entry]:
+def search(entries: Iterable[ListEntry], words: str, kind: str) -> list[ListEntry]:
     """Those that have all the words in their name, description or paper.
 
     Raises:
@@ -142,7 +142,7 @@ def _plain(text: str) -> str:
 # ---------------------------------------------------------------- the first page
 
 
-def first_page(kind: str, heading: str, entries: Sequence[Entry]) -> Iterator[Text]:
+def first_page(kind: str, heading: str, entries: Sequence[ListEntry]) -> Iterator[Text]:
     """The lines of the first page: what to look at first, the families, and how to see the rest."""
     order = list(dict.fromkeys(one.family for one in entries if one.first))
     first = sorted((one for one in entries if one.first), key=lambda one: order.index(one.family))
@@ -156,9 +156,9 @@ def first_page(kind: str, heading: str, entries: Sequence[Entry]) -> Iterator[Te
     yield Text(f"hocket {kind}s NAME shows one, --search WORD finds some, --all lists all", "dim")
 
 
-def _families(kind: str, entries: Sequence[Entry]) -> Iterator[Text]:
+def _families(kind: str, entries: Sequence[ListEntry]) -> Iterator[Text]:
     """A line for every family: how to see it, how many it has, and some of them."""
-    families: dict[str, list[Entry]] = {}
+    families: dict[str, list[ListEntry]] = {}
     for one in sorted(entries, key=lambda one: (one.family, not one.first, one.name)):
         families.setdefault(one.family, []).append(one)
     width = max(map(len, families))

@@ -18,7 +18,7 @@ from hocket import __version__
 from hocket.apps.report.chart import Chart
 from hocket.apps.report.curves import curves, is_number
 from hocket.apps.report.diagnosis import diagnose, kl_coefficient
-from hocket.apps.report.reading import Recorded, read_run
+from hocket.apps.report.reading import RunRecord, read_run
 from hocket.apps.report.roles import table
 from hocket.apps.report.rollouts import rollouts
 from hocket.apps.report.status import cluster_of, lag_words, learner_rows, sampler_rows
@@ -45,7 +45,7 @@ def write_report(run: Path) -> Path:
     return target
 
 
-def page(run: Recorded) -> str:
+def page(run: RunRecord) -> str:
     """The page of a run as HTML."""
     latest = run.episodes(run.steps[-1]) if run.steps else []
     shown = rollouts(run, latest)
@@ -74,7 +74,7 @@ def page(run: Recorded) -> str:
     )
 
 
-def diagnosis_of(run: Recorded, latest: Sequence[Mapping[str, Any]] | None = None) -> list[str]:
+def diagnosis_of(run: RunRecord, latest: Sequence[Mapping[str, Any]] | None = None) -> list[str]:
     """What keeps a run from learning, gravest first; `latest` are its latest episodes where they have been read."""
     if latest is None:
         latest = run.episodes(run.steps[-1]) if run.steps else []
@@ -177,7 +177,7 @@ class Hero:
     beside: Sequence[str] = ()
 
 
-def hero(run: Recorded) -> Hero | None:
+def hero(run: RunRecord) -> Hero | None:
     """The gain with its intervals; None before the first evaluation."""
     told = [run.summary.get(when) or {} for when in ("before", "after")]
     first, *others = ways = ways_shown(told[0], told[1], run.measure, str(run.summary.get("leads")))
@@ -235,7 +235,7 @@ def whiskers(evaluations: Sequence[Mapping[str, Any]], measure: str) -> Markup:
     )
 
 
-def _chips(run: Recorded) -> list[tuple[str, str]]:
+def _chips(run: RunRecord) -> list[tuple[str, str]]:
     known = {**run.summary, **team(run.config)}
     names = ("task", "workflow", "cast", "recipe", "model", "seed")
     return [(name, str(known[name])) for name in names if known.get(name) not in (None, "")]
@@ -250,7 +250,7 @@ def team(config: Mapping[str, Any]) -> dict[str, Any]:
     return {"workflow": config.get("workflow") or recipe.get("workflow"), "cast": cast if cast != "Shared" else None}
 
 
-def _facts(run: Recorded) -> list[tuple[str, str]]:
+def _facts(run: RunRecord) -> list[tuple[str, str]]:
     summary = run.summary
     facts = [("steps", plain(summary.get("steps"))), ("time", duration(summary.get("seconds")))]
     generated = sum(row["tokens/generated"] for row in run.trained if is_number(row.get("tokens/generated")))
@@ -270,7 +270,7 @@ def _facts(run: Recorded) -> list[tuple[str, str]]:
 # ---------------------------------------------------------------- before and after
 
 
-def before_and_after(run: Recorded) -> list[dict[str, str]]:
+def before_and_after(run: RunRecord) -> list[dict[str, str]]:
     """Rows of the table: the measure with its interval, the length, and every trait of the answers."""
     before, after = run.summary.get("before") or {}, run.summary.get("after") or {}
     apart = {run.measure, "n", "low", "high", "length", "step", "success", "seconds", *TOLD_APART}

@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RunRecord:
     """A run as its folder tells it.
 
     Attributes:
@@ -58,7 +58,7 @@ class Recorded:
         return list(read_json_lines(self.path / "rollouts" / f"step-{step:06d}.jsonl", log_problem))
 
 
-def read_run(path: Path) -> Recorded:
+def read_run(path: Path) -> RunRecord:
     """Reads the run in folder `path`. What is damaged is left out, logged, and named among its messages.
 
     Raises:
@@ -75,7 +75,7 @@ def read_run(path: Path) -> Recorded:
     for problem in problems:
         log_problem(problem)
     found = (re.fullmatch(r"step-(\d+)\.jsonl", file.name) for file in (path / "rollouts").glob("step-*.jsonl"))
-    return Recorded(
+    return RunRecord(
         path=path,
         rows=rows,
         summary=summary,

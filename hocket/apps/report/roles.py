@@ -13,7 +13,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass
-class Played:
+class AgentTotals:
     """Totals of one agent over the episodes of a step.
 
     Attributes:
@@ -47,26 +47,26 @@ class Played:
 
 
 @dataclass
-class Summed:
+class StepTotals:
     """What a step's episodes come to: how many, how many failed, and what each agent did."""
 
     episodes: int = 0
     failed: int = 0
-    agents: dict[str, Played] = field(default_factory=dict)
+    agents: dict[str, AgentTotals] = field(default_factory=dict)
 
     @staticmethod
-    def of(episodes: Sequence[Row]) -> Summed:
+    def of(episodes: Sequence[Row]) -> StepTotals:
         """Sums over the episodes of one step; those of another source than the policies are left out."""
-        found = Summed()
+        found = StepTotals()
         for episode in episodes:
             if episode.get("source", "own") != "own":
                 continue
             found.episodes += 1
             found.failed += episode.get("failure") is not None
             for turn in episode.get("turns", ()):
-                found.agents.setdefault(str(turn.get("agent", "")), Played()).add(turn)
+                found.agents.setdefault(str(turn.get("agent", "")), AgentTotals()).add(turn)
             for agent, rewards in earned(episode).items():
-                played = found.agents.setdefault(agent, Played())
+                played = found.agents.setdefault(agent, AgentTotals())
                 played.reward = (played.reward or 0.0) + sums.total(rewards.values())
         return found
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hocket.apps.report.conversations import Conversations, content, digits, least_size, short
-from hocket.apps.report.groups import Group, advantage_of, group_episodes, reward_of
-from hocket.apps.report.reading import Recorded
-from hocket.apps.report.roles import Summed
+from hocket.apps.report.groups import SampleGroup, advantage_of, group_episodes, reward_of
+from hocket.apps.report.reading import RunRecord
+from hocket.apps.report.roles import StepTotals
 
 STEPS = 24
 """Steps shown at most: the first, the last, and others evenly between."""
@@ -23,7 +23,7 @@ ROWS = 256
 Data = dict[str, Any]
 
 
-def rollouts(run: Recorded, latest: Sequence[Mapping[str, Any]] | None = None) -> Data:
+def rollouts(run: RunRecord, latest: Sequence[Mapping[str, Any]] | None = None) -> Data:
     """The data behind the page's rollouts: the steps, and what each agent did in them.
 
     `latest` are the episodes of the last step, where they have been read already.
@@ -34,7 +34,7 @@ def rollouts(run: Recorded, latest: Sequence[Mapping[str, Any]] | None = None) -
     for step in steps:
         episodes = latest if latest is not None and step == steps[-1] else run.episodes(step)
         if episodes:
-            found.append(_step(step, group_episodes(episodes), room) | {"summed": Summed.of(episodes).to_json()})
+            found.append(_step(step, group_episodes(episodes), room) | {"summed": StepTotals.of(episodes).to_json()})
     return {"steps": found}
 
 
@@ -46,7 +46,7 @@ def chosen(steps: Sequence[int], most: int) -> list[int]:
     return [steps[place] for place in sorted(places)]
 
 
-def _step(step: int, groups: Sequence[Group], room: int) -> Data:
+def _step(step: int, groups: Sequence[SampleGroup], room: int) -> Data:
     """One step: groups in order; those that taught something get conversations first, then those with failures."""
     listed = list(groups[:ROWS])
     turns = [turn for group in listed for episode in group.episodes for turn in episode.get("turns", ())]
@@ -57,14 +57,14 @@ def _step(step: int, groups: Sequence[Group], room: int) -> Data:
     return {"step": step, "groups": rows, "hidden": len(groups) - len(listed), "agents": agents}
 
 
-def _worth(group: Group) -> int:
+def _worth(group: SampleGroup) -> int:
     """What is told first: 0 before 1 before 2."""
     if group.signal:
         return 0
     return 1 if any(episode.get("failure") for episode in group.episodes) else 2
 
 
-def _tell(row: Data, group: Group, room: int) -> int:
+def _tell(row: Data, group: SampleGroup, room: int) -> int:
     """Adds the conversations of a group to its row, as many as there is room for; returns the room taken."""
     conversations = Conversations()
     for number, (sample, episode) in enumerate(zip(row["samples"], group.episodes, strict=True)):
@@ -80,7 +80,7 @@ def _tell(row: Data, group: Group, room: int) -> int:
     return conversations.size
 
 
-def _row(group: Group, agents: Sequence[str]) -> Data:
+def _row(group: SampleGroup, agents: Sequence[str]) -> Data:
     scenario: Mapping[str, Any] = group.episodes[0].get("scenario") or {}
     answer = scenario.get("answer")
     return {

@@ -24,7 +24,7 @@ _ITERATIONS = 100
 
 
 @dataclass(frozen=True)
-class Rate:
+class WinRate:
     """A share with its 95 % percentile interval over resampled scenarios."""
 
     value: float
@@ -32,7 +32,7 @@ class Rate:
     high: float
 
 
-def win_rates(verdicts: Sequence[float], differences: Sequence[float], key: Key) -> tuple[Rate, Rate]:
+def win_rates(verdicts: Sequence[float], differences: Sequence[float], key: Key) -> tuple[WinRate, WinRate]:
     """The win rate and the length-controlled win rate of the first of two players.
 
     Args:
@@ -56,12 +56,12 @@ def win_rates(verdicts: Sequence[float], differences: Sequence[float], key: Key)
     )
 
 
-def _rate(value: float, drawn: Array) -> Rate:
+def _rate(value: float, drawn: Array) -> WinRate:
     known = drawn[np.isfinite(drawn)]
     if not math.isfinite(value) or not len(known):
-        return Rate(math.nan, math.nan, math.nan)
+        return WinRate(math.nan, math.nan, math.nan)
     low, high = np.quantile(known, [0.025, 0.975])
-    return Rate(value, float(low), float(high))
+    return WinRate(value, float(low), float(high))
 
 
 def standardised(differences: Sequence[float]) -> Array:

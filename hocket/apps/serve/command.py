@@ -13,7 +13,7 @@ from typing import Any
 
 from hocket.apps.serve.addresses import is_loopback
 from hocket.apps.serve.bounds import Bounds
-from hocket.apps.serve.host import Host, require
+from hocket.apps.serve.host import ApplicationHost, require
 from hocket.core.ending import asked_to_end
 from hocket.core.errors import ConfigurationError
 
@@ -44,16 +44,16 @@ def serve(
         )
     from hocket.apps.serve.app import build_app
     from hocket.apps.serve.current import CurrentBackend
-    from hocket.apps.serve.source import Source
+    from hocket.apps.serve.source import ModelSource
 
     bounds = Bounds(tokens=options.max_tokens, requests=options.max_requests, body_bytes=options.max_body)
     with _asked_to_end() as end:
         backend = CurrentBackend(
-            Source.of(path, pairs, trust=options.trust), bounds=bounds, keys=keys, seed=options.seed, say=say
+            ModelSource.of(path, pairs, trust=options.trust), bounds=bounds, keys=keys, seed=options.seed, say=say
         )
         try:
             app = functools.partial(build_app, backend, bounds, local_only=not keys)
-            with Host(app, host=options.host, port=options.port, bounds=bounds) as host:
+            with ApplicationHost(app, host=options.host, port=options.port, bounds=bounds) as host:
                 told = {"url": f"{host.address}/v1", "models": backend.models(), "weights": backend.weights()}
                 ready({**told, "keys": len(keys)})
                 end.wait()

@@ -21,8 +21,8 @@ from hocket.apps.serve.app import build_app
 from hocket.apps.serve.backend import Caller, Job
 from hocket.apps.serve.bounds import Bounds
 from hocket.apps.serve.event_loop import across
-from hocket.apps.serve.host import Host
-from hocket.apps.serve.refusals import Refused, template_refusals
+from hocket.apps.serve.host import ApplicationHost
+from hocket.apps.serve.refusals import RequestRefusal, template_refusals
 from hocket.apps.serve.spelling import Delta, Spelling
 from hocket.apps.serve.wire import AssistantMessage, ChatMessage, ChatRequest, RewardReport, ToolCall, template_message
 from hocket.core.errors import ConfigurationError, HocketError
@@ -40,7 +40,7 @@ PART = 8
 
 
 @dataclass(frozen=True)
-class Answer:
+class RequestAnswer:
     """What was answered to a request: a reply per choice."""
 
     name: str
@@ -49,7 +49,7 @@ class Answer:
     replies: tuple[Reply, ...]
 
 
-class Session:
+class AgentSession:
     """One episode as its outside agent sees it; made in the loop in which the episode is played.
 
     Args:
@@ -68,14 +68,14 @@ class Session:
         self._correspondents = correspondents
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()  # Calls made in it are the episode's own.
-        self._named: dict[str, tuple[bytes, asyncio.Task[Answer]]] = {}
-        self._finished: dict[bytes, Answer] = {}
-        self._tasks: set[asyncio.Task[Answer]] = set()
+        self._named: dict[str, tuple[bytes, asyncio.Task[RequestAnswer]]] = {}
+        self._finished: dict[bytes, RequestAnswer] = {}
+        self._tasks: set[asyncio.Task[RequestAnswer]] = set()
         self._given: dict[object, str] = {}
         self._count = 0
         self._ended = False
 
-    async def answered(self, caller: Caller, body: bytes, request: ChatRequest) -> Answer:
+    async def answered(self, caller: Caller, body: bytes, request: ChatRequest) -> RequestAnswer:
         """The answer to a request; called from another loop."""
         try:
             return await across(self._loop, lambda: self._shared(caller, body, request), self._context)
@@ -90,7 +90,7 @@ class Session:
         for task in self._tasks:
             task.cancel()
 
-    async def _shared(self, caller: Caller, body: bytes, request: ChatRequest) -> Answer:
+    async def _shared(self, caller: Caller, body: bytes, request: ChatRequest) -> RequestAnswer:
         """The answer, which a request that is sent again shares with the first one."""
         digest = hashlib.blake2b(body, digest_size=16).digest()
         if caller.retry is None:
@@ -101,24 +101,26 @@ class Session:
             return found
         first, task = self._named.get(caller.retry, (digest, None))
         if first != digest:
-            raise Refused(422, "this idempotency key was used for another request", code="idempotency_key_reused")
+            raise RequestRefusal(
+                422, "this idempotency key was used for another request", code="idempotency_key_reused"
+            )
         if task is None or task.cancelled() or (task.done() and task.exception() is not None):
             task = self._begun(request)
             self._named[caller.retry] = digest, task
         return await asyncio.shield(task)
 
-    def _begun(self, request: ChatRequest) -> asyncio.Task[Answer]:
+    def _begun(self, request: ChatRequest) -> asyncio.Task[RequestAnswer]:
         task = asyncio.get_running_loop().create_task(self._write(request))
         self._tasks.add(task)
         task.add_done_callback(self._forget)
         return task
 
-    def _forget(self, task: asyncio.Task[Answer]) -> None:
+    def _forget(self, task: asyncio.Task[RequestAnswer]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # Seen, also where the client has left.
 
-    async def _write(self, request: ChatRequest) -> Answer:
+    async def _write(self, request: ChatRequest) -> RequestAnswer:
         """Answers a request: a turn per choice."""
         who = self._asked(request.model)
         messages = [self._as_given(message) for message in request.messages]
@@ -130,11 +132,11 @@ class Session:
             replies = await _together(who, history, request)
         except (LimitReached, ContextFull) as limit:
             self.stopped = limit
-            raise Refused(400, str(limit), code="episode_limit") from None
+            raise RequestRefusal(400, str(limit), code="episode_limit") from None
         except ConfigurationError as error:
             self.broken = error
             raise
-        answer = Answer(name, who, len(history.context), tuple(replies))
+        answer = RequestAnswer(name, who, len(history.context), tuple(replies))
         for place, reply in enumerate(answer.replies if request.offers_tools else ()):
             said = spelt(answer, place, request)
             if said[-1].calls:
@@ -147,7 +149,7 @@ class Session:
         found = self._correspondents.get(model, only)
         if found is None:
             roles = ", ".join(self._correspondents)
-            raise Refused(404, f"no role is called {model!r}: {roles}", code="model_not_found", param="model")
+            raise RequestRefusal(404, f"no role is called {model!r}: {roles}", code="model_not_found", param="model")
         return found
 
     def _as_given(self, message: ChatMessage) -> Message:
@@ -176,7 +178,7 @@ def _signature(text: str, calls: Sequence[ToolCall]) -> object:
     return text, tuple((call.id, call.function.name, call.function.arguments) for call in calls)
 
 
-def spelt(answer: Answer, index: int, request: ChatRequest) -> list[Delta]:
+def spelt(answer: RequestAnswer, index: int, request: ChatRequest) -> list[Delta]:
     """One reply as the client gets it: at once, or in parts where it is streamed."""
     reply = answer.replies[index]
     spelling = Spelling(
@@ -198,13 +200,13 @@ def spelt(answer: Answer, index: int, request: ChatRequest) -> list[Delta]:
     return [*found, spelling.last("length" if reply.finish == "length" else "stop")]
 
 
-def closed() -> Refused:
+def closed() -> RequestRefusal:
     """What calls of an ended episode are told."""
-    return Refused(410, "the episode has ended", code="episode_closed")
+    return RequestRefusal(410, "the episode has ended", code="episode_closed")
 
 
 @dataclass(frozen=True)
-class Door:
+class AgentEndpoint:
     """Where an outside agent asks.
 
     Attributes:
@@ -232,10 +234,10 @@ class Gate:
 
     def __init__(self, roles: Sequence[str]) -> None:
         self._roles = list(roles)
-        self._open: dict[str, Session] = {}
+        self._open: dict[str, AgentSession] = {}
         self._ended: OrderedDict[str, None] = OrderedDict()
         self.starting = asyncio.Lock()
-        self._host = Host(lambda: build_app(self, BOUNDS, episodes=True), bounds=BOUNDS)
+        self._host = ApplicationHost(lambda: build_app(self, BOUNDS, episodes=True), bounds=BOUNDS)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -247,13 +249,13 @@ class Gate:
         self._host.close()
 
     @contextmanager
-    def opened(self, session: Session) -> Iterator[Door]:
+    def opened(self, session: AgentSession) -> Iterator[AgentEndpoint]:
         """A door for one episode, closed at the end."""
         name = secrets.token_hex(16)
         self._open[name] = session
         address = self._host.address
         try:
-            yield Door(f"{address}/e/{name}/v1", name, f"{address}/e/{name}/reward")
+            yield AgentEndpoint(f"{address}/e/{name}/v1", name, f"{address}/e/{name}/reward")
         finally:
             del self._open[name]
             self._ended[name] = None
@@ -276,14 +278,16 @@ class Gate:
         session = self._session(caller)
         if report.reward is not UNSET:
             if not math.isfinite(report.reward):
-                raise Refused(400, "the reward must be a finite number", code="invalid_value", param="reward")
+                raise RequestRefusal(400, "the reward must be a finite number", code="invalid_value", param="reward")
             session.reward = report.reward
         if report.answer is not UNSET:
             session.answer = report.answer
 
     async def open(self, caller: Caller, body: bytes, request: ChatRequest) -> Job:
         if request.alternatives:
-            raise Refused(400, "in training top_logprobs can only be 0", code="invalid_value", param="top_logprobs")
+            raise RequestRefusal(
+                400, "in training top_logprobs can only be 0", code="invalid_value", param="top_logprobs"
+            )
         session = self._session(caller)
         answer = await session.answered(caller, body, request)
         version = answer.replies[0].turn.version
@@ -291,21 +295,21 @@ class Gate:
         number = f"chatcmpl-{(caller.episode or caller.key or '')[:12]}-{answer.name}"
         return Job(number, answer.who.role, weights, answer.prompt_tokens, _deltas(answer, request))
 
-    def _session(self, caller: Caller) -> Session:
+    def _session(self, caller: Caller) -> AgentSession:
         name = caller.episode or caller.key
         if name is None:
-            raise Refused(401, "send the episode's key: authorization: Bearer KEY", code="invalid_api_key")
+            raise RequestRefusal(401, "send the episode's key: authorization: Bearer KEY", code="invalid_api_key")
         found = self._open.get(name)
         if found is not None:
             return found
         if name in self._ended:
             raise closed()
         if caller.episode is None:
-            raise Refused(401, "this key belongs to no episode", code="invalid_api_key")
-        raise Refused(404, "there is no such episode", code="unknown_episode")
+            raise RequestRefusal(401, "this key belongs to no episode", code="invalid_api_key")
+        raise RequestRefusal(404, "there is no such episode", code="unknown_episode")
 
 
-async def _deltas(answer: Answer, request: ChatRequest) -> AsyncGenerator[Delta, None]:
+async def _deltas(answer: RequestAnswer, request: ChatRequest) -> AsyncGenerator[Delta, None]:
     for index in range(len(answer.replies)):
         for delta in spelt(answer, index, request):
             yield delta

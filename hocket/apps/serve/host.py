@@ -20,7 +20,7 @@ _GRACE = 2
 """Seconds that open connections have when the server closes."""
 
 
-class Host:
+class ApplicationHost:
     """Serves an application from when it is made until `close`.
 
     Attributes:

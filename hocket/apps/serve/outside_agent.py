@@ -28,7 +28,7 @@ from hocket.core.user_files import load_object
 from hocket.types import Scenario
 
 if TYPE_CHECKING:
-    from hocket.apps.serve.episodes import Door, Gate
+    from hocket.apps.serve.episodes import AgentEndpoint, Gate
 
 GIVEN = ("base_url", "api_key", "scenario", "reward_url")
 """What an agent function may ask for by naming a parameter so."""
@@ -85,10 +85,10 @@ class OutsideAgent(Workflow):
         return OutsideAgent(load_object(f"{file}.py:{name}", "workflow") if is_function else text)
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome | None:
-        from hocket.apps.serve.episodes import Session
+        from hocket.apps.serve.episodes import AgentSession
 
         gate = self._opened()
-        session = Session({role: Correspondent(team[role]) for role in self.roles})
+        session = AgentSession({role: Correspondent(team[role]) for role in self.roles})
         with gate.opened(session) as door:
             try:
                 given = await self._agent.run(gate, door, scenario)
@@ -138,7 +138,7 @@ class _Function:
                     f"{nearest(one.name, GIVEN)}"
                 )
 
-    async def run(self, gate: Gate, door: Door, scenario: Scenario) -> Any:
+    async def run(self, gate: Gate, door: AgentEndpoint, scenario: Scenario) -> Any:
         """Runs it: `async` functions all in one loop, beside the server; others each in a thread."""
         known = {
             "base_url": door.base_url,
@@ -209,7 +209,7 @@ class _Command:
             raise ConfigurationError("the outside agent is empty: write outside:FILE.py:FUNCTION or outside:COMMAND")
         self._words = words
 
-    async def run(self, gate: Gate, door: Door, scenario: Scenario) -> Any:
+    async def run(self, gate: Gate, door: AgentEndpoint, scenario: Scenario) -> Any:
         """Runs it in a process group of its own, which ends with the episode."""
         environment = {
             **os.environ,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelSource:
     """A run or a model of words.
 
     Attributes:
@@ -41,7 +41,7 @@ class Source:
     @staticmethod
     def of(
         path: Path, pairs: Sequence[tuple[str, Any]] = (), task: str | None = None, *, trust: bool = False
-    ) -> Source:
+    ) -> ModelSource:
         """The run or model in a folder, or `nano`, `smollm2` or a GGUF file, as `--model` takes them.
 
         Settings `pairs` are changed, and another `task` is taken if named.
@@ -59,7 +59,7 @@ class Source:
                 f"{path} was trained on {name}, which is {kind.name}; only language models can talk"
             )
         changed = [pair for pair in settings if pair[0] != "task"] + [("task", name), *pairs]
-        return Source(path, path.name or str(path), configuration.configure(changed, found), found, is_run)
+        return ModelSource(path, path.name or str(path), configuration.configure(changed, found), found, is_run)
 
     def newest(self) -> str | None:
         """The name of the newest finished checkpoint, from file names alone; None before the first."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from hocket.apps.serve.refusals import Refused
+from hocket.apps.serve.refusals import RequestRefusal
 
 T = TypeVar("T")
 
@@ -240,9 +240,9 @@ def _read(body: bytes, kind: type[T]) -> T:
         if param in REFUSED:
             reason = "it cannot be set here; leave it out"
         where = f"{param}: " if param else ""
-        raise Refused(400, f"{where}{reason}", code="invalid_value", param=param) from None
+        raise RequestRefusal(400, f"{where}{reason}", code="invalid_value", param=param) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Refused(400, f"the body is not JSON: {error}", code="invalid_json") from None
+        raise RequestRefusal(400, f"the body is not JSON: {error}", code="invalid_json") from None
 
 
 def _whole(document: Any) -> Any:

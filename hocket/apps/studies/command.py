@@ -16,8 +16,8 @@ from hocket.apps.studies.folder import StudyFolder
 from hocket.apps.studies.markdown import markdown, pictures
 from hocket.apps.studies.page import page
 from hocket.apps.studies.planning import Planner
-from hocket.apps.studies.pool import Pool, Workers
-from hocket.apps.studies.remote_workers import Away
+from hocket.apps.studies.pool import WorkerPool, Workers
+from hocket.apps.studies.remote_workers import RemoteWorkers
 from hocket.apps.studies.results import results
 from hocket.apps.studies.study import Study, entries, read, without_recipe
 from hocket.apps.studies.terminal import table
@@ -60,9 +60,9 @@ def study(options: argparse.Namespace, pairs: Pairs, *, out: Console, err: Conso
 def _workers(cluster: str | None, count: int | None) -> Workers:
     """`count` workers where they are to be; as many as there are cores when None."""
     if cluster is None:
-        return Pool(count or available_cores())
+        return WorkerPool(count or available_cores())
     where = place_at(cluster, processes=count or 1, cores=1)
-    return Away(where, count or where.cores)
+    return RemoteWorkers(where, count or where.cores)
 
 
 def run(

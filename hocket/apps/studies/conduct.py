@@ -13,7 +13,7 @@ from hocket.apps.studies.folder import StudyFolder, read_result
 from hocket.apps.studies.planning import Planner, StudyRun
 from hocket.apps.studies.pool import Job, Workers
 from hocket.apps.studies.study import Study, StudyMethod, entries, rival, tasks_of, unknown
-from hocket.apps.studies.tuning import Settings, Unit, best, rounds, runs_of_search, tuning_seeds, units
+from hocket.apps.studies.tuning import Settings, TuningUnit, best, rounds, runs_of_search, tuning_seeds, units
 from hocket.core.errors import ConfigurationError
 from hocket.train.kinds import kind_of
 
@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 
 
 @dataclass
-class Found:
+class StudyResult:
     """What a study found.
 
     Attributes:
@@ -53,9 +53,9 @@ class StudyRunner:
         self.study, self.planner, self.methods = planner.study, planner, methods
         self.folder, self.pool, self.say = folder, pool, say
 
-    def run(self) -> Found:
+    def run(self) -> StudyResult:
         """The whole study, or what is left of it."""
-        found = Found(self.methods)
+        found = StudyResult(self.methods)
         self._find_equals(found)
         self._tune(found)
         self._test(found)
@@ -63,7 +63,7 @@ class StudyRunner:
 
     # ------------------------------------------------------------ equals
 
-    def _find_equals(self, found: Found) -> None:
+    def _find_equals(self, found: StudyResult) -> None:
         # Teams differ in what is not the recipe's.
         count = 0 if self.study.teams else self.study.equal_batches
         if not count or not kind_of(self.planner.task(self.study.tasks[0])).textual:
@@ -96,9 +96,9 @@ class StudyRunner:
 
     # ------------------------------------------------------------ tuning
 
-    def _tune(self, found: Found) -> None:
+    def _tune(self, found: StudyResult) -> None:
         """All searches side by side, round by round."""
-        searches = [Search(unit, self.study) for unit in units(self.study, self.planner, found.tested)]
+        searches = [UnitSearch(unit, self.study) for unit in units(self.study, self.planner, found.tested)]
         for number in range(max((len(search.rounds) for search in searches), default=0)):
             wanted = [
                 (search, candidate, run)
@@ -117,7 +117,7 @@ class StudyRunner:
 
     # ------------------------------------------------------------ testing
 
-    def _test(self, found: Found) -> None:
+    def _test(self, found: StudyResult) -> None:
         runs = {
             (entry.label, task): [
                 self.planner.run(entry, task, seed, found.tuned.get(entry.label)) for seed in self.study.testing_seeds
@@ -174,10 +174,10 @@ class StudyRunner:
         return what if found is None else f"{what}: {found['final']:.3f} in {found['seconds']:.0f} s"
 
 
-class Search:
+class UnitSearch:
     """One unit's search as it goes on."""
 
-    def __init__(self, unit: Unit, study: Study) -> None:
+    def __init__(self, unit: TuningUnit, study: Study) -> None:
         self.unit = unit
         self.rounds = rounds(len(unit.candidates), study.tuning)
         self._left = list(range(len(unit.candidates)))
@@ -249,7 +249,7 @@ def checked(study: Study, planner: Planner) -> list[StudyMethod]:
 
 
 @dataclass(frozen=True)
-class Cost:
+class StudyCost:
     """An estimate: runs to do and done by stage, and processor seconds left; None where nothing is known."""
 
     tuning: int
@@ -258,7 +258,7 @@ class Cost:
     seconds: float | None
 
 
-def cost(study: Study, folder: StudyFolder) -> Cost:
+def cost(study: Study, folder: StudyFolder) -> StudyCost:
     """What a study takes at most: methods that turn out equal to the baseline save their runs.
 
     Seconds are those of the folder's finished runs per task where there are some, else the study file's.
@@ -282,7 +282,7 @@ def cost(study: Study, folder: StudyFolder) -> Cost:
     left = None
     if len(each) == len(study.tasks):
         left = sum(max(0, searching[task] + testing[task] - len(known[task])) * value for task, value in each.items())
-    return Cost(sum(searching.values()), sum(testing.values()), done, left)
+    return StudyCost(sum(searching.values()), sum(testing.values()), done, left)
 
 
 def _path(job: Job) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from hocket import __version__
-from hocket.apps.report.chart import Chart, Line
+from hocket.apps.report.chart import Chart, ChartLine
 from hocket.apps.report.page import asset, drawn, template
 from hocket.apps.studies.words import (
     COMPARED,
@@ -143,12 +143,12 @@ def _success(found: Json, task: str, methods: Sequence[Json], title: str) -> Cha
         curve = method["curves"][task]["success"]
         band = [(round(x), low, high) for x, _, low, high in curve]
         if curve:
-            lines.append(Line(method["label"], [(round(x), y) for x, y, _, _ in curve], band, marks=True))
+            lines.append(ChartLine(method["label"], [(round(x), y) for x, y, _, _ in curve], band, marks=True))
     return Chart(title, lines, share=found["measure"] != "return", across=unit(found))
 
 
 def _line(found: Json, task: str, methods: Sequence[Json], key: str, title: str, of: str) -> Chart:
-    lines = [Line(m["label"], [(round(x), y) for x, y in m["curves"][task][key]]) for m in methods]
+    lines = [ChartLine(m["label"], [(round(x), y) for x, y in m["curves"][task][key]]) for m in methods]
     return Chart(title, lines, unit=of, zero=True, across=unit(found))
 
 

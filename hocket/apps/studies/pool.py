@@ -41,7 +41,7 @@ class Workers(Protocol):
         ...
 
 
-class Pool:
+class WorkerPool:
     """`size` workers, started when first needed.
 
     Workers are in sessions of their own: Ctrl-C reaches the study alone, which then decides what becomes of them.

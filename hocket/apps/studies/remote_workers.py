@@ -17,20 +17,20 @@ import torch
 from hocket.apps.studies.folder import write_result
 from hocket.apps.studies.pool import TRIES, Done, Job
 from hocket.apps.studies.worker import JOBS, tried
-from hocket.distributed.cluster.connection import Gone, Line, Place, serve
+from hocket.distributed.cluster.connection import Connection, Host, PeerLost, serve
 from hocket.train.disk import json_ready
 
 Outcome = tuple[Job, dict[str, Any] | None, BaseException | None]
 """A job with its result, None where it was ended with the study, or what went wrong beyond the job."""
 
 
-class Away:
+class RemoteWorkers:
     """`size` workers on a place, each with a thread that waits for it; they are started when first needed."""
 
-    def __init__(self, place: Place, size: int) -> None:
+    def __init__(self, place: Host, size: int) -> None:
         self.size = size
         self._place = place
-        self._lines: dict[int, Line] = {}
+        self._lines: dict[int, Connection] = {}
         self._names = itertools.count(1)
         self._waiting: deque[Job] = deque()
         self._deaths: Counter[str] = Counter()
@@ -64,7 +64,7 @@ class Away:
                 return
             try:
                 self._outcomes.put((job, self._done(number, job), None))
-            except Gone as gone:
+            except PeerLost as gone:
                 self._lines.pop(number).close()
                 if self._closed:
                     return
@@ -81,7 +81,7 @@ class Away:
         found: dict[str, Any] = json.loads(line.receive())
         return found
 
-    def _died(self, job: Job, gone: Gone) -> None:
+    def _died(self, job: Job, gone: PeerLost) -> None:
         """The job is done again by a new worker, unless workers die of it."""
         self._deaths[job["file"]] += 1
         if self._deaths[job["file"]] < TRIES:

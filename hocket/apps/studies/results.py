@@ -9,7 +9,7 @@ import numpy as np
 
 from hocket import __version__
 from hocket.apps.studies import statistics
-from hocket.apps.studies.conduct import Found
+from hocket.apps.studies.conduct import StudyResult
 from hocket.apps.studies.planning import Planner
 from hocket.apps.studies.statistics import Array, difference, estimate, improvement, smallest_difference
 from hocket.apps.studies.study import TUNING_SEEDS, Study, StudyMethod, rival, tasks_of, without_recipe
@@ -43,7 +43,7 @@ DEFINITIONS = {
 }
 
 
-def results(study: Study, planner: Planner, found: Found) -> Json:
+def results(study: Study, planner: Planner, found: StudyResult) -> Json:
     """The whole study as JSON data."""
     key = Key.of(0).derive("study")
     baseline = found.methods[0].label
@@ -102,7 +102,7 @@ def results(study: Study, planner: Planner, found: Found) -> Json:
     }
 
 
-def _gapped(search: Json, study: Study, found: Found) -> Json:
+def _gapped(search: Json, study: Study, found: StudyResult) -> Json:
     """A search with what its winner had on tuning seeds and on testing seeds, and the difference: its optimism.
 
     Of all that were tried the winner was also the luckiest, so the gap is positive on average, and falls with the
@@ -123,7 +123,7 @@ def _gapped(search: Json, study: Study, found: Found) -> Json:
 # ---------------------------------------------------------------- one method
 
 
-def scores(found: Found, tasks: Sequence[str], label: str, metric: str) -> Array:
+def scores(found: StudyResult, tasks: Sequence[str], label: str, metric: str) -> Array:
     """A metric of a method's runs `[seeds, tasks]`: those seeds that finished on every one of the tasks."""
     by_task = [{run["seed"]: _metric(run, metric) for run in found.results.get((label, name), ())} for name in tasks]
     known = [{seed for seed, value in one.items() if value is not None} for one in by_task]
@@ -136,7 +136,7 @@ def _metric(run: Result, metric: str) -> float | None:
     return None if value is None else float(value)
 
 
-def _method(study: Study, found: Found, entry: StudyMethod, key: Key) -> Json:
+def _method(study: Study, found: StudyResult, entry: StudyMethod, key: Key) -> Json:
     label, tasks = entry.label, tasks_of(entry, study)
     runs = [run for task in tasks for run in found.results.get((label, task), ())]
     names = [*METRICS, *(f"pass@{k}" for k in (runs[0]["pass"] if runs else ()))]
@@ -151,7 +151,7 @@ def _method(study: Study, found: Found, entry: StudyMethod, key: Key) -> Json:
     }
 
 
-def _estimates(found: Found, label: str, names: Sequence[str], tasks: Sequence[str], key: Key) -> Json:
+def _estimates(found: StudyResult, label: str, names: Sequence[str], tasks: Sequence[str], key: Key) -> Json:
     told = {}
     for name in names:
         values = scores(found, tasks, label, name)
@@ -159,7 +159,7 @@ def _estimates(found: Found, label: str, names: Sequence[str], tasks: Sequence[s
     return told
 
 
-def _against(found: Found, study: Study, entry: StudyMethod, key: Key) -> Json:
+def _against(found: StudyResult, study: Study, entry: StudyMethod, key: Key) -> Json:
     """Improvement over what a method is compared with, on its own tasks, and what the seeds could have resolved."""
     label, baseline, tasks = entry.label, rival(entry, study), tasks_of(entry, study)
     ours, theirs = (scores(found, tasks, name, "final") for name in (label, baseline))

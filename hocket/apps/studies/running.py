@@ -25,7 +25,7 @@ from hocket.tasks.lessons import PREFIX
 from hocket.train.aio import run_async
 from hocket.train.checkpoint import checkpoint_of, weights_in
 from hocket.train.config import configure, settled
-from hocket.train.evaluate import Evaluated, evaluate_samples
+from hocket.train.evaluate import EvaluationResult, evaluate_samples
 from hocket.train.kinds import kind_of
 from hocket.train.trainer import Trainer
 from hocket.types import Assignment, Trajectory
@@ -89,7 +89,7 @@ class MeteredTrainer(Trainer):
         self.meter = Meter(self.parts.player)
         self.parts.player = self.meter
 
-    def evaluate(self, n: int | None = None) -> Evaluated:
+    def evaluate(self, n: int | None = None) -> EvaluationResult:
         with self.meter.paused():
             return super().evaluate(n)
 

@@ -36,7 +36,7 @@ class StudyMethod:
 
 
 @dataclass(frozen=True)
-class Measure:
+class StudyMeasure:
     """How a run is measured, on unseen problems.
 
     Attributes:
@@ -125,7 +125,7 @@ class Study:
     tokens: int = 0
     seeds: int = 5
     settings: Mapping[str, Any] = field(default_factory=dict)
-    measure: Measure = Measure()
+    measure: StudyMeasure = StudyMeasure()
     tuning: Tuning = Tuning()
     equal_batches: int = 200
     seconds: Mapping[str, float] = field(default_factory=dict)

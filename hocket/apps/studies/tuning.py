@@ -61,7 +61,7 @@ def tuning_seeds(count: int) -> range:
 
 
 @dataclass(frozen=True)
-class Unit:
+class TuningUnit:
     """What is tuned together: a name, the method tried, and the methods that take what was found."""
 
     name: str
@@ -70,13 +70,13 @@ class Unit:
     candidates: tuple[Settings, ...]
 
 
-def units(study: Study, planner: Planner, methods: Sequence[StudyMethod]) -> list[Unit]:
+def units(study: Study, planner: Planner, methods: Sequence[StudyMethod]) -> list[TuningUnit]:
     """The units of a study: each method, or each family of methods with one class of objective."""
     groups: dict[str, list[StudyMethod]] = {}
     for entry in methods:
         groups.setdefault(_unit(entry, study.tuning), []).append(entry)
     return [
-        Unit(name, members[0], tuple(members), tuple(_candidates(study.tuning, planner, members[0])))
+        TuningUnit(name, members[0], tuple(members), tuple(_candidates(study.tuning, planner, members[0])))
         for name, members in groups.items()
     ]
 

@@ -28,7 +28,7 @@ Order = Literal["start", "arrival"]
 
 
 @dataclass(frozen=True, order=True)
-class Ticket:
+class GroupTicket:
     """Leave to draw a group: its number, the version that draws it, and how often it was asked before."""
 
     group: int
@@ -36,7 +36,7 @@ class Ticket:
     attempt: int
 
 
-class Admission:
+class GroupAdmission:
     """The groups of a run, from being asked to being learnt from.
 
     Args:
@@ -61,15 +61,15 @@ class Admission:
         self._fresh = 0
         self._again: list[int] = []
         self._attempts: dict[int, int] = {}
-        self._running: dict[int, Ticket] = {}
-        self._ready: dict[int, Ticket] = {}
+        self._running: dict[int, GroupTicket] = {}
+        self._ready: dict[int, GroupTicket] = {}
 
     @property
     def counted(self) -> int:
         """Groups learnt from, ready or on their way."""
         return self.version * self.batch + len(self._ready) + len(self._running)
 
-    def begin(self, held: Collection[int]) -> Ticket | None:
+    def begin(self, held: Collection[int]) -> GroupTicket | None:
         """Leave for a sampler that holds these versions to begin a group; None if it must wait."""
         if self.counted >= self.limit:
             return None
@@ -87,20 +87,20 @@ class Admission:
         version = self._drawn_by(self._fresh)
         return self._grant(self._next(), version) if version in held and version <= self.version else None
 
-    def finish(self, ticket: Ticket) -> bool:
+    def finish(self, ticket: GroupTicket) -> bool:
         """Whether a result counts: it does once, for the newest leave of its group, and while it is not too old."""
         if self._running.get(ticket.group) != ticket:
             return False
         self._ready[ticket.group] = self._running.pop(ticket.group)
         return True
 
-    def lose(self, ticket: Ticket) -> None:
+    def lose(self, ticket: GroupTicket) -> None:
         """The group is asked again, unless its result came or it was asked again before."""
         if self._running.get(ticket.group) == ticket:
             del self._running[ticket.group]
             heapq.heappush(self._again, ticket.group)
 
-    def take(self) -> tuple[Ticket, ...] | None:
+    def take(self) -> tuple[GroupTicket, ...] | None:
         """The batch of the next step by group, or None while it is not complete. Begins the step: see `learnt`."""
         if self.order == "start":
             groups = range(self.version * self.batch, (self.version + 1) * self.batch)
@@ -113,7 +113,7 @@ class Admission:
         oldest = sorted(self._ready.values(), key=lambda ticket: (ticket.version, ticket.group))
         return tuple(sorted(oldest[: self.batch]))
 
-    def learnt(self, taken: tuple[Ticket, ...]) -> None:
+    def learnt(self, taken: tuple[GroupTicket, ...]) -> None:
         """The step of a batch is over: there is a new version, and what is too old for the next step is dropped."""
         for ticket in taken:
             del self._ready[ticket.group]
@@ -146,8 +146,8 @@ class Admission:
         self._fresh += 1
         return self._fresh - 1
 
-    def _grant(self, group: int, version: int) -> Ticket:
-        ticket = Ticket(group, version, self._attempts.get(group, 0))
+    def _grant(self, group: int, version: int) -> GroupTicket:
+        ticket = GroupTicket(group, version, self._attempts.get(group, 0))
         self._attempts[group] = ticket.attempt + 1
         self._running[group] = ticket
         return ticket

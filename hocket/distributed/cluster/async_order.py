@@ -26,12 +26,12 @@ from typing import Any
 from hocket.core import sums
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.occurrences import Occurrences
+from hocket.core.occurrences import OccurrenceIds
 from hocket.core.outcomes import StepResult, all_trajectories
 from hocket.core.packing import unique_turns
-from hocket.distributed.cluster.admission import Admission, Ticket
+from hocket.distributed.cluster.admission import GroupAdmission, GroupTicket
 from hocket.distributed.cluster.interruption import Plan, Plans
-from hocket.distributed.cluster.sampler import Goal
+from hocket.distributed.cluster.sampler import TargetWeights
 from hocket.distributed.cluster.sampler_worker import Play, Plays
 from hocket.distributed.cluster.samplers import Samplers, spread
 from hocket.recipe import Recipe
@@ -52,12 +52,12 @@ _PATIENCE = 10.0
 class Version:
     """What a group is made of, beside its number: weights, and what was known of scenarios when they were made."""
 
-    goal: Goal
+    goal: TargetWeights
     ledger: State
 
 
 @dataclass(frozen=True)
-class Group:
+class ReadyGroup:
     """A group that is ready.
 
     Attributes:
@@ -92,9 +92,9 @@ class Arrival:
         self._interrupt = interrupt
         self.lags: Counter[int] = Counter()
         self._first, self._phase_end, self._asked = 1, 0, 0
-        self._admission = Admission(1, lag, "arrival")
+        self._admission = GroupAdmission(1, lag, "arrival")
         self._versions: dict[int, Version] = {}
-        self._groups: dict[Ticket, Group] = {}
+        self._groups: dict[GroupTicket, ReadyGroup] = {}
         self._threads: list[threading.Thread] = []
         self._changed = threading.Condition()
         self._drawing, self._held, self._ended = 0, False, False
@@ -149,13 +149,13 @@ class Arrival:
     def _begin_phase(self, step: int) -> None:
         """Numbers groups and versions anew: none of an earlier phase is left."""
         self._first, self._asked = step, self._parts.asked
-        self._admission = Admission(self._parts.lead.recipe.curriculum.prompts, self.lag, "arrival")
+        self._admission = GroupAdmission(self._parts.lead.recipe.curriculum.prompts, self.lag, "arrival")
         self._versions, self._groups = {}, {}
 
     def _publish(self, limit: int) -> None:
         """Lets groups be drawn by the weights there are now, until there are `limit` in the phase."""
         self.samplers.start()
-        version = Version(Goal(self._parts.learners), self._parts.ledger.state())
+        version = Version(TargetWeights(self._parts.learners), self._parts.ledger.state())
         if self._interrupt:
             self.samplers.newest = version.goal
         with self._changed:
@@ -172,7 +172,7 @@ class Arrival:
             self._threads.append(thread)
             thread.start()
 
-    def _batch(self) -> tuple[tuple[Ticket, ...], list[Group]]:
+    def _batch(self) -> tuple[tuple[GroupTicket, ...], list[ReadyGroup]]:
         """The next step's groups, once there are enough."""
         with self._changed:
             while (taken := self._admission.take()) is None:
@@ -196,12 +196,12 @@ class Arrival:
                     self._drawing -= 1
                     self._changed.notify_all()
 
-    def _share(self) -> list[tuple[Ticket, Version]] | None:
+    def _share(self) -> list[tuple[GroupTicket, Version]] | None:
         """What a sampler may begin now: at most its part of a batch, by the newest weights. None at the end."""
         with self._changed:
             most = math.ceil(self._admission.batch / self.samplers.size)
             while not self._ended:
-                share: list[tuple[Ticket, Version]] = []
+                share: list[tuple[GroupTicket, Version]] = []
                 while not self._held and self._error is None and len(share) < most:
                     ticket = self._admission.begin(self._versions)
                     if ticket is None:
@@ -213,7 +213,7 @@ class Arrival:
                 self._changed.wait()
             return None
 
-    async def _drawn(self, place: int, share: Sequence[tuple[Ticket, Version]]) -> None:
+    async def _drawn(self, place: int, share: Sequence[tuple[GroupTicket, Version]]) -> None:
         """Collects groups side by side on one sampler."""
         desk, admission = Desk(self.samplers, place, self._interrupt), self._admission
         try:
@@ -223,8 +223,8 @@ class Arrival:
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
 
-    async def _collected(self, ticket: Ticket, version: Version, desk: Desk, admission: Admission) -> None:
-        step, seat = self._first + ticket.group // self._admission.batch, Seat(desk)
+    async def _collected(self, ticket: GroupTicket, version: Version, desk: Desk, admission: GroupAdmission) -> None:
+        step, seat = self._first + ticket.group // self._admission.batch, DeskSeat(desk)
         player = spread(self._parts.player, seat, version.goal)
         found = await collected(self._parts, player, version.ledger, step, self._asked, ticket.group)
         with self._changed:
@@ -270,7 +270,7 @@ class Arrival:
     def restore(self, state: State) -> None:
         """The inverse of `state`, before the first step, once learners hold their weights."""
         self._first, self._asked, self._phase_end = (int(state[name]) for name in ("first", "asked", "phase_end"))
-        self._admission = Admission(int(state["batch"]), self.lag, "arrival")
+        self._admission = GroupAdmission(int(state["batch"]), self.lag, "arrival")
         self._admission.restore(state["admission"])
 
 
@@ -283,10 +283,10 @@ class Desk:
 
     def __init__(self, samplers: Samplers, place: int, interrupt: bool) -> None:
         self.samplers, self._place, self._interrupt = samplers, place, interrupt
-        self._waiting: list[tuple[Play, Goal, asyncio.Future[Answer]]] = []
+        self._waiting: list[tuple[Play, TargetWeights, asyncio.Future[Answer]]] = []
         self._asking: asyncio.Task[None] | None = None
 
-    async def play(self, play: Play, goal: Goal) -> Answer:
+    async def play(self, play: Play, goal: TargetWeights) -> Answer:
         """What is played by the weights of `goal`, or by these first."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((play, goal, answer))
@@ -315,7 +315,7 @@ class Desk:
                 raise
 
 
-class Seat:
+class DeskSeat:
     """One group at a desk.
 
     Attributes:
@@ -330,7 +330,7 @@ class Seat:
         return self._desk.samplers.counts()
 
     async def play(
-        self, assignments: Sequence[Assignment], seats: Mapping[str, str], key: Key, goal: Goal | None = None
+        self, assignments: Sequence[Assignment], seats: Mapping[str, str], key: Key, goal: TargetWeights | None = None
     ) -> list[list[Trajectory]]:
         """The trajectories of each assignment, by the weights of `goal`."""
         assert goal is not None
@@ -339,13 +339,13 @@ class Seat:
         return groups
 
 
-async def collected(parts: RunContext, player: Any, ledger: State, step: int, asked: int, group: int) -> Group:
+async def collected(parts: RunContext, player: Any, ledger: State, step: int, asked: int, group: int) -> ReadyGroup:
     """Group number `group` of a phase, before which `asked` scenarios were asked; it would be step `step`'s if none
     overtook another."""
     known = Ledger()
     known.restore(ledger)
     alone = replace(parts, player=player, ledger=known, asked=asked + group)
-    return Group(*await collect(alone, parts.key.derive("step", step), step, group))
+    return ReadyGroup(*await collect(alone, parts.key.derive("step", step), step, group))
 
 
 def merged(several: Sequence[Experience]) -> Experience:
@@ -353,7 +353,7 @@ def merged(several: Sequence[Experience]) -> Experience:
 
     Groups about one scenario that began in different steps stay groups of their own.
     """
-    seen = Occurrences()
+    seen = OccurrenceIds()
     for one in several:
         marked: dict[str, str] = {}
         for trajectory in (each for found in all_trajectories(one) for each in (found, *found.branches)):

@@ -19,25 +19,25 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection as PipeConnection
 from typing import TYPE_CHECKING, Protocol
 
 from hocket.core.ending import left_to_parent
 from hocket.core.errors import HocketError
 from hocket.core.waits import waiting_for
-from hocket.distributed.cluster.weights import Packed
+from hocket.distributed.cluster.weights import PackedWeights
 from hocket.train.cores import available_cores
 
 if TYPE_CHECKING:
     from hocket.distributed.cluster.ranks import Rendezvous
 
-BEAT = 1.0
+HEARTBEAT_SECONDS = 1.0
 """Seconds between two signs of life."""
 
-SILENCE = 30.0
+HEARTBEAT_TIMEOUT = 30.0
 """Seconds without a sign of life after which a process counts as gone, however alive it may be."""
 
-BEGINNING = 180.0
+START_TIMEOUT = 180.0
 """Seconds in which a process must give its first."""
 
 _HANDED = b"+"
@@ -46,11 +46,11 @@ _HANDED = b"+"
 _COMMAND = "import sys; sys.path[:] = {path!r}; from {module} import main; main({handle})"
 
 
-class Gone(HocketError):
+class PeerLost(HocketError):
     """Who was at the other end of a line has ended, or says nothing any more."""
 
 
-class Line(Protocol):
+class Connection(Protocol):
     """One other process. Messages are answered one by one, in order; one thread at a time may use it."""
 
     @property
@@ -58,7 +58,7 @@ class Line(Protocol):
         """In messages, such as `sampler 2`."""
         ...
 
-    def send(self, message: bytes, beside: Sequence[Packed] = ()) -> None:
+    def send(self, message: bytes, beside: Sequence[PackedWeights] = ()) -> None:
         """Sends a message and does not wait for its answer.
 
         Args:
@@ -86,7 +86,7 @@ class Line(Protocol):
         ...
 
 
-class Place(Protocol):
+class Host(Protocol):
     """Where other processes are started."""
 
     @property
@@ -94,7 +94,7 @@ class Place(Protocol):
         """How many there are for such processes, all together."""
         ...
 
-    def line(self, name: str, module: str) -> Line:
+    def line(self, name: str, module: str) -> Connection:
         """Starts a process with the `Worker` of a module of hocket, and does not wait for it."""
         ...
 
@@ -118,21 +118,21 @@ class ThisMachine:
     def cores(self) -> int:
         return available_cores()
 
-    def line(self, name: str, module: str) -> Child:
+    def line(self, name: str, module: str) -> ChildProcess:
         if not self._devices:
-            return Child(name, module)
+            return ChildProcess(name, module)
         device = self._dealt.setdefault(name, self._devices[(1 + len(self._dealt)) % len(self._devices)])
-        return Child(name, module, {"CUDA_VISIBLE_DEVICES": device})
+        return ChildProcess(name, module, {"CUDA_VISIBLE_DEVICES": device})
 
     @contextlib.contextmanager
     def rendezvous(self) -> Iterator[Rendezvous]:
-        from hocket.distributed.cluster.ranks import InFolder
+        from hocket.distributed.cluster.ranks import FolderRendezvous
 
         with tempfile.TemporaryDirectory(prefix="hocket-learners-", ignore_cleanup_errors=True) as folder:
-            yield InFolder(folder)  # This user's alone.
+            yield FolderRendezvous(folder)  # This user's alone.
 
 
-class Child:
+class ChildProcess:
     """A process of this machine: a fresh interpreter, so that it can be started from scripts and notebooks alike.
 
     Args:
@@ -155,13 +155,13 @@ class Child:
             env={**os.environ, **(environment or {})},
         )
         theirs.close()
-        _limited(ours, SILENCE)
-        self._connection, self._ear = ours, _Ear(ours, SILENCE)
+        _limited(ours, HEARTBEAT_TIMEOUT)
+        self._connection, self._ear = ours, _Ear(ours, HEARTBEAT_TIMEOUT)
         self._next: list[bytes | None] = []
         threading.Thread(target=self._ear.listen, name=f"hocket-{name}", daemon=True).start()
         weakref.finalize(self, _end, self.process, ours)  # Also when the run is dropped, or the interpreter ends.
 
-    def send(self, message: bytes, beside: Sequence[Packed] = ()) -> None:
+    def send(self, message: bytes, beside: Sequence[PackedWeights] = ()) -> None:
         told = [one if one.memory is None else one.layout for one in beside]
         try:
             self._connection.send_bytes(pickle.dumps((message, told)))
@@ -174,7 +174,7 @@ class Child:
 
     def receive(self) -> bytes:
         with waiting_for(self.name):
-            while not self.ready(BEAT):
+            while not self.ready(HEARTBEAT_SECONDS):
                 pass
         answer = self._next.pop()
         if answer is None:
@@ -195,28 +195,28 @@ class Child:
             self.process.kill()
             self.process.wait()
 
-    def _gone(self) -> Gone:
+    def _gone(self) -> PeerLost:
         """What became of it, in words."""
         if self._ear.silent and self.process.poll() is None:
             self.close()
-            return Gone(f"{self.name} has given no sign of life for {self._ear.patience:.0f} s")
+            return PeerLost(f"{self.name} has given no sign of life for {self._ear.patience:.0f} s")
         try:
             code = self.process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             self.close()
-            return Gone(f"{self.name} no longer answers")
+            return PeerLost(f"{self.name} no longer answers")
         how = f"with exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
         why = ", as when memory runs out" if code == -signal.SIGKILL else ""
-        return Gone(f"{self.name} ended {how}{why}")
+        return PeerLost(f"{self.name} ended {how}{why}")
 
 
 class _Ear:
-    """Hears what a process says; it knows of no `Child`, so that one can be dropped."""
+    """Hears what a process says; it knows of no `ChildProcess`, so that one can be dropped."""
 
-    def __init__(self, connection: Connection, patience: float) -> None:
+    def __init__(self, connection: PipeConnection, patience: float) -> None:
         self.answers: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._connection, self._later = connection, patience
-        self._heard, self.patience = time.monotonic(), BEGINNING
+        self._heard, self.patience = time.monotonic(), START_TIMEOUT
 
     @property
     def silent(self) -> bool:
@@ -240,8 +240,8 @@ def serve(handle: int, answered: Callable[..., bytes], over: Callable[[], bool] 
     It ends as soon as the first process is gone, whatever it does, and after an answer with which all is `over`.
     """
     left_to_parent()
-    connection, lock = Connection(handle), threading.Lock()
-    inbox: queue.SimpleQueue[tuple[bytes, Sequence[Packed]]] = queue.SimpleQueue()
+    connection, lock = PipeConnection(handle), threading.Lock()
+    inbox: queue.SimpleQueue[tuple[bytes, Sequence[PackedWeights]]] = queue.SimpleQueue()
 
     def said(message: bytes) -> None:
         with lock:
@@ -249,10 +249,15 @@ def serve(handle: int, answered: Callable[..., bytes], over: Callable[[], bool] 
 
     def listen() -> None:
         message, told = pickle.loads(connection.recv_bytes())
-        inbox.put((message, [one if isinstance(one, Packed) else Packed.at(_handed(connection), one) for one in told]))
+        inbox.put(
+            (
+                message,
+                [one if isinstance(one, PackedWeights) else PackedWeights.at(_handed(connection), one) for one in told],
+            )
+        )
 
     def beat() -> None:
-        time.sleep(BEAT)
+        time.sleep(HEARTBEAT_SECONDS)
         said(b"")
 
     for act in (listen, beat):
@@ -281,7 +286,7 @@ def _once(act: Callable[[], object]) -> None:
         os._exit(1)
 
 
-def _handed(connection: Connection) -> int:
+def _handed(connection: PipeConnection) -> int:
     """The descriptor that comes next."""
     with socket.socket(fileno=os.dup(connection.fileno())) as line:
         _, handles, _, _ = socket.recv_fds(line, len(_HANDED), 1)
@@ -290,13 +295,13 @@ def _handed(connection: Connection) -> int:
     return handles[0]
 
 
-def _limited(connection: Connection, seconds: float) -> None:
+def _limited(connection: PipeConnection, seconds: float) -> None:
     """Has sending fail where the other end has taken nothing for so long."""
     with socket.socket(fileno=os.dup(connection.fileno())) as line:
         line.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(seconds), 0))
 
 
-def _end(process: subprocess.Popen[bytes], connection: Connection) -> None:
+def _end(process: subprocess.Popen[bytes], connection: PipeConnection) -> None:
     if process.poll() is None:
         process.kill()
         process.wait()

@@ -19,7 +19,7 @@ from hocket.agents.workflows.team import Actor
 from hocket.core.errors import ConfigurationError
 from hocket.engine.batched_engine import BatchedEngine
 from hocket.engine.decoding import written
-from hocket.engine.requests import Begun, Engine, Request, Sample
+from hocket.engine.requests import Engine, Request, ResponseStart, Sample
 
 if TYPE_CHECKING:
     from hocket.engine.local import LocalEngine
@@ -127,7 +127,7 @@ class Following(BatchedEngine):
 
 def _part(request: Request, plan: Plan, version: int, before: Sample | None) -> Request:
     """Asks for the part of an answer that a version wrote, behind what was written before."""
-    begun: Begun | None = None if before is None else written(before)
+    begun: ResponseStart | None = None if before is None else written(before)
     end = next((start for start, writer in plan if writer > version), None)
     if end is None:
         return replace(request, begun=begun)

@@ -16,23 +16,23 @@ import time
 from dataclasses import dataclass, replace
 
 from hocket.core.outcomes import StepResult
-from hocket.distributed.cluster.sampler import Goal
+from hocket.distributed.cluster.sampler import TargetWeights
 from hocket.distributed.cluster.samplers import Samplers, spread
 from hocket.stages import State
 from hocket.train.ledger import Ledger
 from hocket.train.loop import RunContext, learn_from, outcomes
-from hocket.train.overlap import Earned, Flight, stale
+from hocket.train.overlap import Flight, PendingOutcomes, stale
 
 
 @dataclass(frozen=True)
-class Ticket:
+class BatchTicket:
     """What the batch of a step is made of: the weights that sample, and what was known of scenarios."""
 
-    goal: Goal
+    goal: TargetWeights
     ledger: State
 
 
-class Ahead:
+class LaggedSampling:
     """Training steps of a run whose samplers are up to `lag` batches ahead of its learners.
 
     Args:
@@ -42,9 +42,9 @@ class Ahead:
 
     def __init__(self, lag: int, parts: RunContext, samplers: Samplers) -> None:
         self.lag, self.samplers, self._parts = lag, samplers, parts
-        self._tickets: dict[int, Ticket] = {}
+        self._tickets: dict[int, BatchTicket] = {}
         self._flights: dict[int, Flight] = {}
-        self._earned = Earned()
+        self._earned = PendingOutcomes()
 
     def start(self) -> None:
         """Starts the samplers, which takes some seconds, and does not wait for them."""
@@ -83,7 +83,7 @@ class Ahead:
     def _prepare(self, step: int, last: int) -> None:
         """Has the batch of a step collected once those before it are, from the weights as they are now."""
         if step not in self._tickets:
-            self._tickets[step] = Ticket(Goal(self._parts.learners), self._parts.ledger.state())
+            self._tickets[step] = BatchTicket(TargetWeights(self._parts.learners), self._parts.ledger.state())
         if step not in self._flights and step <= last:
             ticket, ledger = self._tickets[step], Ledger()
             ledger.restore(ticket.ledger)
@@ -125,6 +125,6 @@ class Ahead:
         """The inverse of `state`, before the first step, once learners hold their weights."""
         self._earned.restore(state["earned"])
         for kept in state["tickets"]:
-            goal = Goal(self._parts.learners)
+            goal = TargetWeights(self._parts.learners)
             goal.restore(kept["goal"])
-            self._tickets[int(kept["step"])] = Ticket(goal, kept["ledger"])
+            self._tickets[int(kept["step"])] = BatchTicket(goal, kept["ledger"])

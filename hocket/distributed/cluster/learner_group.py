@@ -12,7 +12,7 @@ import torch
 from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
-from hocket.distributed.cluster.connection import Gone, Line, Place
+from hocket.distributed.cluster.connection import Connection, Host, PeerLost
 from hocket.distributed.cluster.learner_worker import Divide, Learn, Meet, Question, Stand, held
 from hocket.distributed.cluster.setup import Setup
 from hocket.distributed.cluster.sharding import check_shards, check_shared, divide, restore, share_of
@@ -24,8 +24,8 @@ from hocket.train.roles import learners_by_policy
 from hocket.train.settings import Config
 
 if TYPE_CHECKING:
-    from hocket.distributed.cluster.ranks import Joined, Rendezvous
-    from hocket.distributed.cluster.weights import Packed
+    from hocket.distributed.cluster.ranks import RankProcess, Rendezvous
+    from hocket.distributed.cluster.weights import PackedWeights
     from hocket.policies.family import Precision
 
 _WORKER = "hocket.distributed.cluster.learner_worker"
@@ -36,16 +36,16 @@ _LAST_WORDS = 5.0
 """Seconds in which a rank that failed is heard, once the others have noticed."""
 
 
-class Members:
+class LearnerMembers:
     """Processes that learn together, beside this one, and the lines to them.
 
     Args:
         config: of the run. precision: of its matrix products. place: where the processes are. names: of them.
     """
 
-    def __init__(self, config: Config, precision: Precision, place: Place, names: Sequence[str]) -> None:
+    def __init__(self, config: Config, precision: Precision, place: Host, names: Sequence[str]) -> None:
         self._config, self._precision, self._place, self._names = config, precision, place, names
-        self.lines: list[Line] = []
+        self.lines: list[Connection] = []
         self.where: list[str] = []
         self._held_open = ExitStack()
 
@@ -85,7 +85,7 @@ class Members:
         for line in self.lines:
             send(line, data)
 
-    def _answers(self, lines: Sequence[Line] | None = None, *, waiting: bool = True) -> list[Any]:
+    def _answers(self, lines: Sequence[Connection] | None = None, *, waiting: bool = True) -> list[Any]:
         """What all members answer, or those at some `lines`, in order; without `waiting`, those that have.
 
         Raises:
@@ -97,8 +97,8 @@ class Members:
                 continue
             try:
                 answer = pickle.loads(line.receive())
-            except Gone as error:
-                raise Gone(f"{error}; {_RESUME}") from error  # What others say of it they merely noticed.
+            except PeerLost as error:
+                raise PeerLost(f"{error}; {_RESUME}") from error  # What others say of it they merely noticed.
             if isinstance(answer, BaseException):
                 failed.append((line.name, answer))
             found.append(answer)
@@ -108,7 +108,7 @@ class Members:
         return found
 
 
-class LearnerGroup(Members):
+class LearnerGroup(LearnerMembers):
     """The processes that learn policies together, of which this one is rank 0.
 
     Every rank makes the same step from the same numbers; a gradient's leaves are divided among them
@@ -120,10 +120,10 @@ class LearnerGroup(Members):
         config: of the run. precision: of its matrix products. place: where the others are. names: of the others.
     """
 
-    def __init__(self, config: Config, precision: Precision, place: Place, names: Sequence[str]) -> None:
+    def __init__(self, config: Config, precision: Precision, place: Host, names: Sequence[str]) -> None:
         super().__init__(config, precision, place, names)
         self.size = 1 + len(names)
-        self._ranks: Joined | None = None
+        self._ranks: RankProcess | None = None
         self._meeting: Meeting | None = None
 
     def stand(self, phase: int, learners: Mapping[str, Learner]) -> None:
@@ -140,7 +140,7 @@ class LearnerGroup(Members):
         for learner in learners.values():
             learner.ranks, learner.group = ranks, self
 
-    def _divide(self, phase: int, learners: Mapping[str, Learner], ranks: Joined) -> None:
+    def _divide(self, phase: int, learners: Mapping[str, Learner], ranks: RankProcess) -> None:
         """Every rank holds its shares, this one too."""
         check_shared(learners)
         for rank, line in enumerate(self.lines, 1):
@@ -197,7 +197,7 @@ class LearnerGroup(Members):
 
     # ------------------------------------------------------------ processes
 
-    def _started(self) -> Joined:
+    def _started(self) -> RankProcess:
         if self._ranks is None:
             try:
                 self._ranks = self._start()
@@ -206,7 +206,7 @@ class LearnerGroup(Members):
                 raise
         return self._ranks
 
-    def _start(self) -> Joined:
+    def _start(self) -> RankProcess:
         from hocket.distributed.cluster.ranks import joined
 
         self.start()
@@ -216,7 +216,7 @@ class LearnerGroup(Members):
         return ranks
 
 
-def update(learner: Learner, batch: Batch, key: Key, step: int, changed: Packed | None = None) -> Learn:
+def update(learner: Learner, batch: Batch, key: Key, step: int, changed: PackedWeights | None = None) -> Learn:
     """What has others make an update as this process would."""
     budget, again = (getattr(learner.policy, name, None) for name in ("token_budget", "checkpointing"))
     return Learn(learner.policy.name, batch, key, step, budget, again, changed)
@@ -229,7 +229,7 @@ def _noticed(problem: BaseException) -> bool:
     return isinstance(problem, Parted)
 
 
-def send(line: Line, data: bytes) -> None:
+def send(line: Connection, data: bytes) -> None:
     """Sends a message.
 
     Raises:
@@ -237,8 +237,8 @@ def send(line: Line, data: bytes) -> None:
     """
     try:
         line.send(data)
-    except Gone as error:
-        raise Gone(f"{error}; {_RESUME}") from error
+    except PeerLost as error:
+        raise PeerLost(f"{error}; {_RESUME}") from error
 
 
 def check_learners(config: Config) -> None:

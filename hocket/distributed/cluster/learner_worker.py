@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 from hocket.core.keys import Key
 from hocket.distributed.cluster.connection import serve
-from hocket.distributed.cluster.leaves import Alone
+from hocket.distributed.cluster.leaves import SingleProcess
 from hocket.distributed.cluster.setup import Setup, built
-from hocket.distributed.cluster.sharded_problem import Moments
+from hocket.distributed.cluster.sharded_problem import MomentsQuestion
 from hocket.distributed.cluster.sharding import Share, divide, restore, take
 from hocket.distributed.cluster.shards import Lend, Meeting
-from hocket.distributed.cluster.weights import Packed, digest, packed, put, taken
+from hocket.distributed.cluster.weights import PackedWeights, digest, packed, put, taken
 from hocket.stages import State
 
 if TYPE_CHECKING:
     from hocket.core.batch import Batch
-    from hocket.distributed.cluster.ranks import Joined, Rendezvous
+    from hocket.distributed.cluster.ranks import RankProcess, Rendezvous
     from hocket.stages import Metrics, Policy
     from hocket.train.learner import Learner
     from hocket.train.settings import Config
@@ -63,13 +63,13 @@ class Divide:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class OutcomeQuestion:
     """What came of the latest update of a policy. Answered by `hocket.train.learner.UpdateResult`."""
 
     policy: str
 
 
-Question = Lend | Moments | Outcome
+Question = Lend | MomentsQuestion | OutcomeQuestion
 """What the first process may ask of what others hold."""
 
 
@@ -87,7 +87,7 @@ class Learn:
     step: int
     token_budget: int | None
     checkpointing: bool | None
-    changed: Packed | None = None
+    changed: PackedWeights | None = None
 
 
 def main(handle: int) -> None:
@@ -102,7 +102,7 @@ class Worker:
     def __init__(self) -> None:
         self._learners: dict[str, Learner] = {}
         self._metrics: dict[str, Metrics] = {}
-        self._ranks: Alone | Joined = Alone()
+        self._ranks: SingleProcess | RankProcess = SingleProcess()
         self._phase = -1
         self.failed = False
 
@@ -126,9 +126,9 @@ class Worker:
                 return self._divide(message)
             if isinstance(message, Lend):
                 return self._meeting.lent(message)
-            if isinstance(message, Moments):
+            if isinstance(message, MomentsQuestion):
                 return self._learners[message.policy].optimiser.state_dict()
-            if isinstance(message, Outcome):
+            if isinstance(message, OutcomeQuestion):
                 return self._learners[message.policy].update_result(self._metrics[message.policy])
             return self._learn(message)
         except Exception as error:
@@ -171,7 +171,7 @@ class Worker:
         if message.phase != self._phase:
             restore(self._learners, filled=False)
             self._build(message.phase, message.shares)
-        assert not isinstance(self._ranks, Alone)
+        assert not isinstance(self._ranks, SingleProcess)
         self._meeting = Meeting(self._ranks)
         divide(self._learners, self._meeting)
         for name, learner in self._learners.items():

@@ -44,7 +44,7 @@ class Ranks(Protocol):
 
 
 @dataclass(frozen=True)
-class Alone:
+class SingleProcess:
     """One process that learns alone."""
 
     rank: int = 0
@@ -152,7 +152,7 @@ class LeafProblem(RetryingProblem):
     """
 
     leaves: int = 1
-    ranks: Ranks = Alone()
+    ranks: Ranks = SingleProcess()
 
     def gradient(self, batch: Batch | None = None) -> Metrics:
         if self.ranks.size == 1:

@@ -12,7 +12,7 @@ from typing import Any
 
 from hocket.core.errors import HocketError
 from hocket.core.packing import unique_turns
-from hocket.distributed.cluster.weights import Packed
+from hocket.distributed.cluster.weights import PackedWeights
 from hocket.types import Assignment, Scenario, Trajectory, Turn
 
 
@@ -22,12 +22,12 @@ class _Noting(pickle.Pickler):
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self.noted: dict[int, Scenario | Turn] = {}
-        self.beside: list[Packed] = []
+        self.beside: list[PackedWeights] = []
 
     def persistent_id(self, value: object) -> int | None:
         if isinstance(value, (Scenario, Turn)):
             self.noted.setdefault(id(value), value)
-        elif isinstance(value, Packed):
+        elif isinstance(value, PackedWeights):
             self.beside.append(value)
             return len(self.beside) - 1
         return None
@@ -59,7 +59,7 @@ Kept = Sequence[Scenario | Turn]
 """What a question holds, in one order on both sides."""
 
 
-def asked(message: Any, assignments: Sequence[Assignment]) -> tuple[bytes, Sequence[Packed], Kept]:
+def asked(message: Any, assignments: Sequence[Assignment]) -> tuple[bytes, Sequence[PackedWeights], Kept]:
     """A question about assignments, the weights that go beside it, and what its answer may point to.
 
     Raises:
@@ -78,7 +78,7 @@ def asked(message: Any, assignments: Sequence[Assignment]) -> tuple[bytes, Seque
     return file.getvalue(), pickler.beside, kept
 
 
-def heard(data: bytes, beside: Sequence[Packed] = ()) -> tuple[Any, Kept]:
+def heard(data: bytes, beside: Sequence[PackedWeights] = ()) -> tuple[Any, Kept]:
     """What `asked` made bytes of."""
     reader = _Following(io.BytesIO(data), beside)
     _, message, kept = reader.load(), reader.load(), reader.load()

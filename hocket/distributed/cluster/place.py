@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import torch
 
 from hocket.core.errors import ConfigurationError
-from hocket.distributed.cluster.connection import Place, ThisMachine
+from hocket.distributed.cluster.connection import Host, ThisMachine
 from hocket.distributed.cluster.samplers import threads
 from hocket.train.machine import device_of
 from hocket.train.settings import PLACES, Config
 
 
-def place_of(config: Config, learners: int) -> Place:
+def place_of(config: Config, learners: int) -> Host:
     """The place that `cluster` names, for so many `learners`, this process among them.
 
     Raises:
@@ -39,7 +39,7 @@ def devices_of(config: Config) -> Sequence[str]:
     return visible.split(",") if visible else [str(number) for number in range(torch.cuda.device_count())]
 
 
-def place_at(cluster: str, *, processes: int, cores: int, devices: Sequence[str] = ()) -> Place:
+def place_at(cluster: str, *, processes: int, cores: int, devices: Sequence[str] = ()) -> Host:
     """A place by the name that `cluster` has for it, for so many processes of so many cores, with `devices` or none.
 
     Raises:

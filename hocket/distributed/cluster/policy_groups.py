@@ -17,10 +17,10 @@ from hocket.core.annotators import Annotator
 from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
-from hocket.distributed.cluster.connection import Place
-from hocket.distributed.cluster.learner_group import LearnerGroup, Members, send, update
-from hocket.distributed.cluster.learner_worker import Outcome, Question, held
-from hocket.distributed.cluster.sharded_problem import Moments
+from hocket.distributed.cluster.connection import Host
+from hocket.distributed.cluster.learner_group import LearnerGroup, LearnerMembers, send, update
+from hocket.distributed.cluster.learner_worker import OutcomeQuestion, Question, held
+from hocket.distributed.cluster.sharded_problem import MomentsQuestion
 from hocket.distributed.cluster.weights import packed, taken
 from hocket.recipes import find
 from hocket.stages import Policy, State
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hocket.policies.family import Precision
 
 
-class Part(NamedTuple):
+class GroupPart(NamedTuple):
     """The policies that one group of so many processes learns; `bound` are those that it must learn together."""
 
     policies: tuple[str, ...]
@@ -40,7 +40,7 @@ class Part(NamedTuple):
     bound: tuple[str, ...] = ()
 
 
-def parts_of(config: Config, learners: Mapping[str, Learner]) -> tuple[Part, ...]:
+def parts_of(config: Config, learners: Mapping[str, Learner]) -> tuple[GroupPart, ...]:
     """The groups that learn a run's policies; this process is in the first.
 
     Policies with a number of learners of their own are a group each, and those that share weights, as adapters on one
@@ -52,7 +52,7 @@ def parts_of(config: Config, learners: Mapping[str, Learner]) -> tuple[Part, ...
     """
     numbers = learners_by_policy(config)
     rest = [name for name, learner in learners.items() if not learner.frozen]
-    parts, here = list[Part](), list[str]()
+    parts, here = list[GroupPart](), list[str]()
     while rest:
         together = _sharing(rest[0], {name: learners[name].policy for name in rest})
         rest = [name for name in rest if name not in together]
@@ -65,7 +65,7 @@ def parts_of(config: Config, learners: Mapping[str, Learner]) -> tuple[Part, ...
             )
         if told:
             bound = tuple(together if len(together) > 1 else ())
-            parts.append(Part(tuple(together), next(iter(told.values())), bound))
+            parts.append(GroupPart(tuple(together), next(iter(told.values())), bound))
         else:
             here += together
     frozen = [name for name, learner in learners.items() if learner.frozen]
@@ -73,7 +73,7 @@ def parts_of(config: Config, learners: Mapping[str, Learner]) -> tuple[Part, ...
         raise ConfigurationError(
             f"learners = {config.learners} are for policies without a number of their own, and all have one; drop it"
         )
-    first = Part((*here, *frozen), config.learners)
+    first = GroupPart((*here, *frozen), config.learners)
     if not here and parts:
         own = parts.pop(0)
         first = own._replace(policies=(*own.policies, *frozen))
@@ -110,7 +110,7 @@ def _check_together(config: Config) -> None:
             )
 
 
-class Groups:
+class PolicyGroups:
     """All processes that learn a run's policies beside this one.
 
     Args:
@@ -122,7 +122,7 @@ class Groups:
         remarks: what a person should know of them.
     """
 
-    def __init__(self, config: Config, parts: Sequence[Part], precision: Precision, place: Place) -> None:
+    def __init__(self, config: Config, parts: Sequence[GroupPart], precision: Precision, place: Host) -> None:
         first, *others = parts
         self.remarks = [
             f"{' and '.join(one.bound)} are adapters on one base, so the same group of learners learns them, one after "
@@ -131,7 +131,7 @@ class Groups:
             if one.bound
         ]
         self.here: LearnerGroup | None = None
-        self.apart: list[GroupApart] = []
+        self.apart: list[PolicyGroup] = []
         self._first, number = first.policies, first.size
         self._named = named = any(role.learners is not None for role in config.roles.values())
         if first.size > 1:
@@ -139,7 +139,7 @@ class Groups:
             self.here = LearnerGroup(config, precision, place, names)
         for part in others:
             names = [_name(number + rank, part, named) for rank in range(part.size)]
-            self.apart.append(GroupApart(config, precision, place, names, part.policies))
+            self.apart.append(PolicyGroup(config, precision, place, names, part.policies))
             number += part.size
 
     def stand(self, phase: int, learners: Mapping[str, Learner]) -> None:
@@ -192,19 +192,19 @@ def _row(name: str, where: str, policies: Sequence[str]) -> dict[str, Any]:
     return {"name": name, "where": where, "learns": list(policies)}
 
 
-def _name(number: int, part: Part, named: bool) -> str:
+def _name(number: int, part: GroupPart, named: bool) -> str:
     return f"learner {number}" + (f" ({', '.join(part.policies)})" if named else "")
 
 
-class GroupApart(Members):
+class PolicyGroup(LearnerMembers):
     """The processes that learn some policies without this one.
 
     Args:
-        config, precision, place, names: as those of `Members`. policies: whom they learn.
+        config, precision, place, names: as those of `LearnerMembers`. policies: whom they learn.
     """
 
     def __init__(
-        self, config: Config, precision: Precision, place: Place, names: Sequence[str], policies: Sequence[str]
+        self, config: Config, precision: Precision, place: Host, names: Sequence[str], policies: Sequence[str]
     ) -> None:
         super().__init__(config, precision, place, names)
         self.policies = policies
@@ -241,7 +241,7 @@ class GroupApart(Members):
         changed = held(learner) != self._held[name]
         weights = packed(taken(learner.policy, whole=False)) if changed else None
         self._tell(update(learner, batch, key, step, weights))
-        self._ask(Outcome(name))
+        self._ask(OutcomeQuestion(name))
 
     def result(self, learner: Learner) -> UpdateResult:
         """What came of the update that began first.
@@ -261,7 +261,7 @@ class GroupApart(Members):
         return result
 
     def moments(self, learner: Learner) -> State:
-        self._ask(Moments(learner.policy.name))
+        self._ask(MomentsQuestion(learner.policy.name))
         state: State = self._answers(self.lines[:1])[0]
         return state
 

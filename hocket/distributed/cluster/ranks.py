@@ -49,7 +49,7 @@ class Rendezvous(Protocol):
 
 
 @dataclass(frozen=True)
-class InFolder:
+class FolderRendezvous:
     """Ranks of this machine meet in a file. Nothing listens, and whoever may not enter the folder has no part in it."""
 
     path: str
@@ -62,7 +62,7 @@ class InFolder:
 
 
 @dataclass(frozen=True)
-class Joined:
+class RankProcess:
     """This process among those that learn together; see `hocket.distributed.cluster.leaves.Ranks`. One group per
     process.
 
@@ -133,7 +133,7 @@ class Joined:
         dist.destroy_process_group()
 
 
-def joined(rank: int, size: int, rendezvous: Rendezvous, *, device: torch.device) -> Joined:
+def joined(rank: int, size: int, rendezvous: Rendezvous, *, device: torch.device) -> RankProcess:
     """Joins the group that meets there; this rank's policies are on `device`.
 
     Ranks of one machine exchange over its loopback, whatever the environment says.
@@ -142,16 +142,16 @@ def joined(rank: int, size: int, rendezvous: Rendezvous, *, device: torch.device
         return _joined(rank, size, rendezvous.store(), device)
 
 
-def _joined(rank: int, size: int, store: Store, device: torch.device) -> Joined:
+def _joined(rank: int, size: int, store: Store, device: torch.device) -> RankProcess:
     able = device.type == "cuda" and dist.is_nccl_available()
     backend = "cpu:gloo,cuda:nccl" if able else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
-    plain = Joined(rank, size, store=store)
+    plain = RankProcess(rank, size, store=store)
     named = [bytes(one.tolist()) for one in plain.gathered(_named(device) if able else _NAMELESS)]
     if bytes(_NAMELESS.tolist()) in named or len(set(named)) < size:
         return plain
     dist.all_reduce(torch.zeros(1, device=device))  # All ranks open it together; later they speak in pairs.
-    return Joined(rank, size, direct=True, store=store)
+    return RankProcess(rank, size, direct=True, store=store)
 
 
 _NAMELESS = torch.zeros(16, dtype=torch.uint8)

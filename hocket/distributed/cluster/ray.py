@@ -22,11 +22,11 @@ import torch
 
 from hocket.core.errors import ConfigurationError
 from hocket.distributed.cluster import connection
-from hocket.distributed.cluster.connection import Gone
-from hocket.distributed.cluster.weights import Packed
+from hocket.distributed.cluster.connection import PeerLost
+from hocket.distributed.cluster.weights import PackedWeights
 
 if TYPE_CHECKING:
-    from hocket.distributed.cluster.ray_store import InCluster
+    from hocket.distributed.cluster.ray_store import ClusterRendezvous
 
 NEEDED = ("hocket", "torch", "python", "kernels")
 """What must be the same on all nodes, so that they compute the same."""
@@ -45,7 +45,7 @@ def versions() -> dict[str, str]:
     }
 
 
-class Server:
+class RayServer:
     """What a process of the cluster runs: the worker of a module, and signs of life beside it."""
 
     def __init__(self, module: str) -> None:
@@ -54,7 +54,7 @@ class Server:
     def versions(self) -> dict[str, str]:
         return versions()
 
-    def answer(self, message: bytes, *beside: Packed) -> bytes:
+    def answer(self, message: bytes, *beside: PackedWeights) -> bytes:
         """Does what a message says. A worker that failed ends once its last answer is on its way."""
         answer: bytes = self._worker.answered(message, *(one.writable() for one in beside))
         if getattr(self._worker, "failed", False):
@@ -65,7 +65,7 @@ class Server:
         """A sign of life."""
 
 
-class Reserved:
+class CoreReservation:
     """Computes nothing."""
 
 
@@ -87,7 +87,7 @@ class RayCluster:
 
     def __init__(self, address: str, *, processes: int, cores: int, devices: bool = False) -> None:
         self._ray, self._each = _imported(), cores
-        self._store: weakref.WeakKeyDictionary[Packed, Any] = weakref.WeakKeyDictionary()
+        self._store: weakref.WeakKeyDictionary[PackedWeights, Any] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()  # A thread for each sampler.
         _join(self._ray, address)
         _check_guarded(self._ray, address)
@@ -105,18 +105,18 @@ class RayCluster:
         return RayLine(self._ray, name, module, {"num_cpus": self._each, "num_gpus": self._device}, self._stored)
 
     @contextlib.contextmanager
-    def rendezvous(self) -> Iterator[InCluster]:
-        from hocket.distributed.cluster.ray_store import InCluster, Table
+    def rendezvous(self) -> Iterator[ClusterRendezvous]:
+        from hocket.distributed.cluster.ray_store import ClusterRendezvous, Table
 
         name = f"hocket-{uuid.uuid4().hex}"
         actor = self._ray.remote(num_cpus=0)(Table).options(name=name).remote()
         try:
-            yield InCluster(name)
+            yield ClusterRendezvous(name)
         finally:
             with contextlib.suppress(Exception):  # It is gone, or Ray is.
                 self._ray.kill(actor)
 
-    def _stored(self, weights: Packed) -> Any:
+    def _stored(self, weights: PackedWeights) -> Any:
         """Weights in Ray's store, from which each node fetches them once, for as long as they are held here."""
         with self._lock:
             if weights not in self._store:
@@ -137,7 +137,7 @@ class RayCluster:
         """Has Ray give this process's own device, its node's first, to nobody else; held as long as this."""
         strategies = self._ray.util.scheduling_strategies
         here = strategies.NodeAffinitySchedulingStrategy(self._ray.get_runtime_context().get_node_id(), soft=False)
-        kind = self._ray.remote(num_cpus=0, num_gpus=self._device, scheduling_strategy=here)(Reserved)
+        kind = self._ray.remote(num_cpus=0, num_gpus=self._device, scheduling_strategy=here)(CoreReservation)
         return kind.remote()
 
 
@@ -145,24 +145,24 @@ class RayLine:
     """A process of a Ray cluster."""
 
     def __init__(
-        self, ray: Any, name: str, module: str, needs: Mapping[str, float], stored: Callable[[Packed], Any]
+        self, ray: Any, name: str, module: str, needs: Mapping[str, float], stored: Callable[[PackedWeights], Any]
     ) -> None:
         self.name, self._ray, self._stored = name, ray, stored
         # Messages and signs of life have a thread each, so that what computes is always the same one.
-        actor = ray.remote(**needs, max_restarts=0, concurrency_groups={"work": 1, "life": 1})(Server)
+        actor = ray.remote(**needs, max_restarts=0, concurrency_groups={"work": 1, "life": 1})(RayServer)
         self.actor = actor.remote(module)
         self._answers: deque[Any] = deque()
         self._checked = False
 
-    def send(self, message: bytes, beside: Sequence[Packed] = ()) -> None:
+    def send(self, message: bytes, beside: Sequence[PackedWeights] = ()) -> None:
         if not self._checked:
             self._check()
         stored = [self._stored(one) for one in beside]
         self._answers.append(self.actor.answer.options(concurrency_group="work").remote(message, *stored))
 
     def receive(self) -> bytes:
-        while not self.ready(connection.BEAT):
-            self._hear(self.actor.beat.options(concurrency_group="life").remote(), connection.SILENCE)
+        while not self.ready(connection.HEARTBEAT_SECONDS):
+            self._hear(self.actor.beat.options(concurrency_group="life").remote(), connection.HEARTBEAT_TIMEOUT)
         answer: bytes = self._got(self._answers.popleft())
         return answer
 
@@ -175,7 +175,7 @@ class RayLine:
 
     def _check(self) -> None:
         """Sees that its node computes what this one does."""
-        there = self._hear(self.actor.versions.options(concurrency_group="life").remote(), connection.BEGINNING)
+        there = self._hear(self.actor.versions.options(concurrency_group="life").remote(), connection.START_TIMEOUT)
         here = versions()
         for name in NEEDED:
             if there[name] != here[name]:
@@ -188,7 +188,7 @@ class RayLine:
     def _hear(self, answer: Any, seconds: float) -> Any:
         if not self._ray.wait([answer], timeout=seconds)[0]:
             self.close()
-            raise Gone(f"{self.name} has given no sign of life for {seconds:.0f} s")
+            raise PeerLost(f"{self.name} has given no sign of life for {seconds:.0f} s")
         return self._got(answer)
 
     def _got(self, answer: Any) -> Any:
@@ -196,9 +196,9 @@ class RayLine:
         try:
             return self._ray.get(answer)
         except errors.RayActorError as error:
-            raise Gone(f"{self.name} ended: {_first_sentence(str(error))}") from error
+            raise PeerLost(f"{self.name} ended: {_first_sentence(str(error))}") from error
         except errors.RayError as error:
-            raise Gone(f"{self.name} no longer answers: {_first_sentence(str(error))}") from error
+            raise PeerLost(f"{self.name} no longer answers: {_first_sentence(str(error))}") from error
 
 
 def _imported() -> Any:

@@ -111,7 +111,7 @@ class TableStore(Store):
 
 
 @dataclass(frozen=True)
-class InCluster:
+class ClusterRendezvous:
     """Ranks of a cluster meet at the actor of this name."""
 
     name: str

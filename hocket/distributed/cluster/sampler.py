@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hocket.core.errors import ConfigurationError, HocketError
-from hocket.distributed.cluster.connection import Gone, Line
+from hocket.distributed.cluster.connection import Connection, PeerLost
 from hocket.distributed.cluster.messages import Kept, asked, told
-from hocket.distributed.cluster.sampler_worker import GoOn, Load, Plays, Refused
+from hocket.distributed.cluster.sampler_worker import GoOn, Load, LoadRefusal, Plays
 from hocket.distributed.cluster.weight_deltas import Difference, difference, products_of, used, weights_for
-from hocket.distributed.cluster.weights import Packed, digest, packed, packed_of
+from hocket.distributed.cluster.weights import PackedWeights, digest, packed, packed_of
 from hocket.stages import Policy, State
 from hocket.types import Quantity
 
@@ -58,13 +58,13 @@ class Sampler:
         kept: what both sides know of what it plays.
     """
 
-    line: Line
+    line: Connection
     account: Account
     begun: bool = False
     weights: str | None = None
     versions: Mapping[str, int] = field(default_factory=dict)
     references: Mapping[str, Policy] = field(default_factory=dict)
-    goal: Goal | None = None
+    goal: TargetWeights | None = None
     kept: Kept = ()
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -92,7 +92,7 @@ class Sampler:
         return found
 
 
-class Goal:
+class TargetWeights:
     """The weights that are to sample.
 
     Attributes:
@@ -110,7 +110,7 @@ class Goal:
         self.digest = digest(self.trained)
         plays = next(iter(learners.values())).recipe.plays_reference
         self.references = {name: one.reference for name, one in learners.items() if plays and one.reference is not None}
-        self._used: Mapping[str, Packed] | None = None
+        self._used: Mapping[str, PackedWeights] | None = None
         self._found: dict[str, Mapping[str, Difference] | None] = {}
         self._lock = threading.Lock()
 
@@ -128,7 +128,7 @@ class Goal:
         Raises:
             Gone: when it holds others then, or is gone.
         """
-        before: dict[str, Packed] = {}
+        before: dict[str, PackedWeights] = {}
         if member.references != self.references:
             before = {name: packed_of(reference, whole=True) for name, reference in self.references.items()}
         if say is None or not self._changed(member, before, say):
@@ -137,22 +137,22 @@ class Goal:
                 sent = {name: self._whole(name, one.policy) for name, one in self._learners.items()}
                 expected = digest(sent)
             if member.ask(Load(sent, self.versions, self._needs, before)) != expected:
-                raise Gone(f"{member.line.name} holds other weights than it was given")
+                raise PeerLost(f"{member.line.name} holds other weights than it was given")
         member.weights, member.versions, member.references = self.digest, self.versions, self.references
         member.goal = None if say is None else self
         member.account.version = next(iter(self.versions.values()))
 
-    def _changed(self, member: Sampler, before: Mapping[str, Packed], say: Callable[[str], None]) -> bool:
+    def _changed(self, member: Sampler, before: Mapping[str, PackedWeights], say: Callable[[str], None]) -> bool:
         """Whether a sampler could be told by what its weights are to differ, and now does sample with them."""
         changes = None if member.goal is None else self._since(member.goal)
         if changes is None:
             return False
         answer = member.ask(Load(changes, self.versions, self._needs, before))
-        if isinstance(answer, Refused):
+        if isinstance(answer, LoadRefusal):
             say(f"{member.line.name} was sent {answer.why} and took nothing; it is sent all weights")
             return False
         if answer != digest(self.used):
-            raise Gone(f"{member.line.name} holds other weights than it was given")
+            raise PeerLost(f"{member.line.name} holds other weights than it was given")
         return True
 
     @property
@@ -160,17 +160,17 @@ class Goal:
         return {name: learner.needs for name, learner in self._learners.items()}
 
     @property
-    def used(self) -> Mapping[str, Packed]:
+    def used(self) -> Mapping[str, PackedWeights]:
         """What is sampled with."""
         with self._lock:
             if self._used is None:
                 self._used = {name: self._made(name, weights) for name, weights in self.trained.items()}
             return self._used
 
-    def _made(self, name: str, weights: Packed) -> Packed:
+    def _made(self, name: str, weights: PackedWeights) -> PackedWeights:
         return used(weights, products_of(self._learners[name].policy))
 
-    def _since(self, earlier: Goal) -> Mapping[str, Difference] | None:
+    def _since(self, earlier: TargetWeights) -> Mapping[str, Difference] | None:
         """What changed since other weights, made once for all samplers; None where all weights are better sent."""
         mine, its = self.used, earlier.used
         with self._lock:
@@ -178,7 +178,9 @@ class Goal:
                 self._found[earlier.digest] = self._compared(its, mine)
             return self._found[earlier.digest]
 
-    def _compared(self, before: Mapping[str, Packed], after: Mapping[str, Packed]) -> Mapping[str, Difference] | None:
+    def _compared(
+        self, before: Mapping[str, PackedWeights], after: Mapping[str, PackedWeights]
+    ) -> Mapping[str, Difference] | None:
         layouts = [{name: one.layout for name, one in weights.items()} for weights in (before, after)]
         if layouts[0] != layouts[1]:
             return None
@@ -189,7 +191,7 @@ class Goal:
         whole = sum(one.data.nbytes for one in self.trained.values())
         return found if sum(one.size for one in found.values()) <= MOST * whole else None
 
-    def _whole(self, name: str, policy: Policy) -> Packed:
+    def _whole(self, name: str, policy: Policy) -> PackedWeights:
         """All weights of a policy, those that are never trained too."""
         return packed(packed_of(policy, whole=True).tensors() | self.trained[name].tensors())
 

@@ -29,7 +29,7 @@ from hocket.distributed.cluster.weight_deltas import (
     used,
     weights_for,
 )
-from hocket.distributed.cluster.weights import Packed, digest, packed_of, put
+from hocket.distributed.cluster.weights import PackedWeights, digest, packed_of, put
 from hocket.train.aio import run_async
 from hocket.types import Assignment, Quantity, Scenario, Trajectory
 
@@ -44,19 +44,19 @@ class Load:
 
     Attributes:
         weights: of each policy, or how what it samples with differs from now. Of such differences all are taken or,
-            where one is damaged, none, and the answer is `Refused`; the digest is then of what is sampled with.
+            where one is damaged, none, and the answer is `LoadRefusal`; the digest is then of what is sampled with.
         versions: of each policy. needs: what its objective asked of it, which decides what weights it has.
         references: the policies as they were before training, where they changed and the rollout plays them.
     """
 
-    weights: Mapping[str, Packed] | Mapping[str, Difference]
+    weights: Mapping[str, PackedWeights] | Mapping[str, Difference]
     versions: Mapping[str, int]
     needs: Mapping[str, frozenset[Quantity]]
-    references: Mapping[str, Packed]
+    references: Mapping[str, PackedWeights]
 
 
 @dataclass(frozen=True)
-class Refused:
+class LoadRefusal:
     """No weights were taken."""
 
     why: str
@@ -73,7 +73,7 @@ class Play:
 
 @dataclass(frozen=True)
 class Plays:
-    """Play all these, side by side. Answered by `Played`.
+    """Play all these, side by side. Answered by `PlayResult`.
 
     Attributes:
         usual: the versions of the policies that the plays were begun for. With them weights may change on the way:
@@ -100,7 +100,7 @@ class GoOn:
 
 
 @dataclass(frozen=True)
-class Played:
+class PlayResult:
     """Every sample of every assignment of every play, in order.
 
     Attributes:
@@ -129,7 +129,7 @@ class Worker:
         self._playing: _Playing | None = None
         self._kept: Kept = ()
 
-    def answered(self, message: bytes, *beside: Packed) -> bytes:
+    def answered(self, message: bytes, *beside: PackedWeights) -> bytes:
         """Does what a message says; an error is an answer too."""
         from hocket.train.sampler_worker import portable
 
@@ -142,7 +142,7 @@ class Worker:
         try:
             if isinstance(question, (Plays, GoOn)):
                 found = self._play(question) if isinstance(question, Plays) else self._go_on()
-                return answered(found, found.trajectories if isinstance(found, Played) else (), self._kept)
+                return answered(found, found.trajectories if isinstance(found, PlayResult) else (), self._kept)
             return pickle.dumps(self._set_up(question) if isinstance(question, Setup) else self._load(question))
         except Exception as error:
             if isinstance(question, (Plays, GoOn)):
@@ -155,7 +155,7 @@ class Worker:
         self._policies, self._player = self._built.policies, self._built.player
         return samples_of(self._built.task)
 
-    def _load(self, message: Load) -> str | Refused:
+    def _load(self, message: Load) -> str | LoadRefusal:
         from hocket.train.kinds import kind_of
 
         for name in message.weights:
@@ -163,7 +163,7 @@ class Worker:
         try:
             new = {name: self._undone(name, weights) for name, weights in message.weights.items()}
         except Damaged as error:
-            return Refused(str(error))
+            return LoadRefusal(str(error))
         held = {}
         for name, (weights, products) in new.items():
             held[name] = put(self._policies[name].module, weights)
@@ -178,9 +178,9 @@ class Worker:
             self._player = kind.with_references(self._built.config, self._player, self._references)
         return digest(held)
 
-    def _undone(self, name: str, weights: Packed | Difference) -> tuple[Packed, Products | None]:
+    def _undone(self, name: str, weights: PackedWeights | Difference) -> tuple[PackedWeights, Products | None]:
         """The weights that were sent, and of a difference what it is one of."""
-        if isinstance(weights, Packed):
+        if isinstance(weights, PackedWeights):
             return weights, None
         products = products_of(self._policies[name])
         before = used(packed_of(self._policies[name], whole=False), products)
@@ -189,7 +189,7 @@ class Worker:
             raise Damaged("a difference that comes to no weights")
         return found, products
 
-    def _play(self, message: Plays) -> Played | Underway:
+    def _play(self, message: Plays) -> PlayResult | Underway:
         from hocket.agents.workflows.cast import seated
 
         before, players = _counts(self._player), [seated(self._player, play.seats) for play in message.plays]
@@ -207,7 +207,7 @@ class Worker:
         self._playing = _Playing(side_by_side(), message.moment, before, plans)
         return self._go_on()
 
-    def _go_on(self) -> Played | Underway:
+    def _go_on(self) -> PlayResult | Underway:
         """Plays for a moment."""
         playing = self._playing
         if playing is None:
@@ -224,13 +224,13 @@ class Worker:
 
     def _played(
         self, found: Sequence[Sequence[Trajectory]], before: Mapping[str, int], plans: Sequence[Plans]
-    ) -> Played:
+    ) -> PlayResult:
         from hocket.train.sampler_worker import peak
 
         done = Counter(_counts(self._player))
         done.subtract(before)
         trajectories = [one for played in found for one in played]
-        return Played(trajectories, dict(done), peak(), f"process {os.getpid()} on {socket.gethostname()}", plans)
+        return PlayResult(trajectories, dict(done), peak(), f"process {os.getpid()} on {socket.gethostname()}", plans)
 
 
 class _Playing:

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from hocket.agents.workflows.player import TextPlayer
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
-from hocket.distributed.cluster.connection import Gone, Place
-from hocket.distributed.cluster.sampler import Account, Goal, Sampler
-from hocket.distributed.cluster.sampler_worker import GoOn, Play, Played, Plays, Underway, samples_of
+from hocket.distributed.cluster.connection import Host, PeerLost
+from hocket.distributed.cluster.sampler import Account, Sampler, TargetWeights
+from hocket.distributed.cluster.sampler_worker import GoOn, Play, PlayResult, Plays, Underway, samples_of
 from hocket.distributed.cluster.setup import Setup
 from hocket.distributed.cluster.verify import picked, unlike
 from hocket.stages import Player, Stateful, Task
@@ -65,11 +65,11 @@ class Samplers:
         task: Task,
         learners: Callable[[], Mapping[str, Learner]],
         say: Callable[[str], None],
-        place: Place,
+        place: Host,
     ) -> None:
         self.members: list[Sampler] = []
         self._judge: Sampler | None = None
-        self.newest: Goal | None = None
+        self.newest: TargetWeights | None = None
         self.peak, self.verified = 0.0, 0
         self._counts: Counter[str] = Counter()
         self._accounts: dict[int, Account] = {}
@@ -105,11 +105,11 @@ class Samplers:
         return {"seconds": time.monotonic() - self._since, "samplers": told, "verified": self.verified}
 
     def counts(self) -> dict[str, int]:
-        """What the engines of all samplers did so far, as `hocket.engine.paged_model.Counts` names it."""
+        """What the engines of all samplers did so far, as `hocket.engine.paged_model.SamplingCounts` names it."""
         return dict(self._counts)
 
     async def play(
-        self, assignments: Sequence[Assignment], seats: Mapping[str, str], key: Key, goal: Goal | None = None
+        self, assignments: Sequence[Assignment], seats: Mapping[str, str], key: Key, goal: TargetWeights | None = None
     ) -> list[list[Trajectory]]:
         """The trajectories of each assignment, by the weights of `goal`, those there are now when None.
 
@@ -117,7 +117,7 @@ class Samplers:
             HocketError: when samplers end one after the other, or a question cannot be sent.
         """
         self.start()
-        goal, shares = goal or Goal(self._learners()), dealt(assignments, len(self.members))
+        goal, shares = goal or TargetWeights(self._learners()), dealt(assignments, len(self.members))
         plays = [Plays([Play([assignments[number] for number in share], seats, key)]) for share in shares]
         found: list[list[Trajectory]] = [[] for _ in assignments]
         try:
@@ -131,14 +131,14 @@ class Samplers:
             raise
         return found
 
-    async def play_at(self, place: int, plays: Plays, goal: Goal) -> Played:
+    async def play_at(self, place: int, plays: Plays, goal: TargetWeights) -> PlayResult:
         """What one sampler plays, or the next one that can."""
         work = partial(self._played, place, plays, goal)
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     # ------------------------------------------------------------ one sampler
 
-    def _played(self, place: int, play: Plays, goal: Goal) -> Played:
+    def _played(self, place: int, play: Plays, goal: TargetWeights) -> PlayResult:
         """What a sampler plays, or the next one that can."""
         while play.assignments:
             member = self._member(place)
@@ -148,9 +148,9 @@ class Samplers:
                 if self._config.verify:
                     return replace(found, trajectories=self._verified(place, member, play, goal, found.trajectories))
                 return found
-            except Gone as error:
+            except PeerLost as error:
                 place = self._replaced(place, member, error)
-        return Played((), {}, 0.0, "")
+        return PlayResult((), {}, 0.0, "")
 
     def _member(self, place: int) -> Sampler:
         with self._lock:
@@ -158,7 +158,7 @@ class Samplers:
                 raise HocketError("the samplers were ended on purpose")
             return self.members[place % len(self.members)]
 
-    def _answer(self, member: Sampler, play: Plays, goal: Goal) -> Played:
+    def _answer(self, member: Sampler, play: Plays, goal: TargetWeights) -> PlayResult:
         if not member.begun:
             self._begin(member)
         if play.usual is not None:
@@ -168,15 +168,15 @@ class Samplers:
         while isinstance(played, Underway):
             self._given(member, self.newest or goal)
             played = member.ask(GoOn())
-        assert isinstance(played, Played)
+        assert isinstance(played, PlayResult)
         return played
 
-    def _given(self, member: Sampler, goal: Goal) -> None:
+    def _given(self, member: Sampler, goal: TargetWeights) -> None:
         """Has a sampler hold the weights of `goal`."""
         if not goal.reached(member):
             goal.load(member, self._say if self._config.differences else None)
 
-    def _asked(self, member: Sampler, play: Plays, goal: Goal) -> Played:
+    def _asked(self, member: Sampler, play: Plays, goal: TargetWeights) -> PlayResult:
         played = self._answer(member, play, goal)
         with self._lock:
             self.peak, self._lost = max(self.peak, played.peak), 0
@@ -187,7 +187,7 @@ class Samplers:
     # ------------------------------------------------------------ verification
 
     def _verified(
-        self, place: int, member: Sampler, play: Plays, goal: Goal, found: Sequence[Trajectory]
+        self, place: int, member: Sampler, play: Plays, goal: TargetWeights, found: Sequence[Trajectory]
     ) -> Sequence[Trajectory]:
         """What was played, or where some of it comes out otherwise on another sampler, what a third one plays."""
         some, mine = picked(play, self._config.verify)
@@ -206,12 +206,12 @@ class Samplers:
                 self._caught(place, one, what)
         return truth
 
-    def _redrawn(self, member: Sampler, play: Plays, goal: Goal) -> Sequence[Trajectory]:
+    def _redrawn(self, member: Sampler, play: Plays, goal: TargetWeights) -> Sequence[Trajectory]:
         """What a sampler plays, or where that is gone meanwhile, the referee."""
         try:
             with member.lock:
                 return self._answer(member, play, goal).trajectories
-        except Gone:
+        except PeerLost:
             referee = self._referee()
             if member is referee:
                 self._judge = None
@@ -235,7 +235,7 @@ class Samplers:
         said = f"{member.line.name} drew {what} than its keys and weights give"
         if member.account.wrong > 1 and member is not self._judge:
             member.account.wrong = 0
-            self._replaced(place, member, Gone(f"{said}, for the second time"))
+            self._replaced(place, member, PeerLost(f"{said}, for the second time"))
         else:
             self._say(f"{said}; it was drawn again")
 
@@ -248,7 +248,7 @@ class Samplers:
             )
         member.begun = True
 
-    def _replaced(self, place: int, member: Sampler, error: Gone) -> int:
+    def _replaced(self, place: int, member: Sampler, error: PeerLost) -> int:
         """Puts a new sampler in the place of one that is gone; the place of another that does its work meanwhile."""
         member.line.close()
         with self._lock:
@@ -288,16 +288,16 @@ class Drawing(Protocol):
     def counts(self) -> dict[str, int]: ...
 
     async def play(
-        self, assignments: Sequence[Assignment], seats: Mapping[str, str], key: Key, goal: Goal | None = None
+        self, assignments: Sequence[Assignment], seats: Mapping[str, str], key: Key, goal: TargetWeights | None = None
     ) -> list[list[Trajectory]]: ...
 
 
-def spread(player: Player, samplers: Drawing, goal: Goal | None = None) -> Player:
+def spread(player: Player, samplers: Drawing, goal: TargetWeights | None = None) -> Player:
     """The player that has `samplers` draw what is sampled, by the weights of `goal`, those there are when None."""
     if isinstance(player, TextPlayer):
         plain = {one.name: getattr(player, one.name) for one in fields(TextPlayer)}
         return SpreadText(**plain, samplers=samplers, goal=goal)
-    return Spread(player.here if isinstance(player, Spread) else player, samplers, goal)
+    return SpreadPlayer(player.here if isinstance(player, SpreadPlayer) else player, samplers, goal)
 
 
 @dataclass(frozen=True)
@@ -305,7 +305,7 @@ class SpreadText(TextPlayer):
     """Plays workflows on samplers; given texts, likelihoods and words are this process's."""
 
     samplers: Drawing = field(kw_only=True)
-    goal: Goal | None = None
+    goal: TargetWeights | None = None
 
     async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:
         if self.guests is not None:
@@ -326,10 +326,10 @@ class SpreadText(TextPlayer):
         return dict(total)
 
 
-class Spread:
+class SpreadPlayer:
     """Plays on samplers what another player plays here."""
 
-    def __init__(self, here: Player, samplers: Drawing, goal: Goal | None) -> None:
+    def __init__(self, here: Player, samplers: Drawing, goal: TargetWeights | None) -> None:
         self.here, self._samplers, self._goal = here, samplers, goal
 
     def __getattr__(self, name: str) -> Any:

@@ -21,7 +21,7 @@ class Setup:
     threads: int
 
 
-class Built(NamedTuple):
+class BuiltRun(NamedTuple):
     """The policies of a run before any training, and what plays them."""
 
     config: Config
@@ -30,7 +30,7 @@ class Built(NamedTuple):
     player: Player
 
 
-def built(setup: Setup) -> Built:
+def built(setup: Setup) -> BuiltRun:
     """Builds in this process what the run's configuration names.
 
     Raises:
@@ -45,4 +45,4 @@ def built(setup: Setup) -> Built:
     task = tasks.find(str(setup.config["task"]))
     config = loaded(setup.config, task)
     policies, player = kind_of(task).build(config, task, workflow=None, journal=None, precision=setup.precision)
-    return Built(config, task, policies, player)
+    return BuiltRun(config, task, policies, player)

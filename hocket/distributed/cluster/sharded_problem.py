@@ -18,7 +18,7 @@ from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
 from hocket.core.batch import Batch, Level
 from hocket.core.errors import HocketError
 from hocket.distributed.cluster.leaves import LeafProblem, TreeSum
-from hocket.distributed.cluster.shards import Held, Meeting, Unit, as_bytes, bounds
+from hocket.distributed.cluster.shards import Meeting, ShardedWeight, Unit, as_bytes, bounds
 from hocket.stages import Metrics, State
 from hocket.types import Evaluation
 from hocket.update.problem import Problem, store
@@ -93,7 +93,7 @@ class GradientSum:
         self._inbox, self._next = {}, {}
         self._first += self._ranks
 
-    def put(self, weights: Sequence[Held], touched: set[int], leaves: int) -> None:
+    def put(self, weights: Sequence[ShardedWeight], touched: set[int], leaves: int) -> None:
         """Puts the sums into the shares' `.grad`; None where no leaf had a gradient."""
         for held in weights:
             held.share.grad = None
@@ -105,7 +105,7 @@ class GradientSum:
             if part.numel():
                 self._sum(unit.weights[place]).add(self._leaf[self._first + giver], part)
 
-    def _sum(self, held: Held) -> ShareSum:
+    def _sum(self, held: ShardedWeight) -> ShareSum:
         if id(held) not in self._sums:
             self._sums[id(held)] = ShareSum(self._wide, held.share)
         return self._sums[id(held)]
@@ -192,12 +192,12 @@ class ShardedProblem(LeafProblem):
             self.meeting.sums = None
         sums.put(weights, self.meeting.touched, self.leaves)
 
-    def _weights(self) -> list[Held]:
+    def _weights(self) -> list[ShardedWeight]:
         """What the optimiser changes, in its order."""
         by_share = {id(held.share): held for held in self.meeting.held.values()}
         return [by_share[id(share)] for group in self.optimiser.param_groups for share in group["params"]]
 
-    def _norms(self, weights: Sequence[Held]) -> list[Tensor]:
+    def _norms(self, weights: Sequence[ShardedWeight]) -> list[Tensor]:
         """The norms of the whole gradients, of which each rank puts one together at a time."""
         rank, size, norms = self.ranks.rank, self.ranks.size, list[Tensor]()
         for start in range(0, len(weights), size):
@@ -216,7 +216,7 @@ class ShardedProblem(LeafProblem):
         return norms
 
 
-def _gradient(held: Held | None) -> Tensor:
+def _gradient(held: ShardedWeight | None) -> Tensor:
     if held is None:
         return torch.zeros(0)
     return torch.zeros_like(held.share) if held.share.grad is None else held.share.grad
@@ -226,7 +226,7 @@ def _gradient(held: Held | None) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Moments:
+class MomentsQuestion:
     """Asks another rank for the state of the optimiser of a policy's shares."""
 
     policy: str

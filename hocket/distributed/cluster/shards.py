@@ -47,7 +47,7 @@ class Lend:
     units: Sequence[int]
 
 
-class Held:
+class ShardedWeight:
     """A weight of which every rank keeps a share.
 
     Attributes:
@@ -105,10 +105,10 @@ class Unit:
     """Weights that come and go together; the same `number` on all ranks."""
 
     number: int
-    weights: Sequence[Held]
+    weights: Sequence[ShardedWeight]
 
 
-class Sums(Protocol):
+class GradientSums(Protocol):
     """Where gradients go."""
 
     def received(self, unit: Unit, giver: int, parts: Mapping[int, Tensor]) -> None:
@@ -133,10 +133,10 @@ class Meeting:
 
     def __init__(self, ranks: Exchange, ask: Callable[[Any], list[Any]] | None = None) -> None:
         self.ranks, self._ask = ranks, ask
-        self.held: dict[int, Held] = {}
+        self.held: dict[int, ShardedWeight] = {}
         self.shards: list[Shards] = []
         self.units: list[Unit] = []
-        self.sums: Sums | None = None
+        self.sums: GradientSums | None = None
         self.touched: set[int] = set()
         self.gathered = self.peak = 0
         self.lock = threading.RLock()
@@ -147,7 +147,7 @@ class Meeting:
         found = []
         for weight in weights:
             if id(weight) not in self.held:
-                self.held[id(weight)] = Held(weight, self.ranks.rank, self.ranks.size)
+                self.held[id(weight)] = ShardedWeight(weight, self.ranks.rank, self.ranks.size)
             found.append(self.held[id(weight)])
         self.units.append(Unit(len(self.units), found))
         return self.units[-1]
@@ -263,12 +263,12 @@ class Meeting:
             self._received(told, giver, found[giver], gradients)
         return any(one[0] != SERVE for one in told)
 
-    def _lent(self, told: Sequence[Sequence[int]], taker: int) -> Sequence[Held]:
+    def _lent(self, told: Sequence[Sequence[int]], taker: int) -> Sequence[ShardedWeight]:
         """Whose shares a rank wants."""
         kind, number = told[taker][:2]
         return self.units[number].weights if kind == FETCH else ()
 
-    def _given(self, told: Sequence[Sequence[int]], giver: int) -> list[tuple[int, Held]]:
+    def _given(self, told: Sequence[Sequence[int]], giver: int) -> list[tuple[int, ShardedWeight]]:
         """Of which weights a rank gives gradients, with their places."""
         kind, number, *given = told[giver]
         pairs = enumerate(self.units[number].weights) if kind == GIVE else ()

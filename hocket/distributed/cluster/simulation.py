@@ -21,7 +21,7 @@ from typing import Any
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.distributed.cluster.admission import Admission, Order, Ticket
+from hocket.distributed.cluster.admission import GroupAdmission, GroupTicket, Order
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ def arrival(fleet: Fleet, node: int) -> float:
 
 
 @dataclass
-class Node:
+class SimulatedSampler:
     """A sampler: the versions it holds, what it draws, and whether it is alive."""
 
     held: list[int] = field(default_factory=lambda: [0])
-    running: set[Ticket] = field(default_factory=set)
+    running: set[GroupTicket] = field(default_factory=set)
     coming: list[int] = field(default_factory=list)
     loading: bool = False
     slow: bool = False
@@ -93,10 +93,10 @@ class Simulation:
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
-        self.admission = Admission(fleet.batch, fleet.lag, fleet.order)
+        self.admission = GroupAdmission(fleet.batch, fleet.lag, fleet.order)
         self.key = Key.of(fleet.seed).derive("simulation")
         self.now, self._events, self._count = 0.0, list[tuple[float, int, Callable[[], None]]](), 0
-        self.nodes = [Node() for _ in range(fleet.nodes)]
+        self.nodes = [SimulatedSampler() for _ in range(fleet.nodes)]
         for n, node in enumerate(self.nodes):
             node.slow = self._chance("slow", n) < fleet.slow
             if self._chance("die", n) < fleet.die:
@@ -152,7 +152,7 @@ class Simulation:
                 return
             self._draw(n, ticket)
 
-    def _draw(self, n: int, ticket: Ticket) -> None:
+    def _draw(self, n: int, ticket: GroupTicket) -> None:
         node, fleet = self.nodes[n], self.fleet
         normal = NormalDist().inv_cdf(self._chance("length", ticket.group, ticket.attempt))
         seconds = fleet.median * math.exp(fleet.spread * normal) / fleet.speed
@@ -160,7 +160,7 @@ class Simulation:
         self._cost[ticket.group] = seconds
         self._after(seconds * (10 if node.slow else 1), lambda: self._drawn(n, ticket, seconds))
 
-    def _drawn(self, n: int, ticket: Ticket, seconds: float) -> None:
+    def _drawn(self, n: int, ticket: GroupTicket, seconds: float) -> None:
         node, fleet = self.nodes[n], self.fleet
         if node.dead:
             return
@@ -174,11 +174,11 @@ class Simulation:
                 self._after(fleet.delay, lambda: self._result(ticket))
         self._fill(n)
 
-    def _result(self, ticket: Ticket) -> None:
+    def _result(self, ticket: GroupTicket) -> None:
         self.admission.finish(ticket)
         self._learn()
 
-    def _lose(self, ticket: Ticket) -> None:
+    def _lose(self, ticket: GroupTicket) -> None:
         self.admission.lose(ticket)
         self._wake()
 
@@ -202,7 +202,7 @@ class Simulation:
         self._learning = True
         self._after(self.fleet.learn, lambda: self._learnt(taken))
 
-    def _learnt(self, taken: tuple[Ticket, ...]) -> None:
+    def _learnt(self, taken: tuple[GroupTicket, ...]) -> None:
         for ticket in taken:
             self.lags[self.admission.version - ticket.version] += 1
             self.used += self._cost.pop(ticket.group)

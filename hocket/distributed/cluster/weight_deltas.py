@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hocket.core.errors import HocketError
-from hocket.distributed.cluster.weights import Layout, Packed, packed
+from hocket.distributed.cluster.weights import Layout, PackedWeights, packed
 from hocket.policies.family import groups, supports
 from hocket.policies.lora import base_of
 
@@ -43,7 +43,7 @@ class Damaged(HocketError):
 
 
 @dataclass(frozen=True)
-class Chunk:
+class DeltaChunk:
     """A stretch of a version.
 
     Attributes:
@@ -59,7 +59,7 @@ class Difference:
     """What makes one version of a policy's weights of another one of the same layout."""
 
     layout: Layout
-    chunks: Sequence[Chunk]
+    chunks: Sequence[DeltaChunk]
 
     @property
     def size(self) -> int:
@@ -67,7 +67,7 @@ class Difference:
         return sum(len(chunk.data) + len(chunk.digest) for chunk in self.chunks)
 
 
-def difference(before: Packed, after: Packed) -> Difference:
+def difference(before: PackedWeights, after: PackedWeights) -> Difference:
     """What makes `after` of `before`; both have the same layout."""
     assert before.layout == after.layout
     chunks = []
@@ -77,11 +77,11 @@ def difference(before: Packed, after: Packed) -> Difference:
         planes = np.ascontiguousarray(moved.view(np.uint8).reshape(-1, width).T)
         # Runs of zeros and frequent bytes are all there is to find; a longer search costs time and finds less.
         packer = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL, zlib.Z_RLE)
-        chunks.append(Chunk(packer.compress(planes.data) + packer.flush(), _digest(new)))
+        chunks.append(DeltaChunk(packer.compress(planes.data) + packer.flush(), _digest(new)))
     return Difference(after.layout, chunks)
 
 
-def applied(before: Packed, change: Difference) -> Packed:
+def applied(before: PackedWeights, change: Difference) -> PackedWeights:
     """What `change` makes of `before`.
 
     Raises:
@@ -101,7 +101,7 @@ def applied(before: Packed, change: Difference) -> Packed:
             raise Damaged(f"chunk {number} of {len(stretches)} that is damaged") from None
         if _digest(data[start:end]) != chunk.digest:
             raise Damaged(f"chunk {number} of {len(stretches)} that is not what its digest says")
-    return Packed(change.layout, data)
+    return PackedWeights(change.layout, data)
 
 
 def _stretches(layout: Layout) -> Iterator[tuple[int, int, int]]:
@@ -183,7 +183,7 @@ def products_of(policy: Policy) -> Products:
     return {name: scale for name, scale in found.items() if name not in twice}
 
 
-def used(weights: Packed, products: Products) -> Packed:
+def used(weights: PackedWeights, products: Products) -> PackedWeights:
     """What sampling uses of weights: `products` in place of their matrices, and all else as it is."""
     whole = weights.tensors()
     inner = {name: _product(whole, name, products) for name in whole if _is_product(whole, name, products)}
@@ -191,7 +191,7 @@ def used(weights: Packed, products: Products) -> Packed:
     return packed({name: one for name, one in whole.items() if name not in inner} | inner)
 
 
-def weights_for(use: Packed, products: Products) -> Packed | None:
+def weights_for(use: PackedWeights, products: Products) -> PackedWeights | None:
     """Weights that `used` makes `use` of, to the last bit; None where there are none that are easily found."""
     whole = use.tensors()
     for name in [name for name in whole if _is_product(whole, name, products)]:

@@ -27,7 +27,7 @@ Layout = Sequence[tuple[str, tuple[int, ...], torch.dtype]]
 
 
 @dataclass(frozen=True, eq=False)
-class Packed:
+class PackedWeights:
     """A policy's weights, one after the other, as they were when they were packed.
 
     Attributes:
@@ -37,8 +37,8 @@ class Packed:
     layout: Layout
     data: NDArray[np.uint8]
 
-    def __reduce__(self) -> tuple[type[Packed], tuple[Layout, NDArray[np.uint8]]]:
-        return Packed, (self.layout, self.data)  # A descriptor means nothing elsewhere.
+    def __reduce__(self) -> tuple[type[PackedWeights], tuple[Layout, NDArray[np.uint8]]]:
+        return PackedWeights, (self.layout, self.data)  # A descriptor means nothing elsewhere.
 
     @cached_property
     def memory(self) -> int | None:
@@ -60,7 +60,7 @@ class Packed:
         return handle
 
     @classmethod
-    def at(cls, handle: int, layout: Layout) -> Packed:
+    def at(cls, handle: int, layout: Layout) -> PackedWeights:
         """Those in another process's memory, of which the descriptor is closed."""
         size = sum(prod(shape) * kind.itemsize for _, shape, kind in layout)
         try:
@@ -69,9 +69,9 @@ class Packed:
             os.close(handle)
         return cls(layout, np.frombuffer(memory, np.uint8))
 
-    def writable(self) -> Packed:
+    def writable(self) -> PackedWeights:
         """The same, in memory that torch may write to, as it wants to be able to."""
-        return self if self.data.flags.writeable else Packed(self.layout, self.data.copy())
+        return self if self.data.flags.writeable else PackedWeights(self.layout, self.data.copy())
 
     def tensors(self) -> dict[str, Tensor]:
         """The weights by name, not to be changed: most are the bytes themselves."""
@@ -92,20 +92,20 @@ def taken(policy: Policy, *, whole: bool) -> dict[str, Tensor]:
     return dict(found.values())
 
 
-def packed_of(policy: Policy, *, whole: bool) -> Packed:
+def packed_of(policy: Policy, *, whole: bool) -> PackedWeights:
     """A copy of what is `taken` of a policy, from wherever it is."""
     with getattr(policy, "residence", HERE).whole():
         return packed(taken(policy, whole=whole))
 
 
-def packed(weights: Mapping[str, Tensor]) -> Packed:
+def packed(weights: Mapping[str, Tensor]) -> PackedWeights:
     """A copy of weights, as bytes."""
     layout = [(name, tuple(weight.shape), weight.dtype) for name, weight in weights.items()]
     parts = [weight.cpu().contiguous().reshape(-1).view(torch.uint8) for weight in weights.values()]
-    return Packed(layout, (torch.cat(parts) if parts else torch.zeros(0, dtype=torch.uint8)).numpy())
+    return PackedWeights(layout, (torch.cat(parts) if parts else torch.zeros(0, dtype=torch.uint8)).numpy())
 
 
-def put(module: nn.Module, weights: Packed) -> Packed:
+def put(module: nn.Module, weights: PackedWeights) -> PackedWeights:
     """Copies weights over those of a module, by name; what the module holds under these names then."""
     held = module.state_dict(keep_vars=True)
     with torch.no_grad():
@@ -114,7 +114,7 @@ def put(module: nn.Module, weights: Packed) -> Packed:
     return packed({name: held[name].detach() for name, _, _ in weights.layout})
 
 
-def digest(weights: Mapping[str, Packed]) -> str:
+def digest(weights: Mapping[str, PackedWeights]) -> str:
     """Of weights by policy."""
     found = hashlib.sha256()  # Many processors have instructions for it.
     for name, one in sorted(weights.items()):

@@ -33,7 +33,7 @@ SERVER = "average"
 """Who receives changes."""
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class WeightChange(Struct, frozen=True, kw_only=True):
     """A node's change on its way.
 
     Attributes:
@@ -48,10 +48,10 @@ class Change(Struct, frozen=True, kw_only=True):
     data: dict[str, bytes]
 
 
-_READER = msgspec.msgpack.Decoder(Change)
+_READER = msgspec.msgpack.Decoder(WeightChange)
 
 
-class Shared:
+class CommonWeights:
     """Weights that nodes have in common, as one vector per policy.
 
     Attributes:
@@ -100,7 +100,7 @@ def set_flat(policy: Policy, values: Tensor) -> None:
 
 
 @dataclass
-class Averaged:
+class AverageResult:
     """A node whose weights are averaged.
 
     Attributes:
@@ -111,12 +111,12 @@ class Averaged:
     policies: Mapping[str, Policy]
     left: dict[str, Tensor] = field(default_factory=dict)
 
-    def change(self, shared: Shared) -> dict[str, Tensor]:
+    def change(self, shared: CommonWeights) -> dict[str, Tensor]:
         """How far it has come from the shared weights, and what was left the last time."""
         every = {name: flat(policy) - shared.values[name] for name, policy in self.policies.items()}
         return {name: one + self.left[name] if name in self.left else one for name, one in every.items()}
 
-    def take(self, shared: Shared) -> None:
+    def take(self, shared: CommonWeights) -> None:
         """Goes on from the shared weights."""
         for name, policy in self.policies.items():
             set_flat(policy, shared.values[name])
@@ -145,7 +145,7 @@ class Averaging:
         blocks: Blocks = EIGHT_BITS,
         deliver: Deliver = whole,
     ) -> None:
-        self.nodes = {name: Averaged(name, policies) for name, policies in nodes.items()}
+        self.nodes = {name: AverageResult(name, policies) for name, policies in nodes.items()}
         first = next(iter(self.nodes.values()))
         shapes = {name: layout(one.policies) for name, one in self.nodes.items()}
         for name, found in shapes.items():
@@ -153,7 +153,7 @@ class Averaging:
                 raise ConfigurationError(
                     f"{name} trains other weights than {first.name}; only equal models have a mean"
                 )
-        self.shared, self.outer, self.blocks = Shared(first.policies), outer, blocks
+        self.shared, self.outer, self.blocks = CommonWeights(first.policies), outer, blocks
         self.counts: Counter[str] = Counter()
         self._deliver = deliver
         if not any(len(one) for one in self.shared.values.values()):
@@ -200,7 +200,7 @@ class Averaging:
         except Unreadable:
             self.counts["unsendable"] += 1
             return None
-        message = msgspec.msgpack.encode(Change(node=name, since=since, count=count, data=data))
+        message = msgspec.msgpack.encode(WeightChange(node=name, since=since, count=count, data=data))
         self.counts["bytes"] += len(message)
         return message
 
@@ -221,7 +221,7 @@ class Averaging:
             self.counts["received"] += 1
             heard[sender] = told.count, values
 
-    def _read(self, data: bytes) -> tuple[Change, dict[str, Tensor]]:
+    def _read(self, data: bytes) -> tuple[WeightChange, dict[str, Tensor]]:
         room = sum(self.blocks.size(len(one), one.dtype) + 1000 for one in self.shared.values.values()) + 1000
         if len(data) > room:
             raise Malformed(f"a change of {len(data)} bytes; at most {room} are read")
@@ -231,7 +231,7 @@ class Averaging:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Unreadable) as error:
             raise Malformed(f"no change: {error}") from error
 
-    def _values(self, told: Change) -> dict[str, Tensor]:
+    def _values(self, told: WeightChange) -> dict[str, Tensor]:
         if told.data.keys() != self.shared.values.keys():
             raise Unreadable(f"weights of {', '.join(told.data)}")
         every = self.shared.values.items()

@@ -19,7 +19,7 @@ _NAME = "^[0-9a-f]{40}$"
 Address = Annotated[str, Meta(pattern=_NAME)]
 
 
-class Missing(HocketError):
+class MissingPiece(HocketError):
     """Nobody has handed out a piece that is what its name says."""
 
 
@@ -55,10 +55,10 @@ class Manifest(Struct, frozen=True):
         """
         for name in self.pieces:
             if name not in pieces or address(pieces[name]) != name:
-                raise Missing(f"piece {name} is missing or damaged")
+                raise MissingPiece(f"piece {name} is missing or damaged")
         data = b"".join(pieces[name] for name in self.pieces)
         if len(data) != self.size:
-            raise Missing(f"{len(data)} bytes where {self.size} were announced")
+            raise MissingPiece(f"{len(data)} bytes where {self.size} were announced")
         return data
 
 
@@ -77,7 +77,7 @@ def manifest_of(data: bytes) -> Manifest:
     try:
         return msgspec.msgpack.decode(data, type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Missing(f"no manifest: {error}") from error
+        raise MissingPiece(f"no manifest: {error}") from error
 
 
 def nearest(name: str, nodes: Iterable[str], count: int) -> Sequence[str]:

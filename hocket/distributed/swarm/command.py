@@ -14,7 +14,7 @@ from hocket.core.components import has_path
 from hocket.core.compression import Bits, Blocks
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.distributed.swarm.averaging import Averaging
-from hocket.distributed.swarm.node import Line, NodeTrainer
+from hocket.distributed.swarm.node import NodeSharing, NodeTrainer
 from hocket.distributed.swarm.swarm import Swarm
 from hocket.recipes import find
 from hocket.stages import Metrics
@@ -308,7 +308,7 @@ class SwarmRun:
         return self.settings.is_attacker(list(self.nodes).index(name))
 
 
-def told_of(trainer: NodeTrainer, rows: Sequence[Metrics], line: Line) -> dict[str, Any]:
+def told_of(trainer: NodeTrainer, rows: Sequence[Metrics], line: NodeSharing) -> dict[str, Any]:
     """What came of a node's run, and of its messages."""
     measure = trainer.measure.name
     emitted = [row["swarm/emitted"] for row in rows if "swarm/emitted" in row]

@@ -11,7 +11,7 @@ from hocket.core.errors import HocketError
 from hocket.distributed.swarm.blobs import PIECE
 from hocket.distributed.swarm.lines import Line
 from hocket.distributed.swarm.messages import LARGEST
-from hocket.distributed.swarm.registry import MOST, Said, Word
+from hocket.distributed.swarm.registry import MOST, EntryMessage, Word
 
 FRAME = 4 * LARGEST
 """Bytes of a message on a line."""
@@ -19,25 +19,25 @@ FRAME = 4 * LARGEST
 Place = Annotated[str, Meta(max_length=200)]
 
 
-class Told(Struct, frozen=True, tag="told"):
+class EntryList(Struct, frozen=True, tag="told"):
     """Everything a node knows, by which the other answers with the same.
 
     Attributes:
         node: who knows it. life: differs when a node begins anew under its name.
     """
 
-    entries: Annotated[list[Said], Meta(max_length=MOST)]
+    entries: Annotated[list[EntryMessage], Meta(max_length=MOST)]
     node: Annotated[str, Meta(max_length=200)] = ""
     life: Annotated[str, Meta(max_length=40)] = ""
 
 
-class Sent(Struct, frozen=True, tag="sent"):
+class SentGroups(Struct, frozen=True, tag="sent"):
     """Something for the node that hears it."""
 
     data: bytes
 
 
-class Asked(Struct, frozen=True, tag="asked"):
+class PieceRequest(Struct, frozen=True, tag="asked"):
     """Asks for a piece; the answer is `Given`, with None where it is not there."""
 
     name: Place
@@ -63,7 +63,7 @@ class Mine(Struct, frozen=True, tag="mine"):
     opened: bool
 
 
-Frame = Told | Sent | Asked | Given | Yours | Mine
+Frame = EntryList | SentGroups | PieceRequest | Given | Yours | Mine
 
 
 class Hello(Struct, frozen=True):

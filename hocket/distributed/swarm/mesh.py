@@ -1,6 +1,6 @@
 """Nodes of several processes or machines that talk to each other directly, with nobody in charge.
 
-Whoever knows one node finds the others: they tell each other their registries (`Registry`), in which each says where
+Whoever knows one node finds the others: they tell each other their registries (`EntryRegistry`), in which each says where
 it listens and what it has published. What is published is taken apart; each piece is kept by the few nodes nearest to
 its name (`nearest`), and by those that fetched it. A piece that is not what its name says is asked of the next.
 
@@ -34,16 +34,16 @@ from itertools import chain, islice, zip_longest
 from multiprocessing import AuthenticationError
 
 from hocket.core.errors import ConfigurationError, HocketError
-from hocket.distributed.swarm.blobs import PIECE, Missing, address, is_name, manifest_of, nearest, taken_apart
+from hocket.distributed.swarm.blobs import PIECE, MissingPiece, address, is_name, manifest_of, nearest, taken_apart
 from hocket.distributed.swarm.frames import (
     FRAME,
-    Asked,
+    EntryList,
     Frame,
     Given,
     Hello,
     Mine,
-    Sent,
-    Told,
+    PieceRequest,
+    SentGroups,
     Yours,
     encoded,
     greeting,
@@ -52,7 +52,7 @@ from hocket.distributed.swarm.frames import (
 from hocket.distributed.swarm.inbox import Inbox
 from hocket.distributed.swarm.lines import IDLE, MEMBERS, STRANGERS, Door, Line, dialled, is_address
 from hocket.distributed.swarm.peers import PEERS, Peer, Peers, Speaker
-from hocket.distributed.swarm.registry import MOST, NAMES, Registry, Said
+from hocket.distributed.swarm.registry import MOST, NAMES, EntryMessage, EntryRegistry
 
 COPIES = 3
 """How many nodes keep a piece besides its publisher."""
@@ -113,14 +113,14 @@ class Mesh:
         strangers: int = STRANGERS,
         members: int = MEMBERS,
     ) -> None:
-        self.node, self.registry, self.inbox = node, Registry(node), Inbox()
+        self.node, self.registry, self.inbox = node, EntryRegistry(node), Inbox()
         self.pieces: dict[str, bytes] = {}
         self.counts: Counter[str] = Counter()
         self._key, self._wait, self._life = key, wait, secrets.token_hex(8)
         self._lock = threading.RLock()
         self._peers = Peers(self._drop)
         self._givers: dict[str, str] = {}
-        self._heard: dict[str, list[Said]] = {}
+        self._heard: dict[str, list[EntryMessage]] = {}
         self._nobody: dict[str, float] = {}
         self._out: set[Line] = set()
         self._closed = False
@@ -174,7 +174,7 @@ class Mesh:
         """Sends something to all others; who does not answer misses it."""
 
         def sent(node: str) -> None:
-            self._ask(node, Sent(data))
+            self._ask(node, SentGroups(data))
             self.counts["sent"] += 1
 
         self._together([partial(sent, node) for node in self.others()])
@@ -219,7 +219,7 @@ class Mesh:
         spent = Counter[str]()
         manifest = manifest_of(self._piece(name, spent))
         if len(manifest.pieces) >= HELD:
-            raise Missing(f"{name} has {len(manifest.pieces)} pieces; nodes keep less than {HELD}")
+            raise MissingPiece(f"{name} has {len(manifest.pieces)} pieces; nodes keep less than {HELD}")
         return manifest.joined({piece: self._piece(piece, spent) for piece in manifest.pieces})
 
     def newest(self, name: str) -> list[tuple[str, str]]:
@@ -238,14 +238,14 @@ class Mesh:
     def _piece(self, name: str, spent: Counter[str]) -> bytes:
         """A piece; what nodes have cost is `spent`, and who does not answer, or late too often, is left out."""
         if not is_name(name):
-            raise Missing(f"{name[:40]!r} is no name of a piece")
+            raise MissingPiece(f"{name[:40]!r} is no name of a piece")
         if name in self.pieces:
             return self.pieces[name]
         everybody = self.others()
         for node in nearest(name, [one for one in everybody if spent[one] < LATE], len(everybody)):
             begun = time.monotonic()
             try:
-                given = self._ask(node, Asked(name), patient=True)
+                given = self._ask(node, PieceRequest(name), patient=True)
             except HocketError:
                 spent[node] = LATE
                 continue
@@ -255,7 +255,7 @@ class Mesh:
                     self._keep(name, given.data, self.node)
                     return given.data
                 self.counts["damaged"] += 1
-        raise Missing(f"piece {name} is with none of {len(everybody)} nodes")
+        raise MissingPiece(f"piece {name} is with none of {len(everybody)} nodes")
 
     def _keep(self, name: str, data: bytes, giver: str) -> None:
         """Keeps a piece; where there are too many goes the oldest of whoever gave the most."""
@@ -300,13 +300,13 @@ class Mesh:
 
     def _tell(self, node: str) -> None:
         answer = self._ask(node, self._all())
-        if isinstance(answer, Told) and answer.node == node:
+        if isinstance(answer, EntryList) and answer.node == node:
             self._learn(node, answer)
         else:  # Another listens there now.
             with self._lock:
                 self._peers.remove(node)
 
-    def _all(self, asking: str = "") -> Told:
+    def _all(self, asking: str = "") -> EntryList:
         """What is told to others, as much as a message holds: of other nodes what they have said themselves.
 
         Where those that answer are, and the node of the name of who is `asking`, which may be another than that.
@@ -314,13 +314,13 @@ class Mesh:
         with self._lock:
             here = {self.node, asking, *(name for name, peer in self._peers.items() if not peer.failures)}
             every = [one for one in self.registry.entries() if one.name != "where" or one.node in here]
-        size, told = 1024, list[Said]()
+        size, told = 1024, list[EntryMessage]()
         for one in sorted(every, key=lambda one: one.node != self.node)[:MOST]:  # Its own first.
             size += 4 * (len(one.node) + len(one.name) + len(one.entry.value)) + 64  # Bytes at most.
             if size > FRAME:
                 break
             told.append(one)
-        return Told(told, self.node, self._life)
+        return EntryList(told, self.node, self._life)
 
     def _ask(self, node: str, frame: Frame, *, patient: bool = False) -> Frame:
         """A node's answer. One that was silent or slow is asked again after some time only, unless one is `patient`.
@@ -446,7 +446,7 @@ class Mesh:
             rows = [list(islice(of(name), peer.heeded(HINTS))) for name, peer in self._peers.items()]
         return [one for row in zip_longest(*rows) for one in row if one is not None][: 2 * HINTS]
 
-    def _met(self, place: str) -> Told:
+    def _met(self, place: str) -> EntryList:
         """What the node at a place tells, which is one of the others from then on.
 
         Raises:
@@ -456,7 +456,7 @@ class Mesh:
         line = self._dialled(place, self._wait)
         try:
             told = self._exchanged(line, self._all())
-            if not isinstance(told, Told) or not told.node:
+            if not isinstance(told, EntryList) or not told.node:
                 raise HocketError(f"{place}: no node answers")
             if told.node == self.node:
                 raise SameName(place)
@@ -467,7 +467,7 @@ class Mesh:
         self._learn(told.node, told)
         return told
 
-    def _learn(self, node: str, told: Told) -> None:
+    def _learn(self, node: str, told: EntryList) -> None:
         """Takes from a node what it says of itself, and keeps apart what it says of others."""
         with self._lock:
             peer = self._peers.get(node)
@@ -532,7 +532,7 @@ class Mesh:
             self.counts["malformed"] += 1
 
     def _answer(self, speaker: Speaker, frame: Frame) -> Frame:
-        if isinstance(frame, Asked):
+        if isinstance(frame, PieceRequest):
             return Given(self.pieces.get(frame.name))
         if isinstance(frame, Yours):
             opened = any((one.token, one.there) == (frame.token, frame.place) for one in list(self._out))
@@ -540,11 +540,11 @@ class Mesh:
         known = self._known(speaker)
         if not known:
             self.counts["unknown"] += 1
-        if isinstance(frame, Told):
+        if isinstance(frame, EntryList):
             if known:
                 self._learn(speaker.node, frame)
             return self._all(speaker.node)
-        if known and isinstance(frame, Sent) and (gone := self.inbox.put(speaker.node, frame.data)):
+        if known and isinstance(frame, SentGroups) and (gone := self.inbox.put(speaker.node, frame.data)):
             self.counts["crowded out"] += gone
         if known and isinstance(frame, Given) and frame.data is not None:
             self._keep(address(frame.data), frame.data, speaker.node)

@@ -35,14 +35,14 @@ class Malformed(HocketError):
     """A message is not what one must be."""
 
 
-class Said(Struct, frozen=True):
+class PromptMessage(Struct, frozen=True):
     """A message of the prompt."""
 
     role: _Name
     content: _Text
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class GroupMessage(Struct, frozen=True, kw_only=True):
     """A group on its way.
 
     Attributes:
@@ -56,14 +56,14 @@ class Told(Struct, frozen=True, kw_only=True):
     step: _Count
     id: Annotated[str, Meta(min_length=1, max_length=500)]
     seed: Annotated[int, Meta(gt=-(2**53), lt=2**53)] = 0
-    prompt: _Text | Annotated[list[Said], Meta(max_length=64)]
+    prompt: _Text | Annotated[list[PromptMessage], Meta(max_length=64)]
     answer: _Plain = None
     metadata: Annotated[dict[str, _Plain], Meta(max_length=64)] = {}
     answers: Annotated[list[_Text], Meta(min_length=1, max_length=256)]
     logps: Annotated[list[float | None], Meta(max_length=256)] = []
 
 
-_READER = msgspec.msgpack.Decoder(Told)
+_READER = msgspec.msgpack.Decoder(GroupMessage)
 
 
 def encoded(group: SharedGroup, node: str, step: int) -> bytes:
@@ -76,7 +76,7 @@ def encoded(group: SharedGroup, node: str, step: int) -> bytes:
     scenario = group.scenario
     prompt = scenario.prompt
     if not isinstance(prompt, str):
-        prompt = [Said(str(one.get("role")), one.get("content", "")) for one in scenario.messages]  # type: ignore[assignment]
+        prompt = [PromptMessage(str(one.get("role")), one.get("content", "")) for one in scenario.messages]  # type: ignore[assignment]
     told = {
         "version": 1,
         "node": node,
@@ -97,7 +97,7 @@ def encoded(group: SharedGroup, node: str, step: int) -> bytes:
     return data
 
 
-def decoded(data: bytes) -> Told:
+def decoded(data: bytes) -> GroupMessage:
     """A message, checked.
 
     Raises:
@@ -118,18 +118,18 @@ def decoded(data: bytes) -> Told:
     return told
 
 
-def group_of(told: Told, scenario: Scenario | None = None) -> SharedGroup:
+def group_of(told: GroupMessage, scenario: Scenario | None = None) -> SharedGroup:
     """A message as a group, about `scenario` where the receiver knows it itself."""
     return SharedGroup(scenario or scenario_of(told), tuple(told.answers), tuple(told.logps), told.node, told.step)
 
 
-def scenario_of(told: Told) -> Scenario:
+def scenario_of(told: GroupMessage) -> Scenario:
     """The scenario as its sender tells it."""
     prompt = told.prompt if isinstance(told.prompt, str) else tuple(_message(one) for one in told.prompt)
     return Scenario(told.id, prompt, told.answer, told.metadata, told.seed)
 
 
-def _message(said: Said) -> dict[str, Any]:
+def _message(said: PromptMessage) -> dict[str, Any]:
     return {"role": said.role, "content": said.content}
 
 

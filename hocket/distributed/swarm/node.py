@@ -13,7 +13,7 @@ from hocket.agents.workflows.player import TextPlayer
 from hocket.core.batch import Batch
 from hocket.core.outcomes import StepResult
 from hocket.distributed.swarm.messages import Malformed, Oversized, encoded
-from hocket.distributed.swarm.pool import Pool
+from hocket.distributed.swarm.pool import NodeInbox
 from hocket.rollout.sharing import TOLD_LOGP, SharedGroup, Sharing
 from hocket.stages import Metrics, Player
 from hocket.train.loop import RunContext
@@ -24,14 +24,14 @@ Send = Callable[[bytes], None]
 """Sends a message to all others; it may arrive late, twice or never."""
 
 
-class Line:
+class NodeSharing:
     """A node's way to the others (`hocket.rollout.sharing.Sharing`): groups become messages, messages groups.
 
     Attributes:
         pool: what was received. sent: groups published, or the reason why not, counted.
     """
 
-    def __init__(self, node: str, pool: Pool, send: Send) -> None:
+    def __init__(self, node: str, pool: NodeInbox, send: Send) -> None:
         self.node, self.pool = node, pool
         self.sent: Counter[str] = Counter()
         self._send, self._step = send, 0
@@ -152,7 +152,7 @@ class NodeTrainer(Trainer):
         self._log(step, self._evaluate(step))
         self.save(best=self.progress.best.get("step") == step)
 
-    def join(self, line: Line) -> None:
+    def join(self, line: NodeSharing) -> None:
         """Makes it a member, before its first step."""
         self._line = line
         join(self.parts, line)
@@ -166,6 +166,6 @@ class NodeTrainer(Trainer):
         return result
 
 
-def join(parts: RunContext, line: Line) -> None:
+def join(parts: RunContext, line: NodeSharing) -> None:
     """Makes a run a member of the swarm that `line` leads to."""
     parts.player = joined(parts.player, line)

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, replace
 
 from hocket.core.occurrences import unmarked
-from hocket.distributed.swarm.messages import Malformed, Oversized, Told, decoded, group_of, scenario_of
+from hocket.distributed.swarm.messages import GroupMessage, Malformed, Oversized, decoded, group_of, scenario_of
 from hocket.rollout.sharing import SharedGroup
 from hocket.stages import Task
 from hocket.types import Scenario
@@ -22,7 +22,7 @@ class _Held:
     at: int
 
 
-class Pool:
+class NodeInbox:
     """A node's inbox. Whatever arrives, nothing is raised: what cannot be used is dropped and counted.
 
     Args:
@@ -93,7 +93,7 @@ class Pool:
         held.append(_Held(group_of(told, scenario), self._clock))
         return "received"
 
-    def _known(self, told: Told) -> Scenario | None:
+    def _known(self, told: GroupMessage) -> Scenario | None:
         """The node's own scenario that is told of; None where it has no such."""
         if not self._recompute:
             return None

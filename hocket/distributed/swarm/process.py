@@ -18,12 +18,12 @@ from torch import Tensor
 from hocket.core.cache import cache_folder
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.distributed.cluster.weights import taken
-from hocket.distributed.swarm.blobs import Missing
+from hocket.distributed.swarm.blobs import MissingPiece
 from hocket.distributed.swarm.command import Pairs, SwarmSettings, node_run, told_of
 from hocket.distributed.swarm.lines import parse_place
 from hocket.distributed.swarm.mesh import Mesh
-from hocket.distributed.swarm.node import Line
-from hocket.distributed.swarm.pool import Pool
+from hocket.distributed.swarm.node import NodeSharing
+from hocket.distributed.swarm.pool import NodeInbox
 from hocket.stages import Metrics, Policy
 
 TRIED = 32
@@ -94,11 +94,11 @@ def set_weights(policies: dict[str, Policy], data: bytes) -> None:
     try:
         found = safetensors.torch.load(data)
     except (SafetensorError, ValueError) as error:
-        raise Missing(f"no weights: {error}") from error
+        raise MissingPiece(f"no weights: {error}") from error
     own = _trained(policies)
     shapes = {name: (one.shape, one.dtype) for name, one in found.items()}
     if shapes != {name: (one.shape, one.dtype) for name, one in own.items()}:
-        raise Missing("these are weights of another model")
+        raise MissingPiece("these are weights of another model")
     for name, one in own.items():
         one.copy_(found[name])
     for policy in policies.values():
@@ -150,8 +150,8 @@ class NodeProcess:
         except BaseException:
             self.mesh.vanish()
             raise
-        self.pool, self._lives = Pool(self.trainer.task, recompute=not settings.trust), dict[str, str]()
-        self.line = Line(self.name, self.pool, self.mesh.send)
+        self.pool, self._lives = NodeInbox(self.trainer.task, recompute=not settings.trust), dict[str, str]()
+        self.line = NodeSharing(self.name, self.pool, self.mesh.send)
         self.trainer.join(self.line)
         self.rows: list[Metrics] = []
         self.adopted = self._adopt() if adopt else None

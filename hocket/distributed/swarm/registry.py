@@ -27,7 +27,7 @@ class Entry(Struct, frozen=True, order=True):
     value: Annotated[str, Meta(max_length=2**10)]
 
 
-class Said(Struct, frozen=True, order=True):
+class EntryMessage(Struct, frozen=True, order=True):
     """An entry on its way."""
 
     node: Word
@@ -35,7 +35,7 @@ class Said(Struct, frozen=True, order=True):
     entry: Entry
 
 
-class Registry:
+class EntryRegistry:
     """Entries by node and name; of two under one name the later stays, of equally late ones the larger.
 
     Merging takes a maximum, so it is commutative, associative and idempotent: copies that heard the same entries are
@@ -58,7 +58,7 @@ class Registry:
         before = own.get(name, Entry(0, ""))
         own[name] = Entry(before.count + 1, value)
 
-    def merge(self, said: Iterable[Said]) -> bool:
+    def merge(self, said: Iterable[EntryMessage]) -> bool:
         """Takes in what others know; whether something was new.
 
         What they say of this node counts for nothing. Beyond `NAMES` entries of a node new names are left out, and
@@ -87,9 +87,11 @@ class Registry:
         """The other nodes that something is held of, who was heard of first in front."""
         return [node for node in self._held if node != self.node]
 
-    def entries(self) -> list[Said]:
+    def entries(self) -> list[EntryMessage]:
         """Everything, in order."""
-        return sorted(Said(node, name, entry) for node, held in self._held.items() for name, entry in held.items())
+        return sorted(
+            EntryMessage(node, name, entry) for node, held in self._held.items() for name, entry in held.items()
+        )
 
     def read(self, node: str, name: str) -> str | None:
         """What a node says under a name; None when nothing was heard."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hocket.core.errors import ConfigurationError, HocketError
-from hocket.distributed.swarm.node import Line
-from hocket.distributed.swarm.pool import Pool
+from hocket.distributed.swarm.node import NodeSharing
+from hocket.distributed.swarm.pool import NodeInbox
 from hocket.stages import Task
 
 Deliver = Callable[[str, str, bytes], Sequence[bytes]]
@@ -29,7 +29,7 @@ class Member:
     """
 
     name: str
-    line: Line
+    line: NodeSharing
     step: Callable[[], Any]
     fault: str | None = None
 
@@ -39,7 +39,7 @@ class Swarm:
 
     Args:
         deliver: see above.
-        window, recompute: of every node's `Pool`.
+        window, recompute: of every node's `NodeInbox`.
 
     Attributes:
         members: by name, in the order in which they take turns. rounds: how many were made.
@@ -50,12 +50,12 @@ class Swarm:
         self.rounds = 0
         self._deliver, self._window, self._recompute = deliver, window, recompute
 
-    def line(self, name: str, task: Task) -> Line:
+    def line(self, name: str, task: Task) -> NodeSharing:
         """A way to the others for a node of this name, which is yet to be added."""
-        pool = Pool(task, window=self._window, recompute=self._recompute)
-        return Line(name, pool, lambda data: self.send(name, data))
+        pool = NodeInbox(task, window=self._window, recompute=self._recompute)
+        return NodeSharing(name, pool, lambda data: self.send(name, data))
 
-    def add(self, line: Line, step: Callable[[], Any]) -> Member:
+    def add(self, line: NodeSharing, step: Callable[[], Any]) -> Member:
         """A node that makes its steps by `step`."""
         if line.node in self.members:
             raise ValueError(f"there is a node {line.node!r} already")

@@ -183,19 +183,19 @@ class Claims(list[Check]):
         `reflect` answers in the reflecting model's place; `settings` are those of
         `hocket.train.optimise.run.SearchSettings`.
         """
-        from hocket.lab.claims.search_check import Searched
+        from hocket.lab.claims.search_check import SearchCheck
 
-        one = Searched(method, reflect, settings)
+        one = SearchCheck(method, reflect, settings)
         self.append(Check(self.row, one.sentence, one, self.source, slow=True, shipped=True))
 
     def solved(self, method: Any, without: Mapping[str, Any], **how: Any) -> None:
         """States the same of a solver, run by `hocket solve`: `without` are settings that take its own part away.
 
-        `how` are further fields of `hocket.lab.claims.solver_check.Solved`.
+        `how` are further fields of `hocket.lab.claims.solver_check.SolverCheck`.
         """
-        from hocket.lab.claims.solver_check import Solved
+        from hocket.lab.claims.solver_check import SolverCheck
 
-        one = Solved(method, without, **how)
+        one = SolverCheck(method, without, **how)
         self.append(Check(self.row, one.sentence, one, self.source, slow=True, shipped=True))
 
     def spares(self, mutant: str, reason: str) -> None:

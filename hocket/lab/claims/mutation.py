@@ -36,7 +36,7 @@ PATIENCE = 20.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class MutantOutcome:
     """What became of a mutant.
 
     Attributes:
@@ -66,7 +66,7 @@ class _Task:
     limit: float
 
 
-def mutate(row: str, *, slow: bool = False, workers: int = 1, known: Survey | None = None) -> Iterator[Outcome]:
+def mutate(row: str, *, slow: bool = False, workers: int = 1, known: Survey | None = None) -> Iterator[MutantOutcome]:
     """What becomes of each mutant of a row's method, or of a user's `FILE.py`, under its quick claims; with `slow` all.
 
     With `known`, of those that it says nothing noticed, under the claims that it was not made with.
@@ -102,7 +102,7 @@ def asked(row: str, *, slow: bool, known: Survey | None = None) -> list[Check]:
     return sorted(new, key=lambda check: (_cost(check), seconds.get(check.claim, 0.0)))
 
 
-def surveyed(row: str, outcomes: Sequence[Outcome], *, slow: bool, known: Survey | None = None) -> Survey:
+def surveyed(row: str, outcomes: Sequence[MutantOutcome], *, slow: bool, known: Survey | None = None) -> Survey:
     """What is known of a row after these outcomes of `mutate`."""
     before = Survey(made_from(row)) if known is None else known
     noticed = Counter(one.by for one in outcomes if one.killed is not None) + Counter(before.noticed)
@@ -111,7 +111,7 @@ def surveyed(row: str, outcomes: Sequence[Outcome], *, slow: bool, known: Survey
     return Survey(before.made_from, claims, noticed, unnoticed)
 
 
-def _tried(task: _Task) -> tuple[Outcome | None, int, str | None]:
+def _tried(task: _Task) -> tuple[MutantOutcome | None, int, str | None]:
     """The outcome of one mutant, how many there are, and what killed it."""
     torch.set_num_threads(1)
     module = _module_of(task.row)
@@ -126,7 +126,7 @@ def _tried(task: _Task) -> tuple[Outcome | None, int, str | None]:
 
     killed = within(task.limit, run)
     reason = None if killed is not None else reasons(task.row).get(mutant.name)
-    return Outcome(mutant.name, mutant.line, killed, reason, task.place), len(mutants), killed
+    return MutantOutcome(mutant.name, mutant.line, killed, reason, task.place), len(mutants), killed
 
 
 def _module_of(row: str) -> ModuleType:

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from hocket import tasks
-from hocket.agents.search.searcher import Played, Trial
+from hocket.agents.search.searcher import CaseResult, Trial
 from hocket.core.keys import Key
 from hocket.core.texts import Texts
 from hocket.lab.claims.harness import say
@@ -27,7 +27,7 @@ from hocket.zoo.tasks.conventions import MEANINGS, Conventions, means
 
 
 @dataclass(frozen=True)
-class Sought:
+class SearchOutcome:
     """What a search came to.
 
     Attributes:
@@ -70,7 +70,7 @@ def sought(
     seed: int = 0,
     enough: float = 0.9,
     **settings: Any,
-) -> Sought:
+) -> SearchOutcome:
     """A search for the convention of `seed` by the taught model, which reflects itself unless `reflect` does.
 
     It was taught what `course` asks, the searcher itself unless told. With `shuffled` the scores of drawn groups and
@@ -85,7 +85,7 @@ def sought(
         if reflect is not None:
             run.bench.reflect = reflect
         if shuffled:
-            run.bench.target = Shuffled(run.target, asked.practice, through)
+            run.bench.target = ShuffledTarget(run.target, asked.practice, through)
         before = fingerprint(run.target.policies)
         found = run.run()
         trials, split = tuple(run.bench.trials), range(asked.practice, asked.practice + asked.development)
@@ -93,7 +93,7 @@ def sought(
         known = run.target.play(told(run.task), split, 1, greedy=True, key=run.bench.key.derive("known"))
         ceiling = fmean(one.score for one in known)
         good = (trial.spent for trial in trials if trial.score >= enough * ceiling)
-        return Sought(
+        return SearchOutcome(
             trials[0].score,
             found["development"]["best"],
             trials[-1].score,
@@ -105,7 +105,7 @@ def sought(
         )
 
 
-def told_of(found: Mapping[int, Sought], blind: Mapping[int, Sought]) -> str:
+def told_of(found: Mapping[int, SearchOutcome], blind: Mapping[int, SearchOutcome]) -> str:
     """The figures of searches by seed, beside those of another searcher."""
     ours = {name: [getattr(one, name) for one in found.values()] for name in ("start", "best", "ceiling", "calls")}
     ours["unseen"] = [one.evaluation[1] for one in found.values()]
@@ -120,7 +120,7 @@ def told(task: object) -> Texts:
 
 
 @dataclass(frozen=True)
-class Shuffled:
+class ShuffledTarget:
     """A target whose verdicts on practice cases belong to other answers.
 
     Development cases are scored as they are, or if it goes `through` by right answers of other cases as well.
@@ -135,7 +135,7 @@ class Shuffled:
 
     def play(
         self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
-    ) -> Sequence[Played]:
+    ) -> Sequence[CaseResult]:
         """What was played, with scores dealt out among the samples of a case and right answers among cases."""
         played = self.target.play(texts, cases, samples, first=first, greedy=greedy, key=key)
         chooses = bool(cases) and cases[0] >= self.practice
@@ -152,7 +152,7 @@ class Shuffled:
         found = [replace(one, expected=dealt[place // samples]) for place, one in enumerate(found)]
         return [replace(one, score=self._by(one)) for one in found] if chooses else found
 
-    def _by(self, one: Played) -> float:
+    def _by(self, one: CaseResult) -> float:
         """What an answer is worth by the right answer that was dealt to it."""
         task = self.target.task
         assert isinstance(task, Conventions)

@@ -113,7 +113,7 @@ def digest(*modules: str, words: bool = False) -> str:
 
 
 @dataclass(frozen=True)
-class Record:
+class RowRecord:
     """The kept verdicts of a row, in the order of its claims, and whether any is of other code than there is now."""
 
     verdicts: tuple[Verdict, ...]
@@ -235,13 +235,13 @@ def _defined(node: ast.stmt) -> list[str]:
 
 
 @functools.cache
-def recorded(row: str) -> Record | None:
+def recorded(row: str) -> RowRecord | None:
     """What is kept of a row; None for one without claims."""
     claims = claims_file(row)
     if claims is None:
         return None
     verdicts = tuple(Verdict(row, **line) for line in lines_of(_file(claims), row))
-    return Record(verdicts, not verdicts or sources_of(claims).stale(verdicts))
+    return RowRecord(verdicts, not verdicts or sources_of(claims).stale(verdicts))
 
 
 def is_fresh(check: Check) -> bool:

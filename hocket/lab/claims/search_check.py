@@ -24,7 +24,7 @@ QUICK: Mapping[str, Any] = {"budget": 120, "practice": 8, "development": 10, "ev
 
 
 @dataclass(frozen=True)
-class Searched:
+class SearchCheck:
     """What is run: a searcher as shipped on the shipped model, with `reflect` in place of a reflecting model.
 
     Attributes:

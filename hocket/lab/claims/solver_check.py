@@ -34,7 +34,7 @@ class SolvedRun:
 
 
 @dataclass(frozen=True)
-class Solved:
+class SolverCheck:
     """What is run: a solver as shipped, and once more with `without` in place of its defining part.
 
     Attributes:

@@ -7,35 +7,35 @@ from dataclasses import dataclass
 import numpy as np
 
 from hocket.core.keys import Key
-from hocket.lab.exact.mdp import Array, Episode, TabularMDP
+from hocket.lab.exact.mdp import Array, ExactEpisode, TabularMDP
 from hocket.lab.exact.solver import State
 
 
 @dataclass(frozen=True)
-class Counts:
+class TransitionCounts:
     """How often each transition was seen, `[S, A, S]`."""
 
     seen: Array
 
     @staticmethod
-    def none(world: TabularMDP) -> Counts:
+    def none(world: TabularMDP) -> TransitionCounts:
         """Before the first episode."""
-        return Counts(np.zeros_like(world.transition))
+        return TransitionCounts(np.zeros_like(world.transition))
 
     @staticmethod
-    def of(state: State) -> Counts:
+    def of(state: State) -> TransitionCounts:
         """Those that a solver remembers."""
-        return Counts(state["seen"])
+        return TransitionCounts(state["seen"])
 
     @property
     def state(self) -> State:
         return {"seen": self.seen}
 
-    def plus(self, episode: Episode) -> Counts:
+    def plus(self, episode: ExactEpisode) -> TransitionCounts:
         """With those of an episode."""
         seen = self.seen.copy()
         np.add.at(seen, (episode.states[:-1], episode.actions, episode.states[1:]), 1)
-        return Counts(seen)
+        return TransitionCounts(seen)
 
     def mean(self, prior: float = 0.0) -> Array:
         """The posterior's mean under a Dirichlet prior; for 0 the shares seen, even ones of nothing."""

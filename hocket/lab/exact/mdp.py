@@ -23,7 +23,7 @@ NEGLIGIBLE = 1e-12
 
 
 @dataclass(frozen=True)
-class Episode:
+class ExactEpisode:
     """What was seen: states `[T + 1]`, actions `[T]`, rewards `[T]`."""
 
     states: NDArray[np.int64]
@@ -181,7 +181,7 @@ class TabularMDP:
 
     # ------------------------------------------------------------ drawn
 
-    def episode(self, policy: Array, key: Key, steps: int | None = None) -> Episode:
+    def episode(self, policy: Array, key: Key, steps: int | None = None) -> ExactEpisode:
         """An episode of `steps` decisions; of the horizon unless given, which an endless world needs."""
         length = steps or self.horizon
         if length is None:
@@ -194,7 +194,7 @@ class TabularMDP:
             state = states[step]
             actions[step] = drawn(whole[step, state], draws[step, 0])
             states[step + 1] = drawn(self.transition[state, actions[step]], draws[step, 1])
-        return Episode(states, actions, self.reward[states[:-1], actions])
+        return ExactEpisode(states, actions, self.reward[states[:-1], actions])
 
 
 def softmax(logits: Array) -> Array:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hocket.core.keys import Key
-from hocket.lab.exact.counts import Counts
+from hocket.lab.exact.counts import TransitionCounts
 from hocket.lab.exact.mdp import Array, TabularMDP
 from hocket.lab.exact.solver import EpisodicSolver, Solver, SolverMethod, State
 
@@ -46,10 +46,10 @@ class PosteriorSampling(EpisodicSolver):
     prior: float = 0.1
 
     def init(self, world: TabularMDP, key: Key) -> State:
-        return {**Counts.none(world).state, "policy": world.even}
+        return {**TransitionCounts.none(world).state, "policy": world.even}
 
     def step(self, world: TabularMDP, state: State, key: Key) -> tuple[State, Mapping[str, float]]:
-        counts = Counts.of(state)
+        counts = TransitionCounts.of(state)
         model = replace(world, transition=counts.drawn(self.prior, key.derive("model")))
         policy = model.best.policy
         episode = world.episode(policy, key.derive("episode"))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hocket.core.keys import Key
 from hocket.lab.documents import random_document, random_documents
-from hocket.lab.groups import Document, Groups, document, first_advantages, recorded
+from hocket.lab.groups import Document, EnumeratedGroups, document, first_advantages, recorded
 from hocket.lab.policy import Tabular
 from hocket.lab.world import World
 from hocket.recipe import Recipe
@@ -19,19 +19,19 @@ from hocket.recipes import find
 GRPO_EXACT = find("grpo").but({"credit.epsilon": 0.0})
 
 
-def bandit(success: float, wrong: int = 2) -> Groups:
+def bandit(success: float, wrong: int = 2) -> EnumeratedGroups:
     """One right answer of probability `success`, the rest shared unevenly by `wrong` wrong ones."""
     policy = Tabular(World(1, 1 + wrong, 1, lambda question, answer: float(answer[0] == 0)))
     shares = [(1 - success) * 2 * (place + 1) / (wrong * (wrong + 1)) for place in range(wrong)]
     policy.logits.data[:] = torch.tensor([success, *shares], dtype=torch.float64).log()
-    return Groups(policy)
+    return EnumeratedGroups(policy)
 
 
-def sentences(reward: dict[tuple[int, ...], float]) -> Groups:
+def sentences(reward: dict[tuple[int, ...], float]) -> EnumeratedGroups:
     """Answers (0), (1 0) and (1 1), of unequal length, under an uneven policy."""
     policy = Tabular(World(1, 2, 2, lambda question, answer: reward.get(answer, 0.0), end=0))
     policy.logits.data[:] = torch.tensor([[0.3, -0.2], [0.5, 0.1]], dtype=torch.float64)
-    return Groups(policy)
+    return EnumeratedGroups(policy)
 
 
 def binary_groups(size: int) -> list[list[float]]:

@@ -20,7 +20,7 @@ def nothing(question: int, answer: Answer) -> float:
     return 0.0
 
 
-class ByPlace(World):
+class PositionWorld(World):
     """A world for policies of positions alone: one answer per token, all of it that token, visits every context."""
 
     def answers(self) -> Iterator[Answer]:
@@ -46,7 +46,7 @@ class Instances(World):
 
 
 @dataclass(frozen=True)
-class Judged(Reward):
+class JudgedReward(Reward):
     """A function of a trajectory as a reward."""
 
     judge: Callable[[Trajectory], float | None]
@@ -58,13 +58,13 @@ class Judged(Reward):
         return [self.judge(trajectory) for trajectory in trajectories]
 
 
-def by_instance(judge: Callable[[Mapping[str, Any], Answer], float]) -> Judged:
+def by_instance(judge: Callable[[Mapping[str, Any], Answer], float]) -> JudgedReward:
     """A verdict on an answer by what is known of its scenario, as a reward."""
-    return Judged(lambda trajectory: judge(trajectory.scenario.metadata, answer_of(trajectory)))
+    return JudgedReward(lambda trajectory: judge(trajectory.scenario.metadata, answer_of(trajectory)))
 
 
 @dataclass(frozen=True)
-class Ended(Instances):
+class EndedInstances(Instances):
     """Instances whose answers end with one of the tokens `last`, or are cut at the horizon.
 
     The answers named are those of token 0 again and again, then one of `last`: all contexts of a policy of positions.
@@ -85,7 +85,7 @@ WORK, LEFT, RIGHT = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class WorkOrGuess(Ended):
+class WorkOrGuess(EndedInstances):
     """Work as long as you like, then say left or right, which ends the answer; one that never does is cut.
 
     Question q is `needs[q]` pieces of work hard. Who has done them is right whatever they say; who has not is right if
@@ -127,7 +127,7 @@ def work_or_guess(needs: tuple[int, ...] = (0, 3), horizon: int = 7, *, lucky: b
     return replace(world, correct=world.chance)
 
 
-def judged(world: WorkOrGuess) -> Judged:
+def judged(world: WorkOrGuess) -> JudgedReward:
     """The verdict of an instance of `work_or_guess`."""
     return by_instance(world.judge)
 

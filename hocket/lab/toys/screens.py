@@ -15,16 +15,16 @@ from hocket.lab.talk import Prior, TalkBench
 from hocket.recipe import Recipe
 from hocket.rewards.moves import PLAN
 from hocket.types import Message, Scenario
-from hocket.zoo.screens import SEAT, OnScreen, Part, Screen, Screens, Wanted
+from hocket.zoo.screens import SEAT, OnScreen, Part, Screen, ScreenGoal, Screens
 
 PARTS: tuple[Part, ...] = ("button", "field", "label", "button")
 TEXTS = ("", "", "58", "")
 THINGS = (
-    Wanted("press 1", "click 1"),
-    Wanted("press 4", "click 4"),
-    Wanted("write 17 in 2", "type 2 17"),
-    Wanted("write 48 in 2", "type 2 48"),
-    Wanted("read 3", "say 58"),
+    ScreenGoal("press 1", "click 1"),
+    ScreenGoal("press 4", "click 4"),
+    ScreenGoal("write 17 in 2", "type 2 17"),
+    ScreenGoal("write 48 in 2", "type 2 48"),
+    ScreenGoal("read 3", "say 58"),
 )
 """What may be asked for."""
 
@@ -120,5 +120,5 @@ def _chance(screen: Screen, of: Mapping[str, Sequence[float]], rules: Screens) -
     return fmean(follow(0, most, place) for place in range(size)) if rules.lost else follow(0, most, None)
 
 
-def _pair(thing: Wanted) -> tuple[str, str]:
+def _pair(thing: ScreenGoal) -> tuple[str, str]:
     return thing.asked, thing.move

@@ -24,7 +24,7 @@ from hocket.train.loop import RunContext, train_step
 
 
 @dataclass
-class SwarmRun:
+class TableSwarm:
     """Tables that learn together.
 
     Attributes:
@@ -65,7 +65,7 @@ class SwarmRun:
 
         return step
 
-    def run(self, steps: int) -> SwarmRun:
+    def run(self, steps: int) -> TableSwarm:
         """So many rounds; returns itself."""
         for _ in range(steps):
             self.swarm.round()

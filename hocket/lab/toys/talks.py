@@ -16,8 +16,8 @@ from hocket.agents.workflows.team import Team
 from hocket.agents.workflows.workflow import Outcome, Workflow, asked
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
-from hocket.lab.exploitability import Situation, assess
-from hocket.lab.talk import Lookup, Prior, TalkBench
+from hocket.lab.exploitability import InformationState, assess
+from hocket.lab.talk import LookupPolicy, Prior, TalkBench
 from hocket.rewards.tool_answer import ToolAnswer
 from hocket.types import Scenario, Trajectory, Turn
 
@@ -39,7 +39,7 @@ def played_by(*roles: str) -> Callable[[Play], Workflow]:
     return lambda play: _Played(play, roles)
 
 
-class Alone(Workflow):
+class SingleAgent(Workflow):
     """One agent answers once, called as a member of a pair."""
 
     scores = True
@@ -64,7 +64,7 @@ def by_last(logits: Callable[[str], Mapping[str, float]]) -> Prior:
     return lambda messages, said: logits(str(messages[-1]["content"]))
 
 
-def as_prior(policy: Lookup) -> Prior:
+def as_prior(policy: LookupPolicy) -> Prior:
     """A start with the chances that a policy has learnt."""
     return lambda messages, said: policy.probabilities(*messages).log().tolist()
 
@@ -103,6 +103,6 @@ def kuhn_poker() -> PlayEnvironment:
     return PlayEnvironment(OpenSpiel("kuhn_poker"), own_chance=True, instruct=False)
 
 
-def kuhn_nash_conv(log_probs: Callable[[Sequence[Situation]], list[list[float]]]) -> float:
+def kuhn_nash_conv(log_probs: Callable[[Sequence[InformationState]], list[list[float]]]) -> float:
     """The exact NashConv of a way to play it, by open_spiel."""
     return assess(kuhn_poker(), log_probs).nash_conv

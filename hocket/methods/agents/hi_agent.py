@@ -36,7 +36,7 @@ from hocket.core.requirements import Requirement
 from hocket.methods.teams.at_grpo import AT_GRPO
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lesson, Lessons
-from hocket.tasks.nested import WithinTask, found_within, turn_by_turn
+from hocket.tasks.nested import NestedTask, found_within, turn_by_turn
 from hocket.types import Message, Scenario
 from hocket.zoo.household import Household, plan
 from hocket.zoo.maze import Maze
@@ -207,7 +207,7 @@ PREFIX = "subgoals:"
 
 
 @dataclass(frozen=True)
-class SubgoalTask(WithinTask):
+class SubgoalTask(NestedTask):
     """A task of one seat, played by planner and actor."""
 
     prefix = PREFIX

@@ -23,7 +23,7 @@ import numpy as np
 from hocket.agents.tools import find_all
 from hocket.agents.tools.protocol import Call, Tool, carried_out
 from hocket.agents.workflows.team import Team
-from hocket.agents.workflows.tool_loop import Made
+from hocket.agents.workflows.tool_loop import ToolCallRecord
 from hocket.agents.workflows.tool_use import ToolsOf, tools_for
 from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core import sums
@@ -135,7 +135,7 @@ class _Course:
         self.flow, self.team, self.tools = flow, team, tools
         self.question = str(team.assignment.scenario.messages[-1]["content"])
         self.known: list[str] = []
-        self.made: list[Made] = []
+        self.made: list[ToolCallRecord] = []
         self.called: list[str] = []
         self.response = ""
 
@@ -173,7 +173,7 @@ class _Course:
         if not self.tools:
             return "nothing found"
         call = Call(self.tools[0].name, {"query": query})
-        self.made.append(Made(call, await carried_out(call, self.tools), len(self.called) - 1))
+        self.made.append(ToolCallRecord(call, await carried_out(call, self.tools), len(self.called) - 1))
         return self.made[-1].result
 
     def _briefed(self, asks: str) -> str:

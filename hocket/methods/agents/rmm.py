@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket.agents.search.searcher import Bench, Played, Searcher, SearchMethod, Trial, check_wording
+from hocket.agents.search.searcher import CaseResult, SearchBench, Searcher, SearchMethod, Trial, check_wording
 from hocket.agents.tools.recall import candidates, scores, vectors
 from hocket.agents.tools.search import words
 from hocket.core import subsets
@@ -113,7 +113,7 @@ def reward(cites: frozenset[int], shown: int) -> float:
 
 
 def prospect(
-    bench: Bench, bank: Sequence[str], session: str, near: int = 3, *, extract: str = EXTRACT, merge: str = MERGE
+    bench: SearchBench, bank: Sequence[str], session: str, near: int = 3, *, extract: str = EXTRACT, merge: str = MERGE
 ) -> tuple[str, ...]:
     """The bank of memories after a session; `extract` and `merge` are what the reflecting model is asked."""
     kept = list(bank)
@@ -171,7 +171,7 @@ class ReflectiveMemory(Searcher):
         check_wording("extract", self.extract, EXTRACT)
         check_wording("merge", self.merge, MERGE)
 
-    def search(self, bench: Bench) -> None:
+    def search(self, bench: SearchBench) -> None:
         sessions = bench.practise(bench.start, range(bench.practice))
         bank = bench.start.library
         for one in sessions:
@@ -185,7 +185,7 @@ class ReflectiveMemory(Searcher):
         if static is not None:
             self.retrospect(bench, static, sessions)
 
-    def retrospect(self, bench: Bench, static: Trial, sessions: Sequence[Played]) -> Reranker:
+    def retrospect(self, bench: SearchBench, static: Trial, sessions: Sequence[CaseResult]) -> Reranker:
         """Asks again what was asked in sessions, and learns from what is cited; the reranker at the end."""
         learning = Learning(Reranker.new(self.buckets, self.temperature))
         parent = static
@@ -199,7 +199,7 @@ class ReflectiveMemory(Searcher):
         return learning.reranker
 
     def _asked(
-        self, bench: Bench, texts: Texts, session: Played, learning: Learning, number: int, key: Key
+        self, bench: SearchBench, texts: Texts, session: CaseResult, learning: Learning, number: int, key: Key
     ) -> Learning:
         """The question of a session once more, and the reranker after the answer."""
         assert texts.recall is not None

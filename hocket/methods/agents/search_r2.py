@@ -19,7 +19,7 @@ import numpy as np
 from hocket.agents.tools import find_all
 from hocket.agents.tools.protocol import Call, Tool, carried_out, read_calls
 from hocket.agents.workflows.team import Team
-from hocket.agents.workflows.tool_loop import Made
+from hocket.agents.workflows.tool_loop import ToolCallRecord
 from hocket.agents.workflows.tool_use import ToolsOf, tools_for
 from hocket.agents.workflows.workflow import Outcome, Workflow, asked
 from hocket.core.columns import CALLS, TOOL_CALLS, InfoColumn
@@ -47,7 +47,7 @@ class Step:
     """A reply of the actor, with the calls in it and what they brought."""
 
     said: str
-    made: tuple[Made, ...] = ()
+    made: tuple[ToolCallRecord, ...] = ()
 
     @property
     def messages(self) -> list[Message]:
@@ -118,7 +118,7 @@ class ActorRefiner(Workflow):
             reply = await actor(history)
             calls = read_calls(reply.text, cut=reply.finish == "length") if len(steps) + 1 < self.turns else []
             results = [await carried_out(call, tools) for call in calls]
-            made = [Made(call, result, len(steps)) for call, result in zip(calls, results, strict=True)]
+            made = [ToolCallRecord(call, result, len(steps)) for call, result in zip(calls, results, strict=True)]
             steps.append(Step(reply.text, tuple(made)))
             if not calls:
                 return steps
@@ -226,7 +226,10 @@ class RefinedLookup(Lookup):
             names = list(self.facts.keeps if flaw == 0 else self.facts.numbers)
             queries.insert(flaw, names[int(rng.integers(len(names)))])
         steps = [
-            Step(call_of("search", query=one), (Made(Call("search", {"query": one}), self.search.answer(one), place),))
+            Step(
+                call_of("search", query=one),
+                (ToolCallRecord(Call("search", {"query": one}), self.search.answer(one), place),),
+            )
             for place, one in enumerate(queries)
         ]
         return [*steps, Step(f"<answer>{answer}</answer>")], flaw

@@ -25,7 +25,7 @@ import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.lab.exact.counts import Counts
+from hocket.lab.exact.counts import TransitionCounts
 from hocket.lab.exact.mdp import NEGLIGIBLE, Array, TabularMDP
 from hocket.lab.exact.solver import EpisodicSolver, SolverMethod, State
 
@@ -52,10 +52,10 @@ class ConservativeDual(EpisodicSolver):
             )
 
     def init(self, world: TabularMDP, key: Key) -> State:
-        return {**Counts.none(world).state, "policy": world.even}
+        return {**TransitionCounts.none(world).state, "policy": world.even}
 
     def step(self, world: TabularMDP, state: State, key: Key) -> tuple[State, Mapping[str, float]]:
-        counts = Counts.of(state)
+        counts = TransitionCounts.of(state)
         reference = replace(world, transition=counts.mean(self.prior)).best.policy
         drawn = counts.drawn(self.prior, key.derive("model"), self.models)
         policy = reference

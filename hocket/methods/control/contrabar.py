@@ -29,7 +29,7 @@ from hocket.core.keys import Key
 from hocket.methods.base.ppo import PPO
 from hocket.objectives.entropy import EntropyBonus
 from hocket.objectives.value import ValueLoss
-from hocket.policies.beliefs import BeliefForm, Carried, Paths
+from hocket.policies.beliefs import BeliefForm, Paths, RecurrentBelief
 from hocket.policies.control_bodies import Memory
 from hocket.policies.control_networks import Perceptron
 from hocket.policies.turns import in_turns, spread
@@ -38,7 +38,7 @@ from hocket.types import Evaluation, Quantity, Terms
 from hocket.update.gradient import GradientStep
 
 
-class Foretelling(Carried):
+class Foretelling(RecurrentBelief):
     """A carried belief, and what it foretells: `told` is `phi(z_t)`, then `W u_k` for k = 1..ahead, each of `size`.
 
     Where a turn ends before k moves are made, `W u_k` means nothing.

@@ -25,7 +25,7 @@ import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.lab.exact.counts import Counts
+from hocket.lab.exact.counts import TransitionCounts
 from hocket.lab.exact.factored_mdp import FactoredMDP, estimated, factored
 from hocket.lab.exact.mdp import Array, TabularMDP, softmax
 from hocket.lab.exact.solver import EpisodicSolver, SolverMethod, State
@@ -61,10 +61,10 @@ class LowSwitching(EpisodicSolver):
     def init(self, world: TabularMDP, key: Key) -> State:
         size = factored(world).features.shape[-1]
         begun = {"core": np.eye(size), "kept": np.zeros(()), "policy": world.even, "grown": np.ones((), bool)}
-        return {**Counts.none(world).state, **begun}
+        return {**TransitionCounts.none(world).state, **begun}
 
     def step(self, world: TabularMDP, state: State, key: Key) -> tuple[State, Mapping[str, float]]:
-        counts, whole, policy = Counts.of(state), factored(world), state["policy"]
+        counts, whole, policy = TransitionCounts.of(state), factored(world), state["policy"]
         if state["grown"]:
             width = self.bonus * np.sqrt(sensitivity(state["core"], whole.features))
             shares, _ = estimated(whole, counts.seen)

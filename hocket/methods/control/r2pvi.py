@@ -27,7 +27,7 @@ import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.lab.exact.counts import Counts
+from hocket.lab.exact.counts import TransitionCounts
 from hocket.lab.exact.factored_mdp import FactoredMDP, estimated, factored
 from hocket.lab.exact.mdp import Array, TabularMDP
 from hocket.lab.exact.solver import EpisodicSolver, SolverMethod, State
@@ -116,10 +116,10 @@ class RobustPessimism(EpisodicSolver):
             )
 
     def init(self, world: TabularMDP, key: Key) -> State:
-        return {**Counts.none(world).state, "policy": world.even}
+        return {**TransitionCounts.none(world).state, "policy": world.even}
 
     def step(self, world: TabularMDP, state: State, key: Key) -> tuple[State, Mapping[str, float]]:
-        counts = Counts.of(state)
+        counts = TransitionCounts.of(state)
         for number in range(self.episodes):
             counts = counts.plus(world.episode(world.even, key.derive("episode", number)))
         whole = factored(world)

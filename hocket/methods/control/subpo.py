@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.lab.exact.mdp import Array, Episode, TabularMDP, softmax
+from hocket.lab.exact.mdp import Array, ExactEpisode, TabularMDP, softmax
 from hocket.lab.exact.solver import Solver, SolverMethod, State
 from hocket.lab.exact.worlds import WorldFamily, grid
 
@@ -86,7 +86,7 @@ class Coverage:
         found: Array = self.worth[covered | self.bits[state]] - self.worth[covered]
         return found
 
-    def marginals(self, episode: Episode) -> Array:
+    def marginals(self, episode: ExactEpisode) -> Array:
         """What each decision of an episode gains, `[T]`; its first state is covered already."""
         before = np.bitwise_or.accumulate(self.bits[episode.states])
         return self.gain(before[:-1], episode.states[1:])
@@ -154,7 +154,7 @@ class SubmodularGradient(Solver):
         return softmax(state["logits"])
 
 
-def gradient(policy: Array, played: list[Episode], gains: Array) -> Array:
+def gradient(policy: Array, played: list[ExactEpisode], gains: Array) -> Array:
     """REINFORCE in logits `[H, S, A]`, from what each decision gained, `[B, H]`; baselines leave the episode out."""
     ahead = gains[:, ::-1].cumsum(1)[:, ::-1]
     advantage = (ahead - ahead.mean(0)) * (len(played) / (len(played) - 1))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hocket.core.keys import Key
 from hocket.core.posterior import Outcomes
-from hocket.curriculum.pool import Kept, Members, at_least_one
+from hocket.curriculum.pool import PoolCache, PoolMembers, at_least_one
 from hocket.curriculum.scenario_worth import Value, Worths
 from hocket.methods.base.grpo import GRPO
 from hocket.stages import Curriculum, LedgerView, Task
@@ -49,13 +49,13 @@ class Unsolved(Curriculum):
     prompts: int = 16
     pool: int | None = None
     solved: float = 1.0
-    _kept: Kept[Worths] = field(default_factory=lambda: Kept[Worths](), init=False, repr=False, compare=False)
+    _kept: PoolCache[Worths] = field(default_factory=lambda: PoolCache[Worths](), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         at_least_one(prompts=self.prompts, pool=self.pool)
 
     def __call__(self, task: Task, asked: int, count: int, ledger: LedgerView, key: Key) -> list[Scenario]:
-        members = Members(task, self.pool, ledger, key)
+        members = PoolMembers(task, self.pool, ledger, key)
         open_ = self._kept.of(members, Worths).by(Open(self.solved), ledger) > 0
         chosen: list[int] = []
         for position in range(asked, asked + count):

@@ -16,7 +16,7 @@ import torch
 from hocket.core.batch import Batch, GroupBy, Level
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
-from hocket.core.occurrences import Occurrences
+from hocket.core.occurrences import OccurrenceIds
 from hocket.core.posterior import Outcomes
 from hocket.core.signals import RIGHT, counted_trajectories, right
 from hocket.credit.pairs import ShortestAgainstLonger
@@ -159,7 +159,7 @@ class PartialRollouts(RememberingRollout):
         begun = [_restored(kept) for kept in state["groups"]]
         going = [one for group in begun for one in group if one.open]
         wanted = [self._further(Assignment(one.said.scenario, decoding=asked[0].decoding), one.said) for one in going]
-        open_ = Occurrences(group[0].said.scenario.id for group in begun)
+        open_ = OccurrenceIds(group[0].said.scenario.id for group in begun)
         asked = [replace(_plain(one), scenario=open_.of(one.scenario)) for one in asked]
         wanted += [self._further(one) for one in asked]
         played = await groups(play, wanted)

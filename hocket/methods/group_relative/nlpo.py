@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from hocket.core.batch import Batch, Level, Recorded
+from hocket.core.batch import Batch, Level, RecordedNumbers
 from hocket.core.columns import Column
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -79,13 +79,13 @@ class AdaptiveKLInReward(Shaping):
         return torch.where(known, policy.values.double() - reference.values.double(), 0.0), known
 
 
-def _unmasked(batch: Batch) -> Recorded:
+def _unmasked(batch: Batch) -> RecordedNumbers:
     """Log-probs of the whole distribution where they were recorded apart, else those sampled with."""
     behaviour, whole = batch.logp[Column.BEHAVIOUR.name], batch.logp.get("unmasked")
     if whole is None:
         return behaviour
     values = torch.where(whole.present, whole.values, behaviour.values.to(whole.values.dtype))
-    return Recorded(values, whole.present | behaviour.present)
+    return RecordedNumbers(values, whole.present | behaviour.present)
 
 
 @dataclass(frozen=True)

@@ -37,14 +37,14 @@ from hocket.core.outcomes import StepResult
 from hocket.core.requirements import Requirement
 from hocket.core.signals import rewards_by_occurrence
 from hocket.methods.base.mappo import MAPPO
-from hocket.policies.beliefs import BeliefForm, Carried, Paths
+from hocket.policies.beliefs import BeliefForm, Paths, RecurrentBelief
 from hocket.policies.control_bodies import Memory
 from hocket.policies.control_networks import Perceptron
 from hocket.stages import Hook, HookContext, Objective
 from hocket.types import Evaluation, Quantity, Terms
 
 
-class Latents(Carried):
+class Latents(RecurrentBelief):
     """A carried latent, and every agent's shares in what the team tells.
 
     Attributes:

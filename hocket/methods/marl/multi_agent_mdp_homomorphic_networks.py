@@ -26,7 +26,7 @@ from hocket.core.requirements import Requirement
 from hocket.core.worlds import Plane, Slots
 from hocket.methods.marl.ippo import IPPO
 from hocket.policies.control import ControlPolicy
-from hocket.policies.control_parts import ControlPart, Host
+from hocket.policies.control_parts import ControlPart, PartHost
 from hocket.policies.control_sets import TURNS, beside, turned, turned_moves, unturned
 from hocket.stages import Hook, HookContext
 
@@ -41,7 +41,7 @@ class EquivariantNetworks(ControlPart):
     needed: ClassVar[str] = "networks with the body equivariant"
     advice: ClassVar[str] = "choose a task such as mpe:spread?graph=true"
 
-    def begin(self, host: Host) -> None:
+    def begin(self, host: PartHost) -> None:
         if host.network.body == "equivariant":
             return
         if host.module.critic is not None or host.action_form is not None:

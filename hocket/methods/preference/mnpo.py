@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from hocket.core.batch import Batch, Recorded
+from hocket.core.batch import Batch, RecordedNumbers
 from hocket.core.evaluating import evaluate_detached
 from hocket.core.keys import Key
 from hocket.methods.preference.inpo import INPO
@@ -87,7 +87,7 @@ class PopulationStep(GradientStep):
                 moved_to(weights, one)
                 logp = evaluate_detached(problem.policy, batch, {Quantity.LOGP}, decisions).logp
             values[decisions] += share * logp[decisions].to(values.dtype)
-        return batch.but(logp={**batch.logp, "behaviour": Recorded(values, batch.logp["behaviour"].present)})
+        return batch.but(logp={**batch.logp, "behaviour": RecordedNumbers(values, batch.logp["behaviour"].present)})
 
 
 MNPO = INPO.but(

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 
 from hocket.agents.search.plain import prompt_of, shown, with_prompt
-from hocket.agents.search.searcher import Bench, Searcher, SearchMethod, check_wording
+from hocket.agents.search.searcher import SearchBench, Searcher, SearchMethod, check_wording
 from hocket.core.errors import ConfigurationError
 
 PLAN = """You are the planner. An assistant works by this instruction:
@@ -83,11 +83,11 @@ class Socratic(Searcher):
         for name, words in usual.items():
             check_wording(name, getattr(self, name), words)
 
-    def search(self, bench: Bench) -> None:
+    def search(self, bench: SearchBench) -> None:
         for role in bench.roles:
             self._improve(bench, role)
 
-    def _improve(self, bench: Bench, role: str) -> None:
+    def _improve(self, bench: SearchBench, role: str) -> None:
         """One role's prompt, step by step."""
         stalled = 0
         for number, step in enumerate(self._plan(bench, role), 1):
@@ -102,14 +102,14 @@ class Socratic(Searcher):
                 if stalled == self.patience:
                     return
 
-    def _plan(self, bench: Bench, role: str) -> list[str]:
+    def _plan(self, bench: SearchBench, role: str) -> list[str]:
         """The steps; one for all where the planner lists none."""
         texts = bench.best.texts
         seen = shown(bench.practise(texts, range(min(self.examples, bench.practice)), greedy=True))
         said = bench.ask(self.plan.format(prompt=prompt_of(texts, role), episodes=seen, most=self.steps))
         return [match.strip() for match in _STEP.findall(said)][: self.steps] or ["make the instruction clearer"]
 
-    def _question(self, bench: Bench, role: str, step: str, number: int) -> str:
+    def _question(self, bench: SearchBench, role: str, step: str, number: int) -> str:
         """The teacher's first question that the critic accepts; nothing when all are rejected."""
         prompt, remark = prompt_of(bench.best.texts, role), ""
         for attempt in range(self.retries + 1):

@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hocket.agents.search.searcher import Bench, Played, Searcher, SearchMethod, check_wording
+from hocket.agents.search.searcher import CaseResult, SearchBench, Searcher, SearchMethod, check_wording
 from hocket.core.errors import ConfigurationError
 from hocket.core.texts import Texts
 
@@ -97,7 +97,7 @@ class SemanticAdvantage(Searcher):
         for name, usual in (("summarise", SUMMARISE), ("contrast", CONTRAST), ("merge", MERGE)):
             check_wording(name, getattr(self, name), usual)
 
-    def search(self, bench: Bench) -> None:
+    def search(self, bench: SearchBench) -> None:
         texts, parent = bench.start, bench.trials[0]
         for epoch in range(self.epochs):
             order = bench.key.derive("order", epoch).numpy().permutation(bench.practice).tolist()
@@ -112,7 +112,7 @@ class SemanticAdvantage(Searcher):
                 parent = trial or parent
                 texts = parent.texts  # Where a library left no room in the context it is the one before.
 
-    def _learnt(self, bench: Bench, texts: Texts, played: Sequence[Played]) -> tuple[str, ...]:
+    def _learnt(self, bench: SearchBench, texts: Texts, played: Sequence[CaseResult]) -> tuple[str, ...]:
         """The library after the groups of a batch."""
         groups = [played[place : place + self.samples] for place in range(0, len(played), self.samples)]
         told = [group for group in groups if len({one.score for one in group}) > 1]
@@ -122,7 +122,7 @@ class SemanticAdvantage(Searcher):
         merged = bench.ask(self.merge.format(library=_numbered(texts), edits="\n".join(edits)))
         return edited(texts.library, merged, self.most)
 
-    def _contrast(self, bench: Bench, texts: Texts, group: Sequence[Played]) -> str:
+    def _contrast(self, bench: SearchBench, texts: Texts, group: Sequence[CaseResult]) -> str:
         """The semantic advantage of a group."""
         facts = [{"question": one.question, "answer": one.answer, "score": one.score} for one in group]
         said = [bench.ask(self.summarise.format(**told)) for told in facts]

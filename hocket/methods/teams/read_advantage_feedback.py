@@ -40,7 +40,7 @@ from hocket.tasks.lessons import Lesson, Lessons
 from hocket.tasks.solitary import played
 from hocket.types import Assignment, Scenario, Trajectory
 from hocket.zoo.carry import AGENTS, HOME, Carries
-from hocket.zoo.tasks.carry import CarryTask, Heard, move
+from hocket.zoo.tasks.carry import CarryQuestion, CarryTask, move
 
 Numbers = NDArray[np.float64]
 Moves = Mapping[str, str]
@@ -81,7 +81,7 @@ def features(question: str, moves: Moves) -> list[float]:
     a thing in hand, else the nearest thing or room to search that nobody nearer goes for); how many took and dropped
     something, and how many went where another went. What does nothing is as waiting.
     """
-    heard = Heard.of(question)
+    heard = CarryQuestion.of(question)
     left = {name: one for name, one in heard.todo.items() if heard.bound(name) is None}
     after, done = dict(heard.places), {"take": 0.0, "drop": 0.0}
     for name, said in moves.items():
@@ -99,7 +99,7 @@ def features(question: str, moves: Moves) -> list[float]:
     return [1.0, float(len(left)), full, *ways[0], *ways[1], *done.values(), float(len(goals) - len(set(goals)))]
 
 
-def _ways(heard: Heard, left: Mapping[str, str], places: Mapping[str, int]) -> tuple[float, float]:
+def _ways(heard: CarryQuestion, left: Mapping[str, str], places: Mapping[str, int]) -> tuple[float, float]:
     """Steps home of those who carry, and steps of the others to what is nearest, each to something of its own."""
     home = sum(heard.apart(places[name], HOME) for name, held in heard.holds.items() if held)
     free = [name for name, held in heard.holds.items() if not held]
@@ -373,7 +373,7 @@ DOUBT = 0.35
 
 def sensible(seen: str, others: Moves) -> str:
     """The script's move, for something that nobody else goes for where there is enough to do."""
-    heard = Heard.of(seen)
+    heard = CarryQuestion.of(seen)
     taken = {int(said.split()[1]) for said in others.values() if said.startswith("go ")}
     free = {one: how for one, how in heard.todo.items() if heard.bound(one) or heard.room(one) not in taken}
     return move(replace(heard, todo=free or heard.todo))

@@ -11,7 +11,7 @@ from statistics import NormalDist, fmean
 from typing import Any, cast
 
 from hocket import tasks
-from hocket.agents.search.searcher import SEARCHERS, Bench, Searcher, SearchMethod, Trial, search
+from hocket.agents.search.searcher import SEARCHERS, SearchBench, Searcher, SearchMethod, Trial, search
 from hocket.core.components import replaced, replaced_all
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.intervals import mean_interval, wilson
@@ -116,7 +116,7 @@ class SearchRun:
             raise
         (folder / TRIALS).write_text("", encoding="utf-8")
         self._observe = observe
-        self.bench = Bench(
+        self.bench = SearchBench(
             self.target,
             lambda question: said(judge, [question], settings.longest)[0],
             start,

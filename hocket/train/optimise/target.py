@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from hocket.agents.search.searcher import Played
+from hocket.agents.search.searcher import CaseResult
 from hocket.agents.tools.recall import recalled
 from hocket.agents.workflows.chat import Chat
 from hocket.agents.workflows.player import TextPlayer
@@ -128,7 +128,7 @@ class ModelTarget:
 
     def play(
         self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
-    ) -> list[Played]:
+    ) -> list[CaseResult]:
         """Draws depend on the case and the sample alone, so two versions of the texts meet the same chances."""
         decoding = replace(self.config.decoding, temperature=0.0) if greedy else self.config.decoding
         asked = [Assignment(self.task.scenario(self.split, case), samples, decoding, first) for case in cases]
@@ -137,7 +137,7 @@ class ModelTarget:
 
     async def _played(
         self, player: TextPlayer, asked: Sequence[Assignment], cases: Sequence[int], key: Key
-    ) -> list[Played]:
+    ) -> list[CaseResult]:
         found = await player.play(asked, key=key.derive(self.split))
         await grade(found, self.rewards, key=key.derive(self.split, "score"))
         failed = next((one.failure for one in found if one.failure is not None), None)
@@ -225,9 +225,9 @@ def _refuse_own_system(task: Task, roles: Sequence[str]) -> None:
         )
 
 
-def _told(task: Task, case: int, one: Trajectory) -> Played:
+def _told(task: Task, case: int, one: Trajectory) -> CaseResult:
     right = one.scenario.answer
-    return Played(
+    return CaseResult(
         case=case,
         sample=one.sample,
         score=success_of(task, one),

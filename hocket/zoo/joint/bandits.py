@@ -16,7 +16,7 @@ from hocket.core.worlds import JointEnvironment, Moved, Seat
 
 
 @dataclass(frozen=True)
-class Bandit:
+class BanditWorld:
     """`arms` that pay 1 with a probability of their own, uniform on [0, 1] and drawn anew in every episode, else 0.
 
     What is seen: which arm was pulled last (one-hot, zeros at first), what it paid, the share of the `length` pulls
@@ -57,7 +57,7 @@ class Bandit:
 
 
 class _Pulls(JointEnvironment):
-    def __init__(self, world: Bandit, width: int) -> None:
+    def __init__(self, world: BanditWorld, width: int) -> None:
         self.world, self.drawn = world, world.arms + world.noise
         self.words = np.zeros((width, 1), np.uint64)
         self.chance = np.zeros((width, world.arms))
@@ -92,7 +92,7 @@ class _Pulls(JointEnvironment):
         return self.chance.astype(np.float32)
 
 
-def bayes_optimal(world: Bandit) -> float:
+def bayes_optimal(world: BanditWorld) -> float:
     """The largest expected return of whoever knows how the probabilities are drawn, by backward induction."""
 
     @functools.cache
@@ -114,7 +114,7 @@ def bayes_optimal(world: Bandit) -> float:
     return worth((0, 0) * world.arms, world.length)
 
 
-def last_pull_optimal(world: Bandit) -> float:
+def last_pull_optimal(world: BanditWorld) -> float:
     """The largest expected return of whoever sees the last pull, what it paid and the time alone, for two arms.
 
     Such a policy stays or changes by what it saw; by symmetry of the arms the choice is between four rules at each

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from hocket.core.keys import Key
 from hocket.core.worlds import Moved
-from hocket.zoo.joint.paths import LifelongPaths, PathsAhead
+from hocket.zoo.joint.paths import LifelongPaths, PathCourse
 
 
 @dataclass(frozen=True)
-class OncePaths(LifelongPaths):
+class OneShotPaths(LifelongPaths):
     """`LifelongPaths` in which everybody has one goal, and no two the same.
 
     Whoever reaches its goal earns 1, leaves the grid and has ended; the others play on. With `stay` nobody leaves:
@@ -32,14 +32,14 @@ class OncePaths(LifelongPaths):
     def name(self) -> str:
         return "mapf:once"
 
-    def open(self, width: int) -> OnceAhead:
-        return OnceAhead(self, width)
+    def open(self, width: int) -> OneShotCourse:
+        return OneShotCourse(self, width)
 
 
-class OnceAhead(PathsAhead):
-    """Many copies; see `PathsAhead`."""
+class OneShotCourse(PathCourse):
+    """Many copies; see `PathCourse`."""
 
-    world: OncePaths
+    world: OneShotPaths
 
     def _begin(self, slot: int, key: Key) -> None:
         count, cells = self.world.count, self.cells[slot]

@@ -85,11 +85,11 @@ class LifelongPaths:
     def joint(self) -> int:
         return 4 * self.count
 
-    def open(self, width: int) -> PathsAhead:
-        return PathsAhead(self, width)
+    def open(self, width: int) -> PathCourse:
+        return PathCourse(self, width)
 
 
-class PathsAhead(JointEnvironment):
+class PathCourse(JointEnvironment):
     """Many copies; `place` and `goal` `[B, n, 2]`, `free` `[B, H, W]` and `ways`, the steps to each goal, are open.
 
     So is `present`, who is on the grid, `[B, n]`: here everybody is.

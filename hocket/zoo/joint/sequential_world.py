@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket.agents.environments.wrapper import CourseAround, WorldAround
+from hocket.agents.environments.wrapper import WrappedCourse, WrappedWorld
 from hocket.core.errors import ConfigurationError
 from hocket.core.worlds import JointEnvironment, Moved, Seat
 from hocket.core.wrappers import WorldWrapper
 
 
 @dataclass(frozen=True)
-class Sequenced(WorldAround):
+class SequentialWorld(WrappedWorld):
     """`world`, whose step takes one time for every agent, in their order; the world moves when the last has decided.
 
     After what it sees an agent is told the moves of those before it in this step, a one-hot number each, zeros for
@@ -47,8 +47,8 @@ class Sequenced(WorldAround):
         return _InTurn(self, width)
 
 
-class _InTurn(CourseAround):
-    def __init__(self, world: Sequenced, width: int) -> None:
+class _InTurn(WrappedCourse):
+    def __init__(self, world: SequentialWorld, width: int) -> None:
         super().__init__(world.world.open(width))
         sizes = [seat.actions for seat in world.seats]
         self._starts = np.cumsum([0, *sizes])
@@ -99,5 +99,5 @@ SEQUENCED = WorldWrapper(
     description="agents decide one by one within a step, each knowing what those before it chose",
     settings={"sequenced": bool},
     layer=2,
-    wrap=lambda world, sequenced: Sequenced(world) if sequenced else world,
+    wrap=lambda world, sequenced: SequentialWorld(world) if sequenced else world,
 )

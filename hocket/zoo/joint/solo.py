@@ -14,7 +14,7 @@ from hocket.core.worlds import JointEnvironment, Moved, Ranges, Seat, reward_of
 
 
 class Single(Protocol):
-    """One environment: `hocket.rollout.vector.Environment`."""
+    """One environment: `hocket.rollout.vector.VectorEnvironment`."""
 
     def reset(self, seed: int) -> NDArray[np.float32]: ...
 
@@ -23,7 +23,7 @@ class Single(Protocol):
     def close(self) -> None: ...
 
 
-class Spaces(Protocol):
+class SoloSpaces(Protocol):
     """A task with environments of one agent: `hocket.tasks.gym.GymTask`."""
 
     @property
@@ -45,7 +45,7 @@ class Spaces(Protocol):
 class Solo:
     """The environments of a task of one agent, as a team of one. Its joint state is what the agent sees."""
 
-    task: Spaces
+    task: SoloSpaces
 
     @property
     def name(self) -> str:
@@ -73,7 +73,7 @@ class Solo:
 
 
 class _Alone(JointEnvironment):
-    def __init__(self, task: Spaces, width: int) -> None:
+    def __init__(self, task: SoloSpaces, width: int) -> None:
         self._task = task
         self._open: list[Single | None] = [None] * width
         self._seen = np.zeros((width, task.observations), np.float32)

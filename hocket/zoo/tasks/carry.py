@@ -63,7 +63,7 @@ def following(seen: str, plan: str, subtask: str = "", state: str = "") -> str:
 
 
 @dataclass(frozen=True)
-class Heard:
+class CarryQuestion:
     """What a question of this task tells.
 
     Attributes:
@@ -81,13 +81,13 @@ class Heard:
     plan: Mapping[str, tuple[str, ...]]
 
     @staticmethod
-    def of(question: str) -> Heard:
+    def of(question: str) -> CarryQuestion:
         """Reads a question."""
         stand = {name: (int(room), held) for name, room, held in re.findall(r"(\w+) in (\d+) with (\w+)\.", question)}
         todo = _after("To do: ", question).rstrip(".")
         named = re.findall(r"(fetch \w+|search \d+)(?: \(([^)]*)\))?", todo)
         plan = {name: re.findall(r"fetch \w+|search \d+", _after(f"\n{name}: ", question)) for name in stand}
-        return Heard(
+        return CarryQuestion(
             size=int(re.findall(r"(\d+) a row", question)[0]),
             places={name: room for name, (room, _) in stand.items()},
             holds={name: None if held == "nothing" else held for name, (_, held) in stand.items()},
@@ -120,13 +120,13 @@ def _after(mark: str, text: str) -> str:
 
 def answer(question: str) -> str:
     """What the script says to any question of this task."""
-    heard = Heard.of(question)
+    heard = CarryQuestion.of(question)
     if question.endswith(WRITE):
         return plan_text(drafted(heard, _after("Objection: ", question)))
     return objection(heard) if question.endswith(APPRAISE) else move(heard)
 
 
-def drafted(heard: Heard, objection: str = "") -> dict[str, list[str]]:
+def drafted(heard: CarryQuestion, objection: str = "") -> dict[str, list[str]]:
     """A plan that keeps what is planned already, does what was objected, and gives the rest, one after the other, to
     whom it delays the whole least.
 
@@ -146,7 +146,7 @@ def drafted(heard: Heard, objection: str = "") -> dict[str, list[str]]:
     return {name: nearest_first(heard, name, subtasks)[0] for name, subtasks in mine.items()}
 
 
-def nearest_first(heard: Heard, name: str, subtasks: Sequence[str]) -> tuple[list[str], int]:
+def nearest_first(heard: CarryQuestion, name: str, subtasks: Sequence[str]) -> tuple[list[str], int]:
     """An agent's subtasks, the nearest next, what it carries before all; and the steps that they take."""
     here, steps, order, left = heard.places[name], 0, list[str](), list(subtasks)
     while left:
@@ -162,13 +162,13 @@ def nearest_first(heard: Heard, name: str, subtasks: Sequence[str]) -> tuple[lis
     return order, steps
 
 
-def length(heard: Heard, plan: Plan) -> tuple[int, int]:
+def length(heard: CarryQuestion, plan: Plan) -> tuple[int, int]:
     """The steps until the last agent is through, and those of all agents together."""
     each = [nearest_first(heard, name, subtasks)[1] for name, subtasks in plan.items()]
     return max(each), sum(each)
 
 
-def objection(heard: Heard) -> str:
+def objection(heard: CarryQuestion) -> str:
     """The one subtask that in other hands shortens the plan most; `agree` where none does."""
     best, said = length(heard, heard.plan), AGREE
     for name, subtasks in heard.plan.items():
@@ -182,7 +182,7 @@ def objection(heard: Heard) -> str:
     return said
 
 
-def move(heard: Heard) -> str:
+def move(heard: CarryQuestion) -> str:
     """The next move of an agent: home with what it carries, else for its subtask, else for what is nearest."""
     here = heard.places[heard.me]
     if heard.holds[heard.me]:

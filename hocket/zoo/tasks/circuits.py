@@ -133,7 +133,7 @@ def verilog_of(text: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Examined:
+class DesignCheck:
     """Whether a design compiles by itself, and on which share of vectors it agrees with the reference."""
 
     compiles: bool
@@ -145,7 +145,7 @@ class Examined:
         return self.share >= PASSING
 
 
-def examine(design: str, reference: str, bench: str) -> Examined:
+def examine(design: str, reference: str, bench: str) -> DesignCheck:
     """Simulates a design and the reference with a testbench; see `hocket.agents.tools.verilog.simulate`.
 
     Vectors for which the reference tells nothing (`x`, a register before its first edge) are not counted. What the
@@ -154,16 +154,16 @@ def examine(design: str, reference: str, bench: str) -> Examined:
     wanted, found = simulate(reference, bench).printed, simulate(design, bench)
     told = [(place, line) for place, line in enumerate(wanted) if set(line) <= {"0", "1"}]
     agreed = len(found.printed) == len(wanted) and sum(found.printed[place] == line for place, line in told)
-    return Examined(found.compiles, agreed / max(len(told), 1))
+    return DesignCheck(found.compiles, agreed / max(len(told), 1))
 
 
-def examined(text: str, scenario: Scenario) -> Examined | None:
+def examined(text: str, scenario: Scenario) -> DesignCheck | None:
     """What came of an answer; None where the scenario has no reference and testbench."""
     told = scenario.metadata
     if not told.get("reference") or not told.get("testbench"):
         return None
     design = verilog_of(text)
-    return Examined(False, 0.0) if design is None else examine(design, told["reference"], told["testbench"])
+    return DesignCheck(False, 0.0) if design is None else examine(design, told["reference"], told["testbench"])
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class Circuits(TextTask):
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
         """`compiles`: whether the design does; `agrees`: the share of vectors on which it is right."""
-        seen = examined(trajectory.answer, trajectory.scenario) or Examined(False, 0.0)
+        seen = examined(trajectory.answer, trajectory.scenario) or DesignCheck(False, 0.0)
         return {"compiles": float(seen.compiles), "agrees": seen.share}
 
     def label(self, trajectory: Trajectory) -> str | None:

@@ -327,7 +327,7 @@ def _joined(rng: np.random.Generator) -> Lesson:
 
 
 @dataclass(frozen=True)
-class Course:
+class ConventionCourse:
     """What lessons are of.
 
     Attributes:
@@ -341,21 +341,21 @@ class Course:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-COURSES: Mapping[str, Course] = {
-    "": Course(250, ((1, _answer),)),
-    "training-free-grpo": Course(
+COURSES: Mapping[str, ConventionCourse] = {
+    "": ConventionCourse(250, ((1, _answer),)),
+    "training-free-grpo": ConventionCourse(
         500,
         ((4, _answer), (1, _summary), (3, _contrast), (3, _merge)),
         ", and to write down what better answers took them for",
         {"summarise": SUMMARISE, "contrast": CONTRAST, "merge": MERGE},
     ),
-    "mars-prompt": Course(
+    "mars-prompt": ConventionCourse(
         600,
         ((3, _steady_answer), (2, _plan), (4, _question), (3, _verdict), (4, _study)),
         ", and to plan, to ask, to judge and to rewrite by what was right",
         {"examples": 4, "plan": PLAN, "teach": TEACH, "remark": REMARK, "criticise": CRITICISE, "study": STUDY},
     ),
-    "rmm": Course(
+    "rmm": ConventionCourse(
         600,
         ((4, _cited), (2, _memory), (2, _joined)),
         ", to cite it, and to write down and merge what a session showed",

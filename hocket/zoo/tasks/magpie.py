@@ -22,7 +22,7 @@ from hocket.tasks.solitary import played
 from hocket.tasks.split import split_of
 from hocket.tasks.text import check_number
 from hocket.types import Scenario, Trajectory
-from hocket.zoo.calendars import DAYS, Calendar, Calendars, Said, Talk, card_of
+from hocket.zoo.calendars import DAYS, Calendar, Calendars, DayStatement, Talk, card_of
 
 
 class MagpieTask(EnvironmentTask):
@@ -83,7 +83,7 @@ def _beginner(environment: Environment, seat: str, rng: np.random.Generator) -> 
     own, card = environment.agents.index(seat), environment.card
     free = [DAYS[day] for day in range(len(card.days[own])) if card.open(own, day)]
     asks = f"How about {free[int(rng.integers(len(free)))]}?"
-    heard = Said.of(environment.latest).asks if environment.latest else None
+    heard = DayStatement.of(environment.latest).asks if environment.latest else None
     if heard in free:
         return "Fine."
     if heard is None or rng.random() < SECRECY:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hocket.agents.tools.corpus import Corpus, Question
+from hocket.agents.tools.corpus import Corpus, CorpusQuestion
 from hocket.agents.tools.search import Index, Search
 from hocket.agents.workflows.tool_use import ToolUse
 from hocket.core.columns import CALLS
@@ -89,11 +89,11 @@ class MultiHop(TextTask):
         return ToolUse((search,), self.turns, listed=not self.brief)
 
     @cached_property
-    def _questions(self) -> Mapping[Split, list[Question]]:
+    def _questions(self) -> Mapping[Split, list[CorpusQuestion]]:
         known = self.corpus.questions(self.hops)
         rng = Key.of(self.seed).derive("multihop", self.hops).numpy()
         shuffled = [known[place] for place in rng.permutation(len(known)).tolist()]
-        found: dict[Split, list[Question]] = {"train": [], "eval": []}
+        found: dict[Split, list[CorpusQuestion]] = {"train": [], "eval": []}
         for question in shuffled:
             split = split_of(question.text)
             if split != "pretrain":

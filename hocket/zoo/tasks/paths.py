@@ -13,7 +13,7 @@ from hocket.tasks.form import VARIANTS, TaskForm, TaskVariant, variant
 from hocket.tasks.joint import JointTask
 from hocket.tasks.worlds import GRIDS, native_task
 from hocket.types import Trajectory
-from hocket.zoo.joint.one_shot_paths import OncePaths
+from hocket.zoo.joint.one_shot_paths import OneShotPaths
 from hocket.zoo.joint.paths import LifelongPaths
 from hocket.zoo.joint.walks import walk
 
@@ -38,7 +38,7 @@ class PathsTask(JointTask):
             return found
         found = {**found, "coordination": seen.coordination()}
         agents, limit = len(self.world.agents), self.world.length
-        if not isinstance(self.world, OncePaths):
+        if not isinstance(self.world, OneShotPaths):
             return {**found, "throughput": seen.throughput() / agents}
         costs = {"cost": seen.sum_of_costs / (agents * limit), "makespan": seen.makespan / limit}
         return {**found, "solved": float(seen.solved), "arrived": seen.arrived, **costs}
@@ -57,7 +57,7 @@ def _lifelong(name: str, settings: Mapping[str, str]) -> JointTask:
 
 
 def _once(name: str, settings: Mapping[str, str]) -> JointTask:
-    return paths_task(name, settings, {"guide": bool, "stay": bool}, OncePaths)
+    return paths_task(name, settings, {"guide": bool, "stay": bool}, OneShotPaths)
 
 
 def _paths(name: str, settings: Mapping[str, str]) -> Task:

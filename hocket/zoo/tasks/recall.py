@@ -10,7 +10,7 @@ from hocket.core.options import checked
 from hocket.core.worlds import JointWorld
 from hocket.tasks.form import TaskForm
 from hocket.tasks.joint import JointTask
-from hocket.zoo.joint.bandits import Bandit
+from hocket.zoo.joint.bandits import BanditWorld
 from hocket.zoo.joint.partners import Partner
 from hocket.zoo.joint.recall import Corridor
 
@@ -26,7 +26,7 @@ _SUGGESTED: Mapping[str, Any] = {
 
 _WORLDS: Mapping[str, tuple[Callable[..., JointWorld], Mapping[str, Any], Mapping[str, Any]]] = {
     "corridor": (Corridor, {"length": int}, {}),
-    "bandit": (Bandit, {"arms": int, "length": int, "noise": int}, {}),
+    "bandit": (BanditWorld, {"arms": int, "length": int, "noise": int}, {}),
     "partner": (
         Partner,
         {"kinds": int, "length": int, "slip": float, "noise": int, "told": bool},

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hocket.agents.tools.bugs import Bug, Change, all_bugs, changes
+from hocket.agents.tools.bugs import Bug, SourceChange, all_bugs, changes
 from hocket.agents.tools.sandbox import Sandbox
 from hocket.agents.tools.workbench import BenchTool, Workbench
 from hocket.agents.workflows.tool_use import ToolUse
@@ -135,7 +135,7 @@ class Repair(TextTask):
         return self._reward.judge(trajectory) if score is None else float(score.value == 1.0)
 
 
-def edit_of(change: Change, text: str) -> dict[str, str]:
+def edit_of(change: SourceChange, text: str) -> dict[str, str]:
     """The arguments of the edit that makes a change: of `old` as few words as stand once on the line."""
     first, last = change.column, change.column + len(change.old)
     while text.count(text[first:last]) != 1:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.lab.microscope import RecordedBatch, inspect
-from hocket.lab.talk import Lookup
+from hocket.lab.talk import LookupPolicy
 from hocket.methods.agents.claims.oreo import ACTIONS, BETA, PATHS, PLAIN, learnt, tree, write
 from hocket.methods.agents.claims.oreo import place as place_of
 from hocket.methods.agents.oreo.method import OREO, PathConsistency, ValueSteps
@@ -25,7 +25,7 @@ from hocket.types import Evaluation
 
 def value_of(made):
     learner = made.learners["policy"]
-    assert isinstance(learner.reference, Lookup)
+    assert isinstance(learner.reference, LookupPolicy)
     return ConsistentValue(learner.policy, learner.reference, BETA)
 
 

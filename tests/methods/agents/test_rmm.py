@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hocket.agents.search.searcher import Bench
+from hocket.agents.search.searcher import SearchBench
 from hocket.core.keys import Key
 from hocket.core.texts import Texts
 from hocket.lab.texts_worlds import searched
@@ -20,7 +20,7 @@ def test_after_every_round_bank_and_reranker_are_measured() -> None:
 
 def test_memories_merged_wrongly_are_added() -> None:
     said = iter(["one is here\none is here", "two is there", "MERGE 9: nonsense", "three is here", "MERGE 1:", " - \n"])
-    bench = Bench(Dialogue((0,)), lambda question: next(said), Texts(), Key.of(0), 10, 1, 1)  # type: ignore[arg-type]
+    bench = SearchBench(Dialogue((0,)), lambda question: next(said), Texts(), Key.of(0), 10, 1, 1)  # type: ignore[arg-type]
     bank: tuple[str, ...] = ()
     for number in range(4):
         bank = prospect(bench, bank, f"session {number}")

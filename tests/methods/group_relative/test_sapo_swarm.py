@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import torch
 
-from hocket.lab.toys.swarms import SwarmRun
+from hocket.lab.toys.swarms import TableSwarm
 from hocket.methods.group_relative.claims.sapo_swarm import EASY, _node, _weights
 
 
@@ -34,7 +34,7 @@ def test_messages_that_should_not_have_come_change_no_bit(delivered, counted):
         return found
 
     nodes = [_node(4, 4)] * 2
-    bad, good = SwarmRun(EASY, nodes, lr=0.1, deliver=deliver).run(4), SwarmRun(EASY, nodes, lr=0.1).run(4)
+    bad, good = TableSwarm(EASY, nodes, lr=0.1, deliver=deliver).run(4), TableSwarm(EASY, nodes, lr=0.1).run(4)
     assert all(bad.counts(name) > 0 for name in counted)
     assert bad.counts("received") == good.counts("received") > 0
     assert good.mean("shared/groups") > 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hocket.agents.search.searcher import Bench, Played
+from hocket.agents.search.searcher import CaseResult, SearchBench
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.texts import Block, Recall, Texts
@@ -35,17 +35,17 @@ class Bare:
 
     def play(
         self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
-    ) -> list[Played]:
+    ) -> list[CaseResult]:
         self.played.append(tuple(cases))
         score = min(1.0, len(texts.skills or ()) / 8)
-        return [Played(one, 0, float(one in self.won) or score, 1, f"battle {one}", "", "fought") for one in cases]
+        return [CaseResult(one, 0, float(one in self.won) or score, 1, f"battle {one}", "", "fought") for one in cases]
 
 
 def _skill(name: str, said: int = 1) -> str:
     return f'def {name}(view):\n    "does nothing"\n    return {said}\n'
 
 
-def _asked(target: Bare, answers: Sequence[str], practice: int = 6, **settings: Any) -> tuple[Bench, list[str]]:
+def _asked(target: Bare, answers: Sequence[str], practice: int = 6, **settings: Any) -> tuple[SearchBench, list[str]]:
     """A search whose reflecting model says these in turn, and what it was asked."""
     questions: list[str] = []
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hocket.agents.search.searcher import Played
+from hocket.agents.search.searcher import CaseResult
 from hocket.core.components import replaced_all
 from hocket.core.keys import Key
 from hocket.core.texts import Block, Texts
@@ -33,7 +33,7 @@ class Obedient:
 
     def play(
         self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
-    ) -> list[Played]:
+    ) -> list[CaseResult]:
         known = dict(line.split("=") for line in texts.prompts.get("policy", "").splitlines() if "=" in line)
         found = []
         for case in cases:
@@ -42,7 +42,7 @@ class Obedient:
             meaning = known.get(sign, "sum")
             said = f"{sign}={meaning} {MEANINGS[meaning](int(one), int(other))}"
             score = self.task.verify(said, asked)
-            found += [Played(case, 0, score, 1, str(asked.prompt), str(asked.answer), said)] * samples
+            found += [CaseResult(case, 0, score, 1, str(asked.prompt), str(asked.answer), said)] * samples
         return found
 
 

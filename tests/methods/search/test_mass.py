@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hocket.agents.search.searcher import Bench
+from hocket.agents.search.searcher import SearchBench
 from hocket.core.texts import Texts
 from hocket.lab.texts_worlds import searched
 from hocket.methods.search.claims.mass import ENOUGH, PLENTY, SEEDS, run, varying, world
@@ -30,7 +30,7 @@ def test_a_share_of_0_counts_as_half_a_case() -> None:
 
     @dataclass(frozen=True)
     class Watched(BlocksToTeams):
-        def _by_topology(self, bench: Bench, base: Any, influence: Mapping[str, float]) -> Any:
+        def _by_topology(self, bench: SearchBench, base: Any, influence: Mapping[str, float]) -> Any:
             seen.update(influence)
             return super()._by_topology(bench, base, influence)
 

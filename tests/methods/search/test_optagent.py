@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from hocket.agents.search.searcher import Played
+from hocket.agents.search.searcher import CaseResult
 from hocket.core.keys import Key
 from hocket.core.texts import Texts
 from hocket.lab.texts_worlds import searched
@@ -32,7 +32,7 @@ def test_rounds_go_through_the_cases_in_turn() -> None:
     class Watched(Debaters):
         def play(
             self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
-        ) -> list[Played]:
+        ) -> list[CaseResult]:
             if not greedy:
                 seen.append((first, *cases))
             return super().play(texts, cases, samples, first=first, greedy=greedy, key=key)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hocket import tasks
-from hocket.core.batch import Batch, GroupBy, Level, Recorded
+from hocket.core.batch import Batch, GroupBy, Level, RecordedNumbers
 from hocket.core.errors import ConfigurationError
 from hocket.core.packing import pack
 from hocket.core.signals import REWARD
@@ -106,7 +106,7 @@ def test_no_pair_in_a_constant_group_a_group_of_one_or_within_the_margin() -> No
 def test_a_learner_compares_its_own_turns_alone() -> None:
     shaped = GroupConsistency()(batch(ROWS))
     known = torch.ones(shaped.decisions, dtype=torch.bool)
-    shaped = shaped.but(logp={"reference": Recorded(-torch.ones(shaped.decisions, dtype=torch.float64), known)})
+    shaped = shaped.but(logp={"reference": RecordedNumbers(-torch.ones(shaped.decisions, dtype=torch.float64), known)})
     credited = shaped.but(occurrences=BestTurnAgainstWorst()(shaped))
     for policy, turns in (("v1", (2, 0)), ("v2", (1, 5))):
         logp = torch.full((shaped.decisions,), -1.5, dtype=torch.float64, requires_grad=True)

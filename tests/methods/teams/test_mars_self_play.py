@@ -25,7 +25,7 @@ from hocket.core.keys import Key
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.hooks.past_selves import PastSelves, Pool, Pools
-from hocket.lab.talk import Lookup, TalkBench
+from hocket.lab.talk import LookupPolicy, TalkBench
 from hocket.methods.teams.claims.mars_self_play import kuhn, nash_conv
 from hocket.methods.teams.mars_self_play import MARS_SELF_PLAY, PAST_SELVES
 from hocket.objectives.entropy import EntropyBonus
@@ -239,8 +239,8 @@ def test_what_is_kept_comes_back() -> None:
     right.parts.hooks.restore(left.parts.hooks.state(left.parts), right.parts)
     for one, other in zip(pool(left).selves, pool(right).selves, strict=True):
         assert (one.step, one.games, one.won, one.name) == (other.step, other.games, other.won, other.name)
-        assert isinstance(one.policy, Lookup)
-        assert isinstance(other.policy, Lookup)
+        assert isinstance(one.policy, LookupPolicy)
+        assert isinstance(other.policy, LookupPolicy)
         assert torch.equal(one.policy.module.logits, other.policy.module.logits)
     assert pool(left).entered == pool(right).entered == 4
 

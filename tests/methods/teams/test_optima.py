@@ -11,7 +11,7 @@ from rollout_cases import DIALOGUES, Stage, talk_bench, talked
 
 from hocket.agents.workflows.library import find as workflow
 from hocket.agents.workflows.pipeline import Pipeline
-from hocket.core.batch import Recorded
+from hocket.core.batch import RecordedNumbers
 from hocket.core.keys import Key
 from hocket.core.signals import returns
 from hocket.lab.talk import TalkBench
@@ -155,13 +155,13 @@ def test_failed_dialogues_are_kept_out_of_the_tree() -> None:
 
 def test_a_certain_message_is_worth_a_finite_reward():
     batch = dialogues_of([((0,), 1.0, "a", True)])
-    sure = Recorded(torch.zeros(batch.decisions), torch.ones(batch.decisions, dtype=torch.bool))
+    sure = RecordedNumbers(torch.zeros(batch.decisions), torch.ones(batch.decisions, dtype=torch.bool))
     batch = batch.but(logp={**batch.logp, "reference": sure})
     assert returns(Readability(weight=1.0, floor=0.1)(batch)).tolist() == [11.0]
 
 
 def test_unknown_log_probs_read_as_nothing():
     batch = dialogues_of([((0,), 1.0, "a", True)])
-    unknown = Recorded(torch.zeros(batch.decisions), torch.zeros(batch.decisions, dtype=torch.bool))
+    unknown = RecordedNumbers(torch.zeros(batch.decisions), torch.zeros(batch.decisions, dtype=torch.bool))
     batch = batch.but(logp={**batch.logp, "reference": unknown})
     assert returns(Readability()(batch)).tolist() == [1.0]

@@ -17,7 +17,7 @@ from hocket.lab.claims.lesson_data import after_lessons
 from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.talk import TalkBench, everything
 from hocket.lab.toys.episodes import by_turn, episode
-from hocket.lab.toys.instances import Judged
+from hocket.lab.toys.instances import JudgedReward
 from hocket.lab.toys.recorded_answers import group_relative, line
 from hocket.methods.agents.agentflow import AGENTFLOW, MEMORY, TURNS, InTheFlow, SteeredReckoning
 from hocket.methods.base.grpo import GRPO_KL
@@ -167,7 +167,7 @@ def view(messages: tuple[Message, ...]) -> Any:
 
 def bench(seed: int, **changes: Any) -> TalkBench:
     prior = {"planner": lambda *_: dict.fromkeys(OUTCOMES, NEVER), "others": helper}
-    more: dict[str, Any] = {"rewards": (Judged(right, "right"),), "measure": right, "prior": prior, "lr": 0.1}
+    more: dict[str, Any] = {"rewards": (JudgedReward(right, "right"),), "measure": right, "prior": prior, "lr": 0.1}
     words, recipe = (*ACTIONS, *OUTCOMES), AGENTFLOW.but(**changes)
     return TalkBench(InTheFlow(turns=3), HUNTS, words, recipe, view=view, seed=seed, **more)
 

@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hocket.agents.environments.reading import Tagged
+from hocket.agents.environments.reading import TaggedText
 from hocket.agents.workflows.environment import PlayEnvironment
 from hocket.agents.workflows.player import TextPlayer
 from hocket.core.keys import Key
 from hocket.core.markup import THOUGHT
 from hocket.lab.claims.harness import Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.claims.lesson_data import Pupil, after_lessons
-from hocket.lab.talk import ContextRows, Lookup, Prior, TalkBench, WordChat, total
+from hocket.lab.talk import ContextRows, LookupPolicy, Prior, TalkBench, WordChat, total
 from hocket.lab.toys.recorded_answers import line, sample
 from hocket.methods.agents.gtr.method import GTR, GUIDED, GuidedThoughts, SolvedPoints, comes_out
 from hocket.methods.agents.gtr.task import chain_of, thought_of
@@ -52,7 +52,7 @@ SEEN = tuple(dict.fromkeys(one for hand in HANDS for one in situations(Joined(24
 WAYS = {one.text: solution(one) for one in SEEN}
 THOUGHTS = tuple(dict.fromkeys(thought_of(one, way) for one in SEEN if (way := WAYS[one.text]) is not None))
 MOVES = tuple(dict.fromkeys(move for one in SEEN for move in one.moves()))
-READING = Tagged("answer")
+READING = TaggedText("answer")
 WORDS = (*THOUGHTS, *(READING.written(move) for move in MOVES))
 MEANT = {thought_of(one, way): READING.written(way[0]) for one in SEEN if (way := WAYS[one.text]) is not None}
 
@@ -93,7 +93,7 @@ class Rows(ContextRows):
         self.thinks[row] = float(not key[1])
 
 
-class Leaning(Lookup):
+class Leaning(LookupPolicy):
     """A table whose rows of thoughts lean on a common one, as a network's do: what is thought anywhere gets likelier
     everywhere."""
 
@@ -107,7 +107,7 @@ class Leaning(Lookup):
 class Cards(TalkBench):
     """Hands, thought about and played by a leaning table."""
 
-    def _policy(self, name: str) -> Lookup:
+    def _policy(self, name: str) -> LookupPolicy:
         assert callable(self.prior)
         return Leaning(Rows(self.chat, len(self.words), self.capacity, self.prior), lr=self.lr, name=name)
 

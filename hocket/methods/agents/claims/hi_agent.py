@@ -20,7 +20,7 @@ from hocket.core.casting import Leading
 from hocket.core.columns import RETURNS
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect_rows, say
-from hocket.lab.talk import Lookup, TalkBench
+from hocket.lab.talk import LookupPolicy, TalkBench
 from hocket.lab.toys.recorded_answers import group_relative, line
 from hocket.lab.toys.talks import stepped
 from hocket.methods.agents.hi_agent import (
@@ -259,7 +259,7 @@ def _messages(text: str) -> list[dict[str, str]]:
     return [{"role": "system", "content": PLANNER_SYSTEM}, {"role": "user", "content": text}]
 
 
-def _chances(policy: Lookup, text: str) -> Any:
+def _chances(policy: LookupPolicy, text: str) -> Any:
     return policy.probabilities(text, system=PLANNER_SYSTEM).numpy()
 
 

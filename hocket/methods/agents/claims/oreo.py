@@ -20,8 +20,8 @@ from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, batches, gap, inspect_rows, say
-from hocket.lab.talk import Lookup, TalkBench, total
-from hocket.lab.toys.instances import Judged
+from hocket.lab.talk import LookupPolicy, TalkBench, total
+from hocket.lab.toys.instances import JudgedReward
 from hocket.lab.toys.recorded_answers import line
 from hocket.methods.agents.oreo.method import OREO, OREO_STEP
 from hocket.methods.agents.oreo.searcher import ConsistentValue
@@ -72,14 +72,14 @@ def tree(seed: int, recipe: Recipe, *, even: bool, steps: int = 1) -> tuple[Talk
     worth = {" ".join(path): float(rng.random()) for path in PATHS}
     logits = {path: [0.0, 0.0] if even else rng.normal(0.0, 1.0, 2).tolist() for path in INSIDE}
     rows = [Scenario(f"path {n}", "the tree", metadata={"demonstration": text}) for n, text in enumerate(worth)]
-    rewards, more = [Judged(lambda one: worth[one.text], "leaf")], dict[str, Any](length=DEPTH, steps=steps)
+    rewards, more = [JudgedReward(lambda one: worth[one.text], "leaf")], dict[str, Any](length=DEPTH, steps=steps)
     start = {said: dict(zip(ACTIONS, own, strict=True)) for said, own in logits.items()}
     made = TalkBench(SingleTurn(), rows, ACTIONS, recipe, prior=lambda _, said: start[said], rewards=rewards, **more)
     reference = {path: torch.tensor(own, dtype=torch.float64).softmax(0).tolist() for path, own in logits.items()}
     return made, Soft(worth, reference)
 
 
-def place(made: TalkBench, content: str, said: Path = ()) -> tuple[Lookup, int]:
+def place(made: TalkBench, content: str, said: Path = ()) -> tuple[LookupPolicy, int]:
     """The policy, and its row for what comes after this message and these words."""
     (policy,) = made.policies.values()
     told: Message = {"role": "user", "content": content}
@@ -349,7 +349,7 @@ def a_beam_that_v_guides_beats_greedy_decoding() -> Finding:
     for seed in SEEDS:
         made = taught(10, LEASHED, seed)
         policy, reference = made.learners["policy"].policy, made.learners["policy"].reference
-        assert isinstance(reference, Lookup)
+        assert isinstance(reference, LookupPolicy)
         value = ConsistentValue(policy, reference, LEASHED[0])
         play, right = Playing(made.player, Key.of(seed).derive("search")), 0.0
         rows = chains(Chain(10).cut(seed)[1])

@@ -15,7 +15,7 @@ from hocket.agents.workflows.inline_search import SearchWithin, information
 from hocket.core.columns import TOOL_CALLS
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect_rows, say
-from hocket.lab.talk import Lookup, Prior, TalkBench
+from hocket.lab.talk import LookupPolicy, Prior, TalkBench
 from hocket.lab.toys.recorded_answers import line
 from hocket.methods.agents.r1_searcher import R1_SEARCHER, R1_SEARCHER_RETRIEVAL, AnswerReward, well_formed
 from hocket.recipe import Recipe
@@ -144,7 +144,7 @@ def untaught(messages: tuple[Message, ...], said: tuple[str, ...]) -> dict[str, 
     return {**never, LOOK: -1.5, "hm": -5.0}
 
 
-def continued(policy: Lookup) -> Prior:
+def continued(policy: LookupPolicy) -> Prior:
     """A start where another run has ended."""
     return lambda messages, said: policy.probabilities(*messages, said=said).log().tolist()
 

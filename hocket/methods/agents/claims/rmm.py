@@ -13,7 +13,7 @@ from statistics import fmean
 
 import numpy as np
 
-from hocket.agents.search.searcher import Bench, Played
+from hocket.agents.search.searcher import CaseResult, SearchBench
 from hocket.agents.tools.recall import called_up, reranked, vectors
 from hocket.core import subsets
 from hocket.core.keys import Key
@@ -177,10 +177,10 @@ class Dialogue:
 
     def play(
         self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
-    ) -> list[Played]:
+    ) -> list[CaseResult]:
         return [self._played(texts, case, key.derive(case, first)) for case in cases]
 
-    def _played(self, texts: Texts, case: int, key: Key) -> Played:
+    def _played(self, texts: Texts, case: int, key: Key) -> CaseResult:
         number = self.order[case]
         question, right = ASKED[number], MEMORIES[number]
         places = range(len(texts.library)) if texts.recall is None else called_up(texts.recall, question, texts.library)
@@ -189,14 +189,14 @@ class Dialogue:
         if rng.random() >= self.cites:
             place = int(rng.integers(len(shown)))
         said = "I do not know." if place is None else f"So I was told [{place + 1}]."
-        return Played(case, 0, float(right in shown), 1, question, right, said, [("policy", said)])
+        return CaseResult(case, 0, float(right in shown), 1, question, right, said, [("policy", said)])
 
     def refuses(self, texts: Texts) -> str | None:
         return problem(texts, self.roles, {})
 
 
 @cache
-def talked(seed: int, cites: float = 1.0, rounds: int = 20) -> Bench:
+def talked(seed: int, cites: float = 1.0, rounds: int = 20) -> SearchBench:
     """A search of the user's memories, which are known; 16 questions are practised, the other 8 are never asked."""
     order = Key.of(seed).derive("dialogue").numpy().permutation(len(MEMORIES)).tolist()
     searcher = ReflectiveMemory(shown=SHOWN, among=AMONG, rounds=rounds)
@@ -266,9 +266,9 @@ def whether_an_answer_is_right_plays_no_part_in_what_the_reranker() -> Finding:
     class Mute(Dialogue):
         """The same, and nobody knows whether it is right."""
 
-        def _played(self, texts: Texts, case: int, key: Key) -> Played:
+        def _played(self, texts: Texts, case: int, key: Key) -> CaseResult:
             known = super()._played(texts, case, key)
-            return Played(case, 0, 0.0, 1, known.question, "", known.answer, known.said)
+            return CaseResult(case, 0, 0.0, 1, known.question, "", known.answer, known.said)
 
     def ends(world: Dialogue) -> tuple[object, bool]:
         start = Texts({"policy": "Say so."}, library=MEMORIES)
@@ -305,7 +305,7 @@ def after_a_session_each_topic_is_a_memory_of_its_own_and_what_is() -> Finding:
         asked.append(question)
         return topical(question)
 
-    bench = Bench(Dialogue((0,)), reflect, Texts(), Key.of(0), 10, 1, 1)  # type: ignore[arg-type]
+    bench = SearchBench(Dialogue((0,)), reflect, Texts(), Key.of(0), 10, 1, 1)  # type: ignore[arg-type]
     bank: tuple[str, ...] = ()
     seen = []
     for session in (

@@ -20,7 +20,7 @@ from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, say
 from hocket.lab.claims.lesson_data import Pupil, after_lessons
 from hocket.lab.claims.shipped_check import ShippedRun
 from hocket.lab.talk import TalkBench
-from hocket.lab.toys.instances import Judged
+from hocket.lab.toys.instances import JudgedReward
 from hocket.lab.toys.recorded_answers import line
 from hocket.lab.toys.talks import Tells
 from hocket.methods.agents.search_r2 import (
@@ -294,7 +294,7 @@ def even(seed: int) -> Chances:
 )
 def trained_for_what_comes_of_an_actor_that_stays_the_refiner() -> Finding:
     roles = {"actor": "actor", "discriminator": "refiner", "trimmer": "refiner"}
-    whole = Judged(lambda one: float(written(one) == "aaa"), "right")
+    whole = JudgedReward(lambda one: float(written(one) == "aaa"), "right")
     recipe = SEARCH_R2.but(rewards=(whole,), **{"rollout.samples": 16})
     before, rows = success(bench(even(0))), list[tuple[float, ...]]()
     for seed in list(SEEDS)[:3]:

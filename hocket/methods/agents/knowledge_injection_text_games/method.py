@@ -34,7 +34,7 @@ from hocket.methods.agents.knowledge_injection_text_games.commands import Triple
 from hocket.methods.base.grpo import GRPO
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lessons
-from hocket.tasks.nested import WithinTask, found_within
+from hocket.tasks.nested import NestedTask, found_within
 from hocket.types import Scenario
 
 Kind = Literal["both", "affordances", "memory", "none"]
@@ -320,7 +320,7 @@ PREFIX = "informed:"
 
 
 @dataclass(frozen=True)
-class InformedTask(WithinTask):
+class InformedTask(NestedTask):
     """A task of an environment whose agents are told what is known."""
 
     prefix = PREFIX

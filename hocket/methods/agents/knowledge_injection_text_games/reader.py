@@ -26,7 +26,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.policies.control_bodies import Memory
 from hocket.policies.control_networks import Perceptron
-from hocket.policies.control_parts import Wanted
+from hocket.policies.control_parts import NetworkRequest
 from hocket.policies.settings import NetworkSettings
 
 NEVER = -1e9
@@ -67,7 +67,9 @@ class Commands:
         """The sizes of all these in turn."""
         return (self.length, (self.verbs + self.objects) * self.span, 3 * self.triples, 1)
 
-    def network(self, settings: NetworkSettings, hidden: Sequence[int], wanted: Wanted, key: Key) -> OverCommands:
+    def network(
+        self, settings: NetworkSettings, hidden: Sequence[int], wanted: NetworkRequest, key: Key
+    ) -> OverCommands:
         if settings.body != "perceptron" or settings.normalise or wanted.inputs != sum(self.parts):
             raise ConfigurationError(
                 "commands are scored by a network of their own, from words and triples as they are; drop "

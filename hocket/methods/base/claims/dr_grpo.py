@@ -9,7 +9,7 @@ import torch
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, inspect_rows, say
 from hocket.lab.dialogue import Dialogue, DialogueBench
 from hocket.lab.groups import gap, recorded
-from hocket.lab.hand_formulas import Counted, centred, off, stale_rows
+from hocket.lab.hand_formulas import CountedAnswer, centred, off, stale_rows
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.enumerable_groups import GRPO_EXACT, bandit, sentences
 from hocket.lab.world import Answer
@@ -28,7 +28,7 @@ def its_expected_gradient_is_g_of_the_true_one_over_l() -> Finding:
 
 @claim("Advantages, loss and gradient are those counted by hand, over L = 128")
 def advantages_loss_and_gradient_are_those_counted_by_hand_over_l() -> Finding:
-    def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
+    def loss(answers: Sequence[CountedAnswer]) -> tuple[torch.Tensor, dict[str, float]]:
         parts = [((one.logp - one.old).exp(), one.advantage) for one in answers]
         gains = [torch.minimum(r * a, r.clamp(0.8, 1.2) * a).sum() for r, a in parts]
         return -torch.stack(gains).mean() / 128, {}

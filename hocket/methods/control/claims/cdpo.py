@@ -10,7 +10,7 @@ import numpy as np
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, gap, say
-from hocket.lab.exact.counts import Counts
+from hocket.lab.exact.counts import TransitionCounts
 from hocket.lab.exact.mdp import Array, TabularMDP
 from hocket.lab.exact.plan import PosteriorSampling
 from hocket.lab.exact.solver import Solver, changed
@@ -32,12 +32,12 @@ def played(solver: Solver, one: TabularMDP, steps: int, seed: int = 0) -> tuple[
     return policies, lost
 
 
-def posteriors(count: int) -> list[tuple[TabularMDP, Counts]]:
+def posteriors(count: int) -> list[tuple[TabularMDP, TransitionCounts]]:
     """Worlds of four states and three actions, of which some episodes were seen."""
     found = []
     for seed in range(count):
         one, counts = random(4, 3, seed=seed, horizon=4), None
-        counts = Counts.none(one)
+        counts = TransitionCounts.none(one)
         for number in range(1 + 3 * seed):
             counts = counts.plus(one.episode(one.even, ROOT.derive("seen", seed, number)))
         found.append((one, counts))
@@ -165,7 +165,7 @@ def a_run_is_the_modules_episode_by_episode_in_plain_loops() -> Finding:
         for step in range(6):
             mean = (seen + 0.7) / (seen + 0.7).sum(-1, keepdims=True)
             reference = replace(one, transition=mean).best.policy
-            models = Counts(seen).drawn(0.7, key.derive(step).derive("model"), 3)
+            models = TransitionCounts(seen).drawn(0.7, key.derive(step).derive("model"), 3)
             policy = reference
             for _ in range(2):
                 reached = [np.stack([one.start] * 3)]

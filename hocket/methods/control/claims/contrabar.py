@@ -27,7 +27,7 @@ from hocket.policies.control import ControlPolicy
 from hocket.train.loop import RunContext
 from hocket.types import Evaluation, Quantity
 from hocket.update.gradient import GradientStep
-from hocket.zoo.joint.bandits import Bandit, bayes_optimal, last_pull_optimal
+from hocket.zoo.joint.bandits import BanditWorld, bayes_optimal, last_pull_optimal
 from hocket.zoo.joint.partners import Partner, last_round_optimal
 from hocket.zoo.joint.partners import bayes_optimal as bayes_of_partners
 
@@ -163,9 +163,9 @@ def a_batch_is_learnt_from_with_the_beliefs_that_it_was_sampled() -> Finding:
     "The Bayes-optimal return of two arms is 13/12 in two pulls, and in more than two above what the last pull tells."
 )
 def the_bayes_optimal_return_of_two_arms_is_13_12_in_two_pulls_and() -> Finding:
-    short = Bandit(length=2)
+    short = BanditWorld(length=2)
     first = max(abs(bayes_optimal(short) - 13 / 12), abs(last_pull_optimal(short) - 13 / 12))
-    gaps = [bayes_optimal(one) - last_pull_optimal(one) for one in (Bandit(length=length) for length in (2, 4, 6))]
+    gaps = [bayes_optimal(one) - last_pull_optimal(one) for one in (BanditWorld(length=length) for length in (2, 4, 6))]
     return Finding(first < 1e-4 and all(one < more for one, more in pairwise(gaps)), say(error=first, gaps=gaps))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, say
-from hocket.lab.exact.mdp import Array, Episode, TabularMDP, softmax
+from hocket.lab.exact.mdp import Array, ExactEpisode, TabularMDP, softmax
 from hocket.lab.exact.worlds import world
 from hocket.methods.control.n_pg_igt.method import N_PG_IGT, Ascent, NormalisedAscent, Way, curvature, slope
 from hocket.methods.control.n_pg_igt.regulators import regulator
@@ -24,7 +24,7 @@ def tiny() -> TabularMDP:
     return TabularMDP(moves, draw.normal(size=(2, 2)), np.array([0.3, 0.7]), horizon=3)
 
 
-def episodes(mdp: TabularMDP, logits: Array) -> list[tuple[float, Episode]]:
+def episodes(mdp: TabularMDP, logits: Array) -> list[tuple[float, ExactEpisode]]:
     """Every episode, and how likely it is."""
     assert mdp.horizon is not None
     shares, found = softmax(logits), []
@@ -35,7 +35,7 @@ def episodes(mdp: TabularMDP, logits: Array) -> list[tuple[float, Episode]]:
                 chance *= float(shares[step, states[step], action])
                 chance *= float(mdp.transition[states[step], action, states[step + 1]])
             at, did = np.array(states), np.array(actions)
-            found.append((chance, Episode(at, did, mdp.reward[at[:-1], did])))
+            found.append((chance, ExactEpisode(at, did, mdp.reward[at[:-1], did])))
     return found
 
 

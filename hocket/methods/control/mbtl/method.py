@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.lab.exact.counts import Counts
+from hocket.lab.exact.counts import TransitionCounts
 from hocket.lab.exact.mdp import Array, TabularMDP
 from hocket.lab.exact.solver import Solver, SolverMethod, State
 from hocket.lab.exact.worlds import WorldFamily, shop
@@ -160,7 +160,7 @@ def shops(count: int, *, samples: int = 20, seed: int = 0) -> Contexts:
     policies = []
     for number, task in enumerate(tasks):
         noise = Key.of(seed).derive("shops", number).numpy()
-        counts = Counts(noise.multinomial(samples, task.transition.clip(0, 1)).astype(np.float64))
+        counts = TransitionCounts(noise.multinomial(samples, task.transition.clip(0, 1)).astype(np.float64))
         model = TabularMDP(counts.mean(), task.reward, task.start, discount=task.discount)
         policies.append(model.best.policy)
     table = np.array([[task.value(policy) / task.optimum for task in tasks] for policy in policies])

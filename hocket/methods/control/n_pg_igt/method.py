@@ -35,12 +35,12 @@ import numpy as np
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.lab.exact.mdp import Array, Episode, TabularMDP, softmax
+from hocket.lab.exact.mdp import Array, ExactEpisode, TabularMDP, softmax
 from hocket.lab.exact.solver import EpisodicSolver, SolverMethod, State
 from hocket.lab.exact.worlds import World
 from hocket.methods.control.n_pg_igt.regulators import Drive, Regulator
 
-Drawn = TypeVar("Drawn", Episode, Drive)
+Drawn = TypeVar("Drawn", ExactEpisode, Drive)
 
 Way = Literal["transport", "curvature", "momentum", "none"]
 
@@ -164,12 +164,12 @@ class Episodes:
         return drawn
 
 
-def slope(logits: Array, episode: Episode) -> Array:
+def slope(logits: Array, episode: ExactEpisode) -> Array:
     """g: of `sum_t log pi(a_t | s_t) R_t`, `[H, S, A]` as the logits."""
     return _gathered(logits, episode, _to_go(episode))
 
 
-def curvature(logits: Array, episode: Episode, vector: Array) -> Array:
+def curvature(logits: Array, episode: ExactEpisode, vector: Array) -> Array:
     """`H v`, see the module; all `[H, S, A]`."""
     to_go = _to_go(episode)
     scores = _gathered(logits, episode, np.ones_like(to_go))
@@ -181,12 +181,12 @@ def curvature(logits: Array, episode: Episode, vector: Array) -> Array:
     return found
 
 
-def _to_go(episode: Episode) -> Array:
+def _to_go(episode: ExactEpisode) -> Array:
     """What was earned from each decision on, `[H]`."""
     return episode.rewards[::-1].cumsum()[::-1]
 
 
-def _gathered(logits: Array, episode: Episode, weights: Array) -> Array:
+def _gathered(logits: Array, episode: ExactEpisode, weights: Array) -> Array:
     """`sum_t w_t grad log pi(a_t | s_t)`: a step of the episode has logits of its own, so no place is met twice."""
     steps, states = np.arange(len(weights)), episode.states[:-1]
     found = np.zeros_like(logits)

@@ -30,7 +30,7 @@ from hocket.methods.base.ppo import PPO
 from hocket.objectives.entropy import EntropyBonus
 from hocket.objectives.value import ValueLoss
 from hocket.policies.control_networks import Perceptron
-from hocket.policies.control_parts import ControlPart, Host
+from hocket.policies.control_parts import ControlPart, PartHost
 from hocket.stages import Credit
 
 
@@ -79,7 +79,7 @@ class PostDecisionCritic(ControlPart):
     advice: ClassVar[str] = "use ppo, or a world with `post` and `after` such as lots:sizing"
     critics: ClassVar[tuple[str, ...]] = ("after",)
 
-    def begin(self, host: Host) -> None:
+    def begin(self, host: PartHost) -> None:
         if not _size(host):
             raise ConfigurationError(
                 "a critic of post-decision states reads what a decision leads to before chance, which this environment "
@@ -88,20 +88,20 @@ class PostDecisionCritic(ControlPart):
         if host.module.critic is not None:
             raise ConfigurationError(f"policy {host.name!r} has a single critic already; train it anew")
 
-    def add_critics(self, host: Host) -> None:
+    def add_critics(self, host: PartHost) -> None:
         sizes = (_size(host), *host.hidden, 1)
         host.module.add_module("after", Perceptron(sizes, last_gain=1.0, key=host.key.derive("after")))
 
-    def config(self, host: Host) -> Mapping[str, Any]:
+    def config(self, host: PartHost) -> Mapping[str, Any]:
         return {"post": _size(host)}
 
-    def values(self, host: Host, batch: Batch, chosen: Tensor, values: Tensor) -> Tensor:
+    def values(self, host: PartHost, batch: Batch, chosen: Tensor, values: Tensor) -> Tensor:
         rows = host.spaces.world.after(host.observed(batch)[chosen].numpy(), batch.action[chosen].numpy())
         after: Tensor = host.module.get_submodule("after")(torch.from_numpy(rows)).squeeze(-1)
         return torch.minimum(values, after)
 
 
-def _size(host: Host) -> int:
+def _size(host: PartHost) -> int:
     """How many numbers a post-decision state has; 0 in worlds that know of none."""
     return int(getattr(getattr(host.spaces, "world", None), "post", 0))
 

@@ -48,7 +48,7 @@ class Walker:
         allowed: NDArray[np.bool_] | None = None,
         **_: Any,
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        """As a `hocket.rollout.joint.Controller`; its log-probs are not told, 0."""
+        """As a `hocket.rollout.joint.JointController`; its log-probs are not told, 0."""
         moves = [self.move(seen, float(draw)) for seen, draw in zip(observations, uniforms[:, 0], strict=True)]
         return np.array(moves), np.zeros(len(moves), np.float32)
 

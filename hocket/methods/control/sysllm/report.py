@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from hocket.apps.report.evaluation import Loaded, load
+from hocket.apps.report.evaluation import EvaluationSubject, load
 from hocket.core.components import replaced_all
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -86,7 +86,7 @@ def _world(task: Task) -> str:
     return task.name.partition("?")[0]
 
 
-def asked(run: Loaded, settings: SummarySettings) -> Ask | None:
+def asked(run: EvaluationSubject, settings: SummarySettings) -> Ask | None:
     """The language model that writes; None where counting does.
 
     Raises:
@@ -99,7 +99,7 @@ def asked(run: Loaded, settings: SummarySettings) -> Ask | None:
     return None if judge is None else lambda prompts: said(judge, prompts, settings.longest)
 
 
-def recorded(run: Loaded, settings: SummarySettings, first: int) -> Log:
+def recorded(run: EvaluationSubject, settings: SummarySettings, first: int) -> Log:
     """Episodes of the evaluation's seeds, from number `first`, in words.
 
     Raises:

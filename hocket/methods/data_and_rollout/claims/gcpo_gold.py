@@ -12,7 +12,7 @@ from hocket.core.components import value_at
 from hocket.core.signals import RIGHT
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, runs, say
-from hocket.lab.hand_formulas import Counted, off, stale_rows, standardised
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows, standardised
 from hocket.lab.toys.hard_half import ALL_HARD, HARD_HALF, on_hard
 from hocket.lab.toys.recorded_answers import advantages, lines, sample
 from hocket.methods.base.grpo import GRPO
@@ -59,7 +59,7 @@ def on_questions_that_start_near_0_it_learns_and_grpo_stays_there() -> Finding:
     "arXiv:2510.07790; the number of samples is chosen here",
 )
 def losses_are_the_papers_by_hand_with_one_ratio_per_answer_and() -> Finding:
-    def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
+    def loss(answers: Sequence[CountedAnswer]) -> tuple[torch.Tensor, dict[str, float]]:
         gains = []
         for one in answers:
             ratio, advantage = (one.logp - one.old).mean().exp(), one.advantage[0]

@@ -14,7 +14,7 @@ from hocket.core.keys import Key
 from hocket.curriculum.scenario_worth import Even
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, gap, say
-from hocket.lab.groups import Groups
+from hocket.lab.groups import EnumeratedGroups
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.rates import coins, ledger_of
 from hocket.lab.toys.recorded_answers import lines
@@ -42,7 +42,7 @@ def the_expected_gradient_of_a_group_grows_with_p_without_scaling() -> Finding:
         policy = Tabular(world)
         with torch.no_grad():
             start(policy)
-        group = Groups(policy)
+        group = EnumeratedGroups(policy)
         bare = DR_GRPO.but({"objective.aggregate": "sequence-sum"})
         plain, scaled = (float(group.gradient(one, size).norm()) for one in (bare, GRPO))
         variance = rate * (1 - rate)

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hocket.core.batch import Batch, Recorded
+from hocket.core.batch import Batch, RecordedNumbers
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
@@ -71,7 +71,7 @@ def learnt(batch: Batch, *, shared: bool, budget: float = 1e9) -> Learnt:
         logp = logp.index_put((chosen,), now)
     credited = replace(GRPO.credit(batch), weight=batch.occurrences.weight)
     held = batch.but(
-        occurrences=credited, logp={"behaviour": Recorded(logp.detach().round(decimals=1), batch.forced | True)}
+        occurrences=credited, logp={"behaviour": RecordedNumbers(logp.detach().round(decimals=1), batch.forced | True)}
     )
     loss = sum(terms.total() for terms in GRPO.loss(Evaluation(logp=logp), held))
     assert isinstance(loss, Tensor)

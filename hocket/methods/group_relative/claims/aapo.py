@@ -11,7 +11,7 @@ import torch
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gradient, runs, say
 from hocket.lab.groups import first_advantages, gap
-from hocket.lab.hand_formulas import Counted, off, stale_rows, standardised
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows, standardised
 from hocket.lab.toys.enumerable_groups import beside_reference
 from hocket.lab.toys.quick_worlds import choosing, leaning
 from hocket.methods.group_relative.gpg import GPG
@@ -32,12 +32,12 @@ def an_all_right_group_with_a_failing_reference_gets_0_28_each() -> Finding:
 
 @claim("Advantages, loss and gradient are those counted by hand, beside fewer answers of the reference than its own.")
 def advantages_loss_and_gradient_are_those_counted_by_hand_beside() -> Finding:
-    def both(members: Sequence[Counted], rows: Sequence[Mapping[str, Any]]) -> list[float]:
+    def both(members: Sequence[CountedAnswer], rows: Sequence[Mapping[str, Any]]) -> list[float]:
         met = [row["scores"]["reward"] for row in rows if row["group"] == members[0].row["group"] and "source" in row]
         margins = [min(0.28, max(-0.2, one.reward - met[n % 3])) if met else 0.0 for n, one in enumerate(members)]
         return [a + added for a, added in zip(standardised(members), margins, strict=True)]
 
-    def loss(answers: Sequence[Counted]) -> Any:
+    def loss(answers: Sequence[CountedAnswer]) -> Any:
         return -torch.cat([one.logp * one.advantage for one in answers]).mean(), {}
 
     gaps = []

@@ -14,7 +14,7 @@ import numpy as np
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.toys.training import on, trained
-from hocket.lab.world import Answer, Graded, World
+from hocket.lab.world import Answer, GradedReward, World
 from hocket.methods.group_relative import ace_rl as method
 from hocket.methods.group_relative.ace_rl import ACE_RL, Constraint, Mentions, satisfied
 from hocket.rewards.judge import NoisyJudge
@@ -78,7 +78,7 @@ class NoisyChecklist(Reward):
 def trained_on_a_checklist_a_policy_meets_more_constraints_than_on() -> Finding:
     shape = {"text": text, "context": reads, "metadata": lambda question: {"constraints": asked_of(question)}}
     world = World(TRAINED, len(LINES), 4, satisfied_share, **shape)  # type: ignore[arg-type]
-    whole = NoisyJudge(Graded("truth", lambda q, a: float(satisfied_share(q, a) == 1.0)), 0.2, 0.2)
+    whole = NoisyJudge(GradedReward("truth", lambda q, a: float(satisfied_share(q, a) == 1.0)), 0.2, 0.2)
     known, unseen, new = dict[str, list[float]](), dict[str, list[float]](), range(TRAINED, len(ORDER))
     for name, reward in (("checklist", NoisyChecklist()), ("one score", whole)):
         benches = trained(world, ACE_RL.but(rewards=(reward,)), 60)

@@ -7,10 +7,10 @@ from statistics import fmean
 
 import torch
 
-from hocket.distributed.cluster.admission import Admission, Ticket
+from hocket.distributed.cluster.admission import GroupAdmission, GroupTicket
 from hocket.distributed.cluster.simulation import Fleet, Simulation
 from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, each, gap, gradient, runs, say
-from hocket.lab.hand_formulas import Counted, off, stale_rows, standardised
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows, standardised
 from hocket.lab.toys.quick_worlds import summing
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.areal import AREAL
@@ -35,13 +35,13 @@ def where_the_proximal_policy_is_the_one_that_sampled_the_loss_is() -> Finding:
 def loss_and_gradient_are_the_formulas_counted_by_hand_a_weight() -> Finding:
     heavy = 0
 
-    def credit(members: Sequence[Counted]) -> list[torch.Tensor]:
+    def credit(members: Sequence[CountedAnswer]) -> list[torch.Tensor]:
         return [
             value * ((one.old - one.behaviour).exp() <= 5)
             for one, value in zip(members, standardised(members), strict=True)
         ]
 
-    def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
+    def loss(answers: Sequence[CountedAnswer]) -> tuple[torch.Tensor, dict[str, float]]:
         nonlocal heavy
         parts = []
         for one in answers:
@@ -59,9 +59,9 @@ def loss_and_gradient_are_the_formulas_counted_by_hand_a_weight() -> Finding:
 def with_no_lag_the_sequence_of_batches_is_the_synchronous_one_in() -> Finding:
     same = []
     for order in ("start", "arrival"):
-        admission, found = Admission(4, 0, order), list[list[tuple[int, int]]]()
+        admission, found = GroupAdmission(4, 0, order), list[list[tuple[int, int]]]()
         for _ in range(5):
-            begun: list[Ticket] = []
+            begun: list[GroupTicket] = []
             while (ticket := admission.begin([admission.version])) is not None:
                 begun.append(ticket)
             for one in reversed(begun):
@@ -90,11 +90,11 @@ def unbounded(lag: int) -> int:
     admission = simulation.admission
     admission.lag = lag
 
-    def learnt(taken: tuple[Ticket, ...]) -> None:
+    def learnt(taken: tuple[GroupTicket, ...]) -> None:
         nonlocal oldest
         oldest = max(oldest, *(admission.version - one.version for one in taken))
         admission.lag = fleet.steps  # Nothing is too old.
-        Admission.learnt(admission, taken)
+        GroupAdmission.learnt(admission, taken)
         admission.lag = lag
 
     admission.learnt = learnt  # type: ignore[method-assign]

@@ -10,7 +10,7 @@ from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import EXACT, batches, each, gap, gradient, inspect_rows, runs, same_gradient, say
-from hocket.lab.hand_formulas import Counted, off, stale_rows
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows
 from hocket.lab.toys.quick_worlds import summing
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.bapo import BAPO, positive_share
@@ -54,7 +54,7 @@ def at_the_bounds_found_the_positive_share_is_at_least_rho_0_or() -> Finding:
 def bounds_loss_gradient_and_figures_are_algorithm_1s_counted_by() -> Finding:
     seen: set[tuple[float, float]] = set()
 
-    def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
+    def loss(answers: Sequence[CountedAnswer]) -> tuple[torch.Tensor, dict[str, float]]:
         ratio = torch.cat([(one.logp - one.old).exp() for one in answers])
         advantage = torch.cat([one.advantage for one in answers])
 

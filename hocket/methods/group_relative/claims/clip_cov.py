@@ -9,7 +9,7 @@ import torch
 from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, gradient, say
-from hocket.lab.hand_formulas import Counted, off, stale_rows
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.clip_cov import CLIP_COV, KL_COV, covariances
 from hocket.objectives.surrogate import ClippedSurrogate
@@ -50,7 +50,7 @@ def the_change_of_entropy_under_a_small_natural_step_is_minus_the() -> Finding:
 
 @claim("Losses, gradients and shares of both are the formulas', counted by hand; two updates.")
 def losses_gradients_and_shares_of_both_are_the_formulas_counted_by() -> Finding:
-    def loss(answers: Sequence[Counted], held: bool) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    def loss(answers: Sequence[CountedAnswer], held: bool) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         logp, old, a = (torch.cat([getattr(one, name) for one in answers]) for name in ("logp", "old", "advantage"))
         d, apart = logp - old, (logp - logp.mean()).detach() * (a - a.mean())
         gaps.append(gap(covariances(logp, a + 1), apart))

@@ -10,7 +10,7 @@ from statistics import fmean
 
 from hocket.core.components import value_at
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap
-from hocket.lab.hand_formulas import Counted, centred, clipped, off, stale_rows, standardised
+from hocket.lab.hand_formulas import CountedAnswer, centred, clipped, off, stale_rows, standardised
 from hocket.lab.toys.instances import judged, patient, work_or_guess
 from hocket.lab.toys.recorded_answers import advantages, answer, line, lines
 from hocket.lab.toys.training import accuracy, length, trained
@@ -43,7 +43,7 @@ def in_a_group_of_right_answers_the_advantage_falls_strictly_with() -> Finding:
 
 @claim("advantages, loss and gradient of both stages are those counted by hand, clipped at 0.2 and 0.28")
 def advantages_loss_and_gradient_of_both_stages_are_those_counted() -> Finding:
-    def credit(members: Sequence[Counted]) -> list[float]:
+    def credit(members: Sequence[CountedAnswer]) -> list[float]:
         if min(one.reward for one in members) < 0.5:
             return standardised(members)
         return centred([replace(one, reward=one.reward + 1 - len(one.row["logp"]) / 128) for one in members])

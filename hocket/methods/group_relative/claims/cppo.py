@@ -15,7 +15,7 @@ from hocket.core.keys import Key
 from hocket.credit.refinement import Refined, only
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
-from hocket.lab.hand_formulas import Counted, clipped, off, stale_rows
+from hocket.lab.hand_formulas import CountedAnswer, clipped, off, stale_rows
 from hocket.lab.microscope import inspect
 from hocket.lab.toys.recorded_answers import drawn, sample
 from hocket.lab.world import World
@@ -38,8 +38,8 @@ def with_p_0_it_is_grpo_to_the_bit() -> Finding:
 
 @claim("What is kept, its loss and gradient are those counted by hand; slots are refilled four times over.")
 def what_is_kept_its_loss_and_gradient_are_those_counted_by_hand() -> Finding:
-    def loss(answers: Sequence[Counted]) -> Any:
-        kept = list[Counted]()
+    def loss(answers: Sequence[CountedAnswer]) -> Any:
+        kept = list[CountedAnswer]()
         for group in {one.row["group"]: None for one in answers}:
             members = [one for one in answers if one.row["group"] == group]
             ranked = sorted(members, key=lambda one: -abs(float(one.advantage[0])))

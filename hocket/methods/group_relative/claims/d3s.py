@@ -14,7 +14,7 @@ import torch
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, say
-from hocket.lab.hand_formulas import Counted, clipped, off, stale_rows
+from hocket.lab.hand_formulas import CountedAnswer, clipped, off, stale_rows
 from hocket.lab.microscope import inspect
 from hocket.lab.toys.recorded_answers import document, drawn, sample, shown
 from hocket.lab.toys.training import chances, starting
@@ -63,7 +63,7 @@ def the_tokens_kept_are_those_of_largest_a_h() -> Finding:
 
 @claim("What is kept, its loss and gradient are those counted by hand at four points of a run.")
 def what_is_kept_its_loss_and_gradient_are_those_counted_by_hand_at() -> Finding:
-    def loss(answers: Sequence[Counted], share: float) -> tuple[torch.Tensor, dict[str, float]]:
+    def loss(answers: Sequence[CountedAnswer], share: float) -> tuple[torch.Tensor, dict[str, float]]:
         count = math.ceil(share * len(answers) - 1e-9)
         sets = (list(some) for some in itertools.combinations(answers, count))
         kept = max(sets, key=lambda some: pvariance(float(one.advantage[0]) for one in some))

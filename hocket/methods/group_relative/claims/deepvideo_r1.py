@@ -13,7 +13,7 @@ from hocket.core.keys import Key
 from hocket.lab.bandit import Bandit, total_variation
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gap, gradient, runs, say
 from hocket.lab.groups import document
-from hocket.lab.hand_formulas import Counted, off, stale_rows
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows
 from hocket.lab.policy import Tabular
 from hocket.lab.theory import tilted
 from hocket.lab.toys.enumerable_groups import REFERENCE, REWARDS, STALE, documents
@@ -36,8 +36,8 @@ def at_the_old_policy_the_gradient_is_proportional_to_the_unclipped() -> Finding
 
 @claim("loss and gradient are those counted by hand, two updates; who lags is told the more, who leads is heated")
 def loss_and_gradient_are_those_counted_by_hand_two_updates_who() -> Finding:
-    def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
-        groups: dict[str, list[Counted]] = {}
+    def loss(answers: Sequence[CountedAnswer]) -> tuple[torch.Tensor, dict[str, float]]:
+        groups: dict[str, list[CountedAnswer]] = {}
         for one in answers:
             groups.setdefault(one.row["group"], []).append(one)
         squares = []

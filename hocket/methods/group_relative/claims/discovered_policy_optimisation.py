@@ -11,7 +11,7 @@ from torch import Tensor
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
 from hocket.lab.discover import Bandits, Strategy, compared
-from hocket.lab.hand_formulas import Counted, off, stale_rows
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows
 from hocket.lab.toys.control import ADVANTAGES, on_par, slope
 from hocket.methods.group_relative.discovered_policy_optimisation import LearntDrift, TanhDrift
 from hocket.methods.group_relative.mdpo import ForwardKLDrift
@@ -48,7 +48,7 @@ def ppos_dpos_and_any_learnt_f_meet_the_three_conditions_of_a_drift() -> Finding
     "Loss and gradient are the closed form's, counted by hand, with alpha 2 and beta 0.6; the learnt one's network's."
 )
 def loss_and_gradient_are_the_closed_forms_counted_by_hand_with() -> Finding:
-    def loss(answers: Sequence[Counted], learnt: bool) -> tuple[Tensor, dict[str, float]]:
+    def loss(answers: Sequence[CountedAnswer], learnt: bool) -> tuple[Tensor, dict[str, float]]:
         d, a = (torch.cat(part) for part in zip(*((one.logp - one.old, one.advantage) for one in answers), strict=True))
         x, scale = torch.where(a >= 0, d.expm1() * a, d * a), 0.6 + 1.4 * (a >= 0).double()
         drift = network_drift(d, a, *LearntDrift().weights) if learnt else (x - scale * (x / scale).tanh()).relu()

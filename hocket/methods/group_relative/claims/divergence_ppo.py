@@ -8,7 +8,7 @@ import torch
 
 from hocket.core.components import value_at
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, gradient, inspect_rows, say
-from hocket.lab.hand_formulas import Counted, off, stale_rows
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.divergence_ppo import DIVERGENCE_PPO, DIVERGENCE_PPO_KL, moved
 from hocket.recipe import Recipe
@@ -34,7 +34,7 @@ claim.reduces("At the policy that sampled its gradient is GRPO's.", DIVERGENCE_P
 
 @claim("Loss, gradient and the share masked are the formula's, counted by hand, in probabilities and in nats.")
 def loss_gradient_and_the_share_masked_are_the_formulas_counted_by() -> Finding:
-    def loss(answers: Sequence[Counted], bound: float) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    def loss(answers: Sequence[CountedAnswer], bound: float) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         logp, old, a = (
             torch.cat([getattr(one, name) for one in answers]) for name in ("logp", "behaviour", "advantage")
         )

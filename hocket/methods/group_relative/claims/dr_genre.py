@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, gap, inspect_rows, runs, say
-from hocket.lab.hand_formulas import Counted, centred, off, stale_rows
+from hocket.lab.hand_formulas import CountedAnswer, centred, off, stale_rows
 from hocket.lab.microscope import inspect, relation
 from hocket.lab.theory import tilted
 from hocket.lab.toys.enumerable_groups import scored_document
@@ -41,7 +41,7 @@ def with_one_hot_weights_it_is_training_on_that_objective() -> Finding:
 
 @claim("advantages, loss and gradient are those counted by hand, of weights per task less 0.05 of the log-ratio")
 def advantages_loss_and_gradient_are_those_counted_by_hand_of() -> Finding:
-    def credit(members: Sequence[Counted]) -> list[float]:
+    def credit(members: Sequence[CountedAnswer]) -> list[float]:
         earned = []
         for one in members:
             task = one.row["info"].get("task")

@@ -13,7 +13,7 @@ import numpy as np
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, inspect_rows, say
-from hocket.lab.hand_formulas import Counted, off, stale_rows, standardised
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows, standardised
 from hocket.lab.microscope import inspect
 from hocket.lab.toys.recorded_answers import drawn, sample, shown
 from hocket.lab.toys.training import starting
@@ -55,7 +55,7 @@ def with_imposed_tokens_and_entropies_near_0_all_is_as_counted_by() -> Finding:
     def undecided(row: Mapping[str, Any]) -> float:
         return fmean(h for h, used in zip(row["entropy"], row["trained"], strict=True) if used)
 
-    def credit(members: Sequence[Counted], middle: float) -> list[float]:
+    def credit(members: Sequence[CountedAnswer], middle: float) -> list[float]:
         factors = [min(10.0, max(0.1, middle / (undecided(one.row) or 1e-300))) for one in members]
         return [a * factor for a, factor in zip(standardised(members), factors, strict=True)]
 

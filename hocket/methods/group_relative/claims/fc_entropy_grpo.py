@@ -12,7 +12,7 @@ import torch
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, gap, inspect_rows, say
-from hocket.lab.hand_formulas import Counted, off, stale_rows, standardised
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows, standardised
 from hocket.lab.microscope import inspect
 from hocket.lab.toys.recorded_answers import drawn, lines, sample
 from hocket.lab.toys.training import chances, starting, trained
@@ -40,7 +40,7 @@ def the_bonus_keeps_signs_and_zeros_and_c_0_is_grpo_to_the_bit() -> Finding:
 
 @claim("Before </think> advantages are A + min(0.4 H, |A| / 2), counted by hand, and A after it.")
 def before_think_advantages_are_a_min_counted_by_hand_and_a_after() -> Finding:
-    def credit(members: Sequence[Counted]) -> list[torch.Tensor]:
+    def credit(members: Sequence[CountedAnswer]) -> list[torch.Tensor]:
         found = []
         for a, one in zip(standardised(members), members, strict=True):
             places = torch.arange(len(one.where))[one.where]

@@ -10,7 +10,7 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.core.signals import returns
-from hocket.lab.bench import Bench, Player
+from hocket.lab.bench import Bench, TablePlayer
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.instances import Instances, by_instance, nothing
@@ -141,7 +141,7 @@ SCRATCH = Instances(
 )
 
 
-class Obedient(Player):
+class Obedient(TablePlayer):
     """A player whose policy does what it is told about the tool."""
 
     async def play(self, assignments: Sequence[Assignment], *, key: Key) -> list[Trajectory]:

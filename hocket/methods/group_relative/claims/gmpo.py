@@ -12,7 +12,7 @@ from hocket.core.components import value_at
 from hocket.core.segments import segment_mean
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, batches, below, each, runs, say
-from hocket.lab.hand_formulas import Counted, off, stale_rows
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.quick_worlds import TANGLED
 from hocket.methods.base.grpo import GRPO
@@ -29,7 +29,7 @@ claim.reduces("at the old policy its gradient is GRPO's", GMPO, GRPO, "objective
 
 @claim("loss, gradient and shares are the formula's, counted by hand, at the paper's clip of 0.4", "arXiv 2507.20673")
 def loss_gradient_and_shares_are_the_formulas_counted_by_hand_at() -> Finding:
-    def loss(answers: Sequence[Counted]) -> Any:
+    def loss(answers: Sequence[CountedAnswer]) -> Any:
         parts, silent = [], []
         for one in answers:
             d, sign = one.logp - one.old, -1.0 if one.advantage[0] < 0 else 1.0

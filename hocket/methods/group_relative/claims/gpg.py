@@ -11,7 +11,7 @@ import torch
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gradient, runs, say
 from hocket.lab.groups import gap, recorded
-from hocket.lab.hand_formulas import Counted, centred, off, stale_rows
+from hocket.lab.hand_formulas import CountedAnswer, centred, off, stale_rows
 from hocket.lab.toys.enumerable_groups import bandit
 from hocket.lab.toys.quick_worlds import guessing, mixed
 from hocket.recipes import GPG, GRPO, find
@@ -31,10 +31,10 @@ def on_policy_it_is_token_mean_mean_centred_grpo_without_clip_and() -> Finding:
 
 @claim("Advantages, loss and gradient are those counted by hand, on stale samples too")
 def advantages_loss_and_gradient_are_those_counted_by_hand_on_stale() -> Finding:
-    def loss(answers: Sequence[Counted]) -> Any:
+    def loss(answers: Sequence[CountedAnswer]) -> Any:
         return -torch.cat([one.logp * one.advantage for one in answers]).mean(), {}
 
-    def scaled(members: Sequence[Counted], alpha: float) -> list[float]:
+    def scaled(members: Sequence[CountedAnswer], alpha: float) -> list[float]:
         return [alpha * a for a in centred(members)]
 
     by_hand = []

@@ -22,9 +22,9 @@ from hocket.lab.claims.claim import Check
 from hocket.lab.claims.harness import Claims, Finding, inspect_rows, say
 from hocket.lab.claims.shipped_check import LEAST, configured, difference, largest
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.instances import Judged
+from hocket.lab.toys.instances import JudgedReward
 from hocket.lab.toys.recorded_answers import group_relative
-from hocket.lab.toys.swarms import SwarmRun, stepping
+from hocket.lab.toys.swarms import TableSwarm, stepping
 from hocket.lab.world import Answer, World, answer_of
 from hocket.methods.group_relative.hail_to_the_thief import (
     BEYOND,
@@ -93,7 +93,7 @@ def _start(policy: Tabular) -> None:
         policy.logits[policy.row(question, (SO,))] = row
 
 
-VERIFIER = Judged(lambda one: _right(int(one.scenario.metadata["question"]), answer_of(one)))
+VERIFIER = JudgedReward(lambda one: _right(int(one.scenario.metadata["question"]), answer_of(one)))
 JUDGE = JudgedBy(KnownWords(tuple(word.strip() for word in WORDS if word != "banana ")), BEYOND, name="judge")
 MIX = {"curriculum.prompts": 4, "rollout.samples": 8}
 
@@ -145,7 +145,7 @@ def _swarm(case: str, seed: int, steps: int = 50) -> Seen:
     fourth = _honest(SAPO_SWARM)
     if attack is not None:
         fourth = HAIL_ATTACKER.but({**MIX, "rewards": (VERIFIER,), "rollout.publish": attack})
-    run = SwarmRun(WORLD, [fourth, honest, honest, honest], seed, 0.2, start=_start)
+    run = TableSwarm(WORLD, [fourth, honest, honest, honest], seed, 0.2, start=_start)
     emitted, bad, good = list[float](), list[float](), list[float]()
     own: list[Trajectory] = []
     for _ in range(steps):

@@ -6,7 +6,7 @@ from functools import partial
 import torch
 
 from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, gradient, inspect_rows, say
-from hocket.lab.hand_formulas import Counted, off, stale_rows, standardised
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows, standardised
 from hocket.methods.base.dapo import DAPO
 from hocket.methods.group_relative.high_entropy_tokens import HIGH_ENTROPY_TOKENS
 
@@ -44,11 +44,11 @@ def where_it_acts_its_gradient_is_dapos_what_is_left_out_stays_in() -> Finding:
 
 @claim("Advantages, loss and gradient are those counted by hand; one token alone is no matter.")
 def advantages_loss_and_gradient_are_those_counted_by_hand_one() -> Finding:
-    def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
+    def loss(answers: Sequence[CountedAnswer]) -> tuple[torch.Tensor, dict[str, float]]:
         r, a = torch.cat([(one.logp - one.old).exp() for one in answers]), torch.cat([one.advantage for one in answers])
         return -torch.minimum(r * a, r.clamp(0.8, 1.28) * a).mean(), {}
 
-    def credit(members: Sequence[Counted], least: float) -> list[torch.Tensor]:
+    def credit(members: Sequence[CountedAnswer], least: float) -> list[torch.Tensor]:
         return [a * (one.entropy >= least).double() for a, one in zip(standardised(members), members, strict=True)]
 
     gaps = []

@@ -7,10 +7,10 @@ from statistics import fmean
 
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, below, runs, say
-from hocket.lab.hand_formulas import Counted, off, stale_rows, standardised
-from hocket.lab.toys.instances import Judged
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows, standardised
+from hocket.lab.toys.instances import JudgedReward
 from hocket.lab.toys.quick_worlds import leaning
-from hocket.lab.world import Answer, Graded, World, answer_of, question_of
+from hocket.lab.world import Answer, GradedReward, World, answer_of, question_of
 from hocket.recipe import Recipe
 from hocket.recipes import GRPO, HYBRID_REWARD
 
@@ -19,7 +19,7 @@ claim = Claims("hybrid-multi-aspect-reward", "arXiv:2510.05283")
 
 @claim("advantages are those counted by hand: the rule if known, else the model, the aspect, half of what exceeds 64")
 def advantages_are_those_counted_by_hand_the_rule_if_known_else_the() -> Finding:
-    def credit(members: Sequence[Counted], sure: float | None, shortest: int, power: float) -> list[float]:
+    def credit(members: Sequence[CountedAnswer], sure: float | None, shortest: int, power: float) -> list[float]:
         earned = []
         for one in members:
             given, length = one.row["scores"], len(one.row["logp"])
@@ -61,9 +61,9 @@ def claimed(question: int, answer: Answer) -> float:
 ENDING = leaning(END, 1.0)
 """Ends an answer more often than a uniform policy would."""
 WORLD = World(questions=4, tokens=5, horizon=5, end=END, reward=claimed, context="position")
-MODEL = Graded("model", lambda q, a: 0.3 * len(a) + (0.8 if q == 1 and a[0] == 2 else 0.6 * claimed(q, a)))
+MODEL = GradedReward("model", lambda q, a: 0.3 * len(a) + (0.8 if q == 1 and a[0] == 2 else 0.6 * claimed(q, a)))
 """A reward model that likes long answers, and on question 1 a wrong one besides."""
-RULE = Judged(lambda one: claimed(question_of(one), answer_of(one)) if question_of(one) < 2 else None)
+RULE = JudgedReward(lambda one: claimed(question_of(one), answer_of(one)) if question_of(one) < 2 else None)
 """A rule that knows the answers to questions 0 and 1 alone."""
 
 
@@ -80,7 +80,7 @@ def trained(recipe: Recipe) -> list[list[float]]:
     slow=True,
 )
 def a_reward_model_that_likes_long_answers_inflates_length_with_the() -> Finding:
-    rewards = (RULE, MODEL, Graded("adherence", lambda q, a: float(a[-1] == END), 0.2))
+    rewards = (RULE, MODEL, GradedReward("adherence", lambda q, a: float(a[-1] == END), 0.2))
     hybrid = HYBRID_REWARD.but({"shaping.0.longest": 3.0, "shaping.0.penalty": 1.0}, rewards=rewards)
     start = Bench(WORLD, GRPO, start=ENDING).reading().length
     alone, both = trained(GRPO.but(rewards=(MODEL,))), trained(hybrid)

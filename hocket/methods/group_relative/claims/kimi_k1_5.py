@@ -17,9 +17,9 @@ from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.curriculum.random_order import Shuffled
 from hocket.lab.bandit import minimised
-from hocket.lab.bench import Bench, Player
+from hocket.lab.bench import Bench, TablePlayer
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gap, gradient, inspect_rows, runs, say
-from hocket.lab.hand_formulas import Counted, off, stale_rows
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows
 from hocket.lab.policy import Tabular
 from hocket.lab.theory import tilted
 from hocket.lab.toys.enumerable_groups import REFERENCE, REWARDS, documents
@@ -117,7 +117,7 @@ def written_over(
     policy, versions = Tabular(UNSCORED), list[Tabular]()
     uneven(KEY.derive("resume"))(policy)
     rolling, found = PartialRollouts(samples=samples, pieces=3), list[Experience]()
-    player, state = Player(UNSCORED, {"policy": policy}), rolling.init()
+    player, state = TablePlayer(UNSCORED, {"policy": policy}), rolling.init()
 
     async def unscored(ended: Sequence[Trajectory]) -> None:
         return None
@@ -286,7 +286,7 @@ def a_success_rate_is_the_mean_of_the_last_4_groups_cut_to_0_1() -> Finding:
 
 @claim("loss and gradient are the formula's with tau 0.1, counted by hand after the warm-up; two updates of a batch")
 def loss_and_gradient_are_the_formulas_with_tau_0_1_counted_by_hand() -> Finding:
-    def placed(members: Sequence[Counted]) -> list[float]:
+    def placed(members: Sequence[CountedAnswer]) -> list[float]:
         lengths = [len(one.row["logp"]) for one in members]
         width, values = max(lengths) - min(lengths), []
         for one, length in zip(members, lengths, strict=True):
@@ -294,7 +294,7 @@ def loss_and_gradient_are_the_formulas_with_tau_0_1_counted_by_hand() -> Finding
             values.append(one.reward + 0.5 * (score if one.reward >= 0.5 else min(0.0, score)))
         return [value - fmean(values) for value in values]
 
-    def loss(answers: Sequence[Counted]) -> tuple[Tensor, dict[str, float]]:
+    def loss(answers: Sequence[CountedAnswer]) -> tuple[Tensor, dict[str, float]]:
         drifts = torch.stack([(one.logp - one.old).sum() for one in answers])
         wanted = torch.stack([one.advantage[0] for one in answers])
         return ((wanted - 0.1 * drifts) ** 2).mean() / (2 * 0.1), {}

@@ -14,7 +14,7 @@ from hocket.credit.group import GroupRelative
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, gap, inspect_rows, say
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.instances import NEVER, Ended, by_instance, nothing
+from hocket.lab.toys.instances import NEVER, EndedInstances, by_instance, nothing
 from hocket.lab.toys.recorded_answers import answer, lines, shaped
 from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer
@@ -141,7 +141,7 @@ def chain(size: int) -> Answer:
     return tuple(([STEP, STEP, RESULT] * size)[:size])
 
 
-class Derivation(Ended):
+class Derivation(EndedInstances):
     """Two steps, then the result, then as many re-checks (the same again) as one likes; tag; answer.
 
     Who never wrote the result down answers right by luck: in one instance of two.

@@ -9,7 +9,7 @@ from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, each
 from hocket.lab.dialogue import Dialogue, DialogueBench
 from hocket.lab.groups import first_advantages, recorded
 from hocket.lab.groups import gap as relative_gap
-from hocket.lab.hand_formulas import Counted, off, stale_rows
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows
 from hocket.lab.toys.enumerable_groups import bandit
 from hocket.recipes import LOOP, find
 from hocket.rollout.independent import Independent
@@ -28,7 +28,7 @@ def a_k_k() -> Finding:
 
 @claim("Advantages, loss and gradient are those counted by hand; six samples, twice two mini-batches")
 def advantages_loss_and_gradient_are_those_counted_by_hand_six() -> Finding:
-    def credit(members: Sequence[Counted]) -> list[float]:
+    def credit(members: Sequence[CountedAnswer]) -> list[float]:
         others = [[other.reward for other in members if other is not one] for one in members]
         return [one.reward - fmean(some) for one, some in zip(members, others, strict=True)]
 

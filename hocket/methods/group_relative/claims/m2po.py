@@ -8,7 +8,7 @@ import torch
 from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, Claims, Finding, batches, below, gap, gradient, say
-from hocket.lab.hand_formulas import Counted, off, stale_rows
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.m2po import M2PO, within_moment
 
@@ -21,7 +21,7 @@ claim.reduces("At the policy that sampled its gradient is GRPO's.", M2PO, TOKENS
 
 @claim("Loss, gradient and the share masked are the formula's, counted by hand, at a threshold of 0.04; four updates.")
 def loss_gradient_and_the_share_masked_are_the_formulas_counted_by() -> Finding:
-    def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
+    def loss(answers: Sequence[CountedAnswer]) -> tuple[torch.Tensor, dict[str, float]]:
         d = torch.cat([one.logp - one.behaviour for one in answers])
         squares, size = d.detach().square(), len(d)
         order = squares.argsort()

@@ -15,7 +15,7 @@ from hocket.core.keys import Key
 from hocket.lab import bandit
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, say
 from hocket.lab.groups import document
-from hocket.lab.hand_formulas import Counted, off, stale_rows
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.control import ADVANTAGES, Process, on_par, slope, softened
 from hocket.methods.group_relative.mdpo import MDPO, ForwardKLDrift, forward_kl_drift
@@ -59,7 +59,7 @@ def the_first_inner_step_is_the_plain_policy_gradients_later_ones() -> Finding:
 
 @claim("Loss and gradient are the formula's, counted by hand at three points of a run; ten steps on the whole batch.")
 def loss_and_gradient_are_the_formulas_counted_by_hand_at_three() -> Finding:
-    def loss(answers: Sequence[Counted], t: float) -> tuple[Tensor, dict[str, float]]:
+    def loss(answers: Sequence[CountedAnswer], t: float) -> tuple[Tensor, dict[str, float]]:
         d, a = (torch.cat(part) for part in zip(*((one.logp - one.old, one.advantage) for one in answers), strict=True))
         return (-d.exp() * a + (d.exp() * d - d.exp() + 1) / t).mean(), {}
 

@@ -13,8 +13,8 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, inspect_rows, say
-from hocket.lab.hand_formulas import Counted, off, stale_rows, standardised
-from hocket.lab.toys.instances import Ended, by_instance, everywhere, nothing
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows, standardised
+from hocket.lab.toys.instances import EndedInstances, by_instance, everywhere, nothing
 from hocket.lab.toys.recorded_answers import lines
 from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer, answer_of
@@ -77,7 +77,7 @@ def own_block_credit_may_rank_outputs_otherwise() -> Finding:
     "Advantages, loss and gradient are the formula's, counted by hand; alpha 1, answers without values get no bonus."
 )
 def advantages_loss_and_gradient_are_the_formulas_counted_by_hand() -> Finding:
-    def credit(members: Sequence[Counted]) -> list[torch.Tensor]:
+    def credit(members: Sequence[CountedAnswer]) -> list[torch.Tensor]:
         found = []
         for one, outcome in zip(members, standardised(members), strict=True):
             known = one.row["info"]["forced_values"] or [0.0]
@@ -158,7 +158,7 @@ SAY = 4
 
 # Guess and check: every token but the last is a try, checked as it is made; token 0 tries what is promising. Instance i
 # needs i + 1 promising tries; who made them is right when they answer (token 4). One policy cannot tell the four apart.
-SEARCH = Ended(
+SEARCH = EndedInstances(
     *(1, 5, 10, nothing),
     context="position",
     words=("a ", "b ", "c ", "d ", "<answer>"),

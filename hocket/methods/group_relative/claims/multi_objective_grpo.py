@@ -13,7 +13,7 @@ from torch import Tensor
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, below, runs, say
-from hocket.lab.hand_formulas import Counted, centred, off, stale_rows, standardised
+from hocket.lab.hand_formulas import CountedAnswer, centred, off, stale_rows, standardised
 from hocket.lab.microscope import inspect, relation
 from hocket.lab.toys.enumerable_groups import scored_document
 from hocket.lab.toys.recorded_answers import line
@@ -53,7 +53,7 @@ def the_row_sums_then_normalises_a_head_in_another_unit_changes_it() -> Finding:
 
 @claim("advantages, losses and gradients of both orders are those counted by hand, also where an opinion is missing")
 def advantages_losses_and_gradients_of_both_orders_are_those() -> Finding:
-    def normal(members: Sequence[Counted]) -> list[float]:
+    def normal(members: Sequence[CountedAnswer]) -> list[float]:
         total = [0.0] * len(members)
         for name in HEADS:
             known = [n for n, one in enumerate(members) if one.row["scores"].get(name) is not None]

@@ -13,7 +13,7 @@ from hocket.core.keys import Key
 from hocket.lab.claims.claim import Claims, Finding
 from hocket.lab.claims.harness import SEEDS, batches, below, each, gap, gradient, runs, say
 from hocket.lab.groups import recorded
-from hocket.lab.hand_formulas import Counted, off, stale_rows
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows
 from hocket.lab.toys.enumerable_groups import binary_groups
 from hocket.lab.toys.quick_worlds import summing
 from hocket.methods.base.grpo import GRPO
@@ -34,11 +34,11 @@ def at_ratio_1_with_weight_sqrt_q_the_coefficients_are_std() -> Finding:
 
 @claim("loss, gradient and shares are the formula's, counted by hand, at the release's floor of 1")
 def loss_gradient_and_shares_are_the_formulas_counted_by_hand_at() -> Finding:
-    def verdicts(members: Sequence[Counted]) -> list[float]:
+    def verdicts(members: Sequence[CountedAnswer]) -> list[float]:
         right = [float(one.reward > mean(other.reward for other in members)) for one in members]
         return [one - mean(right) for one in right]
 
-    def loss(answers: Sequence[Counted], floor: float = 1.0) -> Any:
+    def loss(answers: Sequence[CountedAnswer], floor: float = 1.0) -> Any:
         total, floored = torch.zeros((), dtype=torch.float64), []
         for one in answers:
             a, r = float(one.advantage[0]), (one.logp - one.old).exp()

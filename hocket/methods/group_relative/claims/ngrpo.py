@@ -9,7 +9,7 @@ from statistics import fmean, variance
 from hocket.core.components import value_at
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, each, gap, runs, say
-from hocket.lab.hand_formulas import Counted, clipped, off, stale_rows, standardised
+from hocket.lab.hand_formulas import CountedAnswer, clipped, off, stale_rows, standardised
 from hocket.lab.toys.enumerable_groups import binary_advantages
 from hocket.lab.toys.quick_worlds import choosing, lead, leaning
 from hocket.recipe import Recipe
@@ -34,7 +34,7 @@ def all_wrong_gives_1_sqrt_each_all_right_0_and_the_real_ones_never() -> Finding
 
 @claim("Advantages, loss and gradient are those counted by hand, clipped at 0.16 and 0.24; four mini-batches")
 def advantages_loss_and_gradient_are_those_counted_by_hand_clipped() -> Finding:
-    def credit(members: Sequence[Counted]) -> list[float]:
+    def credit(members: Sequence[CountedAnswer]) -> list[float]:
         return standardised([*members, replace(members[0], reward=1.0)])[:-1]
 
     loss = partial(clipped, low=0.16, high=0.24)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hocket.core.batch import Batch, Level, Recorded
+from hocket.core.batch import Batch, Level, RecordedNumbers
 from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.core.packing import pack
@@ -67,8 +67,8 @@ def the_charge_is_beta_times_the_log_ratio_of_the_whole() -> Finding:
     for rows, beta in itertools.product(stale_rows("nlpo", count=2), (0.1, 0.3)):
         batch = RecordedBatch(document(rows)).batch
         noise = torch.from_numpy(Key.of(1).numpy().random((4, batch.decisions)))
-        part, ref, whole = batch.logp["behaviour"], batch.logp["reference"], Recorded(-noise[0], noise[1] < 0.5)
-        part, ref = Recorded(part.values, noise[2] < 0.7), Recorded(ref.values, noise[3] < 0.8)
+        part, ref, whole = batch.logp["behaviour"], batch.logp["reference"], RecordedNumbers(-noise[0], noise[1] < 0.5)
+        part, ref = RecordedNumbers(part.values, noise[2] < 0.7), RecordedNumbers(ref.values, noise[3] < 0.8)
         batch = batch.but(logp={**batch.logp, "unmasked": whole, "behaviour": part, "reference": ref})
         paid, state = charge(batch, {"coefficient": beta})
         wanted, counted = [], []

@@ -18,11 +18,11 @@ from hocket.core.keys import Key
 from hocket.lab.claims import pages
 from hocket.lab.claims.harness import EXACT, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.documents import random_document
-from hocket.lab.hand_formulas import Counted, off, stale_rows
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows
 from hocket.lab.microscope import RecordedBatch, inspect, relation
 from hocket.lab.toys.recorded_answers import answer, document, line
 from hocket.lab.toys.training import trained
-from hocket.lab.world import Answer, Graded, World, answer_of, question_of
+from hocket.lab.world import Answer, GradedReward, World, answer_of, question_of
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.noisy_verifier_correction import method
 from hocket.methods.group_relative.noisy_verifier_correction.method import AppealedCorrection, NoiseCorrection
@@ -126,15 +126,15 @@ def _affine() -> Finding:
 
 @claim("Advantages, loss and gradient of both are the formulas', counted by hand: rates 0.1, or an answer's own.")
 def _by_hand() -> Finding:
-    def rates(one: Counted) -> tuple[float, float]:
+    def rates(one: CountedAnswer) -> tuple[float, float]:
         told = one.row["info"]
         return told.get("false_positive", 0.1), told.get("false_negative", 0.1)
 
-    def cleaned(members: Sequence[Counted]) -> list[float]:
+    def cleaned(members: Sequence[CountedAnswer]) -> list[float]:
         values = [(one.reward - rates(one)[0]) / (1 - sum(rates(one))) for one in members]
         return [value - fmean(values) for value in values]
 
-    def weighed(members: Sequence[Counted]) -> list[float]:
+    def weighed(members: Sequence[CountedAnswer]) -> list[float]:
         return [one.reward - 1 + rates(one)[1] for one in members]
 
     gaps = []
@@ -245,7 +245,7 @@ class Fickle(Reward):
     outside: ClassVar[bool] = False
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> list[float | None]:
-        judges = [NoisyJudge(Graded("truth", right), *looks(question_of(o), answer_of(o))) for o in trajectories]
+        judges = [NoisyJudge(GradedReward("truth", right), *looks(question_of(o), answer_of(o))) for o in trajectories]
         return [(await judge([one], key=key))[0] for judge, one in zip(judges, trajectories, strict=True)]
 
 
@@ -268,7 +268,7 @@ def _misled() -> Finding:
 )
 def _appeals() -> Finding:
     # After 4,608 answers, half of the rejected ones appealed, the estimate has a standard error of some 0.018.
-    truth = Graded("truth", right)
+    truth = GradedReward("truth", right)
     cases = {
         "only_rejects_wrongly": (0.0, NoisyJudge(truth), AppealedCorrection("forward")),
         "accepts_0_1_wrongly_and_a_judge_errs_in_0_1": (

@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Check, Claims, Finding, below, gap, say
-from hocket.lab.hand_formulas import Counted, off, stale_rows, standardised
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows, standardised
 from hocket.lab.toys.instances import Instances, WorkOrGuess, by_instance, judged, nothing, patient, work_or_guess
 from hocket.lab.toys.recorded_answers import answer, lines, shaped
 from hocket.lab.toys.training import accuracy, length, right_length, trained
@@ -23,7 +23,7 @@ claim = Claims("open-rs", "arXiv:2503.16219; its lessons, shown on a toy")
 
 @claim("advantages and loss are those counted by hand, the cosine of length in [1, 2] if right, else in [-2, -1]")
 def advantages_and_loss_are_those_counted_by_hand_the_cosine_of() -> Finding:
-    def credit(members: Sequence[Counted]) -> list[float]:
+    def credit(members: Sequence[CountedAnswer]) -> list[float]:
         earned = []
         for one in members:
             near = (1 + math.cos(math.pi * min(len(one.row["logp"]), 128) / 128)) / 2

@@ -12,7 +12,7 @@ import torch
 from hocket.core.batch import Level, LevelScores
 from hocket.core.signals import REWARD
 from hocket.lab.claims.harness import Claims, Finding, below, each, gap, runs, say
-from hocket.lab.hand_formulas import Counted, off, stale_rows, standardised
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows, standardised
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.toys.enumerable_groups import scored_document
 from hocket.lab.world import World
@@ -32,7 +32,7 @@ def advantages_are_those_counted_by_hand_frozen_scales_weakness_at() -> Finding:
         total = sum((raw[k] / sum(raw.values()) * z[k] for k in level), torch.zeros(len(rows), dtype=torch.float64))
         return {row["id"]: float(value) for row, value in zip(rows, total, strict=True)}
 
-    def credit(members: Sequence[Counted], earned: Mapping[str, float]) -> list[float]:
+    def credit(members: Sequence[CountedAnswer], earned: Mapping[str, float]) -> list[float]:
         return standardised([replace(one, reward=earned[one.row["id"]]) for one in members])
 
     gaps, recipe = [], QUARK.but({"combine.risk": {"a": 2.0}})

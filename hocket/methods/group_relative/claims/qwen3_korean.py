@@ -16,7 +16,7 @@ from hocket.lab.microscope import RecordedBatch, inspect, relation
 from hocket.lab.policy import Tabular
 from hocket.lab.toys.recorded_answers import document
 from hocket.lab.toys.training import trained
-from hocket.lab.world import Answer, Graded, World
+from hocket.lab.world import Answer, GradedReward, World
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.qwen3_korean import QWEN3_KOREAN, LanguageShare
 from hocket.recipe import Recipe
@@ -78,8 +78,8 @@ def after(recipe: Recipe) -> tuple[list[float], list[float], list[float]]:
     slow=True,
 )
 def with_a_leaky_verifier_plain_grpo_learns_the_leak_and_true() -> Finding:
-    rule, language = Graded("correct", leaky), LanguageShare(words=TARGET, weight=0.5)
-    judge = NoisyJudge(Graded("truth", truly), 0.02, 0.02, name="judge")
+    rule, language = GradedReward("correct", leaky), LanguageShare(words=TARGET, weight=0.5)
+    judge = NoisyJudge(GradedReward("truth", truly), 0.02, 0.02, name="judge")
     start = Bench(WORLD, GRPO, start=tuned).success()
     _, plain, _ = after(QWEN3_KOREAN.but(rewards=(rule, language), combine=WeightedSum()))
     halfway, right, shares = after(QWEN3_KOREAN.but(rewards=(rule, judge, language)))

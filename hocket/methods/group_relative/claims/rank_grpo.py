@@ -12,7 +12,7 @@ import torch
 from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, Claims, Finding, gap, gradient, inspect_rows, say
-from hocket.lab.toys.instances import ByPlace
+from hocket.lab.toys.instances import PositionWorld
 from hocket.lab.toys.recorded_answers import drawn, lines, sample, shown
 from hocket.lab.toys.training import chances, trained
 from hocket.lab.world import Answer
@@ -137,7 +137,7 @@ def hits_of(user: int, answer: Answer) -> list[float]:
     return [float(item // 10 == user and item not in answer[:place]) for place, item in enumerate(answer)]
 
 
-CATALOGUE = ByPlace(
+CATALOGUE = PositionWorld(
     # Lists of five from fifty items; ten are relevant to each of two users, each only once.
     *(2, ITEMS, LISTED, lambda user, answer: discounted_gains(hits_of(user, answer))[0]),
     context="position",

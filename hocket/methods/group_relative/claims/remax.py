@@ -7,8 +7,8 @@ import torch
 
 from hocket.lab.claims.harness import EXACT, Claims, Finding, gradient, inspect_rows, runs, say
 from hocket.lab.claims.harness import gap as difference
-from hocket.lab.groups import Document, Groups, Row, document, first_advantages, gap, recorded
-from hocket.lab.hand_formulas import Counted, off, stale_rows
+from hocket.lab.groups import Document, EnumeratedGroups, Row, document, first_advantages, gap, recorded
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows
 from hocket.lab.toys.enumerable_groups import bandit, sentences
 from hocket.lab.toys.quick_worlds import guessing
 from hocket.methods.base.reinforce import REINFORCE
@@ -18,7 +18,7 @@ from hocket.rollout.baseline import WithGreedyBaseline
 claim = Claims("remax", "arXiv:2310.10505")
 
 
-def greedy_row(group: Groups) -> Row:
+def greedy_row(group: EnumeratedGroups) -> Row:
     """The most likely answer as the baseline."""
     return group.row(max(range(len(group.answers)), key=group.chances.__getitem__), source="baseline")
 
@@ -32,7 +32,7 @@ def its_expected_gradient_is_the_true_one() -> Finding:
 
 @claim("Advantages, loss and gradient are those counted by hand; one sample, one greedy answer")
 def advantages_loss_and_gradient_are_those_counted_by_hand_one() -> Finding:
-    def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
+    def loss(answers: Sequence[CountedAnswer]) -> tuple[torch.Tensor, dict[str, float]]:
         return -torch.stack([(one.logp * one.advantage).sum() for one in answers]).mean(), {}
 
     kept = ("id", "group", "scores", "logp", "logp_behaviour", "trained")

@@ -13,7 +13,7 @@ from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import Claims, Finding, gap, inspect_rows
 from hocket.lab.policy import Tabular
-from hocket.lab.toys.instances import NEVER, Ended, by_instance, nothing
+from hocket.lab.toys.instances import NEVER, EndedInstances, by_instance, nothing
 from hocket.lab.toys.recorded_answers import advantages, lines, said, shaped
 from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer
@@ -123,7 +123,7 @@ claim.spares("asking.first + NUMBERED -> asking.first - NUMBERED", "numbers must
 STEP, TAG, SEVEN, THREE, ENOUGH = 0, 1, 2, 3, 2
 
 
-class Thought(Ended):
+class Thought(EndedInstances):
     """Steps, the tag that ends thinking, and an answer, 7 or 3. The answer is 7, once `ENOUGH` steps were made."""
 
     def answers(self) -> Iterator[Answer]:

@@ -20,8 +20,8 @@ from hocket.distributed.swarm.swarm import Swarm, whole
 from hocket.lab.claims.claim import Check
 from hocket.lab.claims.harness import Claims, Finding, gap, say
 from hocket.lab.claims.shipped_check import LEAST, configured, difference, largest
-from hocket.lab.toys.instances import Judged
-from hocket.lab.toys.swarms import SwarmRun, stepping
+from hocket.lab.toys.instances import JudgedReward
+from hocket.lab.toys.swarms import TableSwarm, stepping
 from hocket.lab.world import Answer, World, answer_of
 from hocket.methods.group_relative.sapo_swarm import SAPO_SWARM, OwnAndShared
 from hocket.rollout.sharing import SharedGroup
@@ -60,10 +60,10 @@ EASY = World(
 
 def _node(own: int, shared: int, **more: Any) -> Any:
     settings = {"curriculum.prompts": own, "rollout.shared": shared, "rollout.samples": 4}
-    return SAPO_SWARM.but({**settings, "rewards": (Judged(_right),), **more})
+    return SAPO_SWARM.but({**settings, "rewards": (JudgedReward(_right),), **more})
 
 
-def _weights(run: SwarmRun) -> torch.Tensor:
+def _weights(run: TableSwarm) -> torch.Tensor:
     return torch.cat([bench.policy.logits.detach().flatten() for bench in run.benches])
 
 
@@ -166,7 +166,7 @@ def what_is_published_is_text_question_answers_and_log_probs_no() -> Finding:
 
 @claim("a received group is learnt from as though it were one's own: between equal nodes the ratio is 1", "derived")
 def a_received_group_is_learnt_from_as_though_it_were_ones_own() -> Finding:
-    run = SwarmRun(EASY, [_node(4, 4)] * 3, lr=0.1).run(1)
+    run = TableSwarm(EASY, [_node(4, 4)] * 3, lr=0.1).run(1)
     first = [row["shared/ratio"] for rows in run.metrics for row in rows if "shared/ratio" in row]
     run.run(6)
     later = [row["shared/ratio"] for rows in run.metrics for row in rows[4:] if "shared/ratio" in row]
@@ -184,7 +184,7 @@ def rewards_sent_along_are_ignored_false_ones_change_no_bit() -> Finding:
         told = msgspec.msgpack.decode(data)
         return [msgspec.msgpack.encode({**told, "rewards": [9.0 for _ in told["answers"]], "advantages": [1e9]})]
 
-    plain, false = (SwarmRun(EASY, [_node(4, 4)] * 2, lr=0.1, deliver=how).run(4) for how in (whole, paid))
+    plain, false = (TableSwarm(EASY, [_node(4, 4)] * 2, lr=0.1, deliver=how).run(4) for how in (whole, paid))
     heard, used = false.counts("received"), false.mean("shared/groups")
     same = torch.equal(_weights(plain), _weights(false))
     return Finding(used > 1 and same, say(messages_with_rewards=heard, groups_learnt_from_a_step=used))
@@ -209,7 +209,7 @@ def a_false_right_answer_harms_those_who_believe_it_and_changes_no() -> Finding:
     same = True
     for seed in SEEDS:
         plain, false, own = (
-            SwarmRun(GUESSES, nodes, seed, 0.1, recompute=recompute, deliver=deliver).run(30)
+            TableSwarm(GUESSES, nodes, seed, 0.1, recompute=recompute, deliver=deliver).run(30)
             for recompute, deliver in ((False, whole), (False, _lying), (True, _lying))
         )
         same &= torch.equal(_weights(plain), _weights(own))
@@ -224,7 +224,7 @@ def a_false_right_answer_harms_those_who_believe_it_and_changes_no() -> Finding:
 
 @claim("when nodes die the others go on, and go on learning")
 def when_nodes_die_the_others_go_on_and_go_on_learning() -> Finding:
-    run = SwarmRun(EASY, [_node(2, 2)] * 4, lr=0.1, ends={1: 3, 3: 5}).run(10)
+    run = TableSwarm(EASY, [_node(2, 2)] * 4, lr=0.1, ends={1: 3, 3: 5}).run(10)
     done = [bench.done for bench in run.benches]
     faults = [member.fault for member in run.swarm.members.values()]
     late = fmean(row["shared/groups"] for number in (0, 2) for row in run.metrics[number][6:])
@@ -247,7 +247,7 @@ def when_nodes_die_the_others_go_on_and_go_on_learning() -> Finding:
 def mixed_beats_isolated_summed_reward_at_and_is_above_is_below() -> Finding:
     earned: dict[tuple[int, int], list[float]] = {}
     for mix in ((8, 0), (6, 2), (4, 4), (2, 6)):
-        earned[mix] = [SwarmRun(GUESSES, [_node(*mix)] * 4, seed, 0.1).run(30).cumulative() for seed in SEEDS]
+        earned[mix] = [TableSwarm(GUESSES, [_node(*mix)] * 4, seed, 0.1).run(30).cumulative() for seed in SEEDS]
     means = {mix: fmean(values) for mix, values in earned.items()}
     mixed = min(means[6, 2], means[4, 4]) > means[8, 0] + 1 and min(earned[6, 2]) > max(earned[8, 0])
     return Finding(

@@ -10,7 +10,7 @@ import numpy as np
 from hocket.core.columns import TOOL_CALLS
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, say
-from hocket.lab.toys.instances import Instances, Judged, nothing
+from hocket.lab.toys.instances import Instances, JudgedReward, nothing
 from hocket.lab.toys.training import on, starting, trained
 from hocket.lab.world import Answer, answer_of
 from hocket.methods.group_relative.sem import SEM, GuessThenSearch, SearchTable
@@ -87,7 +87,7 @@ INDEX = Instances(
 )
 
 
-def looked(flat: float | None = None) -> Judged:
+def looked(flat: float | None = None) -> JudgedReward:
     """The table, or a verdict with a flat cost per search, on the words that the index world gives an attempt."""
 
     def judge(trajectory: Trajectory) -> float | None:
@@ -98,7 +98,7 @@ def looked(flat: float | None = None) -> Judged:
             return SearchTable().judge(spoken(text, answer))
         return float(text.endswith(f"<answer>{answer}</answer>")) - flat * searched(0, tokens)
 
-    return Judged(judge, "search")
+    return JudgedReward(judge, "search")
 
 
 # The known key's value was seen often: it is guessed right nine times of ten.

@@ -13,7 +13,7 @@ from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows, say
 from hocket.lab.toys.recorded_answers import drawn, lines, sample, shaped
 from hocket.lab.toys.training import chances
-from hocket.lab.world import Answer, Graded, World
+from hocket.lab.world import Answer, GradedReward, World
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.group_relative.spectral_po import SPECTRAL_PO, right_share, step_score, steps_of
 from hocket.recipe import Recipe
@@ -98,7 +98,7 @@ def done(question: int, answer: Answer) -> float:
 
 def times(length: int, recipe: Recipe, seed: int, most: int = 200) -> tuple[int, int]:
     """The steps of the first success and of 90 % success on a chain."""
-    scores, first = (Graded("reward", done), Graded("rts", share, weight=0.0)), most
+    scores, first = (GradedReward("reward", done), GradedReward("rts", share, weight=0.0)), most
     bench = Bench(World(1, 6, length, done, context="position"), recipe.but({"rewards": scores}), seed=seed, lr=0.1)
     for step in range(1, most + 1):
         batch = bench.step().batch

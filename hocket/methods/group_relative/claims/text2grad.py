@@ -9,7 +9,7 @@ from typing import Any
 
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows, say
-from hocket.lab.toys.instances import ByPlace, nothing
+from hocket.lab.toys.instances import PositionWorld, nothing
 from hocket.lab.toys.recorded_answers import sample, shown
 from hocket.lab.toys.training import chances
 from hocket.lab.world import Answer, World
@@ -82,7 +82,7 @@ def marks(question: int, answer: Answer) -> list[float]:
     return [1.0 if letter == (place + question) % 4 else -1.0 for place, letter in enumerate(answer)]
 
 
-SPELLING = ByPlace(
+SPELLING = PositionWorld(
     # Words of eight letters from four.
     *(2, 4, SPAN, nothing),
     context="position",

@@ -13,7 +13,7 @@ from hocket.core.keys import Key
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, Claims, Finding, gap
 from hocket.lab.claims.shipped_check import configured
-from hocket.lab.toys.instances import Ended, by_instance, everywhere, nothing
+from hocket.lab.toys.instances import EndedInstances, by_instance, everywhere, nothing
 from hocket.lab.toys.recorded_answers import answer, line, lines, shaped
 from hocket.lab.toys.training import trained
 from hocket.lab.world import Answer, World
@@ -84,7 +84,7 @@ END = 4
 
 
 @dataclass(frozen=True)
-class Hunt(Ended):
+class Hunt(EndedInstances):
     """Find `need` treasures (token 0), one chance in four per token at first, and say that you are done (token 4)."""
 
     need: int = 4

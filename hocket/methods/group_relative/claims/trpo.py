@@ -19,7 +19,7 @@ from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap, say
-from hocket.lab.hand_formulas import Counted, off, stale_rows
+from hocket.lab.hand_formulas import CountedAnswer, off, stale_rows
 from hocket.lab.toys.control import LONGEST, Array, Process, cart_pole, softened
 from hocket.lab.toys.quick_worlds import summing, uneven
 from hocket.methods.base.grpo import GRPO
@@ -180,7 +180,7 @@ def a_step_is_the_formulas_by_hand_sqrt_x_shortened_until_kl_and() -> Finding:
     "The surrogate is the plain ratio times the advantage, counted by hand: nothing is clipped; the rate is constant."
 )
 def the_surrogate_is_the_plain_ratio_times_the_advantage_counted_by() -> Finding:
-    def loss(answers: Sequence[Counted]) -> tuple[torch.Tensor, dict[str, float]]:
+    def loss(answers: Sequence[CountedAnswer]) -> tuple[torch.Tensor, dict[str, float]]:
         return torch.cat([-(one.logp - one.old).exp() * one.advantage for one in answers]).mean(), {}
 
     alone = TRPO.but(credit=GRPO.credit, regularisers=())

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket.agents.environments.wrapper import CourseAround, WorldAround
+from hocket.agents.environments.wrapper import WrappedCourse, WrappedWorld
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.worlds import JointEnvironment, Moved, Seat
@@ -22,7 +22,7 @@ TRAITOR = "traitor"
 
 
 @dataclass(frozen=True)
-class Betrayed(WorldAround):
+class Betrayed(WrappedWorld):
     """`world`, with one agent more: the traitor, who in some episodes acts in the place of one member of the team.
 
     At the beginning of an episode there is a traitor with probability `prior`, in the place of a member drawn evenly,
@@ -71,7 +71,7 @@ class Betrayed(WorldAround):
         return _Played(self, width)
 
 
-class _Played(CourseAround):
+class _Played(WrappedCourse):
     """`types` `[B, n]`, whether each member is the traitor, at most one of a copy."""
 
     def __init__(self, world: Betrayed, width: int) -> None:

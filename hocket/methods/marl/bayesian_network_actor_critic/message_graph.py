@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket.agents.environments.wrapper import CourseAround, WorldAround
+from hocket.agents.environments.wrapper import WrappedCourse, WrappedWorld
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key, uniforms
 from hocket.core.worlds import JointEnvironment, Moved, Seat
@@ -20,7 +20,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Networked(WorldAround):
+class Networked(WrappedWorld):
     """`world`, in every step of which `networks` draws an order of the agents and edges between them.
 
     Agents decide one after the other in that order, each told, after what it sees, the moves of those before it (see
@@ -64,7 +64,7 @@ class Networked(WorldAround):
         return _AlongNetworks(self, width)
 
 
-class _AlongNetworks(CourseAround):
+class _AlongNetworks(WrappedCourse):
     """The copies.
 
     `turn`: how many have decided in a copy's step, `[B]`; `place`: everybody's in the order, `[B, n]`; `parents`,

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.policies.control_networks import Perceptron
-from hocket.policies.control_parts import Wanted
+from hocket.policies.control_parts import NetworkRequest
 from hocket.policies.settings import NetworkSettings
 
 OPEN = 2.0
@@ -48,7 +48,9 @@ class Layout:
         agents = self.agents
         return (self.sight, self.context, agents, agents, agents, agents, agents * self.moves)
 
-    def network(self, settings: NetworkSettings, hidden: Sequence[int], wanted: Wanted, key: Key) -> TellingParents:
+    def network(
+        self, settings: NetworkSettings, hidden: Sequence[int], wanted: NetworkRequest, key: Key
+    ) -> TellingParents:
         if settings.body != "perceptron" or settings.normalise:
             raise ConfigurationError(
                 "agents that decide along a network read what they see part by part, with perceptrons and as it is; "

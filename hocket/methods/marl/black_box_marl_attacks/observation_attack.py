@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket.agents.environments.wrapper import CourseAround, WorldAround
+from hocket.agents.environments.wrapper import WrappedCourse, WrappedWorld
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key, uniforms
 from hocket.core.worlds import JointEnvironment, JointWorld, Moved, Seat
@@ -27,7 +27,7 @@ ASCENTS, RIDGE = 8, 1e-3
 
 
 @dataclass(frozen=True)
-class Attacked(WorldAround):
+class Attacked(WrappedWorld):
     """`world`, in which every number that an agent sees is off by `budget` at most; rewards and states are true.
 
     `views`: maps from each agent's view to each other's are fitted to `collected` observations of random play, and the
@@ -60,7 +60,7 @@ class Attacked(WorldAround):
         return _Misled(self, width)
 
 
-class _Misled(CourseAround):
+class _Misled(WrappedCourse):
     def __init__(self, world: Attacked, width: int) -> None:
         super().__init__(world.world.open(width))
         self.world = world

@@ -11,7 +11,7 @@ from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap
 from hocket.lab.toys.teams import by_chance, interval, trained
 from hocket.methods.marl.pogema import lifelong_performance, path_finding, performance, scalability
 from hocket.zoo.joint.grids import Cell, distances, shortest
-from hocket.zoo.joint.one_shot_paths import OncePaths
+from hocket.zoo.joint.one_shot_paths import OneShotPaths
 from hocket.zoo.joint.paths import MOVES, LifelongPaths
 from hocket.zoo.joint.walks import Walk
 
@@ -29,8 +29,8 @@ def on_a_map_of_three_agents_costs_makespan_success_and() -> Finding:
     """A walks to its goal. B reaches its own, leaves it and comes back. C first runs into the wall at (1, 1)."""
     starts, goals = [[0, 0], [3, 3], [1, 0]], [[0, 2], [2, 2], [3, 0]]
     moves = [[EAST, NORTH, EAST], [EAST, WEST, SOUTH], [STAY, EAST, SOUTH], [STAY, WEST, STAY]]
-    whole, paid = _played(OncePaths(4, 3, stay=True), starts, goals, moves, [(1, 1)])
-    part, early = _played(OncePaths(4, 3, stay=True), starts, goals, moves[:3], [(1, 1)])
+    whole, paid = _played(OneShotPaths(4, 3, stay=True), starts, goals, moves, [(1, 1)])
+    part, early = _played(OneShotPaths(4, 3, stay=True), starts, goals, moves[:3], [(1, 1)])
     holds = whole.costs().tolist() == [2, 4, 3] and whole.solved and whole.arrived == 1.0
     holds &= (whole.sum_of_costs, whole.makespan, whole.collisions()) == (9, 4, 1)
     holds &= part.costs().tolist() == [2, 3, 3] and not part.solved and part.makespan == 3
@@ -44,7 +44,7 @@ def on_a_map_of_three_agents_costs_makespan_success_and() -> Finding:
 
 
 def _played(
-    world: OncePaths,
+    world: OneShotPaths,
     starts: Sequence[Sequence[int]],
     goals: Sequence[Sequence[int]],
     moves: Sequence[Sequence[int]],
@@ -84,7 +84,7 @@ def goals_reached_are_rewards_paid_and_throughput_is_their_number() -> Finding:
 
 @claim("One agent that takes A*'s path needs exactly the shortest way, found by breadth first: path finding is 1.")
 def one_agent_that_takes_a_s_path_needs_exactly_the_shortest_way() -> Finding:
-    world, error, longest = OncePaths(12, 1, density=0.3), 0.0, 0
+    world, error, longest = OneShotPaths(12, 1, density=0.3), 0.0, 0
     for seed in range(30):
         course = world.open(1)
         course.reset([0], [seed])

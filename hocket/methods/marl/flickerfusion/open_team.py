@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket.agents.environments.wrapper import CourseAround, WorldAround
+from hocket.agents.environments.wrapper import WrappedCourse, WrappedWorld
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key, uniforms
 from hocket.core.worlds import JointEnvironment, Moved, Slots
@@ -17,7 +17,7 @@ from hocket.core.wrappers import WorldWrapper
 
 
 @dataclass(frozen=True)
-class Flickering(WorldAround):
+class Flickering(WrappedWorld):
     """`world`, in which every agent sees at most so many of the rows that are there, drawn by each anew at every step.
 
     Every subset of one size is as likely as another. Rows that are kept move to the front and keep their order; the
@@ -47,7 +47,7 @@ class Flickering(WorldAround):
         return _Flickered(self, width)
 
 
-class _Flickered(CourseAround):
+class _Flickered(WrappedCourse):
     def __init__(self, world: Flickering, width: int) -> None:
         super().__init__(world.world.open(width))
         self.world = world

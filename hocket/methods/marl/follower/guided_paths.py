@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hocket.core.errors import ConfigurationError
 from hocket.core.worlds import Moved, Seat
 from hocket.zoo.joint.grids import STEPS, Free
-from hocket.zoo.joint.paths import MOVES, LifelongPaths, PathsAhead
+from hocket.zoo.joint.paths import MOVES, LifelongPaths, PathCourse
 
 Floats = NDArray[np.float64]
 
@@ -62,7 +62,7 @@ class PlannedPaths(LifelongPaths):
         return PlansAhead(self, width)
 
 
-class PlansAhead(PathsAhead):
+class PlansAhead(PathCourse):
     """Many copies; `costs` `[B, n, H, W]` of entering each cell, `ahead` the cheapest cost from there to the goal."""
 
     world: PlannedPaths

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket.agents.environments.wrapper import CourseAround, WorldAround
+from hocket.agents.environments.wrapper import WrappedCourse, WrappedWorld
 from hocket.core.errors import ConfigurationError
 from hocket.core.worlds import JointEnvironment, Moved, Seat
 from hocket.core.wrappers import WorldWrapper
@@ -19,7 +19,7 @@ VOICE = "messenger"
 
 
 @dataclass(frozen=True)
-class Messaged(WorldAround):
+class Messaged(WrappedWorld):
     """`world`, whose every move follows a message to each agent, one symbol of an alphabet.
 
     The central agent has a voice for each agent, `messenger_AGENT`, all of which see what nobody below does: the joint
@@ -69,7 +69,7 @@ class Messaged(WorldAround):
         return _Told(self, width)
 
 
-class _Told(CourseAround):
+class _Told(WrappedCourse):
     """`speaking`: whether the voices come next in a copy, `[B]`; `told`: the last messages, `[B, n, M]`."""
 
     def __init__(self, world: Messaged, width: int) -> None:

@@ -17,7 +17,7 @@ import torch
 from hocket.core.errors import ConfigurationError
 from hocket.core.requirements import Requirement
 from hocket.methods.marl.ippo import IPPO
-from hocket.rollout.joint import Controller, JointPlayer
+from hocket.rollout.joint import JointController, JointPlayer
 from hocket.stages import Hook, HookContext, Player, Policy, State
 
 
@@ -79,7 +79,7 @@ class FormerSelf(Hook):
         seats, policies = dict(player.seats), dict(player.policies)
         for name, agents in self._shared(run).items():
             taken, policy = memory[name].selves[int(rng.integers(len(memory[name].selves)))]
-            policies[_named(name, taken)] = cast(Controller, policy)
+            policies[_named(name, taken)] = cast(JointController, policy)
             seats[agents[int(rng.integers(len(agents)))]] = _named(name, taken)
         return replace(player, seats=seats, policies=policies)
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hocket.core.errors import ConfigurationError
-from hocket.policies.control_parts import ControlPart, Host, Links
+from hocket.policies.control_parts import ControlPart, Links, PartHost
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Chained(ControlPart):
     needed: ClassVar[str] = "actions in parts, each drawn given those before"
     advice: ClassVar[str] = "choose a task such as rts:beacon"
 
-    def begin(self, host: Host) -> None:
+    def begin(self, host: PartHost) -> None:
         if not isinstance(host.action_form, Factors):
             raise ConfigurationError(
                 "a chain of parts needs actions that have parts, a function and its arguments, and this environment's "

@@ -26,8 +26,8 @@ from hocket.zoo.tasks.carry import (
     APPRAISE,
     LESSONS,
     WRITE,
+    CarryQuestion,
     CarryTask,
-    Heard,
     answer,
     length,
     move,
@@ -61,7 +61,7 @@ def task_of(name: str) -> CarryTask:
 
 def yielding(question: str) -> str:
     """As the script, but without a plan it leaves to others what they are nearer to, or as near and named before."""
-    heard = Heard.of(question)
+    heard = CarryQuestion.of(question)
     if not heard.me or heard.now or heard.holds[heard.me]:
         return answer(question)
     free = [one for one in heard.todo if heard.bound(one) is None]
@@ -122,7 +122,7 @@ def dealing(question: str) -> str:
     """Deals subtasks out in turn, wherever they lie, and then does what was objected; else as the script."""
     if not question.endswith(WRITE) or "Objection" in question:
         return answer(question)
-    heard = Heard.of(question)
+    heard = CarryQuestion.of(question)
     names = list(heard.places)
     return plan_text({name: list(heard.todo)[place :: len(names)] for place, name in enumerate(names)})
 
@@ -135,7 +135,7 @@ def criticism_shortens_a_careless_draft_more_rounds_shorten_it_more() -> Finding
         for number in range(10):
             played = episode(MetaPlan(rounds=rounds, revise=False), task.scenario("eval", number), dealing)
             first, question = PLANS.get(played)[0], str(played.turns[0].prompt[-1]["content"])
-            heard = Heard.of(f"{question}\nPlan:\n{plan_text(first['plan'])}\n{APPRAISE}")
+            heard = CarryQuestion.of(f"{question}\nPlan:\n{plan_text(first['plan'])}\n{APPRAISE}")
             found.append(length(heard, heard.plan)[0])
             wrong += first["agreed"] and objection(heard) != AGREE
         spans.append(fmean(found))

@@ -8,7 +8,7 @@ from functools import cache
 from statistics import fmean
 from typing import Any
 
-from hocket.agents.search.searcher import Bench
+from hocket.agents.search.searcher import SearchBench
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, say
 from hocket.lab.texts_worlds import searched
@@ -68,7 +68,7 @@ def ahead(better: Sequence[bool], worse: Sequence[bool]) -> float:
     return mean / spread if spread else 0.0
 
 
-def grown(reflect: object, start: dict[str, str], **settings: Any) -> Bench:
+def grown(reflect: object, start: dict[str, str], **settings: Any) -> SearchBench:
     target = Squads(battles(skills=start))
     searcher = SkillSynthesis(proposals=settings.pop("proposals", 4), **settings)
     return searched(target, reflect, searcher, budget=400, practice=6, development=8)  # type: ignore[arg-type]

@@ -11,11 +11,11 @@ from statistics import fmean
 from typing import Any
 
 from hocket.agents.search.plain import RandomMutation
-from hocket.agents.search.searcher import Bench, Searcher
+from hocket.agents.search.searcher import SearchBench, Searcher
 from hocket.core.texts import Texts
 from hocket.lab.claims.harness import Claims, Finding, say
-from hocket.lab.claims.prompt_checks import Sought, random_lines, sought, told_of
-from hocket.lab.texts_worlds import Instructed, Mentors, calls_to, searched
+from hocket.lab.claims.prompt_checks import SearchOutcome, random_lines, sought, told_of
+from hocket.lab.texts_worlds import InstructedPolicy, Mentors, calls_to, searched
 from hocket.methods.search.mars_prompt import MARS_PROMPT, Socratic
 
 claim = Claims("mars-prompt", "arXiv:2503.16874")
@@ -26,13 +26,13 @@ STEERED: Mapping[str, Any] = {"budget": 500, "evaluation": 48}
 
 def all_seeds(
     searcher: Searcher, budget: int = 3000, *, wise: float = 0.5, critic: float = 1.0, start: str = ""
-) -> list[Bench]:
+) -> list[SearchBench]:
     """A search per seed, in a world of six kinds of question whose best prompt has six rules and no myth."""
     found = []
     for seed in SEEDS:
         reflect = Mentors(wise=wise, critic=critic, seed=seed)
         texts = Texts({"policy": start} if start else {})
-        found.append(searched(Instructed(), reflect, searcher, seed=seed, budget=budget, start=texts))
+        found.append(searched(InstructedPolicy(), reflect, searcher, seed=seed, budget=budget, start=texts))
     return found
 
 
@@ -79,7 +79,9 @@ def a_teacher_who_hints_at_nothing_right_gains_nothing() -> Finding:
     return Finding(max(gains) == 0, say(gains=gains))
 
 
-def heard(searcher: Searcher, says: Callable[[str], str], budget: int = 400, **how: Any) -> tuple[Bench, list[str]]:
+def heard(
+    searcher: Searcher, says: Callable[[str], str], budget: int = 400, **how: Any
+) -> tuple[SearchBench, list[str]]:
     """A search whose roles answer by `says`, and all that they were asked."""
     asked: list[str] = []
 
@@ -87,7 +89,7 @@ def heard(searcher: Searcher, says: Callable[[str], str], budget: int = 400, **h
         asked.append(question)
         return says(question)
 
-    return searched(Instructed(), reflect, searcher, budget=budget, **how), asked
+    return searched(InstructedPolicy(), reflect, searcher, budget=budget, **how), asked
 
 
 @claim("A rejected question never reaches the student, and the teacher hears why before it asks again.")
@@ -133,7 +135,7 @@ def so_many_prompts_in_a_row_that_are_no_better_end_the_search_and() -> Finding:
 
 
 @functools.cache
-def conventions(*, shuffled: bool = False) -> dict[int, Sought]:
+def conventions(*, shuffled: bool = False) -> dict[int, SearchOutcome]:
     """Searches by a small language model in all seats; the last six conventions were not looked at before."""
     return {
         seed: sought("mars-prompt", seed=seed, shuffled=shuffled, through=shuffled, **STEERED) for seed in range(12)

@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from hocket.agents.search.plain import VARY, prompt_of, with_prompt
-from hocket.agents.search.searcher import Bench, Searcher
+from hocket.agents.search.searcher import SearchBench, Searcher
 from hocket.core.keys import Key
 from hocket.core.texts import Texts
 from hocket.lab.claims.harness import Claims, Finding, say
@@ -41,7 +41,7 @@ def world(seed: int) -> Built:
 class Blind(Searcher):
     """The baseline: a team drawn evenly, or a prompt mutated blindly; the best goes on."""
 
-    def search(self, bench: Bench) -> None:
+    def search(self, bench: SearchBench) -> None:
         draw = bench.key.derive("blind").numpy()
         for number in range(2000):
             best, role = bench.best, bench.roles[int(draw.integers(len(bench.roles)))]
@@ -69,14 +69,14 @@ def varying(seed: int) -> Any:
 
 def run(
     seed: int, searcher: Searcher, budget: int = PLENTY, start: Texts | None = None, **changes: Any
-) -> tuple[Built, Bench]:
+) -> tuple[Built, SearchBench]:
     """A search; development is exact, so one case suffices."""
     one = replace(world(seed), **changes)
     return one, searched(one, varying(seed), searcher, seed=seed, budget=budget, practice=6, development=1, start=start)
 
 
 @cache
-def ours(seed: int) -> tuple[Built, Bench]:
+def ours(seed: int) -> tuple[Built, SearchBench]:
     return run(seed, ENOUGH)
 
 
@@ -140,7 +140,7 @@ def influence_is_e_e_each_with_the_prompts_improved_so_far_and_no() -> Finding:
 
     @dataclass(frozen=True)
     class Watched(BlocksToTeams):
-        def _by_topology(self, bench: Bench, base: Any, influence: Mapping[str, float]) -> Any:
+        def _by_topology(self, bench: SearchBench, base: Any, influence: Mapping[str, float]) -> Any:
             seen.update(influence)
             return super()._by_topology(bench, base, influence)
 

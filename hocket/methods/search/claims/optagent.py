@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from statistics import fmean
 
-from hocket.agents.search.searcher import Bench
+from hocket.agents.search.searcher import SearchBench
 from hocket.core.keys import Key
 from hocket.core.texts import Edge
 from hocket.lab.claims.harness import Claims, Finding, say
@@ -42,7 +42,7 @@ def exhaustive(seed: int) -> float:
 
 
 @cache
-def found(seed: int, grades: str = "true") -> Bench:
+def found(seed: int, grades: str = "true") -> SearchBench:
     """A search as shipped; development is exact, so that chance does not choose."""
     reflect = evaluating if grades == "true" else (lambda question: "KEEP")
     return searched(team(seed), reflect, OPTAGENT.searcher, seed=seed, budget=10**7, practice=200, development=1)
@@ -79,7 +79,7 @@ def the_graph_found_beats_the_complete_one_and_no_communication() -> Finding:
 
 @claim("Verbal feedback is worth graphs: with it the final accuracy is reached after fewer than without.", slow=True)
 def verbal_feedback_is_worth_graphs_with_it_the_final_accuracy_is() -> Finding:
-    def needed(bench: Bench, score: float) -> int:
+    def needed(bench: SearchBench, score: float) -> int:
         return next((trial.number for trial in bench.trials if trial.score >= score), len(bench.trials))
 
     goals = [min(found(seed).best.score, found(seed, "none").best.score) for seed in SEEDS]

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
-from hocket.agents.search.searcher import Bench
+from hocket.agents.search.searcher import SearchBench
 from hocket.core.keys import Key
 from hocket.core.texts import Texts
 from hocket.lab.claims.harness import Claims, Finding, cases, say
-from hocket.lab.claims.prompt_checks import Sought, random_lines, sought, told_of
+from hocket.lab.claims.prompt_checks import SearchOutcome, random_lines, sought, told_of
 from hocket.lab.texts_worlds import Tactical, contrasting, searched
 from hocket.methods.search.training_free_grpo import TRAINING_FREE_GRPO, SemanticAdvantage, edited
 
@@ -26,7 +26,7 @@ def world(seed: int, *, shuffled: bool = False, faith: float = 0.9) -> Tactical:
     return Tactical(tuple(right), shuffled=shuffled, faith=faith)
 
 
-def last_accuracies(*, shuffled: bool = False, samples: int = 5) -> tuple[list[float], list[Bench]]:
+def last_accuracies(*, shuffled: bool = False, samples: int = 5) -> tuple[list[float], list[SearchBench]]:
     """Exact accuracy of the last library of every seed: the last, not the best, so that no choice helps."""
     searcher = SemanticAdvantage(samples=samples, batch=6)
     worlds = [world(seed, shuffled=shuffled) for seed in SEEDS]
@@ -92,7 +92,7 @@ def lessons_alone_change_prompts_stay_and_a_group_is_drawn_with_the() -> Finding
 
 
 @functools.cache
-def conventions(*, shuffled: bool = False) -> dict[int, Sought]:
+def conventions(*, shuffled: bool = False) -> dict[int, SearchOutcome]:
     """Searches for three conventions by a small language model in all seats."""
     return {seed: sought("training-free-grpo", seed=seed, shuffled=shuffled, **STEERED) for seed in range(3)}
 

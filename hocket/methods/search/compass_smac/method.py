@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from hocket.agents.search.plain import shown
-from hocket.agents.search.searcher import Bench, Searcher, SearchMethod, Trial, check_wording
+from hocket.agents.search.searcher import SearchBench, Searcher, SearchMethod, Trial, check_wording
 from hocket.core.errors import ConfigurationError
 from hocket.core.texts import Recall
 from hocket.methods.search.compass_smac.skills import admitted, name_of
@@ -70,13 +70,13 @@ class SkillSynthesis(Searcher):
             if getattr(self, name) < least:
                 raise ConfigurationError(f"searcher.{name} = {getattr(self, name)}: it must be at least {least}")
 
-    def check(self, bench: Bench) -> None:
+    def check(self, bench: SearchBench) -> None:
         if not bench.drills:
             raise ConfigurationError(
                 "compass-smac grows a library of skills, and the workflow has none; take --task battle:3v3"
             )
 
-    def search(self, bench: Bench) -> None:
+    def search(self, bench: SearchBench) -> None:
         idle = 0
         for number in range(self.proposals):
             known = len(bench.trials)
@@ -85,7 +85,7 @@ class SkillSynthesis(Searcher):
             if idle == self.patience:
                 return
 
-    def _grown(self, bench: Bench, best: Trial, number: int) -> None:
+    def _grown(self, bench: SearchBench, best: Trial, number: int) -> None:
         """Measures the best library with one skill more, where one is needed and passes its check."""
         first = number * self.batch
         played = bench.practise(best.texts, range(first, first + min(self.batch, bench.practice)), greedy=True)
@@ -101,7 +101,7 @@ class SkillSynthesis(Searcher):
         texts = replace(best.texts, skills=grown, recall=recall or best.texts.recall)
         bench.measure(texts, f"skill {name_of(program)}, after {len(lost)} lost", best)
 
-    def _checked(self, bench: Bench, library: Mapping[str, str], said: str) -> tuple[dict[str, str] | None, str]:
+    def _checked(self, bench: SearchBench, library: Mapping[str, str], said: str) -> tuple[dict[str, str] | None, str]:
         """The library with the skill that was said, after mends; None where none passed its check."""
         for attempt in range(self.retries + 1):
             program = program_in(said)

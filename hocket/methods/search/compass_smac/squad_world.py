@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from hocket.agents.search.searcher import Played
+from hocket.agents.search.searcher import CaseResult
 from hocket.agents.tools.recall import called_up
 from hocket.core.keys import Key
 from hocket.core.texts import Block, Recall, Texts, about, problem
@@ -69,12 +69,12 @@ class Squads:
 
     def play(
         self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
-    ) -> list[Played]:
+    ) -> list[CaseResult]:
         world = self.world if texts.skills is None else replace(self.world, skills=texts.skills)
-        found: list[Played] = []
+        found: list[CaseResult] = []
         for case, battle in zip(cases, fought(world, cases, self.planner), strict=True):
             said = f"{'won' if battle.won else 'lost'} after {battle.steps} steps"
-            one = Played(case, 0, float(battle.won), len(self.roles), f"battle {case}", "", said)
+            one = CaseResult(case, 0, float(battle.won), len(self.roles), f"battle {case}", "", said)
             found += itertools.repeat(one, samples)
         return found
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hocket.agents.search.searcher import Played
+from hocket.agents.search.searcher import CaseResult
 from hocket.core.keys import Key
 from hocket.core.texts import Block, Texts, problem
 
@@ -77,7 +77,7 @@ class Built:
 
     def play(
         self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
-    ) -> list[Played]:
+    ) -> list[CaseResult]:
         """Case n shows whether rule n is lacking in the prompt of a role that takes part."""
         found, score = [], self.accuracy(texts)
         for case, sample in itertools.product(cases, range(first, first + samples)):
@@ -86,7 +86,7 @@ class Built:
                 role for role in self._active(texts) if rule(role, case % SKILLS) not in texts.prompts.get(role, "")
             ]
             said = f"lacks {case % SKILLS}" if lacking else "lacks nothing"
-            found.append(Played(case, sample, worth, self.calls(texts), "?", "", said))
+            found.append(CaseResult(case, sample, worth, self.calls(texts), "?", "", said))
         return found
 
     def refuses(self, texts: Texts) -> str | None:

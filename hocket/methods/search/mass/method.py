@@ -21,7 +21,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from hocket.agents.search.plain import reflected
-from hocket.agents.search.searcher import Bench, Searcher, SearchMethod, Trial
+from hocket.agents.search.searcher import SearchBench, Searcher, SearchMethod, Trial
 from hocket.core.errors import ConfigurationError
 from hocket.core.texts import Block
 
@@ -75,11 +75,11 @@ class BlocksToTeams(Searcher):
         if self.first not in get_args(First):
             raise ConfigurationError(f"searcher.first = {self.first!r}; choose from {', '.join(get_args(First))}")
 
-    def check(self, bench: Bench) -> None:
+    def check(self, bench: SearchBench) -> None:
         if not bench.blocks:
             raise ConfigurationError("mass builds teams of blocks, and the workflow has none; take --workflow blocks")
 
-    def search(self, bench: Bench) -> None:
+    def search(self, bench: SearchBench) -> None:
         alone = {block.name: block.counts[0] for block in bench.blocks}
         start = bench.measure(replace(bench.start, blocks=alone), "a single predictor", bench.trials[0])
         if start is None:
@@ -94,7 +94,7 @@ class BlocksToTeams(Searcher):
             best = _better(best, reflected(bench, best, roles[number % len(roles)], number, self.batch))
 
     def _by_block(
-        self, bench: Bench, start: Trial, alone: Mapping[str, int], proposals: int
+        self, bench: SearchBench, start: Trial, alone: Mapping[str, int], proposals: int
     ) -> tuple[Trial, dict[str, float]]:
         """The single predictor with every block's prompt as improved by itself, and the influence of blocks."""
         base = self._improved(bench, start, bench.blocks[0].role, proposals)
@@ -113,7 +113,7 @@ class BlocksToTeams(Searcher):
         texts = replace(base.texts, prompts=prompts)
         return bench.measure(texts, "every block's own prompt", base) or base, influence
 
-    def _by_topology(self, bench: Bench, base: Trial, influence: Mapping[str, float]) -> Trial:
+    def _by_topology(self, bench: SearchBench, base: Trial, influence: Mapping[str, float]) -> Trial:
         """The best of teams drawn by influence, and of all before."""
         best, chances, tried = _better(base, bench.best), activation(influence, self.temperature), 0
         draw = bench.key.derive("topology").numpy()
@@ -127,7 +127,7 @@ class BlocksToTeams(Searcher):
             best = _better(best, bench.measure(texts, f"topology {tried}", base))
         return best
 
-    def _improved(self, bench: Bench, trial: Trial, role: str, proposals: int) -> Trial:
+    def _improved(self, bench: SearchBench, trial: Trial, role: str, proposals: int) -> Trial:
         for number in range(proposals):
             trial = _better(trial, reflected(bench, trial, role, number, self.batch))
         return trial

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from hocket.agents.search.searcher import Played
+from hocket.agents.search.searcher import CaseResult
 from hocket.core.keys import Key
 from hocket.core.texts import Block, Edge, Texts, problem
 
@@ -39,7 +39,7 @@ class Debaters:
 
     def play(
         self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
-    ) -> list[Played]:
+    ) -> list[CaseResult]:
         """Chances depend on case and sample, not on the graph."""
         found = []
         reads = self._reads(texts)
@@ -55,7 +55,7 @@ class Debaters:
             ]
             right = _vote(after)
             score = float(right) if whole is None else whole
-            found.append(Played(case, sample, score, len(said + again), "?", "right", _word(right), said + again))
+            found.append(CaseResult(case, sample, score, len(said + again), "?", "right", _word(right), said + again))
         return found
 
     def accuracy(self, edges: frozenset[Edge]) -> float:

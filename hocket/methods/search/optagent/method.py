@@ -20,7 +20,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hocket.agents.search.searcher import Bench, Played, Searcher, SearchMethod, Trial
+from hocket.agents.search.searcher import CaseResult, SearchBench, Searcher, SearchMethod, Trial
 from hocket.core.errors import ConfigurationError
 from hocket.core.texts import Edge
 
@@ -77,7 +77,7 @@ class VerbalGraph(Searcher):
                 f"searcher.cases = {self.cases}, searcher.recent = {self.recent}: at least 1 case, and no fewer than 0"
             )
 
-    def search(self, bench: Bench) -> None:
+    def search(self, bench: SearchBench) -> None:
         edges = tuple(sorted((one, other) for one in bench.roles for other in bench.roles if one != other))
         if not edges:
             raise ConfigurationError("optagent connects agents, and the workflow has one; take --workflow network")
@@ -104,7 +104,7 @@ class VerbalGraph(Searcher):
                 experience.append(f"{what}: {best.score:.3f} to {trial.score:.3f}")
 
     def _graded(
-        self, bench: Bench, best: Trial, graph: frozenset[Edge], grades: dict[Edge, _Grades], number: int
+        self, bench: SearchBench, best: Trial, graph: frozenset[Edge], grades: dict[Edge, _Grades], number: int
     ) -> None:
         """Plays the graph on the round's cases and enters what the evaluators say of its edges."""
         first = number * self.cases
@@ -130,14 +130,14 @@ def _untried(graph: frozenset[Edge], edges: Sequence[Edge], tried: set[frozenset
     return []
 
 
-def _exchange(one: Played, graph: frozenset[Edge]) -> str:
+def _exchange(one: CaseResult, graph: frozenset[Edge]) -> str:
     right = f"\nRight answer: {one.expected}" if one.expected else ""
     said = "\n".join(f"{role}: {text}" for role, text in one.said)
     return GRADE.format(question=one.question, expected=right, exchange=said, edges=_listed(sorted(graph)))
 
 
 def _steered(
-    bench: Bench,
+    bench: SearchBench,
     graph: frozenset[Edge],
     left: Sequence[frozenset[Edge]],
     grades: dict[Edge, _Grades],

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from hocket.core.keys import Key
-from hocket.distributed.swarm.blobs import Missing, address, nearest, taken_apart
+from hocket.distributed.swarm.blobs import MissingPiece, address, nearest, taken_apart
 from hocket.distributed.swarm.mesh import COPIES, Mesh
-from hocket.distributed.swarm.registry import Entry, Registry, Said
+from hocket.distributed.swarm.registry import Entry, EntryMessage, EntryRegistry
 from hocket.lab.claims.harness import Claims, Finding, say
 
 claim = Claims("lattica", "abstract")
@@ -44,7 +44,7 @@ def whatever_order_company_and_number_of_times_entries_are_heard_in() -> Finding
     """Six nodes write; random pairs tell each other random parts, doubled and unordered; at the end each hears all."""
     draw, equal, apart = Key.of(0).derive("registry").numpy(), 0, 0
     for _ in range(40):
-        copies = [Registry(f"n{i}") for i in range(6)]
+        copies = [EntryRegistry(f"n{i}") for i in range(6)]
         for _ in range(60):
             one, other = (int(i) for i in draw.choice(6, 2, replace=False))
             copies[one].write(f"name {draw.integers(3)}", str(draw.integers(4)))
@@ -64,12 +64,12 @@ def whatever_order_company_and_number_of_times_entries_are_heard_in() -> Finding
 def merging_is_commutative_associative_and_idempotent_a_later_entry() -> Finding:
     draw, holds = Key.of(1).derive("laws").numpy(), True
 
-    def some() -> list[Said]:
+    def some() -> list[EntryMessage]:
         rows = draw.integers(3, size=(5, 4)).tolist()
-        return [Said(f"n{a}", f"x{b}", Entry(c, str(d))) for a, b, c, d in rows]
+        return [EntryMessage(f"n{a}", f"x{b}", Entry(c, str(d))) for a, b, c, d in rows]
 
-    def merged(*parts: Sequence[Said]) -> list[Said]:
-        copy = Registry("me")
+    def merged(*parts: Sequence[EntryMessage]) -> list[EntryMessage]:
+        copy = EntryRegistry("me")
         for part in parts:
             copy.merge(part)
         return copy.entries()
@@ -82,7 +82,7 @@ def merging_is_commutative_associative_and_idempotent_a_later_entry() -> Finding
         for one in (*a, *b):
             place = one.node, one.name
             best[place] = max(best.get(place, one.entry), one.entry)
-        holds &= merged(a, b) == sorted(Said(*place, entry) for place, entry in best.items())
+        holds &= merged(a, b) == sorted(EntryMessage(*place, entry) for place, entry in best.items())
     return Finding(bool(holds), "900 triples")
 
 
@@ -144,7 +144,7 @@ def a_damaged_piece_is_refused_and_asked_of_the_next_where_all_are() -> Finding:
         try:
             other.fetch(name)
             said = "taken"
-        except Missing as error:
+        except MissingPiece as error:
             said = str(error)
         stranger = Mesh("stranger", key=b"another key")
         try:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import hocket
-from hocket.apps.play.arena import Episode, played, seated
-from hocket.apps.play.screen import Screen
+from hocket.apps.play.arena import ArenaEpisode, played, seated
+from hocket.apps.play.screen import TerminalScreen
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding
@@ -38,7 +38,7 @@ def late(seen, allowed, uniforms):
 """
 
 
-def episodes(task: str, who: Mapping[str, str], count: int, workers: bool = False, **how: Any) -> list[Episode]:
+def episodes(task: str, who: Mapping[str, str], count: int, workers: bool = False, **how: Any) -> list[ArenaEpisode]:
     """The first evaluation episodes of a lineup."""
     given = {"runs": "runs", "temperature": 1.0, **how}
     with seated(task, who, workers=workers, **given) as player:
@@ -113,7 +113,7 @@ def a_trained_policy_a_language_model_a_script_and_a_person_at_a() -> Finding:
         team = {"agent_0": "run:zoo", "agent_1": "model:nano", "agent_2": f"{folder}/mine.py:still"}
         mixed = episodes(zoo, team, 2, runs=folder)
         again = episodes(zoo, team, 2, workers=True, runs=folder)
-        typed = Screen(lines=io.StringIO("1\n" * 25 + "x\n"))
+        typed = TerminalScreen(lines=io.StringIO("1\n" * 25 + "x\n"))
         with_person = episodes(zoo, {**team, "agent_1": "person"}, 1, runs=folder, screen=typed)
     whole = all(one.failure is None and one.length == 25 for one in (*mixed, *with_person))
     same = [one.to_json() for one in mixed] == [one.to_json() for one in again]

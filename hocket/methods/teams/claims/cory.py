@@ -13,8 +13,8 @@ from hocket.core.casting import Separate
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, gap, say
 from hocket.lab.microscope import RecordedBatch
-from hocket.lab.talk import Lookup, TalkBench
-from hocket.lab.toys.talks import Alone
+from hocket.lab.talk import LookupPolicy, TalkBench
+from hocket.lab.toys.talks import SingleAgent
 from hocket.methods.base.ppo import PPO_RLHF
 from hocket.methods.teams.cory import CORY, OBSERVER, PIONEER, PioneerObserver
 from hocket.recipe import Recipe
@@ -38,7 +38,7 @@ def pair(workflow: Workflow, recipe: Recipe, seed: int) -> TalkBench:
     return TalkBench(workflow, CODES, LETTERS, cheaper, length=2, seed=seed, lr=0.05, verifier=in_place)
 
 
-def away(policy: Lookup, scenario: Scenario) -> tuple[float, float]:
+def away(policy: LookupPolicy, scenario: Scenario) -> tuple[float, float]:
     """The exact KL from the uniform start, in nats, and the exact reward of a policy's answers to a question."""
     first = policy.probabilities(str(scenario.prompt))
     kl, reward = float((first * (4 * first).log()).sum()), 0.0
@@ -53,7 +53,7 @@ def away(policy: Lookup, scenario: Scenario) -> tuple[float, float]:
 @functools.cache
 def path(seed: int, cory: bool) -> list[tuple[float, float]]:
     """KL and reward of who answers as pioneer, after every 5 of 100 steps."""
-    bench = pair(PioneerObserver(), CORY, seed) if cory else pair(Alone(), PPO_RLHF, seed)
+    bench = pair(PioneerObserver(), CORY, seed) if cory else pair(SingleAgent(), PPO_RLHF, seed)
     policy, points = next(iter(bench.policies.values())), []
     for _ in range(20):
         bench.run(5)
@@ -67,7 +67,7 @@ def without_the_others_answer_with_own_rewards_and_no_exchange_it() -> Finding:
     both = pair(PioneerObserver(shared=False, shown=False), CORY.but(name="cory-apart", cast=Separate()), 3).run(4)
     off = []
     for role in both.workflow.roles:
-        alone = pair(Alone(role), PPO_RLHF.but(name="alone", cast=Separate()), 3).run(4)
+        alone = pair(SingleAgent(role), PPO_RLHF.but(name="alone", cast=Separate()), 3).run(4)
         one, other = (bench.policies[role].module.state_dict() for bench in (both, alone))
         off += [gap(one[name], other[name]) for name in one]
     moved = float(both.policies["observer"].module.logits.detach().abs().max())

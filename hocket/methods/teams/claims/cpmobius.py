@@ -15,7 +15,7 @@ import torch
 
 from hocket.agents.workflows.reply import Reply
 from hocket.agents.workflows.team import Team
-from hocket.core.batch import Level, Recorded
+from hocket.core.batch import Level, RecordedNumbers
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import Claims, Finding, cases, gap, say
@@ -370,7 +370,7 @@ def the_players_advantages_are_those_of_answers_to_one_problem_less() -> Finding
     assert isinstance(pull, KLToReference)
     drawn = Key.of(5).numpy()
     now, before = (torch.tensor(drawn.normal(size=batch.decisions)) for _ in range(2))
-    known = {**batch.logp, "reference": Recorded(before, torch.ones(len(before), dtype=torch.bool))}
+    known = {**batch.logp, "reference": RecordedNumbers(before, torch.ones(len(before), dtype=torch.bool))}
     term = pull(Evaluation(logp=now), replace(batch, occurrences=occurrences, logp=known))
     ratio = (before - now).exp()
     cost = ratio - 1 - ratio.log()

@@ -18,7 +18,7 @@ from hocket.agents.workflows.chat import Chat
 from hocket.core.components import value_at
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, gap, say
-from hocket.lab.exploitability import Situation, language_model
+from hocket.lab.exploitability import InformationState, language_model
 from hocket.lab.hand_formulas import clipped, off, stale_rows
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.recorded_answers import line
@@ -253,7 +253,9 @@ def of_model(task: PeerQuiz, policy: Policy, chat: Chat) -> Robustness:
     """A language model's own chances of each letter as the whole answer; the rest is wrong."""
     letters, told = tuple(LETTERS[: task.contest.options]), list(everything_told(task.contest))
     ways = (letters, tuple(f"<answer>{letter}</answer>" for letter in letters), tuple(range(len(letters))))
-    places = [Situation("policy", "policy", str(one), prompt_of(task, one, "Box 500: {}"), *ways) for one in told]
+    places = [
+        InformationState("policy", "policy", str(one), prompt_of(task, one, "Box 500: {}"), *ways) for one in told
+    ]
     rows = dict(zip(told, np.exp(np.array(language_model(policy, chat)(places))), strict=True))
     return exactly(task.contest, lambda contest, one: rows[one])
 

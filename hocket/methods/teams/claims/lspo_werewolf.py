@@ -16,7 +16,7 @@ from hocket.core.columns import TOKEN_TEXTS
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, say
-from hocket.lab.exploitability import Situation as Known
+from hocket.lab.exploitability import InformationState as Known
 from hocket.lab.talk import TalkBench, last_message
 from hocket.lab.toys.recorded_answers import line
 from hocket.lab.toys.talks import kuhn_games, kuhn_nash_conv

@@ -13,7 +13,7 @@ from hocket.lab.claims.lesson_data import after_lessons
 from hocket.lab.talk import TalkBench
 from hocket.methods.base.grpo import GRPO
 from hocket.types import Message, Scenario
-from hocket.zoo.calendars import DAYS, Calendar, Calendars, Card, Said
+from hocket.zoo.calendars import DAYS, Calendar, Calendars, Card, DayStatement
 from hocket.zoo.tasks.magpie import from_settings, talk_of, talked
 
 claim = Claims("magpie", "the abstract; the scenarios are our own")
@@ -73,8 +73,8 @@ Speaker = Callable[[Card, int, str], str]
 def open_(one: Card, agent: int, heard: str) -> str:
     """Tells every busy day at once; then proposes a day that nobody called busy."""
     busy = [DAYS[day] for day in range(len(one.days[agent])) if not one.open(agent, day)]
-    theirs = Said.of(heard).busy
-    if Said.of(heard).asks:
+    theirs = DayStatement.of(heard).busy
+    if DayStatement.of(heard).asks:
         return "Fine."
     free = [day for day in DAYS[: len(one.days[agent])] if day not in busy and day not in theirs]
     return f"I am busy {', '.join(busy)}." + (f" How about {free[0]}?" if theirs else "")
@@ -86,7 +86,7 @@ def silent(one: Card, agent: int, heard: str) -> str:
 
 def discreet(one: Card, agent: int, heard: str) -> str:
     """Takes what suits; else asks for the free days in turn, the first to speak in one order, the other reversed."""
-    asked = Said.of(heard).asks
+    asked = DayStatement.of(heard).asks
     if asked is not None and one.open(agent, DAYS.index(asked)):
         return "Fine."
     free = [day for day in DAYS[: len(one.days[agent])] if one.open(agent, DAYS.index(day))]

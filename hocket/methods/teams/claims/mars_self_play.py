@@ -18,7 +18,7 @@ from hocket.core.keys import Key
 from hocket.credit.turn_level import TurnRelative
 from hocket.hooks.past_selves import PastSelves
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, below, gap, inspect_rows, say
-from hocket.lab.exploitability import Situation
+from hocket.lab.exploitability import InformationState
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.episodes import random_batches
 from hocket.lab.toys.recorded_answers import lines
@@ -147,7 +147,7 @@ def nash_conv(bench: TalkBench) -> float:
     """The exact NashConv of a bench's table, by open_spiel."""
     policy, words = bench.policies["policy"], list(bench.words)
 
-    def answers(asked: Sequence[Situation]) -> list[list[float]]:
+    def answers(asked: Sequence[InformationState]) -> list[list[float]]:
         chances = [policy.probabilities(*one.messages).log().tolist() for one in asked]
         return [[row[words.index(reply)] for reply in one.replies] for row, one in zip(chances, asked, strict=True)]
 

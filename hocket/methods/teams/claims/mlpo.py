@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from hocket.lab.claims.harness import SEEDS, Claims, Finding, say
-from hocket.lab.talk import Lookup, TalkBench
+from hocket.lab.talk import LookupPolicy, TalkBench
 from hocket.lab.toys.talks import by_last, stepped
 from hocket.methods.teams.mlpo import MLPO, LeaderPeers
 from hocket.testing import Part, rehearse
@@ -59,7 +59,7 @@ def chances(kind: int, wind: str) -> list[tuple[float, tuple[str, ...]]]:
     return [(float(np.prod(each)) / len(ASKED), said) for each, said in zip(right, every, strict=True)]
 
 
-def accuracy(policy: Lookup) -> tuple[float, float]:
+def accuracy(policy: LookupPolicy) -> tuple[float, float]:
     """A leader's exact accuracy with peers, and alone."""
     together = alone = 0.0
     for (kind, wind), scenario in ASKED.items():

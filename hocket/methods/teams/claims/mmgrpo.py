@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from hocket.agents.search.plain import Reflective
-from hocket.agents.search.searcher import Played
+from hocket.agents.search.searcher import CaseResult
 from hocket.agents.workflows.team import Team
 from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.core.columns import InfoColumn
@@ -28,7 +28,7 @@ from hocket.lab.toys.recorded_answers import document, group_relative, lines
 from hocket.lab.toys.talks import played_by
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.mmgrpo import MMGRPO, ModuleRelative
-from hocket.train.pipeline import Pipeline, phase_runs
+from hocket.train.pipeline import PlanPipeline, phase_runs
 from hocket.types import Message, Scenario
 
 claim = Claims("mmgrpo", "arXiv:2508.04660 and dspy.GRPO")
@@ -198,13 +198,13 @@ class Program:
 
     def play(
         self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
-    ) -> list[Played]:
+    ) -> list[CaseResult]:
         """Drawn, as training samples are, whatever is asked; a case is another play of one of the questions."""
         times = -(-max(cases, default=0) // len(TOPICS)) + 1
         played = bench(self.seed, texts.prompts["program"]).play(times, seed=1)
         right = [float(one.scores["right"].value or 0.0) for one in played]  # type: ignore[arg-type]
         found = [(case, right[case % len(TOPICS) * times + case // len(TOPICS)]) for case in cases]
-        return [Played(case, 0, score, 2, "?", "", "") for case, score in found for _ in range(samples)]
+        return [CaseResult(case, 0, score, 2, "?", "", "") for case, score in found for _ in range(samples)]
 
     def refuses(self, texts: Texts) -> str | None:
         return None
@@ -262,7 +262,7 @@ def as_shipped_a_plan_searches_a_prompt_for_each_module_and_mmgrpo() -> Finding:
         plan = [{"name": "prompts", **search, **sizes}, {"recipe": "mmgrpo", "steps": 1, "task": "sums"}]
         small = {"evaluation.n": 2, "rollout.samples": 4, "curriculum.prompts": 4, "threads": 1, "task": "sums"}
         pairs = [("plan", plan), ("runs", place), ("run", "both"), *small.items()]
-        pipeline = Pipeline.begin(phase_runs(pairs), pairs)
+        pipeline = PlanPipeline.begin(phase_runs(pairs), pairs)
         for trainer in pipeline.trainers():
             trainer.run()
         best = json.loads((pipeline.folder / "1-prompts" / "best.json").read_text())["prompts"]

@@ -13,7 +13,7 @@ from hocket.lab.claims.harness import EXACT, SEEDS, Claims, Finding, below, gap,
 from hocket.lab.microscope import RecordedBatch
 from hocket.lab.talk import TalkBench
 from hocket.lab.toys.recorded_answers import document
-from hocket.lab.toys.talks import Alone
+from hocket.lab.toys.talks import SingleAgent
 from hocket.methods.base.grpo import GRPO
 from hocket.methods.teams.rema import REMA, ROUNDS, MetaReasoner
 from hocket.testing import Cut, Part, rehearse
@@ -187,7 +187,9 @@ def two_small_policies_in_turn_beat_one_of_the_same_size_with() -> Finding:
     more: dict[str, Any] = {"lr": 0.3, "prompts": 18}
     flow = MetaReasoner(system=False)
     teams = [TalkBench(flow, ROUTINES, DIGITS, REMA, view=split_view, seed=n, **more).run(STEPS) for n in SEEDS]
-    agents = [TalkBench(Alone(), ROUTINES, DIGITS, GRPO, view=small_view, seed=n, **more).run(STEPS) for n in SEEDS]
+    agents = [
+        TalkBench(SingleAgent(), ROUTINES, DIGITS, GRPO, view=small_view, seed=n, **more).run(STEPS) for n in SEEDS
+    ]
     right, alone = [success(team) for team in teams], [agent.expected() for agent in agents]
     shuffled, ahead = fmean(success(team, "0") for team in teams), sum(a > b for a, b in zip(right, alone, strict=True))
     saw = say(steps=STEPS, questions=18, team=fmean(right), rows_in_two_tables=ROWS, single_agent=fmean(alone))
