@@ -1,6 +1,6 @@
 """Expectations over every group of samples that a small policy can draw.
 
-    group = Groups(Tabular(world))
+    group = EnumeratedGroups(Tabular(world))
     group.gradient(GRPO, 4)  # the expected step on the policy's logits, exact
     group.true_gradient()    # the gradient of the expected reward
 

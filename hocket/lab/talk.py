@@ -239,7 +239,7 @@ class LookupPolicy:
             assert self._module.values is not None, "call require first"
             value = scattered(self._module.values[rows])
         if Quantity.KL_EXACT in wanted:
-            assert isinstance(reference, LookupPolicy), "an exact KL needs a Lookup as reference"
+            assert isinstance(reference, LookupPolicy), "an exact KL needs a LookupPolicy as reference"
             kl = scattered((table.exp() * (table - reference.logp(rows, temperature).detach())).sum(-1))
         return Evaluation(
             logp=scattered(table.gather(1, batch.action[chosen].long()[:, None])[:, 0]),

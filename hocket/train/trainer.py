@@ -308,7 +308,7 @@ class Trainer:
         """Resumes from the newest checkpoint with new processes; the results equal those of an undisturbed run.
 
         Raises:
-            Gone: `error` itself, when three attempts in a row have failed.
+            PeerLost: `error` itself, when three attempts in a row have failed.
         """
         self._revived += 1
         if self._revived > 3:

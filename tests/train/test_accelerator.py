@@ -153,7 +153,7 @@ def test_learners_that_nccl_joins_learn_the_same(
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "lo")
     joins: list[RankProcess] = []
     monkeypatch.setattr(
-        ranks, "Joined", lambda *given, **named: joins.append(RankProcess(*given, **named)) or joins[-1]
+        ranks, "RankProcess", lambda *given, **named: joins.append(RankProcess(*given, **named)) or joins[-1]
     )
     more = [*ON, "--reward", f"{reward}:spread", "--update.lr", "1e-3"]
     train(tmp_path, "one", *more, "--leaves", "4", steps=2)

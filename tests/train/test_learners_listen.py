@@ -58,8 +58,8 @@ def loopback(found: set[tuple[str, str]]) -> bool:
 
 OTHER = """
 import sys, torch
-from hocket.distributed.cluster.ranks import InFolder, joined
-ranks = joined(1, 2, InFolder(sys.argv[1]), device=torch.device("cpu"))
+from hocket.distributed.cluster.ranks import FolderRendezvous, joined
+ranks = joined(1, 2, FolderRendezvous(sys.argv[1]), device=torch.device("cpu"))
 print(ranks.exchanged(torch.tensor([2.0]), 0).item(), flush=True)
 sys.stdin.read()
 """

@@ -33,7 +33,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Pretend:
         monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
         monkeypatch.setattr(room, "available_cores", lambda: cores)
         monkeypatch.setattr(room, "has_bf16", lambda device: half)
-        monkeypatch.setattr(room, "Watch", lambda: SimpleNamespace(others=lambda: others))
+        monkeypatch.setattr(room, "CoreWatch", lambda: SimpleNamespace(others=lambda: others))
         asked: list[str] = []
 
         def probed(shapes: LayerShapes, precision: str, threads: int, device: torch.device) -> ProductRate:

@@ -12,7 +12,7 @@ from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.names import parse_name
 from hocket.core.options import checked
 
-__all__ = ["Call", "Finished", "Sandbox", "Tool", "carried_out", "check_names", "find", "find_all", "read_calls"]
+__all__ = ["Call", "ProgramResult", "Sandbox", "Tool", "carried_out", "check_names", "find", "find_all", "read_calls"]
 
 SERVED = "mcp:"
 """What stands before the command of a tool server."""

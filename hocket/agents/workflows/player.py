@@ -184,7 +184,7 @@ class TextPlayer:
         return [trajectory for group in found for trajectory in group]
 
     def counts(self) -> dict[str, int]:
-        """The summed counts of the engines in this process so far, by the names of `hocket.engine.paged_model.SamplingCounts`."""
+        """The summed `SamplingCounts` of the engines in this process so far, by their names."""
         guests = [] if self.guests is None else self.guests.actors
         actors = [*self.actors.values(), *self.references.values(), *guests]
         found = {

@@ -1,7 +1,8 @@
 """Operators in processes of their own: any program that speaks this protocol may play.
 
 Messages are msgpack, each after its length in four bytes (big-endian), over standard input and output. The program
-begins with `Ready`; then for every `Begin` it gets ready, for every `Act` it answers `ActionReply`, and ends with its input.
+begins with `Ready`; then for every `Begin` it gets ready, for every `Act` it answers `ActionReply`, and ends with its
+input.
 
     python -m hocket.apps.play.worker SPEC TASK AGENT RUNS TEMPERATURE [trust]      # an operator of this library
 """

@@ -193,7 +193,7 @@ async def _unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Waits for `work`, and gives it up when the client has left.
 
     Raises:
-        Refused: when the client has left; nobody reads it.
+        RequestRefusal: when the client has left; nobody reads it.
     """
 
     async def left() -> None:

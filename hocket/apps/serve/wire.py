@@ -221,7 +221,7 @@ def read_request(body: bytes) -> ChatRequest:
     """A request from the body that holds it.
 
     Raises:
-        Refused: when it is no JSON, or no such request.
+        RequestRefusal: when it is no JSON, or no such request.
     """
     return _read(body, ChatRequest)
 

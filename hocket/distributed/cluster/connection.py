@@ -65,7 +65,7 @@ class Connection(Protocol):
             beside: weights that belong to it. What several lines are sent is written once.
 
         Raises:
-            Gone: when nobody listens.
+            PeerLost: when nobody listens.
         """
         ...
 
@@ -73,7 +73,7 @@ class Connection(Protocol):
         """The answer to the first message that has none yet.
 
         Raises:
-            Gone: when there will be none.
+            PeerLost: when there will be none.
         """
         ...
 

@@ -89,7 +89,7 @@ class LearnerMembers:
         """What all members answer, or those at some `lines`, in order; without `waiting`, those that have.
 
         Raises:
-            Gone: when one is. HocketError: when one failed.
+            PeerLost: when one is. HocketError: when one failed.
         """
         found, failed = [], []
         for line in self.lines if lines is None else lines:
@@ -154,7 +154,7 @@ class LearnerGroup(LearnerMembers):
         """Has this rank hold the whole again where every one holds its shares.
 
         Raises:
-            Gone: when one is.
+            PeerLost: when one is.
         """
         if self._meeting is not None:
             restore(learners, filled=True)
@@ -233,7 +233,7 @@ def send(line: Connection, data: bytes) -> None:
     """Sends a message.
 
     Raises:
-        Gone: when nobody listens, with the mend.
+        PeerLost: when nobody listens, with the mend.
     """
     try:
         line.send(data)

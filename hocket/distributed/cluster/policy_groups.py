@@ -164,7 +164,7 @@ class PolicyGroups:
         """Has this process hold the whole again where every learner holds its shares.
 
         Raises:
-            Gone: when one is.
+            PeerLost: when one is.
         """
         if self.here is not None:
             self.here.gather(learners)

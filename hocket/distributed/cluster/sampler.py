@@ -72,7 +72,7 @@ class Sampler:
         """The answer to a message.
 
         Raises:
-            Gone: when there is none. HocketError: whatever else went wrong there.
+            PeerLost: when there is none. HocketError: whatever else went wrong there.
         """
         assignments = message.assignments if isinstance(message, Plays) else ()
         data, beside, kept = asked(message, assignments)
@@ -126,7 +126,7 @@ class TargetWeights:
             say: sends differences to what the sampler holds, and is told when they came damaged; None sends all.
 
         Raises:
-            Gone: when it holds others then, or is gone.
+            PeerLost: when it holds others then, or is gone.
         """
         before: dict[str, PackedWeights] = {}
         if member.references != self.references:

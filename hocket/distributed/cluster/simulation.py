@@ -1,7 +1,7 @@
 """`hocket simulate`: what asynchronous training does on many nodes, event by event under simulated time.
 
-Admission, dropping and asking again are the real rule (`admission.Admission`); lengths, links and faults are drawn from
-keys, so the same settings give the same result. Nothing is computed by a model.
+Admission, dropping and asking again are the real rule (`admission.GroupAdmission`); lengths, links and faults are drawn
+from keys, so the same settings give the same result. Nothing is computed by a model.
 
 Weights reach the nodes through two trees that carry half of them each, a node that passes on in one being a leaf of the
 other (Sanders, Speck and Traeff, Parallel Computing 35, 2009): every link is used in full both ways, and what the depth

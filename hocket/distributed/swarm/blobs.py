@@ -51,7 +51,7 @@ class Manifest(Struct, frozen=True):
         """The thing.
 
         Raises:
-            Missing: when a piece is not there, is not what its name says, or all together have another size.
+            MissingPiece: when a piece is not there, is not what its name says, or all together have another size.
         """
         for name in self.pieces:
             if name not in pieces or address(pieces[name]) != name:
@@ -72,7 +72,7 @@ def manifest_of(data: bytes) -> Manifest:
     """A manifest from its bytes.
 
     Raises:
-        Missing: when they are none.
+        MissingPiece: when they are none.
     """
     try:
         return msgspec.msgpack.decode(data, type=Manifest)

@@ -1,8 +1,9 @@
 """Nodes of several processes or machines that talk to each other directly, with nobody in charge.
 
-Whoever knows one node finds the others: they tell each other their registries (`EntryRegistry`), in which each says where
-it listens and what it has published. What is published is taken apart; each piece is kept by the few nodes nearest to
-its name (`nearest`), and by those that fetched it. A piece that is not what its name says is asked of the next.
+Whoever knows one node finds the others: they tell each other their registries (`EntryRegistry`), in which each says
+where it listens and what it has published. What is published is taken apart; each piece is kept by the few nodes
+nearest to its name (`nearest`), and by those that fetched it. A piece that is not what its name says is asked of the
+next.
 
 Lines are those of `hocket.distributed.swarm.lines`: TCP, opened by a challenge on a key that all share. Messages are
 checked data (`hocket.distributed.swarm.frames`). There is no way through address translation: nodes must reach each
@@ -214,7 +215,7 @@ class Mesh:
         """A thing by its address, from whoever has its pieces.
 
         Raises:
-            Missing: when a piece is nowhere, or it has more of them than a node keeps.
+            MissingPiece: when a piece is nowhere, or it has more of them than a node keeps.
         """
         spent = Counter[str]()
         manifest = manifest_of(self._piece(name, spent))

@@ -89,7 +89,7 @@ def set_weights(policies: dict[str, Policy], data: bytes) -> None:
     """The inverse.
 
     Raises:
-        Missing: when they are weights of another model.
+        MissingPiece: when they are weights of another model.
     """
     try:
         found = safetensors.torch.load(data)
