@@ -13,8 +13,8 @@ BUDGETS = [
     # Ceilings are what there was when they were last lowered, rounded up to hundreds; they only fall.
     pytest.param(("engine",), 59_700, id="engine"),  # The goal is 50,000.
     pytest.param(GENERAL, 94_100, id="outside methods and zoo"),  # The goal is 86,000.
-    pytest.param(CLAIMS, 60_200, id="claims"),  # The goal is 40,000.
-    pytest.param(PACKAGE, 221_500, id="package"),  # The goal is 190,000.
+    pytest.param(CLAIMS, 54_900, id="claims"),  # The goal is 40,000.
+    pytest.param(PACKAGE, 216_300, id="package"),  # The goal is 190,000.
 ]
 
 
