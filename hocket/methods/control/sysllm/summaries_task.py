@@ -8,7 +8,7 @@ by its own attempts, to write what `sysllm` asks, in the words that `CHUNK` and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, cast, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 
@@ -71,7 +71,7 @@ def _agreed(words: Sequence[str]) -> str:
 class Summaries(TextTask):
     """Transcripts and summaries without end."""
 
-    name: ClassVar[str] = "summaries"
+    name = "summaries"
 
     def scenario(self, split: Split, number: int) -> Scenario:
         check_number(self.name, split, number)

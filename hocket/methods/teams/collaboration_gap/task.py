@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from hocket.core.columns import MESSAGES
 from hocket.core.errors import ConfigurationError
@@ -142,7 +142,7 @@ class SplitMazes(TextTask):
         see, relay, messages: of the workflow `hocket.methods.teams.collaboration_gap.workflow.SplitMap`.
     """
 
-    name: ClassVar[str] = "split-maze"
+    name = "split-maze"
 
     def __init__(
         self,
