@@ -26,7 +26,8 @@ from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.user_files import load_object
 
 CLASS = re.compile(
-    r'class (?P<attribute>\w+)\b(?!\(\w*Task\)).*?\n    name = "(?P<name>[^"\n]+)"(?:\n    description = "(?P<description>[^"\n]+)")?',
+    r'class (?P<attribute>\w+)\b(?!\(\w*Task\)).*?\n    name = "(?P<name>[^"\n]+)"'
+    r'(?:\n    description = "(?P<description>[^"\n]+)")?',
     re.DOTALL,
 )
 """A class whose body has `name = "..."` and, optionally, `description = "..."` in the next line; no class of tasks."""
