@@ -18,7 +18,7 @@ from hocket.apps.serve.backend import Backend, Caller, Job
 from hocket.apps.serve.bounds import Bounds
 from hocket.apps.serve.current import CurrentBackend
 from hocket.apps.serve.host import ApplicationHost
-from hocket.apps.serve.refusals import RequestRefusal
+from hocket.apps.serve.refusals import Refusal
 from hocket.apps.serve.source import ModelSource
 from hocket.apps.serve.spelling import Delta, Spelling
 from hocket.apps.serve.wire import ChatRequest, RewardReport
@@ -48,9 +48,9 @@ class EchoBackend:
 
     def admit(self, caller: Caller) -> None:
         if self._key is not None and caller.key != self._key:
-            raise RequestRefusal(401, "wrong key", code="invalid_api_key")
+            raise Refusal(401, "wrong key", code="invalid_api_key")
         if caller.episode is not None and caller.episode != "known":
-            raise RequestRefusal(404, "no such episode", code="unknown_episode")
+            raise Refusal(404, "no such episode", code="unknown_episode")
 
     def models(self) -> list[str]:
         return ["echo"]
@@ -63,7 +63,7 @@ class EchoBackend:
 
     async def open(self, caller: Caller, body: bytes, request: ChatRequest) -> Job:
         if request.model != "echo":
-            raise RequestRefusal(404, "no such model", code="model_not_found", param="model")
+            raise Refusal(404, "no such model", code="model_not_found", param="model")
         return Job("chatcmpl-1", "echo", "none", 3, self._deltas(request))
 
     async def _deltas(self, request: ChatRequest) -> AsyncGenerator[Delta, None]:

@@ -16,7 +16,7 @@ from hocket.apps.serve.addresses import addressed, is_loopback
 from hocket.apps.serve.backend import Backend, Caller, Job
 from hocket.apps.serve.bounds import Bounds
 from hocket.apps.serve.completions import collected, streamed
-from hocket.apps.serve.refusals import RequestRefusal
+from hocket.apps.serve.refusals import Refusal
 from hocket.apps.serve.schema import openapi
 from hocket.apps.serve.wire import ChatRequest, Health, Model, Models, read_report, read_request
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LOG = logging.getLogger("hocket.apps.serve")
-_MISTAKE = RequestRefusal(500, "the server made a mistake, which its own output tells", code="mistake")
+_MISTAKE = Refusal(500, "the server made a mistake, which its own output tells", code="mistake")
 
 
 def build_app(backend: Backend, bounds: Bounds, *, episodes: bool = False, local_only: bool = False) -> Starlette:
@@ -85,7 +85,7 @@ class _House:
         self._admitted(request)
         name = request.path_params["model"]
         if name not in self._backend.models():
-            raise RequestRefusal(404, f"there is no model {name!r}", code="model_not_found", param="model")
+            raise Refusal(404, f"there is no model {name!r}", code="model_not_found", param="model")
         return _json(Model(name, self._began))
 
     async def reward(self, request: Request) -> Response:
@@ -96,7 +96,7 @@ class _House:
     async def complete(self, request: Request) -> Response:
         caller = self._admitted(request)
         if self._working >= self._bounds.requests:
-            raise RequestRefusal(429, "too many requests are worked on; come back later", code="busy", retry_after="1")
+            raise Refusal(429, "too many requests are worked on; come back later", code="busy", retry_after="1")
         self._working += 1
         try:
             async with asyncio.timeout(self._bounds.work_seconds):
@@ -104,7 +104,7 @@ class _House:
                 asked = read_request(body)
                 if len(asked.messages) > self._bounds.messages:
                     most = f"a conversation may have {self._bounds.messages} messages"
-                    raise RequestRefusal(400, most, code="too_many_messages", param="messages")
+                    raise Refusal(400, most, code="too_many_messages", param="messages")
                 return await self._answer(request, caller, body, asked)
         except TimeoutError:
             raise _late(self._bounds.work_seconds) from None
@@ -135,7 +135,7 @@ class _House:
                             break
                         yield _event(chunk)
                 yield b"data: [DONE]\n\n"
-            except RequestRefusal as refusal:
+            except Refusal as refusal:
                 yield _event(refusal.body())
             except TimeoutError:
                 yield _event(_late(limit).body())
@@ -172,9 +172,9 @@ class _House:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
             # A page of the web may send other types here without asking the browser first.
-            raise RequestRefusal(415, "send the body as content-type application/json", code="unsupported_media_type")
+            raise Refusal(415, "send the body as content-type application/json", code="unsupported_media_type")
         most, found = self._bounds.body_bytes, bytearray()
-        too_large = RequestRefusal(413, f"a body may have {most} bytes", code="body_too_large", connection="close")
+        too_large = Refusal(413, f"a body may have {most} bytes", code="body_too_large", connection="close")
         declared = request.headers.get("content-length", "0")
         if declared.isdecimal() and int(declared) > most:
             raise too_large
@@ -185,7 +185,7 @@ class _House:
                     if len(found) > most:
                         raise too_large
         except TimeoutError:
-            raise RequestRefusal(408, "the body came too slowly", code="slow_body", connection="close") from None
+            raise Refusal(408, "the body came too slowly", code="slow_body", connection="close") from None
         return bytes(found)
 
 
@@ -193,7 +193,7 @@ async def _unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Waits for `work`, and gives it up when the client has left.
 
     Raises:
-        RequestRefusal: when the client has left; nobody reads it.
+        Refusal: when the client has left; nobody reads it.
     """
 
     async def left() -> None:
@@ -204,7 +204,7 @@ async def _unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
     try:
         await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
-            raise RequestRefusal(499, "the client has left", code="client_left")
+            raise Refusal(499, "the client has left", code="client_left")
         return working.result()
     finally:
         working.cancel()
@@ -223,9 +223,9 @@ def _careful(endpoint: Endpoint, *, local_only: bool) -> Endpoint:
     async def answered(request: Request) -> Response:
         try:
             if local_only and not _local(request):
-                raise RequestRefusal(403, "without a key this server answers to localhost only", code="wrong_host")
+                raise Refusal(403, "without a key this server answers to localhost only", code="wrong_host")
             return await endpoint(request)
-        except RequestRefusal as refusal:
+        except Refusal as refusal:
             return _json(refusal.body(), refusal.status, refusal.headers)
         except Exception:
             _LOG.exception("a request could not be answered")
@@ -234,17 +234,15 @@ def _careful(endpoint: Endpoint, *, local_only: bool) -> Endpoint:
     return answered
 
 
-def _late(seconds: float | None) -> RequestRefusal:
-    return RequestRefusal(504, f"the request took more than {seconds} seconds", code="timeout")
+def _late(seconds: float | None) -> Refusal:
+    return Refusal(504, f"the request took more than {seconds} seconds", code="timeout")
 
 
 async def _unrouted(request: Request, error: Exception) -> Response:
     """Addresses and methods that nobody serves."""
     status, headers = getattr(error, "status_code", 500), getattr(error, "headers", None)
     words = {404: "there is nothing at this address", 405: "this address does not take this method"}
-    refusal = RequestRefusal(
-        status, words.get(status, str(error)), code="not_found" if status == 404 else "not_allowed"
-    )
+    refusal = Refusal(status, words.get(status, str(error)), code="not_found" if status == 404 else "not_allowed")
     return _json(refusal.body(), status, headers)
 
 

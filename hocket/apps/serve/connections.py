@@ -14,14 +14,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hocket.apps.serve.addresses import addressed
 from hocket.apps.serve.bounds import Bounds
-from hocket.apps.serve.refusals import RequestRefusal
+from hocket.apps.serve.refusals import Refusal
 
 HEAD_BYTES = 2**16
 """Of a request's head, at most."""
 
 
-_MALFORMED = RequestRefusal(400, "this is no HTTP request that can be read in one way only", code="malformed_request")
-_VERSION = RequestRefusal(505, "this server speaks HTTP/1.1", code="http_version")
+_MALFORMED = Refusal(400, "this is no HTTP request that can be read in one way only", code="malformed_request")
+_VERSION = Refusal(505, "this server speaks HTTP/1.1", code="http_version")
 
 
 class _Unambiguous(h11.Connection):

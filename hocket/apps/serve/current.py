@@ -22,7 +22,7 @@ from hocket.apps.serve.backend import Caller, Job
 from hocket.apps.serve.bounds import Bounds
 from hocket.apps.serve.event_loop import across
 from hocket.apps.serve.read_write_lock import ReadWriteLock
-from hocket.apps.serve.refusals import RequestRefusal, template_refusals
+from hocket.apps.serve.refusals import Refusal, template_refusals
 from hocket.apps.serve.source import ModelSource
 from hocket.apps.serve.spelling import Delta, Spelling
 from hocket.apps.serve.wire import ChatRequest, RewardReport, template_message
@@ -122,13 +122,13 @@ class CurrentBackend:
     def admit(self, caller: Caller) -> None:
         if not self._keys:
             if not caller.local:
-                raise RequestRefusal(403, "without a key this server answers to localhost only", code="wrong_host")
+                raise Refusal(403, "without a key this server answers to localhost only", code="wrong_host")
             return
         given = (caller.key or "").encode()
         right = [hmac.compare_digest(key, given) for key in self._keys]  # All, so that time tells nothing.
         if not any(right):
             words = "the key is wrong" if caller.key else "send a key: authorization: Bearer KEY"
-            raise RequestRefusal(401, words, code="invalid_api_key", www_authenticate="Bearer")
+            raise Refusal(401, words, code="invalid_api_key", www_authenticate="Bearer")
 
     def models(self) -> list[str]:
         return list(self._served)
@@ -137,15 +137,13 @@ class CurrentBackend:
         return self._label
 
     def report(self, caller: Caller, report: RewardReport) -> None:
-        raise RequestRefusal(404, "there are no episodes here", code="unknown_episode")
+        raise Refusal(404, "there are no episodes here", code="unknown_episode")
 
     async def open(self, caller: Caller, body: bytes, request: ChatRequest) -> Job:
         served = self._served.get(request.model)
         if served is None:
             hint = nearest(request.model, self._served)
-            raise RequestRefusal(
-                404, f"there is no model {request.model!r}{hint}", code="model_not_found", param="model"
-            )
+            raise Refusal(404, f"there is no model {request.model!r}{hint}", code="model_not_found", param="model")
         self._calls += 1
         key = (
             self._root.derive("call", self._calls) if request.seed is None else self._root.derive("seed", request.seed)
@@ -260,7 +258,7 @@ class CurrentBackend:
         room = longest if context is None else min(longest, context - len(tokens))
         if room < 1:
             words = f"the conversation has {len(tokens)} tokens, and the model's context is {context}; shorten it"
-            raise RequestRefusal(400, words, code="context_length_exceeded", param="messages")
+            raise Refusal(400, words, code="context_length_exceeded", param="messages")
         decoding = Decoding(
             temperature=1.0 if request.temperature is None else request.temperature,
             top_p=1.0 if request.top_p is None else request.top_p,
@@ -269,7 +267,7 @@ class CurrentBackend:
             max_tokens=room,
         )
         if request.alternatives and decoding.truncates:
-            raise RequestRefusal(
+            raise Refusal(
                 400,
                 "top_logprobs go with top_p 1 only, and no top_k or min_p",
                 code="invalid_value",

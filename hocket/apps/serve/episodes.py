@@ -22,7 +22,7 @@ from hocket.apps.serve.backend import Caller, Job
 from hocket.apps.serve.bounds import Bounds
 from hocket.apps.serve.event_loop import across
 from hocket.apps.serve.host import ApplicationHost
-from hocket.apps.serve.refusals import RequestRefusal, template_refusals
+from hocket.apps.serve.refusals import Refusal, template_refusals
 from hocket.apps.serve.spelling import Delta, Spelling
 from hocket.apps.serve.wire import AssistantMessage, ChatMessage, ChatRequest, RewardReport, ToolCall, template_message
 from hocket.core.errors import ConfigurationError, HocketError
@@ -101,9 +101,7 @@ class AgentSession:
             return found
         first, task = self._named.get(caller.retry, (digest, None))
         if first != digest:
-            raise RequestRefusal(
-                422, "this idempotency key was used for another request", code="idempotency_key_reused"
-            )
+            raise Refusal(422, "this idempotency key was used for another request", code="idempotency_key_reused")
         if task is None or task.cancelled() or (task.done() and task.exception() is not None):
             task = self._begun(request)
             self._named[caller.retry] = digest, task
@@ -132,7 +130,7 @@ class AgentSession:
             replies = await _together(who, history, request)
         except (LimitReached, ContextFull) as limit:
             self.stopped = limit
-            raise RequestRefusal(400, str(limit), code="episode_limit") from None
+            raise Refusal(400, str(limit), code="episode_limit") from None
         except ConfigurationError as error:
             self.broken = error
             raise
@@ -149,7 +147,7 @@ class AgentSession:
         found = self._correspondents.get(model, only)
         if found is None:
             roles = ", ".join(self._correspondents)
-            raise RequestRefusal(404, f"no role is called {model!r}: {roles}", code="model_not_found", param="model")
+            raise Refusal(404, f"no role is called {model!r}: {roles}", code="model_not_found", param="model")
         return found
 
     def _as_given(self, message: ChatMessage) -> Message:
@@ -200,9 +198,9 @@ def spelt(answer: RequestAnswer, index: int, request: ChatRequest) -> list[Delta
     return [*found, spelling.last("length" if reply.finish == "length" else "stop")]
 
 
-def closed() -> RequestRefusal:
+def closed() -> Refusal:
     """What calls of an ended episode are told."""
-    return RequestRefusal(410, "the episode has ended", code="episode_closed")
+    return Refusal(410, "the episode has ended", code="episode_closed")
 
 
 @dataclass(frozen=True)
@@ -278,16 +276,14 @@ class Gate:
         session = self._session(caller)
         if report.reward is not UNSET:
             if not math.isfinite(report.reward):
-                raise RequestRefusal(400, "the reward must be a finite number", code="invalid_value", param="reward")
+                raise Refusal(400, "the reward must be a finite number", code="invalid_value", param="reward")
             session.reward = report.reward
         if report.answer is not UNSET:
             session.answer = report.answer
 
     async def open(self, caller: Caller, body: bytes, request: ChatRequest) -> Job:
         if request.alternatives:
-            raise RequestRefusal(
-                400, "in training top_logprobs can only be 0", code="invalid_value", param="top_logprobs"
-            )
+            raise Refusal(400, "in training top_logprobs can only be 0", code="invalid_value", param="top_logprobs")
         session = self._session(caller)
         answer = await session.answered(caller, body, request)
         version = answer.replies[0].turn.version
@@ -298,15 +294,15 @@ class Gate:
     def _session(self, caller: Caller) -> AgentSession:
         name = caller.episode or caller.key
         if name is None:
-            raise RequestRefusal(401, "send the episode's key: authorization: Bearer KEY", code="invalid_api_key")
+            raise Refusal(401, "send the episode's key: authorization: Bearer KEY", code="invalid_api_key")
         found = self._open.get(name)
         if found is not None:
             return found
         if name in self._ended:
             raise closed()
         if caller.episode is None:
-            raise RequestRefusal(401, "this key belongs to no episode", code="invalid_api_key")
-        raise RequestRefusal(404, "there is no such episode", code="unknown_episode")
+            raise Refusal(401, "this key belongs to no episode", code="invalid_api_key")
+        raise Refusal(404, "there is no such episode", code="unknown_episode")
 
 
 async def _deltas(answer: RequestAnswer, request: ChatRequest) -> AsyncGenerator[Delta, None]:

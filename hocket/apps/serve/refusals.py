@@ -11,7 +11,7 @@ from hocket.core.errors import HocketError
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
 
-class RequestRefusal(Exception):
+class Refusal(Exception):
     """A request that is not served.
 
     Attributes:
@@ -40,7 +40,7 @@ def template_refusals() -> Iterator[None]:
     try:
         yield
     except HocketError as error:
-        raise RequestRefusal(400, str(error), code="invalid_messages", param="messages") from None
+        raise Refusal(400, str(error), code="invalid_messages", param="messages") from None
     except Exception as error:  # Templates are programs of others, which take much for granted.
         words = f"the chat template cannot show this conversation: {type(error).__name__}: {error}"
-        raise RequestRefusal(400, words, code="invalid_messages", param="messages") from None
+        raise Refusal(400, words, code="invalid_messages", param="messages") from None

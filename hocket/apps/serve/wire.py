@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from hocket.apps.serve.refusals import RequestRefusal
+from hocket.apps.serve.refusals import Refusal
 
 T = TypeVar("T")
 
@@ -221,7 +221,7 @@ def read_request(body: bytes) -> ChatRequest:
     """A request from the body that holds it.
 
     Raises:
-        RequestRefusal: when it is no JSON, or no such request.
+        Refusal: when it is no JSON, or no such request.
     """
     return _read(body, ChatRequest)
 
@@ -240,9 +240,9 @@ def _read(body: bytes, kind: type[T]) -> T:
         if param in REFUSED:
             reason = "it cannot be set here; leave it out"
         where = f"{param}: " if param else ""
-        raise RequestRefusal(400, f"{where}{reason}", code="invalid_value", param=param) from None
+        raise Refusal(400, f"{where}{reason}", code="invalid_value", param=param) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RequestRefusal(400, f"the body is not JSON: {error}", code="invalid_json") from None
+        raise Refusal(400, f"the body is not JSON: {error}", code="invalid_json") from None
 
 
 def _whole(document: Any) -> Any:

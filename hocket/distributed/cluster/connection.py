@@ -249,12 +249,8 @@ def serve(handle: int, answered: Callable[..., bytes], over: Callable[[], bool] 
 
     def listen() -> None:
         message, told = pickle.loads(connection.recv_bytes())
-        inbox.put(
-            (
-                message,
-                [one if isinstance(one, PackedWeights) else PackedWeights.at(_handed(connection), one) for one in told],
-            )
-        )
+        held = (one if isinstance(one, PackedWeights) else PackedWeights.at(_handed(connection), one) for one in told)
+        inbox.put((message, list(held)))
 
     def beat() -> None:
         time.sleep(HEARTBEAT_SECONDS)
