@@ -23,7 +23,7 @@ from hocket.policies import kernels
 from hocket.policies.family import LayerSteps, Map, head_size, supports
 from hocket.policies.lowrank import JoinedLinear
 from hocket.policies.prefix_tree import PrefixTree
-from hocket.policies.sequences import SequenceRow
+from hocket.policies.sequences import Row
 
 Places = NDArray[np.int64]
 Kept = tuple[Tensor, ...]
@@ -111,7 +111,7 @@ class ActivationCache:
         if not self.full and (trace >= 0).all():
             self._traces[np.asarray(tokens, np.int64).tobytes()] = trace
 
-    def find(self, rows: Sequence[SequenceRow], tree: PrefixTree) -> ReplaySteps | None:
+    def find(self, rows: Sequence[Row], tree: PrefixTree) -> ReplaySteps | None:
         """What was recorded of a tree's tokens; None unless all of them were."""
         traces = [self._traces.get(row.tokens.tobytes()) for row in rows]
         place = np.zeros(len(tree.token), np.int64)

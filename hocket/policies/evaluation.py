@@ -17,7 +17,7 @@ from hocket.core.errors import ConfigurationError, HocketError
 from hocket.policies.heads import Head, TokenScores, read_head, rowwise
 from hocket.policies.language_model import LanguageModel
 from hocket.policies.masking import allowed_at
-from hocket.policies.sequences import SequenceRow, final_rows, rows_after, rows_of, targets
+from hocket.policies.sequences import Row, final_rows, rows_after, rows_of, targets
 from hocket.policies.value_head import ValueHead
 from hocket.types import Evaluation, Quantity
 
@@ -54,7 +54,7 @@ def evaluate(
 def _evaluated(
     model: LanguageModel,
     batch: Batch,
-    part: list[SequenceRow],
+    part: list[Row],
     wanted: frozenset[Quantity],
     other: LanguageModel | None,
 ) -> tuple[TokenScores, Tensor | None]:

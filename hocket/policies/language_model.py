@@ -19,7 +19,7 @@ from hocket.policies.heads import Head
 from hocket.policies.lora import acting_parameters, adapted_layers, without_adapter
 from hocket.policies.prefix_tree import PrefixTree, tree_of, tree_parts
 from hocket.policies.residence import HERE, Residence
-from hocket.policies.sequences import TOKEN_BUDGET, SequenceRow, blocks_of, padded
+from hocket.policies.sequences import TOKEN_BUDGET, Row, blocks_of, padded
 from hocket.policies.tree_forward import tree_states
 from hocket.policies.value_head import ValueHead
 
@@ -177,19 +177,19 @@ class LanguageModel:
 
     # ------------------------------------------------------------ hidden states
 
-    def parts(self, rows: list[SequenceRow], other: LanguageModel | None = None) -> list[list[SequenceRow]]:
+    def parts(self, rows: list[Row], other: LanguageModel | None = None) -> list[list[Row]]:
         """Rows read together, by this policy and by `other`; whether prefixes are shared decides what they cost."""
         shared = all(policy is None or policy._shares(rows) for policy in (self, other))
         return (tree_parts if shared else blocks_of)(rows, self.token_budget)
 
-    def _shares(self, rows: Sequence[SequenceRow]) -> bool:
+    def _shares(self, rows: Sequence[Row]) -> bool:
         if self.precision != "fp32":  # Checked at construction; the model's own forward pass would compute in fp32.
             return True
         longest = max((len(row.tokens) for row in rows), default=0)
         whole = self.model.dtype in (torch.float32, torch.float64)
         return self.share_prefixes and whole and supports(self.model, longest)
 
-    def features(self, rows: list[SequenceRow], *, hidden: bool = False) -> tuple[Tensor, Tensor | None]:
+    def features(self, rows: list[Row], *, hidden: bool = False) -> tuple[Tensor, Tensor | None]:
         """What `head` reads at the rows' K places: hidden states `[K, H]`, or finished logits `[K, V]`.
 
         Also the hidden states themselves when asked. Where prefixes are not shared, rows are padded on the right, where
@@ -220,7 +220,7 @@ class LanguageModel:
         states = out.hidden_states[-1].flatten(0, 1)[place] if hidden else None
         return out.logits.flatten(0, 1)[place], states
 
-    def _replay(self, rows: list[SequenceRow], tree: PrefixTree) -> ReplaySteps | None:
+    def _replay(self, rows: list[Row], tree: PrefixTree) -> ReplaySteps | None:
         """What the sampler has computed of `tree` with the weights as they are, where that saves a forward pass."""
         if self.activations is None or not torch.is_grad_enabled() or self.activations.weights != self.fingerprint():
             return None
@@ -235,7 +235,7 @@ class LanguageModel:
     def _plain(self) -> bool:
         return self.model.config.model_type in PLAIN_HEAD
 
-    def check_lengths(self, rows: Sequence[SequenceRow]) -> None:
+    def check_lengths(self, rows: Sequence[Row]) -> None:
         limit = self.context_length
         longest = max((len(row.tokens) for row in rows), default=0)
         if limit is not None and longest > limit:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket.policies.sequences import ATTENTION_LENGTH, SequenceRow
+from hocket.policies.sequences import ATTENTION_LENGTH, Row
 
 _LEAST_SAVED = 8
 """A prefix becomes a node of its own when that saves at least so many tokens."""
@@ -47,7 +47,7 @@ class PrefixTree:
     paths: list[NDArray[np.int64]]
 
 
-def _sorted(rows: Sequence[SequenceRow]) -> tuple[list[int], list[int]]:
+def _sorted(rows: Sequence[Row]) -> tuple[list[int], list[int]]:
     """An order of rows in which equal prefixes stand together, and how many tokens each shares with the one before."""
     order = sorted(range(len(rows)), key=lambda number: rows[number].tokens.tobytes())
     return order, [0, *(_common(rows[a].tokens, rows[b].tokens) for a, b in pairwise(order))][: len(order)]
@@ -60,9 +60,9 @@ def _common(one: NDArray[np.int64], other: NDArray[np.int64]) -> int:
     return first if length and apart[first] else length
 
 
-def tree_parts(rows: Sequence[SequenceRow], budget: float) -> list[list[SequenceRow]]:
+def tree_parts(rows: Sequence[Row], budget: float) -> list[list[Row]]:
     """Splits rows so that each part's tree stays within `budget` tokens (attention counted); at least one row each."""
-    parts: list[list[SequenceRow]] = []
+    parts: list[list[Row]] = []
     cost = 0.0
     for number, shared in zip(*_sorted(rows), strict=True):
         row = rows[number]
@@ -77,7 +77,7 @@ def tree_parts(rows: Sequence[SequenceRow], budget: float) -> list[list[Sequence
     return parts
 
 
-def tree_of(rows: Sequence[SequenceRow]) -> PrefixTree:
+def tree_of(rows: Sequence[Row]) -> PrefixTree:
     """The tree of some rows."""
     order, shared = _sorted(rows)
     nodes: list[TokenRun] = []

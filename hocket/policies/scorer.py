@@ -32,7 +32,7 @@ from hocket.policies.loading import (
     without_progress_bars,
 )
 from hocket.policies.lora import add_adapter, load_adapter, merged_state, save_adapter
-from hocket.policies.sequences import SequenceRow, rows_after, targets
+from hocket.policies.sequences import Row, rows_after, targets
 from hocket.policies.settings import LoraSettings
 from hocket.policies.templates import TemplateSettings
 from hocket.stages import Policy
@@ -159,7 +159,7 @@ class Scorer(LanguageModel):
             score = score.index_copy(0, torch.cat([targets(part) for part in parts]), found.to(score.device))
         return Evaluation(logp=torch.zeros(batch.decisions), score=score)
 
-    def _read(self, rows: list[SequenceRow]) -> Tensor:
+    def _read(self, rows: list[Row]) -> Tensor:
         with self.residence.around():
             with self.applied():
                 states, _ = self.features(rows)

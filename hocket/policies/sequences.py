@@ -22,7 +22,7 @@ ATTENTION_LENGTH = 512
 
 
 @dataclass(frozen=True)
-class SequenceRow:
+class Row:
     """One sequence to be read.
 
     Attributes:
@@ -47,7 +47,7 @@ class RowBlock(NamedTuple):
     place: Tensor
 
 
-def rows_of(batch: Batch, decisions: Tensor) -> list[SequenceRow]:
+def rows_of(batch: Batch, decisions: Tensor) -> list[Row]:
     """A minimal set of sequences that predicts each of `decisions` `[K]` exactly once.
 
     The sequence of a turn is its ancestors' observations and actions, its own observation and its actions. A sequence
@@ -73,17 +73,15 @@ def rows_of(batch: Batch, decisions: Tensor) -> list[SequenceRow]:
     return rows
 
 
-def rows_after(batch: Batch, decisions: Tensor) -> list[SequenceRow]:
+def rows_after(batch: Batch, decisions: Tensor) -> list[Row]:
     """`rows_of` with each place at the decision's own token instead of before it, so that what is read knows of it."""
     return [
-        SequenceRow(
-            np.append(row.tokens, batch.action[row.target[row.position.argmax()]].item()), row.position + 1, row.target
-        )
+        Row(np.append(row.tokens, batch.action[row.target[row.position.argmax()]].item()), row.position + 1, row.target)
         for row in (rows_of(batch, decisions) if len(decisions) else [])
     ]
 
 
-def final_rows(batch: Batch) -> list[SequenceRow]:
+def final_rows(batch: Batch) -> list[Row]:
     """The whole sequence of each truncated trajectory, read at its last token; targets are trajectories."""
     last = batch.last()
     chosen = torch.nonzero(batch.truncated & (last >= 0)).flatten().tolist()
@@ -93,13 +91,13 @@ def final_rows(batch: Batch) -> list[SequenceRow]:
         turn = int(batch.turn[batch.occurrences.decision[last[trajectory]]])
         parts = [part for link in _chain(parent, turn) for part in (_observed(batch, link), actions[spans[link]])]
         tokens = np.concatenate(parts)
-        rows.append(SequenceRow(tokens, np.array([len(tokens) - 1]), np.array([trajectory])))
+        rows.append(Row(tokens, np.array([len(tokens) - 1]), np.array([trajectory])))
     return rows
 
 
-def blocks_of(rows: Sequence[SequenceRow], budget: float) -> list[list[SequenceRow]]:
+def blocks_of(rows: Sequence[Row], budget: float) -> list[list[Row]]:
     """Splits rows, longest first, so that each part's padded cost stays within `budget`; at least one row each."""
-    parts: list[list[SequenceRow]] = []
+    parts: list[list[Row]] = []
     for row in sorted(rows, key=lambda row: -len(row.tokens)):
         if parts and _cost(len(parts[-1]) + 1, len(parts[-1][0].tokens)) <= budget:
             parts[-1].append(row)
@@ -108,7 +106,7 @@ def blocks_of(rows: Sequence[SequenceRow], budget: float) -> list[list[SequenceR
     return parts
 
 
-def padded(rows: Sequence[SequenceRow]) -> RowBlock:
+def padded(rows: Sequence[Row]) -> RowBlock:
     """Rows side by side. What stands right of a row's end is never seen by it: attention is causal."""
     width = max(len(row.tokens) for row in rows)
     ids = np.zeros((len(rows), width), np.int64)
@@ -118,7 +116,7 @@ def padded(rows: Sequence[SequenceRow]) -> RowBlock:
     return RowBlock(torch.from_numpy(ids), torch.from_numpy(place))
 
 
-def targets(rows: Sequence[SequenceRow]) -> Tensor:
+def targets(rows: Sequence[Row]) -> Tensor:
     """Which entry of the result each asked place of `rows` belongs to, row by row, `[K]`."""
     return torch.from_numpy(np.concatenate([row.target for row in rows]))
 
@@ -168,7 +166,7 @@ def _row(
     actions: NDArray[np.int64],
     asked: NDArray[np.bool_],
     own: frozenset[int],
-) -> SequenceRow:
+) -> Row:
     parts: list[NDArray[np.int64]] = []
     position: list[NDArray[np.int64]] = []
     target: list[NDArray[np.int64]] = []
@@ -189,4 +187,4 @@ def _row(
             f"a turn of agent {agent!r} begins without any context token, so its first token has no prediction; "
             "give the turn a prompt"
         )
-    return SequenceRow(np.concatenate(parts)[: int(places.max()) + 1], places, np.concatenate(target))
+    return Row(np.concatenate(parts)[: int(places.max()) + 1], places, np.concatenate(target))

@@ -20,7 +20,7 @@ from hocket.stages import Grade, Play
 from hocket.types import Assignment, Level, Replay, Score, Trajectory
 
 
-class FinishedDialogue(NamedTuple):
+class Transcript(NamedTuple):
     """A dialogue that came to its end, how it was asked for, and which of its turns are the agent's own, by place.
 
     What it is worth is all that was earned, or what `agent` earned where one is named.
@@ -35,9 +35,7 @@ class FinishedDialogue(NamedTuple):
 class TurnJudge(Protocol):
     """Names turns of finished dialogues."""
 
-    async def __call__(
-        self, finished: Sequence[FinishedDialogue], *, play: Play, score: Grade, key: Key
-    ) -> list[list[int]]:
+    async def __call__(self, finished: Sequence[Transcript], *, play: Play, score: Grade, key: Key) -> list[list[int]]:
         """Per dialogue the turns it names, as numbers among the agent's own from 0, the most important first."""
         ...
 
@@ -98,12 +96,10 @@ class NamedBy:
             raise ConfigurationError(f"judge {self.judge}: it is of type {type(call).__name__}; name a function")
         object.__setattr__(self, "_call", call)
 
-    async def __call__(
-        self, finished: Sequence[FinishedDialogue], *, play: Play, score: Grade, key: Key
-    ) -> list[list[int]]:
+    async def __call__(self, finished: Sequence[Transcript], *, play: Play, score: Grade, key: Key) -> list[list[int]]:
         return [await self._named(one) for one in finished]
 
-    async def _named(self, one: FinishedDialogue) -> list[int]:
+    async def _named(self, one: Transcript) -> list[int]:
         said = self._call(one.dialogue, [one.dialogue.turns[place] for place in one.own])
         if inspect.isawaitable(said):
             said = await said
@@ -137,9 +133,7 @@ class ProbedTurns:
         if self.least < 0:
             raise ValueError(f"least must be at least 0, not {self.least}")
 
-    async def __call__(
-        self, finished: Sequence[FinishedDialogue], *, play: Play, score: Grade, key: Key
-    ) -> list[list[int]]:
+    async def __call__(self, finished: Sequence[Transcript], *, play: Play, score: Grade, key: Key) -> list[list[int]]:
         asked, probed = [], Counter[int]()
         for one in finished:
             if len(one.own) > 1:
@@ -156,7 +150,7 @@ class ProbedTurns:
             named.append(self.named(values(one.dialogue, [next(probes) for _ in one.own], one.agent)) if many else [0])
         return [turns[: len(one.own)] for one, turns in zip(finished, named, strict=True)]
 
-    def _probe(self, one: FinishedDialogue, number: int, place: int) -> Assignment:
+    def _probe(self, one: Transcript, number: int, place: int) -> Assignment:
         # Every dialogue of a scenario has numbers of its own, so that no two probes draw the same.
         first = NUMBERED * (1 + one.dialogue.sample) + number * self.rollouts
         return resumed(one.asking, one.dialogue, place, first=first, samples=self.rollouts)

@@ -24,7 +24,7 @@ from hocket.stages import Reward, Split
 from hocket.tasks.arithmetic import has_working
 from hocket.tasks.examples import NEUTRAL, SPLIT_NAMES, ExampleRow, checked_rows
 from hocket.tasks.form import TaskForm
-from hocket.tasks.tables import SUFFIXES, TableRecord, read_table, table_of
+from hocket.tasks.tables import SUFFIXES, Record, read_table, table_of
 from hocket.tasks.text import INSTRUCTION, TextTask, check_number, checked_extraction
 from hocket.types import Message, Scenario, Trajectory
 
@@ -37,7 +37,7 @@ class Source:
     """A data set: its name, its rows as they were written, and its weight in a mixture."""
 
     name: str
-    records: Sequence[TableRecord]
+    records: Sequence[Record]
     weight: float = 1.0
 
 
@@ -338,7 +338,7 @@ def from_rows(rows: Any, name: str = "data", **settings: Any) -> Data:
     """
     if not isinstance(rows, Mapping):
         return Data([Source(name, table_of(_iterable(rows, name), name))], name, **settings)
-    records: list[TableRecord] = []
+    records: list[Record] = []
     for split, part in rows.items():
         if split not in SPLIT_NAMES:
             raise ConfigurationError(f"{name}: the split {split!r} is unknown{nearest(str(split), SPLIT_NAMES)}")
@@ -352,8 +352,7 @@ def from_rows(rows: Any, name: str = "data", **settings: Any) -> Data:
                 f"{other.where}: split = {other.cells['split']!r} in the rows of {split!r}; rename or drop the column"
             )
         records += [
-            TableRecord(len(records) + place, one.where, {**one.cells, "split": split})
-            for place, one in enumerate(found)
+            Record(len(records) + place, one.where, {**one.cells, "split": split}) for place, one in enumerate(found)
         ]
     return Data([Source(name, records)], name, **settings)
 

@@ -14,7 +14,7 @@ from hocket.core.examples import BESIDES, Example
 from hocket.rewards.functions import GIVEN
 from hocket.stages import Split
 from hocket.tasks.split import normalise
-from hocket.tasks.tables import TableRecord, kind_of
+from hocket.tasks.tables import Record, kind_of
 from hocket.types import Message
 
 SPLIT_NAMES: dict[str, Split] = {
@@ -64,7 +64,7 @@ class ExampleRow:
         return json.dumps([[message["role"], normalise(str(message.get("content")))] for message in self.prompt])
 
 
-def checked_rows(records: Iterable[TableRecord], source: int = 0) -> list[ExampleRow]:
+def checked_rows(records: Iterable[Record], source: int = 0) -> list[ExampleRow]:
     """The rows of one data set, all of one form.
 
     Raises:
@@ -82,7 +82,7 @@ def checked_rows(records: Iterable[TableRecord], source: int = 0) -> list[Exampl
     return rows
 
 
-def checked_row(record: TableRecord, source: int = 0) -> ExampleRow:
+def checked_row(record: Record, source: int = 0) -> ExampleRow:
     """A row, checked.
 
     Raises:

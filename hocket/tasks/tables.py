@@ -28,7 +28,7 @@ _MAYBE_JSON = ("prompt", "completion", "chosen", "rejected", "demonstration")
 
 
 @dataclass(frozen=True)
-class TableRecord:
+class Record:
     """A row as it was written: its number, where it stands in words, and its cells by column. None is no cell."""
 
     number: int
@@ -36,7 +36,7 @@ class TableRecord:
     cells: Mapping[str, Any]
 
 
-def read_table(path: Path) -> list[TableRecord]:
+def read_table(path: Path) -> list[Record]:
     """The rows of a file, by what its name ends in; lines are counted from 1, as are rows of a parquet file.
 
     Raises:
@@ -54,7 +54,7 @@ def read_table(path: Path) -> list[TableRecord]:
     return found
 
 
-def table_of(rows: Iterable[Any], name: str) -> list[TableRecord]:
+def table_of(rows: Iterable[Any], name: str) -> list[Record]:
     """Mappings from Python as rows, counted from 0 as `name[0]`; a `datasets.Dataset` is one such iterable.
 
     Raises:
@@ -65,7 +65,7 @@ def table_of(rows: Iterable[Any], name: str) -> list[TableRecord]:
         where = f"{name}[{place}]"
         if not isinstance(row, Mapping):
             raise ConfigurationError(f'{where}: {kind_of(row)} where a mapping belongs; give {{"prompt": ...}}')
-        found.append(TableRecord(place, where, _stated({str(column): _plain(cell) for column, cell in row.items()})))
+        found.append(Record(place, where, _stated({str(column): _plain(cell) for column, cell in row.items()})))
     if not found:
         raise ConfigurationError(f"{name} is empty; give one mapping with a prompt per example")
     return found
@@ -104,7 +104,7 @@ def _text(path: Path) -> str:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _json_records(path: Path) -> Iterator[TableRecord]:
+def _json_records(path: Path) -> Iterator[Record]:
     # Only line feeds end a line: JSON strings may hold other separators. Blank lines are passed over.
     for place, line in enumerate(_text(path).split("\n"), start=1):
         where = f"{path}, line {place}"
@@ -118,7 +118,7 @@ def _json_records(path: Path) -> Iterator[TableRecord]:
             raise ConfigurationError(f'{where}: {kind_of(cells)} where an object belongs; write {{"prompt": ...}}')
         if _has_float(cells.get("answer")):
             cells["answer"] = _exact(cells["answer"], json.loads(line, parse_float=str)["answer"])
-        yield TableRecord(place, where, cells)
+        yield Record(place, where, cells)
 
 
 def _has_float(answer: Any) -> bool:
@@ -134,7 +134,7 @@ def _exact(answer: Any, written: Any) -> Any:
     return answer if number(written) == number(spelled(answer)) else written
 
 
-def _csv_records(path: Path) -> Iterator[TableRecord]:
+def _csv_records(path: Path) -> Iterator[Record]:
     csv.field_size_limit(2**31 - 1)  # a cell may hold a whole conversation
     reader = csv.reader(io.StringIO(_text(path), newline=""), strict=True)
     heading: list[str] | None = None
@@ -159,7 +159,7 @@ def _csv_records(path: Path) -> Iterator[TableRecord]:
                     f"{where}: {len(cells)} cells where the heading has {len(heading)} columns; quote cells with commas"
                 )
             read = {column: _csv_cell(column, cell, where) for column, cell in zip(heading, cells, strict=True)}
-            yield TableRecord(line, where, _stated(read))
+            yield Record(line, where, _stated(read))
 
 
 def _csv_cell(column: str, cell: str, where: str) -> Any:
@@ -207,7 +207,7 @@ def _csv_answer(cell: str) -> Any:
     return found if isinstance(found, list) and found and repr(found) == cell.strip() else cell
 
 
-def _parquet_records(path: Path) -> Iterator[TableRecord]:
+def _parquet_records(path: Path) -> Iterator[Record]:
     try:
         from pyarrow import parquet
     except ImportError as error:
@@ -219,4 +219,4 @@ def _parquet_records(path: Path) -> Iterator[TableRecord]:
         raise ConfigurationError(f"{path} cannot be read as parquet ({told}); write it again") from None
     for place, row in enumerate(rows, start=1):
         cells = {str(column): _plain(cell) for column, cell in row.items()}
-        yield TableRecord(place, f"{path}, row {place}", _stated(cells))
+        yield Record(place, f"{path}, row {place}", _stated(cells))

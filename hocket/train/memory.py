@@ -17,7 +17,7 @@ import torch
 from hocket.core.packing import pack
 from hocket.policies.activation_cache import MAX_BYTES, worth
 from hocket.policies.family import supports
-from hocket.policies.sequences import ATTENTION_LENGTH, SequenceRow
+from hocket.policies.sequences import ATTENTION_LENGTH, Row
 from hocket.stages import Task
 from hocket.train.cores import PROC, control_groups
 from hocket.train.oom_retry import LEAST_BUDGET
@@ -260,7 +260,7 @@ def _as_told(policy: CausalLM, checkpointing: bool) -> Iterator[None]:
 def _cost_of(rows: int, length: int) -> float:
     """Tokens of some rows as a budget counts them."""
     none = np.zeros(0, np.int64)
-    return rows * SequenceRow(np.zeros(length, np.int64), none, none).cost
+    return rows * Row(np.zeros(length, np.int64), none, none).cost
 
 
 # ---------------------------------------------------------------- what there is

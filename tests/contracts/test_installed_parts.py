@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 from hocket.apps.cli.command import Command
 from hocket.core.wrappers import WorldWrapper
-from hocket.agents.environments.wrapper import WorldAround
+from hocket.agents.environments.wrapper import WrappedWorld
 from hocket.zoo.joint.paths import LifelongPaths
 from hocket.tasks.form import TaskVariant
 from hocket.tasks.joint import JointTask
@@ -40,7 +40,7 @@ class MyTask(JointTask):
 
 
 @dataclass(frozen=True)
-class Dim(WorldAround):
+class Dim(WrappedWorld):
     """A world in less light."""
 
     light: float = 1.0

@@ -11,7 +11,7 @@ pytest.importorskip("pyspiel")
 
 from hocket.agents.environments.legal import IllegalMoves
 from hocket.agents.environments.openspiel import OpenSpiel
-from hocket.agents.environments.reading import TaggedText
+from hocket.agents.environments.reading import Tagged
 from hocket.agents.workflows.environment import PlayEnvironment
 from hocket.agents.workflows.episode import Limits
 from hocket.core.errors import ConfigurationError
@@ -46,7 +46,7 @@ def test_settings_belong_to_the_play_the_rule_or_the_world() -> None:
     assert isinstance(flow.world, OpenSpiel)
     assert flow.world.loaded.num_distinct_actions() == 4
     assert flow.world.rule == IllegalMoves(tries=2, penalty=0.5)
-    assert (flow.memory, flow.reading, flow.turns, flow.roles) == (False, TaggedText("answer"), 9, ("policy",))
+    assert (flow.memory, flow.reading, flow.turns, flow.roles) == (False, Tagged("answer"), 9, ("policy",))
 
 
 def test_train_and_eval_seeds_are_disjoint() -> None:

@@ -12,7 +12,7 @@ from workflows import chats, engines
 
 from hocket.agents.environments.legal import IllegalMoves
 from hocket.agents.environments.openspiel import OpenSpiel
-from hocket.agents.environments.reading import TaggedText
+from hocket.agents.environments.reading import Tagged
 from hocket.agents.workflows.environment import PlayEnvironment
 from hocket.agents.workflows.episode import Limits
 from hocket.agents.workflows.player import TextPlayer
@@ -105,7 +105,7 @@ def test_memory_tells_only_the_news_and_without_it_every_turn_begins_anew() -> N
 
 
 def test_illegal_moves_are_counted_and_the_rule_is_the_worlds() -> None:
-    flow = PlayEnvironment(players.Counting(rule=IllegalMoves(tries=1, penalty=0.5)), reading=TaggedText())
+    flow = PlayEnvironment(players.Counting(rule=IllegalMoves(tries=1, penalty=0.5)), reading=Tagged())
     script = {"a": ["up", "<move>up</move>", "<move>down</move>", "none"], "b": ["<move>up</move>"]}
     (found,) = rehearse(flow, SCENARIO, script)
     assert found.info["illegal"] == {"a": 3, "b": 0}

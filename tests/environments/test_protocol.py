@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hocket.agents.environments.legal import IllegalMoves
 from hocket.agents.environments.protocol import UNREADABLE, Environment, Observation, same_move
-from hocket.agents.environments.reading import LastLine, MoveNumber, TaggedText, WholeText
+from hocket.agents.environments.reading import LastLine, Numbered, Tagged, WholeText
 from hocket.core.errors import HocketError
 from hocket.core.keys import Key
 
@@ -44,38 +44,38 @@ def test_the_unreadable_is_legal_nowhere(action: str) -> None:
         (LastLine(), "", None),
         (WholeText(), " two\nlines ", "two\nlines"),
         (WholeText(), "<think>a</think>", None),
-        (TaggedText(), "<move>pass</move> or <move> bet </move>", "bet"),
-        (TaggedText(), "<think><move>pass</move></think> none", None),
-        (TaggedText("answer"), "<answer>bet</answer>", "bet"),
+        (Tagged(), "<move>pass</move> or <move> bet </move>", "bet"),
+        (Tagged(), "<think><move>pass</move></think> none", None),
+        (Tagged("answer"), "<answer>bet</answer>", "bet"),
         (LastLine(), "I bet", "I bet"),
         (LastLine(loose=True), "I bet", "bet"),
         (LastLine(loose=True), "bet or pass", "bet or pass"),
         (WholeText(loose=True), "I will bid high now", "bid high"),
-        (MoveNumber(), "<answer>2</answer>", "bet"),
-        (MoveNumber("move"), "so <move> 4 </move>", "bid high"),
-        (MoveNumber(), "<answer>0</answer>", None),
-        (MoveNumber(), "<answer>5</answer>", None),
-        (MoveNumber(), "<answer>bet</answer>", None),
-        (MoveNumber(), "2", None),
+        (Numbered(), "<answer>2</answer>", "bet"),
+        (Numbered("move"), "so <move> 4 </move>", "bid high"),
+        (Numbered(), "<answer>0</answer>", None),
+        (Numbered(), "<answer>5</answer>", None),
+        (Numbered(), "<answer>bet</answer>", None),
+        (Numbered(), "2", None),
     ],
 )
 def test_replies_are_read(reading: LastLine, reply: str, move: str | None) -> None:
     assert reading(reply, ("pass", "bet", "bid", "bid high")) == move
 
 
-@pytest.mark.parametrize("reading", [LastLine(), WholeText(), TaggedText(), TaggedText("answer"), MoveNumber()])
+@pytest.mark.parametrize("reading", [LastLine(), WholeText(), Tagged(), Tagged("answer"), Numbered()])
 def test_what_is_written_is_read_again(reading: LastLine) -> None:
     moves = ("x(1,1)", "x(0,1)")
     assert reading(reading.written("x(0,1)", moves), moves) == "x(0,1)"
 
 
 def test_numbers_say_nothing_where_any_text_is_a_move() -> None:
-    assert MoveNumber()("<answer>1</answer>", None) is None
+    assert Numbered()("<answer>1</answer>", None) is None
 
 
 def test_a_tag_is_one_word() -> None:
     with pytest.raises(ValueError, match="one word"):
-        TaggedText("a b")
+        Tagged("a b")
 
 
 # ---------------------------------------------------------------- illegal moves

@@ -17,7 +17,7 @@ from hocket.core.packing import pack
 from hocket.policies import fused_operations
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.prefix_tree import attention_blocks, tree_of, tree_parts
-from hocket.policies.sequences import SequenceRow, rows_of
+from hocket.policies.sequences import Row, rows_of
 from hocket.policies.settings import LoraSettings
 from hocket.policies.tree_forward import RowRepeat
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
@@ -166,9 +166,7 @@ def test_beyond_a_sliding_window_the_models_own_pass_is_used(monkeypatch):
 
 
 def rows_from(sequences):
-    return [
-        SequenceRow(np.array(tokens), np.array([len(tokens) - 1]), np.array([n])) for n, tokens in enumerate(sequences)
-    ]
+    return [Row(np.array(tokens), np.array([len(tokens) - 1]), np.array([n])) for n, tokens in enumerate(sequences)]
 
 
 words = st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=30), min_size=1, max_size=12)

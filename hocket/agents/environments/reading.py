@@ -72,7 +72,7 @@ class LastLine:
 
 
 @dataclass(frozen=True)
-class TaggedText:
+class Tagged:
     """What stands in the last closed pair of tags, after the thought if there is one.
 
     Attributes:
@@ -99,39 +99,39 @@ class TaggedText:
 
 
 @dataclass(frozen=True)
-class MoveNumber:
+class Numbered:
     """The number of a legal move, from 1 in the order in which they are told, in the last closed pair of tags.
 
     For models that answer in numbers and know few words. Where moves are not listed, no number is one.
 
     Attributes:
-        tag: see `TaggedText`.
+        tag: see `Tagged`.
     """
 
     tag: str = "answer"
 
     def __post_init__(self) -> None:
-        TaggedText(self.tag)
+        Tagged(self.tag)
 
     @property
     def instruction(self) -> str:
         return f"Write the number of your move among them, from 1, between <{self.tag}> and </{self.tag}>."
 
     def __call__(self, reply: str, actions: Sequence[str] | None) -> str | None:
-        said = TaggedText(self.tag)(reply, actions)
+        said = Tagged(self.tag)(reply, actions)
         places = {str(place): action for place, action in enumerate(actions or (), start=1)}
         return None if said is None else places.get(said)
 
     def written(self, move: str, actions: Sequence[str] | None = None) -> str:
-        return TaggedText(self.tag).written(str(tuple(actions).index(move) + 1) if actions else move)
+        return Tagged(self.tag).written(str(tuple(actions).index(move) + 1) if actions else move)
 
 
 READINGS: dict[str, MoveParser] = {
     "line": LastLine(),
-    "answer": TaggedText("answer"),
-    "move": TaggedText("move"),
+    "answer": Tagged("answer"),
+    "move": Tagged("move"),
     "whole": WholeText(),
-    "number": MoveNumber(),
+    "number": Numbered(),
 }
 """By the word that a task's name takes: `openspiel:kuhn_poker?reading=answer`."""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class DoctorFinding:
+class Symptom:
     """One line of `hocket doctor`."""
 
     name: str
@@ -34,20 +34,20 @@ EXTRAS = {
 }
 
 
-def examine() -> list[DoctorFinding]:
+def examine() -> list[Symptom]:
     """All findings; takes about ten seconds, most of them the self-test."""
-    findings = [DoctorFinding("python", platform.python_version(), platform.python_version_tuple() >= ("3", "11"))]
+    findings = [Symptom("python", platform.python_version(), platform.python_version_tuple() >= ("3", "11"))]
     findings += [_package(name, None) for name in REQUIRED]
     findings += [_package(name, extra) for name, extra in EXTRAS.items()]
     return [*findings, *_machine(), _attempt("self-test", self_test)]
 
 
-def _package(name: str, extra: str | None) -> DoctorFinding:
+def _package(name: str, extra: str | None) -> Symptom:
     try:
-        return DoctorFinding(name, importlib.metadata.version(name), True)
+        return Symptom(name, importlib.metadata.version(name), True)
     except importlib.metadata.PackageNotFoundError:
         advice = f"pip install 'hocket[{extra}]'" if extra else "pip install hocket again: it is a direct dependency"
-        return DoctorFinding(name, "missing", False, advice, optional=extra is not None)
+        return Symptom(name, "missing", False, advice, optional=extra is not None)
 
 
 WIDE = {"hidden_size": 1024, "num_attention_heads": 16}
@@ -55,7 +55,7 @@ WIDTHS = {"the shipped model": None, "a model of width 1024": WIDE}
 """Whose products are timed; None reads the shipped model's configuration."""
 
 
-def _machine() -> list[DoctorFinding]:
+def _machine() -> list[Symptom]:
     """The cores and memory, what they can do, and what a run of the shipped model would choose and why."""
     import torch
 
@@ -70,20 +70,18 @@ def _machine() -> list[DoctorFinding]:
     head = int(models[0].head_dim)
     compiled = kernels.available(head)
     return [
-        DoctorFinding("threads", str(machine.threads), True, machine.why["threads"]),
-        DoctorFinding("precision", machine.precision, True, machine.why["precision"]),
+        Symptom("threads", str(machine.threads), True, machine.why["threads"]),
+        Symptom("precision", machine.precision, True, machine.why["precision"]),
         *_rates(models[0]),
-        DoctorFinding("vector units", torch.backends.cpu.get_cpu_capability(), True),
-        DoctorFinding(
-            "kernels", "compiled" if compiled else "missing", compiled, kernels.reason(head) or "", optional=True
-        ),
+        Symptom("vector units", torch.backends.cpu.get_cpu_capability(), True),
+        Symptom("kernels", "compiled" if compiled else "missing", compiled, kernels.reason(head) or "", optional=True),
         _memory(),
         _sandbox(),
-        DoctorFinding("accelerator", accelerator, True),
+        Symptom("accelerator", accelerator, True),
     ]
 
 
-def _rates(shipped: Any) -> list[DoctorFinding]:
+def _rates(shipped: Any) -> list[Symptom]:
     """GFLOP/s of products of two sizes, by precision and threads."""
     import torch
 
@@ -92,7 +90,7 @@ def _rates(shipped: Any) -> list[DoctorFinding]:
     from hocket.train.probe import LayerShapes, has_bf16
 
     device, cores = torch.device("cpu"), available_cores()
-    found = [DoctorFinding("cores", str(cores), True)]
+    found = [Symptom("cores", str(cores), True)]
     for name, settings in WIDTHS.items():
         probe = Probe(LayerShapes.of(shipped if settings is None else SimpleNamespace(**settings)), device)
         single = probe("fp32", 1)
@@ -101,42 +99,40 @@ def _rates(shipped: Any) -> list[DoctorFinding]:
             said.append(f"bf16 is {1 / probe('bf16', 1).against(single):.1f} times as fast")
         if cores > 1:
             said.append(f"{cores} threads are {1 / probe('fp32', cores).against(single):.1f} times as fast as one")
-        found[0] = DoctorFinding("cores", str(cores), True, f"other programs took {probe.others:.0%} of them meanwhile")
-        found.append(DoctorFinding("products", f"of {name}", True, "; ".join(said)))
+        found[0] = Symptom("cores", str(cores), True, f"other programs took {probe.others:.0%} of them meanwhile")
+        found.append(Symptom("products", f"of {name}", True, "; ".join(said)))
     if torch.cuda.is_available():
         probe = Probe(LayerShapes.of(SimpleNamespace(**WIDE)), torch.device("cuda"))
         said = [f"{probe(kind, 1).to_json()['train'] / 1e3:.0f} TFLOP/s in {kind}" for kind in ("fp32", "bf16")]
-        found.append(DoctorFinding("products", "on the accelerator", True, "; ".join(said)))
+        found.append(Symptom("products", "on the accelerator", True, "; ".join(said)))
     return found
 
 
-def _memory() -> DoctorFinding:
+def _memory() -> Symptom:
     import torch
 
     from hocket.train.memory import GIB, available_memory
 
     free = available_memory(torch.device("cpu"))
-    return DoctorFinding("memory", "unknown" if free is None else f"{free / GIB:.1f} GiB free", True)
+    return Symptom("memory", "unknown" if free is None else f"{free / GIB:.1f} GiB free", True)
 
 
-def _sandbox() -> DoctorFinding:
+def _sandbox() -> Symptom:
     """What locks in programs that agents write."""
     from hocket.agents.tools.sandbox import Sandbox
     from hocket.core.errors import ConfigurationError
 
     try:
-        return DoctorFinding("sandbox", ", ".join(Sandbox().layers()), True)
+        return Symptom("sandbox", ", ".join(Sandbox().layers()), True)
     except ConfigurationError as error:
-        return DoctorFinding("sandbox", "missing", False, str(error), optional=True)
+        return Symptom("sandbox", "missing", False, str(error), optional=True)
 
 
-def _attempt(name: str, test: Callable[[], str]) -> DoctorFinding:
+def _attempt(name: str, test: Callable[[], str]) -> Symptom:
     try:
-        return DoctorFinding(name, test(), True)
+        return Symptom(name, test(), True)
     except Exception as error:  # A doctor reports what is broken.
-        return DoctorFinding(
-            name, f"{type(error).__name__}: {error}", False, "run `hocket train --steps 2 --debug` for more"
-        )
+        return Symptom(name, f"{type(error).__name__}: {error}", False, "run `hocket train --steps 2 --debug` for more")
 
 
 def self_test() -> str:

@@ -40,7 +40,7 @@ PART = 8
 
 
 @dataclass(frozen=True)
-class RequestAnswer:
+class Replies:
     """What was answered to a request: a reply per choice."""
 
     name: str
@@ -68,14 +68,14 @@ class AgentSession:
         self._correspondents = correspondents
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()  # Calls made in it are the episode's own.
-        self._named: dict[str, tuple[bytes, asyncio.Task[RequestAnswer]]] = {}
-        self._finished: dict[bytes, RequestAnswer] = {}
-        self._tasks: set[asyncio.Task[RequestAnswer]] = set()
+        self._named: dict[str, tuple[bytes, asyncio.Task[Replies]]] = {}
+        self._finished: dict[bytes, Replies] = {}
+        self._tasks: set[asyncio.Task[Replies]] = set()
         self._given: dict[object, str] = {}
         self._count = 0
         self._ended = False
 
-    async def answered(self, caller: Caller, body: bytes, request: ChatRequest) -> RequestAnswer:
+    async def answered(self, caller: Caller, body: bytes, request: ChatRequest) -> Replies:
         """The answer to a request; called from another loop."""
         try:
             return await across(self._loop, lambda: self._shared(caller, body, request), self._context)
@@ -90,7 +90,7 @@ class AgentSession:
         for task in self._tasks:
             task.cancel()
 
-    async def _shared(self, caller: Caller, body: bytes, request: ChatRequest) -> RequestAnswer:
+    async def _shared(self, caller: Caller, body: bytes, request: ChatRequest) -> Replies:
         """The answer, which a request that is sent again shares with the first one."""
         digest = hashlib.blake2b(body, digest_size=16).digest()
         if caller.retry is None:
@@ -107,18 +107,18 @@ class AgentSession:
             self._named[caller.retry] = digest, task
         return await asyncio.shield(task)
 
-    def _begun(self, request: ChatRequest) -> asyncio.Task[RequestAnswer]:
+    def _begun(self, request: ChatRequest) -> asyncio.Task[Replies]:
         task = asyncio.get_running_loop().create_task(self._write(request))
         self._tasks.add(task)
         task.add_done_callback(self._forget)
         return task
 
-    def _forget(self, task: asyncio.Task[RequestAnswer]) -> None:
+    def _forget(self, task: asyncio.Task[Replies]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # Seen, also where the client has left.
 
-    async def _write(self, request: ChatRequest) -> RequestAnswer:
+    async def _write(self, request: ChatRequest) -> Replies:
         """Answers a request: a turn per choice."""
         who = self._asked(request.model)
         messages = [self._as_given(message) for message in request.messages]
@@ -134,7 +134,7 @@ class AgentSession:
         except ConfigurationError as error:
             self.broken = error
             raise
-        answer = RequestAnswer(name, who, len(history.context), tuple(replies))
+        answer = Replies(name, who, len(history.context), tuple(replies))
         for place, reply in enumerate(answer.replies if request.offers_tools else ()):
             said = spelt(answer, place, request)
             if said[-1].calls:
@@ -176,7 +176,7 @@ def _signature(text: str, calls: Sequence[ToolCall]) -> object:
     return text, tuple((call.id, call.function.name, call.function.arguments) for call in calls)
 
 
-def spelt(answer: RequestAnswer, index: int, request: ChatRequest) -> list[Delta]:
+def spelt(answer: Replies, index: int, request: ChatRequest) -> list[Delta]:
     """One reply as the client gets it: at once, or in parts where it is streamed."""
     reply = answer.replies[index]
     spelling = Spelling(
@@ -305,7 +305,7 @@ class Gate:
         raise Refusal(404, "there is no such episode", code="unknown_episode")
 
 
-async def _deltas(answer: RequestAnswer, request: ChatRequest) -> AsyncGenerator[Delta, None]:
+async def _deltas(answer: Replies, request: ChatRequest) -> AsyncGenerator[Delta, None]:
     for index in range(len(answer.replies)):
         for delta in spelt(answer, index, request):
             yield delta

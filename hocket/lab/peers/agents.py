@@ -10,7 +10,7 @@ from torch import Tensor
 from hocket.credit.nonzero_credit import CreditedOnly
 from hocket.lab.peers.comparing import PeerComparison
 from hocket.lab.peers.frameworks import PRIME, PRIME_LOSS, prime_loss
-from hocket.lab.peers.padded_batch import PaddedBatch, low_variance_kl, surrogate, token_mean
+from hocket.lab.peers.padded_batch import Rows, low_variance_kl, surrogate, token_mean
 from hocket.objectives.denominators import Aggregated
 from hocket.objectives.divergence import KLToReference
 from hocket.objectives.entropy import EntropyBonus
@@ -20,7 +20,7 @@ from hocket.objectives.value import ValueLoss
 from hocket.recipes import find
 
 
-def turn_ends(batch: PaddedBatch) -> tuple[Tensor, Tensor]:
+def turn_ends(batch: Rows) -> tuple[Tensor, Tensor]:
     """Where a turn ends that is not the last, and where the answer does; both `[N, L]` bool."""
     shape = batch.mask[:, :1]
     here = batch.mask > 0
@@ -46,7 +46,7 @@ def standard(values: Tensor, where: Tensor, groups: int) -> Tensor:
     return found
 
 
-def gained(batch: PaddedBatch, *, apart: bool) -> Tensor:
+def gained(batch: Rows, *, apart: bool) -> Tensor:
     """What is credited to each token: normalised rewards summed from the end of its turn on, `[N, L]`."""
     between, last = turn_ends(batch)
     gain = torch.cat([batch.belief[:, 1:], batch.belief[:, -1:]], dim=1) - batch.belief
@@ -60,18 +60,18 @@ def gained(batch: PaddedBatch, *, apart: bool) -> Tensor:
     return marks.flip(1).cumsum(1).flip(1)
 
 
-def igpo(batch: PaddedBatch, *, apart: bool) -> Tensor:
+def igpo(batch: Rows, *, apart: bool) -> Tensor:
     """The clipped loss at 0.2 and 3 over all tokens, k3 at 1e-3, an entropy bonus of 1e-3."""
     loss = surrogate((batch.logp - batch.old).exp(), gained(batch, apart=apart), 0.2, 0.2, 3.0)
     return token_mean(loss + 1e-3 * low_variance_kl(batch) - 1e-3 * batch.entropy, batch)
 
 
-def igpo_joint(batch: PaddedBatch) -> Tensor:
+def igpo_joint(batch: Rows) -> Tensor:
     """`info_gain_norm_mode=joint`, the default: gains and outcomes in one pool."""
     return igpo(batch, apart=False)
 
 
-def igpo_separate(batch: PaddedBatch) -> Tensor:
+def igpo_separate(batch: Rows) -> Tensor:
     """`info_gain_norm_mode=separate`."""
     return igpo(batch, apart=True)
 
@@ -79,7 +79,7 @@ def igpo_separate(batch: PaddedBatch) -> Tensor:
 # ---------------------------------------------------------------- SPIRAL
 
 
-def role_leads(batch: PaddedBatch, decay: float = 0.95) -> Tensor:
+def role_leads(batch: Rows, decay: float = 0.95) -> Tensor:
     """What a token's player earned in the game less its role's running mean of the games before, from 0, `[N, L]`."""
     lead, baseline = torch.zeros_like(batch.mask), [0.0, 0.0]
     for game in range(len(lead)):
@@ -91,7 +91,7 @@ def role_leads(batch: PaddedBatch, decay: float = 0.95) -> Tensor:
     return lead
 
 
-def spiral(batch: PaddedBatch, longest: int = 128) -> Tensor:
+def spiral(batch: Rows, longest: int = 128) -> Tensor:
     """The release's `train_spiral.py` on Oat: a sum over a turn's tokens, over the limit of a reply; mean over turns.
 
     Turns without advantage are left out (`filter_zero_adv`), `gamma` is 1.
@@ -103,7 +103,7 @@ def spiral(batch: PaddedBatch, longest: int = 128) -> Tensor:
     return (loss * kept).sum() / longest / max(turns, 1)
 
 
-def prime_rae(batch: PaddedBatch) -> Tensor:
+def prime_rae(batch: Rows) -> Tensor:
     """prime-rl's `rae` at its decay of 0.95, with its default loss."""
     return prime_loss(batch, role_leads(batch))
 
@@ -111,7 +111,7 @@ def prime_rae(batch: PaddedBatch) -> Tensor:
 # ---------------------------------------------------------------- IMPALA
 
 
-def impala(batch: PaddedBatch, gamma: float = 0.99) -> Tensor:
+def impala(batch: Rows, gamma: float = 0.99) -> Tensor:
     """scalable_agent's `vtrace.py` and `experiment.py`: sums over the batch, values at 1/4, entropies at 2.5e-4."""
     here = batch.mask > 0
     ratio = (batch.logp.detach() - batch.old).exp().clamp(max=1.0)

@@ -7,25 +7,25 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from hocket.lab.peers.comparing import PeerComparison
-from hocket.lab.peers.padded_batch import PaddedBatch, group_scores, low_variance_kl, surrogate, token_mean
+from hocket.lab.peers.padded_batch import Rows, group_scores, low_variance_kl, surrogate, token_mean
 from hocket.lab.peers.trl import TOKENS
 from hocket.objectives.divergence import KLToReference
 
 
-def openrlhf_group_norm(batch: PaddedBatch) -> Tensor:
+def openrlhf_group_norm(batch: Rows) -> Tensor:
     """OpenRLHF 0.8: `group_norm`, `PolicyLoss` over all tokens, epsilon 1e-9."""
     ratio = (batch.logp - batch.old).exp()
     return token_mean(surrogate(ratio, group_scores(batch, epsilon=1e-9), 0.2, 0.2), batch)
 
 
-def oat_dr_grpo(batch: PaddedBatch, longest: int = 128) -> Tensor:
+def oat_dr_grpo(batch: Rows, longest: int = 128) -> Tensor:
     """The Dr. GRPO authors' `train_zero_math.py`: token sums over the generation limit, mean over answers."""
     ratio = (batch.logp - batch.old).exp()
     loss = surrogate(ratio, group_scores(batch, epsilon=None), 0.2, 0.2)
     return ((loss * batch.mask).sum(1) / longest).mean()
 
 
-def mapo(batch: PaddedBatch, *, mixed: bool) -> Tensor:
+def mapo(batch: Rows, *, mixed: bool) -> Tensor:
     """The MAPO authors' EasyR1: clipped at 0.2, 0.3 and 3 over all tokens, k3 at 0.01; epsilon 1e-6."""
     rewards = batch.by_group()
     mean = rewards.mean(1, keepdim=True)
@@ -38,12 +38,12 @@ def mapo(batch: PaddedBatch, *, mixed: bool) -> Tensor:
     return token_mean(loss + 0.01 * low_variance_kl(batch), batch)
 
 
-def mapo_mean(batch: PaddedBatch) -> Tensor:
+def mapo_mean(batch: Rows) -> Tensor:
     """`adv_estimator=grpomean`."""
     return mapo(batch, mixed=False)
 
 
-def mapo_mixed(batch: PaddedBatch) -> Tensor:
+def mapo_mixed(batch: Rows) -> Tensor:
     """`adv_estimator=grpomixpro`, the method proposed."""
     return mapo(batch, mixed=True)
 

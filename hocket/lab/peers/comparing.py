@@ -12,7 +12,7 @@ import torch
 from hocket.core.keys import Key
 from hocket.lab.documents import random_document
 from hocket.lab.microscope import inspect
-from hocket.lab.peers.padded_batch import Loss, PaddedBatch
+from hocket.lab.peers.padded_batch import Loss, Rows
 from hocket.recipe import Recipe
 from hocket.recipes import find
 
@@ -76,7 +76,7 @@ def distance(entry: PeerComparison, recipe: Recipe, *, gap: float, batches: int 
     factors: list[float | None] = []
     for number in range(batches):
         document = _document(number, gap, entry)
-        batch = PaddedBatch.of(document)
+        batch = Rows.of(document)
         theirs = entry.loss(batch)
         leaves = {"gradient": batch.logp, "gradient_value": batch.value, "gradient_entropy": batch.entropy}
         pulled = torch.autograd.grad(theirs, list(leaves.values()), allow_unused=True, materialize_grads=True)

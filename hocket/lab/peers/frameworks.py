@@ -13,14 +13,7 @@ from hocket.credit.kept_denominators import BoundedImportance
 from hocket.credit.nonzero_credit import CreditedOnly
 from hocket.credit.whitening import WhitenedTokens
 from hocket.lab.peers.comparing import PeerComparison
-from hocket.lab.peers.padded_batch import (
-    PaddedBatch,
-    group_scores,
-    mean_log_ratio,
-    sequence_mean,
-    surrogate,
-    token_mean,
-)
+from hocket.lab.peers.padded_batch import Rows, group_scores, mean_log_ratio, sequence_mean, surrogate, token_mean
 from hocket.lab.peers.trl import TOKENS
 from hocket.objectives.denominators import Aggregated
 from hocket.objectives.log_ratio import LogRatioPenalty
@@ -28,7 +21,7 @@ from hocket.objectives.surrogate import ClippedSurrogate
 from hocket.recipes import find
 
 
-def others_scores(batch: PaddedBatch) -> Tensor:
+def others_scores(batch: Rows) -> Tensor:
     """Rewards minus the mean of the group's others, over their deviation plus 1e-6 where that is above 0, `[N, 1]`."""
     rewards = batch.by_group()
     count = rewards.shape[1] - 1
@@ -40,12 +33,12 @@ def others_scores(batch: PaddedBatch) -> Tensor:
     return torch.where(deviation > 0, (rewards - mean) / (deviation + 1e-6), rewards - mean).reshape(-1, 1)
 
 
-def nemo_grpo(batch: PaddedBatch) -> Tensor:
+def nemo_grpo(batch: Rows) -> Tensor:
     """NeMo-RL's default: `use_leave_one_out_baseline`, `normalize_rewards`, `token_level_loss`."""
     return token_mean(surrogate((batch.logp - batch.old).exp(), others_scores(batch), 0.2, 0.2), batch)
 
 
-def nemo_reinforce_plus_plus(batch: PaddedBatch) -> Tensor:
+def nemo_reinforce_plus_plus(batch: Rows) -> Tensor:
     """NeMo-RL's `reinforce_plus_plus` with `minus_baseline`: whitened over tokens, the variance at least 1e-8."""
     advantage = group_scores(batch, epsilon=None).expand_as(batch.mask)
     mean = token_mean(advantage, batch)
@@ -53,7 +46,7 @@ def nemo_reinforce_plus_plus(batch: PaddedBatch) -> Tensor:
     return token_mean(surrogate((batch.logp - batch.old).exp(), (advantage - mean) / spread, 0.2, 0.2), batch)
 
 
-def icepop(batch: PaddedBatch) -> tuple[Tensor, Tensor]:
+def icepop(batch: Rows) -> tuple[Tensor, Tensor]:
     """A clipped loss against the learner's own log-probs, and IcePop's weight of its ratio to the sampler."""
     loss = surrogate((batch.logp - batch.proximal).exp(), group_scores(batch, epsilon=1e-6), 0.2, 0.2)
     ratio = (batch.proximal - batch.old).exp()
@@ -64,39 +57,39 @@ ICEPOP = 0.8, 1.25
 """A narrow band, so that ratios of the batches compared lie on both sides."""
 
 
-def nemo_icepop(batch: PaddedBatch) -> Tensor:
+def nemo_icepop(batch: Rows) -> Tensor:
     """NeMo-RL, `truncated_importance_sampling_type=icepop` from 0.8 to 1.25, without the leave-one-out baseline."""
     loss, weight = icepop(batch)
     return token_mean(loss * weight, batch)
 
 
-def slime_icepop(batch: PaddedBatch) -> Tensor:
+def slime_icepop(batch: Rows) -> Tensor:
     """slime's `icepop_function`, `tis_clip_low=0.8`, `tis_clip=1.25`: over all tokens of an answer, then answers."""
     loss, weight = icepop(batch)
     return sequence_mean(loss * weight, batch)
 
 
-def slime_tis(batch: PaddedBatch) -> Tensor:
+def slime_tis(batch: Rows) -> Tensor:
     """slime's `vanilla_tis_function`, `tis_clip_low=0.9`, `tis_clip=1.1`."""
     loss = surrogate((batch.logp - batch.proximal).exp(), group_scores(batch, epsilon=1e-6), 0.2, 0.2)
     return sequence_mean(loss * (batch.proximal - batch.old).exp().clamp(0.9, 1.1), batch)
 
 
-def slime_sequence_mask(batch: PaddedBatch, delta: float = 0.1) -> Tensor:
+def slime_sequence_mask(batch: Rows, delta: float = 0.1) -> Tensor:
     """slime's off-policy sequence masking, `opsm_delta=0.1`."""
     advantage = group_scores(batch, epsilon=1e-6)
     kept = ~((advantage < 0) & (-mean_log_ratio(batch).detach() > delta))
     return sequence_mean(surrogate((batch.logp - batch.old).exp(), advantage, 0.2, 0.2) * kept, batch)
 
 
-def skyrl_dual_clip(batch: PaddedBatch) -> Tensor:
+def skyrl_dual_clip(batch: Rows) -> Tensor:
     """SkyRL, `dual_clip` at 3, `loss_reduction=prompt_mean`: over a prompt's tokens, then over prompts."""
     loss = surrogate((batch.logp - batch.old).exp(), group_scores(batch, epsilon=1e-6), 0.2, 0.2, 3.0)
     sums = (loss * batch.mask).sum(1).view(batch.groups, -1).sum(1)
     return (sums / batch.mask.sum(1).view(batch.groups, -1).sum(1)).mean()
 
 
-def skyrl_dppo_kl(batch: PaddedBatch, limit: float = 0.01) -> Tensor:
+def skyrl_dppo_kl(batch: Rows, limit: float = 0.01) -> Tensor:
     """SkyRL's `dppo`, `binary_kl` with `delta_low` and `delta_high` 0.01, `token_mean`."""
     advantage = group_scores(batch, epsilon=1e-6).expand_as(batch.mask)
     now, before = batch.logp.detach().exp(), batch.old.exp()
@@ -106,14 +99,14 @@ def skyrl_dppo_kl(batch: PaddedBatch, limit: float = 0.01) -> Tensor:
     return token_mean(-(batch.logp - batch.old).exp() * advantage * ~(risen | fallen), batch)
 
 
-def skyrl_maxrl(batch: PaddedBatch) -> Tensor:
+def skyrl_maxrl(batch: Rows) -> Tensor:
     """SkyRL's `maxrl`: rewards minus their group's mean, over that mean plus 1e-6; `token_mean`."""
     mean = batch.by_group().mean(1, keepdim=True)
     advantage = ((batch.by_group() - mean) / (mean + 1e-6)).reshape(-1, 1)
     return token_mean(surrogate((batch.logp - batch.old).exp(), advantage, 0.2, 0.2), batch)
 
 
-def trinity_ring(batch: PaddedBatch) -> Tensor:
+def trinity_ring(batch: Rows) -> Tensor:
     """Trinity-RFT's `rec`, `clip_mode=ring`, bounds 0.2, 0.2, 0.6 and 2, no weight; rewards are centred alone."""
     advantage = group_scores(batch, epsilon=None).expand_as(batch.mask)
     ratio = (batch.logp - batch.old).exp().detach()
@@ -122,7 +115,7 @@ def trinity_ring(batch: PaddedBatch) -> Tensor:
     return token_mean(-advantage * batch.logp * kept, batch)
 
 
-def trinity_sequence(batch: PaddedBatch) -> Tensor:
+def trinity_sequence(batch: Rows) -> Tensor:
     """Trinity-RFT's `rec`, `clip_mode=gspo-one-side`, `weight=gspo_importance_sampling`: by answers, then over them."""
     advantage = group_scores(batch, epsilon=None)
     ratio = mean_log_ratio(batch).detach().exp()
@@ -130,7 +123,7 @@ def trinity_sequence(batch: PaddedBatch) -> Tensor:
     return sequence_mean(-advantage * ratio * batch.logp * kept, batch)
 
 
-def areal_m2po(batch: PaddedBatch, threshold: float = 0.04) -> Tensor:
+def areal_m2po(batch: Rows, threshold: float = 0.04) -> Tensor:
     """AReaL, `m2_threshold=0.04`, `use_decoupled_loss`, in the first update after log-probs were computed anew.
 
     With `rejection_sampling`, without which its newer versions leave `weight` out.
@@ -150,7 +143,7 @@ def areal_m2po(batch: PaddedBatch, threshold: float = 0.04) -> Tensor:
     return (loss * share).sum() / share.sum()
 
 
-def prime_loss(batch: PaddedBatch, advantage: Tensor) -> Tensor:
+def prime_loss(batch: Rows, advantage: Tensor) -> Tensor:
     """prime-rl's default loss of an advantage: `dppo_mask_low` and `dppo_mask_high` 0.2, `kl_tau` 1e-3.
 
     Over the tokens with an advantage (`filter_zero_advantages`).
@@ -164,7 +157,7 @@ def prime_loss(batch: PaddedBatch, advantage: Tensor) -> Tensor:
     return (loss * counted).sum() / counted.sum().clamp(min=1)
 
 
-def prime_rl(batch: PaddedBatch) -> Tensor:
+def prime_rl(batch: Rows) -> Tensor:
     """prime-rl's default: rewards are centred alone."""
     rewards = batch.by_group()
     # What rounding leaves of equal rewards is no advantage.
@@ -173,14 +166,14 @@ def prime_rl(batch: PaddedBatch) -> Tensor:
     return prime_loss(batch, centred.reshape(-1, 1))
 
 
-def prime_maxrl(batch: PaddedBatch) -> Tensor:
+def prime_maxrl(batch: Rows) -> Tensor:
     """prime-rl's `max_rl`: centred rewards over their group's mean, 0 where that is 0 or less."""
     rewards = batch.by_group()
     mean = rewards.mean(1, keepdim=True)
     return prime_loss(batch, torch.where(mean > 0, (rewards - mean) / mean, 0.0).reshape(-1, 1))
 
 
-def tunix_grpo(batch: PaddedBatch, beta: float = 0.04) -> Tensor:
+def tunix_grpo(batch: Rows, beta: float = 0.04) -> Tensor:
     """tunix's default: `sequence-mean-token-mean`, epsilon 1e-6, `kl_loss_mode=kl`, which is k1 in the loss."""
     loss = surrogate((batch.logp - batch.old).exp(), group_scores(batch, epsilon=1e-6), 0.2, 0.2)
     return sequence_mean(loss + beta * (batch.logp - batch.reference), batch)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class PaddedBatch:
+class Rows:
     """A batch as most codebases hold it: N answers side by side, padded to the longest.
 
     Attributes:
@@ -37,7 +37,7 @@ class PaddedBatch:
     groups: int
 
     @staticmethod
-    def of(document: Mapping[str, Any]) -> PaddedBatch:
+    def of(document: Mapping[str, Any]) -> Rows:
         """From a microscope document whose groups are adjacent and of one size."""
         rows = document["trajectories"]
         longest = max(len(row["logp"]) for row in rows)
@@ -49,7 +49,7 @@ class PaddedBatch:
             return padded(row[name] for row in rows)
 
         turns = [row.get("turn") or [0] * len(row["logp"]) for row in rows]
-        return PaddedBatch(
+        return Rows(
             logp=column("logp").requires_grad_(),
             old=column("logp_behaviour"),
             reference=column("logp_ref"),
@@ -76,11 +76,11 @@ def _paid(row: Mapping[str, Any], turn: Sequence[int]) -> list[float]:
     return [float(scores[number].get("reward", 0.0)) * end for number, end in zip(turn, ends, strict=True)]
 
 
-Loss = Callable[[PaddedBatch], Tensor]
+Loss = Callable[[Rows], Tensor]
 """What an implementation computes from a batch."""
 
 
-def group_scores(batch: PaddedBatch, *, epsilon: float | None) -> Tensor:
+def group_scores(batch: Rows, *, epsilon: float | None) -> Tensor:
     """Rewards minus their group's mean, over its sample deviation (`torch.std`) plus epsilon; None: over 1."""
     rewards = batch.by_group()
     centred = rewards - rewards.mean(1, keepdim=True)
@@ -89,7 +89,7 @@ def group_scores(batch: PaddedBatch, *, epsilon: float | None) -> Tensor:
     return centred.reshape(-1, 1)
 
 
-def leave_one_out(batch: PaddedBatch) -> Tensor:
+def leave_one_out(batch: Rows) -> Tensor:
     """Rewards minus the mean of the group's others, `[N, 1]`."""
     rewards = batch.by_group()
     return (rewards - (rewards.sum(1, keepdim=True) - rewards) / (rewards.shape[1] - 1)).reshape(-1, 1)
@@ -101,22 +101,22 @@ def surrogate(ratio: Tensor, advantage: Tensor, low: float, high: float, dual: f
     return loss if dual is None else torch.where(advantage < 0, torch.minimum(loss, -dual * advantage), loss)
 
 
-def token_mean(loss: Tensor, batch: PaddedBatch) -> Tensor:
+def token_mean(loss: Tensor, batch: Rows) -> Tensor:
     """Over all tokens of the batch."""
     return (loss * batch.mask).sum() / batch.mask.sum()
 
 
-def sequence_mean(loss: Tensor, batch: PaddedBatch) -> Tensor:
+def sequence_mean(loss: Tensor, batch: Rows) -> Tensor:
     """Over an answer's tokens, then over answers."""
     return ((loss * batch.mask).sum(1) / batch.mask.sum(1)).mean()
 
 
-def low_variance_kl(batch: PaddedBatch) -> Tensor:
+def low_variance_kl(batch: Rows) -> Tensor:
     """The estimate k3 of the divergence from the reference, per token."""
     gap = batch.reference - batch.logp
     return gap.exp() - gap - 1
 
 
-def mean_log_ratio(batch: PaddedBatch) -> Tensor:
+def mean_log_ratio(batch: Rows) -> Tensor:
     """The mean log-ratio of an answer's tokens, `[N, 1]`."""
     return (((batch.logp - batch.old) * batch.mask).sum(1) / batch.mask.sum(1))[:, None]

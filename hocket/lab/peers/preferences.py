@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from hocket.lab.peers.comparing import PeerComparison
-from hocket.lab.peers.padded_batch import PaddedBatch
+from hocket.lab.peers.padded_batch import Rows
 from hocket.objectives.divergence import KLToReference
 from hocket.objectives.links import (
     Aot,
@@ -41,7 +41,7 @@ DIVERGENCES = {
 """What TRL calls each, and what it is called here."""
 
 
-def pairs_of(batch: PaddedBatch) -> tuple[Tensor, Tensor]:
+def pairs_of(batch: Rows) -> tuple[Tensor, Tensor]:
     """The best and the worst answer of each group, the first among equals, where one is better: `[P]` each."""
     rewards = batch.by_group()
     best, worst = rewards.argmax(1), rewards.argmin(1)
@@ -50,7 +50,7 @@ def pairs_of(batch: PaddedBatch) -> tuple[Tensor, Tensor]:
     return start + best[told], start + worst[told]
 
 
-def summed(batch: PaddedBatch, column: Tensor, tail: float = 1.0) -> tuple[Tensor, Tensor]:
+def summed(batch: Rows, column: Tensor, tail: float = 1.0) -> tuple[Tensor, Tensor]:
     """Sums over chosen and over rejected answers, `[P]` each; tokens past the shorter one's end count `tail`."""
     chosen, rejected = pairs_of(batch)
     lengths = batch.mask.sum(1)
@@ -73,7 +73,7 @@ def f_score(log_ratio: Tensor, divergence: str, alpha: float = 0.5) -> Tensor:
 
 
 def trl_dpo(
-    batch: PaddedBatch,
+    batch: Rows,
     loss: str = "sigmoid",
     divergence: str = "reverse_kl",
     *,
@@ -157,9 +157,7 @@ def link_settings(loss: str, divergence: str = "reverse_kl") -> dict[str, Any]:
     return {"objective.link": LINKS[loss], "objective.measure": measure}
 
 
-def trl_cpo(
-    batch: PaddedBatch, loss: str = "sigmoid", *, beta: float = 0.1, alpha: float = 0.0, nll: float = 1.0
-) -> Tensor:
+def trl_cpo(batch: Rows, loss: str = "sigmoid", *, beta: float = 0.1, alpha: float = 0.0, nll: float = 1.0) -> Tensor:
     """CPOTrainer with `loss_type` sigmoid, hinge or simpo (`simpo_gamma` 1), AlphaPO's `alpha` and `cpo_alpha`."""
     chosen, rejected = pairs_of(batch)
     if not len(chosen):
@@ -178,7 +176,7 @@ def trl_cpo(
     return -logsigmoid(beta * logits).mean() + nll * imitated
 
 
-def trl_orpo(batch: PaddedBatch, beta: float = 0.1) -> Tensor:
+def trl_orpo(batch: Rows, beta: float = 0.1) -> Tensor:
     """ORPOTrainer, its likelihood term over the answer's tokens."""
     chosen, rejected = pairs_of(batch)
     if not len(chosen):
@@ -190,12 +188,12 @@ def trl_orpo(batch: PaddedBatch, beta: float = 0.1) -> Tensor:
     return imitated - beta * logsigmoid(odds).mean()
 
 
-def _labelled(batch: PaddedBatch) -> tuple[Tensor, Tensor]:
+def _labelled(batch: Rows) -> tuple[Tensor, Tensor]:
     ratio = ((batch.logp - batch.reference) * batch.mask).sum(1)
     return ratio, batch.reward >= 0.5
 
 
-def trl_kto(batch: PaddedBatch, beta: float = 0.1) -> Tensor:
+def trl_kto(batch: Rows, beta: float = 0.1) -> Tensor:
     """KTOTrainer, its divergence that of the batch's own answers (the learner's log-probs before the update)."""
     ratio, good = _labelled(batch)
     kl = ((batch.proximal - batch.reference) * batch.mask).sum(1).mean().clamp(min=0)
@@ -203,27 +201,27 @@ def trl_kto(batch: PaddedBatch, beta: float = 0.1) -> Tensor:
     return torch.where(good, chosen, rejected).mean()
 
 
-def trl_apo_unpaired(batch: PaddedBatch, beta: float = 0.1) -> Tensor:
+def trl_apo_unpaired(batch: Rows, beta: float = 0.1) -> Tensor:
     """KTOTrainer, `loss_type="apo_zero_unpaired"`."""
     ratio, good = _labelled(batch)
     return torch.where(good, 1 - torch.sigmoid(beta * ratio), torch.sigmoid(beta * ratio)).mean()
 
 
-def trl_bco(batch: PaddedBatch, beta: float = 0.1) -> Tensor:
+def trl_bco(batch: Rows, beta: float = 0.1) -> Tensor:
     """BCOTrainer's first step: delta is the mean of the batch's rewards."""
     ratio, good = _labelled(batch)
     delta = (beta * (batch.proximal - batch.reference) * batch.mask).sum(1).mean()
     return torch.where(good, -logsigmoid(beta * ratio - delta), -logsigmoid(delta - beta * ratio)).mean()
 
 
-def trl_nash_md(batch: PaddedBatch, beta: float = 0.1) -> Tensor:
+def trl_nash_md(batch: Rows, beta: float = 0.1) -> Tensor:
     """NashMDTrainer, the rewards being the probabilities of winning less 1/2."""
     own = (batch.logp * batch.mask).sum(1)
     log_ratio = ((batch.logp - batch.reference) * batch.mask).detach()
     return (beta * (log_ratio * batch.logp).sum(1) - batch.reward * own).mean()
 
 
-def trl_xpo(batch: PaddedBatch, *, beta: float = 0.1, alpha: float = 1e-5, loss: str = "sigmoid") -> Tensor:
+def trl_xpo(batch: Rows, *, beta: float = 0.1, alpha: float = 1e-5, loss: str = "sigmoid") -> Tensor:
     """XPOTrainer: of each two answers the second is the reference's."""
     own, reference = (((one * batch.mask).sum(1)).view(-1, 2) for one in (batch.logp, batch.reference))
     rewards = batch.by_group()
@@ -353,7 +351,7 @@ ENTRIES: Sequence[PeerComparison] = (
 )
 
 
-def _smoothed(batch: PaddedBatch, smoothing: float, beta: float = 0.1) -> Tensor:
+def _smoothed(batch: Rows, smoothing: float, beta: float = 0.1) -> Tensor:
     """The logistic loss with `label_smoothing`, as DPOTrainer had it and CPOTrainer has it."""
     own, reference = summed(batch, batch.logp), summed(batch, batch.reference)
     if not len(own[0]):

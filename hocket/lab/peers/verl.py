@@ -11,7 +11,7 @@ from hocket.credit.group import GroupRelative
 from hocket.credit.whitening import WhitenedTokens
 from hocket.lab.peers.comparing import PeerComparison
 from hocket.lab.peers.padded_batch import (
-    PaddedBatch,
+    Rows,
     group_scores,
     leave_one_out,
     mean_log_ratio,
@@ -24,35 +24,35 @@ from hocket.objectives.denominators import Aggregated
 from hocket.objectives.surrogate import ClippedSurrogate
 
 
-def verl_ratio(batch: PaddedBatch) -> Tensor:
+def verl_ratio(batch: Rows) -> Tensor:
     """Log-ratios are cut to +-20, which ends their gradient there."""
     return (batch.logp - batch.old).clamp(-20.0, 20.0).exp()
 
 
-def verl_grpo(batch: PaddedBatch) -> Tensor:
+def verl_grpo(batch: Rows) -> Tensor:
     """`adv_estimator=grpo`, vanilla loss, `token-mean`: dual clip at 3, epsilon 1e-6."""
     return token_mean(surrogate(verl_ratio(batch), group_scores(batch, epsilon=1e-6), 0.2, 0.2, 3.0), batch)
 
 
-def verl_dr_grpo(batch: PaddedBatch) -> Tensor:
+def verl_dr_grpo(batch: Rows) -> Tensor:
     """`norm_adv_by_std_in_grpo=False`, `seq-mean-token-sum-norm`: summed over answers, over the padded length."""
     loss = surrogate(verl_ratio(batch), group_scores(batch, epsilon=None), 0.2, 0.2, 3.0)
     return (loss * batch.mask).sum() / batch.mask.shape[1]
 
 
-def verl_rloo(batch: PaddedBatch) -> Tensor:
+def verl_rloo(batch: Rows) -> Tensor:
     """`adv_estimator=rloo`, vanilla loss, `token-mean`."""
     return token_mean(surrogate(verl_ratio(batch), leave_one_out(batch), 0.2, 0.2, 3.0), batch)
 
 
-def verl_gspo(batch: PaddedBatch) -> Tensor:
+def verl_gspo(batch: Rows) -> Tensor:
     """The `gspo` loss at clip ratios 3e-4 and 4e-4, token form."""
     log_ratio = batch.logp - batch.logp.detach() + mean_log_ratio(batch).detach()
     loss = surrogate(log_ratio.clamp(max=10.0).exp(), group_scores(batch, epsilon=1e-6), 3e-4, 4e-4)
     return sequence_mean(loss, batch)
 
 
-def verl_gpg(batch: PaddedBatch) -> Tensor:
+def verl_gpg(batch: Rows) -> Tensor:
     """`adv_estimator=gpg`, the `gpg` loss: scaled by the batch size over the count of non-zero rewards."""
     alpha = len(batch.reward) / max(int((batch.reward != 0).sum()), 1)
     return token_mean(-alpha * group_scores(batch, epsilon=None) * batch.logp, batch)
@@ -61,12 +61,12 @@ def verl_gpg(batch: PaddedBatch) -> Tensor:
 # ---------------------------------------------------------------- verl 0.9
 
 
-def verl_sapo(batch: PaddedBatch) -> Tensor:
+def verl_sapo(batch: Rows) -> Tensor:
     """The `sapo` loss, `tau_pos=1`, `tau_neg=1.05`, `seq-mean-token-mean`, on `adv_estimator=grpo`."""
     return sequence_mean(-soft_gated(verl_ratio(batch), group_scores(batch, epsilon=1e-6)), batch)
 
 
-def verl_opo(batch: PaddedBatch) -> Tensor:
+def verl_opo(batch: Rows) -> Tensor:
     """`adv_estimator=opo`, vanilla loss, `token-mean`."""
     rewards, lengths = batch.by_group(), batch.mask.sum(1).view(batch.groups, -1)
     baseline = (lengths * rewards).sum(1, keepdim=True) / lengths.sum(1, keepdim=True)
@@ -74,7 +74,7 @@ def verl_opo(batch: PaddedBatch) -> Tensor:
     return token_mean(surrogate(verl_ratio(batch), advantage, 0.2, 0.2, 3.0), batch)
 
 
-def verl_pass_at_k(batch: PaddedBatch) -> Tensor:
+def verl_pass_at_k(batch: Rows) -> Tensor:
     """`adv_estimator=grpo_passk`, vanilla loss, `token-mean`: the best one's lead, over the deviation plus 1e-6."""
     rewards = batch.by_group()
     top, place = rewards.topk(2, dim=1)
@@ -83,19 +83,19 @@ def verl_pass_at_k(batch: PaddedBatch) -> Tensor:
     return token_mean(surrogate(verl_ratio(batch), advantage, 0.2, 0.2, 3.0), batch)
 
 
-def verl_sum_norm(batch: PaddedBatch, longest: int = 128) -> Tensor:
+def verl_sum_norm(batch: Rows, longest: int = 128) -> Tensor:
     """Current `seq-mean-token-sum-norm`, `loss_scale_factor=128`, `norm_adv_by_std_in_grpo=False`."""
     loss = surrogate(verl_ratio(batch), group_scores(batch, epsilon=None), 0.2, 0.2, 3.0)
     return (loss * batch.mask).sum(1).mean() / longest
 
 
-def verl_token_sum(batch: PaddedBatch) -> Tensor:
+def verl_token_sum(batch: Rows) -> Tensor:
     """`adv_estimator=grpo`, vanilla loss, `token-sum`."""
     loss = surrogate(verl_ratio(batch), group_scores(batch, epsilon=1e-6), 0.2, 0.2, 3.0)
     return (loss * batch.mask).sum()
 
 
-def verl_reinforce_plus_plus_baseline(batch: PaddedBatch) -> Tensor:
+def verl_reinforce_plus_plus_baseline(batch: Rows) -> Tensor:
     """`adv_estimator=reinforce_plus_plus_baseline`: group means, whitened over tokens, 1e-8 added to the variance."""
     centred, count = group_scores(batch, epsilon=None).expand_as(batch.mask), batch.mask.sum()
     mean = token_mean(centred, batch)
@@ -104,13 +104,13 @@ def verl_reinforce_plus_plus_baseline(batch: PaddedBatch) -> Tensor:
     return token_mean(surrogate(verl_ratio(batch), advantage, 0.2, 0.2, 3.0), batch)
 
 
-def covariances(batch: PaddedBatch) -> Tensor:
+def covariances(batch: Rows) -> Tensor:
     """Of log-probs and advantages over tokens, `[N, L]`."""
     advantage, logp = group_scores(batch, epsilon=1e-6).expand_as(batch.mask), batch.logp.detach()
     return (advantage - token_mean(advantage, batch)) * (logp - token_mean(logp, batch))
 
 
-def verl_clip_cov(batch: PaddedBatch) -> Tensor:
+def verl_clip_cov(batch: Rows) -> Tensor:
     """The `clip_cov` loss at clip ratios 1 where `clip_cov_ratio` takes every token of covariance from 1 to 5."""
     advantage, ratio = group_scores(batch, epsilon=1e-6), verl_ratio(batch)
     free, bounded = -advantage * ratio, -advantage * ratio.clamp(0.0, 2.0)
@@ -118,7 +118,7 @@ def verl_clip_cov(batch: PaddedBatch) -> Tensor:
     return token_mean(torch.maximum(free, bounded) * ~chosen, batch)
 
 
-def verl_kl_cov(batch: PaddedBatch, portion: float = 0.1) -> Tensor:
+def verl_kl_cov(batch: Rows, portion: float = 0.1) -> Tensor:
     """The `kl_cov` loss, `kl_cov_ratio=0.1`, `ppo_kl_coef=1`."""
     covariance = covariances(batch).masked_fill(batch.mask == 0, -torch.inf).view(-1)
     many = max(1, int(portion * int(batch.mask.sum())))
@@ -127,7 +127,7 @@ def verl_kl_cov(batch: PaddedBatch, portion: float = 0.1) -> Tensor:
     return token_mean(-group_scores(batch, epsilon=1e-6) * log_ratio.exp() + held * log_ratio.abs(), batch)
 
 
-def verl_dppo_tv(batch: PaddedBatch, limit: float = 0.15) -> Tensor:
+def verl_dppo_tv(batch: Rows, limit: float = 0.15) -> Tensor:
     """The `dppo_tv` loss at 0.15: the ratio, at most 20, is a constant factor of the log-prob."""
     advantage = group_scores(batch, epsilon=1e-6).expand_as(batch.mask)
     moved = batch.logp.detach().exp() - batch.old.exp()

@@ -19,7 +19,7 @@ from hocket.credit.pairs import Pairing, Visit, members_by_group, paired, within
 from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.rollout.groups import groups
 from hocket.rollout.message_tree import MessageNode, grafted
-from hocket.rollout.named_turns import FinishedDialogue, ProbedTurns, TurnJudge, own_turns, resumed, worth
+from hocket.rollout.named_turns import ProbedTurns, Transcript, TurnJudge, own_turns, resumed, worth
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.types import Assignment, Experience, Trajectory
 
@@ -65,7 +65,7 @@ class ResampledTurn(Rollout):
         played = [one for (one,) in await groups(play, [replace(one, samples=1) for one in asked])]
         await score(played)
         bad = [
-            FinishedDialogue(asking, one, own)
+            Transcript(asking, one, own)
             for asking, one in zip(asked, played, strict=True)
             if one.failure is None and (own := own_turns(one, self.role)) and self._bad(one)
         ]

@@ -23,7 +23,7 @@ from hocket.methods.agents.sdpo import ResampledTurn, SegmentPairs
 from hocket.objectives.preference import Pairwise
 from hocket.recipes import find
 from hocket.rewards.combine import WeightedSum
-from hocket.rollout.named_turns import FinishedDialogue, NamedBy, ProbedTurns, own_turns, resumed, values, worth
+from hocket.rollout.named_turns import NamedBy, ProbedTurns, Transcript, own_turns, resumed, values, worth
 from hocket.train.loop import Playing
 from hocket.types import Assignment, Evaluation, Experience, Scenario, Score, Trajectory, Turn
 
@@ -111,7 +111,7 @@ def test_probes_go_on_from_every_history_and_the_largest_fall_is_named():
         (one,) = asyncio.run(play([resumed(asking, Trajectory(SCENARIOS[0], []), 0, first=number, samples=1)]))
         judge = ProbedTurns(rollouts=30)
         own = own_turns(one, None)
-        (named,) = asyncio.run(judge([FinishedDialogue(asking, one, own)], play=play, score=scored, key=Key.of(0)))
+        (named,) = asyncio.run(judge([Transcript(asking, one, own)], play=play, score=scored, key=Key.of(0)))
         right += named[:1] == [1] if one.turns[1].text == "blue" else named[:1] != [1]
     assert right >= 9
 
@@ -139,7 +139,7 @@ def test_one_turn_needs_no_probing():
 
     turn = Turn("a", "p", np.zeros(1, np.int64), np.zeros(2, np.int64))
     one = Trajectory(SCENARIOS[0], [turn])
-    finished = [FinishedDialogue(Assignment(SCENARIOS[0]), one, own_turns(one, "nobody"))]
+    finished = [Transcript(Assignment(SCENARIOS[0]), one, own_turns(one, "nobody"))]
     assert asyncio.run(ProbedTurns()(finished, play=never, score=scored, key=Key.of(0))) == [[0]]
 
 
@@ -161,7 +161,7 @@ async def later(dialogue, turns):
 def test_a_judge_may_be_async_and_say_too_much():
     turn = Turn("a", "p", np.zeros(1, np.int64), np.zeros(1, np.int64))
     one = Trajectory(SCENARIOS[0], [turn] * 3)
-    finished = [FinishedDialogue(Assignment(SCENARIOS[0]), one, (0, 1, 2))]
+    finished = [Transcript(Assignment(SCENARIOS[0]), one, (0, 1, 2))]
     assert asyncio.run(NamedBy(later)(finished, play=None, score=scored, key=Key.of(0))) == [[2, 0]]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hocket.agents.environments.reading import TaggedText
+from hocket.agents.environments.reading import Tagged
 from hocket.agents.workflows.environment import PlayEnvironment
 from hocket.agents.workflows.player import TextPlayer
 from hocket.core.keys import Key
@@ -52,7 +52,7 @@ SEEN = tuple(dict.fromkeys(one for hand in HANDS for one in situations(Joined(24
 WAYS = {one.text: solution(one) for one in SEEN}
 THOUGHTS = tuple(dict.fromkeys(thought_of(one, way) for one in SEEN if (way := WAYS[one.text]) is not None))
 MOVES = tuple(dict.fromkeys(move for one in SEEN for move in one.moves()))
-READING = TaggedText("answer")
+READING = Tagged("answer")
 WORDS = (*THOUGHTS, *(READING.written(move) for move in MOVES))
 MEANT = {thought_of(one, way): READING.written(way[0]) for one in SEEN if (way := WAYS[one.text]) is not None}
 

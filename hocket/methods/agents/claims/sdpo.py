@@ -25,7 +25,7 @@ from hocket.lab.toys.talks import played_by
 from hocket.methods.agents.sdpo import SDPO
 from hocket.methods.base.dpo import ONLINE_DPO
 from hocket.recipe import Recipe
-from hocket.rollout.named_turns import FinishedDialogue, NamedBy, ProbedTurns
+from hocket.rollout.named_turns import NamedBy, ProbedTurns, Transcript
 from hocket.stages import Grade, Play
 from hocket.train.aio import run_async
 from hocket.train.learner import Learner
@@ -310,7 +310,7 @@ def as_shipped_5_dialogues_go_on_from_before_the_turn_named_the() -> Finding:
 def the_error_turn_is_found_by_playing_on_from_every_history() -> Finding:
     probed, named_by_hand, alike = ProbedTurns(rollouts=24), NamedBy(went_wrong), list[bool]()
 
-    async def judge(finished: Sequence[FinishedDialogue], *, play: Play, score: Grade, key: Key) -> list[list[int]]:
+    async def judge(finished: Sequence[Transcript], *, play: Play, score: Grade, key: Key) -> list[list[int]]:
         """Notes besides whether what the locator names is what the toy's own judge names."""
         named, wanted = [await one(finished, play=play, score=score, key=key) for one in (probed, named_by_hand)]
         alike.extend(one[:1] == right[:1] for one, right in zip(named, wanted, strict=True) if right)

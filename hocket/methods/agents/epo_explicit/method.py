@@ -25,7 +25,7 @@ from hocket.methods.base.conventions import COMMON
 from hocket.methods.base.reinforce import REINFORCE
 from hocket.objectives.policy_gradient import PolicyGradient
 from hocket.rollout.groups import groups
-from hocket.rollout.named_turns import FinishedDialogue, ProbedTurns, TurnJudge, own_turns
+from hocket.rollout.named_turns import ProbedTurns, Transcript, TurnJudge, own_turns
 from hocket.stages import Grade, LedgerView, More, Play, Rollout, Shaping
 from hocket.types import Assignment, Experience
 
@@ -70,7 +70,7 @@ class JudgedTurns(Rollout):
             for asking, group in zip(asked, played, strict=True)
             for one in group
             if one.failure is None
-            for part in _sides(FinishedDialogue(asking, one, own_turns(one, self.role)))
+            for part in _sides(Transcript(asking, one, own_turns(one, self.role)))
         ]
         named = await self.judge(finished, play=play, score=score, key=key.derive("judge"))
         for trajectory in trajectories:
@@ -82,7 +82,7 @@ class JudgedTurns(Rollout):
         return Experience(trajectories, metrics={"rollout/decisive": sum(counts) / len(counts)} if counts else {})
 
 
-def _sides(whole: FinishedDialogue) -> list[FinishedDialogue]:
+def _sides(whole: Transcript) -> list[Transcript]:
     """A dialogue once for each agent that was advised in it, with its own advice and score; else as it is."""
     told: Sequence[str | None] = ADVISES.get(whole.dialogue, ())
     whose = [told[place] if place < len(told) else None for place in whole.own]
