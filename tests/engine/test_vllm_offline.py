@@ -55,7 +55,7 @@ def stand(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stand]:
 
     def put(**how: Any) -> StandInModel:
         ThreadChild.model = StandInModel(**how)
-        monkeypatch.setattr(vllm_offline, "Child", ThreadChild)
+        monkeypatch.setattr(vllm_offline, "EngineProcess", ThreadChild)
         return ThreadChild.model
 
     yield put

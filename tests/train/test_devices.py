@@ -19,7 +19,7 @@ def test_processes_are_dealt_devices_in_turn_and_keep_them(monkeypatch: pytest.M
     def child(name: str, module: str, environment: Mapping[str, str] | None = None) -> None:
         given.append((name, (environment or {}).get("CUDA_VISIBLE_DEVICES")))
 
-    monkeypatch.setattr(connection, "Child", child)
+    monkeypatch.setattr(connection, "ChildProcess", child)
     names = ["learner 1", "sampler 1", "sampler 2", "sampler 1"]
     place = connection.ThisMachine(["4", "6"])
     for name in names:

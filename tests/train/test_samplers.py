@@ -167,7 +167,7 @@ def test_what_a_lost_sampler_was_asked_another_does(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection, "SILENCE", 2.0)
+    monkeypatch.setattr(connection, "HEARTBEAT_TIMEOUT", 2.0)
     trainer = made(tmp_path, "run", *AWAY, "2")
     trainer.step()
     misfortune = Misfortune(monkeypatch, kind, sent=sent, times=times)
