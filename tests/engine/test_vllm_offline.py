@@ -262,7 +262,7 @@ class Model:
     def sample(self, questions):
         os.kill(os.getpid(), signal.SIGKILL)
 
-child.serve(child.Wire(socket.socket(fileno=int(sys.argv[1]))), Model())
+child.serve(child.SocketWire(socket.socket(fileno=int(sys.argv[1]))), Model())
 """
 
 

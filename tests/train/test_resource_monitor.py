@@ -24,7 +24,7 @@ def waited(monkeypatch: pytest.MonkeyPatch):
     """Sets for how much of each step a thread seems to wait; two threads are in use."""
     share = {"now": 0.0}
     threads = {"now": 2}
-    monkeypatch.setattr(resource_monitor, "Watch", lambda: SimpleNamespace(waited=lambda: share["now"]))
+    monkeypatch.setattr(resource_monitor, "CoreWatch", lambda: SimpleNamespace(waited=lambda: share["now"]))
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads["now"])
     monkeypatch.setattr(torch, "set_num_threads", lambda count: threads.update(now=count))
     return share
