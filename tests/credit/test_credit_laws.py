@@ -42,7 +42,9 @@ from hocket.methods.data_and_rollout.xrpo import NoveltyGuided
 from hocket.methods.group_relative.aapo import ReferenceMargin
 from hocket.methods.group_relative.bnpo.method import BetaDensity
 from hocket.methods.group_relative.bnpo.parts import EachScore
+from hocket.methods.group_relative.conciser import DeviationUnlessAllRight
 from hocket.methods.group_relative.gpg import SignalShare
+from hocket.methods.group_relative.group_relative_reinforce import ExponentialWeight, LoweredBaseline
 from hocket.methods.group_relative.grpo_lead import LogisticAccuracy
 from hocket.methods.group_relative.lc_r1 import TagBonus
 from hocket.methods.group_relative.mapo import MixedDeviation
@@ -55,6 +57,7 @@ from hocket.methods.group_relative.s_grpo_noise import NoiseAware
 from hocket.methods.group_relative.seed_grpo import SemanticEntropy
 from hocket.methods.group_relative.vapo import LengthAdaptiveGAE
 from hocket.methods.group_relative.vital_dgrpo import Difficulty
+from hocket.methods.preference.p3o import EveryTwo
 from hocket.rewards.shaping import KLInReward, MaskTruncated, OverlongPenalty
 from hocket.types import Turn
 
@@ -68,6 +71,7 @@ WEIGHTS = [
     SemanticEntropy(),
     OverOthersDeviation(),
     OverRawDeviation(),
+    DeviationUnlessAllRight(),
 ]
 PLAIN = [
     GroupRelative(),
@@ -106,8 +110,9 @@ PLAIN = [
     RewritingCredit(),
     Unguided(),
 ]
-PAIRING = [BestAgainstWorst(), AllPairs()]
-NAMED = [*PLAIN, *PAIRING, *WEIGHTS, RunningMean(), RememberedBaseline(), TruncatedImportance(), MaskedImportance()]
+PAIRING = [BestAgainstWorst(), AllPairs(), EveryTwo()]
+CORRECTIONS = [TruncatedImportance(), MaskedImportance(), ExponentialWeight(), LoweredBaseline()]
+NAMED = [*PLAIN, *PAIRING, *WEIGHTS, RunningMean(), RememberedBaseline(), *CORRECTIONS]
 NAMED += [BoundedImportance(), Counted(), VTrace(), InTurn()]
 SHAPING = [OverlongPenalty(8, 4), KLInReward(), MaskTruncated()]
 

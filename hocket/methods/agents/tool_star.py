@@ -233,7 +233,8 @@ async def _imitated(kept: Sequence[tuple[Assignment, Trace]], play: Play) -> lis
     for (asking, trace), (one,) in zip(kept, given, strict=True):
         one.scenario, one.scores = asking.scenario, dict(trace.episode.scores)
         for column in (TOOL_CALLS, CALLS):
-            column.write(one, column.get(trace.episode, None))
+            if column.present(trace.episode):
+                column.write(one, column.get(trace.episode))
     return [one for group in given for one in group]
 
 

@@ -48,7 +48,7 @@ PAST_SELVES = MARS_SELF_PLAY.but(
     name="past-selves",
     title="Self-play against past selves",
     source="Heinrich et al., Fictitious Self-Play, ICML 2015; Bansal et al., arXiv:1710.03748; prioritised by "
-    "cast.hardness: Vinyals et al., Nature 2019",
+    "hooks.0.hardness: Vinyals et al., Nature 2019",
     family="teams",
     axes=("team",),
     formula="A_k as mars-self-play; in a share of the episodes one seat is a snapshot k ~ (1 - p_k)^h, and only the "

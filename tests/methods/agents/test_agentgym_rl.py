@@ -100,7 +100,7 @@ def trained(row):
 
 def test_a_run_resumed_across_the_boundary_ends_equal(tmp_path: Path):
     more = ["--task", "maze?width=3&height=3", "--lessons", "0", "--recipe", "agentgym-rl", "--update.lr", "1e-3"]
-    more += ["--horizon.turns", "[1,2]", "--horizon.until", "[1]", "--evaluation.n", "2", "--limits.turns", "2"]
+    more += ["--hooks.0.turns", "[1,2]", "--hooks.0.until", "[1]", "--evaluation.n", "2", "--limits.turns", "2"]
     train(tmp_path, "whole", *more, steps=2)
     train(tmp_path, "parts", *more, steps=1)
     resume(tmp_path, "parts", "--steps", "2")

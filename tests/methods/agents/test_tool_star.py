@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from hocket import tasks
 from hocket.core.columns import CALLS as CALLS_MADE
 from hocket.core.columns import TOOL_CALLS
 from hocket.methods.agents.claims.tool_star import CALLS, COLD, HARD, TURNS, bench, start
 from hocket.methods.agents.tool_star import TOOL_STAR, DirectTrial, HardPart, OwnTraces, Trace
+from hocket.train.config import configure
+from hocket.train.trainer import Trainer
 
 
 def test_a_phase_of_pairs_changes_the_policy():
@@ -19,6 +22,17 @@ def test_a_phase_of_pairs_changes_the_policy():
     assert "pairs/total" in made.history[-1]
     assert "pairs/total" not in made.history[-2]
     assert not torch.equal(before, made.policies["policy"].module.logits)
+
+
+def test_a_task_without_tools_has_no_calls_to_report(tmp_path):
+    """Traces of single answers have no number of calls, so their demonstrations have none either."""
+    task = tasks.find("sums")
+    pairs = [("recipe", "tool-star-sft"), ("runs", str(tmp_path)), ("run", "run"), ("steps", 1), ("threads", 1)]
+    pairs += [("curriculum.prompts", 4), ("evaluation.n", 2), ("decoding.max_tokens", 24)]
+    trainer = Trainer(configure(pairs, task), task=task)
+    trainer.step()
+    assert "tools/calls" not in trainer.step()
+    trainer.folder.release()
 
 
 def test_a_trace_with_a_hint_goes_on_from_what_was_said_before():
