@@ -6,6 +6,7 @@ import io
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -63,6 +64,15 @@ def test_a_name_of_a_recipe_and_a_family_shows_both() -> None:
     assert "Bradley and Terry 1952" in said
     assert re.search(r"^reward-model \(\d+\)$", said, re.M)
     assert call("recipes", "reward-model", "--json").json["name"] == "reward-model"
+
+
+def test_a_recipe_of_a_file_runs_by_its_path(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("from hocket.recipes import GRPO\nMINE = GRPO.but(name='mine', **{'credit.scale': None})\n")
+    shown = call("recipes", f"{file}:MINE").out
+    assert f"hocket train --recipe {file}:MINE" in shown.replace("\n", "")
+    assert "a variant of grpo" in shown
+    assert "DeepSeekMath" not in shown
 
 
 def test_a_word_finds_names_and_descriptions() -> None:

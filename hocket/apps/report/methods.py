@@ -152,22 +152,24 @@ def listing(recipes: Iterable[Card]) -> Group:
     return Group(*parts, "[dim]the last column names the method it is derived from; hocket recipes NAME shows one[/]")
 
 
-def page(recipe: Card) -> Group:
-    """One recipe in full."""
+def page(recipe: Card, written: str) -> Group:
+    """One recipe in full; `written` is what a command writes for it, a name or `FILE.py:NAME`."""
+    parent = cards().get(recipe["parent"] or "")
+    derived = parent is not None and parent["title"] == recipe["title"]
+    title, source = ("", f"a variant of {recipe['parent']}") if derived else (recipe["title"], recipe["source"])
     lines: list[Any] = [
-        f"[bold]{recipe['name']}[/]  {escape(recipe['title'])}",
-        f"[dim]{escape(recipe['source'])}[/]\n",
+        f"[bold]{recipe['name']}[/]{escape(title and f'  {title}')}",
+        f"[dim]{escape(source)}[/]\n",
         escape(_wrapped(f"  {recipe['formula']}") + "\n"),
     ]
     if recipe["note"]:
         lines.append(f"[yellow]note[/] {escape(_wrapped(recipe['note']))}\n")
-    parent = cards().get(recipe["parent"] or "")
     if parent is not None:
         lines += [f"[dim]differs from[/] [bold]{parent['name']}[/]", difference_table(parent, recipe), ""]
     if recipe["requires"]:
         lines.append(f"[dim]requires[/] {escape(' and '.join(recipe['requires']))}")
     task = f" [dim](on the task {escape(recipe['task'])})[/]" if recipe["task"] else ""
-    lines.append(f"[dim]runs as[/] hocket train --recipe {escape(str(recipe['name']))}{task}\n")
+    lines.append(f"[dim]runs as[/] hocket train --recipe {escape(written)}{task}\n")
     lines.append("[dim]conventions[/]")
     lines += [escape(_wrapped(f"  {name}: {choice}")) for name, choice in recipe["conventions"].items()]
     shown = yaml.safe_dump(recipe["composition"], sort_keys=False, width=100)
