@@ -116,6 +116,7 @@ def _begun(options: argparse.Namespace, pairs: Pairs, observer: Any) -> PlanPipe
     from hocket import tasks
     from hocket.run import Trainer
     from hocket.train.config import configure, task_of
+    from hocket.train.known_names import resolved
     from hocket.train.lessons import with_lessons
     from hocket.train.pipeline import PlanPipeline, phase_runs
 
@@ -124,7 +125,8 @@ def _begun(options: argparse.Namespace, pairs: Pairs, observer: Any) -> PlanPipe
         return _resumed(options, pairs, flags, observer)
     if options.start_over:
         raise ConfigurationError("--start-over goes with --resume RUN; a new run begins at step 0 anyway")
-    settings = [*(_file_pairs(Path(options.config), trust=options.trust) if options.config else ()), *flags]
+    written = _file_pairs(Path(options.config), trust=options.trust) if options.config else []
+    settings = resolved([*written, *flags], prefix="--")
     named = task_of(settings)
     task = tasks.find(named)
     settings = list(with_lessons(settings, named, task))
