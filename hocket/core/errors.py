@@ -76,9 +76,10 @@ def _likeness(word: str, name: str) -> float:
         return 0.0
     if sorted(word) == sorted(name):
         return 1.5 + (word == name)
-    # Two letters are in too many names.
-    within = min(len(word), len(name)) > 2 and (word in name or name in word)
-    return difflib.SequenceMatcher(None, word, name).ratio() + 0.25 * within
+    shared = 0.0
+    if min(len(word), len(name)) > 2:  # Two letters are in too many names.
+        shared = 0.25 if word in name else 0.1 if name in word else 0.0
+    return difflib.SequenceMatcher(None, word, name).ratio() + shared
 
 
 def suggestion(word: str, choices: Iterable[str], place: str) -> str:

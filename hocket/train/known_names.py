@@ -85,7 +85,7 @@ def as_text(value: Any) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, (list, tuple)):
         return f"[{','.join(map(as_text, value))}]"
-    return str(value)
+    return type(value).__name__ if is_component(value) else str(value)
 
 
 # ---------------------------------------------------------------- answers

@@ -81,9 +81,10 @@ CRITIC = "--update '{{type: hocket.update.PartedStep, epochs: 4, minibatches: 4,
 MINIBATCH = "how many mini-batches a step has, not how large they are"
 SCRATCH = "tokens per forward and backward pass, chosen by measurement; gradients do not depend on it"
 EPISODES = "episodes in a batch, each to its end; how many run at once changes no number"
+NO_DROPOUT = "sampler and learner would differ, so neither has dropout"
 RUN_FOLDER = "a run is the folder DIR/NAME"
 DATA = "--task FILE.jsonl, .csv or .parquet"
-CLUSTER = "--cluster local --learners N"
+CLUSTER = "--leaves N --cluster local --learners N"
 
 KNOWN: tuple[KnownSetting, ...] = (
     _other(
@@ -182,7 +183,7 @@ KNOWN: tuple[KnownSetting, ...] = (
         choices={
             "grpo": "--objective.aggregate sequence-mean, as in --recipe grpo",
             "dapo": "--objective.aggregate token-mean for that loss alone, --recipe dapo for the method",
-            "bnpo": "--objective.aggregate token-mean; --recipe bnpo is another paper",
+            "bnpo": "--objective.aggregate token-mean for that loss alone, --recipe bnpo for the method",
             "dr_grpo": "--objective.aggregate constant-length for that loss alone, --recipe dr-grpo for the method",
             "cispo": "--recipe cispo",
             "sapo": "--recipe sapo",
@@ -236,11 +237,10 @@ KNOWN: tuple[KnownSetting, ...] = (
     _none(TRL, "packing padding_free", "there is never padding, and shared prompts are computed once"),
     _none(TRL, "assistant_only_loss completion_only_loss", "always so: there is no loss on prompts"),
     _none(TRL, "precompute_ref_log_probs", "the reference's log-probs of recorded answers are kept"),
-    _none(TRL, "disable_dropout", "models have none in training; --lora.dropout is that of adapters"),
     _other(TRL, "peft_config use_peft", "--lora.rank 16 --lora.alpha 32 --lora.targets '[q_proj,v_proj]'"),
     _same(TRL, "lora_r", "lora.rank"),
     _same(TRL, "lora_alpha", "lora.alpha"),
-    _same(TRL, "lora_dropout", "lora.dropout"),
+    _none(TRL, "lora_dropout disable_dropout", NO_DROPOUT),
     _same(TRL, "lora_target_modules", "lora.targets"),
     _same(TRL, "dtype torch_dtype", "precision", values={"bfloat16": "bf16", "float32": "fp32"}),
     _none(TRL, "attn_implementation load_in_4bit load_in_8bit use_liger_kernel", "it has kernels of its own"),
@@ -345,8 +345,8 @@ KNOWN: tuple[KnownSetting, ...] = (
         values={
             "seq-mean-token-mean": "sequence-mean",
             "seq-mean-token-sum": "sequence-sum",
-            "seq-mean-token-sum-norm": "constant-length",
         },
+        choices={"seq-mean-token-sum-norm": "--objective.aggregate constant-length, a mean over sequences"},
     ),
     _same(VERL, "actor_rollout_ref.rollout.n", "rollout.samples"),
     _same(VERL, "actor_rollout_ref.rollout.temperature", "decoding.temperature"),
@@ -477,7 +477,7 @@ KNOWN: tuple[KnownSetting, ...] = (
     _same(OPENRLHF, "gradient_checkpointing", "memory.checkpointing"),
     _same(OPENRLHF, "lora_rank", "lora.rank", choices={"0": "no --lora.rank"}),
     _same(OPENRLHF, "lora_alpha", "lora.alpha"),
-    _same(OPENRLHF, "lora_dropout", "lora.dropout"),
+    _none(OPENRLHF, "lora_dropout", NO_DROPOUT),
     _same(OPENRLHF, "target_modules", "lora.targets", choices={"all-linear": "no --lora.targets"}),
     _other(OPENRLHF, "zero_stage adam_offload", f"{CLUSTER} --shard true", "shards weights over processes"),
     _other(OPENRLHF, "vllm_num_engines", "--engine vllm"),
