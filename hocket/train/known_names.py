@@ -63,11 +63,11 @@ def meaning(key: str) -> str:
 
 def settings_of(config: Config, *recipes: Recipe) -> dict[str, Any]:
     """Every single setting of a run with these recipes, by its dotted key; adapters' settings as if there were any."""
-    own = {**vars(config), "lora": config.lora or LoraSettings()}
-    found = dict(_leaves({name: value for name, value in own.items() if name not in ("recipe", "plan", "roles")}))
+    fields = {**vars(config), "lora": config.lora or LoraSettings()}
+    values = dict(_leaves({name: value for name, value in fields.items() if name not in ("recipe", "plan", "roles")}))
     for recipe in recipes:
-        found |= dict(_leaves({slot: getattr(recipe, slot) for slot in ROOMS}))
-    return found
+        values |= dict(_leaves({slot: getattr(recipe, slot) for slot in ROOMS}))
+    return values
 
 
 def described(entry: KnownSetting) -> str:
@@ -76,7 +76,7 @@ def described(entry: KnownSetting) -> str:
         shown = " or ".join(f"`--{_shown(place)}`" for place in entry.places)
         also = "".join(f" and `--{_shown(place)}`" for place in entry.also)
         return f"{shown}{also}"
-    return f"`{entry.here.format(recipe='NAME', value='VALUE')}`" if entry.here else "none"
+    return f"`{entry.instead.format(recipe='NAME', value='VALUE')}`" if entry.instead else "none"
 
 
 def as_text(value: Any) -> str:
@@ -120,18 +120,18 @@ class _Names:
 
     def answer(self, key: str, value: Any) -> _Answer:
         """What a key is here."""
-        own = [path for path in self.paths if path.rpartition(".")[2] == key.replace("-", "_")]
-        entries = [entry for entry in _entries(key, by_end=not own) if self._counts(entry)]
+        paths = [path for path in self.paths if path.rpartition(".")[2] == key.replace("-", "_")]
+        entries = [entry for entry in _entries(key, by_end=not paths) if self._counts(entry)]
         if entries:
             # Of several entries of a library, the first is for the recipe.
             first: dict[str, KnownSetting] = {}
             for entry in entries:
                 first.setdefault(entry.library, entry)
             return self._agreed(key, value, {library: self._of_entry(entry, value) for library, entry in first.items()})
-        if len(own) == 1:
-            return _Answer(((own[0], value),))
-        if own:
-            listed = ", ".join(f"{self.prefix}{path}" for path in own)
+        if len(paths) == 1:
+            return _Answer(((paths[0], value),))
+        if paths:
+            listed = ", ".join(f"{self.prefix}{path}" for path in paths)
             raise ConfigurationError(f"{self.prefix}{key} is several settings of {self._named}: write one of {listed}")
         raise self._unknown(key)
 
@@ -142,12 +142,12 @@ class _Names:
             ConfigurationError: with what each says, if they do not.
         """
         taken = [answer for answer in answers.values() if answer.pairs]
-        if taken and all(one.pairs == taken[0].pairs or one.lacking for one in answers.values()):
+        if taken and all(answer.pairs == taken[0].pairs or answer.lacking for answer in answers.values()):
             return taken[0]
         by_text: dict[str, list[str]] = {}
-        for library, one in answers.items():
-            here = f"here {' '.join(f'{self.prefix}{place} {as_text(item)}' for place, item in one.pairs)}"
-            by_text.setdefault(one.refusal or here, []).append(library)
+        for library, answer in answers.items():
+            written = " ".join(f"{self.prefix}{place} {as_text(item)}" for place, item in answer.pairs)
+            by_text.setdefault(answer.refusal or f"here {written}", []).append(library)
         reasons = "; ".join(f"of {' or '.join(libraries)}, {text}" for text, libraries in by_text.items())
         raise ConfigurationError(f"{self.prefix}{key} {as_text(value)}: {reasons}")
 
@@ -163,8 +163,8 @@ class _Names:
             further = tuple((path, item) for place in entry.also for path in self._found(place))
             return _Answer(((places[0], item),), further, entry.note)
         why = f" ({entry.why.format(**words)})" if entry.why else ""
-        if entry.here:
-            return _Answer(refusal=f"here {entry.here.format(**words)}{why}", lacking=bool(entry.places))
+        if entry.instead:
+            return _Answer(refusal=f"here {entry.instead.format(**words)}{why}", lacking=bool(entry.places))
         if entry.places:
             shown = " or ".join(f"{self.prefix}{_shown(place)}" for place in entry.places)
             return _Answer(refusal=f"here {shown}, which {self._named} lacks", lacking=True)
@@ -200,11 +200,11 @@ class _Names:
         return " and ".join(f"recipe {recipe.name}" for recipe in self.recipes)
 
     def _unknown(self, key: str) -> ConfigurationError:
-        own = {*_heads(), *self.paths, *(path.rpartition(".")[2] for path in self.paths)}
+        keys = {*_heads(), *self.paths, *(path.rpartition(".")[2] for path in self.paths)}
         others = {name for entry in KNOWN for name in entry.names if "." not in name}
-        near = near_names(key, own)
+        near = near_names(key, keys)
         # A misspelled name of another library, but no name that is only somewhat alike.
-        near = [*difflib.get_close_matches(key, others - own, n=1, cutoff=0.85), *near][:3]
+        near = [*difflib.get_close_matches(key, others - keys, n=1, cutoff=0.85), *near][:3]
         place = "`hocket train --list-flags` lists all settings, docs/known-flags.md names of other libraries"
         return ConfigurationError(f"there is no setting {key!r}{near_hint(near, place)}")
 
@@ -248,8 +248,8 @@ def _leaves(parts: Mapping[str, Any], where: str = "") -> Iterator[tuple[str, An
         if isinstance(value, tuple) and value and all(map(is_component, value)):
             yield from _leaves({str(number): member for number, member in enumerate(value)}, f"{path}.")
         elif is_component(value) and dataclasses.fields(value):
-            own = {one.name: value_at(value, one.name) for one in dataclasses.fields(value) if one.init}
-            yield from _leaves(own, f"{path}.")
+            below = {item.name: value_at(value, item.name) for item in dataclasses.fields(value) if item.init}
+            yield from _leaves(below, f"{path}.")
         else:
             yield path, value
 

@@ -24,8 +24,8 @@ class KnownSetting:
         values: its values by the values there, as text; others are passed on.
         form: what the value becomes, with `{}` for it.
         note: what to know where it is taken.
-        here: what to write where it is not; `{recipe}` and `{value}` are filled in. why: the reason.
-        choices: `here` by the value, for values that have an answer of their own.
+        instead: what to write where it is not; `{recipe}` and `{value}` are filled in. why: the reason.
+        choices: `instead` by the value, for values that have an answer of their own.
         only: the class of a stage that a recipe must have for this entry to count, or `recorded` for recipes that take
             their responses from the data.
     """
@@ -37,7 +37,7 @@ class KnownSetting:
     values: Mapping[str, Any] = field(default_factory=dict)
     form: str = "{}"
     note: str = ""
-    here: str = ""
+    instead: str = ""
     why: str = ""
     choices: Mapping[str, str] = field(default_factory=dict)
     only: str = ""
@@ -47,8 +47,8 @@ def _same(library: str, names: str, *places: str, **more: Any) -> KnownSetting:
     return KnownSetting(library, tuple(names.split()), places, **more)
 
 
-def _other(library: str, names: str, here: str, why: str = "", **more: Any) -> KnownSetting:
-    return KnownSetting(library, tuple(names.split()), here=here, why=why, **more)
+def _other(library: str, names: str, instead: str, why: str = "", **more: Any) -> KnownSetting:
+    return KnownSetting(library, tuple(names.split()), instead=instead, why=why, **more)
 
 
 def _none(library: str, names: str, why: str) -> KnownSetting:
@@ -62,18 +62,18 @@ KL, KL_REWARD = "regularisers:KLToReference", "shaping:KLInReward"
 VALUE, ENTROPY = "regularisers:ValueLoss|CentralValueLoss", "regularisers:EntropyBonus"
 ON_OFF = {"true": "bf16", "false": "fp32"}
 PASSES = {"note": "passes over each batch"}
-CLIP: dict[str, Any] = {"also": ("objective.high",), "here": "--objective.low, with a recipe such as ppo or grpo"}
+CLIP: dict[str, Any] = {"also": ("objective.high",), "instead": "--objective.low, with a recipe such as ppo or grpo"}
 NO_KL: dict[str, Any] = {
-    "here": "--recipe grpo-kl --regularisers.0.coefficient {value}",
+    "instead": "--recipe grpo-kl --regularisers.0.coefficient {value}",
     "why": "{recipe} has no KL term",
 }
 NO_REWARD_KL: dict[str, Any] = {
-    "here": "--recipe ppo-rlhf --shaping.0.coefficient {value}",
+    "instead": "--recipe ppo-rlhf --shaping.0.coefficient {value}",
     "why": "{recipe} has no KL penalty in its reward",
 }
 TWO_LOSSES = "{{type: hocket.objectives.ValueLoss}}, {{type: hocket.objectives.EntropyBonus, coefficient: {value}}}"
 BONUS = f"--regularisers '[{TWO_LOSSES}]'"
-NO_BONUS: dict[str, Any] = {"here": BONUS, "why": "{recipe} has no entropy bonus"}
+NO_BONUS: dict[str, Any] = {"instead": BONUS, "why": "{recipe} has no entropy bonus"}
 OF_KL = {"kl": "k1", "mse": "k2", "low_var_kl": "k3"}
 TRUNCATION = "log-probs would belong to another distribution, so training samples from the whole one"
 REPLAY = "of off-policy methods, which are not in this library"
@@ -206,7 +206,7 @@ KNOWN: tuple[KnownSetting, ...] = (
         "importance_sampling_level",
         "objective.ratio",
         values={"token": "decision"},
-        here="--recipe gspo, for ratios of whole sequences",
+        instead="--recipe gspo, for ratios of whole sequences",
     ),
     _same(
         TRL,
@@ -216,8 +216,8 @@ KNOWN: tuple[KnownSetting, ...] = (
         choices={"batch": "--credit.scale_by '{{type: hocket.types.GroupBy}}'"},
     ),
     _other(TRL, "mask_truncated_completions", "--correction '{{type: hocket.rewards.MaskTruncated}}'"),
-    _same(TRL, "sapo_temperature_pos", "objective.positive", here="--recipe sapo"),
-    _same(TRL, "sapo_temperature_neg", "objective.negative", here="--recipe sapo"),
+    _same(TRL, "sapo_temperature_pos", "objective.positive", instead="--recipe sapo"),
+    _same(TRL, "sapo_temperature_neg", "objective.negative", instead="--recipe sapo"),
     _other(TRL, "top_entropy_quantile", "--recipe high-entropy-tokens"),
     _other(TRL, "sync_ref_model ref_model_sync_steps", "--recipe grpo-iterative", "its reference follows the policy"),
     _same(TRL, "max_completion_length max_new_tokens response_length", "decoding.max_tokens"),
@@ -260,20 +260,22 @@ KNOWN: tuple[KnownSetting, ...] = (
         "gamma",
         "credit.gamma",
         note="discount per step",
-        here="--credit.gamma, with a recipe such as ppo or ppo-rlhf",
+        instead="--credit.gamma, with a recipe such as ppo or ppo-rlhf",
     ),
-    _same(TRL, "lam", "credit.lam", here="--credit.lam, with a recipe such as ppo or ppo-rlhf"),
+    _same(TRL, "lam", "credit.lam", instead="--credit.lam, with a recipe such as ppo or ppo-rlhf"),
     _same(TRL, "cliprange", "objective.low", **CLIP),
-    _same(TRL, "cliprange_value", f"{VALUE}.clip", here="--regularisers.0.clip, with a recipe such as ppo or ppo-rlhf"),
+    _same(
+        TRL, "cliprange_value", f"{VALUE}.clip", instead="--regularisers.0.clip, with a recipe such as ppo or ppo-rlhf"
+    ),
     _other(TRL, "vf_coef", "--regularisers.0.coefficient", "half of it: its loss is half the square"),
     _same(TRL, "kl_coef", f"{KL_REWARD}.coefficient", **NO_REWARD_KL),
-    _same(TRL, "kl_estimator", f"{KL_REWARD}.estimator", f"{KL}.estimator", here="--recipe ppo-rlhf"),
-    _same(TRL, "desirable_weight", "objective.desirable", here="--recipe kto"),
-    _same(TRL, "undesirable_weight", "objective.undesirable", here="--recipe kto"),
-    _same(TRL, "simpo_gamma", "objective.margin", here="--recipe simpo --objective.margin"),
-    _same(TRL, "ld_alpha", "objective.tail", here="--recipe dpo --objective.tail"),
-    _same(TRL, "use_weighting", "objective.on_policy_weight", here="--recipe dpo --objective.on_policy_weight true"),
-    _same(TRL, "discopop_tau", "objective.link.temperature", here="--recipe dpo --objective.link discopop"),
+    _same(TRL, "kl_estimator", f"{KL_REWARD}.estimator", f"{KL}.estimator", instead="--recipe ppo-rlhf"),
+    _same(TRL, "desirable_weight", "objective.desirable", instead="--recipe kto"),
+    _same(TRL, "undesirable_weight", "objective.undesirable", instead="--recipe kto"),
+    _same(TRL, "simpo_gamma", "objective.margin", instead="--recipe simpo --objective.margin"),
+    _same(TRL, "ld_alpha", "objective.tail", instead="--recipe dpo --objective.tail"),
+    _same(TRL, "use_weighting", "objective.on_policy_weight", instead="--recipe dpo --objective.on_policy_weight true"),
+    _same(TRL, "discopop_tau", "objective.link.temperature", instead="--recipe dpo --objective.link discopop"),
     _other(TRL, "reference_free", "--recipe cpo", "or simpo: pairs without a reference"),
     _other(TRL, "rpo_alpha", "--regularisers '[{{type: hocket.objectives.NegativeLogLikelihood}}]'", "with weight 1"),
     _same(
@@ -281,11 +283,11 @@ KNOWN: tuple[KnownSetting, ...] = (
         "f_divergence_type",
         "objective.measure.divergence",
         values={"reverse_kl": "reverse-kl", "js_divergence": "jensen-shannon", "alpha_divergence": "alpha"},
-        here="--recipe dpo",
+        instead="--recipe dpo",
     ),
-    _same(TRL, "center_rewards_coefficient", "objective.centring", here="--recipe reward-model"),
-    _same(TRL, "step_separator", "rollout.separator", here="--recipe process-reward"),
-    _same(TRL, "mixture_coef", "shaping:MixtureWins.mixture", here="--recipe nash-md"),
+    _same(TRL, "center_rewards_coefficient", "objective.centring", instead="--recipe reward-model"),
+    _same(TRL, "step_separator", "rollout.separator", instead="--recipe process-reward"),
+    _same(TRL, "mixture_coef", "shaping:MixtureWins.mixture", instead="--recipe nash-md"),
     _same(TRL, "alpha", "regularisers:Optimism.coefficient", only="Optimism"),
     # ---------------------------------------------------------------- verl
     _same(VERL, "data.train_batch_size", "curriculum.prompts", note="prompts of a step"),
@@ -337,7 +339,7 @@ KNOWN: tuple[KnownSetting, ...] = (
     _same(VERL, "actor_rollout_ref.actor.entropy_coeff", f"{ENTROPY}.coefficient", **NO_BONUS),
     _other(VERL, "actor_rollout_ref.actor.use_kl_loss", "--recipe grpo-kl"),
     _same(VERL, "actor_rollout_ref.actor.kl_loss_coef", f"{KL}.coefficient", **NO_KL),
-    _same(VERL, "actor_rollout_ref.actor.kl_loss_type", f"{KL}.estimator", values=OF_KL, here="--recipe grpo-kl"),
+    _same(VERL, "actor_rollout_ref.actor.kl_loss_type", f"{KL}.estimator", values=OF_KL, instead="--recipe grpo-kl"),
     _same(
         VERL,
         "actor_rollout_ref.actor.loss_agg_mode",
@@ -371,7 +373,7 @@ KNOWN: tuple[KnownSetting, ...] = (
         VERL,
         "critic.cliprange_value",
         f"{VALUE}.clip",
-        here="--regularisers.0.clip, with a recipe such as ppo or ppo-rlhf",
+        instead="--regularisers.0.clip, with a recipe such as ppo or ppo-rlhf",
     ),
     _other(VERL, "reward_model.model.path", "--reward model:{value}"),
     _other(VERL, "custom_reward_function.path", "--reward {value}:FUNCTION", "with TRL's signature, for a whole batch"),
@@ -392,12 +394,12 @@ KNOWN: tuple[KnownSetting, ...] = (
             "gpg": "--recipe gpg",
         },
     ),
-    _same(VERL, "algorithm.gamma", "credit.gamma", here="--credit.gamma, with a recipe such as ppo or ppo-rlhf"),
-    _same(VERL, "algorithm.lam", "credit.lam", here="--credit.lam, with a recipe such as ppo or ppo-rlhf"),
+    _same(VERL, "algorithm.gamma", "credit.gamma", instead="--credit.gamma, with a recipe such as ppo or ppo-rlhf"),
+    _same(VERL, "algorithm.lam", "credit.lam", instead="--credit.lam, with a recipe such as ppo or ppo-rlhf"),
     _same(VERL, "algorithm.norm_adv_by_std_in_grpo", "credit.scale", values={"true": "std", "false": None}),
     _other(VERL, "algorithm.use_kl_in_reward", "--recipe ppo-rlhf", "or reinforce++"),
     _same(VERL, "algorithm.kl_ctrl.kl_coef", f"{KL_REWARD}.coefficient", **NO_REWARD_KL),
-    _same(VERL, "algorithm.kl_penalty", f"{KL_REWARD}.estimator", values=OF_KL, here="--recipe ppo-rlhf"),
+    _same(VERL, "algorithm.kl_penalty", f"{KL_REWARD}.estimator", values=OF_KL, instead="--recipe ppo-rlhf"),
     _other(VERL, "algorithm.filter_groups.enable", "--recipe dapo", "or --rollout with DynamicSampling"),
     _same(VERL, "trainer.total_training_steps", "steps"),
     _other(VERL, "trainer.total_epochs", "--steps", "epochs × rows / curriculum.prompts"),
@@ -447,11 +449,13 @@ KNOWN: tuple[KnownSetting, ...] = (
     _same(OPENRLHF, "eps_clip", "objective.low", **CLIP),
     _other(OPENRLHF, "eps_clip_low_high", "--objective.low LOW --objective.high HIGH"),
     _same(OPENRLHF, "dual_clip", "objective.dual"),
-    _same(OPENRLHF, "value_clip", f"{VALUE}.clip", here="--regularisers.0.clip, with a recipe such as ppo or ppo-rlhf"),
-    _same(OPENRLHF, "gamma", "credit.gamma", here="--credit.gamma, with a recipe such as ppo or ppo-rlhf"),
-    _same(OPENRLHF, "lambd", "credit.lam", here="--credit.lam, with a recipe such as ppo or ppo-rlhf"),
+    _same(
+        OPENRLHF, "value_clip", f"{VALUE}.clip", instead="--regularisers.0.clip, with a recipe such as ppo or ppo-rlhf"
+    ),
+    _same(OPENRLHF, "gamma", "credit.gamma", instead="--credit.gamma, with a recipe such as ppo or ppo-rlhf"),
+    _same(OPENRLHF, "lambd", "credit.lam", instead="--credit.lam, with a recipe such as ppo or ppo-rlhf"),
     _same(OPENRLHF, "init_kl_coef", f"{KL_REWARD}.coefficient", f"{KL}.coefficient", **NO_REWARD_KL),
-    _same(OPENRLHF, "kl_estimator", f"{KL_REWARD}.estimator", f"{KL}.estimator", here="--recipe ppo-rlhf"),
+    _same(OPENRLHF, "kl_estimator", f"{KL_REWARD}.estimator", f"{KL}.estimator", instead="--recipe ppo-rlhf"),
     _other(OPENRLHF, "use_kl_loss", "--recipe grpo-kl"),
     _same(OPENRLHF, "entropy_loss_coef", f"{ENTROPY}.coefficient", **NO_BONUS),
     _same(OPENRLHF, "beta", "objective.beta", only="LogRatio"),
@@ -471,8 +475,8 @@ KNOWN: tuple[KnownSetting, ...] = (
     ),
     _other(OPENRLHF, "policy_loss_type", "--recipe NAME", choices={"gspo": "--recipe gspo"}),
     _other(OPENRLHF, "dynamic_filtering", "--recipe dapo", "or --rollout with DynamicSampling"),
-    _same(OPENRLHF, "overlong_buffer_len", "shaping:OverlongPenalty.buffer", here="--recipe dapo"),
-    _same(OPENRLHF, "overlong_penalty_factor", "shaping:OverlongPenalty.penalty", here="--recipe dapo"),
+    _same(OPENRLHF, "overlong_buffer_len", "shaping:OverlongPenalty.buffer", instead="--recipe dapo"),
+    _same(OPENRLHF, "overlong_penalty_factor", "shaping:OverlongPenalty.penalty", instead="--recipe dapo"),
     _same(OPENRLHF, "bf16", "precision", values=ON_OFF),
     _same(OPENRLHF, "gradient_checkpointing", "memory.checkpointing"),
     _same(OPENRLHF, "lora_rank", "lora.rank", choices={"0": "no --lora.rank"}),
@@ -503,22 +507,24 @@ KNOWN: tuple[KnownSetting, ...] = (
     _other(SB3, "n_steps n_envs", "--curriculum.prompts", EPISODES),
     _other(SB3, "batch_size", "--update.minibatches", MINIBATCH),
     _same(SB3, "n_epochs", "update.epochs", **PASSES),
-    _same(SB3, "gamma", "credit.gamma", here="--credit.gamma, with a recipe such as ppo or ppo-rlhf"),
-    _same(SB3, "gae_lambda", "credit.lam", here="--credit.lam, with a recipe such as ppo or ppo-rlhf"),
+    _same(SB3, "gamma", "credit.gamma", instead="--credit.gamma, with a recipe such as ppo or ppo-rlhf"),
+    _same(SB3, "gae_lambda", "credit.lam", instead="--credit.lam, with a recipe such as ppo or ppo-rlhf"),
     _same(
         SB3,
         "normalize_advantage",
         "credit.whiten",
         note="over the batch",
-        here="--credit.whiten, with a recipe such as ppo or ppo-rlhf",
+        instead="--credit.whiten, with a recipe such as ppo or ppo-rlhf",
     ),
     _same(SB3, "clip_range", "objective.low", **CLIP),
-    _same(SB3, "clip_range_vf", f"{VALUE}.clip", here="--regularisers.0.clip, with a recipe such as ppo or ppo-rlhf"),
+    _same(
+        SB3, "clip_range_vf", f"{VALUE}.clip", instead="--regularisers.0.clip, with a recipe such as ppo or ppo-rlhf"
+    ),
     _same(
         SB3,
         "vf_coef",
         f"{VALUE}.coefficient",
-        here="--regularisers.0.coefficient, with a recipe such as ppo or ppo-rlhf",
+        instead="--regularisers.0.coefficient, with a recipe such as ppo or ppo-rlhf",
     ),
     _same(SB3, "ent_coef", f"{ENTROPY}.coefficient", **NO_BONUS),
     _same(SB3, "max_grad_norm", "update.clip_norm"),
@@ -538,8 +544,8 @@ KNOWN: tuple[KnownSetting, ...] = (
     _other(CLEANRL, "total_timesteps", "--steps", "a step is a batch of whole episodes"),
     _other(CLEANRL, "num_envs num_steps", "--curriculum.prompts", EPISODES),
     _same(CLEANRL, "anneal_lr", "update.schedule", values={"true": "linear", "false": "constant"}),
-    _same(CLEANRL, "gamma", "credit.gamma", here="--credit.gamma, with a recipe such as ppo or ppo-rlhf"),
-    _same(CLEANRL, "gae_lambda", "credit.lam", here="--credit.lam, with a recipe such as ppo or ppo-rlhf"),
+    _same(CLEANRL, "gamma", "credit.gamma", instead="--credit.gamma, with a recipe such as ppo or ppo-rlhf"),
+    _same(CLEANRL, "gae_lambda", "credit.lam", instead="--credit.lam, with a recipe such as ppo or ppo-rlhf"),
     _same(CLEANRL, "num_minibatches", "update.minibatches"),
     _same(CLEANRL, "update_epochs", "update.epochs", **PASSES),
     _same(
@@ -547,7 +553,7 @@ KNOWN: tuple[KnownSetting, ...] = (
         "norm_adv",
         "credit.whiten",
         note="over the batch",
-        here="--credit.whiten, with a recipe such as ppo or ppo-rlhf",
+        instead="--credit.whiten, with a recipe such as ppo or ppo-rlhf",
     ),
     _same(CLEANRL, "clip_coef", "objective.low", **CLIP),
     _other(CLEANRL, "clip_vloss", "--regularisers.0.clip 0.2", "the range: CleanRL takes clip_coef"),

@@ -347,7 +347,7 @@ def test_the_table_names_what_there_is() -> None:
                 assert any(has_path(recipe, place) for recipe in recipes), place
             else:
                 assert place in settings_of(Config()), place
-        for text in (entry.here, *entry.choices.values()):
+        for text in (entry.instead, *entry.choices.values()):
             for name in re.findall(r"--recipe ([a-z][a-z+-]+)", text):
                 assert name in RECIPES, text
 

@@ -160,7 +160,8 @@ def _list_flags(options: argparse.Namespace, pairs: Pairs) -> int:
     named = task_of(settings)
     task = tasks.find(named)
     config = settled(configure([("task", named), *settings], task), task)
-    values = {path: as_text(value) for path, value in settings_of(config, *(one for one, _ in config.phases)).items()}
+    recipes = [recipe for recipe, _ in config.phases]
+    values = {path: as_text(value) for path, value in settings_of(config, *recipes).items()}
     if options.json:
         emit(values)
     else:

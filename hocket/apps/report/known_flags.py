@@ -33,8 +33,8 @@ def known_flags_page() -> str:
 
 def _row(entry: KnownSetting) -> str:
     names = ", ".join(f"`{name}`" for name in entry.names)
-    here = described(entry) if entry.places or not entry.here else f"refused: {described(entry)}"
-    return f"| {names} | {here} | {'; '.join(_remarks(entry))} |"
+    answer = described(entry) if entry.places or not entry.instead else f"refused: {described(entry)}"
+    return f"| {names} | {answer} | {'; '.join(_remarks(entry))} |"
 
 
 def _remarks(entry: KnownSetting) -> Iterator[str]:
@@ -42,7 +42,7 @@ def _remarks(entry: KnownSetting) -> Iterator[str]:
         yield "recipes on recorded data" if entry.only == "recorded" else f"recipes with `{entry.only}`"
     if entry.note or (entry.why and not entry.places):
         yield entry.note or entry.why
-    yield from (f"`{there}` is `{as_text(here)}`" for there, here in entry.values.items())
-    yield from (f"`{value}`: {here.format(recipe='NAME', value='VALUE')}" for value, here in entry.choices.items())
+    yield from (f"`{there}` is `{as_text(value)}`" for there, value in entry.values.items())
+    yield from (f"`{value}`: {text.format(recipe='NAME', value='VALUE')}" for value, text in entry.choices.items())
     if entry.form != "{}":
         yield f"`{entry.form.format('VALUE')}`"
