@@ -293,6 +293,9 @@ def test_flags_are_not_abbreviated() -> None:
             "there is no model folder './nanoo'; did you mean 'nano'.*a model folder or a hub name",
         ),
         ("train --leraning_rate 1", "there is no setting 'leraning_rate'; did you mean 'learning_rate'.*--list-flags"),
+        ("trian", "there is no command 'trian'; did you mean 'train'.* `hocket --help` lists all commands"),
+        ("qqqq", "there is no command 'qqqq'; `hocket --help` lists all commands"),
+        ("train --resume x --max_steps 9", "max_steps cannot change .*; here `--steps`"),
         ("train --qqqq 1", "there is no setting 'qqqq'; `hocket train --list-flags`"),
     ],
 )

@@ -34,7 +34,7 @@ from hocket.apps.cli.details import (
 from hocket.apps.cli.list_flags import as_json
 from hocket.apps.cli.values import checked
 from hocket.core.ending import asked_to_end, end_at_once, interrupted, progress_may_be_lost
-from hocket.core.errors import INTERRUPTED, ConfigurationError, HocketError, nearest, refusal
+from hocket.core.errors import INTERRUPTED, ConfigurationError, HocketError, refusal, suggestion
 from hocket.core.notices import listening
 from hocket.core.waits import watched
 
@@ -112,7 +112,8 @@ def _dispatch(arguments: list[str]) -> int:
     parser = build_parser(arguments[0] if arguments else "")
     names = parser.commands
     if arguments and not arguments[0].startswith("-") and arguments[0] not in names:
-        raise ConfigurationError(f"there is no command {arguments[0]!r}{nearest(arguments[0], names)}")
+        look = "`hocket --help` lists all commands"
+        raise ConfigurationError(f"there is no command {arguments[0]!r}{suggestion(arguments[0], names, look)}")
     command = names.get(arguments[0]) if arguments else None
     pairs: list[tuple[str, Any]] = []
     if command is not None and command.get_default("takes_settings"):

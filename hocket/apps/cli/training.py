@@ -198,8 +198,11 @@ def _refuse_changes(options: argparse.Namespace, flags: Pairs) -> None:
     forbidden = [key for key, _ in flags if key not in ("steps", "runs", "track")]
     forbidden += ["CONFIG.yaml"] if options.config else []
     if forbidden:
+        from hocket.train.known_names import meaning
+
         raise ConfigurationError(
             f"a resumed run keeps its settings: {forbidden[0]} cannot change (only steps, runs and track can)"
+            f"{meaning(forbidden[0])}"
         )
 
 
