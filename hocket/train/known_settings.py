@@ -55,6 +55,11 @@ def _none(library: str, names: str, why: str) -> KnownSetting:
     return KnownSetting(library, tuple(names.split()), why=why)
 
 
+def _by_recipe(names: str) -> dict[str, str]:
+    """`choices` of values that are recipes here, each `VALUE=RECIPE`."""
+    return {value: f"--recipe {recipe}" for value, recipe in (name.split("=") for name in names.split())}
+
+
 TRL, HF, VERL, SCRIPTS = "TRL", "transformers", "verl", "training scripts"
 OPENRLHF, SB3, CLEANRL = "OpenRLHF", "Stable-Baselines3", "CleanRL"
 
@@ -185,20 +190,11 @@ KNOWN: tuple[KnownSetting, ...] = (
             "dapo": "--objective.aggregate token-mean for that loss alone, --recipe dapo for the method",
             "bnpo": "--objective.aggregate token-mean for that loss alone, --recipe bnpo for the method",
             "dr_grpo": "--objective.aggregate constant-length for that loss alone, --recipe dr-grpo for the method",
-            "cispo": "--recipe cispo",
-            "sapo": "--recipe sapo",
-            "vespo": "--recipe vespo",
-            "sigmoid": "--recipe dpo",
-            "ipo": "--recipe ipo",
-            "robust": "--recipe robust-dpo",
             "hinge": "--objective.link hinge",
             "exo_pair": "--objective.link exo",
             "discopop": "--objective.link discopop",
-            "apo_zero": "--recipe apo-zero",
-            "apo_down": "--recipe apo-down",
-            "simpo": "--recipe simpo",
-            "kto": "--recipe kto",
-            "bco": "--recipe bco",
+            **_by_recipe("cispo=cispo sapo=sapo vespo=vespo sigmoid=dpo ipo=ipo robust=robust-dpo simpo=simpo kto=kto"),
+            **_by_recipe("apo_zero=apo-zero apo_down=apo-down bco=bco"),
         },
     ),
     _same(
@@ -382,17 +378,10 @@ KNOWN: tuple[KnownSetting, ...] = (
         VERL,
         "algorithm.adv_estimator",
         "--recipe NAME",
-        choices={
-            "gae": "--recipe ppo-rlhf",
-            "grpo": "--recipe grpo",
-            "grpo_passk": "--recipe grpo-pass-at-k",
-            "reinforce_plus_plus": "--recipe reinforce++",
-            "reinforce_plus_plus_baseline": "--recipe reinforce++-baseline",
-            "remax": "--recipe remax",
-            "rloo": "--recipe rloo",
-            "opo": "--recipe opo",
-            "gpg": "--recipe gpg",
-        },
+        choices=_by_recipe(
+            "gae=ppo-rlhf grpo=grpo grpo_passk=grpo-pass-at-k reinforce_plus_plus=reinforce++ remax=remax rloo=rloo "
+            "opo=opo gpg=gpg reinforce_plus_plus_baseline=reinforce++-baseline"
+        ),
     ),
     _same(VERL, "algorithm.gamma", "credit.gamma", instead="--credit.gamma, with a recipe such as ppo or ppo-rlhf"),
     _same(VERL, "algorithm.lam", "credit.lam", instead="--credit.lam, with a recipe such as ppo or ppo-rlhf"),
@@ -464,14 +453,10 @@ KNOWN: tuple[KnownSetting, ...] = (
         OPENRLHF,
         "advantage_estimator",
         "--recipe NAME",
-        choices={
-            "gae": "--recipe ppo-rlhf",
-            "reinforce": "--recipe reinforce++",
-            "reinforce_baseline": "--recipe reinforce++-baseline",
-            "rloo": "--recipe rloo",
-            "group_norm": "--recipe grpo",
-            "dr_grpo": "--recipe dr-grpo",
-        },
+        choices=_by_recipe(
+            "gae=ppo-rlhf reinforce=reinforce++ reinforce_baseline=reinforce++-baseline rloo=rloo group_norm=grpo "
+            "dr_grpo=dr-grpo"
+        ),
     ),
     _other(OPENRLHF, "policy_loss_type", "--recipe NAME", choices={"gspo": "--recipe gspo"}),
     _other(OPENRLHF, "dynamic_filtering", "--recipe dapo", "or --rollout with DynamicSampling"),
