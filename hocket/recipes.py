@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 
-from hocket.core.errors import ConfigurationError, nearest
-from hocket.core.names import RECIPES
+from hocket.core.errors import ConfigurationError
+from hocket.core.names import RECIPES, unknown_recipe
 from hocket.core.user_files import load_object
 from hocket.recipe import Recipe
 
@@ -36,7 +36,7 @@ def find(name: str) -> Recipe:
     if name.endswith(".py"):
         raise ConfigurationError(f"recipe = {name!r}: say which recipe of the file, {name}:NAME")
     if name not in RECIPES:
-        raise ConfigurationError(f"recipe = {name!r} is unknown{nearest(name.lower(), RECIPES.declared)}")
+        raise unknown_recipe(name)
     recipe = RECIPES.load(name)
     assert isinstance(recipe, Recipe)
     return recipe

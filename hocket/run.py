@@ -14,6 +14,7 @@ from hocket.stages import Policy, Reward, Task
 from hocket.train import trainer as training
 from hocket.train.config import configure, task_of
 from hocket.train.evaluate import EvaluationResult
+from hocket.train.known_names import resolved
 from hocket.train.lessons import given_lessons, with_lessons
 from hocket.train.pipeline import PlanPipeline, phase_runs
 from hocket.train.settings import Config
@@ -97,7 +98,7 @@ def train(
     Raises:
         ConfigurationError: when a setting is unknown, of a wrong type, or incompatible with the others.
     """
-    chosen = [("model", model), *_flags(recipe, workflow, steps), *settings.items()]
+    chosen = resolved([("model", model), *_flags(recipe, workflow, steps), *settings.items()])
     name = task_of(chosen) if task is None else task if isinstance(task, str) else ""
     source = tasks.find(name) if task is None or isinstance(task, str) else tasks.of(task)
     name = name or source.name

@@ -22,7 +22,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.errors import LIST_LIMIT, ConfigurationError, nearest, suggestion
 from hocket.core.user_files import load_object
 
 CLASS = re.compile(
@@ -130,10 +130,16 @@ class Registry:
             ConfigurationError: for an unknown name, with the nearest.
         """
         if name not in self:
-            raise ConfigurationError(
-                f"there is no {self.kind} {name!r}{nearest(name.lower(), self.declared)}; a file is FILE.py:NAME"
-            )
+            raise ConfigurationError(f"there is no {self.kind} {name!r}{self._hint(name.lower())}")
         return (self.own.get(name) or self.declared[name]).load()
+
+    def _hint(self, word: str) -> str:
+        """The nearest names, and where to look if they are many."""
+        if len(self.declared) <= LIST_LIMIT:
+            return f"{nearest(word, self.declared)}; a file is FILE.py:NAME"
+        return suggestion(
+            word, self.declared, f"`hocket {self.kind}s --search WORD` finds others; a file is FILE.py:NAME"
+        )
 
     def find(self, name: str) -> Any:
         """The object with a name, or the object `FILE.py:NAME`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C."""
@@ -45,6 +45,10 @@ def refusal(error: OSError) -> str:
     return f"{where}: {error.strerror or str(error) or 'the system refused'}; {remedy}"
 
 
+LIST_LIMIT = 40
+"""The most names that a message lists."""
+
+
 def nearest(word: str, choices: Iterable[str]) -> str:
     """A hint such as ``; did you mean 'x'?`` with the closest of `choices`, or the choices when none is close."""
     names = sorted(choices)
@@ -55,4 +59,38 @@ def nearest(word: str, choices: Iterable[str]) -> str:
     close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
     if close:
         return f"; did you mean {close[0]!r}?"
+    if len(names) > LIST_LIMIT:
+        return f"; there are {len(names)}, such as {', '.join(names[:3])}"
     return f"; choose from {', '.join(names)}" if names else ""
+
+
+def near_names(word: str, choices: Iterable[str], most: int = 3) -> list[str]:
+    """The closest of many names, best first: alike in their letters, or with the word in them; none if none is."""
+    scores = {name: _likeness(word.lower(), name.lower()) for name in choices}
+    close = sorted((name for name, score in scores.items() if score >= 0.55), key=lambda name: (-scores[name], name))
+    return close[:most]
+
+
+def _likeness(word: str, name: str) -> float:
+    if not word:
+        return 0.0
+    if sorted(word) == sorted(name):
+        return 1.5 + (word == name)
+    shared = 0.0
+    if min(len(word), len(name)) > 2:  # Two letters are in too many names.
+        shared = 0.25 if word in name else 0.1 if name in word else 0.0
+    return difflib.SequenceMatcher(None, word, name).ratio() + shared
+
+
+def suggestion(word: str, choices: Iterable[str], place: str) -> str:
+    """The hint of `near_hint` with the nearest of many names."""
+    return near_hint(near_names(word, choices), place)
+
+
+def near_hint(close: Sequence[str], place: str) -> str:
+    """A hint such as ``; did you mean 'x', 'y' or 'z'? PLACE``, where `place` is a clause that says where to look."""
+    if not close:
+        return f"; {place}"
+    *first, last = map(repr, close)
+    listed = f"{', '.join(first)} or {last}" if first else last
+    return f"; did you mean {listed}? {place[0].upper()}{place[1:]}"

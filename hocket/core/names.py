@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from urllib.parse import unquote
 
-from hocket.core.discovery import CLASS, Declaration, Registry, constant
-from hocket.core.errors import ConfigurationError
+from hocket.core.discovery import CLASS, Declaration, Registry, constant, hyphenated
+from hocket.core.errors import ConfigurationError, suggestion
 
 RECIPES = Registry("recipe", ("hocket.methods",), constant("Recipe", r"\w+\.but"))
 """Every recipe of `hocket.methods` and of installed packages; `hocket.recipes` finds them."""
@@ -69,3 +69,31 @@ def drawn_as(name: str) -> str:
         return name
     form = declared.load()
     return f"{around}{form.drawn_as or form.name}{rest}"
+
+
+_NOT_THERE = (
+    ("off-policy, with a replay buffer", "sac td3 ddpg d4pg tqc crossq redq droq her awr mpo", "ppo, a2c or trpo"),
+    ("off-policy values of actions", "dqn ddqn double-dqn dueling-dqn qr-dqn iqn c51 rainbow r2d2 apex", "ppo or a2c"),
+    ("asynchronous or off-policy actor-critic", "a3c acer acktr", "a2c, impala or trpo"),
+    ("off-policy values of a team", "qmix vdn qtran qplex iql maddpg matd3 coma facmac", "mappo, ippo or happo"),
+    ("a learnt model of the environment", "dreamer dreamerv3 muzero alphazero mbpo pets", "ppo or mappo"),
+    ("offline control", "cql awac bcq td3-bc decision-transformer", "sft or dpo, for language models"),
+    ("imitation", "bc behaviour-cloning behavior-cloning gail airl dagger", "sft"),
+    ("evolution of weights", "es ars cem cma-es openai-es", "zo-ranksgd"),
+    ("fine-tuning on the best samples", "raft rft star rest best-of-n rejection-sampling", "nft or grpo"),
+    ("distillation", "gkd minillm opd", "dgpo-distillation, with --teacher"),
+    ("the plain policy gradient", "vpg pg", "reinforce"),
+)
+"""Well-known methods that the library lacks, by kind: their names, and the recipes that come nearest."""
+
+
+def unknown_recipe(name: str) -> ConfigurationError:
+    """The error for a name that no recipe has: its nearest in kind if it is a well-known method, else in spelling."""
+    plain = hyphenated(name.lower())
+    look = "`hocket recipes --search WORD` finds others"
+    for kind, names, instead in _NOT_THERE:
+        if plain in names.split():
+            return ConfigurationError(
+                f"recipe = {name!r} is not in this library ({kind}); nearest in kind: {instead}. {look}"
+            )
+    return ConfigurationError(f"recipe = {name!r} is unknown{suggestion(plain, RECIPES.declared, look)}")

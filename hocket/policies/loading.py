@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from hocket.core.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError, suggestion
 from hocket.core.inside import check_model_folder
 from hocket.policies.templates import TemplateSettings
 
@@ -143,7 +143,14 @@ def _check_place(where: str) -> None:
         return
     named = not where.startswith((".", "/", "~")) and where.count("/") <= 1
     if folder.exists() or not named:
-        raise ConfigurationError(f"there is no model folder {where!r}; give an existing folder or a hub name")
+        raise ConfigurationError(f"there is no model folder {where!r}{_near_models(where)}")
+
+
+def _near_models(where: str) -> str:
+    """The nearest of the shipped models and of the model folders beside a place, and what else to give."""
+    folder = Path(where).expanduser().parent
+    beside = [str(Path(where).parent / file.parent.name) for file in folder.glob("*/config.json")]
+    return suggestion(where, ("nano", "smollm2", *beside), "give nano, smollm2, a model folder or a hub name")
 
 
 def _is_control_network(config: Path) -> bool:
@@ -174,7 +181,7 @@ def _fetch(loader: Any, what: str, where: str, settings: dict[str, Any]) -> Any:
     except (OSError, ValueError) as error:
         raise ConfigurationError(
             f"{what} {where!r} is neither a folder here nor in the local hub cache, and the hub did not give it "
-            f"({first_line(error)}); give the path of a downloaded model"
+            f"({first_line(error)}){_near_models(where)}"
         ) from error
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from hocket.core.discovery import Declaration
-from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.errors import ConfigurationError, near_hint, near_names
 from hocket.core.names import TASKS, parse_name
 from hocket.tasks.form import TaskForm
 
@@ -86,15 +86,19 @@ def _pattern(form: str) -> re.Pattern[str]:
 
 
 def _hint(base: str) -> str:
-    """The nearest name, datasets of reasoning-gym included when their files can be seen without importing it."""
+    """The nearest names, and where to look.
+
+    Datasets of reasoning-gym count where their files are seen without importing it, and environments of Gymnasium.
+    """
     if Path(base).is_file():
         return "; a data file must end in .jsonl, .csv or .parquet"
+    from hocket.tasks.gym import environment_names
     from hocket.tasks.reasoning import dataset_files
 
-    own = {name: name for name in TASKS.declared if not _GAP.search(name)}
-    names = {**own, **{name: f"reasoning-gym:{name}" for name in dataset_files() if name not in own}}
-    close = nearest(base.rpartition(":")[2], names)
-    if close.startswith("; did you mean "):
-        word = close.removeprefix("; did you mean '").removesuffix("'?")
-        return f"; did you mean {names[word]!r}?"
-    return f"; choose from {', '.join(form.name for form in forms())}"
+    names = {name: f"reasoning-gym:{name}" for name in dataset_files()}
+    if re.search(r"-v\d+$", base):
+        names |= {name: f"gym:{name}" for name in environment_names()}
+    names |= {name: name for name in TASKS.declared}
+    word = base.rpartition(":")[2]
+    close = [names[name] for name in near_names(word, names)]
+    return near_hint(close, "`hocket tasks --search WORD` finds others")

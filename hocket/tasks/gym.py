@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from hocket.agents.environments.spaces import ranges_of
 from hocket.core.batch import Level
 from hocket.core.components import has_path
-from hocket.core.errors import ConfigurationError
+from hocket.core.errors import ConfigurationError, suggestion
 from hocket.core.worlds import Ranges, reward_of
 from hocket.stages import Reward, Split
 from hocket.tasks.form import TaskForm
@@ -191,6 +190,14 @@ def _gymnasium() -> Any:
     return gymnasium
 
 
+def environment_names() -> list[str]:
+    """The names of Gymnasium's environments; none without the package."""
+    try:
+        return list(_gymnasium().registry)
+    except ConfigurationError:
+        return []
+
+
 def _made(name: str, settings: Mapping[str, Any]) -> Any:
     """A Gymnasium environment without the passive checker, whose cost per step is that of the environment itself."""
     gymnasium = _gymnasium()
@@ -204,8 +211,7 @@ def _made(name: str, settings: Mapping[str, Any]) -> Any:
                 f"task gym:{name} needs what is not installed here ({error}); for MuJoCo's worlds "
                 "pip install 'gymnasium[mujoco]'"
             ) from None
-        close = difflib.get_close_matches(name, gymnasium.registry, n=3, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(close)}?" if close else "; write gym:NAME-vN or gym:MODULE:NAME-vN"
+        hint = suggestion(name, gymnasium.registry, "an environment of a package is gym:MODULE:NAME-vN")
         raise ConfigurationError(f"task gym:{name}: gymnasium has no such environment{hint}") from None
     except TypeError as error:
         raise ConfigurationError(f"task gym:{name}: {error}") from None

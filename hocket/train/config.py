@@ -26,6 +26,7 @@ from hocket.recipe import Recipe
 from hocket.recipes import find as find_recipe
 from hocket.stages import Task
 from hocket.train.kinds import kind_of
+from hocket.train.known_names import meaning
 from hocket.train.settings import Config, Phase, RoleSettings, as_recipe
 from hocket.train.suggestions import is_open
 
@@ -192,7 +193,7 @@ def _set(config: Config, key: str, value: Any) -> Config:
     head, _, rest = key.partition(".")
     known = field_types(Config)
     if head not in known:
-        raise ConfigurationError(f"there is no setting {key!r}{nearest(head, [*known, *SLOTS])}")
+        raise ConfigurationError(f"there is no setting {key!r}{meaning(key) or nearest(head, [*known, *SLOTS])}")
     if head == "roles":
         return _set_role(config, rest, value)
     if head == "chat":

@@ -11,6 +11,8 @@ import pytest
 from tiny_runs import TINY, call, train
 
 from hocket.agents.workflows.library import find, library
+from hocket.apps.cli.command import GROUPS
+from hocket.apps.cli.parser import build_parser
 from hocket.recipes import all_recipes
 
 COMMANDS = (
@@ -57,13 +59,40 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_help_names_every_command_and_fits_a_terminal() -> None:
+def test_help_names_every_command_once_in_five_groups_on_one_screen() -> None:
     said = call("--help")
+    lines = said.out.splitlines()
     assert said.code == 0
-    for name in COMMANDS:
-        assert f"  {name} " in said.out
+    assert 24 <= len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    assert [line for line in lines if line in GROUPS] == list(GROUPS)
+    listed = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert sorted(listed) == sorted(build_parser().commands)
+    assert set(COMMANDS) <= set(listed)
+
+
+def test_without_a_command_it_says_what_to_type_first() -> None:
+    said = call()
+    assert said.code == 0
+    assert len(said.out.splitlines()) <= 8
     assert max(map(len, said.out.splitlines())) <= 100
-    assert call().out == said.out
+    assert "hocket train " in said.out
+    assert "hocket --help" in said.out
+
+
+def test_the_help_of_train_is_one_screen() -> None:
+    assert len(call("train", "--help").out.splitlines()) <= 40
+
+
+def test_all_settings_of_a_run_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = call("train", "--recipe", "dpo", "--objective.beta", "0.3", "--list-flags")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith("# recipe dpo\n")
+    assert "\n--objective.beta 0.3\n" in said.out
+    assert "\n--update.lr null\n" in said.out
+    assert call("train", "--list-flags", "--json").json["rollout.samples"] == "8"
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -146,10 +146,11 @@ def test_numbers_and_splits_outside_are_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("summs", "there is no task 'summs'; did you mean 'sums'?"),
-        ("chain_summ", "there is no task 'chain_summ'; did you mean 'reasoning-gym:chain_sum'?"),
-        ("qqqqqqq", "there is no task 'qqqqqqq'; choose from sums, reasoning-gym:NAME"),
-        ("", "there is no task ''; choose from"),
+        ("summs", "there is no task 'summs'; did you mean 'sums'"),
+        ("chain_summ", "there is no task 'chain_summ'; did you mean 'reasoning-gym:chain_sum'"),
+        ("CartPole-v1", "there is no task 'CartPole-v1'; did you mean 'gym:CartPole-v1'"),
+        ("qqqqqqq", "there is no task 'qqqqqqq'; `hocket tasks --search WORD` finds others"),
+        ("", "there is no task ''; `hocket tasks --search WORD` finds others"),
         ("sums?instruckt=true", "task sums has no setting 'instruckt'; did you mean 'instruct'?"),
         ("sums?instruct=maybe", "task sums: instruct = 'maybe': expected true or false, got text"),
         ("sums?instruct", "'instruct' is no setting; write NAME?key=value"),

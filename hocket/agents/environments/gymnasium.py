@@ -11,7 +11,7 @@ from typing import Any, Self
 from hocket.agents.environments.legal import IllegalMoves, LegalMoves
 from hocket.agents.environments.protocol import Environment, Observation
 from hocket.agents.environments.spaces import actions_of, allowed, kept, shown
-from hocket.core.errors import ConfigurationError, HocketError, nearest
+from hocket.core.errors import ConfigurationError, HocketError, suggestion
 from hocket.core.keys import Key
 from hocket.core.worlds import reward_of
 from hocket.types import Scenario
@@ -133,7 +133,7 @@ class GymnasiumWorld:
         except gymnasium.error.DependencyNotInstalled as error:
             raise ConfigurationError(f"{self.name}: {error}") from None
         except (gymnasium.error.Error, ImportError):
-            hint = nearest(self.environment, gymnasium.registry)
+            hint = suggestion(self.environment, gymnasium.registry, "an environment of a package is MODULE:NAME-vN")
             raise ConfigurationError(f"gymnasium has no environment {self.environment!r}{hint}") from None
         except TypeError as error:
             raise ConfigurationError(f"{self.name}: {error}") from None

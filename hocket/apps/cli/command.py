@@ -9,6 +9,11 @@ from typing import Any
 
 from hocket.core.discovery import Registry, constant
 
+GROUPS = ("train and measure", "look", "methods", "agents", "system")
+"""The groups of commands in `hocket --help`, in order."""
+
+TRAIN, LOOK, METHODS, AGENTS, SYSTEM = GROUPS
+
 
 @dataclass(frozen=True)
 class Command:
@@ -23,6 +28,7 @@ class Command:
         trust: whether it takes `--trust`, since it opens runs that may name code of others.
         methods: names of methods that it runs and that are no recipes; None for a command without any.
         usage: how a method of these is run, but for its name: `hocket summarise RUN --method`.
+        family: the group of `GROUPS` under which `hocket --help` lists it; stated right after the description.
     """
 
     name: str
@@ -33,6 +39,7 @@ class Command:
     trust: bool = False
     methods: Registry | None = None
     usage: str = ""
+    family: str = LOOK
 
 
 ROW_COMMANDS = Registry("command", ("hocket.apps.cli", "hocket.zoo", "hocket.methods"), constant("Command"))

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-DESCRIPTION = """hocket trains language models, teams of agents and other decision-makers by reinforcement
-learning.
+START = """hocket trains language models, teams of agents and controllers. Begin with one of these:
 
-  hocket train                                      GRPO improves a small model, in a minute
-  hocket train --task reasoning-gym:chain_sum       another task (see `hocket tasks`)
-  hocket train --recipe dapo                        another method (see `hocket recipes`)
-  hocket train --task data.jsonl --reward my.py:fn  your own data and reward
-  hocket train --model PATH_OR_NAME --lora.rank 16  your own model, with adapters
-  hocket train --engine vllm                        vLLM samples (see docs/engines.md)
-  hocket train --cluster local --samplers 2         on several processes (see docs/cluster.md)
-  hocket report RUN                                 a web page about a run"""
+  hocket train                                        GRPO improves a small model, in a minute
+  hocket train --task gym:CartPole-v1 --recipe ppo    a controller, in seconds
+  hocket train --task data.jsonl --reward my.py:fn --model PATH --lora.rank 16    all your own
+  hocket report RUN                                   a web page about a run
 
-TRAIN = """Trains a policy. Without arguments: GRPO on sums with the shipped nano model, about a
-minute on one core.
+`hocket --help` lists all commands, `hocket recipes` the methods, `hocket tasks` the tasks."""
 
-Flags override CONFIG.yaml, which overrides the recipe, which overrides the defaults. Beside
-the flags below, every setting of the run and of the recipe is a flag by its dotted key:
 
-  --rollout.samples 16 --curriculum.prompts 8      samples per prompt, prompts per step
-  --update.lr 5e-5 --update.warmup 10              learning rate and warm-up steps
-  --objective.high 0.28 --credit.scale null        the recipe's own (see `hocket recipes NAME`)
-  --decoding.temperature 0.9 --decoding.max_tokens 96
-  --evaluation.every 25 --evaluation.n 1000        unseen problems, answered greedily
-  --checkpoint.seconds 60 --checkpoint.steps 25    a checkpoint at whichever comes first
-  --lora.rank 16 --track wandb --threads 1         or mlflow, tensorboard
-  --roles.worker.frozen true                       settings of one role of a workflow"""
+OVERVIEW = """usage: hocket COMMAND ...        hocket COMMAND --help explains a command
+{commands}
+
+--version  the version        --debug  show tracebacks (any command)"""
+
+
+TRAIN = """Trains a policy. Without arguments: GRPO on sums with the shipped model, a minute on
+one core. Flags override CONFIG.yaml, which overrides the recipe. Every setting is a flag
+by its dotted key, or by its last part where only one has it:
+
+  --rollout.samples 16 --curriculum.prompts 8    samples per prompt, prompts per step
+  --update.lr 5e-5 --decoding.max_tokens 96      learning rate, length of a response
+  --evaluation.every 25 --lora.rank 16 --track wandb
+  --recipe dpo --list-flags                      list all settings of a run with dpo
+
+`hocket recipes`, `hocket tasks` and `hocket workflows` list what there is. Flags of TRL,
+verl, OpenRLHF, Stable-Baselines3 and CleanRL are understood: docs/known-flags.md."""
 
 
 STUDY = """Compares recipes on the same tasks, model, budget and seeds, in parallel (docs/studies.md).

@@ -14,17 +14,19 @@ from typing import Any
 
 from hocket import __version__
 from hocket.apps.cli import list_flags
-from hocket.apps.cli.command import ROW_COMMANDS, Command
+from hocket.apps.cli.command import AGENTS, GROUPS, LOOK, METHODS, ROW_COMMANDS, SYSTEM, Command
+from hocket.apps.cli.command import TRAIN as TRAINING
 from hocket.apps.cli.details import (
     ARENA,
-    DESCRIPTION,
     EVAL,
     EXPORT,
     MICROSCOPE,
     OPTIMISE,
+    OVERVIEW,
     PLAY,
     SERVE,
     SOLVE,
+    START,
     STUDY,
     SWARM,
     TRAIN,
@@ -32,7 +34,7 @@ from hocket.apps.cli.details import (
 from hocket.apps.cli.list_flags import as_json
 from hocket.apps.cli.values import checked
 from hocket.core.ending import asked_to_end, end_at_once, interrupted, progress_may_be_lost
-from hocket.core.errors import INTERRUPTED, ConfigurationError, HocketError, nearest, refusal
+from hocket.core.errors import INTERRUPTED, ConfigurationError, HocketError, refusal, suggestion
 from hocket.core.notices import listening
 from hocket.core.waits import watched
 
@@ -110,14 +112,15 @@ def _dispatch(arguments: list[str]) -> int:
     parser = build_parser(arguments[0] if arguments else "")
     names = parser.commands
     if arguments and not arguments[0].startswith("-") and arguments[0] not in names:
-        raise ConfigurationError(f"there is no command {arguments[0]!r}{nearest(arguments[0], names)}")
+        look = "`hocket --help` lists all commands"
+        raise ConfigurationError(f"there is no command {arguments[0]!r}{suggestion(arguments[0], names, look)}")
     command = names.get(arguments[0]) if arguments else None
     pairs: list[tuple[str, Any]] = []
     if command is not None and command.get_default("takes_settings"):
         arguments, pairs = split_settings(arguments, command.flags)
     known = parser.parse_args(arguments)
     if not hasattr(known, "run_command"):
-        parser.print_help()
+        print(START)
         return 0
     quiet = getattr(known, "quiet", False)
     with nullcontext() if quiet else watched(lambda sentence: print(f"… {sentence}", file=sys.stderr)):
@@ -134,15 +137,10 @@ def _work(name: str) -> Callable[[argparse.Namespace, list[tuple[str, Any]]], in
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Descriptions as written, and room for the longest name of a command beside its text."""
+    """Descriptions as written, and room for the longest flag beside its text."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=28)
-
-    def add_argument(self, action: argparse.Action) -> None:
-        super().add_argument(action)
-        # argparse forgets that commands are indented further than the flags.
-        self._action_max_length = max(self._action_max_length, 14)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -152,6 +150,7 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         self.flags: set[str] = set()
+        self.overview = ""
         super().__init__(*args, **keywords)
 
     def add_argument(self, *names: Any, **keywords: Any) -> Any:
@@ -160,7 +159,12 @@ class _Parser(argparse.ArgumentParser):
             keywords["type"] = checked(names[0], keywords["type"])
         return super().add_argument(*names, **keywords)
 
+    def format_help(self) -> str:
+        return self.overview or super().format_help()
+
     def error(self, message: str) -> Any:
+        if "unrecognized arguments: " in message and "=" in message.partition(": ")[2].split()[0]:
+            message += "; a setting is written --KEY VALUE"
         raise ConfigurationError(f"{message} (see `{self.prog} -h`)")
 
 
@@ -198,23 +202,28 @@ def build_parser(chosen: str = "") -> _Parser:
     Raises:
         ConfigurationError: when a row brings a command that there is already.
     """
-    raw = _Help
-    parser = _Parser(prog="hocket", description=DESCRIPTION, formatter_class=raw, allow_abbrev=False)
+    parser = _Parser(prog="hocket", formatter_class=_Help, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"hocket {__version__}")
-    parser.add_argument("--debug", action="store_true", help="show tracebacks (any command)")
-    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", parser_class=_Parser)
+    parser.add_argument("--debug", action="store_true")
+    commands = parser.add_subparsers(dest="command", parser_class=_Parser)
+    listed: dict[str, list[str]] = {group: [] for group in GROUPS}
 
-    def command(name: str, text: str, *, settings: bool = False, details: str | None = None) -> _Parser:
+    def command(name: str, text: str, group: str, *, settings: bool = False, details: str | None = None) -> _Parser:
+        listed[group].append(f"  {name:<11} {text}")
         added: _Parser = commands.add_parser(
-            name, help=text, description=details or text, formatter_class=raw, allow_abbrev=False
+            name, description=details or text, formatter_class=_Help, allow_abbrev=False
         )
         added.set_defaults(run_command=_work(name), takes_settings=settings)
         return added
 
-    _train(command("train", "train a policy", settings=True, details=TRAIN))
-    _eval(command("eval", "measure a run or a model: greedy accuracy, pass@k, win rate", settings=True, details=EVAL))
-    list_flags.recipes(command("recipes", "list, show or compare methods, or check their papers' claims"))
-    primitives = command("primitives", "list every stage that recipes are composed of")
+    _train(command("train", "train a policy", TRAINING, settings=True, details=TRAIN))
+    _eval(
+        command(
+            "eval", "measure a run or a model: greedy accuracy, pass@k, win rate", TRAINING, settings=True, details=EVAL
+        )
+    )
+    list_flags.recipes(command("recipes", "list, show or compare methods, or check their papers' claims", METHODS))
+    primitives = command("primitives", "list every stage that recipes are composed of", METHODS)
     primitives.add_argument(
         "--stage", metavar="NAME", help="of one kind: curriculum, rollout, rewards, credit, objectives, ..."
     )
@@ -222,46 +231,54 @@ def build_parser(chosen: str = "") -> _Parser:
         "--unused", action="store_true", help="list public definitions that one paper or nobody uses"
     )
     as_json(primitives)
-    as_json(command("catalogue", "list the published methods, and how many of their claims hold"))
-    list_flags.tasks(command("tasks", "list the tasks, or show samples of one"))
-    list_flags.workflows(command("workflows", "list the workflows and their settings, or describe one"))
-    report = command("report", "write a run's report as a web page and print its path")
+    as_json(command("catalogue", "list the published methods, and how many of their claims hold", METHODS))
+    list_flags.tasks(command("tasks", "list the tasks, or show samples of one", METHODS))
+    list_flags.workflows(command("workflows", "list the workflows and their settings, or describe one", AGENTS))
+    report = command("report", "write a run's report as a web page and print its path", LOOK)
     report.add_argument("run", metavar="RUN", help="a run folder, or its name under --runs")
     report.add_argument("--runs", default="runs", metavar="DIR")
-    status = command("status", "show how far a run is and what its processes do")
+    status = command("status", "show how far a run is and what its processes do", LOOK)
     status.add_argument("run", metavar="RUN", help="a run folder, or its name under --runs")
     status.add_argument("--runs", default="runs", metavar="DIR")
     as_json(status)
-    again = command("replay", "repeat a run and check that weights and metrics are equal")
+    again = command("replay", "repeat a run and check that weights and metrics are equal", LOOK)
     again.add_argument("run", metavar="RUN", help="a run folder, or its name under --runs")
     again.add_argument("--runs", default="runs", metavar="DIR")
     again.add_argument("--quiet", action="store_true", help="no progress")
     _trust(again)
     as_json(again)
-    compare = command("compare", "compare runs in the terminal and as a web page")
+    compare = command("compare", "compare runs in the terminal and as a web page", TRAINING)
     compare.add_argument("run", metavar="RUN", nargs="+")
     compare.add_argument("--runs", default="runs", metavar="DIR")
     compare.add_argument("--html", metavar="FILE", help="also write a web page with the curves")
     as_json(compare)
-    _export(command("export", "write a run's policy as a model folder, as GGUF or to the hub", details=EXPORT))
-    _study(
-        command("study", "compare recipes over seeds with equal budgets and intervals", settings=True, details=STUDY)
+    _export(
+        command("export", "write a run's policy as a model folder, as GGUF or to the hub", TRAINING, details=EXPORT)
     )
-    _simulate(command("simulate", "simulate asynchronous training on many nodes"))
-    _swarm(command("swarm", "train nodes that learn from each other's answers", settings=True, details=SWARM))
-    _optimise(command("optimise", "improve prompts instead of weights", settings=True, details=OPTIMISE))
-    _solve(command("solve", "solve a small world exactly, step by step", settings=True, details=SOLVE))
+    _study(
+        command(
+            "study",
+            "compare recipes over seeds with equal budgets and intervals",
+            TRAINING,
+            settings=True,
+            details=STUDY,
+        )
+    )
+    _simulate(command("simulate", "simulate asynchronous training on many nodes", SYSTEM))
+    _swarm(command("swarm", "train nodes that learn from each other's answers", TRAINING, settings=True, details=SWARM))
+    _optimise(command("optimise", "improve prompts instead of weights", TRAINING, settings=True, details=OPTIMISE))
+    _solve(command("solve", "solve a small world exactly, step by step", TRAINING, settings=True, details=SOLVE))
     for one in ROW_COMMANDS.declared.values():
         if one.name in COMMANDS:
             raise ConfigurationError(f"{one.module} brings a command {one.name!r}, and there is one already; rename it")
-        added = command(one.name, one.description, settings=True)
+        added = command(one.name, one.description, one.family or LOOK, settings=True)
         if one.name == chosen:
             _brought(added, one.load())
-    _arena(command("arena", "let policies, models, scripts and people play in one world", details=ARENA))
-    pretrain = command("pretrain", "train the nano base model again, from generated text")
+    _arena(command("arena", "let policies, models, scripts and people play in one world", AGENTS, details=ARENA))
+    pretrain = command("pretrain", "train the nano base model again, from generated text", SYSTEM)
     pretrain.add_argument("--seed", type=int, default=None)
     pretrain.add_argument("--out", default="nano-base", metavar="DIR")
-    microscope = command("microscope", "show what recipes compute from one recorded batch", details=MICROSCOPE)
+    microscope = command("microscope", "show what recipes compute from one recorded batch", METHODS, details=MICROSCOPE)
     microscope.add_argument("--batch", metavar="FILE.json", help="a recorded batch")
     microscope.add_argument("--recipe", metavar="NAME", action="append", default=[], help="a recipe, or several")
     microscope.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="a change of every recipe")
@@ -272,11 +289,17 @@ def build_parser(chosen: str = "") -> _Parser:
     microscope.add_argument("--step", type=int, metavar="K", help="the step to record (the last one written)")
     microscope.add_argument("--out", metavar="FILE.json", help="the file that --record writes")
     as_json(microscope)
-    _serve(command("serve", "serve a run or a model as an OpenAI-compatible endpoint", settings=True, details=SERVE))
-    _play(command("play", "talk to a trained agent, or play with or against it", settings=True, details=PLAY))
-    doctor = command("doctor", "check the installation, with a ten-second self-test")
+    _serve(
+        command(
+            "serve", "serve a run or a model as an OpenAI-compatible endpoint", AGENTS, settings=True, details=SERVE
+        )
+    )
+    _play(command("play", "talk to a trained agent, or play with or against it", AGENTS, settings=True, details=PLAY))
+    doctor = command("doctor", "check the installation, with a ten-second self-test", SYSTEM)
     as_json(doctor)
     parser.commands = dict(commands.choices)
+    groups = (f"\n{group}\n" + "\n".join(lines) for group, lines in listed.items())
+    parser.overview = OVERVIEW.format(commands="\n".join(groups)) + "\n"
     return parser
 
 
@@ -291,46 +314,30 @@ def _brought(parser: _Parser, command: Command) -> None:
 
 
 def _train(parser: _Parser) -> None:
+    parser.usage = "hocket train [CONFIG.yaml] [--FLAG VALUE ...]"
     parser.add_argument("config", nargs="?", metavar="CONFIG.yaml", help="settings in a file; flags override it")
     for flag, metavar, text in (
-        ("--task", "NAME", "sums, reasoning-gym:NAME, gym:ENV, data.jsonl, a.jsonl=0.7,b.csv=0.3 or FILE.py:NAME"),
+        ("--task", "NAME", "a task, a data file or FILE.py:NAME (sums)"),
         ("--recipe", "NAME", "a method, or FILE.py:NAME (grpo)"),
-        ("--model", "PATH", "nano, smollm2, a model folder, FILE.gguf or a hub name"),
-        (
-            "--workflow",
-            "NAME",
-            "a name from `hocket workflows`, or FILE.py:NAME (one answer per prompt)",
-        ),
-        (
-            "--tools",
-            "NAMES",
-            "tools that the policy may call: calculator, python, search:PATH, mcp:COMMAND; see docs/tools.md",
-        ),
-        (
-            "--judge",
-            "NAME",
-            "for recipes with a judge: a model, a run, http://HOST:PORT/v1 or FILE.py:FUNCTION (rule)",
-        ),
-        ("--teacher", "MODEL", "a model or a run that replaces the reference policy, for recipes that use one"),
-        ("--embedder", "NAME", "what embeds texts: policy, ngrams, sentence-transformers:NAME or FILE.py:FUNCTION"),
+        ("--model", "PATH", "nano, smollm2, a folder, FILE.gguf or a hub name"),
+        ("--workflow", "NAME", "a workflow, or FILE.py:NAME (one answer a prompt)"),
+        ("--tools", "NAMES", "calculator, python, search:PATH or mcp:COMMAND"),
+        ("--judge", "NAME", "a model, a run, a URL or FILE.py:FUNCTION (rule)"),
+        ("--teacher", "MODEL", "a model or run in place of the reference policy"),
+        ("--embedder", "NAME", "policy, ngrams, sentence-transformers:NAME, .."),
         ("--run", "NAME", "name of the run folder (the next free name)"),
         ("--runs", "DIR", "the folder that holds all runs (runs)"),
-        ("--resume", "RUN", "continue a run from its newest checkpoint; only --steps, --runs and --track may change"),
+        ("--resume", "RUN", "continue a run; with --steps, --runs or --track"),
     ):
         parser.add_argument(flag, metavar=metavar, help=text)
-    parser.add_argument(
-        "--reward",
-        metavar="FILE.py:FUNCTION[=WEIGHT]",
-        action="append",
-        help="a reward: FILE.py:FUNCTION, hocket.rewards.NAME, a reward model (model:RUN_OR_PATH) or `task` for the "
-        "task's own; =WEIGHT is optional; repeat the flag to add several",
-    )
+    reward = "FILE.py:FUNCTION[=WEIGHT] or model:RUN; repeatable"
+    parser.add_argument("--reward", metavar="NAME", action="append", help=reward)
     parser.add_argument("--steps", type=int, metavar="N", help="training steps (the task's suggestion)")
-    lessons = "supervised steps first, on a scripted beginner's play (the task's suggestion with nano, else 0)"
-    parser.add_argument("--lessons", type=int, metavar="N", help=lessons)
+    parser.add_argument("--lessons", type=int, metavar="N", help="supervised steps first (the task's, with nano)")
     parser.add_argument("--seed", type=int, metavar="N", help="seed of everything random (0)")
-    over = "with --resume: begin again without the checkpoints, where they are damaged or lost"
+    over = "with --resume: begin again, without checkpoints"
     parser.add_argument("--start-over", action="store_true", help=over)
+    parser.add_argument("--list-flags", action="store_true", help="list all settings with their values, and end")
     parser.add_argument("--quiet", action="store_true", help="no live display")
     _trust(parser)
     as_json(parser)

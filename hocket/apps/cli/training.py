@@ -27,6 +27,8 @@ def train(options: argparse.Namespace, pairs: Pairs) -> int:
     from hocket.train.pipeline import PlanPipeline
     from hocket.train.trainer import NullObserver
 
+    if options.list_flags:
+        return _list_flags(options, pairs)
     display = None if options.quiet else LiveDisplay(err())
     observer = display or NullObserver()
     begun = _begun(options, pairs, observer)
@@ -124,7 +126,7 @@ def _begun(options: argparse.Namespace, pairs: Pairs, observer: Any) -> PlanPipe
         return _resumed(options, pairs, flags, observer)
     if options.start_over:
         raise ConfigurationError("--start-over goes with --resume RUN; a new run begins at step 0 anyway")
-    settings = [*(_file_pairs(Path(options.config), trust=options.trust) if options.config else ()), *flags]
+    settings = _settings(options, flags)
     named = task_of(settings)
     task = tasks.find(named)
     settings = list(with_lessons(settings, named, task))
@@ -133,6 +135,38 @@ def _begun(options: argparse.Namespace, pairs: Pairs, observer: Any) -> PlanPipe
         return PlanPipeline.begin(runs, settings)
     # As it was named: a task's own name may leave settings out.
     return Trainer(configure([("task", named), *settings], task), task=task, observer=observer)
+
+
+def _settings(options: argparse.Namespace, flags: Pairs) -> Pairs:
+    """The settings of a file and of flags, by the library's own keys."""
+    from hocket.train.known_names import resolved
+
+    file = options.config
+    if file and "=" in file and not Path(file).exists():
+        key, _, value = file.partition("=")
+        raise ConfigurationError(f"there is no configuration file {file}; a setting is written --{key} {value}")
+    written = _file_pairs(Path(file), trust=options.trust) if file else []
+    return resolved([*written, *flags], prefix="--")
+
+
+def _list_flags(options: argparse.Namespace, pairs: Pairs) -> int:
+    """Prints every setting of the run that would begin, with its value."""
+    from hocket import tasks
+    from hocket.train.config import configure, settled, task_of
+    from hocket.train.known_names import as_text, settings_of
+    from hocket.train.lessons import SETTING
+
+    settings = [pair for pair in _settings(options, _flag_pairs(options) + pairs) if pair[0] != SETTING]
+    named = task_of(settings)
+    task = tasks.find(named)
+    config = settled(configure([("task", named), *settings], task), task)
+    recipes = [recipe for recipe, _ in config.phases]
+    values = {path: as_text(value) for path, value in settings_of(config, *recipes).items()}
+    if options.json:
+        emit(values)
+    else:
+        print(f"# recipe {config.method}", *(f"--{path} {value}" for path, value in values.items()), sep="\n")
+    return 0
 
 
 def _file_pairs(file: Path, *, trust: bool) -> Pairs:
@@ -164,8 +198,11 @@ def _refuse_changes(options: argparse.Namespace, flags: Pairs) -> None:
     forbidden = [key for key, _ in flags if key not in ("steps", "runs", "track")]
     forbidden += ["CONFIG.yaml"] if options.config else []
     if forbidden:
+        from hocket.train.known_names import meaning
+
         raise ConfigurationError(
             f"a resumed run keeps its settings: {forbidden[0]} cannot change (only steps, runs and track can)"
+            f"{meaning(forbidden[0])}"
         )
 
 

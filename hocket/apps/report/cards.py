@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hocket.core.discovery import Declaration
-from hocket.core.errors import ConfigurationError, nearest
-from hocket.core.names import RECIPES
+from hocket.core.names import RECIPES, unknown_recipe
 from hocket.lab.claims.record import METHODS, digest
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def card(name: str) -> Card:
 
         return card_of(find(name))
     if name not in RECIPES:
-        raise ConfigurationError(f"recipe = {name!r} is unknown{nearest(name.lower(), RECIPES.declared)}")
+        raise unknown_recipe(name)
     return _of(RECIPES.declared[name])
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from hocket.apps.report import cards
 from hocket.apps.report.cards import card_of
 from hocket.apps.report.catalogue import catalogue_page
+from hocket.apps.report.known_flags import known_flags_page
 from hocket.apps.report.methods import status
 from hocket.apps.report.mutants import mutants_page
 from hocket.apps.report.primitives import ROOMS, primitives
@@ -32,6 +33,7 @@ def write_docs(folder: Path) -> list[Path]:
         "equivalences.md": equivalences_page(),
         "theorems.md": theorems_page(),
         "mutation.md": mutants_page(),
+        "known-flags.md": known_flags_page(),
     }
     for name, text in pages.items():
         (folder / name).write_text(text)

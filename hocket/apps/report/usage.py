@@ -58,11 +58,9 @@ PUBLIC: Mapping[str, str] = {
     "hocket.rewards.judge": "judges fitted to users' own verdicts",
     "hocket.rewards.novelty": "a bonus for any task",
     "hocket.rewards.scaling": "rewards of any size",
-    "hocket.rewards.shaping": "edits of any reward",
     "hocket.rewards.similarity": "measures of likeness for any text",
     "hocket.rollout.allocation": "worths by which samples are shared out",
     "hocket.rollout.labelled_steps": "users' own labels of steps",
-    "hocket.update.parts": "updates part by part, on which HAPPO and its like stand",
     # What is named on the command line.
     "hocket.lab.exact.plan": "solvers by name",
     "hocket.lab.exact.worlds": "worlds of solvers by name",

@@ -84,6 +84,7 @@ def _flags(parser: argparse.ArgumentParser) -> None:
 TRACES = Command(
     name="traces",
     description="a teacher's tree search for right answers, as data",
+    family="train and measure",
     details=_DETAILS,
     flags=_flags,
     run=traces,
