@@ -18,7 +18,7 @@ from hocket.methods.base.grpo import GRPO
 from hocket.objectives.links import ApoZero
 from hocket.recipes import all_recipes, find
 from hocket.rollout.independent import Independent
-from hocket.train.config import configure, dump, read_pairs, settled
+from hocket.train.config import configure, read_pairs, settled
 from hocket.train.settings import Config, as_recipe
 from hocket.types import Decoding
 
@@ -81,7 +81,7 @@ def test_bad_settings_are_refused_in_a_sentence(pairs: list[tuple[str, Any]], wo
 def test_a_saved_configuration_reloads_to_an_equal_one(name: str, tmp_path: Path) -> None:
     config = made(("recipe", name), ("seed", 3), ("lora.rank", 4), ("roles.policy.frozen", True), ("reward", ("task",)))
     file = tmp_path / "config.yaml"
-    file.write_text(dump(config))
+    file.write_text(config.to_yaml())
     again = configure(read_pairs(file), SuggestingTask())  # type: ignore[arg-type]
     assert again == config
     assert list(differences(again, config)) == []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from hocket.apps.cli.output import Pairs, emit, err
-from hocket.apps.cli.training import _stopping
+from hocket.core.ending import stopping
 from hocket.core.errors import INTERRUPTED, ConfigurationError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def swarm(options: argparse.Namespace, pairs: Pairs) -> int:
             report=write_report,
         )
         console.print(f"{run.name} listens at {run.mesh.where}; others join with --join {run.mesh.where}")
-    with _stopping() as stop:
+    with stopping() as stop:
         run.begin()
         while run.rounds < run.total_steps and not stop:
             row = run.round()

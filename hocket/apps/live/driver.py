@@ -1,0 +1,128 @@
+"""Drives runs from Python: shows progress, calls back, and ends in order on Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import warnings
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, Protocol
+
+from hocket.apps.live.callbacks import STOPPED, GuardedObserver, ObserverGroup, OnStep, StepCallback
+from hocket.core.ending import stopping
+from hocket.core.errors import HocketError
+from hocket.train import silences
+from hocket.train.trainer import FAILED, UNSAVED, Observer, Trainer
+
+INTERRUPTED = "interrupted"
+"""How a run ended that Ctrl-C stopped."""
+
+
+class Display(Observer, Protocol):
+    """An observer that a person looks at."""
+
+    def close(self) -> None:
+        """Stops what moves; what was shown stays."""
+        ...
+
+    def end(self, trainer: Trainer, *, resume: str) -> None:
+        """Shows what came of a run; `resume` is the call that continues it."""
+        ...
+
+
+def in_notebook() -> bool:
+    """Whether this program runs in a kernel, whose front end shows rich output."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None
+
+
+def display() -> Display:
+    """A display for where the program runs: a page in a notebook, a live table in a terminal, lines anywhere else."""
+    if in_notebook():
+        from hocket.apps.live.notebook import NotebookDisplay
+
+        return NotebookDisplay()
+    from rich.console import Console
+
+    from hocket.apps.cli.display import LiveDisplay
+
+    return LiveDisplay(Console(stderr=True, highlight=False))
+
+
+class Driver:
+    """Drives the runs of one call of `hocket.train`.
+
+    Args:
+        progress: whether to show progress. on_step, observer: see `hocket.train`.
+
+    Attributes:
+        observer: for the trainers of the runs.
+    """
+
+    def __init__(self, *, progress: bool, on_step: OnStep | None, observer: Observer | None) -> None:
+        self._display = display() if progress else None
+        self._callback = None if on_step is None else StepCallback(on_step)
+        named = {"on_step": self._callback, "observer": observer}
+        self._guards = [GuardedObserver(one, name) for name, one in named.items() if one is not None]
+        self.observer: Observer = ObserverGroup([*([] if self._display is None else [self._display]), *self._guards])
+
+    def run(self, trainer: Trainer, place: Path | None = None) -> bool:
+        """Drives a run to its end; whether it came there rather than being stopped by `on_step`.
+
+        Args:
+            trainer: of the run. place: the folder to resume from, that of the plan if the run is a phase.
+
+        Raises:
+            KeyboardInterrupt: after Ctrl-C, when the run has ended in order; the message says how to continue.
+            HocketError: when nothing could be learnt, or a callback failed.
+        """
+        folder, objects = str(place or trainer.folder.path), _objects(trainer)
+        resume = f"hocket.train(resume={folder!r}{objects})"
+        with _interrupts() as interrupts:
+            try:
+                ended = trainer.drive(lambda: self._reason(interrupts))
+            finally:
+                if self._display is not None:
+                    self._display.close()
+        if self._display is not None:
+            longer = f"hocket.train(resume={folder!r}, steps={2 * trainer.total_steps}{objects})"
+            self._display.end(trainer, resume=longer if trainer.done and place is None else resume)
+        if not trainer.saved:
+            warnings.warn(UNSAVED, RuntimeWarning, stacklevel=3)
+        onward = f"; the run is saved after step {trainer.progress.step}, continue with {resume}"
+        for guard in self._guards:
+            if guard.error is not None:
+                reason = f"{type(guard.error).__name__}: {guard.error}"
+                raise HocketError(f"{guard.call} ({reason}){onward}") from guard.error
+        if ended == FAILED:
+            raise HocketError(str(silences.failure(trainer.progress)))
+        if interrupts and not trainer.done:
+            raise KeyboardInterrupt(f"stopped by Ctrl-C{onward}")
+        return trainer.done
+
+    def _reason(self, interrupts: list[bool]) -> str | None:
+        """Why the run is to end before its next step; None to continue."""
+        if any(guard.error is not None for guard in self._guards):
+            return FAILED
+        if interrupts:
+            return INTERRUPTED
+        return STOPPED if self._callback is not None and self._callback.stop else None
+
+
+def _interrupts() -> AbstractContextManager[list[bool]]:
+    """A list that Ctrl-C fills; a second Ctrl-C stops at once.
+
+    Nothing fills it outside the main thread, and where the program answers Ctrl-C itself.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        return stopping((signal.SIGINT,))
+    return nullcontext([])
+
+
+def _objects(trainer: Trainer) -> str:
+    """The arguments that a resuming call needs besides the folder: objects that no configuration holds."""
+    names: dict[str, Any] = dict.fromkeys(name.partition(" ")[0] for name in trainer.objects())
+    return "".join(f", {name}=..." for name in names)
