@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
+import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ __version__ = "0.1.0"
 # microseconds gain as much on quiet cores, and lose far less on busy ones. Read when torch is first imported.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "2000")
+
+if "ipykernel" in sys.modules:  # A library that transformers loads misses widgets for a bar that nobody sees.
+    warnings.filterwarnings("ignore", message="IProgress not found")
 
 __all__ = [  # noqa: RUF022  (the order in which they are met)
     "train",

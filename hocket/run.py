@@ -17,7 +17,7 @@ from hocket.recipe import Recipe
 from hocket.rewards.functions import FunctionReward
 from hocket.stages import Policy, Reward, Task
 from hocket.train import trainer as training
-from hocket.train.config import Pairs, applied, task_of
+from hocket.train.config import Pairs, applied, task_of, unused_suggestions
 from hocket.train.config import configure as configuration
 from hocket.train.evaluate import EvaluationResult
 from hocket.train.lessons import given_lessons, with_lessons
@@ -132,13 +132,13 @@ def train(
     objects, names = _rewards(reward)
     flow = None if isinstance(workflow, str) else workflow
     chosen = [*_flags(model, recipe, workflow, steps), *([("reward", names)] if names else []), *settings.items()]
-    driver = Driver(progress=progress, on_step=on_step, observer=observer)
+    is_object = not (task is None or isinstance(task, (str, Path, Config)))
+    driver = Driver(progress=progress, on_step=on_step, observer=observer, is_object=is_object)
     keywords = {"rewards": objects, "workflow": flow, "observer": driver.observer}
     if resume is not None:
         return _resume(driver, str(resume), task, chosen, keywords)
     if isinstance(task, Config):
-        config = applied(task, chosen)
-        return _run(driver, Trainer(config, task=tasks.find(config.task), **keywords))
+        return _run(driver, _configured(applied(task, chosen), keywords))
     pairs, name, source = _settings(task, chosen)
     if (task is None or objects or flow is not None) and "lessons" not in settings:
         pairs.append(("lessons", 0))
@@ -185,6 +185,15 @@ def _settings(task: str | Path | TaskLike | None, chosen: Pairs) -> tuple[list[t
     source = tasks.of(task) if not name else tasks.find(name)
     name = name or source.name
     return [("task", name), *chosen], name, source
+
+
+def _configured(config: Config, keywords: Mapping[str, Any]) -> Trainer:
+    """The trainer of a configuration as it is. A message names suggestions of the task that it does without."""
+    task = tasks.find(config.task)
+    trainer = Trainer(config, task=task, **keywords)
+    if rows := unused_suggestions(config, task):
+        trainer.say(f"task {config.task} suggests {', '.join(rows)}; hocket.configure makes a Config with that")
+    return trainer
 
 
 def _run(driver: Driver, trainer: Trainer) -> Run:

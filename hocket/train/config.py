@@ -17,7 +17,7 @@ import yaml
 
 from hocket.core.aliases import present
 from hocket.core.casting import __all__ as CASTS
-from hocket.core.components import field_types, from_plain, has_path, replaced
+from hocket.core.components import differences, field_types, from_plain, has_path, replaced, value_at
 from hocket.core.discovery import hyphenated
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.yaml_text import load_yaml
@@ -59,6 +59,14 @@ def configure(pairs: Pairs, task: Task) -> Config:
         return _planned(config, method, task)
     recipe = chosen[-1] if chosen else "grpo"
     return applied(config, [*_suggested(config, recipe, task), *method])
+
+
+def unused_suggestions(config: Config, task: Task) -> list[str]:
+    """Settings in which `config` has the value of the library and the task suggests another, as `KEY = SUGGESTION`."""
+    names = {"task": config.task, "model": config.model, "recipe": config.recipe}
+    rows = differences(Config(**names), configure(list(names.items()), task))
+    unused = ((path, new) for path, old, new in rows if path != "steps" and value_at(config, path) == old)
+    return [f"{path.removeprefix('recipe.')} = {new}" for path, new in unused]
 
 
 def _equipped(config: Config, tools: Sequence[str]) -> Config:

@@ -507,18 +507,24 @@ class Trainer:
             **({} if self.overlap is None else {"overlap": self.overlap.state()}),
             "hooks": self.parts.hooks.state(self.parts),
             **({"rewards": remembered} if remembered else {}),
-            **({"objects": objects} if (objects := self.objects()) else {}),
+            **({"objects": objects} if (objects := self._objects()) else {}),
         }
 
-    def objects(self) -> list[str]:
+    def _objects(self) -> list[str]:
         """Kind and name of the rewards and workflow that are objects, which the configuration cannot hold."""
         rewards, workflow = self._given
         named = [f"reward {reward.name}" for reward in rewards]
         return named + ([] if workflow is None else [f"workflow {getattr(workflow, 'name', type(workflow).__name__)}"])
 
+    @property
+    def python_objects(self) -> dict[str, Any]:
+        """The task, and the rewards and workflow that are objects, as keywords of `hocket.load`."""
+        rewards, workflow = self._given
+        return {"task": self.task, "rewards": tuple(rewards), "workflow": workflow}
+
     def _restore(self, checkpoint: Path) -> None:
         state = self.recorder.checkpoints.load(checkpoint)
-        if missing := sorted(set(state.get("objects", ())) - set(self.objects())):
+        if missing := sorted(set(state.get("objects", ())) - set(self._objects())):
             raise ConfigurationError(
                 f"{self.folder.path} was made in Python with objects that its configuration cannot hold "
                 f"({', '.join(missing)}); go on in Python: hocket.train(resume=RUN, reward=..., workflow=...)"

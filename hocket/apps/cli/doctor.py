@@ -144,7 +144,7 @@ def self_test() -> str:
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         settings: dict[str, Any] = {"runs": folder, "evaluation.n": 32, "evaluation.every": 0}
-        run = train("sums", steps=3, **settings)
+        run = train("sums", steps=3, progress=False, **settings)
         gaps = [row["agreement/largest"] for row in run.metrics if row.get("agreement/largest") is not None]
     seconds = time.perf_counter() - started
     # On an accelerator sampler and learner add up in other orders, in bf16.

@@ -8,7 +8,7 @@ import threading
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from hocket.apps.live.callbacks import STOPPED, GuardedObserver, ObserverGroup, OnStep, StepCallback
 from hocket.core.ending import stopping
@@ -55,13 +55,17 @@ class Driver:
     """Drives the runs of one call of `hocket.train`.
 
     Args:
-        progress: whether to show progress. on_step, observer: see `hocket.train`.
+        progress: whether to show progress. on_step, observer: see `hocket.train`. is_object: whether the task is a
+            Python object rather than a name.
 
     Attributes:
         observer: for the trainers of the runs.
     """
 
-    def __init__(self, *, progress: bool, on_step: OnStep | None, observer: Observer | None) -> None:
+    def __init__(
+        self, *, progress: bool, on_step: OnStep | None, observer: Observer | None, is_object: bool = False
+    ) -> None:
+        self._is_object = is_object
         self._display = display() if progress else None
         self._callback = None if on_step is None else StepCallback(on_step)
         named = {"on_step": self._callback, "observer": observer}
@@ -78,8 +82,7 @@ class Driver:
             KeyboardInterrupt: after Ctrl-C, when the run has ended in order; the message says how to continue.
             HocketError: when nothing could be learnt, or a callback failed.
         """
-        folder, objects = str(place or trainer.folder.path), _objects(trainer)
-        resume = f"hocket.train(resume={folder!r}{objects})"
+        resume = self._call(trainer, place)
         with _interrupts() as interrupts:
             try:
                 ended = trainer.drive(lambda: self._reason(interrupts))
@@ -87,8 +90,8 @@ class Driver:
                 if self._display is not None:
                     self._display.close()
         if self._display is not None:
-            longer = f"hocket.train(resume={folder!r}, steps={2 * trainer.total_steps}{objects})"
-            self._display.end(trainer, resume=longer if trainer.done and place is None else resume)
+            longer = trainer.done and place is None
+            self._display.end(trainer, resume=self._call(trainer, place, 2 * trainer.total_steps if longer else None))
         if not trainer.saved:
             warnings.warn(UNSAVED, RuntimeWarning, stacklevel=3)
         onward = f"; the run is saved after step {trainer.progress.step}, continue with {resume}"
@@ -101,6 +104,14 @@ class Driver:
         if interrupts and not trainer.done:
             raise KeyboardInterrupt(f"stopped by Ctrl-C{onward}")
         return trainer.done
+
+    def _call(self, trainer: Trainer, place: Path | None, steps: int | None = None) -> str:
+        """The call that continues a run; `...` stands for objects that no configuration holds."""
+        objects = trainer.python_objects
+        arguments = ["..."] * self._is_object + [f"resume={str(place or trainer.folder.path)!r}"]
+        arguments += [] if steps is None else [f"steps={steps}"]
+        arguments += ["reward=..."] * bool(objects["rewards"]) + ["workflow=..."] * (objects["workflow"] is not None)
+        return f"hocket.train({', '.join(arguments)})"
 
     def _reason(self, interrupts: list[bool]) -> str | None:
         """Why the run is to end before its next step; None to continue."""
@@ -120,9 +131,3 @@ def _interrupts() -> AbstractContextManager[list[bool]]:
     if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         return stopping((signal.SIGINT,))
     return nullcontext([])
-
-
-def _objects(trainer: Trainer) -> str:
-    """The arguments that a resuming call needs besides the folder: objects that no configuration holds."""
-    names: dict[str, Any] = dict.fromkeys(name.partition(" ")[0] for name in trainer.objects())
-    return "".join(f", {name}=..." for name in names)

@@ -71,7 +71,7 @@ class NotebookDisplay:
     def end(self, trainer: Trainer, *, resume: str) -> None:
         """Shows what came of a run; `resume` continues it."""
         record = read_run(trainer.folder.path)
-        onward = f'<div style="{SOFT}">train on: <code>{escape(resume)}</code></div>'
+        onward = f'<div style="{SOFT}">continue: <code>{escape(resume)}</code></div>'
         self._show(results_html(record) + onward, record)
         self._messages = []
 
@@ -82,7 +82,7 @@ class NotebookDisplay:
 
         first, *others = self._opening
         head = f"<div>{escape(first)}</div>" + _lines(others)
-        html = f"<div>{head}{body}{self._charts(record)}{_lines(self._messages[-MESSAGES:], '! ')}</div>"
+        html = f"<div>{head}{body}{_lines(self._messages[-MESSAGES:], '! ')}{self._charts(record)}</div>"
         data = {"text/html": html, "text/plain": f"{first}; step {self._step} of {self._steps}"}
         if self._handle is None:
             self._handle = display(data, raw=True, display_id=True)
