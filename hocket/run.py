@@ -118,7 +118,7 @@ def train(
             a live table, elsewhere as lines on stderr.
         on_step: a function `(step, metrics)`, called after the evaluation before training (step 0) and after every
             step. If it returns False, the run ends in order and its summary's `reason` is `stopped`.
-        observer: an object with the methods `started(trainer)`, `stepped(trainer, metrics)` and `said(message)`.
+        observer: receives all events of the run, see `hocket.train.trainer.Observer`.
         settings: any other setting by dotted key, `**{"rollout.samples": 16}`, with the same names as the flags. If a
             reward or a workflow is an object, lessons run only if the settings include `lessons`.
 
@@ -209,7 +209,7 @@ def _run_phases(driver: Driver, pipeline: PlanPipeline, **keywords: Any) -> Run:
     with closing(pipeline.trainers(report=write_report, **keywords)) as trainers:
         for last in trainers:
             try:
-                onward = driver.run(last, pipeline.folder)
+                onward = driver.run(last, pipeline.folder, more=last.folder.name != pipeline.runs[-1].name)
             finally:
                 write_plan_report(pipeline.folder)
             if not onward:
@@ -232,8 +232,8 @@ def _resume(driver: Driver, run: str, task: Any, chosen: Pairs, keywords: Mappin
     changes = {"steps": settings["steps"], "track": track, **keywords}
     source = None if task is None else tasks.of(task)
     if plan := find_pipeline(run, settings["runs"]):
-        given = {} if source is None else {source.name: source, **given_lessons(source.name, source)}
-        return _run_phases(driver, PlanPipeline.at(plan), given=given, **changes)
+        sources = {} if source is None else {source.name: source, **given_lessons(source.name, source)}
+        return _run_phases(driver, PlanPipeline.at(plan), given=sources, **changes)
     folder = find_run(run, settings["runs"])
     return _run(driver, training.resumed(folder, task=source, report=write_report, **changes))
 

@@ -300,8 +300,8 @@ def _sampled(row: Mapping[str, Any]) -> bool:
 def outcome(trainer: Trainer) -> dict[str, Any]:
     """The summary of a run that has ended, with its diagnosis and messages."""
     record = read_run(trainer.folder.path)
-    told = {"diagnosis": diagnosis_of(record), "messages": list(record.messages)}
-    return {**trainer.summary(trainer.ended), **told}
+    sentences = {"diagnosis": diagnosis_of(record), "messages": list(record.messages)}
+    return {**trainer.summary(trainer.ended), **sentences}
 
 
 def closing(summary: Mapping[str, Any], folder: Path, *, resume: str) -> Panel:

@@ -51,7 +51,7 @@ def swarm(options: argparse.Namespace, pairs: Pairs) -> int:
         while run.rounds < run.total_steps and not stop:
             row = run.round()
             if not options.quiet:
-                console.print(f"round {run.rounds} of {run.total_steps}: {_said(row)}")
+                console.print(f"round {run.rounds} of {run.total_steps}: {_described(row)}")
         interrupted = run.rounds < run.total_steps
         found = run.finish("interrupted" if interrupted else "finished")
     if options.json:
@@ -62,7 +62,7 @@ def swarm(options: argparse.Namespace, pairs: Pairs) -> int:
     return INTERRUPTED if interrupted else 0
 
 
-def _said(row: Metrics) -> str:
+def _described(row: Metrics) -> str:
     return ", ".join(
         f"{name.replace('/', ' ')} {value:,.0f}"
         if value.is_integer() and value

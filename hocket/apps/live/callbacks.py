@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from hocket.train.trainer import Observer, Trainer
+from hocket.train.trainer import NullObserver, Observer, Trainer
 
 OnStep = Callable[[int, dict[str, Any]], object]
 """A function of the step and its row of metrics; the run ends in order when it returns False."""
 
-STOPPED = "stopped"
-"""How a run ended that a callback stopped."""
+
+DISPLAY = "progress"
+"""The name of the display among the callbacks."""
 
 
-class StepCallback:
+class StepCallback(NullObserver):
     """Calls a function after the evaluation before training (step 0), and after every step.
 
     Attributes:
@@ -30,55 +31,39 @@ class StepCallback:
     def stepped(self, trainer: Trainer, row: dict[str, Any]) -> None:
         self.stop = self._function(int(row["step"]), row) is False
 
-    def said(self, message: str) -> None:
-        pass
 
+class CallbackGroup:
+    """Passes every event to the observers of a program. After an exception only the display receives events.
 
-class GuardedObserver:
-    """Keeps the first exception of an observer, which is not called again, so that the run can end in order.
+    The exception is kept, so that the run can end in order.
+
+    Args:
+        callbacks: observers by the names of the arguments that they came in, in the order of their calls.
 
     Attributes:
-        error: the exception, None without one. call: what raised it, in words.
+        error: the first exception, None without one. call: what raised it, in words.
     """
 
-    def __init__(self, observer: Observer, name: str) -> None:
-        self._observer, self._name = observer, name
+    def __init__(self, callbacks: Mapping[str, Observer]) -> None:
+        self._callbacks = callbacks
         self.error: Exception | None = None
         self.call = ""
 
     def started(self, trainer: Trainer) -> None:
-        self._guarded("started", "at the start", trainer)
+        self._pass("started", "at the start", trainer)
 
     def stepped(self, trainer: Trainer, row: dict[str, Any]) -> None:
-        self._guarded("stepped", f"after step {row['step']}", trainer, row)
+        self._pass("stepped", f"after step {row['step']}", trainer, row)
 
     def said(self, message: str) -> None:
-        self._guarded("said", f"for the message {message!r}", message)
+        self._pass("said", f"for the message {message!r}", message)
 
-    def _guarded(self, method: str, when: str, *arguments: Any) -> None:
-        if self.error is not None:
-            return
-        try:
-            getattr(self._observer, method)(*arguments)
-        except Exception as error:
-            name = self._name if isinstance(self._observer, StepCallback) else f"{self._name}.{method}"
-            self.error, self.call = error, f"{name} failed {when}"
-
-
-class ObserverGroup:
-    """Passes every event to several observers, in order."""
-
-    def __init__(self, observers: Sequence[Observer]) -> None:
-        self._observers = tuple(observers)
-
-    def started(self, trainer: Trainer) -> None:
-        for observer in self._observers:
-            observer.started(trainer)
-
-    def stepped(self, trainer: Trainer, row: dict[str, Any]) -> None:
-        for observer in self._observers:
-            observer.stepped(trainer, row)
-
-    def said(self, message: str) -> None:
-        for observer in self._observers:
-            observer.said(message)
+    def _pass(self, method: str, when: str, *arguments: Any) -> None:
+        for name, callback in self._callbacks.items():
+            if self.error is not None and name != DISPLAY:
+                continue
+            try:
+                getattr(callback, method)(*arguments)
+            except Exception as error:
+                function = name if isinstance(callback, StepCallback) else f"{name}.{method}"
+                self.error, self.call = self.error or error, self.call or f"{function} failed {when}"

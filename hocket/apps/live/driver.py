@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
-from hocket.apps.live.callbacks import STOPPED, GuardedObserver, ObserverGroup, OnStep, StepCallback
+from hocket.apps.live.callbacks import DISPLAY, CallbackGroup, OnStep, StepCallback
 from hocket.core.ending import stopping
 from hocket.core.errors import HocketError
 from hocket.train import silences
@@ -18,6 +18,10 @@ from hocket.train.trainer import FAILED, UNSAVED, Observer, Trainer
 
 INTERRUPTED = "interrupted"
 """How a run ended that Ctrl-C stopped."""
+
+
+STOPPED = "stopped"
+"""How a run ended that `on_step` stopped."""
 
 
 class Display(Observer, Protocol):
@@ -67,16 +71,17 @@ class Driver:
     ) -> None:
         self._is_object = is_object
         self._display = display() if progress else None
-        self._callback = None if on_step is None else StepCallback(on_step)
-        named = {"on_step": self._callback, "observer": observer}
-        self._guards = [GuardedObserver(one, name) for name, one in named.items() if one is not None]
-        self.observer: Observer = ObserverGroup([*([] if self._display is None else [self._display]), *self._guards])
+        self._step = None if on_step is None else StepCallback(on_step)
+        named = {DISPLAY: self._display, "on_step": self._step, "observer": observer}
+        callbacks = {name: callback for name, callback in named.items() if callback is not None}
+        self.observer = self._callbacks = CallbackGroup(callbacks)
 
-    def run(self, trainer: Trainer, place: Path | None = None) -> bool:
-        """Drives a run to its end; whether it came there rather than being stopped by `on_step`.
+    def run(self, trainer: Trainer, place: Path | None = None, *, more: bool = False) -> bool:
+        """Drives a run to its end; whether `on_step` did not stop it.
 
         Args:
-            trainer: of the run. place: the folder to resume from, that of the plan if the run is a phase.
+            trainer: of the run. place: the folder to resume from, that of the plan if the run is a phase. more: whether
+                phases follow it.
 
         Raises:
             KeyboardInterrupt: after Ctrl-C, when the run has ended in order; the message says how to continue.
@@ -95,15 +100,13 @@ class Driver:
         if not trainer.saved:
             warnings.warn(UNSAVED, RuntimeWarning, stacklevel=3)
         onward = f"; the run is saved after step {trainer.progress.step}, continue with {resume}"
-        for guard in self._guards:
-            if guard.error is not None:
-                reason = f"{type(guard.error).__name__}: {guard.error}"
-                raise HocketError(f"{guard.call} ({reason}){onward}") from guard.error
+        if (error := self._callbacks.error) is not None:
+            raise HocketError(f"{self._callbacks.call} ({type(error).__name__}: {error}){onward}") from error
         if ended == FAILED:
             raise HocketError(str(silences.failure(trainer.progress)))
-        if interrupts and not trainer.done:
+        if interrupts and (more or not trainer.done):  # Who stops the last step of a phase does not want the next.
             raise KeyboardInterrupt(f"stopped by Ctrl-C{onward}")
-        return trainer.done
+        return self._step is None or not self._step.stop
 
     def _call(self, trainer: Trainer, place: Path | None, steps: int | None = None) -> str:
         """The call that continues a run; `...` stands for objects that no configuration holds."""
@@ -115,11 +118,11 @@ class Driver:
 
     def _reason(self, interrupts: list[bool]) -> str | None:
         """Why the run is to end before its next step; None to continue."""
-        if any(guard.error is not None for guard in self._guards):
+        if self._callbacks.error is not None:
             return FAILED
         if interrupts:
             return INTERRUPTED
-        return STOPPED if self._callback is not None and self._callback.stop else None
+        return STOPPED if self._step is not None and self._step.stop else None
 
 
 def _interrupts() -> AbstractContextManager[list[bool]]:
