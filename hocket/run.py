@@ -179,9 +179,12 @@ def configure(
 
 def _settings(task: str | Path | TaskLike | None, chosen: Pairs) -> tuple[list[tuple[str, Any]], str, Task]:
     """The settings of a run with its task's name, and that task."""
-    if isinstance(task, (str, Path)) and Path(task).suffix in (".yaml", ".yml"):
-        task, chosen = None, [*file_pairs(Path(task)), *chosen]
-    name = task_of(chosen) if task is None else str(task) if isinstance(task, (str, Path)) else ""
+    if isinstance(task, Path):
+        task = str(task)
+    if isinstance(task, str) and task.endswith((".yaml", ".yml")):
+        chosen = [*file_pairs(Path(task)), *chosen]
+        task = None
+    name = task_of(chosen) if task is None else task if isinstance(task, str) else ""
     source = tasks.of(task) if not name else tasks.find(name)
     name = name or source.name
     return [("task", name), *chosen], name, source
@@ -196,7 +199,7 @@ def _configured(config: Config, keywords: Mapping[str, Any]) -> Trainer:
     return trainer
 
 
-def _run(driver: Driver, trainer: Trainer) -> Run:
+def _run(driver: Driver, trainer: training.Trainer) -> Run:
     driver.run(trainer)
     return Run(trainer)
 

@@ -47,8 +47,8 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
         return outcome[0]
     # With the caller's context, so that a notebook shows what is printed under the right cell.
     thread = threading.Thread(target=contextvars.copy_context().run, args=(runner,), name="hocket")
-    thread.start()
     try:
+        thread.start()
         thread.join()
     except KeyboardInterrupt:
         for loop, task in running:

@@ -63,7 +63,7 @@ def configure(pairs: Pairs, task: Task) -> Config:
 
 def unused_suggestions(config: Config, task: Task) -> list[str]:
     """Settings in which `config` has the value of the library and the task suggests another, as `KEY = SUGGESTION`."""
-    names = {"task": config.task, "model": config.model, "recipe": config.recipe}
+    names: dict[str, Any] = {"task": config.task, "model": config.model, "recipe": config.recipe}
     rows = differences(Config(**names), configure(list(names.items()), task))
     unused = ((path, new) for path, old, new in rows if path != "steps" and value_at(config, path) == old)
     return [f"{path.removeprefix('recipe.')} = {new}" for path, new in unused]

@@ -277,3 +277,28 @@ def test_a_configuration_without_the_suggestions_of_its_task_says_so(tmp_path: P
     )
     assert full.recipe.update.lr == 0.003
     assert not (hocket.train(full, progress=False).path / "messages.txt").exists()  # type: ignore[operator]
+
+
+def test_a_stopped_phase_is_the_last_of_its_plan(tmp_path: Path) -> None:
+    plan = [{"recipe": "grpo", "steps": 1, "name": "first", "seed": 1}, {"recipe": "dr-grpo", "steps": 1, "seed": 2}]
+    settings = {name: value for name, value in SETTINGS.items() if name != "steps"}
+    phases: list[str] = []
+
+    class Phases:
+        def started(self, trainer: Any) -> None:
+            phases.append(trainer.config.method)
+
+        def stepped(self, trainer: Any, row: Any) -> None: ...
+        def said(self, message: str) -> None: ...
+
+    quiet = {"progress": False, "observer": Phases()}
+    kept = hocket.train(
+        "sums", run="p", runs=str(tmp_path), plan=plan, on_step=lambda step, row: step < 1, **quiet, **settings
+    )  # type: ignore[operator]
+    assert phases == ["grpo"]
+    assert [path.name for path in kept.phases] == ["1-first", "2-dr-grpo"]
+    run = hocket.train(resume="p", runs=str(tmp_path), **quiet)  # type: ignore[operator]
+    assert phases == ["grpo", "dr-grpo"]
+    assert run.path.name == "2-dr-grpo"
+    with pytest.raises(hocket.ConfigurationError, match=r"all phases of .* are finished; set steps"):
+        hocket.train(resume="p", runs=str(tmp_path), **quiet)  # type: ignore[operator]
