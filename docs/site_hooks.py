@@ -8,9 +8,10 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -116,8 +117,20 @@ def _site_path(path: str) -> str:
 def _as_page(file: Path) -> str:
     """A file as Markdown; what is not Markdown stands in a block of code."""
     text = file.read_text("utf-8")
+    if file.suffix == ".ipynb":
+        return "\n\n".join(part for cell in json.loads(text)["cells"] for part in _cell(cell))
     kind = {".py": "python", ".yaml": "yaml"}.get(file.suffix, "text")
     return text if file.suffix == ".md" else f"# {file.name}\n\n````{kind}\n{text}````\n"
+
+
+def _cell(cell: Mapping[str, Any]) -> Iterator[str]:
+    """The parts of a notebook's cell: its text or code, and the outputs that are saved with it."""
+    source = "".join(cell["source"])
+    yield source if cell["cell_type"] == "markdown" else f"````python\n{source}\n````"
+    for output in cell.get("outputs", ()):
+        data = output.get("data", {"text/plain": output.get("text", ())})
+        html = "".join(data.get("text/html", ()))
+        yield html or "````text\n" + "".join(data["text/plain"]).rstrip() + "\n````"
 
 
 def _rewriting(source: Path, uri: str) -> Callable[[re.Match[str]], Any]:

@@ -2,7 +2,7 @@
 
     import hocket
     run = hocket.train("sums", steps=100)
-    print(run.evaluate().success)
+    print(run.evaluate())
 
 The same from the command line: `hocket train --help`.
 """
@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
+import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hocket.core.errors import ConfigurationError, HocketError
     from hocket.recipe import Recipe
-    from hocket.run import Run, Trainer, train
+    from hocket.run import Run, Trainer, configure, train
     from hocket.train.settings import Config
 
 __version__ = "0.1.0"
@@ -26,16 +28,29 @@ __version__ = "0.1.0"
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
-__all__ = ["Config", "ConfigurationError", "HocketError", "Recipe", "Run", "Trainer", "train"]
+if "ipykernel" in sys.modules:  # A library that transformers loads misses widgets for a bar that nobody sees.
+    warnings.filterwarnings("ignore", message="IProgress not found")
+
+__all__ = [  # noqa: RUF022  (the order in which they are met)
+    "train",
+    "Run",
+    "Recipe",
+    "Config",
+    "configure",
+    "Trainer",
+    "HocketError",
+    "ConfigurationError",
+]
 
 _HOMES = {
-    "Config": "hocket.train.settings",
-    "ConfigurationError": "hocket.core.errors",
-    "HocketError": "hocket.core.errors",
-    "Recipe": "hocket.recipe",
-    "Run": "hocket.run",
-    "Trainer": "hocket.run",
     "train": "hocket.run",
+    "Run": "hocket.run",
+    "Recipe": "hocket.recipe",
+    "Config": "hocket.train.settings",
+    "configure": "hocket.run",
+    "Trainer": "hocket.run",
+    "HocketError": "hocket.core.errors",
+    "ConfigurationError": "hocket.core.errors",
 }
 
 
@@ -44,3 +59,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'hocket' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not, and what is loaded of the package."""
+    return [*__all__, *(name for name in globals() if name not in __all__)]

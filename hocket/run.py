@@ -8,18 +8,27 @@ from pathlib import Path
 from typing import Any
 
 from hocket import tasks
+from hocket.apps.live.callbacks import OnStep
+from hocket.apps.live.driver import Driver
+from hocket.apps.live.results import results_html, results_line
+from hocket.apps.report.reading import read_run
+from hocket.core.errors import ConfigurationError
 from hocket.recipe import Recipe
 from hocket.rewards.functions import FunctionReward
 from hocket.stages import Policy, Reward, Task
 from hocket.train import trainer as training
-from hocket.train.config import configure, task_of
+from hocket.train.config import Pairs, applied, task_of, unused_suggestions
+from hocket.train.config import configure as configuration
 from hocket.train.evaluate import EvaluationResult
 from hocket.train.known_names import resolved
 from hocket.train.lessons import given_lessons, with_lessons
-from hocket.train.pipeline import PlanPipeline, phase_runs
+from hocket.train.pipeline import PlanPipeline, find_pipeline, phase_runs
+from hocket.train.progress import RunSummary
+from hocket.train.runfolder import find_run
 from hocket.train.settings import Config
 from hocket.train.tracking import read_metrics
 from hocket.train.trainer import Observer
+from hocket.train.trust import file_pairs
 
 
 def write_report(run: Path) -> None:
@@ -59,7 +68,7 @@ class Run:
         return read_metrics(self.path / "metrics.jsonl")
 
     @property
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> RunSummary:
         """The results of the run, as in `summary.json`."""
         return self._trainer.summary(self._trainer.ended)
 
@@ -68,78 +77,189 @@ class Run:
         return self._trainer.evaluate(n)
 
     def __repr__(self) -> str:
-        return f"Run({str(self.path)!r})"
+        return f"Run({str(self.path)!r}: {results_line(read_run(self.path))})"
+
+    def _repr_html_(self) -> str:
+        return results_html(read_run(self.path))
+
+
+TaskLike = Task | Iterable[Mapping[str, Any]] | Mapping[str, Iterable[Mapping[str, Any]]]
+"""A task, or rows of data: an iterable of mappings, such as a `datasets.Dataset`, or one per split by name."""
 
 
 def train(
-    task: str | Task | Iterable[Mapping[str, Any]] | Mapping[str, Iterable[Mapping[str, Any]]] | None = None,
+    task: str | Path | Config | TaskLike | None = None,
     *,
-    model: str = "nano",
+    model: str | None = None,
     reward: RewardLike | Sequence[RewardLike] | None = None,
     recipe: str | Recipe | None = None,
     workflow: Any = None,
     steps: int | None = None,
+    resume: str | Path | None = None,
+    progress: bool = True,
+    on_step: OnStep | None = None,
     observer: Observer | None = None,
     **settings: Any,
 ) -> Run:
-    """Trains a policy and returns the finished `Run`.
+    """Trains a policy and returns the finished `Run`. Works in scripts, notebooks and running event loops.
 
     Args:
         task: a name (`sums`, `reasoning-gym:NAME`, `gym:ENV`, `data.jsonl`, `FILE.py:NAME`), a `Task`, or rows of data:
-            an iterable of mappings (such as a `datasets.Dataset`), or one per split by name (docs/data.md). None takes
-            the recipe's task, else `sums`.
-        model: `nano`, `smollm2`, a local `transformers` folder, `FILE.gguf` or a hub name.
+            an iterable of mappings (such as a `datasets.Dataset`), or one per split by name (docs/data.md). Also a
+            `Config`, or a YAML file of settings, as `hocket train FILE.yaml` takes it; other arguments then replace
+            settings of it. None takes the recipe's task, else `sums`.
+        model: `nano` (the default), `smollm2`, a local `transformers` folder, `FILE.gguf` or a hub name.
         reward: `FILE.py:FUNCTION`, a function `(prompts, completions, completion_ids, **columns)` that returns a
             `list[float | None]`, a `Reward`, or several of these. None takes the task's verifiers.
         recipe: a name, a `Recipe`, or None for GRPO. workflow: a `Workflow` object or `FILE.py:NAME`.
+        steps: training steps, None for the task's suggestion. With `resume`, the total number of steps.
+        resume: a run by folder or name, to continue from its newest checkpoint. Its settings stay; only `steps` and
+            `track` change. A task, rewards and a workflow that were objects are given again.
+        progress: whether to show progress and messages: in a notebook as one output whose curves move, in a terminal as
+            a live table, elsewhere as lines on stderr.
+        on_step: a function `(step, metrics)`, called after the evaluation before training (step 0) and after every
+            step. If it returns False, the run ends in order and its summary's `reason` is `stopped`.
+        observer: receives all events of the run, see `hocket.train.trainer.Observer`.
         settings: any other setting by dotted key, `**{"rollout.samples": 16}`, with the same names as the flags. If a
             reward or a workflow is an object, lessons run only if the settings include `lessons`.
 
     Raises:
         ConfigurationError: when a setting is unknown, of a wrong type, or incompatible with the others.
+        HocketError: when the run fails. An exception in `on_step` or `observer` ends the run in order; the error names
+            the callback and has the exception as its cause.
+        KeyboardInterrupt: after Ctrl-C in the main thread. The run ends in order after the current step; the message
+            says how to continue it. A second Ctrl-C stops at once.
     """
-    chosen = resolved([("model", model), *_flags(recipe, workflow, steps), *settings.items()])
-    name = task_of(chosen) if task is None else task if isinstance(task, str) else ""
-    source = tasks.find(name) if task is None or isinstance(task, str) else tasks.of(task)
-    name = name or source.name
-    pairs = [("task", name), *chosen]
-    rewards = [] if reward is None else list(reward) if isinstance(reward, (list, tuple)) else [reward]
-    named = tuple(item for item in rewards if isinstance(item, str))
-    if named:
-        pairs.append(("reward", named))
-    objects = [_as_reward(item) for item in rewards if not isinstance(item, str)]
+    objects, names = _rewards(reward)
     flow = None if isinstance(workflow, str) else workflow
-    keywords = {"rewards": objects, "workflow": flow, "observer": observer}
+    chosen = [*_flags(model, recipe, workflow, steps), *([("reward", names)] if names else []), *settings.items()]
+    is_object = not (task is None or isinstance(task, (str, Path, Config)))
+    driver = Driver(progress=progress, on_step=on_step, observer=observer, is_object=is_object)
+    keywords = {"rewards": objects, "workflow": flow, "observer": driver.observer}
+    if resume is not None:
+        return _resume(driver, str(resume), task, chosen, keywords)
+    if isinstance(task, Config):
+        return _run(driver, _configured(applied(task, _own_keys(task, chosen)), keywords))
+    pairs, name, source = _settings(task, chosen)
     if (task is None or objects or flow is not None) and "lessons" not in settings:
         pairs.append(("lessons", 0))
     pairs = list(with_lessons(pairs, name, source))
     sources = {name: source, **given_lessons(name, source)}
     runs = phase_runs(pairs, sources)
     if runs:
-        return _run_phases(PlanPipeline.begin(runs, pairs), sources, keywords)
-    trainer = Trainer(configure(pairs, source), task=source, **keywords)
-    trainer.run()
+        return _run_phases(driver, PlanPipeline.begin(runs, pairs), given=sources, **keywords)
+    return _run(driver, Trainer(configuration(pairs, source), task=source, **keywords))
+
+
+def configure(
+    task: str | Path | TaskLike | None = None,
+    *,
+    model: str | None = None,
+    reward: str | Sequence[str] | None = None,
+    recipe: str | Recipe | None = None,
+    workflow: str | None = None,
+    steps: int | None = None,
+    **settings: Any,
+) -> Config:
+    """The `Config` that `hocket.train` makes of the same arguments, with what the task suggests, without lessons.
+
+    `dataclasses.replace` changes it, `hocket.train(config)` and `hocket.Trainer(config)` run it.
+
+    Raises:
+        ConfigurationError: as `train`, and for a plan whose phases have settings of their own, which are several runs.
+    """
+    names = (reward,) if isinstance(reward, str) else tuple(reward or ())
+    chosen = [*_flags(model, recipe, workflow, steps), *([("reward", names)] if names else []), *settings.items()]
+    pairs, name, source = _settings(task, chosen)
+    if phase_runs(pairs, {name: source}):
+        raise ConfigurationError(
+            "the phases of this plan have settings of their own, so each is a run; use hocket.train"
+        )
+    return configuration(pairs, source)
+
+
+def _settings(task: str | Path | TaskLike | None, chosen: Pairs) -> tuple[list[tuple[str, Any]], str, Task]:
+    """The settings of a run with its task's name, and that task."""
+    if isinstance(task, Path):
+        task = str(task)
+    if isinstance(task, str) and task.endswith((".yaml", ".yml")):
+        chosen = [*file_pairs(Path(task)), *chosen]
+        task = None
+    chosen = resolved(chosen)
+    name = task_of(chosen) if task is None else task if isinstance(task, str) else ""
+    source = tasks.of(task) if not name else tasks.find(name)
+    name = name or source.name
+    return [("task", name), *chosen], name, source
+
+
+def _own_keys(config: Config, chosen: Pairs) -> Pairs:
+    """Changes of a configuration by the library's own keys; what a name means depends on the recipe."""
+    changed = any(key == "recipe" for key, _ in chosen)
+    return resolved(chosen) if changed else resolved([("recipe", config.recipe), *chosen])[1:]
+
+
+def _configured(config: Config, keywords: Mapping[str, Any]) -> Trainer:
+    """The trainer of a configuration as it is. A message names suggestions of the task that it does without."""
+    task = tasks.find(config.task)
+    trainer = Trainer(config, task=task, **keywords)
+    if rows := unused_suggestions(config, task):
+        trainer.say(f"task {config.task} suggests {', '.join(rows)}; hocket.configure makes a Config with that")
+    return trainer
+
+
+def _run(driver: Driver, trainer: training.Trainer) -> Run:
+    driver.run(trainer)
     return Run(trainer)
 
 
-def _run_phases(pipeline: PlanPipeline, sources: Mapping[str, Task], keywords: Mapping[str, Any]) -> Run:
-    """Runs the phases of a plan, one after the other."""
+def _run_phases(driver: Driver, pipeline: PlanPipeline, **keywords: Any) -> Run:
+    """Runs the phases of a plan, one after the other, until one is stopped."""
     from hocket.apps.report.plan import write_plan_report
 
-    with closing(pipeline.trainers(given=sources, report=write_report, **keywords)) as trainers:
-        for trainer in trainers:
-            trainer.run()
-    write_plan_report(pipeline.folder)
-    return Run(trainer, [pipeline.folder / run.name for run in pipeline.runs])
+    last = None
+    with closing(pipeline.trainers(report=write_report, **keywords)) as trainers:
+        for last in trainers:
+            try:
+                onward = driver.run(last, pipeline.folder, more=last.folder.name != pipeline.runs[-1].name)
+            finally:
+                write_plan_report(pipeline.folder)
+            if not onward:
+                break
+    if last is None:
+        raise ConfigurationError(f"all phases of {pipeline.folder} are finished; set steps to train the last one on")
+    return Run(last, [pipeline.folder / run.name for run in pipeline.runs])
 
 
-def _flags(recipe: str | Recipe | None, workflow: Any, steps: int | None) -> list[tuple[str, Any]]:
-    flags: Mapping[str, Any] = {
-        "recipe": recipe,
-        "workflow": workflow if isinstance(workflow, str) else None,
-        "steps": steps,
-    }
+def _resume(driver: Driver, run: str, task: Any, chosen: Pairs, keywords: Mapping[str, Any]) -> Run:
+    """Continues a run or a plan from its newest checkpoint."""
+    forbidden = [key for key, _ in chosen if key not in ("steps", "runs", "track")]
+    forbidden += ["task"] if isinstance(task, (str, Path, Config)) else []
+    if forbidden:
+        raise ConfigurationError(
+            f"a resumed run keeps its settings: {forbidden[0]} cannot change (only steps, runs and track can)"
+        )
+    settings = {"runs": Config.runs, "steps": None, "track": (), **dict(chosen)}
+    track = (settings["track"],) if isinstance(settings["track"], str) else tuple(settings["track"])
+    changes = {"steps": settings["steps"], "track": track, **keywords}
+    source = None if task is None else tasks.of(task)
+    if plan := find_pipeline(run, settings["runs"]):
+        sources = {} if source is None else {source.name: source, **given_lessons(source.name, source)}
+        return _run_phases(driver, PlanPipeline.at(plan), given=sources, **changes)
+    folder = find_run(run, settings["runs"])
+    return _run(driver, training.resumed(folder, task=source, report=write_report, **changes))
+
+
+def _flags(model: str | None, recipe: str | Recipe | None, workflow: Any, steps: int | None) -> list[tuple[str, Any]]:
+    flow = workflow if isinstance(workflow, str) else None
+    flags = {"model": model, "recipe": recipe, "workflow": flow, "steps": steps}
     return [(name, value) for name, value in flags.items() if value is not None]
+
+
+def _rewards(reward: RewardLike | Sequence[RewardLike] | None) -> tuple[list[Reward], tuple[str, ...]]:
+    """The rewards that are objects, and the names of the others."""
+    rewards = [] if reward is None else list(reward) if isinstance(reward, (list, tuple)) else [reward]
+    names = tuple(item for item in rewards if isinstance(item, str))
+    return [_as_reward(item) for item in rewards if not isinstance(item, str)], names
 
 
 def _as_reward(reward: Any) -> Reward:

@@ -27,6 +27,7 @@ from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.engine.requests import Request, Sample
 from hocket.nano.tokenizer import build_tokenizer
+from hocket.train.aio import run_async
 from hocket.types import Assignment, Decoding, Message, Scenario, Trajectory
 
 # ---------------------------------------------------------------- scripted responses
@@ -260,4 +261,4 @@ def rehearse(
         actors[role] = Actor(role, engine, chat)
     player = TextPlayer(workflow, actors, limits or Limits(), verifier=verifier)
     assignment = Assignment(scenario, samples=samples, decoding=decoding or replace(Decoding(), max_tokens=1024))
-    return asyncio.run(player.play([assignment], key=Key.of(seed)))
+    return run_async(player.play([assignment], key=Key.of(seed)))

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""The signals that ask a process to end."""
+
 
 @contextmanager
-def asked_to_end(
-    handle: Callable[[int], None], signals: Sequence[int] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-) -> Iterator[None]:
+def asked_to_end(handle: Callable[[int], None], signals: Sequence[int] = ALL) -> Iterator[None]:
     """Has `handle` called with the number of every signal that asks the process to end, until the block is left.
 
     For the main thread.
@@ -35,6 +36,25 @@ def asked_to_end(
     finally:
         for number, old in before.items():
             signal.signal(number, old)
+
+
+@contextmanager
+def stopping(signals: Sequence[int] = ALL) -> Iterator[list[bool]]:
+    """A list that the first of `signals` fills: the step ends, and a checkpoint is written. Ctrl-C then stops at once.
+
+    SIGTERM and SIGHUP do not: a terminal that is closed sends SIGHUP twice.
+    """
+    stop: list[bool] = []
+
+    def handle(number: int) -> None:
+        if stop and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if not stop:
+            stop.append(True)
+            print("\nstopping after this step with a checkpoint; press Ctrl-C again to stop at once", file=sys.stderr)
+
+    with asked_to_end(handle, signals):
+        yield stop
 
 
 def interrupted(number: int) -> None:

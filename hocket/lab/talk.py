@@ -10,7 +10,6 @@ Observations are one token each, the number of what was told, so that the learne
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -554,7 +553,7 @@ class TalkBench:
             }
             player = replace(self.player, actors=actors)
             asked = Assignment(scenario, decoding=self.parts.decoding)
-            (trajectory,) = asyncio.run(player.play([asked], key=key or Key.of(self.seed)))
+            (trajectory,) = run_async(player.play([asked], key=key or Key.of(self.seed)))
             yield float(np.exp(walk.logp)), trajectory
 
     def expected(self, measure: Callable[[Trajectory], float] = total, key: Key | None = None) -> float:

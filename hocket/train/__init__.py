@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from types import ModuleType
 from typing import Any
@@ -32,6 +33,13 @@ __all__ = [
 
 class _CallablePackage(ModuleType):
     """Importing any part of this package binds `hocket.train` to it, so the package answers the call itself."""
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """The arguments that a notebook shows."""
+        from hocket.run import train
+
+        return inspect.signature(train)
 
     def __call__(self, *args: Any, **settings: Any) -> Any:
         from hocket.run import train

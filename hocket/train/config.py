@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,7 +17,7 @@ import yaml
 
 from hocket.core.aliases import present
 from hocket.core.casting import __all__ as CASTS
-from hocket.core.components import field_types, from_plain, has_path, replaced, to_plain
+from hocket.core.components import differences, field_types, from_plain, has_path, replaced, value_at
 from hocket.core.discovery import hyphenated
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.yaml_text import load_yaml
@@ -27,27 +27,11 @@ from hocket.recipes import find as find_recipe
 from hocket.stages import Task
 from hocket.train.kinds import kind_of
 from hocket.train.known_names import meaning
-from hocket.train.settings import Config, Phase, RoleSettings, as_recipe
+from hocket.train.settings import SLOTS, Config, Phase, RoleSettings, as_recipe, flat_pairs
 from hocket.train.suggestions import is_open
 
 Pairs = Sequence[tuple[str, Any]]
 """Dotted keys and values, in the order in which they are applied."""
-
-
-SLOTS = (
-    "cast",
-    "curriculum",
-    "rollout",
-    "rewards",
-    "combine",
-    "shaping",
-    "credit",
-    "correction",
-    "objective",
-    "regularisers",
-    "update",
-    "hooks",
-)
 
 
 def task_of(pairs: Pairs) -> str:
@@ -70,12 +54,20 @@ def configure(pairs: Pairs, task: Task) -> Config:
     config = Config(task=task.name, recipe=as_recipe(chosen[-1]) if chosen else find_recipe("grpo"))
     suggested = task.suggest(config.recipe)
     run = [(key, value) for key, value in [*suggested.items(), *settings] if not is_of_recipe(key) and key != "tools"]
-    config = _equipped(_applied(config, run), [str(value) for key, value in settings if key == "tools"])
+    config = _equipped(applied(config, run), [str(value) for key, value in settings if key == "tools"])
     method = [(key, value) for key, value in settings if is_of_recipe(key)]
     if config.plan:
         return _planned(config, method, task)
     recipe = chosen[-1] if chosen else "grpo"
-    return _applied(config, [*_suggested(config, recipe, task), *method])
+    return applied(config, [*_suggested(config, recipe, task), *method])
+
+
+def unused_suggestions(config: Config, task: Task) -> list[str]:
+    """Settings in which `config` has the value of the library and the task suggests another, as `KEY = SUGGESTION`."""
+    names: dict[str, Any] = {"task": config.task, "model": config.model, "recipe": config.recipe}
+    rows = differences(Config(**names), configure(list(names.items()), task))
+    unused = ((path, new) for path, old, new in rows if path != "steps" and value_at(config, path) == old)
+    return [f"{path.removeprefix('recipe.')} = {new}" for path, new in unused]
 
 
 def _equipped(config: Config, tools: Sequence[str]) -> Config:
@@ -112,7 +104,7 @@ def _planned(config: Config, method: Pairs, task: Task) -> Config:
         unused -= {key for key, _ in matching}
         settings = [*_suggested(config, phase.recipe, task), *matching]
         base = dataclasses.replace(config, recipe=recipe)
-        phases.append(dataclasses.replace(phase, recipe=_applied(base, settings).recipe))
+        phases.append(dataclasses.replace(phase, recipe=applied(base, settings).recipe))
     if unused:
         raise ConfigurationError(f"no recipe of the plan has the setting {min(unused)!r}; see `hocket recipes NAME`")
     recipe = as_recipe(phases[-1].recipe)
@@ -167,11 +159,18 @@ def _fitting(recipe: Recipe, suggestions: Mapping[str, Any]) -> Pairs:
     ]
 
 
-def _applied(config: Config, pairs: Pairs) -> Config:
+def applied(config: Config, pairs: Pairs) -> Config:
+    """`config` with other settings.
+
+    Raises:
+        ConfigurationError: as `configure`.
+    """
     edits: dict[str, Any] = {}
     for key, value in pairs:
         head = key.split(".")[0]
-        if head == "recipe" and "." in key:
+        if key == "recipe":
+            config = dataclasses.replace(config, recipe=as_recipe(value))
+        elif head == "recipe":
             edits[key.partition(".")[2]] = value
         elif head in SLOTS:
             edits[key] = _cast(value) if key == "cast" and isinstance(value, str) else value
@@ -284,28 +283,6 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
     return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
 
 
-def flat_pairs(data: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    """Nested settings as dotted pairs."""
-    for name, value in data.items():
-        key = f"{prefix}{name}"
-        if isinstance(value, Mapping) and value and "type" not in value and key != "recipe":
-            yield from flat_pairs(value, f"{key}.")
-        else:
-            yield key, value
-
-
-def plain(config: Config) -> dict[str, Any]:
-    """The whole configuration as plain data; `loaded` is the inverse."""
-    data = to_plain(config)
-    del data["type"]
-    return dict(data)
-
-
 def loaded(data: Mapping[str, Any], task: Task) -> Config:
-    """The configuration from the output of `plain`, also of earlier versions."""
+    """The configuration from the output of `Config.plain`, also of earlier versions."""
     return configure(list(flat_pairs(present(data))), task)
-
-
-def dump(config: Config) -> str:
-    """The whole configuration as YAML; `read_pairs` and `configure` restore an equal one."""
-    return yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True, width=110)

@@ -17,7 +17,7 @@ from hocket.core.occurrences import apart
 from hocket.core.signals import RIGHT
 from hocket.rewards.score import RewardJournal, grade
 from hocket.stages import Metrics, Player, Reward, Split, Task
-from hocket.train.kinds import kind_of
+from hocket.train.kinds import is_share, kind_of
 from hocket.train.kinds.kind import Measure
 from hocket.train.kinds.ways import GREEDY, SAMPLED, TOLD_APART, leads_of
 from hocket.types import Assignment, Decoding, Trajectory
@@ -50,6 +50,15 @@ class EvaluationResult:
     sampled: EvaluationResult | None = None
     leads: str = GREEDY
     problems: Sequence[str] = ()
+
+    def __repr__(self) -> str:
+        def number(value: float) -> str:
+            return f"{100 * value:.1f} %" if is_share(self.measure.name) else f"{value:.4g}"
+
+        words = f"{self.measure.name} {number(self.success)}"
+        if math.isfinite(self.low) and math.isfinite(self.high):
+            words += f", 95 % interval {number(self.low)} to {number(self.high)}"
+        return f"EvaluationResult({words}, n = {self.n})"
 
     @property
     def leading(self) -> float:

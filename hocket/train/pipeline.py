@@ -37,10 +37,8 @@ from hocket.train.config import (
     Pairs,
     configure,
     fitting,
-    flat_pairs,
     is_of_recipe,
     loaded,
-    plain,
     settled,
     task_of,
 )
@@ -49,7 +47,7 @@ from hocket.train.kinds import kind_of
 from hocket.train.runfolder import PLAN, RunFolder, read_json
 from hocket.train.scorer_rewards import is_scorer
 from hocket.train.search_phase import SearchPhase, is_search, latest, read, saved, search_phase
-from hocket.train.settings import Config, as_recipe
+from hocket.train.settings import Config, as_recipe, flat_pairs
 from hocket.train.trainer import Trainer, resumed
 from hocket.train.trust import check, sign
 
@@ -284,7 +282,7 @@ class PlanPipeline:
         stem = "-".join(dict.fromkeys(run.config.recipe.name for run in runs if isinstance(run, PhaseRun)))
         folder = RunFolder.create(Path(settings.get("runs", Config.runs)), settings.get("run"), stem=stem)
         phases = [
-            saved(run) if isinstance(run, SearchPhase) else {"name": run.name, "config": plain(run.config)}
+            saved(run) if isinstance(run, SearchPhase) else {"name": run.name, "config": run.config.plain()}
             for run in runs
         ]
         text = yaml.safe_dump({"phases": phases}, sort_keys=False, allow_unicode=True, width=110)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from hocket.core.signals import RIGHT
 from hocket.stages import State
@@ -54,9 +54,47 @@ class Progress:
             self.best = {"success": found.leading, "step": step}
 
 
+class AnswerSample(TypedDict):
+    """A problem with the policy's answers before and after training; None where nothing tells right from wrong."""
+
+    prompt: str
+    answer: str | None
+    before: str
+    after: str
+    right_before: bool | None
+    right_after: bool | None
+
+
+class RunSummary(TypedDict):
+    """The content of `summary.json`.
+
+    `before` and `after` are evaluations: the measure by its name (`accuracy`, `return`), its 95 % interval `low` to
+    `high`, the number of scenarios `n`, the step, and traits of answers. `gain` is `after` minus `before`. `reason`
+    is how the run ended: `finished`, `interrupted`, `stopped`, `failed`, `unsaved` or `unfinished`.
+    """
+
+    name: str | None
+    task: str
+    recipe: str
+    model: str
+    seed: int
+    steps: int
+    seconds: float
+    measure: str
+    leads: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+    gain: float | None
+    best: dict[str, Any]
+    samples: list[AnswerSample]
+    reason: str
+    watch: NotRequired[dict[str, int]]
+    notes: NotRequired[list[str]]
+
+
 def summary(
     config: Config, kind: Kind, progress: Progress, reason: str, measured: Measure, leads: str = GREEDY
-) -> dict[str, Any]:
+) -> RunSummary:
     """What `summary.json` holds; `measured` is what evaluation averages.
 
     The measure itself, its interval and the gain are of greedy play; `sampled` in the evaluations is of sampled play,

@@ -10,7 +10,6 @@ from typing import Any
 from hocket.core.errors import HocketError
 from hocket.core.outcomes import StepResult, total_reward
 from hocket.stages import State
-from hocket.train import config as configuration
 from hocket.train import trust
 from hocket.train.checkpoint import CheckpointError, Checkpoints, SavePolicy
 from hocket.train.episodes import write_episodes
@@ -61,8 +60,8 @@ class Recorder:
 
     def config(self, config: Config) -> None:
         """Writes `config.yaml`, which makes the run resumable, and signs the code that it names."""
-        self.folder.write_text(self.folder.config, configuration.dump(config))
-        if problem := trust.sign(self.folder.config, tuple(configuration.plain(config).items())):
+        self.folder.write_text(self.folder.config, config.to_yaml())
+        if problem := trust.sign(self.folder.config, tuple(config.plain().items())):
             self.say(problem)
 
     def schedule(self, row: Mapping[str, Any]) -> None:

@@ -145,7 +145,7 @@ def _begun(folder: RunFolder, config: Config, place: Path) -> Config:
     alone |= {"verify": 0.0, "interrupt": False, "differences": False, "track": ()}
     rarely = CheckpointSettings(seconds=1e9, steps=10**9)
     again = dataclasses.replace(config, runs=str(place), run=folder.name, checkpoint=rarely, **alone)
-    new.config.write_text(configuration.dump(again))
+    new.config.write_text(again.to_yaml())
     for file in (folder.machine, folder.journal):
         if file.is_file():
             shutil.copy(file, new.path)

@@ -10,9 +10,9 @@ from typing import Any
 
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
-from hocket.train.config import Pairs, flat_pairs, task_of
+from hocket.train.config import Pairs, task_of
 from hocket.train.optimise.run import BEST, SUMMARY, SearchRun, SearchSettings, searcher_of
-from hocket.train.settings import as_recipe
+from hocket.train.settings import as_recipe, flat_pairs
 
 SEARCHES = "searcher"
 """What says that an entry of a plan is a search."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import math
 import re
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, is_dataclass
+from typing import Any, Literal, TypeVar
+
+import yaml
 
 from hocket.agents.workflows.episode import Limits
 from hocket.core.aliases import present
-from hocket.core.components import from_plain
+from hocket.core.components import field_types, from_plain, is_component, replaced_all, to_plain
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.policies.settings import LoraSettings, NetworkSettings
 from hocket.policies.templates import TemplateSettings
@@ -178,9 +181,99 @@ class Phase:
             raise ValueError(f"the steps of a phase must be at least 1, not {self.steps}")
 
 
+SLOTS = (
+    "cast",
+    "curriculum",
+    "rollout",
+    "rewards",
+    "combine",
+    "shaping",
+    "credit",
+    "correction",
+    "objective",
+    "regularisers",
+    "update",
+    "hooks",
+)
+"""The slots of a recipe. A key that begins with one is a setting of the recipe."""
+
+C = TypeVar("C")
+
+
+def _checked_settings(cls: type[C]) -> type[C]:
+    """`Config` with a constructor that checks settings as command-line flags are, and takes dotted and nested keys."""
+    plain_init = cls.__init__
+
+    @functools.wraps(plain_init)
+    def init(self: Any, **settings: Any) -> None:
+        if settings.keys() >= field_types(cls).keys():  # From `dataclasses.replace`.
+            plain_init(self, **settings)
+            return
+        fields, edits = _split(settings)
+        plain_init(self, **fields)
+        if edits:
+            changed = replaced_all(self, edits)
+            plain_init(self, **{name: getattr(changed, name) for name in field_types(cls)})
+
+    cls.__init__ = init  # type: ignore[method-assign]
+    return cls
+
+
+def _split(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings of `Config`: values of its fields, and edits below them by dotted path."""
+    types, fields, edits = field_types(Config), dict[str, Any](), dict[str, Any]()
+    for key, value in settings.items():
+        head, _, rest = key.partition(".")
+        if head not in types and head not in SLOTS:
+            raise ConfigurationError(f"there is no setting {key!r}{nearest(head, [*types, *SLOTS])}")
+        if head in ("roles", "chat"):
+            fields[head] = {**fields.get(head, {}), **(_nested(rest, value) if rest else value)}
+        elif key == "recipe":
+            fields[key] = as_recipe(value)
+        elif key == "plan":
+            fields[key] = tuple(from_plain(item, Phase, f"plan.{number}") for number, item in enumerate(value))
+        elif isinstance(value, Mapping) and "type" not in value:
+            edits |= flat_pairs(value, f"{key}.")
+        elif head in SLOTS or rest:
+            edits[key] = value
+        else:
+            fields[key] = from_plain(value, types[key], key)
+            if isinstance(types[key], type) and is_dataclass(types[key]) and not is_component(fields[key]):
+                raise ConfigurationError(f"{key} = {value!r}: write its settings, as {key}={{NAME: VALUE}}")
+    if any(key.startswith("lora.") for key in edits):
+        fields.setdefault("lora", LoraSettings())
+    if "roles" in fields:
+        fields["roles"] = from_plain(fields["roles"], types["roles"], "roles")
+    return fields, {f"recipe.{key}" if key.partition(".")[0] in SLOTS else key: value for key, value in edits.items()}
+
+
+def _nested(path: str, value: Any) -> dict[str, Any]:
+    """`value` as the leaf at a dotted path."""
+    head, _, rest = path.partition(".")
+    return {head: _nested(rest, value) if rest else value}
+
+
+def flat_pairs(data: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    """Nested settings as dotted pairs."""
+    for name, value in data.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping) and value and "type" not in value and key != "recipe":
+            yield from flat_pairs(value, f"{key}.")
+        else:
+            yield key, value
+
+
+@_checked_settings
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """Everything a run depends on. It is saved as `config.yaml`, which reloads to an equal value.
+
+    Besides its fields it takes dotted and nested keys, and settings of the recipe: `Config(recipe="ppo",
+    evaluation={"n": 100}, **{"update.lr": 1e-4})`. Settings that are left out have the values of the library and of the
+    recipe. `hocket.configure` adds what the task suggests.
+
+    Raises:
+        ConfigurationError: for an unknown setting (with the nearest), or a value of a wrong type.
 
     Attributes:
         task, model, workflow, reward, judge, embedder: see `hocket train --help`. recipe: the method.
@@ -297,6 +390,16 @@ class Config:
             raise ValueError(
                 "decoding.temperature is 0, and greedy samples of one prompt are all alike; set it above 0"
             )
+
+    def plain(self) -> dict[str, Any]:
+        """All settings as plain data."""
+        data = to_plain(self)
+        del data["type"]
+        return dict(data)
+
+    def to_yaml(self) -> str:
+        """All settings as YAML. `hocket.configure(FILE)` and `hocket train FILE` restore an equal configuration."""
+        return yaml.safe_dump(self.plain(), sort_keys=False, allow_unicode=True, width=110)
 
     @property
     def template(self) -> TemplateSettings:

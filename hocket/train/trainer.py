@@ -44,7 +44,7 @@ from hocket.train.loop import train_step
 from hocket.train.machine import Machine
 from hocket.train.oom_retry import out_of_memory
 from hocket.train.overlap import Overlap, advice
-from hocket.train.progress import Progress, summary
+from hocket.train.progress import Progress, RunSummary, summary
 from hocket.train.recorder import Recorder
 from hocket.train.resources import Resources
 from hocket.train.rows import check_rows, left_out
@@ -348,16 +348,31 @@ class Trainer:
             self.save(best=best)
         return row
 
+    def drive(self, stop: Callable[[], str | None]) -> str:
+        """Runs steps to the end, or until `stop` gives a reason to end early. Returns how the run ended, see `finish`.
+
+        `stop` is called before every step. A run that ends early has a checkpoint of its last step.
+        """
+        early = None
+        try:
+            self.observer.started(self)
+            while not self.done and (early := stop()) is None:
+                self.observer.stepped(self, self.step())
+        except BaseException:
+            self._close()
+            self.folder.release()
+            raise
+        if early is not None:
+            self.save()
+        return self.finish(early or "finished")
+
     def run(self) -> None:
         """Runs all steps, then writes the summary and the report.
 
         Raises:
             HocketError: at the end, when the run has failed because nothing could be learnt.
         """
-        self.observer.started(self)
-        while not self.done:
-            self.observer.stepped(self, self.step())
-        ended = self.finish("finished")
+        ended = self.drive(lambda: None)
         if not self.saved:
             warnings.warn(UNSAVED, RuntimeWarning, stacklevel=2)
         if ended == FAILED:
@@ -475,7 +490,7 @@ class Trainer:
         """Whether the last checkpoint that was due or requested was written."""
         return self.recorder.saved
 
-    def summary(self, reason: str) -> dict[str, Any]:
+    def summary(self, reason: str) -> RunSummary:
         """The content of `summary.json`."""
         leads = leads_of(self.task) or GREEDY
         results = summary(self.config, kind_of(self.task), self.progress, reason, self.measure, leads)
@@ -501,13 +516,18 @@ class Trainer:
         named = [f"reward {reward.name}" for reward in rewards]
         return named + ([] if workflow is None else [f"workflow {getattr(workflow, 'name', type(workflow).__name__)}"])
 
+    @property
+    def python_objects(self) -> dict[str, Any]:
+        """The task, and the rewards and workflow that are objects, as keywords of `hocket.load`."""
+        rewards, workflow = self._given
+        return {"task": self.task, "rewards": tuple(rewards), "workflow": workflow}
+
     def _restore(self, checkpoint: Path) -> None:
         state = self.recorder.checkpoints.load(checkpoint)
         if missing := sorted(set(state.get("objects", ())) - set(self._objects())):
             raise ConfigurationError(
                 f"{self.folder.path} was made in Python with objects that its configuration cannot hold "
-                f"({', '.join(missing)}); go on in Python: from hocket.train.trainer import resumed; resumed(RUN, "
-                "rewards=[...], workflow=...).run()"
+                f"({', '.join(missing)}); go on in Python: hocket.train(resume=RUN, reward=..., workflow=...)"
             )
         # Checkpoints of earlier versions have no record of opinions; assume that there were some.
         self.progress = Progress(**{"heard": {silences.EPISODE: state["progress"]["step"]}, **state["progress"]})

@@ -424,3 +424,14 @@ def run_pairs(run: Path, *, trust: bool = False) -> Pairs:
         raise ConfigurationError(f"{run / 'config.yaml'} names no task, so it is not whole; put back a copy")
     check(run / "config.yaml", pairs, trust=trust)
     return pairs
+
+
+def file_pairs(file: Path, *, trust: bool = False) -> Pairs:
+    """The settings of a YAML file; the configuration of a run is checked as `run_pairs` does.
+
+    Raises:
+        ConfigurationError: as `read_pairs` and `run_pairs`.
+    """
+    traces = (file.parent / "metrics.jsonl", file.parent / "checkpoints")
+    is_run = file.name == "config.yaml" and any(path.exists() for path in traces)
+    return run_pairs(file.parent, trust=trust) if is_run else read_pairs(file)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import inspect
 import os
 import random
 import subprocess
@@ -97,6 +99,17 @@ def test_equal_seeds_give_equal_numbers_whatever_python_hashes_to(tmp_path: Path
     subprocess.run([sys.executable, "-m", "hocket", "train", *flags, "--run", "there"], env=other, check=True)
     assert rows(tmp_path / "here") == rows(tmp_path / "there")
     assert weights(tmp_path / "here") == weights(tmp_path / "there")
+
+
+def test_public_names_are_listed_typed_and_loaded_when_used() -> None:
+    assert [name for name in hocket.__all__ if name not in dir(hocket)] == []
+    assert list(hocket._HOMES) == hocket.__all__
+    assert all(callable(getattr(hocket, name)) for name in hocket.__all__)
+    tree = ast.parse(Path(hocket.__file__).read_text())
+    block = next(node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    assert {name.name: node.module for node in imports for name in node.names} == hocket._HOMES
+    assert "on_step" in inspect.signature(hocket.train).parameters  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------- no global generator

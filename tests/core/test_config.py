@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hocket import tasks
 from hocket.core.aliases import present_name
@@ -18,8 +20,8 @@ from hocket.methods.base.grpo import GRPO
 from hocket.objectives.links import ApoZero
 from hocket.recipes import all_recipes, find
 from hocket.rollout.independent import Independent
-from hocket.train.config import configure, dump, read_pairs, settled
-from hocket.train.settings import Config, as_recipe
+from hocket.train.config import configure, loaded, read_pairs, settled
+from hocket.train.settings import Config, Phase, RoleSettings, as_recipe
 from hocket.types import Decoding
 
 
@@ -81,7 +83,7 @@ def test_bad_settings_are_refused_in_a_sentence(pairs: list[tuple[str, Any]], wo
 def test_a_saved_configuration_reloads_to_an_equal_one(name: str, tmp_path: Path) -> None:
     config = made(("recipe", name), ("seed", 3), ("lora.rank", 4), ("roles.policy.frozen", True), ("reward", ("task",)))
     file = tmp_path / "config.yaml"
-    file.write_text(dump(config))
+    file.write_text(config.to_yaml())
     again = configure(read_pairs(file), SuggestingTask())  # type: ignore[arg-type]
     assert again == config
     assert list(differences(again, config)) == []
@@ -182,3 +184,57 @@ def test_classes_are_found_where_they_stand_now() -> None:
     assert load_named("hocket.rewards.DatabaseMatch").__module__ == "hocket.methods.agents.mua_rl.reward"
     assert type_name(load_named("hocket.rewards.DatabaseMatch")) == "hocket.methods.agents.mua_rl.DatabaseMatch"
     assert load_named("hocket.methods.agents.mua_rl.DatabaseMatch") is load_named("hocket.rewards.DatabaseMatch")
+
+
+# ---------------------------------------------------------------- the value itself
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"stepz": 3}, "there is no setting 'stepz'; did you mean 'steps'?"),
+        ({"stepz.n": 3}, "there is no setting 'stepz.n'; did you mean 'steps'?"),
+        ({"update": {"lrr": 1}}, "update.lrr: GradientStep has no setting 'lrr'; did you mean 'lr'?"),
+        ({"update.lrr": 1}, "update.lrr: GradientStep has no setting 'lrr'; did you mean 'lr'?"),
+        (
+            {"evaluation": {"evry": 1}},
+            "evaluation.evry: EvaluationSettings has no setting 'evry'; did you mean 'every'?",
+        ),
+        ({"lora": {"rnk": 2}}, "lora.rnk: LoraSettings has no setting 'rnk'; did you mean 'rank'?"),
+        ({"roles": {"solver": {"frozn": True}}}, "roles.solver.frozn is not a setting of RoleSettings; did you mean"),
+        ({"plan": [{"recipe": "sft", "stps": 2}]}, "plan.0.stps is not a setting of Phase; did you mean 'steps'?"),
+        ({"recipe": "grop"}, "recipe = 'grop' is unknown; did you mean 'grpo', "),
+        ({"steps": "many"}, "steps = 'many': expected a whole number"),
+        ({"evaluation": 3}, "evaluation = 3: write its settings, as evaluation={NAME: VALUE}"),
+        ({"update": 3}, "update = 3 is no update"),
+    ],
+)
+def test_a_configuration_refuses_what_it_does_not_know(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        Config(**settings)
+    assert message in str(error.value)
+
+
+def test_a_configuration_takes_dotted_and_nested_keys() -> None:
+    nested = Config(
+        recipe="ppo",
+        update={"lr": 3e-4},
+        evaluation={"n": 16},
+        lora={"rank": 2},
+        roles={"solver": {"frozen": True}},
+        chat={"thinking": False},
+        plan=[{"recipe": "sft", "steps": 2}],
+        track="tensorboard",
+    )
+    keys = {"update.lr": 3e-4, "evaluation.n": 16, "lora.rank": 2, "roles.solver.frozen": True, "chat.thinking": False}
+    dotted = Config(recipe=find("ppo"), plan=(Phase("sft", 2),), track=("tensorboard",), **keys)
+    assert nested == dotted
+    assert (nested.recipe.name, nested.recipe.update.lr, nested.evaluation.n) == ("ppo", 3e-4, 16)
+    assert nested.roles == {"solver": RoleSettings(frozen=True)}
+    assert replace(nested, steps=3).steps == 3
+    assert Config().recipe == find("grpo")
+
+
+def test_a_configuration_is_the_same_after_yaml() -> None:
+    config = made(("recipe", "ppo"), ("update.lr", 3e-4), ("lora.rank", 2), ("roles.solver.frozen", True))
+    assert loaded(yaml.safe_load(config.to_yaml()), SuggestingTask()) == config

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hocket.apps.cli.training import _stopping
+from hocket.core.ending import stopping
 
 ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
@@ -42,7 +42,7 @@ sys.exit(parser.main())
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGHUP])
 def test_only_ctrl_c_stops_a_run_that_is_about_to_stop_with_a_checkpoint(first: int, second: int) -> None:
     """Whoever closes a terminal has SIGHUP sent by it and by its shell."""
-    with _stopping() as stop:
+    with stopping() as stop:
         os.kill(os.getpid(), first)
         os.kill(os.getpid(), second)
         assert stop == [True]

@@ -112,13 +112,13 @@ def configured(*pairs: tuple[str, Any]) -> Any:
 
 def test_flags_name_variables() -> None:
     from hocket.tasks import find
-    from hocket.train.config import loaded, plain
+    from hocket.train.config import loaded
 
     config = configured(
         ("chat.enable_thinking", False), ("chat.date_string", datetime.date(2024, 7, 26)), ("date", "2024-02-29")
     )
     assert config.chat == {"enable_thinking": False, "date_string": "2024-07-26"}
-    assert loaded(plain(config), find("sums")) == config
+    assert loaded(config.plain(), find("sums")) == config
     assert configured(("chat", {"a": 1})).chat == {"a": 1}
     with pytest.raises(ConfigurationError, match=r"write --chat\.VARIABLE VALUE"):
         configured(("chat", False))

@@ -15,7 +15,6 @@ from hocket.apps.report.roles import StepTotals, table
 from hocket.apps.report.rollouts import rollouts
 from hocket.core.casting import Separate
 from hocket.methods.base.grpo import GRPO
-from hocket.train.config import dump
 from hocket.train.kinds import ACCURACY
 from hocket.train.settings import Config, Phase
 
@@ -194,7 +193,7 @@ TEAM = GRPO.but(name="team", workflow="debate?rounds=2", cast=Separate())
 )
 def test_what_plays_is_named(config, line, chips, tmp_path):
     assert line in begun(config)
-    (tmp_path / "config.yaml").write_text(dump(config))
+    (tmp_path / "config.yaml").write_text(config.to_yaml())
     named = dict(_chips(read_run(tmp_path)))
     assert {name: named.get(name) for name in ("workflow", "cast") if name in named} == chips
 

@@ -27,7 +27,7 @@ from hocket.distributed.cluster.weights import PackedWeights
 from hocket.engine import running
 from hocket.engine.requests import Request
 from hocket.train.aio import run_async
-from hocket.train.config import configure, plain
+from hocket.train.config import configure
 from hocket.train.replay import holding
 from hocket.train.trainer import Trainer
 from hocket.types import Assignment, Decoding
@@ -81,7 +81,7 @@ def test_every_part_is_written_again_under_its_own_weights(
     trainer = configured(*more, runs=tmp_path)
     parts, config = trainer.parts, trainer.config
     member = Sampler(Here(), Account("sampler 1"))
-    member.ask(Setup(plain(config), parts.lead.policy.precision, 1))
+    member.ask(Setup(config.plain(), parts.lead.policy.precision, 1))
     assignments = [
         Assignment(trainer.task.scenario("train", n), samples=4, decoding=Decoding(max_tokens=20)) for n in (0, 1)
     ]

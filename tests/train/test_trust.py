@@ -444,15 +444,15 @@ def test_with_trust_it_runs() -> None:
 
 
 def test_a_configuration_given_to_train_is_looked_at_where_it_is_a_run_s() -> None:
-    from hocket.apps.cli.training import _file_pairs
+    from hocket.train.trust import file_pairs
 
     Path("a").mkdir()
     Path("a/config.yaml").write_text("task: evil.py:X\n")
-    assert _file_pairs(Path("a/config.yaml"), trust=False) == [("task", "evil.py:X")]  # A file of settings, no run.
+    assert file_pairs(Path("a/config.yaml"), trust=False) == [("task", "evil.py:X")]  # A file of settings, no run.
     Path("a/metrics.jsonl").touch()
     with pytest.raises(ConfigurationError, match="--trust"):
-        _file_pairs(Path("a/config.yaml"), trust=False)
-    assert _file_pairs(Path("a/config.yaml"), trust=True) == [("task", "evil.py:X")]
+        file_pairs(Path("a/config.yaml"), trust=False)
+    assert file_pairs(Path("a/config.yaml"), trust=True) == [("task", "evil.py:X")]
 
 
 def test_the_page_of_a_plan_looks_up_nothing() -> None:

@@ -19,6 +19,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from hocket.apps.report.page import diagnosis_of
+from hocket.apps.report.reading import read_run
 from hocket.core.casting import Shared
 from hocket.core.components import is_component
 from hocket.core.examples import Example
@@ -99,17 +101,8 @@ class LiveDisplay:
         self.bar = self.progress.add_task(
             f"{config.method} on {config.task}", total=self.steps, completed=self.first_step, left=""
         )
-        who = kind_of(trainer.task).describe(config)
-        onward = f", continuing from step {self.first_step}" if self.first_step else ""
-        self.console.print(
-            f"[bold]hocket[/] training [cyan]{who}[/] on [cyan]{config.task}[/]{played(config)} with "
-            f"[cyan]{config.method}[/], seed {config.seed}, {trainer.machine.briefly} "
-            f"→ {trainer.folder.path}{onward}",
-            soft_wrap=not self.console.is_terminal,
-        )
-        budget = getattr(getattr(trainer.machine, "memory", None), "token_budget", None)
-        for line in [*effective_batches(config, budget), *changes(config)]:
-            self.console.print(line, style="dim", soft_wrap=not self.console.is_terminal)
+        for number, line in enumerate(opening(trainer)):
+            self.console.print(line, style="dim" if number else None, soft_wrap=not self.console.is_terminal)
         if self.console.is_terminal:
             self.live.start()
 
@@ -142,6 +135,10 @@ class LiveDisplay:
         """Stops the live part; what was shown stays."""
         if self.live.is_started:
             self.live.stop()
+
+    def end(self, trainer: Trainer, *, resume: str) -> None:
+        """Prints the closing summary; `resume` continues the run."""
+        self.console.print(closing(outcome(trainer), trainer.folder.path, resume=resume))
 
     # ------------------------------------------------------------ what is drawn
 
@@ -200,6 +197,21 @@ def _recorded(row: Mapping[str, Any]) -> str:
     words |= {"lists/accuracy": "lists", "scores/explained": "explained", "loss": "unseen loss"}
     told = [f"{word} {row[f'eval/{name}']:.3f}  " for name, word in words.items() if f"eval/{name}" in row]
     return "".join(told)
+
+
+def opening(trainer: Trainer) -> list[str]:
+    """What a run is, in rich's markup: what trains on what and where; then its batches and settings, a line each."""
+    config, step = trainer.config, trainer.progress.step
+    who = kind_of(trainer.task).describe(config)
+    onward = f", continuing from step {step}" if step else ""
+    budget = getattr(getattr(trainer.machine, "memory", None), "token_budget", None)
+    return [
+        f"[bold]hocket[/] training [cyan]{who}[/] on [cyan]{config.task}[/]{played(config)} with "
+        f"[cyan]{config.method}[/], seed {config.seed}, {trainer.machine.briefly} "
+        f"→ {trainer.folder.path}{onward}",
+        *effective_batches(config, budget),
+        *changes(config),
+    ]
 
 
 def effective_batches(config: Config, token_budget: float | None = None) -> list[str]:
@@ -283,6 +295,13 @@ def _sampled(row: Mapping[str, Any]) -> bool:
 
 
 # ---------------------------------------------------------------- the closing summary
+
+
+def outcome(trainer: Trainer) -> dict[str, Any]:
+    """The summary of a run that has ended, with its diagnosis and messages."""
+    record = read_run(trainer.folder.path)
+    sentences = {"diagnosis": diagnosis_of(record), "messages": list(record.messages)}
+    return {**trainer.summary(trainer.ended), **sentences}
 
 
 def closing(summary: Mapping[str, Any], folder: Path, *, resume: str) -> Panel:

@@ -94,17 +94,17 @@ def _rates(shipped: Any) -> list[Symptom]:
     for name, settings in WIDTHS.items():
         probe = Probe(LayerShapes.of(shipped if settings is None else SimpleNamespace(**settings)), device)
         single = probe("fp32", 1)
-        said = [f"{single.to_json()['train']:.0f} GFLOP/s in fp32"]
+        figures = [f"{single.to_json()['train']:.0f} GFLOP/s in fp32"]
         if has_bf16(device):
-            said.append(f"bf16 is {1 / probe('bf16', 1).against(single):.1f} times as fast")
+            figures.append(f"bf16 is {1 / probe('bf16', 1).against(single):.1f} times as fast")
         if cores > 1:
-            said.append(f"{cores} threads are {1 / probe('fp32', cores).against(single):.1f} times as fast as one")
+            figures.append(f"{cores} threads are {1 / probe('fp32', cores).against(single):.1f} times as fast as one")
         found[0] = Symptom("cores", str(cores), True, f"other programs took {probe.others:.0%} of them meanwhile")
-        found.append(Symptom("products", f"of {name}", True, "; ".join(said)))
+        found.append(Symptom("products", f"of {name}", True, "; ".join(figures)))
     if torch.cuda.is_available():
         probe = Probe(LayerShapes.of(SimpleNamespace(**WIDE)), torch.device("cuda"))
-        said = [f"{probe(kind, 1).to_json()['train'] / 1e3:.0f} TFLOP/s in {kind}" for kind in ("fp32", "bf16")]
-        found.append(Symptom("products", "on the accelerator", True, "; ".join(said)))
+        figures = [f"{probe(kind, 1).to_json()['train'] / 1e3:.0f} TFLOP/s in {kind}" for kind in ("fp32", "bf16")]
+        found.append(Symptom("products", "on the accelerator", True, "; ".join(figures)))
     return found
 
 
@@ -144,7 +144,7 @@ def self_test() -> str:
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         settings: dict[str, Any] = {"runs": folder, "evaluation.n": 32, "evaluation.every": 0}
-        run = train("sums", steps=3, **settings)
+        run = train("sums", steps=3, progress=False, **settings)
         gaps = [row["agreement/largest"] for row in run.metrics if row.get("agreement/largest") is not None]
     seconds = time.perf_counter() - started
     # On an accelerator sampler and learner add up in other orders, in bf16.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from hocket.apps.cli.output import Pairs, emit, err
-from hocket.apps.cli.training import _stopping
+from hocket.core.ending import stopping
 from hocket.core.errors import INTERRUPTED, ConfigurationError
 
 if TYPE_CHECKING:
@@ -46,12 +46,12 @@ def swarm(options: argparse.Namespace, pairs: Pairs) -> int:
             report=write_report,
         )
         console.print(f"{run.name} listens at {run.mesh.where}; others join with --join {run.mesh.where}")
-    with _stopping() as stop:
+    with stopping() as stop:
         run.begin()
         while run.rounds < run.total_steps and not stop:
             row = run.round()
             if not options.quiet:
-                console.print(f"round {run.rounds} of {run.total_steps}: {_said(row)}")
+                console.print(f"round {run.rounds} of {run.total_steps}: {_described(row)}")
         interrupted = run.rounds < run.total_steps
         found = run.finish("interrupted" if interrupted else "finished")
     if options.json:
@@ -62,7 +62,7 @@ def swarm(options: argparse.Namespace, pairs: Pairs) -> int:
     return INTERRUPTED if interrupted else 0
 
 
-def _said(row: Metrics) -> str:
+def _described(row: Metrics) -> str:
     return ", ".join(
         f"{name.replace('/', ' ')} {value:,.0f}"
         if value.is_integer() and value

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hocket.apps.cli.output import Pairs, emit, err
-from hocket.core.ending import asked_to_end
+from hocket.core.ending import stopping
 from hocket.core.errors import INTERRUPTED, ConfigurationError
 from hocket.train.runfolder import find_run
 
@@ -74,43 +72,31 @@ def _run(
 ) -> tuple[dict[str, Any], int]:
     """Drives one run, of a `plan` or alone, to its end or until it is stopped; what came of it, and the exit status."""
     from hocket.apps.cli.display import closing as closing_panel
-    from hocket.apps.cli.display import program
-    from hocket.apps.report.page import diagnosis_of
-    from hocket.apps.report.reading import read_run
+    from hocket.apps.cli.display import outcome, program
     from hocket.train.trainer import FAILED, UNSAVED
 
-    with _stopping() as stop:
-        if display:
-            display.started(trainer)
+    with stopping() as stop:
         try:
-            while not trainer.done and not stop:
-                row = trainer.step()
-                if display:
-                    display.stepped(trainer, row)
+            reason = trainer.drive(lambda: "interrupted" if stop else None)
         finally:
             if display:
                 display.close()
         interrupted = bool(stop) and not trainer.done
-        if interrupted:
-            trainer.save()
-        reason = trainer.finish("interrupted" if interrupted else "finished")
-    summary = trainer.summary(reason)
-    found = read_run(trainer.folder.path)
-    told = {"diagnosis": diagnosis_of(found), "messages": list(found.messages)}
+    results = outcome(trainer)
     if options.quiet and reason == FAILED:
-        print(f"hocket: {found.messages[-1]}", file=sys.stderr)
+        print(f"hocket: {results['messages'][-1]}", file=sys.stderr)
     last = plan is None or plan.runs[-1].name == trainer.folder.name
     if not options.quiet:
         resume = f"{program()} train --resume {trainer.folder.path if plan is None else plan.folder}"
         ended = not interrupted and trainer.saved
         more = f" --steps {trainer.total_steps * 2}" if last and ended else ""
-        err().print(closing_panel({**summary, **told}, trainer.folder.path, resume=resume + more))
+        err().print(closing_panel(results, trainer.folder.path, resume=resume + more))
     # Who stops a plan in the last step of a phase does not want the next.
     stopped = interrupted or (bool(stop) and not last)
     code = 1 if reason == FAILED or not trainer.saved else INTERRUPTED if stopped else 0
     if not trainer.saved:
         print(f"hocket: {UNSAVED}", file=sys.stderr)
-    return {**summary, **told, "path": str(trainer.folder.path)}, code
+    return {**results, "path": str(trainer.folder.path)}, code
 
 
 def _begun(options: argparse.Namespace, pairs: Pairs, observer: Any) -> PlanPipeline | Trainer:
@@ -140,12 +126,13 @@ def _begun(options: argparse.Namespace, pairs: Pairs, observer: Any) -> PlanPipe
 def _settings(options: argparse.Namespace, flags: Pairs) -> Pairs:
     """The settings of a file and of flags, by the library's own keys."""
     from hocket.train.known_names import resolved
+    from hocket.train.trust import file_pairs
 
     file = options.config
     if file and "=" in file and not Path(file).exists():
         key, _, value = file.partition("=")
         raise ConfigurationError(f"there is no configuration file {file}; a setting is written --{key} {value}")
-    written = _file_pairs(Path(file), trust=options.trust) if file else []
+    written = file_pairs(Path(file), trust=options.trust) if file else []
     return resolved([*written, *flags], prefix="--")
 
 
@@ -167,17 +154,6 @@ def _list_flags(options: argparse.Namespace, pairs: Pairs) -> int:
     else:
         print(f"# recipe {config.method}", *(f"--{path} {value}" for path, value in values.items()), sep="\n")
     return 0
-
-
-def _file_pairs(file: Path, *, trust: bool) -> Pairs:
-    """The settings of a file; those of a run are looked at as the run's own."""
-    from hocket.train.config import read_pairs
-    from hocket.train.trust import run_pairs
-
-    is_run = file.name == "config.yaml" and (
-        (file.parent / "metrics.jsonl").exists() or (file.parent / "checkpoints").exists()
-    )
-    return list(run_pairs(file.parent, trust=trust) if is_run else read_pairs(file))
 
 
 def _resumed(options: argparse.Namespace, pairs: Pairs, flags: Pairs, observer: Any) -> PlanPipeline | Trainer:
@@ -217,22 +193,3 @@ def _flag_pairs(options: argparse.Namespace) -> Pairs:
     )
     pairs = [(name, getattr(options, name)) for name in names if getattr(options, name) is not None]
     return pairs + ([("reward", tuple(options.reward))] if options.reward else [])
-
-
-@contextmanager
-def _stopping() -> Iterator[list[bool]]:
-    """The first Ctrl-C, SIGTERM or SIGHUP lets the step end and a checkpoint be written; Ctrl-C then stops at once.
-
-    SIGTERM and SIGHUP do not: a terminal that is closed sends SIGHUP twice.
-    """
-    stop: list[bool] = []
-
-    def handle(number: int) -> None:
-        if stop and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        if not stop:
-            stop.append(True)
-            print("\nstopping after this step with a checkpoint; press Ctrl-C again to stop at once", file=sys.stderr)
-
-    with asked_to_end(handle):
-        yield stop

@@ -21,9 +21,9 @@ from hocket.rollout.independent import Independent
 from hocket.rollout.nucleus import DelayedNucleus
 from hocket.stages import Task
 from hocket.tasks.lessons import lessons_of
-from hocket.train.config import SLOTS, configure
+from hocket.train.config import configure
 from hocket.train.kinds import kind_of
-from hocket.train.settings import Config
+from hocket.train.settings import SLOTS, Config
 
 Pairs = list[tuple[str, Any]]
 

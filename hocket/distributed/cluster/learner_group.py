@@ -17,7 +17,6 @@ from hocket.distributed.cluster.learner_worker import Divide, Learn, Meet, Quest
 from hocket.distributed.cluster.setup import Setup
 from hocket.distributed.cluster.sharding import check_shards, check_shared, divide, restore, share_of
 from hocket.distributed.cluster.shards import Meeting
-from hocket.train import config as configuration
 from hocket.train.learner import Learner
 from hocket.train.machine import device_of
 from hocket.train.roles import learners_by_policy
@@ -52,7 +51,7 @@ class LearnerMembers:
     def start(self) -> None:
         """Starts the processes and does not wait for them."""
         self.lines = [self._place.line(name, _WORKER) for name in self._names]
-        self._tell(Setup(configuration.plain(self._config), self._precision, torch.get_num_threads()))
+        self._tell(Setup(self._config.plain(), self._precision, torch.get_num_threads()))
 
     def close(self) -> None:
         """Ends the processes."""

@@ -26,7 +26,6 @@ from hocket.distributed.cluster.sampler_worker import GoOn, Play, PlayResult, Pl
 from hocket.distributed.cluster.setup import Setup
 from hocket.distributed.cluster.verify import picked, unlike
 from hocket.stages import Player, Stateful, Task
-from hocket.train import config as configuration
 from hocket.train.cores import available_cores
 from hocket.train.machine import told_threads
 from hocket.train.roles import learning
@@ -240,7 +239,7 @@ class Samplers:
             self._say(f"{said}; it was drawn again")
 
     def _begin(self, member: Sampler) -> None:
-        setup = Setup(configuration.plain(self._config), self._precision, threads(self._config))
+        setup = Setup(self._config.plain(), self._precision, threads(self._config))
         if member.ask(setup) != samples_of(self._task):
             raise ConfigurationError(
                 f"{member.line.name} finds another task by the name {self._config.task!r} than this process has; name "
