@@ -112,8 +112,8 @@ function standalone(svg, title, names) {
   const styled = [...svg.querySelectorAll("*")].map((one) => getComputedStyle(one));
   [...copy.querySelectorAll("*")].forEach((one, index) => {
     for (const name of STYLES) one.setAttribute(name, styled[index].getPropertyValue(name));
+    if (one.classList.contains("cross")) one.remove();
     one.removeAttribute("class");
-    if (styled[index].display === "none") one.remove();
   });
   const [, , width, height] = svg.getAttribute("viewBox").split(" ").map(Number);
   const head = 24 + (names.length > 1 ? 16 : 0);
@@ -134,6 +134,7 @@ function standalone(svg, title, names) {
   }
   copy.prepend(...heading);
   for (const name of ["class", "data-chart", "data-table", "tabindex", "style"]) copy.removeAttribute(name);
+  copy.setAttribute("aria-label", title);
   copy.setAttribute("viewBox", `0 ${-head} ${width} ${height + head}`);
   copy.setAttribute("width", 2 * width);
   copy.setAttribute("height", 2 * (height + head));
