@@ -31,7 +31,7 @@ from hocket.train.kinds.words import (
     EPISODES,
     RESPONSES,
     WORDS,
-    Units,
+    UnitNames,
     interval_of,
     is_recorded,
     recorded_rows,
@@ -188,7 +188,7 @@ class LiveDisplay:
         first = f"from {shown[0]:.3f} before" if len(shown) > 1 else "before training"
         signal, groups = row.get("groups/with_signal"), row.get("groups/total")
         # Where values are learnt, every episode has signal by itself, and groups are no matter.
-        told = (
+        counts = (
             ""
             if self.units is EPISODES and signal == groups
             else f"groups with signal {signal or 0:.0f}/{groups or 0:.0f}"
@@ -198,7 +198,7 @@ class LiveDisplay:
         table.add_row(
             f"{self.units.decisions}/s",
             number(row.get("throughput/tokens"), ",.0f"),
-            f"entropy {number(row.get('entropy'), '.2f')}   length {number(row.get('length/mean'), '.1f')}   {told}",
+            f"entropy {number(row.get('entropy'), '.2f')}   length {number(row.get('length/mean'), '.1f')}   {counts}",
         )
         if self.recorded:
             table.add_row("unseen responses", "", f"[dim]{escape(self.recorded)}[/]")
@@ -220,7 +220,7 @@ def _recorded(row: Mapping[str, Any]) -> str:
     return "".join(told)
 
 
-def effective_batches(config: Config, units: Units, token_budget: float | None = None) -> list[str]:
+def effective_batches(config: Config, units: UnitNames, token_budget: float | None = None) -> list[str]:
     """Per recipe of the run the effective batch of an optimiser step, in the words of other libraries.
 
     Args:
@@ -235,7 +235,7 @@ def effective_batches(config: Config, units: Units, token_budget: float | None =
     ]
 
 
-def _effective_batch(recipe: Recipe, units: Units, token_budget: float | None) -> str:
+def _effective_batch(recipe: Recipe, units: UnitNames, token_budget: float | None) -> str:
     prompts, samples = recipe.curriculum.prompts, recipe.rollout.samples
     pairs = samples is None and replayed(recipe) is Example.PAIR
     what = "pairs" if pairs else "prompts" if samples is None else units.samples

@@ -15,7 +15,7 @@ from hocket.apps.report.roles import MEASURES as SUMMED
 from hocket.apps.report.roles import each_agent, series
 from hocket.train.kinds import ACCURACY, MEASURES, is_share
 from hocket.train.kinds.ways import GREEDY, SAMPLED, TOLD_APART
-from hocket.train.kinds.words import EPISODES, Units, is_recorded, units_of
+from hocket.train.kinds.words import EPISODES, UnitNames, is_recorded, units_of
 
 EVALUATED_APART = {"n", "low", "high", "length", *MEASURES, *TOLD_APART}
 
@@ -163,7 +163,7 @@ def _success(run: RunRecord) -> Chart:
     return Chart(title, [line, *([ChartLine(SAMPLED, drawn, marks=True)] if drawn else [])], share=share, note=note)
 
 
-def _drawn(curve: Curve, rows: Sequence[Row], units: Units) -> Chart:
+def _drawn(curve: Curve, rows: Sequence[Row], units: UnitNames) -> Chart:
     lines = []
     for key, name in curve.keys:
         for found in sorted({column for row in rows for column in row if column == key or column.endswith(f"/{key}")}):
@@ -176,7 +176,7 @@ def _drawn(curve: Curve, rows: Sequence[Row], units: Units) -> Chart:
     return Chart(units.fill(curve.title), known, unit, curve.share, curve.zero, note, curve.least)
 
 
-def _signal(rows: Sequence[Row], units: Units) -> Chart:
+def _signal(rows: Sequence[Row], units: UnitNames) -> Chart:
     roles = sorted(
         {c.removesuffix("groups/with_signal") for row in rows for c in row if c.endswith("groups/with_signal")}
     )
@@ -201,7 +201,7 @@ _EVALUATED_REWARD = re.compile(r"eval/reward/(.+)")
 _OF_AGENT = re.compile(r"reward/agent/(.+)|([^/]+)/reward")
 
 
-def _rewards(rows: Sequence[Row], units: Units) -> list[Chart]:
+def _rewards(rows: Sequence[Row], units: UnitNames) -> list[Chart]:
     """A curve per named reward, sampled and where measured evaluated. Rewards of very different size stand apart."""
     sampled = {match[1]: points(rows, match[0]) for match in _matches(rows, _REWARD)}
     measured = {match[1]: points(rows, match[0]) for match in _matches(rows, _EVALUATED_REWARD)}
@@ -266,7 +266,7 @@ def _per_episode(summed: Row, name: str) -> float | None:
     return total / summed["episodes"] if summed["episodes"] else None
 
 
-def _traits(rows: Sequence[Row], units: Units) -> Chart:
+def _traits(rows: Sequence[Row], units: UnitNames) -> Chart:
     names = {key for row in rows for key in row if key.startswith("eval/") and key[5:] not in EVALUATED_APART}
     names = {name for name in names if not name.startswith("eval/reward/") and not is_recorded(name[5:])}
     lines = [ChartLine(name.removeprefix("eval/"), points(rows, name), marks=True) for name in sorted(names)]

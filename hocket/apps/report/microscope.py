@@ -97,8 +97,8 @@ def _row(number: int, row: Mapping[str, Any], found: Sequence[Found]) -> dict[st
     pieces = (row.get("info") or {}).get("pieces") or [str(token) for token in row.get("tokens") or ()]
     size = len(row["logp"])
     under = [
-        None if "error" in one else {name: one[name][number] for name in ("advantages", "gradient", "weight")}
-        for one in found
+        None if "error" in result else {name: result[name][number] for name in ("advantages", "gradient", "weight")}
+        for result in found
     ]
     return {
         "id": str(row.get("id", f"#{number}")),
@@ -108,6 +108,6 @@ def _row(number: int, row: Mapping[str, Any], found: Sequence[Found]) -> dict[st
         # Without their texts tokens are set apart, so that numbers can be told from each other.
         "apart": not (row.get("info") or {}).get("pieces"),
         "logp": row["logp"],
-        "signal": any(value for one in under if one is not None for value in one["gradient"]),
+        "signal": any(value for column in under if column is not None for value in column["gradient"]),
         "under": under,
     }

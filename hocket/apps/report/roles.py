@@ -8,7 +8,7 @@ from typing import Any
 
 from hocket.apps.report.conversations import calls_in, digits, earned
 from hocket.core import sums
-from hocket.train.kinds.words import Units
+from hocket.train.kinds.words import UnitNames
 
 Row = Mapping[str, Any]
 
@@ -94,7 +94,7 @@ MEASURES: Mapping[str, Measure] = {
 }
 
 
-def table(steps: Sequence[Row], rows: Sequence[Row], config: Row, units: Units) -> dict[str, Any] | None:
+def table(steps: Sequence[Row], rows: Sequence[Row], config: Row, units: UnitNames) -> dict[str, Any] | None:
     """A table with a row per role, values of the first and the last step recorded; None where there is one role.
 
     Args:

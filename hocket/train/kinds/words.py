@@ -31,7 +31,7 @@ WORDS = {
 
 
 @dataclass(frozen=True)
-class Units:
+class UnitNames:
     """What a run's samples and decisions are called.
 
     Attributes:
@@ -54,11 +54,15 @@ class Units:
         return text.format(**vars(self))
 
 
-RESPONSES = Units("response", "responses", "reward", "token", "tokens", "tokens", "scenario", "Cut off at the limit")
-EPISODES = Units("episode", "episodes", "return", "step", "steps", "environment steps", "start", "Truncated episodes")
+RESPONSES = UnitNames(
+    "response", "responses", "reward", "token", "tokens", "tokens", "scenario", "Cut off at the limit"
+)
+EPISODES = UnitNames(
+    "episode", "episodes", "return", "step", "steps", "environment steps", "start", "Truncated episodes"
+)
 
 
-def units_of(measure: str) -> Units:
+def units_of(measure: str) -> UnitNames:
     """The words for a run by what its evaluation averages: episodes and steps where that is a return."""
     return EPISODES if measure == "return" else RESPONSES
 
