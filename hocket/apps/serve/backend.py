@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from hocket.apps.serve.spelling import Delta
-from hocket.apps.serve.wire import ChatRequest, RewardReport
+from hocket.apps.serve.wire import ChatRequest, CompletionRequest, EmbeddingRequest, RewardReport
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,15 @@ class Job:
     deltas: AsyncIterator[Delta]
 
 
+@dataclass(frozen=True)
+class Vectors:
+    """The vectors of texts, of length 1, that the model called `model` gave; `tokens` were read for them."""
+
+    model: str
+    rows: list[list[float]]
+    tokens: int
+
+
 class Backend(Protocol):
     """Answers requests that were read and found well-formed. Every method may raise `Refused`."""
 
@@ -66,4 +75,17 @@ class Backend(Protocol):
 
     def report(self, caller: Caller, report: RewardReport) -> None:
         """Takes note of how an episode came out."""
+        ...
+
+
+@runtime_checkable
+class TextBackend(Backend, Protocol):
+    """A `Backend` that continues and embeds texts as well."""
+
+    async def complete(self, request: CompletionRequest) -> Job:
+        """Begins to continue prompts."""
+        ...
+
+    async def embed(self, request: EmbeddingRequest) -> Vectors:
+        """The vectors of texts."""
         ...
