@@ -219,15 +219,11 @@ class _Texts:
         self._house.admitted(request)
         async with self._house.work():
             asked = read_request(await self._house.body(request), CompletionRequest)
-            prompts = asked.prompts
-            if asked.echo and not all(isinstance(prompt, str) for prompt in prompts):
-                raise Refusal(400, "echo: it is for prompts that are texts", code="invalid_value", param="echo")
-            shown = [str(prompt) if asked.echo else "" for prompt in prompts]
             job = await _unless_gone(request, self._backend.complete(asked))
             created = int(time.time())
             if asked.stream:
-                return self._house.stream(streamed_texts(job, asked, shown, created))
-            return _json(await _unless_gone(request, collected_texts(job, asked, shown, created)))
+                return self._house.stream(streamed_texts(job, asked, created))
+            return _json(await _unless_gone(request, collected_texts(job, asked, created)))
 
     async def embed(self, request: Request) -> Response:
         self._house.admitted(request)

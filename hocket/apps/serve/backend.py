@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -35,7 +35,7 @@ class Job:
 
     Attributes:
         id: of the completion. model, weights: what answers. prompt_tokens: tokens of the context.
-        deltas: of all answers as they grow; closing it gives the work up.
+        deltas: of all answers as they grow; closing it gives the work up. prompts: the texts that are continued.
     """
 
     id: str
@@ -43,6 +43,7 @@ class Job:
     weights: str
     prompt_tokens: int
     deltas: AsyncIterator[Delta]
+    prompts: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

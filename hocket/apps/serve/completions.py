@@ -77,32 +77,30 @@ async def collected(job: Job, asked: ChatRequest, created: int) -> Completion:
     return Completion(job.id, created, job.model, job.weights, choices, usage)
 
 
-async def collected_texts(job: Job, asked: CompletionRequest, shown: Sequence[str], created: int) -> TextCompletion:
-    """The whole completions; `shown` is what each prompt adds before its texts."""
+async def collected_texts(job: Job, asked: CompletionRequest, created: int) -> TextCompletion:
+    """The whole completions."""
     answers, usage = await _answers(job, asked.choices)
     choices = []
     for number, answer in enumerate(answers):
-        before = shown[number // (asked.n or 1)]
+        before = _echo(job, asked, number)
         scores = _text_logprobs(answer.entries, asked, len(before))
         choices.append(TextChoice(number, before + answer.text, scores, _text_finish(answer.finish)))
     return TextCompletion(job.id, created, job.model, job.weights, choices, usage)
 
 
-async def streamed_texts(
-    job: Job, asked: CompletionRequest, shown: Sequence[str], created: int
-) -> AsyncGenerator[TextCompletion, None]:
+async def streamed_texts(job: Job, asked: CompletionRequest, created: int) -> AsyncGenerator[TextCompletion, None]:
     """The completions as events, piece by piece, and the usage if asked for."""
 
     def event(*choices: TextChoice, usage: Usage | None = None) -> TextCompletion:
         counts = usage if asked.tells_usage else UNSET
         return TextCompletion(job.id, created, job.model, job.weights, list(choices), counts)
 
-    lengths = [len(shown[number // (asked.n or 1)]) for number in range(asked.choices)]
-    written = 0
+    echoes = [_echo(job, asked, number) for number in range(asked.choices)]
+    lengths, written = [len(echo) for echo in echoes], 0
     async with aclosing(_deltas(job)) as deltas:
-        for number, length in enumerate(lengths):
-            if length:
-                yield event(TextChoice(number, shown[number // (asked.n or 1)]))
+        for number, echo in enumerate(echoes):
+            if echo:
+                yield event(TextChoice(number, echo))
         async for delta in deltas:
             written += delta.tokens
             if delta.text or delta.entries or delta.finish:
@@ -111,6 +109,11 @@ async def streamed_texts(
             lengths[delta.index] += sum(len(entry.token) for entry in delta.entries)
     if asked.tells_usage:
         yield event(usage=_usage(job, written))
+
+
+def _echo(job: Job, asked: CompletionRequest, number: int) -> str:
+    """What stands before the text of a completion: its prompt, where it is to be repeated."""
+    return job.prompts[number // (asked.n or 1)] if asked.echo else ""
 
 
 def _text_finish(finish: FinishReason | None) -> Literal["stop", "length"] | None:

@@ -165,7 +165,9 @@ class CurrentBackend:
     async def complete(self, request: CompletionRequest) -> Job:
         served, key, number = self._named(request.model), *self._next_key(request.seed)
         question = await across(self._loop, lambda: self._read_prompts(served, request, key, number))
-        return self._job(question, "cmpl")
+        render = served.chat.render
+        texts = [part if isinstance(part, str) else render(part) for part in request.prompts]
+        return replace(self._job(question, "cmpl"), prompts=texts)
 
     def _next_key(self, seed: int | None) -> tuple[Key, int]:
         """The key of a further request, and its number."""

@@ -26,6 +26,11 @@ _TYPES = (
     wire.ErrorResponse,
 )
 
+_TEXT, _IDS = {"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}
+_SEVERAL = {"type": "array", "minItems": 1, "maxItems": wire.PROMPTS}
+_PROMPT = {"anyOf": [_TEXT, _IDS, {**_SEVERAL, "items": _TEXT}, {**_SEVERAL, "items": _IDS}]}
+"""Prompts of one kind, which the types do not say."""
+
 _WORDS = {
     400: "The request is malformed, asks for what there is not, or is too long for the model.",
     401: "A key is missing or wrong.",
@@ -44,6 +49,7 @@ def openapi(*, episodes: bool, texts: bool, bounds: Bounds) -> dict[str, Any]:
     schemas, components = msgspec.json.schema_components(_TYPES, ref_template=_REF)
     named = dict(zip((kind.__name__ for kind in _TYPES), schemas, strict=True))
     components["ChatRequest"]["properties"]["messages"]["maxItems"] = bounds.messages
+    components["CompletionRequest"]["properties"]["prompt"] = _PROMPT
     paths = {"/health": {"get": _operation("health", "Whether the server runs", named["Health"], (), open_to_all=True)}}
     for prefix, name in (("", ""), ("/e/{episode}", "OfEpisode")) if episodes else (("", ""),):
         inside = [_parameter("episode")] if prefix else []
@@ -111,7 +117,7 @@ _BODY = (400, 408, 413, 415)
 def _completion(name: str, named: dict[str, dict[str, Any]]) -> dict[str, Any]:
     found = _operation(f"complete{name}", "Answers a conversation", named["Completion"], (*_BODY, 429, 504))
     # Each event of a stream holds a `Chunk`; the last one says [DONE].
-    found["responses"]["200"]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
+    found["responses"]["200"]["content"]["text/event-stream"] = {}
     found["requestBody"] = _body(named["ChatRequest"])
     return found
 
@@ -119,7 +125,7 @@ def _completion(name: str, named: dict[str, dict[str, Any]]) -> dict[str, Any]:
 def _text_completion(name: str, named: dict[str, dict[str, Any]]) -> dict[str, Any]:
     operation = _operation(f"text{name}", "Continues prompts", named["TextCompletion"], (*_BODY, 429, 504))
     # Each event of a stream holds a `TextCompletion`; the last one says [DONE].
-    operation["responses"]["200"]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
+    operation["responses"]["200"]["content"]["text/event-stream"] = {}
     return operation | {"requestBody": _body(named["CompletionRequest"])}
 
 

@@ -207,7 +207,7 @@ class CompletionRequest(SamplingRequest, kw_only=True):
         """The prompts one by one.
 
         Raises:
-            Refusal: when texts and token ids are mixed, or they are too many.
+            Refusal: when texts and token ids are mixed, there are too many, or one has no ids.
         """
         if isinstance(self.prompt, str):
             return [self.prompt]
@@ -216,6 +216,8 @@ class CompletionRequest(SamplingRequest, kw_only=True):
             raise Refusal(400, "prompt: give texts or token ids, not both", code="invalid_value", param="prompt")
         if kinds == {int}:
             return [[int(token) for token in self.prompt if isinstance(token, int)]]
+        if [] in self.prompt:
+            raise Refusal(400, "prompt: it has no token", code="invalid_value", param="prompt")
         if len(self.prompt) > PROMPTS:
             raise Refusal(400, f"prompt: give at most {PROMPTS} prompts", code="invalid_value", param="prompt")
         return [part for part in self.prompt if not isinstance(part, int)]
@@ -326,11 +328,16 @@ def _read(body: bytes, kind: type[T]) -> T:
 
 
 def _whole(document: Any) -> Any:
-    """JSON knows one kind of number: 2.0 is an integer."""
+    """JSON knows one kind of number: 2.0 is an integer, as a field and in the lists of a prompt."""
     if not isinstance(document, dict):
         return document
-    integral = {name: int(value) for name, value in document.items() if isinstance(value, float) and value.is_integer()}
-    return document | integral
+    return {name: _integral(value) for name, value in document.items()}
+
+
+def _integral(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_integral(part) for part in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 # ---------------------------------------------------------------- answered
