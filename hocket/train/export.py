@@ -118,10 +118,10 @@ def base_of(run: Path, policy: str) -> str:
     models = {str(role.get("policy") or name): role.get("model") for name, role in roles.items()}
     named = str(models.get(policy) or config.get("model") or "nano")
     try:
-        found = model_folder(named, str(run.parent))
+        folder = model_folder(named, str(run.parent))
     except ConfigurationError:  # It was removed since: its name is all that is known.
-        found = named
-    return str(Path(found).resolve()) if Path(found).is_dir() else found
+        folder = named
+    return str(Path(folder).resolve()) if Path(folder).is_dir() else folder
 
 
 def _average(folder: Path, other: Path, share: float) -> None:

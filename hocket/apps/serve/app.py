@@ -218,19 +218,19 @@ class _Texts:
     async def complete(self, request: Request) -> Response:
         self._house.admitted(request)
         async with self._house.work():
-            asked = read_request(await self._house.body(request), CompletionRequest)
-            job = await _unless_gone(request, self._backend.complete(asked))
+            prompts = read_request(await self._house.body(request), CompletionRequest)
+            job = await _unless_gone(request, self._backend.complete(prompts))
             created = int(time.time())
-            if asked.stream:
-                return self._house.stream(streamed_texts(job, asked, created))
-            return _json(await _unless_gone(request, collected_texts(job, asked, created)))
+            if prompts.stream:
+                return self._house.stream(streamed_texts(job, prompts, created))
+            return _json(await _unless_gone(request, collected_texts(job, prompts, created)))
 
     async def embed(self, request: Request) -> Response:
         self._house.admitted(request)
         async with self._house.work():
-            asked = read_request(await self._house.body(request), EmbeddingRequest)
-            vectors = await _unless_gone(request, self._backend.embed(asked))
-            data = [Embedding(number, _spelt(row, asked.encoding_format)) for number, row in enumerate(vectors.rows)]
+            texts = read_request(await self._house.body(request), EmbeddingRequest)
+            vectors = await _unless_gone(request, self._backend.embed(texts))
+            data = [Embedding(number, _spelt(row, texts.encoding_format)) for number, row in enumerate(vectors.rows)]
             return _json(Embeddings(data, vectors.model, EmbeddingUsage(vectors.tokens, vectors.tokens)))
 
 
