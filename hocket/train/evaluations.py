@@ -39,7 +39,7 @@ class Evaluations:
         """Takes in the evaluation after `step`; returns its metrics.
 
         Raises:
-            HocketError: when, before training, not one episode came to anything.
+            HocketError: when, before training, every episode failed or ended early.
         """
         if step == 0:
             _check_possible(found)
@@ -58,7 +58,7 @@ class Evaluations:
 
 
 def _check_possible(found: EvaluationResult) -> None:
-    """Refuses to train where not one episode came to anything.
+    """Refuses to train where every episode failed or ended early.
 
     Raises:
         HocketError: with the first one's reason.
@@ -68,4 +68,4 @@ def _check_possible(found: EvaluationResult) -> None:
         return
     reasons = [trajectory.failure or LIMIT.get(trajectory) for trajectory in played]
     reason = next((reason for reason in reasons if reason), "no decision was made in any of them")
-    raise HocketError(f"none of the {len(played)} episodes before training came to anything: {reason}")
+    raise HocketError(f"all {len(played)} episodes before training failed or ended early: {reason}")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from hocket.core.errors import ConfigurationError, HocketError, nearest
+from hocket.core.yaml_text import load_yaml
 from hocket.train.checkpoint import Checkpoints, checkpoint_of
+from hocket.train.models import model_folder
 
 ADAPTER = "adapter"
 """Where a policy's folder keeps its adapter; the folder itself has the merged weights (`CausalLM.save`)."""
@@ -39,7 +42,8 @@ def export_run(
     Args:
         run: the run's folder. out: where to; must not exist.
         policy: which one of a team. which: the `last` checkpoint or the `best`.
-        merge: the whole model where the run trained an adapter, which without it is written alone.
+        merge: the whole model where the run trained an adapter, which without it is written alone, with its tokenizer
+            and the name of its base.
         gguf: writes `model.gguf` too, of the whole model.
         average: a run or a model folder; weights are the mean of both, of this one with weight `share` (Kimi k1.5's
             merging of a long and a short model, arXiv 2501.12599, section 2.4).
@@ -61,6 +65,7 @@ def export_run(
     try:
         if alone:
             shutil.copytree(source / ADAPTER, hidden)
+            _complete_adapter(hidden, source, base_of(run, source.name))
         else:
             shutil.copytree(source, hidden, ignore=shutil.ignore_patterns(ADAPTER))
         if average is not None:
@@ -91,6 +96,32 @@ def _model_of(run: Path, checkpoint: Path, policy: str | None) -> Path:
     if link := next((file for file in sorted(kept[name].rglob("*")) if file.is_symlink()), None):
         raise ConfigurationError(f"{link} is a link, and what it leads to may be no part of the model; remove it")
     return kept[name]
+
+
+TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "chat_template*", "vocab*", "merges.txt")
+"""Files of a model folder that are its tokenizer's."""
+
+
+def _complete_adapter(folder: Path, model: Path, base: str) -> None:
+    """Adds to an adapter what other programs read beside it: its base's name, and the tokenizer with chat template."""
+    file = folder / "adapter_config.json"
+    settings = json.loads(file.read_text())
+    file.write_text(json.dumps({**settings, "base_model_name_or_path": base}, indent=2, sort_keys=True) + "\n")
+    for part in sorted({part for pattern in TOKENIZER for part in model.glob(pattern) if part.is_file()}):
+        shutil.copy(part, folder / part.name)
+
+
+def base_of(run: Path, policy: str) -> str:
+    """The model that a policy of a run began with: a name of the hub, or the absolute path of a folder."""
+    config = load_yaml((run / "config.yaml").read_text())
+    roles = config.get("roles") or {}
+    models = {str(role.get("policy") or name): role.get("model") for name, role in roles.items()}
+    named = str(models.get(policy) or config.get("model") or "nano")
+    try:
+        folder = model_folder(named, str(run.parent))
+    except ConfigurationError:  # It was removed since: its name is all that is known.
+        folder = named
+    return str(Path(folder).resolve()) if Path(folder).is_dir() else folder
 
 
 def _average(folder: Path, other: Path, share: float) -> None:

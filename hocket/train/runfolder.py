@@ -157,7 +157,7 @@ class RunFolder:
             write_atomic(path, text)
         except OSError as error:
             reason = error.strerror or str(error)
-            raise HocketError(f"{path} cannot be written: {reason}; free some disk space or mend the disk.") from error
+            raise HocketError(f"{path} cannot be written: {reason}; free some disk space or check the disk.") from error
 
     def write_json(self, path: Path, value: Mapping[str, Any]) -> None:
         """Writes strict JSON (non-finite numbers become null), as `write_text` does."""

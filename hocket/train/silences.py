@@ -1,6 +1,6 @@
-"""Which rewards, roles and judge of a run have had an opinion, and messages about those without any.
+"""Which rewards, roles and judge of a run have given values, and messages about those that gave none.
 
-What is heard is kept by name, as the last step at which there was something; 0 for nothing yet.
+Kept by name is the last step with a value; 0 for none yet.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from hocket.types import Score, Trajectory, Turn
 
 EPISODE, JUDGE = "episode", "judge"
 FEW, MANY = 3, 10
-"""Steps without an opinion after which a message reports it."""
+"""Steps without a value after which a message reports it."""
 
 
 def note(heard: dict[str, int], result: StepResult, step: int, trained: Collection[str]) -> None:
-    """Enters who had an opinion in a step; `trained` are the policies whose roles count."""
+    """Enters what gave a value in a step; `trained` are the policies whose roles count."""
     experience = result.experience
     sampled = [] if experience is None else [*experience.trajectories, *experience.discarded]
     present: set[str] = {EPISODE}
@@ -37,7 +37,7 @@ def note(heard: dict[str, int], result: StepResult, step: int, trained: Collecti
 
 
 def _opinions(one: Trajectory, trained: Collection[str]) -> tuple[set[str], set[str]]:
-    """The rewards and roles of an episode, and those with an opinion or about whom there was one."""
+    """The rewards and roles of an episode, and those that gave or received a value."""
     present, spoke = set[str](), set[str]()
     for name, score in one.scores.items():
         present.add(f"reward {name}")
@@ -62,13 +62,13 @@ def _about(score: Score, place: int) -> bool:
 
 
 def begun(heard: Mapping[str, int], step: int) -> list[str]:
-    """The messages after `step` about rewards, roles and judges without an opinion for a while."""
+    """The messages after `step` about rewards, roles and judges without a value for a while."""
     late = {name: last for name, last in _silent(heard, step).items() if step - last == (MANY if last else FEW)}
     return [_sentence(name, last, step) for name, last in late.items()]
 
 
 def notes(progress: Progress) -> list[str]:
-    """The messages at the end of a run about rewards, roles and judges without an opinion, ever or for a while."""
+    """The messages at the end of a run about rewards, roles and judges without a value, ever or for a while."""
     silent = _silent(progress.heard, progress.step)
     return [
         _sentence(name, last, progress.step)
@@ -78,7 +78,7 @@ def notes(progress: Progress) -> list[str]:
 
 
 def _silent(heard: Mapping[str, int], step: int) -> dict[str, int]:
-    """Those without an opinion in the last step; roles only if there are several and some reward had an opinion."""
+    """Those without a value in the last step; roles only if there are several and some reward gave a value."""
     silent = {name: last for name, last in heard.items() if last < step}
     roles = sum(name.startswith("role ") for name in heard)
     rewards = [last for name, last in heard.items() if name.startswith("reward ")]
@@ -92,12 +92,12 @@ def _silent(heard: Mapping[str, int], step: int) -> dict[str, int]:
 def _sentence(name: str, last: int, step: int) -> str:
     since = f"since step {last}" if last else f"in any of {step} steps"
     if name == EPISODE:
-        return f"no episode has come to anything {since}"
+        return f"every episode has failed or ended early {since}"
     if name == JUDGE:
         return f"the judge has given no verdict {since}; ask a plainer question, or another judge"
     if name.startswith("role "):
-        return f"no reward has said anything about {name} {since}"
-    return f"{name} has had no opinion {since}"
+        return f"no reward has scored {name} {since}"
+    return f"{name} has given no value {since}"
 
 
 def failure(progress: Progress) -> str | None:
@@ -107,14 +107,16 @@ def failure(progress: Progress) -> str | None:
     rewards = [last for name, last in progress.heard.items() if name.startswith("reward ")]
     if rewards and not max(rewards):
         return (
-            f"no reward had an opinion on any sample in {progress.step} steps, so nothing was learnt: correct the "
-            "reward; the messages say what it gave back"
+            f"no sample had a reward in {progress.step} steps, so nothing was learnt: correct the reward; the messages "
+            "show what it returned"
         )
     if not progress.heard.get(EPISODE, progress.step):
-        return f"no episode of {progress.step} steps came to anything, so nothing was learnt; the messages say why"
+        return (
+            f"every episode of {progress.step} steps failed or ended early, so nothing was learnt; the messages say why"
+        )
     if not progress.heard.get(JUDGE, progress.step):
         return (
-            f"the judge gave no verdict in {progress.step} steps, so the run is not what was asked for: ask a plainer "
-            "question, or another judge; the messages show what it said"
+            f"the judge gave no verdict in {progress.step} steps, so nothing was judged: ask a plainer question, or "
+            "another judge; the messages show its answers"
         )
     return None

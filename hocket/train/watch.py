@@ -106,7 +106,7 @@ class Watch:
         self.since |= dict.fromkeys(fresh, int(row["step"]))
         if not (fresh and first):
             return None
-        return f"{', '.join(f'{name} {why}' for name, why in fresh.items())}; {MEND}"
+        return f"{', '.join(f'{name} {why}' for name, why in fresh.items())}; {REMEDY}"
 
     def metrics(self) -> dict[str, float]:
         """For the row of a step: `watch/METRIC/since`, a step, of each that has blown up."""
@@ -150,8 +150,8 @@ class Watch:
                 yield name, f"has grown to {value:.2g} from {usual:.2g} in the first steps"
 
 
-MEND = (
-    "the run may be lost: lower update.lr, clip the gradient, bound what is paid, and look for a reward or a penalty "
-    "that feeds on itself"
+REMEDY = (
+    "the run may not recover: lower update.lr, clip the gradient, bound the rewards, and look for a reward or penalty "
+    "that grows with itself"
 )
 """What to do about it."""

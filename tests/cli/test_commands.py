@@ -12,6 +12,7 @@ from tiny_runs import TINY, call, train
 
 from hocket.agents.workflows.library import find, library
 from hocket.apps.cli.command import GROUPS
+from hocket.apps.cli.doctor import torch_build
 from hocket.apps.cli.parser import build_parser
 from hocket.recipes import all_recipes
 
@@ -282,6 +283,22 @@ def test_report_and_compare(runs: Path, tmp_path: Path) -> None:
     assert "two" in said.out
     assert (tmp_path / "both.html").is_file()
     assert isinstance(call("compare", "one", "two", "--runs", runs, "--json").json, (list, dict))
+
+
+@pytest.mark.parametrize(
+    ("cuda", "available", "driver", "fine", "words"),
+    [
+        (None, False, False, True, ""),
+        ("13.0", True, True, True, ""),
+        (None, False, True, False, "has an NVIDIA GPU: pip install torch"),
+        ("13.0", False, True, False, "driver does not work with CUDA 13.0"),
+        ("13.0", False, False, True, "--index-url https://download.pytorch.org/whl/cpu"),
+    ],
+)
+def test_the_build_of_torch(cuda: str | None, available: bool, driver: bool, fine: bool, words: str) -> None:
+    build = torch_build(cuda, available=available, driver=driver)
+    assert build.found == ("for the CPU" if cuda is None else "for CUDA 13.0")
+    assert (build.fine, words in build.advice, bool(build.advice)) == (fine, True, bool(words))
 
 
 @pytest.mark.slow

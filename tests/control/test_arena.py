@@ -35,7 +35,7 @@ def test_lineups_play_the_same_seeds_and_files_tell_what_happened(tmp_path: Path
 
 REFUSED = {
     "no such agent": (["--agents", "rwo=random"], "there is no 'rwo'; did you mean 'row'?"),
-    "nobody": (["--agents", "row=somebody"], "row = 'somebody' is nobody known"),
+    "nobody": (["--agents", "row=somebody"], "row = 'somebody' is unknown"),
     "nothing in a file": (["--agents", "row=mine.py:Nobody"], "mine.py"),
     "no run": (["--agents", "row=run:gone"], "there is no run 'gone'"),
     "no episode": (["--episodes", "0"], "--episodes: '0' is not a whole number of at least 1"),

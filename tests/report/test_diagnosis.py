@@ -116,7 +116,7 @@ def test_equal_costs_are_not_called_wrong_answers():
 @pytest.mark.parametrize(
     ("rewards", "words"),
     [
-        ([[1, 1], [1, 1], [1, 1]], "Nearly all samples earned the most there is"),
+        ([[1, 1], [1, 1], [1, 1]], "Nearly all samples earned the maximum"),
         ([[0, 0], [0, 0], [0, 0]], "Nearly all are wrong"),
         ([[0, 0], [1, 1], [0, 0], [1, 1]], "always right and the others always wrong"),
     ],
@@ -143,7 +143,7 @@ def test_groups_without_signal_although_rewards_differ():
     [
         ({"loss": None}, "loss was not a finite number in 20 of the last 20"),
         ({"update/skipped": 2.0}, "40 gradients of the last 20 steps were not finite"),
-        ({"ratio/clipped": 0.8}, "80% of the decisions were clipped"),
+        ({"ratio/clipped": 0.8}, "80% of the tokens were clipped"),
         ({"ratio/saturated": 0.4}, "40% of the probability ratios"),
         ({"kl/behaviour": 0.3}, "Sampler and learner disagree by 0.3 nats"),
         ({"worker/kl/behaviour": 0.3}, "Sampler and learner disagree by 0.3 nats"),
@@ -199,7 +199,7 @@ def test_probabilities_that_are_no_numbers_are_ruin_even_where_nothing_was_right
     told = ruin(4, entropy=None, **{"kl/behaviour": None, "watch/sampling/nan/since": 2.0})
     told[0]["eval/accuracy"] = 0.0
     sentence = only(diagnose(told, answers_cut_off()))
-    assert sentence.startswith("The policy gives no probabilities any more, since step 2: ")
+    assert sentence.startswith("The probabilities of the policy are not numbers since step 2: ")
     assert "(update.lr, 1e+30 here)" in sentence
 
 
@@ -248,7 +248,7 @@ def test_where_nothing_is_sampled_no_reward_is_missed():
 
 def test_failures():
     failed = [e | {"failure": "the tool broke"} for e in MIXED]
-    assert any("8 of 8 attempts failed, the first with: the tool broke" in s for s in diagnose(rows(), failed))
+    assert any("8 of 8 episodes failed, the first with: the tool broke" in s for s in diagnose(rows(), failed))
 
 
 def test_the_coefficient_is_found_in_a_configuration():

@@ -19,7 +19,7 @@ from hocket.apps.report.rollouts import chosen, rollouts
 from hocket.core.errors import ConfigurationError
 from hocket.train.kinds.words import interval_of
 
-VOID = {"meta", "br", "link", "img", "input"}
+VOID = {"meta", "br", "link", "img", "input", "wbr"}
 
 
 class Outline(HTMLParser):
@@ -331,7 +331,7 @@ def test_recorded_responses_are_not_shown_as_samples(tmp_path):
     (group,) = group_episodes([pair, {**pair, "sample": 1}])
     assert (group.signal, group.why) == (True, "learnt from")
     (group,) = group_episodes([{**pair, "paired": False}])
-    assert (group.signal, group.why) == (False, "no reward: nothing scored the samples")
+    assert (group.signal, group.why) == (False, "no reward")
     (group,) = group_episodes([{**pair, "turns": [{"advantage": [1.0, 1.0]}]}])
     assert (group.signal, group.why) == (True, "learnt from")
 
@@ -345,5 +345,5 @@ def test_steps_are_chosen_evenly():
 def test_what_is_evaluated_is_no_role_of_what_is_learnt(tmp_path):
     rows = [{"step": n, "pairs/accuracy": 0.5, "eval/pairs/accuracy": 0.6, "a/pairs/accuracy": 0.7} for n in (0, 1)]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (chart,) = [one for one in curves(read_run(tmp_path), []) if one.title == "Recorded responses told right"]
-    assert [line.name for line in chart.lines] == ["a pairs learnt", "pairs learnt", "unseen pairs"]
+    (chart,) = [one for one in curves(read_run(tmp_path), []) if one.title == "Accuracy on recorded responses"]
+    assert [line.name for line in chart.lines] == ["a training pairs", "training pairs", "unseen pairs"]

@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import subprocess
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,42 @@ def held_to(text: str) -> None:
     }
     assert len(re.findall(r"<script", text)) == len(scripts) + text.count('<script type="application/json"')
     assert "<img" not in text
+    readable_when_narrow(text)
     assert not re.search(r"<[^>]*\shref=[\"']?javascript:", text)
+
+
+class _Tables(HTMLParser):
+    """Counts tables and preformatted texts that lie in no box that scrolls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.boxes: list[bool] = []
+        self.loose = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "div":
+            self.boxes.append("scroll" in str(dict(attrs).get("class")).split())
+        self.loose += tag == "table" and not any(self.boxes)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "div":
+            self.boxes.pop()
+
+
+def readable_when_narrow(text: str) -> None:
+    """A page is as wide as its window, wide tables scroll by themselves, and its colours follow light and dark."""
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in text
+    style = text.partition("<style>")[2].partition("</style>")[0]
+    assert re.search(r"\.scroll \{[^}]*overflow-x: auto", style)
+    assert "color-scheme: light dark" in style
+    # Colours are variables, each of which has a value in the dark.
+    light, dark = style.split("@media (prefers-color-scheme: dark)")[:2]
+    assert set(re.findall(r"--[\w-]+(?=:)", light)) == set(re.findall(r"--[\w-]+(?=:)", dark.partition("* {")[0]))
+    fixed = re.sub(r"--[\w-]+:[^;]*;", "", style)
+    assert not re.findall(r"#[0-9a-fA-F]{3,8}\b|(?<!-)\b(?:black|white)\b(?!-)", fixed)
+    tables = _Tables()
+    tables.feed(text)
+    assert tables.loose == 0
 
 
 def test_the_page_of_a_run(hostile: Path) -> None:

@@ -50,12 +50,12 @@ def test_a_run_without_samplers_has_a_status_too(tmp_path: Path) -> None:
     (run / "cluster.json").unlink()
     (run / "messages.txt").unlink()
     assert call("status", run).out.startswith("run  step 4 of 9")
-    assert "Processes that sampled" not in page(read_run(run))
+    assert "Sampler processes" not in page(read_run(run))
 
 
 def test_the_page_shows_who_sampled(tmp_path: Path) -> None:
     shown = page(read_run(a_run(tmp_path)))
-    assert "Processes that sampled (1)" in shown
+    assert "Sampler processes (1)" in shown
     assert "<td>75%</td><td>24.0 MB</td>" in shown
     assert "2 versions 75%" in shown
 
@@ -70,7 +70,7 @@ def test_who_learns_which_policy_is_told(tmp_path: Path) -> None:
     assert "learner 0 process 7 on here planner, judge learner 1 process 8 on here worker" in said
     assert "learner 1 (worker) ended by SIGKILL" in said
     shown = page(read_run(run))
-    assert "Processes that learnt (2)" in shown
+    assert "Learner processes (2)" in shown
     assert "<td>learner 0</td><td>process 7 on here</td><td>planner, judge</td>" in shown
 
 

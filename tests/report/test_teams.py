@@ -16,6 +16,7 @@ from hocket.apps.report.rollouts import rollouts
 from hocket.core.casting import Separate
 from hocket.methods.base.grpo import GRPO
 from hocket.train.kinds import ACCURACY
+from hocket.train.kinds.words import RESPONSES
 from hocket.train.settings import Config, Phase
 
 
@@ -122,7 +123,7 @@ def test_the_table_of_roles(team):
     shown = rollouts(read_run(team))
     metrics = [{"step": 1, "planner/kl/reference": 0.25, "planner/groups/with_signal": 5}]
     config = {"roles": {"worker": {"frozen": True}}}
-    found = table(shown["steps"], metrics, config)
+    found = table(shown["steps"], metrics, config, RESPONSES)
     assert [(row["name"], row["cast"]) for row in found["rows"]] == [
         ("planner", "planner"),
         ("worker", "worker, frozen"),
@@ -133,7 +134,7 @@ def test_the_table_of_roles(team):
     assert [cell["KL to the reference"] for cell in cells] == ["0.25", ""]
     assert [cell["sampling entropy"] for cell in cells] == ["0.2", "0.2"]
     assert "tool calls per episode" not in found["columns"]
-    assert table([], [], {}) is None
+    assert table([], [], {}, RESPONSES) is None
 
 
 def test_the_page_shows_roles_and_rewards(team):

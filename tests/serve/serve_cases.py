@@ -14,14 +14,14 @@ import httpx
 
 from hocket.agents.workflows.chat import Chat
 from hocket.apps.serve.app import build_app
-from hocket.apps.serve.backend import Backend, Caller, Job
+from hocket.apps.serve.backend import Backend, Caller, Job, Vectors
 from hocket.apps.serve.bounds import Bounds
 from hocket.apps.serve.current import CurrentBackend
 from hocket.apps.serve.host import ApplicationHost
 from hocket.apps.serve.refusals import Refusal
 from hocket.apps.serve.source import ModelSource
 from hocket.apps.serve.spelling import Delta, Spelling
-from hocket.apps.serve.wire import ChatRequest, RewardReport
+from hocket.apps.serve.wire import ChatRequest, CompletionRequest, EmbeddingRequest, RewardReport
 from hocket.nano import BASE
 from hocket.nano.tokenizer import build_tokenizer
 
@@ -66,7 +66,7 @@ class EchoBackend:
             raise Refusal(404, "no such model", code="model_not_found", param="model")
         return Job("chatcmpl-1", "echo", "none", 3, self._deltas(request))
 
-    async def _deltas(self, request: ChatRequest) -> AsyncGenerator[Delta, None]:
+    async def _deltas(self, request: ChatRequest | CompletionRequest) -> AsyncGenerator[Delta, None]:
         import asyncio
 
         self.begun.set()
@@ -86,6 +86,16 @@ class EchoBackend:
         except (asyncio.CancelledError, GeneratorExit):
             self.given_up.set()
             raise
+
+
+class EchoTexts(EchoBackend):
+    """Continues every prompt with the same text, and gives every text the same vector."""
+
+    async def complete(self, request: CompletionRequest) -> Job:
+        return Job("cmpl-1", "echo", "none", 3, self._deltas(request), [str(prompt) for prompt in request.prompts])
+
+    async def embed(self, request: EmbeddingRequest) -> Vectors:
+        return Vectors("echo", [[0.6, 0.8]] * len(request.texts), 2 * len(request.texts))
 
 
 @contextmanager

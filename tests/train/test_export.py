@@ -12,7 +12,7 @@ import torch
 from tiny_runs import call, train
 
 from hocket.core.errors import ConfigurationError
-from hocket.train.export import export_run, push
+from hocket.train.export import base_of, export_run, push
 from hocket.train.gguf_file import write_gguf
 
 
@@ -38,8 +38,8 @@ def logits(folder: Path, **more: Any) -> torch.Tensor:
 
 @pytest.mark.global_rng
 def test_merged_and_alone(run: Path, tmp_path: Path) -> None:
-    from peft import PeftModel
-    from transformers import AutoModelForCausalLM
+    from peft import AutoPeftModelForCausalLM, PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from hocket.nano import BASE
 
@@ -50,7 +50,8 @@ def test_merged_and_alone(run: Path, tmp_path: Path) -> None:
     assert not any("adapter" in name for name in said.json["files"])
     alone = export_run(run, tmp_path / "alone")
     assert alone.kind == "adapter"
-    assert set(alone.files) == {"adapter_config.json", "adapter_model.safetensors"}
+    files = {"adapter_config.json", "adapter_model.safetensors", "chat_template.jinja", "tokenizer.json"}
+    assert set(alone.files) == {*files, "tokenizer_config.json"}
     base = AutoModelForCausalLM.from_pretrained(str(BASE), dtype=torch.float32)
     with torch.no_grad():
         plain = base(torch.arange(3, 40)[None]).logits
@@ -58,6 +59,30 @@ def test_merged_and_alone(run: Path, tmp_path: Path) -> None:
     merged = logits(tmp_path / "merged")
     assert (merged - plain).abs().max() > 1e-3
     torch.testing.assert_close(merged, adapted, rtol=1e-4, atol=1e-4)
+    # The adapter's folder alone says what it adapts, and how texts are read.
+    named = AutoPeftModelForCausalLM.from_pretrained(str(tmp_path / "alone"), dtype=torch.float32)
+    assert named.peft_config["default"].base_model_name_or_path == str(BASE.resolve())
+    with torch.no_grad():
+        torch.testing.assert_close(named(torch.arange(3, 40)[None]).logits, adapted, rtol=1e-5, atol=1e-5)
+    words = AutoTokenizer.from_pretrained(str(tmp_path / "alone"))
+    ask = [{"role": "user", "content": "What is 2 + 2?"}]
+    assert words.apply_chat_template(ask) == AutoTokenizer.from_pretrained(str(BASE)).apply_chat_template(ask)
+
+
+@pytest.mark.parametrize(
+    ("config", "base"),
+    [
+        ("model: Owner/model-1B", "Owner/model-1B"),
+        ("model: Owner/model-1B\nroles: {solver: {policy: policy, model: Owner/other}}", "Owner/other"),
+        ("model: nano\nroles: {policy: {model: null}}", None),
+        ("model: some/folder/that/was/removed", "some/folder/that/was/removed"),
+    ],
+)
+def test_the_base_of_an_adapter(tmp_path: Path, config: str, base: str | None) -> None:
+    from hocket.nano import BASE
+
+    (tmp_path / "config.yaml").write_text(config)
+    assert base_of(tmp_path, "policy") == (base or str(BASE.resolve()))
 
 
 @pytest.mark.global_rng

@@ -134,8 +134,10 @@ def test_a_file_of_pairs_has_no_accuracy_of_answers(tmp_path: Path) -> None:
     assert all(sample["right_after"] is None for sample in found["samples"])
     page = (tmp_path / "a" / "report.html").read_text()
     for text in (said.out + said.err, page):
-        assert "accuracy" not in text.replace("pairs/accuracy", "").lower()
-        assert "pairs told right" in text.lower()
+        assert "accuracy" not in text.lower().replace("pairs/accuracy", "").replace("preference accuracy", "").replace(
+            "accuracy on recorded", ""
+        )
+        assert "preference accuracy" in text.lower()
 
 
 def test_pairs_with_answers_have_both(tmp_path: Path) -> None:
@@ -146,10 +148,10 @@ def test_pairs_with_answers_have_both(tmp_path: Path) -> None:
     told = rows(tmp_path / "a")[-1]
     assert {"eval/accuracy", "eval/pairs/accuracy", "eval/pairs/low", "eval/pairs/length_chosen"} <= set(told)
     assert summary(tmp_path / "a")["measure"] == "accuracy"
-    assert "pairs told right" in said.out + said.err
+    assert "preference accuracy" in said.out + said.err
     shown = call("eval", "a", "--runs", tmp_path, "--n", "6", "--json")
     assert shown.json["recorded"]["pairs/accuracy"] == told["eval/pairs/accuracy"]
-    assert [row[0] for row in shown.json["rows"]] == ["greedy accuracy", "pairs told right"]
+    assert [row[0] for row in shown.json["rows"]] == ["greedy accuracy", "preference accuracy"]
 
 
 def test_the_loss_is_measured_where_demonstrations_have_no_answers(tmp_path: Path) -> None:

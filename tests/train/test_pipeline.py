@@ -73,7 +73,7 @@ def test_the_scorer_of_a_phase_pays_in_another(whole: Path) -> None:
 def test_the_page_of_a_plan_tells_what_each_phase_gained(whole: Path) -> None:
     page = (whole / "runs" / "run" / "report.html").read_text()
     assert all(f'href="{name}/report.html"' in page for name in PHASES)
-    assert "Pairs told right" in page
+    assert "Preference accuracy" in page
     assert "finished, 2 of 2 steps" in page
 
 

@@ -81,18 +81,16 @@ def failing(runs: Path, *more: str) -> tuple[str, str]:
 def test_a_run_whose_rewards_never_have_an_opinion_has_failed(reward: str, tmp_path: Path, file: Path) -> None:
     shown, kept = failing(tmp_path, "--reward", f"{file}:{reward}")
     for told in (shown, kept):
-        assert "step 1: no reward had an opinion on any sample" in told
-        assert "no reward had an opinion on any sample in 2 steps, so nothing was learnt" in " ".join(told.split())
+        assert "step 1: no sample had a reward" in told
+        assert "no sample had a reward in 2 steps, so nothing was learnt" in " ".join(told.split())
     assert [row["unrewarded/share"] for row in rows(tmp_path / "run")[1:]] == [1.0, 1.0]
-    assert diagnosis_of(read_run(tmp_path / "run"))[0].startswith(
-        "No reward has had an opinion on any sample in any of 2"
-    )
+    assert diagnosis_of(read_run(tmp_path / "run"))[0].startswith("No sample had a reward in any of 2")
     assert "run failed" in shown
 
 
 def test_a_workflow_that_rewards_nothing_has_failed(tmp_path: Path, file: Path) -> None:
     _, kept = failing(tmp_path, "--workflow", f"{file}:Silent")
-    assert "no reward had an opinion on any sample in 2 steps" in kept
+    assert "no sample had a reward in 2 steps" in kept
 
 
 def test_from_python_it_is_an_error_after_the_run(tmp_path: Path) -> None:
@@ -100,7 +98,7 @@ def test_from_python_it_is_an_error_after_the_run(tmp_path: Path) -> None:
         return [None] * len(completions)
 
     tiny = {"evaluation.n": 4, "rollout.samples": 2, "curriculum.prompts": 2, "threads": 1, "decoding.max_tokens": 8}
-    with pytest.raises(HocketError, match="no reward had an opinion on any sample in 1 steps"):
+    with pytest.raises(HocketError, match="no sample had a reward in 1 steps"):
         hocket.train("sums", reward=nothing, steps=1, runs=str(tmp_path), run="run", **tiny)
     assert ended(tmp_path / "run")["reason"] == "failed"
 
@@ -120,11 +118,11 @@ def test_one_reward_of_several_and_one_that_fell_silent(tmp_path: Path, file: Pa
     found = ended(tmp_path / "run")
     assert found["reason"] == "finished"
     assert found["notes"] == [
-        "reward first has had no opinion since step 1",
-        "reward none has had no opinion in any of 5 steps",
+        "reward first has given no value since step 1",
+        "reward none has given no value in any of 5 steps",
     ]
-    assert "step 3: reward none has had no opinion in any of 3 steps" in (tmp_path / "run" / "messages.txt").read_text()
-    assert "Reward none has had no opinion in any of 5 steps." in diagnosis_of(read_run(tmp_path / "run"))
+    assert "step 3: reward none has given no value in any of 3 steps" in (tmp_path / "run" / "messages.txt").read_text()
+    assert "Reward none has given no value in any of 5 steps." in diagnosis_of(read_run(tmp_path / "run"))
 
 
 def test_a_run_that_hears_everybody_says_nothing(tmp_path: Path, file: Path) -> None:
@@ -143,9 +141,9 @@ def test_evaluation_alone_without_opinions_is_said(tmp_path: Path, file: Path) -
     shown, kept = failing(tmp_path, "--task", str(data), "--reward", f"{file}:nan")
     for told in (" ".join(shown.split()), kept):
         assert "mine.py:nan returned nan for completion 0 (and 7 more)" in told.partition("evaluation: reward")[2]
-        assert "evaluation: nothing had an opinion on 8 of 8 answers; they count 0" in told
+        assert "evaluation: 8 of 8 answers had no reward; they count 0" in told
     said = call("eval", tmp_path / "run", "--n", "4")
-    assert "! evaluation: nothing had an opinion on 4 of 4 answers; they count 0" in said.err
+    assert "! evaluation: 4 of 4 answers had no reward; they count 0" in said.err
 
 
 # ---------------------------------------------------------------- who was heard
@@ -172,7 +170,7 @@ def test_roles_are_heard_by_turns_and_everybody_by_the_whole() -> None:
     silences.note(heard, told(episode(own=Score([None, None], Level.TURN))), 2, ["a", "b"])
     assert heard == {"episode": 2, "reward own": 1, "role a": 1, "role b": 0}
     silences.note(heard, told(episode(own=Score([2.0, None], Level.TURN))), 3, ["a", "b"])
-    assert silences.begun(heard, 3) == ["no reward has said anything about role b in any of 3 steps"]
+    assert silences.begun(heard, 3) == ["no reward has scored role b in any of 3 steps"]
     assert silences.notes(Progress(step=3, heard=heard)) == silences.begun(heard, 3)
     assert silences.failure(Progress(step=3, heard=heard)) is None
     silences.note(heard, told(episode(own=Score(1.0))), 4, ["a", "b"])
@@ -197,7 +195,7 @@ def test_judges_and_episodes_from_a_step_on() -> None:
         said = silences.begun(heard, step)
         assert said == {
             13: ["the judge has given no verdict since step 3; ask a plainer question, or another judge"],
-            14: ["no episode has come to anything since step 4"],
+            14: ["every episode has failed or ended early since step 4"],
         }.get(step, [])
     assert silences.failure(Progress(step=14, heard=heard)) is None
     assert len(silences.notes(Progress(step=14, heard=heard))) == 2
@@ -210,14 +208,14 @@ def test_what_a_run_without_rewards_hears_is_enough() -> None:
     assert silences.notes(Progress(step=1, heard=heard)) == []
     heard = {}
     silences.note(heard, told(), 1, ["a", "b"])
-    assert "no episode of 1 steps came to anything" in str(silences.failure(Progress(step=1, heard=heard)))
+    assert "every episode of 1 steps failed or ended early" in str(silences.failure(Progress(step=1, heard=heard)))
 
 
 def test_the_report_says_since_when_no_reward_has_had_an_opinion() -> None:
     row = {"reward/mean": 0.5, "groups/with_signal": 1.0, "groups/total": 1.0}
     shares = [0.0, 0.25, 1.0, 1.0]
     found = diagnose([{**row, "step": step, "unrewarded/share": share} for step, share in enumerate(shares, 1)])
-    assert any("on any sample since step 3, so nothing" in sentence for sentence in found)
+    assert any("No sample had a reward since step 3, so nothing" in sentence for sentence in found)
     found = diagnose([{**row, "step": step, "unrewarded/share": 0.75} for step in (1, 2)])
-    assert any("No reward had an opinion on 75% of the samples" in sentence for sentence in found)
-    assert not any("opinion" in sentence for sentence in diagnose([{**row, "step": 1, "unrewarded/share": 0.0}]))
+    assert any("75% of the samples had no reward" in sentence for sentence in found)
+    assert not any("had no reward" in sentence for sentence in diagnose([{**row, "step": 1, "unrewarded/share": 0.0}]))

@@ -128,7 +128,7 @@ def test_the_report_says_it():
     assert diagnose(rows) == []
     rows[-1] |= {"watch/gradient/norm/since": 7.0, "watch/reward/shaped/since": 8.0}
     (sentence,) = diagnose(rows)
-    assert sentence.startswith("The run blew up (gradient/norm since step 7, reward/shaped since step 8): ")
+    assert sentence.startswith("The run diverged (gradient/norm since step 7, reward/shaped since step 8): ")
 
 
 class Ruin(gym.Env):
@@ -168,7 +168,7 @@ def test_a_run_says_it_in_its_messages_metrics_and_summary(tmp_path):
     told = [line for line in (run.path / "messages.txt").read_text().splitlines() if "has grown" in line]
     assert len(told) == 1
     assert told[0].startswith(f"step {since}: reward/mean has grown to ")
-    assert "The run blew up (reward/mean since step" in (run.path / "report.html").read_text()
+    assert "The run diverged (reward/mean since step" in (run.path / "report.html").read_text()
 
 
 def test_ruin_by_the_learning_rate_is_said_in_the_step_that_samples_with_it(tmp_path):
@@ -180,7 +180,7 @@ def test_ruin_by_the_learning_rate_is_said_in_the_step_that_samples_with_it(tmp_
     assert summary["watch"] == {"sampling/nan": 2}
     assert (run.path / "messages.txt").read_text().count("step 2: sampling/nan is 100%") == 1
     page = (run.path / "report.html").read_text()
-    assert "The policy gives no probabilities any more, since step 2" in page
+    assert "The probabilities of the policy are not numbers since step 2" in page
     assert "update.lr, 1e+30 here" in page
     assert "raise decoding.max_tokens" not in page
 

@@ -29,7 +29,16 @@ from hocket.recipe import Recipe
 from hocket.train.examples import replayed
 from hocket.train.kinds import ACCURACY, MEASURES, is_share, kind_of
 from hocket.train.kinds.ways import GREEDY, SAMPLED, TOLD_APART, as_told, leads_of, ways_shown
-from hocket.train.kinds.words import WORDS, interval_of, is_recorded, recorded_rows
+from hocket.train.kinds.words import (
+    EPISODES,
+    RESPONSES,
+    WORDS,
+    UnitNames,
+    interval_of,
+    is_recorded,
+    recorded_rows,
+    units_of,
+)
 from hocket.train.settings import Config
 from hocket.train.suggestions import changed
 from hocket.train.trainer import Trainer
@@ -77,6 +86,7 @@ class LiveDisplay:
         self.evaluations: list[tuple[int, float]] = []
         self.last: dict[str, Any] = {}
         self.measure, self.recorded = ACCURACY, ""
+        self.units = RESPONSES
         self.progress = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=None),
@@ -98,6 +108,8 @@ class LiveDisplay:
         config = trainer.config
         self.first_step = trainer.progress.step
         self.steps = trainer.total_steps
+        self.measure = trainer.measure
+        self.units = run_units(trainer)
         self.bar = self.progress.add_task(
             f"{config.method} on {config.task}", total=self.steps, completed=self.first_step, left=""
         )
@@ -119,7 +131,7 @@ class LiveDisplay:
             measured = row.get(f"eval/{SAMPLED}", measured)
         if measured is not None:
             self.evaluations.append((row["step"], measured))
-            self.measure, self.recorded = trainer.measure, _recorded(row)
+            self.recorded = _recorded(row)
         if self.bar is not None:
             self.progress.update(self.bar, completed=row["step"], left=self._left(row["step"]))
         if self.console.is_terminal:
@@ -149,11 +161,12 @@ class LiveDisplay:
         return f"{clock((time.monotonic() - self.began) / done * (self.steps - step))} left"
 
     def _line(self, row: Mapping[str, Any], measured: float) -> str:
-        # Where nothing else is measured, what is told of recorded responses has it.
-        words = _recorded(row) if not self.measure.answers else f"measured {measured:.3f}  {_recorded(row)}"
+        # Where nothing else is measured, the metrics of recorded responses have it.
+        words = _recorded(row) if not self.measure.answers else f"{self.measure.name} {measured:.3f}  {_recorded(row)}"
         sampled = (
-            f"reward {number(row.get('reward/mean'))}  tokens/s {number(row.get('throughput/tokens'), ',.0f')}  "
-            if _sampled(row)
+            f"reward {number(row.get('reward/mean'))}  {self.units.decisions}/s "
+            f"{number(row.get('throughput/tokens'), ',.0f')}  "
+            if _sampled(row) and row["step"]
             else ""
         )
         return f"step {row['step']:4d}/{self.steps}  {words}{sampled}{self._left(row['step'])}"
@@ -170,14 +183,19 @@ class LiveDisplay:
         shown = [value for _, value in self.evaluations]
         latest = f"{shown[-1]:.3f}" if shown else "–"
         first = f"from {shown[0]:.3f} before" if len(shown) > 1 else "before training"
-        signal, groups = number(row.get("groups/with_signal"), ".0f"), number(row.get("groups/total"), ".0f")
+        signal, groups = row.get("groups/with_signal"), row.get("groups/total")
+        # Where values are learnt, every episode has signal by itself, and groups are no matter.
+        counts = (
+            ""
+            if self.units is EPISODES and signal == groups
+            else f"groups with signal {signal or 0:.0f}/{groups or 0:.0f}"
+        )
         trend = Text(sparkline(shown) + f"  {first}", style="cyan")
         table.add_row(self.measure.each, f"[bold cyan]{latest}[/]", trend)
         table.add_row(
-            "tokens/s",
+            f"{self.units.decisions}/s",
             number(row.get("throughput/tokens"), ",.0f"),
-            f"entropy {number(row.get('entropy'), '.2f')}   length {number(row.get('length/mean'), '.1f')}   "
-            f"groups with signal {signal}/{groups}",
+            f"entropy {number(row.get('entropy'), '.2f')}   length {number(row.get('length/mean'), '.1f')}   {counts}",
         )
         if self.recorded:
             table.add_row("unseen responses", "", f"[dim]{escape(self.recorded)}[/]")
@@ -192,11 +210,16 @@ class LiveDisplay:
 
 
 def _recorded(row: Mapping[str, Any]) -> str:
-    """What an evaluation told of recorded responses, in brief."""
+    """The metrics of an evaluation on recorded responses, in brief."""
     words = {"pairs/accuracy": "pairs", "pairs/margin": "margin", "labels/accuracy": "labels"}
     words |= {"lists/accuracy": "lists", "scores/explained": "explained", "loss": "unseen loss"}
     told = [f"{word} {row[f'eval/{name}']:.3f}  " for name, word in words.items() if f"eval/{name}" in row]
     return "".join(told)
+
+
+def run_units(trainer: Trainer) -> UnitNames:
+    """What the samples of a run are called."""
+    return RESPONSES if kind_of(trainer.task).textual else EPISODES
 
 
 def opening(trainer: Trainer) -> list[str]:
@@ -209,35 +232,39 @@ def opening(trainer: Trainer) -> list[str]:
         f"[bold]hocket[/] training [cyan]{who}[/] on [cyan]{config.task}[/]{played(config)} with "
         f"[cyan]{config.method}[/], seed {config.seed}, {trainer.machine.briefly} "
         f"→ {trainer.folder.path}{onward}",
-        *effective_batches(config, budget),
+        *effective_batches(config, run_units(trainer), budget),
         *changes(config),
     ]
 
 
-def effective_batches(config: Config, token_budget: float | None = None) -> list[str]:
+def effective_batches(config: Config, units: UnitNames, token_budget: float | None = None) -> list[str]:
     """Per recipe of the run the effective batch of an optimiser step, in the words of other libraries.
 
     Args:
         config: of the run.
+        units: what its samples are called.
         token_budget: tokens per forward and backward pass, over which gradients are accumulated; None where there are
             no tokens.
     """
     return [
-        ("" if len(config.phases) == 1 else f"{recipe.name}: ") + _effective_batch(recipe, token_budget)
+        ("" if len(config.phases) == 1 else f"{recipe.name}: ") + _effective_batch(recipe, units, token_budget)
         for recipe, _ in config.phases
     ]
 
 
-def _effective_batch(recipe: Recipe, token_budget: float | None) -> str:
+def _effective_batch(recipe: Recipe, units: UnitNames, token_budget: float | None) -> str:
     prompts, samples = recipe.curriculum.prompts, recipe.rollout.samples
     pairs = samples is None and replayed(recipe) is Example.PAIR
-    what = "pairs" if pairs else "prompts" if samples is None else "responses"
+    what = "pairs" if pairs else "prompts" if samples is None else units.samples
     size = prompts * (samples or 1)
-    made = f"{prompts} prompts x {samples} samples = " if samples is not None and samples > 1 else ""
+    begun = "prompts" if units is RESPONSES else "starts"
+    made = f"{prompts} {begun} x {samples} samples = " if samples is not None and samples > 1 else ""
     parts, passes = int(getattr(recipe.update, "minibatches", 1)), int(getattr(recipe.update, "epochs", 1))
     words = f"effective batch = {made}{size} {what} per step"
     if parts > 1 or passes > 1:
-        words += f", in {parts} mini-batches of {max(1, size // parts)}" if parts > 1 else ""
+        # Those of a small network consist of steps, of which nobody knows how many there will be.
+        each = f" of {max(1, size // parts)}" if units is RESPONSES else ""
+        words += f", in {parts} mini-batches{each}" if parts > 1 else ""
         words += f", {passes} times" if passes > 1 else ""
         words += f" ({parts * passes} optimiser steps)"
     if token_budget is not None and math.isfinite(token_budget):
@@ -329,6 +356,8 @@ def closing(summary: Mapping[str, Any], folder: Path, *, resume: str) -> Panel:
     for name in [name for name in told if not is_recorded(name)]:
         fraction = name != "length" and not name.startswith("reward/")
         label = f"with {name}" if fraction else f"mean {name.replace('/', ' of ')}"
+        if units_of(measure) is EPISODES:
+            label = {"length": "steps per episode", "truncated": "episodes truncated"}.get(name, label)
         change = _change(before, after, name, share=fraction)
         table.add_row(label, _value(before[name], share=fraction), _value(after[name], share=fraction), change)
     for name, label, fraction in recorded_rows(before, after, apart=measure):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -78,7 +80,33 @@ def _machine() -> list[Symptom]:
         _memory(),
         _sandbox(),
         Symptom("accelerator", accelerator, True),
+        torch_build(torch.version.cuda, available=torch.cuda.is_available(), driver=_has_nvidia()),
     ]
+
+
+CPU_BUILD = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
+
+
+def torch_build(cuda: str | None, *, available: bool, driver: bool) -> Symptom:
+    """Which build of torch this is, and another that fits the machine better.
+
+    Args:
+        cuda: the version of CUDA that it was built for, None for the CPU build.
+        available: whether it can use a GPU. driver: whether the machine has one of NVIDIA's.
+    """
+    name = "for the CPU" if cuda is None else f"for CUDA {cuda}"
+    if cuda is None and driver:
+        return Symptom("torch build", name, False, "this machine has an NVIDIA GPU: pip install torch", optional=True)
+    if cuda is not None and driver and not available:
+        advice = f"the GPU's driver does not work with CUDA {cuda}: update it, or see https://pytorch.org/get-started"
+        return Symptom("torch build", name, False, advice, optional=True)
+    if cuda is not None and not driver and not available:
+        return Symptom("torch build", name, True, f"there is no NVIDIA GPU; the CPU build is far smaller: {CPU_BUILD}")
+    return Symptom("torch build", name, True)
+
+
+def _has_nvidia() -> bool:
+    return Path("/proc/driver/nvidia/version").exists() or shutil.which("nvidia-smi") is not None
 
 
 def _rates(shipped: Any) -> list[Symptom]:

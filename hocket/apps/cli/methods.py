@@ -198,7 +198,7 @@ def _unused(*, as_json: bool) -> int:
             )
         out().print(f"[cyan]{module}[/]", table, sep="\n")
     lines = sum(usage.definition.lines for usage in few)
-    out().print(f"{len(few)} definitions with one row or nobody for a user, {lines} lines")
+    out().print(f"{len(few)} definitions with one user or none, {lines} lines")
     return 0
 
 

@@ -227,9 +227,7 @@ def build_parser(chosen: str = "") -> _Parser:
     primitives.add_argument(
         "--stage", metavar="NAME", help="of one kind: curriculum, rollout, rewards, credit, objectives, ..."
     )
-    primitives.add_argument(
-        "--unused", action="store_true", help="list public definitions that one paper or nobody uses"
-    )
+    primitives.add_argument("--unused", action="store_true", help="list public definitions with one user or none")
     as_json(primitives)
     as_json(command("catalogue", "list the published methods, and how many of their claims hold", METHODS))
     list_flags.tasks(command("tasks", "list the tasks, or show samples of one", METHODS))

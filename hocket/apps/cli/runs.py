@@ -29,11 +29,7 @@ def eval(options: argparse.Namespace, pairs: Pairs) -> int:
     stray = next((flag for flag in ("judge", "temperature") if getattr(options, flag) is not None), None)
     if stray is not None:
         raise ConfigurationError(f"--{stray} is for comparing answers: add --against RUN2, or drop it")
-    tries = f" and {options.samples} sampled" if options.samples else ""
-    print(
-        f"measuring one greedy{tries} answer(s) to each of {options.n} unseen problems; a smaller --n is faster",
-        file=sys.stderr,
-    )
+    print(f"{_effort(source, options)}; a smaller --n is faster", file=sys.stderr)
     found = evaluate_run(
         source,
         pairs,
@@ -45,6 +41,17 @@ def eval(options: argparse.Namespace, pairs: Pairs) -> int:
         trust=options.trust,
     )
     return _measured(found, as_json=options.json)
+
+
+def _effort(source: Path, options: argparse.Namespace) -> str:
+    """What is about to be measured, in the words of the run's kind."""
+    from hocket.apps.report.reading import read_run
+    from hocket.train.kinds.words import EPISODES, units_of
+
+    if (source / "config.yaml").is_file() and units_of(read_run(source).measure) is EPISODES:
+        return f"playing {options.n} unseen episodes greedily"
+    tries = f"one greedy and {options.samples} sampled answers" if options.samples else "one greedy answer"
+    return f"measuring {tries} to each of {options.n} unseen problems"
 
 
 def _searched(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:

@@ -317,4 +317,4 @@ def operator(
         if screen is None or not place.seat.discrete:
             raise ConfigurationError(f"{place.agent} = person: people sit here, and choose among numbered actions")
         return PersonOperator(place, screen)
-    raise ConfigurationError(f"agents: {place.agent} = {spec!r} is nobody known; write {KINDS}")
+    raise ConfigurationError(f"agents: {place.agent} = {spec!r} is unknown; write {KINDS}")

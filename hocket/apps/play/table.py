@@ -38,7 +38,7 @@ COMMANDS = (
     ("/help", "this list"),
     ("/undo", "take back your last move"),
     ("/new", "begin another episode"),
-    ("/show", "once it is over: what everybody said"),
+    ("/show", "at the end: all messages"),
     ("/quit", "leave; so does the end of input"),
 )
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 from hocket.core import sums
 
@@ -24,6 +25,11 @@ class ChartLine:
     points: Sequence[Point]
     band: Sequence[tuple[float, float, float]] = ()
     marks: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The line as the page's script reads it, with five digits per value."""
+        line = {"name": self.name, "points": [[x, _short(y)] for x, y in self.points]}
+        return line | ({"band": [[x, _short(low), _short(high)] for x, low, high in self.band]} if self.band else {})
 
 
 @dataclass(frozen=True)
@@ -56,10 +62,11 @@ class Chart:
             parts += _drawn(line, frame, number)
         data = {
             "left": frame.x0, "right": frame.x1, "share": self.share, "across": self.across,
-            "lines": [{"name": line.name, "points": [[x, _short(y)] for x, y in line.points]} for line in shown],
+            "lines": [line.to_json() for line in shown],
         }  # fmt: skip
+        label = escape(f"{self.title}; the arrow keys show its values")
         return (
-            f'<svg class="chart" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{escape(self.title)}" '
+            f'<svg class="chart" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" tabindex="0" aria-label="{label}" '
             f"data-chart='{escape(json.dumps(data), quote=True)}'>{''.join(parts)}</svg>"
         )
 

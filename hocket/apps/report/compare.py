@@ -16,12 +16,13 @@ from hocket.apps.report.curves import is_number, points, success_line
 from hocket.apps.report.page import asset, change, drawn, duration, measured, percent, plain, template
 from hocket.apps.report.reading import RunRecord, read_run
 from hocket.train.kinds import is_share
+from hocket.train.kinds.words import WORDS, units_of
 
 OVERLAID = (
     ("Reward", "reward/mean", "", False),
     ("Entropy", "entropy", "nats", False),
     ("KL to the reference", "kl/reference", "nats", False),
-    ("Length of the samples", "length/mean", "decisions", False),
+    ("Length of the samples", "length/mean", "{decisions}", False),
     ("Cut off at the limit", "truncated/share", "", True),
 )
 
@@ -121,12 +122,12 @@ def _lines(runs: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
     """The comparison in words, a line per property; settings that do not differ are left out."""
     rows = _rows(runs)
     lines = [(name, [_word(row[name]) for row in rows]) for name in ("task", "recipe", "model", "seed", "steps")]
-    lines.append(("measure", [row["measure"] for row in rows]))
+    lines.append(("measure", [WORDS.get(row["measure"], row["measure"]) for row in rows]))
     lines.append(("before", [_shown(row, row["before"]) for row in rows]))
     lines.append(("after", [_shown(row, row["after"]) for row in rows]))
     lines.append(("95 % interval", [_interval(row) for row in rows]))
     lines.append(("gain", [_gain(row) for row in rows]))
-    lines.append(("decisions sampled", [plain(row["tokens"]) for row in rows]))
+    lines.append((f"{_units(runs, 'total')} sampled", [plain(row["tokens"]) for row in rows]))
     lines.append(("time", [duration(row["seconds"]) for row in rows]))
     lines.append(("ended", [_word(row["reason"]) for row in rows]))
     told = {name for name, _ in lines}
@@ -134,6 +135,12 @@ def _lines(runs: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
         if key not in told and not key.startswith(DESCRIPTIVE):
             lines.append((key, [_word(row["settings"][key]) for row in rows]))
     return lines
+
+
+def _units(runs: Sequence[RunRecord], name: str) -> str:
+    """What the decisions of all runs are called; runs of several kinds have decisions."""
+    words = {str(getattr(units_of(run.measure), name)) for run in runs}
+    return words.pop() if len(words) == 1 else "decisions"
 
 
 def _shown(row: Mapping[str, Any], value: float | None) -> str:
@@ -186,8 +193,9 @@ def _charts(runs: Sequence[RunRecord]) -> list[Chart]:
     charts = []
     for measure in dict.fromkeys(run.measure for run in runs):
         lines = [success_line(run, run.name) if run.measure == measure else ChartLine(run.name, []) for run in runs]
-        charts.append(Chart(f"Evaluated {measure}", lines, share=is_share(measure)))
+        charts.append(Chart(f"Evaluated {WORDS.get(measure, measure)}", lines, share=is_share(measure)))
     for title, key, unit, share in OVERLAID:
+        unit = unit.format(decisions=_units(runs, "decisions"))
         charts.append(
             Chart(title, [ChartLine(run.name, points(run.rows, key)) for run in runs], unit=unit, share=share)
         )

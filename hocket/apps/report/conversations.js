@@ -48,13 +48,17 @@ function lazily(place, items, draw, portion) {
 // ------------------------------------------------------------ what is looked at
 
 const source = find("rollouts");
+const recorded = source ? JSON.parse(source.textContent) : { steps: [] };
+const units = recorded.units || { samples: "samples", reward: "reward", decision: "token" };
 const view = {
-  steps: source ? JSON.parse(source.textContent).steps : [],
+  steps: recorded.steps,
   step: 0, group: 0, sample: 0, turn: null, colour: "advantage",
   filter: { words: "", agent: "", low: null, high: null, outcome: "" },
 };
 const now = () => view.steps[view.step];
 const group = () => now().groups[view.group];
+// Where every scenario has one sample, as where values are learnt, groups are not spoken of.
+const alone = (step) => step.groups.every((one) => one.samples.length === 1);
 
 function largest(step) {
   if (!step.most) {
@@ -129,8 +133,8 @@ function groupRow(index, top) {
   row.append(make("td", "num", number(one.mean)));
   row.append(make("td", "num", number(one.std)));
   const advantages = one.samples.map((sample) => sample.advantage).filter(known);
-  row.append(make("td", "num", advantages.length
-    ? signed(Math.min(...advantages)) + " … " + signed(Math.max(...advantages)) : "–"));
+  const ends = [...new Set([Math.min(...advantages), Math.max(...advantages)].map(signed))];
+  row.append(make("td", "num", advantages.length ? ends.join(" … ") : "–"));
   row.append(make("td", one.signal ? "" : "soft", one.why));
   if (one.shown) {
     row.tabIndex = index === view.group ? 0 : -1;
@@ -148,13 +152,17 @@ function drawGroups() {
   const top = rewards.reduce((most, value) => Math.max(most, value), 0);
   const body = document.querySelector(".groups tbody");
   body.replaceChildren();
+  document.querySelector(".groups").classList.toggle("alone", alone(step));
+  find("of-group").textContent = alone(step) ? "episode" : "group";
+  find("of-rewards").textContent = alone(step) ? units.reward : units.reward + "s of its samples";
   listed = { indices, table: portions(body, indices, (index) => groupRow(index, top), 48) };
   const episodes = step.groups.reduce((sum, one) => sum + one.samples.length, 0);
   const matching = indices.reduce((sum, index) => sum + fitting(step.groups[index]).length, 0);
   const failed = step.groups.reduce((sum, one) => sum + one.samples.filter(OUTCOMES.failed).length, 0);
   find("step-facts").textContent =
-    `${step.groups.length} groups, ${step.groups.filter((one) => one.signal).length} with signal, ` +
-    plural(episodes, "episode") + (failed ? `, ${failed} failed` : "") +
+    (alone(step) ? plural(episodes, "episode") : `${step.groups.length} groups`) +
+    `, ${step.groups.filter((one) => one.signal).length} with signal` +
+    (alone(step) ? "" : ", " + plural(episodes, "episode")) + (failed ? `, ${failed} failed` : "") +
     (matching < episodes ? ` · ${matching} match the filters` : "") +
     (step.groups.every((one) => one.shown) ? "" : ` · conversations of ${step.groups.filter((one) => one.shown).length} groups, the rest in the files alone`) +
     (step.hidden ? ` · ${step.hidden} more groups are in the files alone` : "");
@@ -223,7 +231,7 @@ function decided(turn, credit, weight, most) {
       at(turn.logp, from + k), at(weight ?? 1, from + k), at(turn.forced ?? 0, from + k), most));
     said.append(...draw(0, TOKENS));
     if (turn.tokens.length > TOKENS) {
-      const rest = make("button", "more", `${turn.tokens.length - TOKENS} more tokens`);
+      const rest = make("button", "more", `${turn.tokens.length - TOKENS} more ${units.decision}s`);
       rest.addEventListener("click", () => rest.replaceWith(...draw(TOKENS)));
       said.append(rest);
     }
@@ -321,7 +329,8 @@ function beside(sample, place, so_far, agents) {
 function head(one, index) {
   const sample = one.samples[index];
   const node = make("header");
-  node.append(make("b", "", "reward " + number(sample.reward)), make("span", "", "sample " + (index + 1)));
+  node.append(make("b", "", units.reward + " " + number(sample.reward)));
+  if (one.samples.length > 1) node.append(make("span", "", "sample " + (index + 1)));
   if (known(sample.advantage)) node.append(make("span", "", "advantage " + signed(sample.advantage)));
   const scores = Object.entries(sample.scores || {}).filter(([, value]) => typeof value === "number");
   for (const [name, value] of scores) if (name !== "reward" || scores.length > 1) node.append(make("span", "", name + " " + number(value)));
@@ -590,7 +599,7 @@ function drawGroup() {
   document.querySelector(".tree").hidden = !wide;
   const missing = held ? one.samples.filter((sample) => !sample.path).length : 0;
   find("group-title").textContent = held
-    ? `Group ${one.number + 1}` + (one.answer ? ` · right answer: ${one.answer}` : "") + (missing ? ` · ${missing} more in the files alone` : "")
+    ? (alone(step) ? "Episode " : "Group ") + (one.number + 1) + (one.answer ? ` · right answer: ${one.answer}` : "") + (missing ? ` · ${missing} more in the files alone` : "")
     : "";
   opened = null;
   if (!held) place.replaceChildren();
@@ -648,6 +657,8 @@ function markCard() {
 }
 
 function legend() {
+  const coloured = now().groups.some((one) => (one.turns || []).some((turn) => !turn.actions));
+  for (const part of document.querySelectorAll(".colours")) part.hidden = !coloured;
   const most = largest(now());
   const scale = document.querySelector(".scale");
   const ends = view.colour === "advantage" ? ["−" + number(most), "+" + number(most)] : ["unlikely", "certain"];

@@ -14,8 +14,8 @@ from hocket.apps.report.reading import Row, RunRecord, eval_interval
 from hocket.apps.report.roles import MEASURES as SUMMED
 from hocket.apps.report.roles import each_agent, series
 from hocket.train.kinds import ACCURACY, MEASURES, is_share
-from hocket.train.kinds.ways import SAMPLED, TOLD_APART
-from hocket.train.kinds.words import is_recorded
+from hocket.train.kinds.ways import GREEDY, SAMPLED, TOLD_APART
+from hocket.train.kinds.words import EPISODES, UnitNames, is_recorded, units_of
 
 EVALUATED_APART = {"n", "low", "high", "length", *MEASURES, *TOLD_APART}
 
@@ -37,20 +37,20 @@ CURVES = (
     Curve(
         "Reward",
         (("reward/mean", "mean"), ("reward/shaped", "after shaping")),
-        note="Mean total reward of the samples, as earned and, where the recipe shapes it, as credit sees it.",
+        note="Mean total reward of the sampled {samples}, as earned and, where the recipe shapes it, after shaping.",
     ),
     Curve(
-        "Recorded responses told right",
+        "Accuracy on recorded responses",
         (
-            ("pairs/accuracy", "pairs learnt"),
+            ("pairs/accuracy", "training pairs"),
             ("eval/pairs/accuracy", "unseen pairs"),
-            ("labels/accuracy", "labels learnt"),
+            ("labels/accuracy", "training labels"),
             ("eval/labels/accuracy", "unseen labels"),
-            ("lists/accuracy", "lists learnt"),
+            ("lists/accuracy", "training lists"),
             ("eval/lists/accuracy", "unseen lists"),
         ),
         share=True,
-        note="The share that the policy, or scorer, orders as the data do; equal is a half.",
+        note="The share that the policy or scorer orders as the data do; a tie counts a half.",
     ),
     Curve(
         "Rewards of unseen pairs",
@@ -60,9 +60,15 @@ CURVES = (
             ("eval/labels/reward_desirable", "desirable"),
             ("eval/labels/reward_undesirable", "undesirable"),
         ),
-        note="What the policy thinks of them, as its loss measures it, or a scorer's scores.",
+        note="Implicit rewards, as the loss measures them, or a scorer's scores.",
     ),
-    Curve("Entropy", (("entropy", "entropy"),), unit="nats", zero=True, note="Of what is sampled, per decision."),
+    Curve(
+        "Entropy",
+        (("entropy", "entropy"),),
+        unit="nats",
+        zero=True,
+        note="Of the policy on what it sampled, per {decision}.",
+    ),
     Curve(
         "KL divergence",
         (("kl/reference", "to the reference"), ("kl/behaviour", "sampler to learner")),
@@ -71,23 +77,23 @@ CURVES = (
         note="Sampler to learner: before the first update of a step; far from 0 means that they disagree.",
         least=1e-3,
     ),
-    Curve("Length", (("length/mean", "sampled"), ("eval/length", "evaluated")), unit="decisions", zero=True),
-    Curve("Cut off at the limit", (("truncated/share", "share"),), share=True),
+    Curve("Length", (("length/mean", "sampled"), ("eval/length", "evaluated")), unit="{decisions}", zero=True),
+    Curve("{cut}", (("truncated/share", "share"),), share=True),
     Curve(
         "Clipped or cut ratios",
         (("ratio/clipped", "clipped"), ("ratio/saturated", "saturated")),
         share=True,
-        note="Decisions that give no gradient because the policy moved too far from what was sampled.",
+        note="The share of {decisions} without gradient, because the policy moved too far from what was sampled.",
     ),
     Curve(
         "Loss",
-        (("loss", "learnt"), ("eval/loss", "unseen")),
+        (("loss", "training"), ("eval/loss", "unseen")),
         note="Its value says little about progress; look for jumps.",
         least=1e-4,
     ),
     Curve("Gradient norm", (("gradient/norm", "norm"),), zero=True),
     Curve("Value function", (("value/explained", "explained variance"),)),
-    Curve("Throughput", (("throughput/tokens", "decisions"),), unit="per second", zero=True),
+    Curve("Throughput", (("throughput/tokens", "{decisions}"),), unit="{decisions} per second", zero=True),
     Curve("Time per step", (("time/rollout", "rollout"), ("time/update", "update")), unit="seconds", zero=True),
 )
 
@@ -99,9 +105,10 @@ LINES = 6
 def curves(run: RunRecord, steps: Sequence[Mapping[str, Any]] = ()) -> list[Chart]:
     """The charts of a run; what was never measured has none. `steps` are the recorded ones with what they come to."""
     rows = run.rows
-    rewarded = [_drawn(CURVES[0], rows), *_rewards(rows)] if samples(rows) else []
-    charts = [_success(run), *rewarded[:1], _signal(rows), *rewarded[1:], *_agents(rows, steps)]
-    charts += [_traits(rows), *(_drawn(curve, rows) for curve in CURVES[1:])]
+    units = units_of(run.measure)
+    rewarded = [_drawn(CURVES[0], rows, units), *_rewards(rows, units)] if samples(rows) else []
+    charts = [_success(run), *rewarded[:1], _signal(rows, units), *rewarded[1:], *_agents(rows, steps)]
+    charts += [_traits(rows, units), *(_drawn(curve, rows, units) for curve in CURVES[1:])]
     charts += _counts(rows, steps)
     found = [chart for chart in charts if any(line.points for line in chart.lines)]
     return [part for chart in found for part in _parted(chart)]
@@ -148,24 +155,28 @@ def _success(run: RunRecord) -> Chart:
     share = is_share(run.measure)
     what = MEASURES.get(run.measure, ACCURACY)
     title = f"{what.title} on {what.each}"
-    line = success_line(run, run.measure)
     drawn = points(run.rows, f"eval/{SAMPLED}")
-    note = ("Greedy, one attempt each." if what.answers else "") + (" Shaded: 95 % interval." if line.band else "")
+    line = success_line(run, GREEDY if drawn else run.measure)
+    note = ("Greedy, one attempt each." if what.answers and not drawn else "") + (
+        " Shaded: 95 % interval." if line.band else ""
+    )
     return Chart(title, [line, *([ChartLine(SAMPLED, drawn, marks=True)] if drawn else [])], share=share, note=note)
 
 
-def _drawn(curve: Curve, rows: Sequence[Row]) -> Chart:
+def _drawn(curve: Curve, rows: Sequence[Row], units: UnitNames) -> Chart:
     lines = []
     for key, name in curve.keys:
         for found in sorted({column for row in rows for column in row if column == key or column.endswith(f"/{key}")}):
             role = found.removesuffix(key).removesuffix("/")
             if "/" not in role and role != "eval":
-                lines.append(ChartLine(f"{role} {name}" if role else name, points(rows, found)))
+                words = units.fill(name)
+                lines.append(ChartLine(f"{role} {words}" if role else words, points(rows, found)))
     known = [line for line in lines if line.points]
-    return Chart(curve.title, known, curve.unit, curve.share, curve.zero, curve.note, curve.least)
+    unit, note = units.fill(curve.unit), units.fill(curve.note)
+    return Chart(units.fill(curve.title), known, unit, curve.share, curve.zero, note, curve.least)
 
 
-def _signal(rows: Sequence[Row]) -> Chart:
+def _signal(rows: Sequence[Row], units: UnitNames) -> Chart:
     roles = sorted(
         {c.removesuffix("groups/with_signal") for row in rows for c in row if c.endswith("groups/with_signal")}
     )
@@ -179,9 +190,10 @@ def _signal(rows: Sequence[Row]) -> Chart:
         ]
         if shares:
             lines.append(ChartLine(role.rstrip("/") or "share", shares))
-    return Chart(
-        "Groups with signal", lines, share=True, note="The others give no gradient: all their samples earned the same."
-    )
+    if units is EPISODES and all(share == 1 for line in lines for _, share in line.points):
+        return Chart("", [])  # Where values are learnt every episode has signal, alone as it is.
+    note = units.fill("The others give no gradient: all their {samples} earned the same.")
+    return Chart("Groups with signal", lines, share=True, note=note)
 
 
 _REWARD = re.compile(r"reward/(?!mean$|agent/)(.+)")
@@ -189,7 +201,7 @@ _EVALUATED_REWARD = re.compile(r"eval/reward/(.+)")
 _OF_AGENT = re.compile(r"reward/agent/(.+)|([^/]+)/reward")
 
 
-def _rewards(rows: Sequence[Row]) -> list[Chart]:
+def _rewards(rows: Sequence[Row], units: UnitNames) -> list[Chart]:
     """A curve per named reward, sampled and where measured evaluated. Rewards of very different size stand apart."""
     sampled = {match[1]: points(rows, match[0]) for match in _matches(rows, _REWARD)}
     measured = {match[1]: points(rows, match[0]) for match in _matches(rows, _EVALUATED_REWARD)}
@@ -207,7 +219,7 @@ def _rewards(rows: Sequence[Row]) -> list[Chart]:
         lines = [ChartLine(name, sampled[name]) for name in names if name in sampled]
         lines += [ChartLine(f"{name}, evaluated", measured[name], marks=True) for name in names if name in measured]
         title = "Rewards by name" if len(apart) == 1 else f"Reward: {', '.join(names)}"
-        charts.append(Chart(title, lines, note="Mean of each over the samples, before shaping."))
+        charts.append(Chart(title, lines, note=units.fill("Mean of each over the sampled {samples}, before shaping.")))
     return charts
 
 
@@ -226,7 +238,7 @@ def _agents(rows: Sequence[Row], steps: Sequence[Row]) -> list[Chart]:
     return [Chart("Reward per agent", found, note=f"Turn rewards per episode. {_FEW}")] if len(found) > 1 else []
 
 
-_FEW = "Of the recorded steps alone."
+_FEW = "Recorded steps only."
 
 
 _COUNTS = (("Turns per episode", "turns/mean", "turns", 1.0), ("Tool calls per episode", "tools/calls", "calls", 0.0))
@@ -254,13 +266,13 @@ def _per_episode(summed: Row, name: str) -> float | None:
     return total / summed["episodes"] if summed["episodes"] else None
 
 
-def _traits(rows: Sequence[Row]) -> Chart:
+def _traits(rows: Sequence[Row], units: UnitNames) -> Chart:
     names = {key for row in rows for key in row if key.startswith("eval/") and key[5:] not in EVALUATED_APART}
     names = {name for name in names if not name.startswith("eval/reward/") and not is_recorded(name[5:])}
     lines = [ChartLine(name.removeprefix("eval/"), points(rows, name), marks=True) for name in sorted(names)]
     return Chart(
-        "Traits of the answers",
+        "How episodes end" if units is EPISODES else "Traits of the answers",
         [line for line in lines if line.points],
         share=True,
-        note="Shares of the evaluated answers.",
+        note=f"Shares of the evaluated {'episodes' if units is EPISODES else 'answers'}.",
     )

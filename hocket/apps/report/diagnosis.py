@@ -1,4 +1,4 @@
-"""Why a run does not learn, in words: from its metrics and rollouts to sentences that name the cause and the mend."""
+"""Why a run does not learn, in words: from its metrics and rollouts to sentences that name the cause and the remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from hocket.apps.report.groups import SampleGroup, group_episodes
 from hocket.core import sums
 from hocket.core.columns import LIMIT
-from hocket.train.watch import MEND
+from hocket.train.watch import REMEDY
 
 Row = Mapping[str, Any]
 Episode = Mapping[str, Any]
@@ -104,29 +104,29 @@ def diagnose(rows: Sequence[Row], episodes: Sequence[Episode] = (), *, penalty: 
 
 
 def failures(evidence: Evidence) -> Iterator[str]:
-    """Attempts that broke."""
+    """Episodes that failed."""
     episodes = evidence.episodes
     failed = [episode for episode in episodes if episode.get("failure") is not None]
     if episodes and len(failed) >= len(episodes) / 2:
         yield (
-            f"{len(failed)} of {len(episodes)} attempts failed, the first with: {failed[0]['failure']}. Nothing can be "
-            "learnt from a failed attempt; mend the environment, tool or reward first."
+            f"{len(failed)} of {len(episodes)} episodes failed, the first with: {failed[0]['failure']}. Nothing can be "
+            "learnt from a failed episode; correct the environment, tool or reward first."
         )
 
 
 def unrewarded(evidence: Evidence) -> Iterator[str]:
-    """Samples on which no reward had an opinion."""
+    """Samples without a reward."""
     shares = [(int(row.get("step", 0)), row["unrewarded/share"]) for row in evidence.rows if "unrewarded/share" in row]
     spoke = [step for step, share in shares if share is not None and share < 1]
     silent = [step for step, _ in shares if not spoke or step > spoke[-1]]
     if silent:
         since = f"since step {silent[0]}" if spoke else f"in any of {len(shares)} steps"
         yield (
-            f"No reward has had an opinion on any sample {since}, so nothing was learnt then: look at what the reward "
-            "gave back (None, not a number, no verdict of the judge), which the messages tell."
+            f"No sample had a reward {since}, so nothing was learnt then: look at what the reward returned (None, not "
+            "a number, no verdict of the judge), which the messages show."
         )
     elif (share := evidence.mean("unrewarded/share") or 0.0) >= 0.5:
-        yield f"No reward had an opinion on {share:.0%} of the samples, which were left out; the messages tell why."
+        yield f"{share:.0%} of the samples had no reward and were left out; the messages say why."
 
 
 def not_finite(evidence: Evidence) -> Iterator[str]:
@@ -145,18 +145,18 @@ def not_finite(evidence: Evidence) -> Iterator[str]:
 
 
 def ruined(evidence: Evidence) -> Iterator[str]:
-    """Weights that too large updates have ruined: what the policy could do at first, or once, it no longer can."""
+    """Weights that too large updates have ruined: the policy does much worse than at first, or than once."""
     advice = f"the updates were too large, so begin again with a lower learning rate (update.lr{_rate(evidence.rows)})"
     broken = [row[key] for row in evidence.rows for key in row if key == "watch/sampling/nan/since"]
     if broken:
-        yield f"The policy gives no probabilities any more, since step {broken[0]:.0f}: {advice}."
+        yield f"The probabilities of the policy are not numbers since step {broken[0]:.0f}: {advice}."
         return
     every = [evidence.first, *evidence.rows]
     losses = [row["eval/loss"] for row in every if row.get("eval/loss") is not None]
     if len(losses) > 1 and losses[-1] > 10 * max(1.0, losses[0]):
         yield f"The unseen loss rose from {losses[0]:.3g} to {losses[-1]:.3g}: {advice}."
     elif (fall := _fall(evidence)) is not None and not (len(losses) > 1 and losses[-1] <= losses[0]):
-        yield f"The policy has lost what it could do, {fall}: {advice}."
+        yield f"The policy has collapsed, {fall}: {advice}."
 
 
 def _rate(rows: Sequence[Row]) -> str:
@@ -209,7 +209,7 @@ def blown_up(evidence: Evidence) -> Iterator[str]:
     since.pop("sampling/nan", None)  # See `ruined`.
     if since:
         told = ", ".join(f"{name} since step {step:.0f}" for name, step in since.items())
-        yield f"The run blew up ({told}): {MEND}."
+        yield f"The run diverged ({told}): {REMEDY}."
 
 
 def cut_off(evidence: Evidence) -> Iterator[str]:
@@ -231,8 +231,8 @@ def cut_off(evidence: Evidence) -> Iterator[str]:
         )
     elif share is not None and share >= 0.95:
         yield (
-            "Every answer was cut off at the length limit before it was finished, so none could be judged on its "
-            "result; raise decoding.max_tokens, or ask for shorter answers."
+            "Every answer was cut off at the length limit before it was finished, so none had a "
+            "result to judge; raise decoding.max_tokens, or ask for shorter answers."
         )
     elif share is not None and share >= 0.5:
         yield f"{share:.0%} of the answers were cut off at the length limit; raise decoding.max_tokens."
@@ -317,8 +317,8 @@ def _kind_of_equal(alike: Sequence[SampleGroup], compared: Sequence[SampleGroup]
         )
     if best > 0 and right >= 0.9 * len(means):
         return (
-            ". Nearly all samples earned the most there is: the scenarios are too easy by now, or the reward does not "
-            "tell answers apart; ask harder ones, stop here, or check the reward."
+            ". Nearly all samples earned the maximum: the scenarios are too easy by now, or the reward does not "
+            "distinguish answers; choose harder ones, stop here, or check the reward."
         )
     if best <= 0 and min(means) < 0:
         return (
@@ -337,9 +337,10 @@ def clipped(evidence: Evidence) -> Iterator[str]:
     """Ratios so far from 1 that clipping takes the gradient away."""
     share = evidence.mean("ratio/clipped")
     saturated = evidence.mean("ratio/saturated")
+    decisions = "steps" if evidence.control else "tokens"
     if share is not None and share >= 0.5:
         yield (
-            f"{share:.0%} of the decisions were clipped and had no gradient: the policy has moved too far within one "
+            f"{share:.0%} of the {decisions} were clipped and had no gradient: the policy has moved too far within one "
             "batch; lower the learning rate (update.lr) or make fewer passes over each batch."
         )
     elif saturated is not None and saturated >= 0.2:
@@ -361,7 +362,7 @@ def pulled_back(evidence: Evidence) -> Iterator[str]:
     if weight * kl > max(spread, 1e-6) and kl > 0.01:
         yield (
             f"The penalty for leaving the reference (coefficient {weight:g} times {kl:.3g} nats) is larger than the "
-            f"spread of rewards within groups ({spread:.3g}), so it decides where the policy goes; lower the "
+            f"spread of rewards within groups ({spread:.3g}), so it outweighs them; lower the "
             "coefficient of the KL regulariser."
         )
 
@@ -372,8 +373,8 @@ def disagreement(evidence: Evidence) -> Iterator[str]:
     if kl is not None and abs(kl) > DISAGREEMENT:
         yield (
             f"Sampler and learner disagree by {kl:.3g} nats per decision before the first update of a step, so the "
-            "gradient is not that of the policy that acted; check precision, temperature, and that the sampler has the "
-            "newest weights."
+            "gradient is not that of the policy that sampled; check precision, temperature, and that the sampler has "
+            "the newest weights."
         )
 
 
@@ -386,8 +387,9 @@ def too_certain(evidence: Evidence) -> Iterator[str]:
         return
     if len(evidence.rows) > 5 and 0 <= now < 0.1 * before:
         yield (
-            f"The sampling entropy fell from {before:.2g} to {now:.2g} nats: the policy hardly tries anything else any "
-            "more; lower the learning rate, add an entropy bonus, or clip less on the upper side (objective.high)."
+            f"The sampling entropy fell from {before:.2g} to {now:.2g} nats: the policy hardly "
+            "explores any more; lower the learning rate, add an entropy bonus, or clip less on the upper side "
+            "(objective.high)."
         )
 
 

@@ -124,8 +124,8 @@ def evaluate_run(
         "n": greedy.n,
         "rows": rows,
         "traits": {
-            "mean length": greedy.length,
-            **{f"share with {trait}": value for trait, value in greedy.traits.items()},
+            "mean length" if kind.textual else "steps per episode": greedy.length,
+            **{f"share {'with ' if kind.textual else ''}{trait}": value for trait, value in greedy.traits.items()},
             **{words: greedy.recorded[metric] for metric, words, share in told if not share},
         },
         "recorded": dict(greedy.recorded),

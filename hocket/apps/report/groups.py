@@ -19,7 +19,7 @@ class SampleGroup:
     """The samples of one scenario in one step.
 
     Attributes:
-        rewards: per sample, None without an opinion. advantages: per sample, the mean over its decisions.
+        rewards: per sample, None without one. advantages: per sample, the mean over its decisions.
         mean, std: of the rewards; std with ddof 1, 0 for a single one. why: what became of the group, in words.
     """
 
@@ -93,7 +93,7 @@ def _learns(episode: Episode) -> bool:
 
 def _why(episodes: Sequence[Episode], rewards: Sequence[float], signal: bool) -> str:
     if not rewards and not signal and all(episode.get("failure") is None for episode in episodes):
-        return "no reward: nothing scored the samples"
+        return "no reward"
     if all(episode.get("discarded") for episode in episodes):
         return "discarded by the rollout" + (" (all rewards equal)" if _equal(rewards) else "")
     left_out = [e for e in episodes if not e.get("kept", True) and e.get("source") != "baseline"]

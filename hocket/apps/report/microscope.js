@@ -38,8 +38,15 @@ function lane(row, recipe, under) {
   return box;
 }
 
+// Rows without signal, which come last, are folded up unless there are no others.
 function draw() {
   const all = document.getElementById("trajectories");
+  const open = document.querySelector("#trajectories details")?.open || false;
+  const taught = new Set(data.rows.filter((row) => row.signal).map((row) => row.group));
+  const silent = data.rows.filter((row) => taught.size && !taught.has(row.group));
+  const rest = make("details");
+  rest.open = open;
+  rest.append(make("summary", "", `Without signal (${silent.length})`));
   all.replaceChildren();
   for (const row of data.rows) {
     const card = make("section", "card trajectory");
@@ -50,8 +57,9 @@ function draw() {
     const scroll = make("div", "scroll");
     scroll.append(lanes);
     card.append(head, scroll);
-    all.append(card);
+    (silent.includes(row) ? rest : all).append(card);
   }
+  if (silent.length) all.append(rest);
 }
 
 for (const button of document.querySelectorAll("button[data-by]"))
@@ -60,7 +68,7 @@ for (const button of document.querySelectorAll("button[data-by]"))
     document.querySelectorAll("button[data-by]").forEach((one) => one.setAttribute("aria-pressed", one === button));
     draw();
   });
-document.addEventListener("mousemove", (event) => {
+document.addEventListener("pointermove", (event) => {
   const text = event.target.dataset ? event.target.dataset.tip : undefined;
   tip.style.display = text ? "block" : "none";
   if (!text) return;

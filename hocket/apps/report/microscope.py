@@ -71,7 +71,7 @@ def html(found: Sequence[Found], document: Mapping[str, Any], title: str) -> str
         }
         for one, lies in zip(found, lying(found), strict=True)
     ]
-    rows = [_row(number, row, found) for number, row in enumerate(document["trajectories"])]
+    rows = _by_signal([_row(number, row, found) for number, row in enumerate(document["trajectories"])])
     return template("microscope.html").render(
         title=title,
         css=asset("page.css"),
@@ -83,6 +83,12 @@ def html(found: Sequence[Found], document: Mapping[str, Any], title: str) -> str
     )
 
 
+def _by_signal(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Groups in which some recipe gives a gradient before those in which none does; else in their order."""
+    taught = {row["group"] for row in rows if row["signal"]}
+    return sorted(rows, key=lambda row: row["group"] not in taught)
+
+
 def _largest(one: Found, name: str) -> float:
     return max((abs(value) for row in one.get(name, ()) for value in row), default=0.0)
 
@@ -90,6 +96,10 @@ def _largest(one: Found, name: str) -> float:
 def _row(number: int, row: Mapping[str, Any], found: Sequence[Found]) -> dict[str, Any]:
     pieces = (row.get("info") or {}).get("pieces") or [str(token) for token in row.get("tokens") or ()]
     size = len(row["logp"])
+    under = [
+        None if "error" in result else {name: result[name][number] for name in ("advantages", "gradient", "weight")}
+        for result in found
+    ]
     return {
         "id": str(row.get("id", f"#{number}")),
         "group": str(row["group"]),
@@ -98,8 +108,6 @@ def _row(number: int, row: Mapping[str, Any], found: Sequence[Found]) -> dict[st
         # Without their texts tokens are set apart, so that numbers can be told from each other.
         "apart": not (row.get("info") or {}).get("pieces"),
         "logp": row["logp"],
-        "under": [
-            None if "error" in one else {name: one[name][number] for name in ("advantages", "gradient", "weight")}
-            for one in found
-        ],
+        "signal": any(value for column in under if column is not None for value in column["gradient"]),
+        "under": under,
     }

@@ -25,7 +25,7 @@ from hocket.apps.report.status import cluster_of, lag_words, learner_rows, sampl
 from hocket.train.disk import write_atomic
 from hocket.train.kinds import ACCURACY, MEASURES, is_share
 from hocket.train.kinds.ways import GREEDY, TOLD_APART, as_told, ways_shown
-from hocket.train.kinds.words import WORDS, interval_of, is_recorded, recorded_rows
+from hocket.train.kinds.words import EPISODES, WORDS, interval_of, is_recorded, recorded_rows, units_of
 
 HERE = Path(__file__).parent
 
@@ -49,21 +49,23 @@ def page(run: RunRecord) -> str:
     """The page of a run as HTML."""
     latest = run.episodes(run.steps[-1]) if run.steps else []
     shown = rollouts(run, latest)
-    charts = drawn(curves(run, shown["steps"]))
+    charts, units = drawn(curves(run, shown["steps"])), units_of(run.measure)
     return template("page.html").render(
         title=run.name,
         css=asset("page.css") + asset("conversations.css"),
         js=asset("page.js") + asset("conversations.js"),
         chips=_chips(run),
         hero=hero(run),
+        units=units,
+        unseen=MEASURES.get(run.measure, ACCURACY).each,
         facts=_facts(run),
         diagnosis=diagnosis_of(run, latest),
         charts=charts,
         first=CURVES_FIRST if len(charts) < 2 * CURVES_FIRST else CURVES_FIRST + 3,
-        roles=table(shown["steps"], run.trained, run.config),
+        roles=table(shown["steps"], run.trained, run.config, units),
         table=before_and_after(run),
         samples=run.summary.get("samples") or [],
-        rollouts=embedded(shown) if shown["steps"] else None,
+        rollouts=embedded(shown | {"units": vars(units)}) if shown["steps"] else None,
         messages=run.messages[-200:],
         config=run.config_text,
         samplers=sampler_rows(cluster_of(run.path)),
@@ -75,7 +77,7 @@ def page(run: RunRecord) -> str:
 
 
 def diagnosis_of(run: RunRecord, latest: Sequence[Mapping[str, Any]] | None = None) -> list[str]:
-    """What keeps a run from learning, gravest first; `latest` are its latest episodes where they have been read."""
+    """What keeps a run from learning, worst first; `latest` are its latest episodes where they have been read."""
     if latest is None:
         latest = run.episodes(run.steps[-1]) if run.steps else []
     found = diagnose(run.rows, latest, penalty=kl_coefficient(run.config))
@@ -255,7 +257,7 @@ def _facts(run: RunRecord) -> list[tuple[str, str]]:
     facts = [("steps", plain(summary.get("steps"))), ("time", duration(summary.get("seconds")))]
     generated = sum(row["tokens/generated"] for row in run.trained if is_number(row.get("tokens/generated")))
     if generated:
-        facts.append(("decisions sampled", f"{generated:,.0f}"))
+        facts.append((f"{units_of(run.measure).total} sampled", f"{generated:,.0f}"))
     best = summary.get("best") or {}
     value = next((best[key] for key in ("success", run.measure) if is_number(best.get(key))), None)
     if value is not None:
@@ -289,9 +291,9 @@ def before_and_after(run: RunRecord) -> list[dict[str, str]]:
             and max(old, new) <= 1
         )
         show = percent if share else plain
-        label = {"length": "mean length, decisions", **WORDS}.get(
-            name, name.replace("reward/", "reward ").replace("_", " ")
-        )
+        units = units_of(run.measure)
+        length = "steps per episode" if units is EPISODES else f"mean length, {units.decisions}"
+        label = {"length": length, **WORDS}.get(name, name.replace("reward/", "reward ").replace("_", " "))
         ends = [_interval(e, show) if name == run.measure else "" for e in pair]
         rows.append(
             {

@@ -8,6 +8,7 @@ from typing import Any
 
 from hocket.apps.report.conversations import calls_in, digits, earned
 from hocket.core import sums
+from hocket.train.kinds.words import UnitNames
 
 Row = Mapping[str, Any]
 
@@ -93,11 +94,12 @@ MEASURES: Mapping[str, Measure] = {
 }
 
 
-def table(steps: Sequence[Row], rows: Sequence[Row], config: Row) -> dict[str, Any] | None:
+def table(steps: Sequence[Row], rows: Sequence[Row], config: Row, units: UnitNames) -> dict[str, Any] | None:
     """A table with a row per role, values of the first and the last step recorded; None where there is one role.
 
     Args:
         steps: the recorded steps with `summed`. rows: the metrics of training steps. config: of the run.
+        units: what its decisions are called.
     """
     agents = list(dict.fromkeys(agent for step in steps for agent in step["summed"]["agents"]))
     if len(agents) < 2:
@@ -110,7 +112,7 @@ def table(steps: Sequence[Row], rows: Sequence[Row], config: Row) -> dict[str, A
     shown = {name: values for name, values in columns.items() if any(values)}
     cells = list(zip(*shown.values(), strict=True))
     return {
-        "columns": list(shown),
+        "columns": [name.replace("decisions", units.decisions) for name in shown],
         "rows": [
             {"name": agent, "colour": place % 6, "cast": _cast(agent, steps[-1], config), "cells": cells[place]}
             for place, agent in enumerate(agents)

@@ -1,24 +1,38 @@
-"""The endpoint: OpenAI's chat completions over HTTP, in front of a `Backend`."""
+"""The endpoint: OpenAI's chat completions, completions and embeddings over HTTP, in front of a `Backend`."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import functools
 import logging
+import struct
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from hocket.apps.serve.addresses import addressed, is_loopback
-from hocket.apps.serve.backend import Backend, Caller, Job
+from hocket.apps.serve.backend import Backend, Caller, TextBackend
 from hocket.apps.serve.bounds import Bounds
-from hocket.apps.serve.completions import collected, streamed
+from hocket.apps.serve.completions import collected, collected_texts, streamed, streamed_texts
 from hocket.apps.serve.refusals import Refusal
 from hocket.apps.serve.schema import openapi
-from hocket.apps.serve.wire import ChatRequest, Health, Model, Models, read_report, read_request
+from hocket.apps.serve.wire import (
+    ChatRequest,
+    CompletionRequest,
+    Embedding,
+    EmbeddingRequest,
+    Embeddings,
+    EmbeddingUsage,
+    Health,
+    Model,
+    Models,
+    read_report,
+    read_request,
+)
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -43,7 +57,7 @@ def build_app(backend: Backend, bounds: Bounds, *, episodes: bool = False, local
     from starlette.routing import BaseRoute, Route
 
     house = _House(backend, bounds)
-    document = msgspec.json.encode(openapi(episodes=episodes, bounds=bounds))
+    document = msgspec.json.encode(openapi(episodes=episodes, texts=isinstance(backend, TextBackend), bounds=bounds))
 
     async def described(request: Request) -> Response:
         return _json(document)
@@ -58,8 +72,11 @@ def build_app(backend: Backend, bounds: Bounds, *, episodes: bool = False, local
         Route("/openapi.json", careful(described), methods=["GET"]),
         *served("/v1/models", house.models, "GET"),
         *served("/v1/models/{model:path}", house.model, "GET"),
-        *served("/v1/chat/completions", house.complete, "POST"),
+        *served("/v1/chat/completions", house.chat, "POST"),
     ]
+    if isinstance(backend, TextBackend):
+        texts = _Texts(house, backend)
+        routes += served("/v1/completions", texts.complete, "POST") + served("/v1/embeddings", texts.embed, "POST")
     if episodes:
         routes.append(Route("/e/{episode}/reward", careful(house.reward), methods=["POST"]))
     return Starlette(routes=routes, exception_handlers={HTTPException: _unrouted})
@@ -78,47 +95,50 @@ class _House:
         return _json(Health(self._backend.weights()))
 
     async def models(self, request: Request) -> Response:
-        self._admitted(request)
+        self.admitted(request)
         return _json(Models([Model(name, self._began) for name in self._backend.models()]))
 
     async def model(self, request: Request) -> Response:
-        self._admitted(request)
+        self.admitted(request)
         name = request.path_params["model"]
         if name not in self._backend.models():
             raise Refusal(404, f"there is no model {name!r}", code="model_not_found", param="model")
         return _json(Model(name, self._began))
 
     async def reward(self, request: Request) -> Response:
-        caller = self._admitted(request)
-        self._backend.report(caller, read_report(await self._body(request)))
+        caller = self.admitted(request)
+        self._backend.report(caller, read_report(await self.body(request)))
         return _json({"status": "ok"})
 
-    async def complete(self, request: Request) -> Response:
-        caller = self._admitted(request)
+    async def chat(self, request: Request) -> Response:
+        caller = self.admitted(request)
+        async with self.work():
+            body = await self.body(request)
+            asked = read_request(body, ChatRequest)
+            if len(asked.messages) > self._bounds.messages:
+                most = f"a conversation may have {self._bounds.messages} messages"
+                raise Refusal(400, most, code="too_many_messages", param="messages")
+            job = await _unless_gone(request, self._backend.open(caller, body, asked))
+            created = int(time.time())
+            if asked.stream:
+                return self.stream(streamed(job, asked, created))
+            return _json(await _unless_gone(request, collected(job, asked, created)))
+
+    @asynccontextmanager
+    async def work(self) -> AsyncGenerator[None, None]:
+        """A place among the requests that are worked on, for as long as one may take."""
         if self._working >= self._bounds.requests:
             raise Refusal(429, "too many requests are worked on; come back later", code="busy", retry_after="1")
         self._working += 1
         try:
             async with asyncio.timeout(self._bounds.work_seconds):
-                body = await self._body(request)
-                asked = read_request(body)
-                if len(asked.messages) > self._bounds.messages:
-                    most = f"a conversation may have {self._bounds.messages} messages"
-                    raise Refusal(400, most, code="too_many_messages", param="messages")
-                return await self._answer(request, caller, body, asked)
+                yield
         except TimeoutError:
             raise _late(self._bounds.work_seconds) from None
         finally:
             self._working -= 1
 
-    async def _answer(self, request: Request, caller: Caller, body: bytes, asked: ChatRequest) -> Response:
-        job = await _unless_gone(request, self._backend.open(caller, body, asked))
-        created = int(time.time())
-        if asked.stream:
-            return self._stream(job, asked, created)
-        return _json(await _unless_gone(request, collected(job, asked, created)))
-
-    def _stream(self, job: Job, asked: ChatRequest, created: int) -> Response:
+    def stream(self, documents: AsyncGenerator[Any, None]) -> Response:
         from starlette.responses import StreamingResponse
 
         async def events() -> AsyncGenerator[bytes, None]:
@@ -126,7 +146,7 @@ class _House:
             limit = self._bounds.work_seconds
             end = None if limit is None else asyncio.get_running_loop().time() + limit
             try:
-                async with aclosing(streamed(job, asked, created)) as chunks:
+                async with aclosing(documents) as chunks:
                     while True:
                         # Only what is waited for here: the reader's time is bounded by the connection.
                         async with asyncio.timeout_at(end):
@@ -154,7 +174,7 @@ class _House:
         told = events()
         return Events(told, media_type="text/event-stream", headers={"cache-control": "no-cache"})
 
-    def _admitted(self, request: Request) -> Caller:
+    def admitted(self, request: Request) -> Caller:
         """Who asks, once they may."""
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         caller = Caller(
@@ -167,7 +187,7 @@ class _House:
         self._backend.admit(caller)
         return caller
 
-    async def _body(self, request: Request) -> bytes:
+    async def body(self, request: Request) -> bytes:
         """The body, unless it is too large, too slow, or no JSON."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
@@ -187,6 +207,31 @@ class _House:
         except TimeoutError:
             raise Refusal(408, "the body came too slowly", code="slow_body", connection="close") from None
         return bytes(found)
+
+
+class _Texts:
+    """The endpoints of a backend that continues and embeds texts."""
+
+    def __init__(self, house: _House, backend: TextBackend) -> None:
+        self._house, self._backend = house, backend
+
+    async def complete(self, request: Request) -> Response:
+        self._house.admitted(request)
+        async with self._house.work():
+            prompts = read_request(await self._house.body(request), CompletionRequest)
+            job = await _unless_gone(request, self._backend.complete(prompts))
+            created = int(time.time())
+            if prompts.stream:
+                return self._house.stream(streamed_texts(job, prompts, created))
+            return _json(await _unless_gone(request, collected_texts(job, prompts, created)))
+
+    async def embed(self, request: Request) -> Response:
+        self._house.admitted(request)
+        async with self._house.work():
+            texts = read_request(await self._house.body(request), EmbeddingRequest)
+            vectors = await _unless_gone(request, self._backend.embed(texts))
+            data = [Embedding(number, _spelt(row, texts.encoding_format)) for number, row in enumerate(vectors.rows)]
+            return _json(Embeddings(data, vectors.model, EmbeddingUsage(vectors.tokens, vectors.tokens)))
 
 
 async def _unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
@@ -244,6 +289,11 @@ async def _unrouted(request: Request, error: Exception) -> Response:
     words = {404: "there is nothing at this address", 405: "this address does not take this method"}
     refusal = Refusal(status, words.get(status, str(error)), code="not_found" if status == 404 else "not_allowed")
     return _json(refusal.body(), status, headers)
+
+
+def _spelt(row: list[float], form: str | None) -> list[float] | str:
+    """A vector as numbers, or as the base64 of its float32 bytes."""
+    return base64.b64encode(struct.pack(f"<{len(row)}f", *row)).decode() if form == "base64" else row
 
 
 def _event(document: Any) -> bytes:

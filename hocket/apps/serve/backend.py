@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from hocket.apps.serve.spelling import Delta
-from hocket.apps.serve.wire import ChatRequest, RewardReport
+from hocket.apps.serve.wire import ChatRequest, CompletionRequest, EmbeddingRequest, RewardReport
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Job:
 
     Attributes:
         id: of the completion. model, weights: what answers. prompt_tokens: tokens of the context.
-        deltas: of all answers as they grow; closing it gives the work up.
+        deltas: of all answers as they grow; closing it gives the work up. prompts: the texts that are continued.
     """
 
     id: str
@@ -43,6 +43,16 @@ class Job:
     weights: str
     prompt_tokens: int
     deltas: AsyncIterator[Delta]
+    prompts: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """The vectors of texts, of length 1, that the model called `model` gave; `tokens` were read for them."""
+
+    model: str
+    rows: list[list[float]]
+    tokens: int
 
 
 class Backend(Protocol):
@@ -66,4 +76,17 @@ class Backend(Protocol):
 
     def report(self, caller: Caller, report: RewardReport) -> None:
         """Takes note of how an episode came out."""
+        ...
+
+
+@runtime_checkable
+class TextBackend(Backend, Protocol):
+    """A `Backend` that continues and embeds texts as well."""
+
+    async def complete(self, request: CompletionRequest) -> Job:
+        """Begins to continue prompts."""
+        ...
+
+    async def embed(self, request: EmbeddingRequest) -> Vectors:
+        """The vectors of texts."""
         ...

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import itertools
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import cast
+from dataclasses import dataclass, field
+from typing import Literal, cast
 
 from msgspec import UNSET
 
@@ -17,10 +19,14 @@ from hocket.apps.serve.wire import (
     ChoiceDelta,
     Chunk,
     Completion,
+    CompletionRequest,
     FinishReason,
     Logprobs,
     Said,
     SaidDelta,
+    TextChoice,
+    TextCompletion,
+    TextLogprobs,
     TokenLogprob,
     ToolCall,
     Usage,
@@ -31,30 +37,101 @@ def _deltas(job: Job) -> AsyncGenerator[Delta, None]:
     return cast(AsyncGenerator[Delta, None], job.deltas)
 
 
-async def collected(job: Job, asked: ChatRequest, created: int) -> Completion:
-    """The whole answers."""
-    texts = [""] * asked.choices
-    entries: list[list[TokenLogprob]] = [[] for _ in texts]
-    calls: list[tuple[ToolCall, ...]] = [()] * asked.choices
-    ends: list[FinishReason] = ["length"] * asked.choices
-    written = 0
+@dataclass
+class _Answer:
+    """One whole answer."""
+
+    text: str = ""
+    entries: list[TokenLogprob] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    finish: FinishReason = "length"
+
+
+async def _answers(job: Job, count: int) -> tuple[list[_Answer], Usage]:
+    answers, written = [_Answer() for _ in range(count)], 0
     async with aclosing(_deltas(job)) as deltas:
         async for delta in deltas:
-            texts[delta.index] += delta.text
-            entries[delta.index] += delta.entries
-            calls[delta.index] += delta.calls
-            ends[delta.index] = delta.finish or ends[delta.index]
+            answer = answers[delta.index]
+            answer.text += delta.text
+            answer.entries += delta.entries
+            answer.calls += delta.calls
+            answer.finish = delta.finish or answer.finish
             written += delta.tokens
+    return answers, _usage(job, written)
+
+
+async def collected(job: Job, asked: ChatRequest, created: int) -> Completion:
+    """The whole answers."""
+    answers, usage = await _answers(job, asked.choices)
     choices = [
         Choice(
             index=number,
-            message=Said(text or None if called else text, tool_calls=list(called) if called else UNSET),
-            finish_reason=end,
-            logprobs=Logprobs(found) if asked.logprobs else None,
+            message=Said(
+                answer.text or None if answer.calls else answer.text, tool_calls=answer.calls if answer.calls else UNSET
+            ),
+            finish_reason=answer.finish,
+            logprobs=Logprobs(answer.entries) if asked.logprobs else None,
         )
-        for number, (text, called, end, found) in enumerate(zip(texts, calls, ends, entries, strict=True))
+        for number, answer in enumerate(answers)
     ]
-    return Completion(job.id, created, job.model, job.weights, choices, _usage(job, written))
+    return Completion(job.id, created, job.model, job.weights, choices, usage)
+
+
+async def collected_texts(job: Job, asked: CompletionRequest, created: int) -> TextCompletion:
+    """The whole completions."""
+    answers, usage = await _answers(job, asked.choices)
+    choices = []
+    for number, answer in enumerate(answers):
+        before = _echo(job, asked, number)
+        scores = _text_logprobs(answer.entries, asked, len(before))
+        choices.append(TextChoice(number, before + answer.text, scores, _text_finish(answer.finish)))
+    return TextCompletion(job.id, created, job.model, job.weights, choices, usage)
+
+
+async def streamed_texts(job: Job, asked: CompletionRequest, created: int) -> AsyncGenerator[TextCompletion, None]:
+    """The completions as events, piece by piece, and the usage if asked for."""
+
+    def event(*choices: TextChoice, usage: Usage | None = None) -> TextCompletion:
+        counts = usage if asked.tells_usage else UNSET
+        return TextCompletion(job.id, created, job.model, job.weights, list(choices), counts)
+
+    echoes = [_echo(job, asked, number) for number in range(asked.choices)]
+    lengths, written = [len(echo) for echo in echoes], 0
+    async with aclosing(_deltas(job)) as deltas:
+        for number, echo in enumerate(echoes):
+            if echo:
+                yield event(TextChoice(number, echo))
+        async for delta in deltas:
+            written += delta.tokens
+            if delta.text or delta.entries or delta.finish:
+                scores = _text_logprobs(delta.entries, asked, lengths[delta.index])
+                yield event(TextChoice(delta.index, delta.text, scores, _text_finish(delta.finish)))
+            lengths[delta.index] += sum(len(entry.token) for entry in delta.entries)
+    if asked.tells_usage:
+        yield event(usage=_usage(job, written))
+
+
+def _echo(job: Job, asked: CompletionRequest, number: int) -> str:
+    """What stands before the text of a completion: its prompt, where it is to be repeated."""
+    return job.prompts[number // (asked.n or 1)] if asked.echo else ""
+
+
+def _text_finish(finish: FinishReason | None) -> Literal["stop", "length"] | None:
+    return "length" if finish == "length" else None if finish is None else "stop"
+
+
+def _text_logprobs(entries: Sequence[TokenLogprob], asked: CompletionRequest, start: int) -> TextLogprobs | None:
+    """Log-probs in the form of completions, for tokens whose text begins at character `start`."""
+    if not asked.scored:
+        return None
+    offsets = itertools.accumulate((len(entry.token) for entry in entries[:-1]), initial=start) if entries else ()
+    likely = [{rival.token: rival.logprob for rival in entry.top_logprobs} for entry in entries]
+    return TextLogprobs(
+        tokens=[entry.token for entry in entries],
+        token_logprobs=[entry.logprob for entry in entries],
+        top_logprobs=likely if asked.alternatives else None,
+        text_offset=list(offsets),
+    )
 
 
 async def streamed(job: Job, asked: ChatRequest, created: int) -> AsyncGenerator[Chunk, None]:

@@ -18,14 +18,21 @@ import torch
 from numpy.typing import NDArray
 
 from hocket.agents.workflows.chat import Chat, Tokens
-from hocket.apps.serve.backend import Caller, Job
+from hocket.apps.serve.backend import Caller, Job, Vectors
 from hocket.apps.serve.bounds import Bounds
 from hocket.apps.serve.event_loop import across
 from hocket.apps.serve.read_write_lock import ReadWriteLock
 from hocket.apps.serve.refusals import Refusal, template_refusals
 from hocket.apps.serve.source import ModelSource
 from hocket.apps.serve.spelling import Delta, Spelling
-from hocket.apps.serve.wire import ChatRequest, RewardReport, template_message
+from hocket.apps.serve.wire import (
+    ChatRequest,
+    CompletionRequest,
+    EmbeddingRequest,
+    RewardReport,
+    SamplingRequest,
+    template_message,
+)
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key
 from hocket.core.packing import pack
@@ -61,13 +68,13 @@ class _Served:
 
 @dataclass(frozen=True)
 class _Question:
-    """A request as the engine gets it."""
+    """The request with that number as the engine gets it: its prompts in tokens, and how each is continued."""
 
     served: _Served
-    request: ChatRequest
-    tokens: Tokens
-    decoding: Decoding
+    request: ChatRequest | CompletionRequest
+    prompts: Sequence[tuple[Tokens, Decoding]]
     key: Key
+    number: int
 
 
 class CurrentBackend:
@@ -139,19 +146,39 @@ class CurrentBackend:
     def report(self, caller: Caller, report: RewardReport) -> None:
         raise Refusal(404, "there are no episodes here", code="unknown_episode")
 
-    async def open(self, caller: Caller, body: bytes, request: ChatRequest) -> Job:
-        served = self._served.get(request.model)
+    def _named(self, model: str) -> _Served:
+        served = self._served.get(model)
         if served is None:
-            hint = nearest(request.model, self._served)
-            raise Refusal(404, f"there is no model {request.model!r}{hint}", code="model_not_found", param="model")
+            hint = nearest(model, self._served)
+            raise Refusal(404, f"there is no model {model!r}{hint}", code="model_not_found", param="model")
+        return served
+
+    async def embed(self, request: EmbeddingRequest) -> Vectors:
+        served = self._named(request.model)
+        return await across(self._loop, lambda: self._embedded(served, request))
+
+    async def open(self, caller: Caller, body: bytes, request: ChatRequest) -> Job:
+        served, key, number = self._named(request.model), *self._next_key(request.seed)
+        question = await across(self._loop, lambda: self._read(served, len(body), request, key, number))
+        return self._job(question, "chatcmpl")
+
+    async def complete(self, request: CompletionRequest) -> Job:
+        served, key, number = self._named(request.model), *self._next_key(request.seed)
+        question = await across(self._loop, lambda: self._read_prompts(served, request, key, number))
+        render = served.chat.render
+        texts = [part if isinstance(part, str) else render(part) for part in request.prompts]
+        return replace(self._job(question, "cmpl"), prompts=texts)
+
+    def _next_key(self, seed: int | None) -> tuple[Key, int]:
+        """The key of a further request, and its number."""
         self._calls += 1
-        key = (
-            self._root.derive("call", self._calls) if request.seed is None else self._root.derive("seed", request.seed)
-        )
-        name = f"{self._root.derive('id', self._calls)}"[:24]
-        question = await across(self._loop, lambda: self._read(served, len(body), request, key))
-        deltas = self._deltas(question, name)
-        return Job(f"chatcmpl-{name}", served.name, self._label, len(question.tokens), deltas)
+        key = self._root.derive("call", self._calls) if seed is None else self._root.derive("seed", seed)
+        return key, self._calls
+
+    def _job(self, question: _Question, kind: str) -> Job:
+        name = f"{self._root.derive('id', question.number)}"[:24]
+        size = sum(len(tokens) for tokens, _ in question.prompts)
+        return Job(f"{kind}-{name}", question.served.name, self._label, size, self._deltas(question, name))
 
     async def _deltas(self, question: _Question, name: str) -> AsyncGenerator[Delta, None]:
         """All answers as they grow."""
@@ -246,66 +273,121 @@ class CurrentBackend:
         self._label = checkpoint.name
         self._say(f"now serving {checkpoint.name}")
 
-    async def _read(self, served: _Served, size: int, request: ChatRequest, key: Key) -> _Question:
+    async def _read(self, served: _Served, size: int, request: ChatRequest, key: Key, number: int) -> _Question:
         """The request in tokens."""
         messages = [template_message(message) for message in request.messages]
         with template_refusals():
             tokens = served.chat.opening(messages, request.shown_tools())
         if size > LARGE:
             served.chat.forget()  # It keeps a thousand conversations, whatever their size.
-        context = served.policy.context_length
-        longest = min(request.longest or self._bounds.tokens, self._bounds.tokens)
-        room = longest if context is None else min(longest, context - len(tokens))
-        if room < 1:
-            words = f"the conversation has {len(tokens)} tokens, and the model's context is {context}; shorten it"
-            raise Refusal(400, words, code="context_length_exceeded", param="messages")
-        decoding = Decoding(
-            temperature=1.0 if request.temperature is None else request.temperature,
-            top_p=1.0 if request.top_p is None else request.top_p,
-            top_k=request.top_k if (request.top_k or 0) > 0 else None,
-            min_p=request.min_p or 0.0,
-            max_tokens=room,
-        )
+        decoding = _decoding(request, self._room(served, tokens, request.longest, "conversation", "messages"))
         if request.alternatives and decoding.truncates:
-            raise Refusal(
-                400,
-                "top_logprobs go with top_p 1 only, and no top_k or min_p",
-                code="invalid_value",
-                param="top_logprobs",
-            )
-        return _Question(served, request, tokens, decoding, key)
+            raise _truncated("top_logprobs")
+        return _Question(served, request, [(tokens, decoding)], key, number)
+
+    async def _read_prompts(self, served: _Served, request: CompletionRequest, key: Key, number: int) -> _Question:
+        """The prompts of a request for completions in tokens."""
+        if request.best_of not in (None, request.n or 1):
+            words = "best_of: only as many as n; ask for more answers and choose among them"
+            raise Refusal(400, words, code="invalid_value", param="best_of")
+        if request.echo and request.scored:
+            words = "echo: log-probs are of sampled tokens, not of prompts; drop echo or logprobs"
+            raise Refusal(400, words, code="invalid_value", param="echo")
+        prompts = []
+        for prompt in request.prompts:
+            tokens = tuple(served.policy.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt)
+            if not tokens:
+                raise Refusal(400, "prompt: it has no token", code="invalid_value", param="prompt")
+            size = int(served.policy.model.config.vocab_size)
+            if max(tokens) >= size:
+                words = f"prompt: token {max(tokens)} is not among the {size} of the vocabulary"
+                raise Refusal(400, words, code="invalid_value", param="prompt")
+            room = self._room(served, tokens, request.longest, "prompt", "prompt")
+            prompts.append((tokens, _decoding(request, room)))
+        if request.alternatives and prompts[0][1].truncates:
+            raise _truncated("logprobs")
+        return _Question(served, request, prompts, key, number)
+
+    def _room(self, served: _Served, tokens: Tokens, longest: int | None, what: str, param: str) -> int:
+        """Tokens that an answer may have."""
+        context = served.policy.context_length
+        most = min(longest or self._bounds.tokens, self._bounds.tokens)
+        room = most if context is None else min(most, context - len(tokens))
+        if room < 1:
+            words = f"the {what} has {len(tokens)} tokens, and the model's context is {context}; shorten it"
+            raise Refusal(400, words, code="context_length_exceeded", param=param)
+        return room
+
+    async def _embedded(self, served: _Served, request: EmbeddingRequest) -> Vectors:
+        """The mean of the last hidden states over the tokens of each text, scaled to length 1."""
+        from hocket.train.embedders import HasStates
+        from hocket.train.searching import mean_states
+
+        if not isinstance(served.policy, HasStates):
+            words = f"model: {served.name} has no hidden states to embed with"
+            raise Refusal(400, words, code="no_embeddings", param="model")
+        size = int(served.policy.model.config.hidden_size)
+        if request.dimensions not in (None, size):
+            words = f"dimensions: the vectors of {served.name} have {size}; leave it out"
+            raise Refusal(400, words, code="invalid_value", param="dimensions")
+        counts = [len(served.policy.tokenizer.encode(text, add_special_tokens=False)) for text in request.texts]
+        context = served.policy.context_length
+        if not all(counts):
+            raise Refusal(400, "input: a text is empty", code="invalid_value", param="input")
+        if context is not None and max(counts) >= context:
+            words = f"a text has {max(counts)} tokens, and the model's context is {context}; shorten it"
+            raise Refusal(400, words, code="context_length_exceeded", param="input")
+        async with self._weights_lock.reading():
+            states = mean_states(served.policy, request.texts)
+        rows = states / np.maximum(np.linalg.norm(states, axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        return Vectors(served.name, rows.tolist(), sum(counts))
 
     async def _write(self, question: _Question, index: int, name: str, tell: Callable[[Delta], None]) -> None:
         """Writes one answer, some tokens at a time; in parts or at once, it says the same."""
         asked, served, key = question.request, question.served, question.key.derive(index)
+        prompt, most = question.prompts[index // (asked.n or 1)]
         spelling = Spelling(
             served.chat,
             index,
             stops=asked.stops,
-            tools=asked.offers_tools,
-            prompt=question.tokens,
+            tools=isinstance(asked, ChatRequest) and asked.offers_tools,
+            prompt=prompt,
             name=f"{name}_{index}",
-            logprobs=bool(asked.logprobs),
+            logprobs=asked.scored,
         )
         written: tuple[int, ...] = ()
         # The likeliest tokens take a pass over everything, so they are asked for once.
-        part = question.decoding.max_tokens if asked.alternatives else LEAST
+        part = most.max_tokens if asked.alternatives else LEAST
         async with self._weights_lock.reading(), served.engine.episode():
             while True:
                 began = time.monotonic()
-                left = question.decoding.max_tokens - len(written)
-                decoding = replace(question.decoding, max_tokens=min(part, left))
-                context = question.tokens + written
+                left = most.max_tokens - len(written)
+                decoding = replace(most, max_tokens=min(part, left))
+                context = prompt + written
                 sample = await served.engine.submit(Request(context, decoding, key, drawn=len(written)))
                 written += tuple(sample.tokens.tolist())
                 likely = _likely(served.policy, context, sample.tokens, decoding, asked.alternatives)
                 spelling.take(sample.tokens.tolist(), None if sample.logp is None else sample.logp.tolist(), likely)
-                if sample.finish == "stop" or spelling.stopped or len(written) >= question.decoding.max_tokens:
+                if sample.finish == "stop" or spelling.stopped or len(written) >= most.max_tokens:
                     tell(spelling.last(sample.finish))
                     return
                 tell(spelling.delta())
                 took = time.monotonic() - began
                 part = min(2 * part, MOST) if took < SOON else max(part // 2, LEAST) if took > 4 * SOON else part
+
+
+def _decoding(request: SamplingRequest, room: int) -> Decoding:
+    return Decoding(
+        temperature=1.0 if request.temperature is None else request.temperature,
+        top_p=1.0 if request.top_p is None else request.top_p,
+        top_k=request.top_k if (request.top_k or 0) > 0 else None,
+        min_p=request.min_p or 0.0,
+        max_tokens=room,
+    )
+
+
+def _truncated(param: str) -> Refusal:
+    return Refusal(400, f"{param} go with top_p 1 only, and no top_k or min_p", code="invalid_value", param=param)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:

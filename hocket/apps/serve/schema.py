@@ -15,12 +15,21 @@ _TYPES = (
     wire.ChatRequest,
     wire.Completion,
     wire.Chunk,
+    wire.CompletionRequest,
+    wire.TextCompletion,
+    wire.EmbeddingRequest,
+    wire.Embeddings,
     wire.Model,
     wire.Models,
     wire.Health,
     wire.RewardReport,
     wire.ErrorResponse,
 )
+
+_TEXT, _IDS = {"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}
+_SEVERAL = {"type": "array", "minItems": 1, "maxItems": wire.PROMPTS}
+_PROMPT = {"anyOf": [_TEXT, _IDS, {**_SEVERAL, "items": _TEXT}, {**_SEVERAL, "items": _IDS}]}
+"""Prompts of one kind, which the types do not say."""
 
 _WORDS = {
     400: "The request is malformed, asks for what there is not, or is too long for the model.",
@@ -35,11 +44,12 @@ _WORDS = {
 }
 
 
-def openapi(*, episodes: bool, bounds: Bounds) -> dict[str, Any]:
-    """The document; with `episodes` their addresses too."""
+def openapi(*, episodes: bool, texts: bool, bounds: Bounds) -> dict[str, Any]:
+    """The document; with `episodes` their addresses too, with `texts` those of completions and embeddings."""
     schemas, components = msgspec.json.schema_components(_TYPES, ref_template=_REF)
     named = dict(zip((kind.__name__ for kind in _TYPES), schemas, strict=True))
     components["ChatRequest"]["properties"]["messages"]["maxItems"] = bounds.messages
+    components["CompletionRequest"]["properties"]["prompt"] = _PROMPT
     paths = {"/health": {"get": _operation("health", "Whether the server runs", named["Health"], (), open_to_all=True)}}
     for prefix, name in (("", ""), ("/e/{episode}", "OfEpisode")) if episodes else (("", ""),):
         inside = [_parameter("episode")] if prefix else []
@@ -50,6 +60,11 @@ def openapi(*, episodes: bool, bounds: Bounds) -> dict[str, Any]:
             ),
             f"{prefix}/v1/chat/completions": _path(inside, post=_completion(name, named)),
         }
+        if texts:
+            paths |= {
+                f"{prefix}/v1/completions": _path(inside, post=_text_completion(name, named)),
+                f"{prefix}/v1/embeddings": _path(inside, post=_embedding(name, named)),
+            }
     if episodes:
         paths["/e/{episode}/reward"] = _path([_parameter("episode")], post=_report(named))
     return {
@@ -57,7 +72,7 @@ def openapi(*, episodes: bool, bounds: Bounds) -> dict[str, Any]:
         "info": {
             "title": "hocket",
             "version": __version__,
-            "description": "Chat completions of a policy, in OpenAI's form.",
+            "description": "Chat completions, completions and embeddings of a policy, in OpenAI's form.",
         },
         "paths": paths,
         "components": {
@@ -102,9 +117,21 @@ _BODY = (400, 408, 413, 415)
 def _completion(name: str, named: dict[str, dict[str, Any]]) -> dict[str, Any]:
     found = _operation(f"complete{name}", "Answers a conversation", named["Completion"], (*_BODY, 429, 504))
     # Each event of a stream holds a `Chunk`; the last one says [DONE].
-    found["responses"]["200"]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
+    found["responses"]["200"]["content"]["text/event-stream"] = {}
     found["requestBody"] = _body(named["ChatRequest"])
     return found
+
+
+def _text_completion(name: str, named: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    operation = _operation(f"text{name}", "Continues prompts", named["TextCompletion"], (*_BODY, 429, 504))
+    # Each event of a stream holds a `TextCompletion`; the last one says [DONE].
+    operation["responses"]["200"]["content"]["text/event-stream"] = {}
+    return operation | {"requestBody": _body(named["CompletionRequest"])}
+
+
+def _embedding(name: str, named: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    operation = _operation(f"embed{name}", "The vectors of texts", named["Embeddings"], (*_BODY, 429, 504))
+    return operation | {"requestBody": _body(named["EmbeddingRequest"])}
 
 
 def _report(named: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The chat-completions protocol as types: they check what comes in, and give the published schema."""
+"""The protocol as types, of chat, completions and embeddings: they check requests, and give the published schema."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from hocket.apps.serve.refusals import Refusal
 T = TypeVar("T")
 
 CHOICES = 16
-"""Answers to one request at most."""
+"""Answers to one prompt at most."""
+
+PROMPTS = 128
+"""Prompts of one request for completions, and texts of one for embeddings, at most."""
+
+SHORT = 16
+"""Tokens of a completion that does not say how many: OpenAI's default."""
 
 # ---------------------------------------------------------------- asked
 
@@ -111,27 +117,20 @@ One = Annotated[float, Meta(ge=1, le=1)]
 StopString = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
-class ChatRequest(Struct):
-    """A request for chat completions, with vLLM's `top_k` (0 and -1: all) and `min_p`. Other fields are ignored."""
+class SamplingRequest(Struct, kw_only=True):
+    """What requests for chat and for completions have in common, with vLLM's `top_k` (0 and -1: all) and `min_p`."""
 
     model: str
-    messages: Annotated[list[ChatMessage], Meta(min_length=1)]
     n: Annotated[int, Meta(ge=1, le=CHOICES)] | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
     top_k: Annotated[int, Meta(ge=-1)] | None = None
     min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     max_tokens: Annotated[int, Meta(ge=1)] | None = None
-    max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None
     stop: StopString | Annotated[list[StopString], Meta(max_length=4)] | None = None
     seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
-    logprobs: bool | None = None
-    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    tools: list[Tool] | None = None
-    tool_choice: Literal["none", "auto"] | None = None
-    response_format: ResponseFormat | None = None
     frequency_penalty: Zero | None = None
     presence_penalty: Zero | None = None
     repetition_penalty: One | None = None
@@ -139,7 +138,29 @@ class ChatRequest(Struct):
 
     @property
     def choices(self) -> int:
+        """Answers to all prompts together."""
         return self.n or 1
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    @property
+    def tells_usage(self) -> bool:
+        """Whether a stream ends with the usage."""
+        return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+
+class ChatRequest(SamplingRequest, kw_only=True):
+    """A request for chat completions. Other fields are ignored."""
+
+    messages: Annotated[list[ChatMessage], Meta(min_length=1)]
+    max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    tools: list[Tool] | None = None
+    tool_choice: Literal["none", "auto"] | None = None
+    response_format: ResponseFormat | None = None
 
     @property
     def longest(self) -> int | None:
@@ -148,29 +169,90 @@ class ChatRequest(Struct):
         return min(given, default=None)
 
     @property
-    def alternatives(self) -> int:
-        """How many likely tokens are told at each place."""
-        return self.top_logprobs or 0 if self.logprobs else 0
+    def scored(self) -> bool:
+        """Whether tokens come with their log-probs."""
+        return bool(self.logprobs)
 
     @property
-    def stops(self) -> tuple[str, ...]:
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+    def alternatives(self) -> int:
+        """How many likely tokens come with each place."""
+        return self.top_logprobs or 0 if self.logprobs else 0
 
     @property
     def offers_tools(self) -> bool:
         """Whether calls of tools are to be read from the answer."""
         return bool(self.tools) and self.tool_choice != "none"
 
-    @property
-    def tells_usage(self) -> bool:
-        """Whether a stream ends with the usage."""
-        return self.stream_options is not None and bool(self.stream_options.include_usage)
-
     def shown_tools(self) -> list[dict[str, Any]] | None:
         """The tools as a chat template takes them."""
         if not self.offers_tools:
             return None
         return [_template_tool(tool.function) for tool in self.tools or ()]
+
+
+Token = Annotated[int, Meta(ge=0)]
+
+
+class CompletionRequest(SamplingRequest, kw_only=True):
+    """A request that continues prompts, which are texts or token ids. Other fields are ignored."""
+
+    prompt: str | Annotated[list[str | Token | list[Token]], Meta(min_length=1)]
+    logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    echo: bool | None = None
+    best_of: Annotated[int, Meta(ge=1, le=CHOICES)] | None = None
+    suffix: Annotated[str, Meta(max_length=0)] | None = None
+
+    @property
+    def prompts(self) -> list[str | list[int]]:
+        """The prompts one by one.
+
+        Raises:
+            Refusal: when texts and token ids are mixed, there are too many, or one has no ids.
+        """
+        if isinstance(self.prompt, str):
+            return [self.prompt]
+        kinds = {type(part) for part in self.prompt}
+        if len(kinds) > 1:
+            raise Refusal(400, "prompt: give texts or token ids, not both", code="invalid_value", param="prompt")
+        if kinds == {int}:
+            return [[int(token) for token in self.prompt if isinstance(token, int)]]
+        if [] in self.prompt:
+            raise Refusal(400, "prompt: it has no token", code="invalid_value", param="prompt")
+        if len(self.prompt) > PROMPTS:
+            raise Refusal(400, f"prompt: give at most {PROMPTS} prompts", code="invalid_value", param="prompt")
+        return [part for part in self.prompt if not isinstance(part, int)]
+
+    @property
+    def choices(self) -> int:
+        return (self.n or 1) * len(self.prompts)
+
+    @property
+    def longest(self) -> int:
+        """The most tokens of an answer."""
+        return SHORT if self.max_tokens is None else self.max_tokens
+
+    @property
+    def scored(self) -> bool:
+        """Whether tokens come with their log-probs."""
+        return self.logprobs is not None
+
+    @property
+    def alternatives(self) -> int:
+        """How many likely tokens come with each place."""
+        return self.logprobs or 0
+
+
+class EmbeddingRequest(Struct, kw_only=True):
+    """A request for the vectors of texts. Other fields are ignored."""
+
+    model: str
+    input: str | Annotated[list[str], Meta(min_length=1, max_length=PROMPTS)]
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: Annotated[int, Meta(ge=1)] | None = None
+
+    @property
+    def texts(self) -> list[str]:
+        return [self.input] if isinstance(self.input, str) else self.input
 
 
 def _template_tool(function: Function) -> dict[str, Any]:
@@ -217,13 +299,13 @@ class RewardReport(Struct, forbid_unknown_fields=True):
     answer: str | UnsetType = UNSET
 
 
-def read_request(body: bytes) -> ChatRequest:
+def read_request(body: bytes, kind: type[T]) -> T:
     """A request from the body that holds it.
 
     Raises:
         Refusal: when it is no JSON, or no such request.
     """
-    return _read(body, ChatRequest)
+    return _read(body, kind)
 
 
 def read_report(body: bytes) -> RewardReport:
@@ -246,11 +328,16 @@ def _read(body: bytes, kind: type[T]) -> T:
 
 
 def _whole(document: Any) -> Any:
-    """JSON knows one kind of number: 2.0 is an integer."""
+    """JSON knows one kind of number: 2.0 is an integer, as a field and in the lists of a prompt."""
     if not isinstance(document, dict):
         return document
-    integral = {name: int(value) for name, value in document.items() if isinstance(value, float) and value.is_integer()}
-    return document | integral
+    return {name: _integral(value) for name, value in document.items()}
+
+
+def _integral(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_integral(part) for part in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 # ---------------------------------------------------------------- answered
@@ -319,6 +406,60 @@ class Completion(Struct):
     choices: list[Choice]
     usage: Usage
     object: Literal["chat.completion"] = "chat.completion"
+
+
+class TextLogprobs(Struct):
+    """Log-probs of a completion's tokens: of each its text, its log-prob, the likeliest ones and where it begins."""
+
+    tokens: list[str]
+    token_logprobs: list[float]
+    top_logprobs: list[dict[str, float]] | None
+    text_offset: list[int]
+
+
+class TextChoice(Struct):
+    """One completion, or what is new in it."""
+
+    index: int
+    text: str
+    logprobs: TextLogprobs | None = None
+    finish_reason: Literal["stop", "length"] | None = None
+
+
+class TextCompletion(Struct):
+    """Completions of prompts: all of them, or one event of a stream."""
+
+    id: str
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[TextChoice]
+    usage: Usage | UnsetType | None = UNSET
+    object: Literal["text_completion"] = "text_completion"
+
+
+class Embedding(Struct):
+    """The vector of a text: numbers, or their float32 bytes in base64."""
+
+    index: int
+    embedding: list[float] | str
+    object: Literal["embedding"] = "embedding"
+
+
+class EmbeddingUsage(Struct):
+    """Tokens read."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Embeddings(Struct):
+    """The vectors of texts, in their order."""
+
+    data: list[Embedding]
+    model: str
+    usage: EmbeddingUsage
+    object: Literal["list"] = "list"
 
 
 class CallDelta(Struct):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -101,9 +102,11 @@ def forest(found: Json, name: str) -> Markup | None:
         )
         parts.append(f'<circle cx="{x(estimate["value"]):.1f}" cy="{y}" r="4" fill="{colour}"/>')
         parts.append(f'<text x="{left + width + 12}" y="{y + 4}">{points(estimate, share)}</text>')
+    rows = [("method", "difference", "low", "high")]
+    rows += [(method["label"], *(method[name][key] for key in ("value", "low", "high"))) for method in shown]
     return Markup(
-        f'<svg class="whiskers" style="max-width: 860px" viewBox="0 0 790 {height:g}" role="img" '
-        f'aria-label="differences from the baseline">{"".join(parts)}</svg>'
+        f'<svg class="whiskers forest" viewBox="0 0 790 {height:g}" role="img" aria-label="differences from the '
+        f"baseline\" data-table='{escape(json.dumps(rows), quote=True)}'>{''.join(parts)}</svg>"
     )
 
 

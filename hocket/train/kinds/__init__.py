@@ -56,4 +56,4 @@ def _loaded(reference: str, task: Task) -> object:
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise ConfigurationError(f"{where} = {reference!r} cannot be had: {error}; mend the name") from error
+        raise ConfigurationError(f"{where} = {reference!r} cannot be imported: {error}; correct the name") from error

@@ -50,9 +50,9 @@ RETURN = Measure("return", False, "Mean return", "unseen episodes")
 HELD_OUT = {
     measure.name: measure
     for measure in (
-        Measure("pairs/accuracy", True, "Pairs told right", "unseen pairs", answers=False),
-        Measure("labels/accuracy", True, "Labels told right", "unseen labels", answers=False),
-        Measure("lists/accuracy", True, "Pairs of lists told right", "unseen lists", answers=False),
+        Measure("pairs/accuracy", True, "Preference accuracy", "unseen pairs", answers=False),
+        Measure("labels/accuracy", True, "Label accuracy", "unseen labels", answers=False),
+        Measure("lists/accuracy", True, "Ranking accuracy", "unseen lists", answers=False),
         Measure("scores/explained", False, "Share of variance explained", "unseen scores", answers=False),
         Measure("loss", False, "Loss", "unseen examples", answers=False, falls=True),
     )
