@@ -14,9 +14,11 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hocket.apps.use.loading import load
+    from hocket.apps.use.run import Run
     from hocket.core.errors import ConfigurationError, HocketError
     from hocket.recipe import Recipe
-    from hocket.run import Run, Trainer, train
+    from hocket.run import Trainer, train
     from hocket.train.settings import Config
 
 __version__ = "0.1.0"
@@ -26,15 +28,16 @@ __version__ = "0.1.0"
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
-__all__ = ["Config", "ConfigurationError", "HocketError", "Recipe", "Run", "Trainer", "train"]
+__all__ = ["Config", "ConfigurationError", "HocketError", "Recipe", "Run", "Trainer", "load", "train"]
 
 _HOMES = {
     "Config": "hocket.train.settings",
     "ConfigurationError": "hocket.core.errors",
     "HocketError": "hocket.core.errors",
     "Recipe": "hocket.recipe",
-    "Run": "hocket.run",
+    "Run": "hocket.apps.use.run",
     "Trainer": "hocket.run",
+    "load": "hocket.apps.use.loading",
     "train": "hocket.run",
 }
 

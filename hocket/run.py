@@ -1,4 +1,4 @@
-"""Training from Python: `hocket.train(...)` and the `Run` it returns. Works in scripts and notebooks."""
+"""Training from Python: `hocket.train(...)`, which returns a `Run`. Works in scripts and notebooks."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from hocket import tasks
+from hocket.apps.use.run import Run
 from hocket.recipe import Recipe
 from hocket.rewards.functions import FunctionReward
-from hocket.stages import Policy, Reward, Task
+from hocket.stages import Reward, Task
 from hocket.train import trainer as training
 from hocket.train.config import configure, task_of
-from hocket.train.evaluate import EvaluationResult
 from hocket.train.lessons import given_lessons, with_lessons
 from hocket.train.pipeline import PlanPipeline, phase_runs
 from hocket.train.settings import Config
-from hocket.train.tracking import read_metrics
 from hocket.train.trainer import Observer
 
 
@@ -36,38 +35,6 @@ class Trainer(training.Trainer):
 
 
 RewardLike = Reward | Callable[..., Any] | str
-
-
-class Run:
-    """A finished run.
-
-    Attributes:
-        path: its folder. policy: the trained policy, the first one of a team.
-        phases: the folders of all phases, if each phase is a separate run; this run is then the last phase.
-    """
-
-    def __init__(self, trainer: training.Trainer, phases: Sequence[Path] = ()) -> None:
-        self._trainer = trainer
-        self.phases = tuple(phases)
-        self.path: Path = trainer.folder.path
-        self.policy: Policy = trainer.parts.lead.policy
-
-    @property
-    def metrics(self) -> list[dict[str, Any]]:
-        """One dict per step, as in `metrics.jsonl`."""
-        return read_metrics(self.path / "metrics.jsonl")
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The results of the run, as in `summary.json`."""
-        return self._trainer.summary(self._trainer.ended)
-
-    def evaluate(self, n: int | None = None) -> EvaluationResult:
-        """Greedy success on `n` unseen scenarios."""
-        return self._trainer.evaluate(n)
-
-    def __repr__(self) -> str:
-        return f"Run({str(self.path)!r})"
 
 
 def train(
@@ -118,7 +85,7 @@ def train(
         return _run_phases(PlanPipeline.begin(runs, pairs), sources, keywords)
     trainer = Trainer(configure(pairs, source), task=source, **keywords)
     trainer.run()
-    return Run(trainer)
+    return Run.of(trainer)
 
 
 def _run_phases(pipeline: PlanPipeline, sources: Mapping[str, Task], keywords: Mapping[str, Any]) -> Run:
@@ -129,7 +96,7 @@ def _run_phases(pipeline: PlanPipeline, sources: Mapping[str, Task], keywords: M
         for trainer in trainers:
             trainer.run()
     write_plan_report(pipeline.folder)
-    return Run(trainer, [pipeline.folder / run.name for run in pipeline.runs])
+    return Run.of(trainer, [pipeline.folder / run.name for run in pipeline.runs])
 
 
 def _flags(recipe: str | Recipe | None, workflow: Any, steps: int | None) -> list[tuple[str, Any]]:

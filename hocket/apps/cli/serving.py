@@ -9,7 +9,7 @@ from typing import Any
 from rich.markup import escape
 
 from hocket.apps.cli.output import Pairs, err, out
-from hocket.apps.cli.runs import _eval_target
+from hocket.train.runfolder import find_source
 
 
 def serve(options: argparse.Namespace, pairs: Pairs) -> int:
@@ -25,7 +25,7 @@ def serve(options: argparse.Namespace, pairs: Pairs) -> int:
             # One line, since it comes while the program goes on: whoever waits for it reads a line.
             print(json.dumps(told, ensure_ascii=False), flush=True)
 
-    source = _eval_target(options.run, options.runs)
+    source = find_source(options.run, options.runs)
     command.serve(source, options, pairs, ready=ready, say=lambda words: console.print(escape(words)))
     return 0
 
@@ -35,5 +35,5 @@ def play(options: argparse.Namespace, pairs: Pairs) -> int:
     from hocket.apps.play import command
     from hocket.apps.play.screen import TerminalScreen
 
-    command.play(_eval_target(options.run, options.runs), options, pairs, TerminalScreen(out()))
+    command.play(find_source(options.run, options.runs), options, pairs, TerminalScreen(out()))
     return 0
