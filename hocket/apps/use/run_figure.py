@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
@@ -17,11 +18,15 @@ from hocket.core.errors import ConfigurationError, nearest
 COLUMNS, HEAD, GAP = 3, 40.0, 18.0
 """Charts beside each other; room above a chart for its title and legend; room between charts."""
 
-STYLE = """
-text { font: 13px system-ui, "DejaVu Sans", sans-serif; fill: var(--ink); }
-.title { font-weight: 600; } .legend { font-size: 11.5px; } .legend, .unit { fill: var(--soft); }
-.back { fill: var(--card); } .key { stroke-width: 3; }
-"""
+SCOPE = "hocket-figure"
+"""The class of the figure, so that its styles leave a notebook as it is."""
+
+STYLE = """text { font: 13px system-ui, "DejaVu Sans", sans-serif; fill: var(--ink); }
+.title { font-weight: 600; }
+.legend { font-size: 11.5px; fill: var(--soft); }
+.unit { fill: var(--soft); }
+.back { fill: var(--card); }
+.key { stroke-width: 3; }"""
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,7 @@ class RunFigure:
             x, y = GAP + (number % columns) * wide, HEAD + (number // columns) * high
             parts.append(f'<g transform="translate({x:g} {y:g})">{_drawn(chart)}</g>')
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
+            f'<svg class="{SCOPE}" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
             f'role="img" aria-label="{escape(self.title)}"><style>{_style()}</style>{"".join(parts)}</svg>'
         )
 
@@ -85,7 +90,7 @@ def _chart(run: RunRecord, name: str) -> Chart:
 
 def _drawn(chart: Chart) -> str:
     """A chart with its title, and a legend where it has several lines."""
-    inner = replace(chart).svg().replace("<svg ", f'<svg y="{HEAD:g}" width="{WIDTH:g}" height="{HEIGHT:g}" ', 1)
+    inner = chart.svg().replace("<svg ", f'<svg y="{HEAD:g}" width="{WIDTH:g}" height="{HEIGHT:g}" ', 1)
     unit = f' <tspan class="unit">{escape(chart.unit)}</tspan>' if chart.unit else ""
     parts = [f'<text class="title" y="12">{escape(chart.title)}{unit}</text>']
     x = 0.0
@@ -100,7 +105,8 @@ def _drawn(chart: Chart) -> str:
 def _style() -> str:
     """The page's colours, and its rules for charts."""
     css = str(asset("page.css"))
-    colours = css[: css.index("* {")]
-    rules = [line for line in css.splitlines() if line.startswith(("svg .", ".c", ".band"))]
-    rules = [rule for rule in rules if not rule.startswith((".card", ".chip", ".code"))]
-    return colours + "\n".join(rules) + STYLE
+    colours = css[: css.index("* {")].replace(":root", f".{SCOPE}")
+    drawn = [line.removeprefix("svg ") for line in re.findall(r"^(?:svg \.|\.c\d|\.band\.).*$", css, re.MULTILINE)]
+    rules = (rule for line in (*drawn, *STYLE.splitlines()) for rule in re.findall(r"[^{}]+\{[^}]*\}", line))
+    scoped = (re.sub(r"(^|,)\s*", rf"\1.{SCOPE} ", rule.partition("{")[0]) + "{" + rule.partition("{")[2] for rule in rules)
+    return colours + "\n".join(scoped)
