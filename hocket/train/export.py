@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from dataclasses import dataclass
@@ -87,10 +88,23 @@ def _model_of(run: Path, checkpoint: Path, policy: str | None) -> Path:
         raise ConfigurationError(f"run {run} has the policies {', '.join(kept)}; choose one with --policy")
     if name not in kept:
         raise ConfigurationError(f"run {run} has no policy {name!r}{nearest(name, kept)}")
-    if not (kept[name] / "config.json").is_file():
+    if not _is_model(kept[name]):
         raise ConfigurationError(f"policy {name!r} of run {run} is no language model, so there is no model to export")
     _refuse_links(kept[name])
     return kept[name]
+
+
+def is_language_run(run: Path, which: str) -> bool:
+    """Whether a checkpoint of a run holds language models or scorers."""
+    return any(map(_is_model, Checkpoints.policies(checkpoint_of(run, which)).values()))
+
+
+def _is_model(folder: Path) -> bool:
+    """Whether a policy's folder is a model of `transformers`."""
+    try:
+        return "model_type" in json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError):
+        return False
 
 
 def _average(folder: Path, other: Path, share: float) -> None:

@@ -16,6 +16,7 @@ from hocket import __version__
 from hocket.apps.cli import list_flags
 from hocket.apps.cli.command import ROW_COMMANDS, Command
 from hocket.apps.cli.details import (
+    ACT,
     ARENA,
     DESCRIPTION,
     EVAL,
@@ -55,6 +56,7 @@ COMMANDS = {
     "tasks": "lists",
     "workflows": "lists",
     "microscope": "microscope",
+    "act": "acting",
     "serve": "serving",
     "play": "serving",
     "arena": "arena",
@@ -272,6 +274,7 @@ def build_parser(chosen: str = "") -> _Parser:
     microscope.add_argument("--step", type=int, metavar="K", help="the step to record (the last one written)")
     microscope.add_argument("--out", metavar="FILE.json", help="the file that --record writes")
     as_json(microscope)
+    _act(command("act", "play a controller in its environment and show it", settings=True, details=ACT))
     _serve(command("serve", "serve a run or a model as an OpenAI-compatible endpoint", settings=True, details=SERVE))
     _play(command("play", "talk to a trained agent, or play with or against it", settings=True, details=PLAY))
     doctor = command("doctor", "check the installation, with a ten-second self-test")
@@ -362,16 +365,20 @@ def _export(parser: _Parser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run folder or its name")
     parser.add_argument("--runs", default="runs", metavar="DIR")
     parser.add_argument("--checkpoint", choices=("last", "best"), default="last")
-    parser.add_argument("--policy", metavar="NAME", help="which policy of a team (the only one)")
+    parser.add_argument(
+        "--policy", metavar="NAME", help="which policy of a team; with --onnx, which agent (the only one)"
+    )
     parser.add_argument("--out", metavar="DIR", help="the folder to write, which must not exist (RUN/export)")
     parser.add_argument("--merge", action="store_true", help="add adapters to the weights")
     parser.add_argument("--gguf", action="store_true", help="also write model.gguf, merged")
+    parser.add_argument("--onnx", action="store_true", help="also write model.onnx, of a controller")
     parser.add_argument(
         "--average", metavar="RUN", help="a run or model folder: write the mean of both models' weights"
     )
     parser.add_argument("--share", type=float, metavar="S", help="with --average: weight of the second model (0.5)")
     parser.add_argument("--push", metavar="OWNER/NAME", help="also upload the folder to the Hugging Face hub")
     parser.add_argument("--private", action="store_true", help="with --push: make a new repository private")
+    _trust(parser)
     as_json(parser)
 
 
@@ -541,6 +548,23 @@ def _arena(parser: _Parser) -> None:
     _trust(parser)
     parser.add_argument("--out", metavar="FILE", help="also write a record of every episode, a line each")
     parser.add_argument("--runs", default="runs", metavar="DIR")
+    as_json(parser)
+
+
+def _act(parser: _Parser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run folder or its name")
+    parser.add_argument("--runs", default="runs", metavar="DIR")
+    parser.add_argument("--task", metavar="NAME", help="another task than the run's")
+    parser.add_argument("--episodes", type=int, default=1, metavar="N", help="unseen episodes to play (1)")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="number of the first episode, as `hocket eval` counts (0)"
+    )
+    parser.add_argument("--sampled", action="store_true", help="draw actions as in training instead of the likeliest")
+    parser.add_argument("--render", choices=("human", "ansi"), help="draw every step: in a window, or as text")
+    parser.add_argument("--video", metavar="FILE.gif", help="write the episodes as an animated picture")
+    parser.add_argument("--checkpoint", choices=("last", "best"), default="last")
+    parser.add_argument("--quiet", action="store_true", help="show the outcome of each episode alone")
+    _trust(parser)
     as_json(parser)
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
 from hocket.apps.cli.output import Pairs, err, out
+from hocket.core.errors import ConfigurationError
 from hocket.train.runfolder import find_source
+
+if TYPE_CHECKING:
+    from hocket.apps.play.screen import TerminalScreen
 
 
 def serve(options: argparse.Namespace, pairs: Pairs) -> int:
@@ -35,5 +40,48 @@ def play(options: argparse.Namespace, pairs: Pairs) -> int:
     from hocket.apps.play import command
     from hocket.apps.play.screen import TerminalScreen
 
-    command.play(find_source(options.run, options.runs), options, pairs, TerminalScreen(out()))
+    source, screen = find_source(options.run, options.runs), TerminalScreen(out())
+    if (source / "config.yaml").is_file() and not _talks(source, options):
+        _step_through(source, options, pairs, screen)
+    else:
+        command.play(source, options, pairs, screen)
     return 0
+
+
+def _talks(run: Path, options: argparse.Namespace) -> bool:
+    """Whether a run is played by language models."""
+    from hocket import tasks
+    from hocket.train.config import task_of
+    from hocket.train.kinds import kind_of
+    from hocket.train.trust import run_pairs
+
+    return kind_of(tasks.find(options.task or task_of(run_pairs(run, trust=options.trust)))).textual
+
+
+def _step_through(run: Path, options: argparse.Namespace, pairs: Pairs, screen: TerminalScreen) -> None:
+    """Plays the episodes of a controller with a person beside it."""
+    from hocket.apps.use.controller import TrainedController
+    from hocket.apps.use.loading import policy_of, reader, roles_of
+    from hocket.apps.use.steering import step_through
+
+    stray = next((flag for flag in ("workflow", "max_tokens", "logp", "show") if getattr(options, flag)), None)
+    if stray is not None:
+        raise ConfigurationError(f"--{stray.replace('_', '-')} is for language models, and {run} trained none; drop it")
+    read = reader(run, {"task": options.task}, trust=options.trust, settings=dict(pairs))
+    subject = read(None)
+    agents = list(roles_of(subject))
+    if len(agents) > 1:
+        raise ConfigurationError(
+            f"{run} was trained on {subject.name}, which has several agents; play beside them with hocket arena --task "
+            f"'{subject.name}' --agents {agents[0]}=person,{agents[1]}=run:{options.run}, or watch with hocket act"
+        )
+    trained = policy_of(subject, None, read)
+    if not isinstance(trained, TrainedController):
+        raise ConfigurationError(f"{run} was trained on {subject.name}, whose episodes cannot be stepped through")
+    greedy = not options.temperature
+    if not greedy and options.temperature != subject.config.decoding.temperature:
+        raise ConfigurationError(
+            f"--temperature {options.temperature:g}: a controller plays greedily, 0, or as it was trained, "
+            f"{subject.config.decoding.temperature:g}; choose one of them"
+        )
+    step_through(trained, screen, first=options.seed, greedy=greedy, seat=options.seat)

@@ -86,7 +86,7 @@ def load(
     return EvaluationSubject(name, found_task, config, parts, checkpoint, machine.precision)
 
 
-def measure(subject: EvaluationSubject, n: int) -> EvaluationResult:
+def measure_subject(subject: EvaluationSubject, n: int) -> EvaluationResult:
     """Greedy success on the first `n` unseen scenarios, and sampled beside it where the task names a way of playing."""
     parts, both = subject.parts, leads_of(subject.task) is not None
     return run_async(measured(parts, parts.rewards, n=n, key=parts.key.derive("evaluation"), both=both))
@@ -116,7 +116,7 @@ def evaluate_run(
     rewards, measure = parts.rewards, parts.measure
     key = parts.key.derive("evaluation")
     common: dict[str, Any] = {"n": n, "decoding": config.decoding, "key": key}
-    greedy = measure(loaded, n)
+    greedy = measure_subject(loaded, n)
     if answers is not None:
         add_answers(answers, found_task, greedy.trajectories, greedy.each)
     title = f"greedy {measure.name}" if measure.answers else WORDS.get(measure.name, measure.name)

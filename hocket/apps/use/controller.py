@@ -30,7 +30,8 @@ class TrainedController(TrainedPolicy):
     form: EnvironmentForm = field(kw_only=True)
     width: int = field(kw_only=True)
 
-    what = "a controller: use .act(observation)"
+    what = "a controller"
+    use = ".act(observation)"
 
     @property
     def carries(self) -> int:
@@ -101,7 +102,9 @@ class TrainedController(TrainedPolicy):
             padded = _padded(rows[block], blank), _padded(draws[block], blank, fill=0.5)
             chosen, logps = policy.sample(*padded, temperature, **options)
             if not np.isfinite(logps[: width - blank]).all():
-                raise HocketError(f"policy {policy.name!r} gives numbers that are not finite; its weights have diverged")
+                raise HocketError(
+                    f"policy {policy.name!r} gives numbers that are not finite; its weights have diverged"
+                )
             carried[block] = held[: width - blank]
             actions.append(chosen[: width - blank])
         return np.concatenate(actions) if actions else np.zeros(0, np.int64)

@@ -86,7 +86,9 @@ class EnvironmentForm:
         try:
             rows = [self.read(number) for number in numbers.reshape(-1).tolist()]
         except IndexError:
-            raise ConfigurationError(f"the observation {numbers.tolist()} is none of the {self.size} there are") from None
+            raise ConfigurationError(
+                f"the observation {numbers.tolist()} is none of the {self.size} there are"
+            ) from None
         return rows[0] if numbers.ndim == 0 else np.array(rows).reshape(len(rows), self.size)
 
     def _flat(self, observation: Mapping[str, Any]) -> NDArray[np.float32]:

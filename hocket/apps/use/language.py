@@ -35,7 +35,8 @@ class TrainedModel(_SavedModel):
     actor: Actor = field(kw_only=True)
     system: str | None = field(default=None, kw_only=True)
 
-    what = "a language model: use .generate(prompt) or .chat(messages)"
+    what = "a language model"
+    use = ".generate(prompt) or .chat(messages)"
 
     def generate(
         self,
@@ -107,7 +108,8 @@ class TrainedModel(_SavedModel):
 class TrainedScorer(_SavedModel):
     """A scorer, such as a reward model."""
 
-    what = "a scorer: use .score(texts)"
+    what = "a scorer"
+    use = ".score(texts)"
 
     def score(self, texts: Any) -> Any:
         """The score of a text, or of each in a list: a float, or an array `[N]`; `[.., K]` of a scorer with K outputs.

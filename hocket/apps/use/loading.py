@@ -18,7 +18,7 @@ from hocket.policies.scorer import Scorer
 from hocket.rewards.functions import FunctionReward
 from hocket.rollout.joint import JointPlayer
 from hocket.rollout.vector import VectorPlayer
-from hocket.stages import Policy, Reward, Task
+from hocket.stages import Reward, Task
 from hocket.train.checkpoint import COMPLETE, checkpoint_of, objects_in
 from hocket.train.config import task_of
 from hocket.train.runfolder import find_source
@@ -100,8 +100,9 @@ def reader(
         absent = () if rewards else _absent(folder, objects_in(which), workflow)
         if task is None:
             _check_task(folder, trust=trust)
-    elif task is None and _classifies(folder):
-        task, pairs = SCORER_TASK, [("recipe", SCORER_RECIPE), *pairs]
+    elif _classifies(folder):
+        pairs = [("recipe", SCORER_RECIPE), *pairs]
+        task = task or task_of(pairs)
 
     def read(other: str | Task | None = None) -> EvaluationSubject:
         common: dict[str, Any] = {"task": other or task, "which": which or checkpoint, "trust": trust}
@@ -115,7 +116,7 @@ def reader(
     return read
 
 
-SCORER_RECIPE, SCORER_TASK = "reward-model", "sums"
+SCORER_RECIPE = "reward-model"
 """What a model folder of a scorer is opened with."""
 
 
@@ -127,8 +128,8 @@ def policy_of(subject: EvaluationSubject, role: str | None, reload: Reader, seed
     """
     player: Any = subject.parts.player
     policies = {name: learner.policy for name, learner in subject.parts.learners.items()}
-    name = _role(subject, role, policies)
-    policy = policies[_policies_by_role(player, policies).get(name, name)]
+    name = _role(subject, role)
+    policy = policies[roles_of(subject).get(name, name)]
     common: tuple[Any, ...] = (subject, policy, name, reload, seed)
     if isinstance(policy, Scorer):
         from hocket.apps.use.language import TrainedScorer
@@ -149,8 +150,10 @@ def policy_of(subject: EvaluationSubject, role: str | None, reload: Reader, seed
     return TrainedPolicy(*common)
 
 
-def _policies_by_role(player: Any, policies: Mapping[str, Policy]) -> dict[str, str]:
-    """The policy of each role that the run's policies play."""
+def roles_of(subject: EvaluationSubject) -> dict[str, str]:
+    """The policy of each role that the run's policies play, by role."""
+    player: Any = subject.parts.player
+    policies = list(subject.parts.learners)
     if isinstance(player, JointPlayer):
         return dict(player.seats)
     if isinstance(player, TextPlayer):
@@ -160,10 +163,10 @@ def _policies_by_role(player: Any, policies: Mapping[str, Policy]) -> dict[str, 
     return {name: name for name in policies}
 
 
-def _role(subject: EvaluationSubject, role: str | None, policies: Mapping[str, Policy]) -> str:
+def _role(subject: EvaluationSubject, role: str | None) -> str:
     """The role that is meant: itself, or the one that the policy of this name plays."""
     player = subject.parts.player
-    roles = _policies_by_role(player, policies)
+    roles = roles_of(subject)
     if role in roles:
         return role
     meant = [name for name, policy in roles.items() if role in (None, policy)]

@@ -108,5 +108,7 @@ def _style() -> str:
     colours = css[: css.index("* {")].replace(":root", f".{SCOPE}")
     drawn = [line.removeprefix("svg ") for line in re.findall(r"^(?:svg \.|\.c\d|\.band\.).*$", css, re.MULTILINE)]
     rules = (rule for line in (*drawn, *STYLE.splitlines()) for rule in re.findall(r"[^{}]+\{[^}]*\}", line))
-    scoped = (re.sub(r"(^|,)\s*", rf"\1.{SCOPE} ", rule.partition("{")[0]) + "{" + rule.partition("{")[2] for rule in rules)
+    scoped = (
+        re.sub(r"(^|,)\s*", rf"\1.{SCOPE} ", rule.partition("{")[0]) + "{" + rule.partition("{")[2] for rule in rules
+    )
     return colours + "\n".join(scoped)

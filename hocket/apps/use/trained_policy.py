@@ -6,12 +6,12 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket.apps.report.evaluation import EvaluationSubject, measure
+from hocket.apps.report.evaluation import EvaluationSubject, measure_subject
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.stages import Policy, Task
@@ -38,11 +38,21 @@ class TrainedPolicy:
     seed: int = 0
     _calls: int = field(default=0, init=False, repr=False)
 
-    what = "a policy of its own kind"
-    """What it is, in words, and the methods that use it."""
+    what: ClassVar[str] = "a policy of its own kind"
+    """What it is, in words."""
+    use: ClassVar[str] = ".evaluate() or .save(folder)"
+    """The methods that use it."""
+
+    @property
+    def label(self) -> str:
+        """The run or model that it is of, in words."""
+        checkpoint = self.subject.checkpoint
+        return (
+            f"run {checkpoint.parent.parent.name}" if checkpoint is not None else f"model {self.subject.config.model}"
+        )
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.role!r} of {self.subject.name}, {self.what})"
+        return f"<{self.what}, {self.role!r} of {self.label} on {self.subject.name}: {self.use}>"
 
     def evaluate(self, task: str | Task | None = None, n: int | None = None) -> EvaluationResult:
         """Greedy success on the first `n` unseen scenarios, as `hocket eval` measures it; a team plays as a whole.
@@ -51,7 +61,7 @@ class TrainedPolicy:
             task: another task than the run's: a name or a `Task`. n: how many; None takes the run's `evaluation.n`.
         """
         subject = self.subject if task is None else self.reload(task)
-        return measure(subject, n or subject.config.evaluation.n)
+        return measure_subject(subject, n or subject.config.evaluation.n)
 
     def save(self, folder: str | Path) -> Path:
         """Writes the weights into a new folder, which `hocket.load` reads; returns its path.
@@ -122,12 +132,12 @@ class TrainedPolicy:
     def save_onnx(self, file: str | Path) -> Path:
         """See `hocket.apps.use.controller.TrainedController`."""
         raise ConfigurationError(
-            f"{self.subject.name}: ONNX is for controllers, and {self.role!r} is {self.what}; for a language model "
-            "write hocket export RUN --gguf, or --merge"
+            f"{self.label}: ONNX is for controllers, and {self.role!r} is {self.what}; for a language model write "
+            "hocket export RUN --gguf, or --merge"
         )
 
     def _refuse(self, method: str) -> NoReturn:
-        raise ConfigurationError(f"{self.subject.name}: {self.role!r} is {self.what}, so there is no .{method}()")
+        raise ConfigurationError(f"{self.label}: {self.role!r} is {self.what} and has no .{method}(); use {self.use}")
 
 
 def new_folder(folder: str | Path) -> Path:
