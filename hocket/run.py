@@ -19,6 +19,8 @@ from hocket.train.pipeline import PlanPipeline, phase_runs
 from hocket.train.settings import Config
 from hocket.train.trainer import Observer
 
+__all__ = ["Run", "Trainer", "train", "write_report"]
+
 
 def write_report(run: Path) -> None:
     """Writes `report.html` into a run folder."""

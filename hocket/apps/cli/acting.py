@@ -13,18 +13,18 @@ from hocket.train.runfolder import find_source
 
 def act(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket act`."""
+    from hocket import tasks
     from hocket.apps.report.evaluation import load
     from hocket.apps.use import episode_view
+    from hocket.apps.use.loading import task_at
 
-    if options.episodes < 1:
-        raise ConfigurationError(f"episodes = {options.episodes}: play at least one")
-    if options.seed < 0:
-        raise ConfigurationError(f"seed = {options.seed}: episodes are numbered from 0")
     if options.video and options.render:
         raise ConfigurationError("--video and --render draw in two ways; choose one")
     which: dict[str, Any] = {"task": options.task, "which": options.checkpoint, "trust": options.trust}
-    subject = load(find_source(options.run, options.runs), pairs, **which)
-    episode_view.check_control(subject, "act")
+    source = find_source(options.run, options.runs)
+    task = tasks.find(options.task) if options.task else task_at(source, trust=options.trust)
+    episode_view.check_control(task)
+    subject = load(source, pairs, **which)
     console = err() if options.json else out()
     film = None
     player = subject.parts.player

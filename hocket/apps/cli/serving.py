@@ -51,11 +51,10 @@ def play(options: argparse.Namespace, pairs: Pairs) -> int:
 def _talks(run: Path, options: argparse.Namespace) -> bool:
     """Whether a run is played by language models."""
     from hocket import tasks
-    from hocket.train.config import task_of
+    from hocket.apps.use.loading import task_at
     from hocket.train.kinds import kind_of
-    from hocket.train.trust import run_pairs
 
-    return kind_of(tasks.find(options.task or task_of(run_pairs(run, trust=options.trust)))).textual
+    return kind_of(tasks.find(options.task) if options.task else task_at(run, trust=options.trust)).textual
 
 
 def _step_through(run: Path, options: argparse.Namespace, pairs: Pairs, screen: TerminalScreen) -> None:

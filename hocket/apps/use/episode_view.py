@@ -77,12 +77,10 @@ class ViewedTask:
         return _ViewedEnvironment(self.task.make(), self.view, drawn=self.mode is not None)
 
 
-def check_control(subject: EvaluationSubject, command: str) -> None:
-    """Refuses language models, which `hocket play` is for."""
-    if kind_of(subject.task).textual:
-        raise ConfigurationError(
-            f"{command}: task {subject.name} is played by a language model; talk to it with hocket play RUN"
-        )
+def check_control(task: Task) -> None:
+    """Refuses tasks in words, which `hocket play` is for."""
+    if kind_of(task).textual:
+        raise ConfigurationError(f"act: task {task.name} is played by a language model; talk to it: hocket play RUN")
 
 
 def viewed_player(subject: EvaluationSubject, view: View, mode: str | None) -> Player:

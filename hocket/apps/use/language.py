@@ -14,14 +14,13 @@ from hocket.agents.workflows.team import Actor, headed
 from hocket.apps.use.trained_policy import Conversation, TrainedPolicy
 from hocket.core.errors import ConfigurationError
 from hocket.engine.requests import Request, Sample
-from hocket.policies.language_model import LanguageModel
 from hocket.policies.scorer import Scorer
 from hocket.types import Decoding, Message, Scenario, Trajectory, Turn
 
 
 class _SavedModel(TrainedPolicy):
     def _write(self, folder: Path) -> None:
-        cast(LanguageModel, self.policy).save(folder)
+        self.policy.save(folder)
 
 
 @dataclass(eq=False, repr=False)

@@ -99,7 +99,7 @@ def reader(
         which = checkpoint_of(folder, which)
         absent = () if rewards else _absent(folder, objects_in(which), workflow)
         if task is None:
-            _check_task(folder, trust=trust)
+            task_at(folder, trust=trust)
     elif _classifies(folder):
         pairs = [("recipe", SCORER_RECIPE), *pairs]
         task = task or task_of(pairs)
@@ -159,7 +159,7 @@ def roles_of(subject: EvaluationSubject) -> dict[str, str]:
     if isinstance(player, TextPlayer):
         return {role: actor.policy for role, actor in player.actors.items() if actor.learns}
     if isinstance(player, VectorPlayer):
-        return {player.agent: name for name in policies}
+        return dict.fromkeys([player.agent], policies[0])
     return {name: name for name in policies}
 
 
@@ -212,15 +212,16 @@ def _classifies(folder: Path) -> bool:
     return any("SequenceClassification" in str(name) for name in names)
 
 
-def _check_task(folder: Path, *, trust: bool) -> None:
-    """Refuses a run whose task is not there.
+def task_at(folder: Path, *, trust: bool = False) -> Task:
+    """The task of a run, or the one that a model is opened with; no weights are read.
 
     Raises:
-        ConfigurationError: saying how to pass it.
+        ConfigurationError: when the run's task is not there, saying how to pass it.
     """
-    name = task_of(run_pairs(folder, trust=trust))
+    is_run = (folder / "config.yaml").is_file()
+    name = task_of(run_pairs(folder, trust=trust) if is_run else [])
     try:
-        tasks.find(name)
+        return tasks.find(name)
     except ConfigurationError as error:
         raise ConfigurationError(
             f"{folder} was trained on {name!r}: {error}; if the task was a Python object, pass it: "

@@ -84,9 +84,9 @@ class GreedyController(nn.Module):
 def write_onnx(controller: TrainedController, file: Path) -> Path:
     """Writes the controller into one file, batches of any size; returns its path.
 
-    Inputs are `observation` and, of a controller with memory, `state`, zeros at the beginning of an episode; outputs are
-    `action`, `logits` of discrete actions, and `new_state`. A `Dict` observation goes in flat. `metadata_props` of the
-    model names the run's task and checkpoint.
+    Inputs are `observation` and, of a controller with memory, `state`, zeros at the beginning of an episode. Outputs
+    are `action`, `logits` of discrete actions, and `new_state`. A `Dict` observation goes in flat. The model's
+    properties name the run's task and checkpoint.
 
     Raises:
         ConfigurationError: without the packages, for a folder that is not there, and for actions in parts.
@@ -94,8 +94,8 @@ def write_onnx(controller: TrainedController, file: Path) -> Path:
     policy = cast(ControlPolicy, controller.policy)
     if policy.action_form is not None:
         raise ConfigurationError(
-            f"{controller.subject.name}: its actions have several parts, which are drawn one after the other and cannot "
-            "be written as ONNX; use hocket.load(RUN).act"
+            f"{controller.label}: its actions have several parts, which are drawn one after the other and cannot be "
+            "written as ONNX; use hocket.load(RUN).act"
         )
     if not file.parent.is_dir():
         raise ConfigurationError(f"{file}: there is no folder {file.parent}; make it first")

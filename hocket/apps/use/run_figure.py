@@ -66,10 +66,9 @@ class RunFigure:
         for number, chart in enumerate(self.charts):
             x, y = GAP + (number % columns) * wide, HEAD + (number // columns) * high
             parts.append(f'<g transform="translate({x:g} {y:g})">{_drawn(chart)}</g>')
-        return (
-            f'<svg class="{SCOPE}" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
-            f'role="img" aria-label="{escape(self.title)}"><style>{_style()}</style>{"".join(parts)}</svg>'
-        )
+        size = f'width="{width:g}" viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(self.title)}"'
+        inside = f"<style>{_style()}</style>{''.join(parts)}"
+        return f'<svg class="{SCOPE}" xmlns="http://www.w3.org/2000/svg" {size}>{inside}</svg>'
 
     def _repr_svg_(self) -> str:
         return self.svg()
