@@ -15,6 +15,7 @@ from hocket.agents.workflows import Workflow
 from hocket.core.errors import ConfigurationError
 from hocket.engine.requests import ContextFull
 
+QUICK: dict[str, Any] = {"threads": 1, "precision": "fp32"}
 PAIR = ("What is 1 + 1?", "<answer>2</answer>")
 
 
@@ -123,7 +124,7 @@ def test_a_saved_model_opens_everywhere(runs: Path, tmp_path: Path) -> None:
 
     trained = load(runs, "sums")
     folder = trained.save(tmp_path / "model")
-    again = hocket.load(folder)
+    again = hocket.load(folder, **QUICK)
     assert again.generate("What is 2 + 3?") == trained.generate("What is 2 + 3?")
     assert again.evaluate("sums", n=4).each == trained.evaluate(n=4).each
     plain = AutoModelForCausalLM.from_pretrained(str(folder))
@@ -167,7 +168,7 @@ def test_a_saved_scorer_gives_the_scores_of_transformers(runs: Path, tmp_path: P
 
     judge = load(runs, "judge")
     folder = judge.save(tmp_path / "judge")
-    again = hocket.load(folder)
+    again = hocket.load(folder, **QUICK)
     assert again.score(PAIR) == judge.score(PAIR)
     model = AutoModelForSequenceClassification.from_pretrained(str(folder))
     words = AutoTokenizer.from_pretrained(str(folder))("plain words", return_tensors="pt")

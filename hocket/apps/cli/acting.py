@@ -6,9 +6,34 @@ import argparse
 from contextlib import ExitStack
 from typing import Any
 
+from hocket.apps.cli.command import Command
 from hocket.apps.cli.output import Pairs, emit, err, out
 from hocket.core.errors import ConfigurationError
 from hocket.train.runfolder import find_source
+
+DETAILS = """Plays unseen episodes with a trained controller, or a team of them, as `hocket eval` plays them, and shows
+every action and reward. See docs/using.md.
+
+  hocket act RUN                                     one episode, step by step
+  hocket act RUN --episodes 20 --quiet               the returns of twenty
+  hocket act RUN --render ansi                       drawn as text, where the environment can
+  hocket act RUN --video run.gif                     an animated picture, where the environment can"""
+
+
+def flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of `hocket act`."""
+    parser.add_argument("run", metavar="RUN", help="a run folder or its name")
+    parser.add_argument("--runs", default="runs", metavar="DIR")
+    parser.add_argument("--task", metavar="NAME", help="another task than the run's")
+    parser.add_argument("--episodes", type=int, default=1, metavar="N", help="unseen episodes to play (1)")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="number of the first episode, as `hocket eval` counts (0)"
+    )
+    parser.add_argument("--sampled", action="store_true", help="draw actions as in training instead of the likeliest")
+    parser.add_argument("--render", choices=("human", "ansi"), help="draw every step: in a window, or as text")
+    parser.add_argument("--video", metavar="FILE.gif", help="write the episodes as an animated picture")
+    parser.add_argument("--checkpoint", choices=("last", "best"), default="last")
+    parser.add_argument("--quiet", action="store_true", help="show the outcome of each episode alone")
 
 
 def act(options: argparse.Namespace, pairs: Pairs) -> int:
@@ -88,3 +113,13 @@ def _line(episode: dict[str, Any]) -> str:
     words = ", ".join(f"{'return' if alone else agent} {value:.4g}" for agent, value in returns.items())
     end = ", cut off at the limit" if episode["truncated"] else ""
     return f"episode {episode['episode']} ({episode['scenario']}): {episode['steps']} steps, {words}{end}"
+
+
+ACT = Command(
+    name="act",
+    description="play a controller in its environment and show it",
+    details=DETAILS,
+    flags=flags,
+    run=act,
+    trust=True,
+)

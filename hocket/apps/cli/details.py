@@ -73,15 +73,6 @@ EXPORT = """Writes the policy of a run's newest checkpoint in a form that other 
   hocket export RUN --merge --push ME/NAME also uploads the folder to the Hugging Face hub"""
 
 
-ACT = """Plays unseen episodes with a trained controller, or a team of them, as `hocket eval` plays them, and shows
-every action and reward. See docs/using.md.
-
-  hocket act RUN                                     one episode, step by step
-  hocket act RUN --episodes 20 --quiet               the returns of twenty
-  hocket act RUN --render ansi                       drawn as text, where the environment can
-  hocket act RUN --video run.gif                     an animated picture, where the environment can"""
-
-
 SERVE = """Serves a run's newest checkpoint, or a model, as an OpenAI-compatible endpoint: chat completions
 (streaming too) under /v1, described at /openapi.json. A newer checkpoint is loaded between
 answers when it appears. See docs/serving.md.

@@ -16,7 +16,6 @@ from hocket import __version__
 from hocket.apps.cli import list_flags
 from hocket.apps.cli.command import ROW_COMMANDS, Command
 from hocket.apps.cli.details import (
-    ACT,
     ARENA,
     DESCRIPTION,
     EVAL,
@@ -56,7 +55,6 @@ COMMANDS = {
     "tasks": "lists",
     "workflows": "lists",
     "microscope": "microscope",
-    "act": "acting",
     "serve": "serving",
     "play": "serving",
     "arena": "arena",
@@ -274,7 +272,6 @@ def build_parser(chosen: str = "") -> _Parser:
     microscope.add_argument("--step", type=int, metavar="K", help="the step to record (the last one written)")
     microscope.add_argument("--out", metavar="FILE.json", help="the file that --record writes")
     as_json(microscope)
-    _act(command("act", "play a controller in its environment and show it", settings=True, details=ACT))
     _serve(command("serve", "serve a run or a model as an OpenAI-compatible endpoint", settings=True, details=SERVE))
     _play(command("play", "talk to a trained agent, or play with or against it", settings=True, details=PLAY))
     doctor = command("doctor", "check the installation, with a ten-second self-test")
@@ -548,23 +545,6 @@ def _arena(parser: _Parser) -> None:
     _trust(parser)
     parser.add_argument("--out", metavar="FILE", help="also write a record of every episode, a line each")
     parser.add_argument("--runs", default="runs", metavar="DIR")
-    as_json(parser)
-
-
-def _act(parser: _Parser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run folder or its name")
-    parser.add_argument("--runs", default="runs", metavar="DIR")
-    parser.add_argument("--task", metavar="NAME", help="another task than the run's")
-    parser.add_argument("--episodes", type=int, default=1, metavar="N", help="unseen episodes to play (1)")
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="number of the first episode, as `hocket eval` counts (0)"
-    )
-    parser.add_argument("--sampled", action="store_true", help="draw actions as in training instead of the likeliest")
-    parser.add_argument("--render", choices=("human", "ansi"), help="draw every step: in a window, or as text")
-    parser.add_argument("--video", metavar="FILE.gif", help="write the episodes as an animated picture")
-    parser.add_argument("--checkpoint", choices=("last", "best"), default="last")
-    parser.add_argument("--quiet", action="store_true", help="show the outcome of each episode alone")
-    _trust(parser)
     as_json(parser)
 
 

@@ -13,6 +13,7 @@ from hocket.apps.use.environment_form import EnvironmentForm
 from hocket.apps.use.trained_policy import TrainedPolicy
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import uniforms
+from hocket.policies.control import ControlPolicy
 from hocket.rollout.joint import JointController
 
 Actions = tuple[Any, NDArray[np.float32] | None]
@@ -137,7 +138,13 @@ class TrainedController(TrainedPolicy):
         """Writes the greedy controller as an ONNX file; see `hocket.apps.use.onnx`."""
         from hocket.apps.use.onnx import write_onnx
 
-        return write_onnx(self, Path(file))
+        checkpoint = self.subject.checkpoint
+        about = {
+            "task": self.subject.name,
+            "role": self.role,
+            "checkpoint": "" if checkpoint is None else checkpoint.name,
+        }
+        return write_onnx(cast(ControlPolicy, self.policy), self.form, Path(file), about)
 
 
 def _padded(rows: NDArray[Any], count: int, fill: float = 0.0) -> NDArray[Any]:

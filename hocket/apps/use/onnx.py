@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hocket.apps.use.environment_form import EnvironmentForm
 from hocket.core.errors import ConfigurationError
 from hocket.policies.control import ControlPolicy
 from hocket.policies.control_bodies import Recurrent
-
-if TYPE_CHECKING:
-    from hocket.apps.use.controller import TrainedController
 
 INSTALL = "pip install 'hocket[onnx]'"
 
@@ -29,9 +28,9 @@ class GreedyController(nn.Module):
     callers can draw or mask; and the new state.
     """
 
-    def __init__(self, controller: TrainedController) -> None:
+    def __init__(self, policy: ControlPolicy, form: EnvironmentForm) -> None:
         super().__init__()
-        self.policy, self.form = cast(ControlPolicy, controller.policy), controller.form
+        self.policy, self.form = policy, form
         self.network = self.policy.module
         self.register_buffer("identity", torch.from_numpy(self.form.identity), persistent=False)
         self.first_action = int(getattr(self.form.actions, "start", 0)) if self.policy.discrete else 0
@@ -81,20 +80,19 @@ class GreedyController(nn.Module):
         return torch.minimum(torch.maximum(centre + (top - centre) * action, low), high)
 
 
-def write_onnx(controller: TrainedController, file: Path) -> Path:
-    """Writes the controller into one file, batches of any size; returns its path.
+def write_onnx(policy: ControlPolicy, form: EnvironmentForm, file: Path, properties: Mapping[str, str]) -> Path:
+    """Writes a controller into one file, for batches of any size; returns its path.
 
     Inputs are `observation` and, of a controller with memory, `state`, zeros at the beginning of an episode. Outputs
-    are `action`, `logits` of discrete actions, and `new_state`. A `Dict` observation goes in flat. The model's
-    properties name the run's task and checkpoint.
+    are `action`, `logits` of discrete actions, and `new_state`. A `Dict` observation goes in flat. The
+    `properties` are kept in the file.
 
     Raises:
         ConfigurationError: without the packages, for a folder that is not there, and for actions in parts.
     """
-    policy = cast(ControlPolicy, controller.policy)
     if policy.action_form is not None:
         raise ConfigurationError(
-            f"{controller.label}: its actions have several parts, which are drawn one after the other and cannot be "
+            f"policy {policy.name!r}: its actions have several parts, which are drawn one after another and cannot be "
             "written as ONNX; use hocket.load(RUN).act"
         )
     if not file.parent.is_dir():
@@ -106,13 +104,13 @@ def write_onnx(controller: TrainedController, file: Path) -> Path:
         raise ConfigurationError(f"ONNX needs the packages onnx and onnxscript ({error}): {INSTALL}") from None
     del onnxscript  # torch's exporter writes with it.
     batch = torch.export.Dim("batch")
-    names, shapes, arguments = ["observation"], [{0: batch}], [_example(controller)]
+    names, shapes, arguments = ["observation"], [{0: batch}], [_example(form)]
     outputs = ["action", *(["logits"] if policy.discrete else [])]
     if policy.carries:
         names, outputs = [*names, "state"], [*outputs, "new_state"]
         shapes.append({0: batch})
         arguments.append(torch.zeros(2, policy.carries))
-    module = GreedyController(controller).eval()
+    module = GreedyController(policy, form).eval()
     program: Any = _quietly(
         lambda: torch.onnx.export(
             # Strictly: in the other mode the length of a batch, `len(rows)`, becomes a constant.
@@ -125,24 +123,17 @@ def write_onnx(controller: TrainedController, file: Path) -> Path:
         )
     )
     model = program.model_proto
-    onnx.helper.set_model_props(model, _properties(controller))
+    onnx.helper.set_model_props(model, {"producer": "hocket", **properties})
     onnx.checker.check_model(model)
     file.write_bytes(model.SerializeToString())
     return file
 
 
-def _example(controller: TrainedController) -> Tensor:
+def _example(form: EnvironmentForm) -> Tensor:
     """A batch of two observations."""
-    form = controller.form
     if form.shape == ():
         return torch.full((2,), form.first, dtype=torch.int64)
     return torch.zeros(2, *form.shape)
-
-
-def _properties(controller: TrainedController) -> dict[str, str]:
-    subject = controller.subject
-    checkpoint = "" if subject.checkpoint is None else subject.checkpoint.name
-    return {"task": subject.name, "role": controller.role, "checkpoint": checkpoint, "producer": "hocket"}
 
 
 def _bounds(space: Any, size: int) -> tuple[Any, Any]:
