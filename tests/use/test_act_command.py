@@ -7,22 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiny_runs import CONTROL, Said, call, train
+from tiny_runs import Said, call
 
 import hocket
 
-QUICK = ["--curriculum.prompts", "4", "--threads", "1", "--evaluation.n", "2", "--evaluation.between", "2"]
 
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("runs")
-    train(folder, "cart", "--recipe", "ppo", steps=1, tiny=CONTROL)
-    train(folder, "lake", "--task", "gym:FrozenLake-v1?is_slippery=false", "--recipe", "ppo", steps=1, tiny=QUICK)
-    train(folder, "pend", "--task", "gym:Pendulum-v1?max_episode_steps=4", "--recipe", "ppo", steps=1, tiny=QUICK)
-    train(folder, "team", "--task", "mpe:spread?agents=2&length=5", "--recipe", "ippo", steps=1, tiny=QUICK)
-    train(folder, "corridor", "--task", "recall:corridor?length=4", "--recipe", "ppo", steps=1, tiny=QUICK)
-    return folder
+@pytest.fixture
+def runs(controllers: Path) -> Path:
+    return controllers
 
 
 def act(runs: Path, name: str, *flags: str | Path) -> Said:

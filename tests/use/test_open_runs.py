@@ -15,6 +15,8 @@ from tiny_runs import CONTROL, train
 import hocket
 from hocket.core.errors import ConfigurationError, HocketError
 
+QUICK: dict[str, Any] = {"threads": 1, "precision": "fp32"}
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -127,7 +129,7 @@ def test_folders_that_are_no_runs(tmp_path: Path, folder: Path) -> None:
 
 def test_the_last_phase_of_a_plan(tmp_path: Path) -> None:
     plan = [{"recipe": "sft", "steps": 1, "name": name} for name in ("first", "second")]
-    settings: dict[str, Any] = {"curriculum.prompts": 2, "evaluation.n": 2, "decoding.max_tokens": 6, "threads": 1}
+    settings: dict[str, Any] = {"curriculum.prompts": 2, "evaluation.n": 2, "decoding.max_tokens": 6, **QUICK}
     run = hocket.train("sums", plan=plan, runs=str(tmp_path), run="two", lessons=0, **settings)  # type: ignore[operator]
     opened = hocket.Run(tmp_path / "two")
     assert [phase.name for phase in opened.phases] == [phase.name for phase in run.phases]

@@ -8,30 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_runs import CONTROL, call, train
+from tiny_runs import call
 
 import hocket
 from hocket.apps.use.environment_form import EnvironmentForm
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.tasks.gym import GymTask
 
-QUICK = ["--curriculum.prompts", "4", "--threads", "1", "--evaluation.n", "4", "--evaluation.between", "2"]
 
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Tiny runs of each form: discrete actions, vectors, a memory, a team, and a policy for each agent."""
-    folder = tmp_path_factory.mktemp("runs")
-    normalised = ["--network.normalise", "true", "--recipe", "ppo"]
-    train(folder, "cart", *normalised, steps=2, tiny=CONTROL)
-    train(folder, "pend", "--task", "gym:Pendulum-v1?max_episode_steps=15", *normalised, steps=1, tiny=QUICK)
-    train(folder, "lake", "--task", "gym:FrozenLake-v1", "--recipe", "ppo", steps=1, tiny=QUICK)
-    memory = ["--network.body", "recurrent", "--task", "recall:corridor?length=4"]
-    train(folder, "corridor", *normalised, *memory, steps=1, tiny=QUICK)
-    train(folder, "team", "--task", "mpe:spread?agents=2&length=5", "--recipe", "ippo", steps=1, tiny=QUICK)
-    apart = ["--task", "mpe:tag?length=5", "--recipe", "ippo", "--cast", "separate"]
-    train(folder, "tag", *apart, steps=1, tiny=QUICK)
-    return folder
+@pytest.fixture
+def runs(controllers: Path) -> Path:
+    return controllers
 
 
 def load(runs: Path, name: str, *role: str) -> Any:
