@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_runs import call
+from tiny_runs import call, train
 
 import hocket
 from hocket.apps.use.environment_form import EnvironmentForm
@@ -85,7 +85,7 @@ def test_discrete_observations_and_their_batches(runs: Path) -> None:
     trained = load(runs, "lake")
     actions, _ = trained.act(np.arange(16))
     assert [trained.act(place)[0] for place in range(16)] == actions.tolist()
-    with pytest.raises(ConfigurationError, match="none of the 16 there are"):
+    with pytest.raises(ConfigurationError, match=r"the observation 16 is not in Discrete\(16\)"):
         trained.act(16)
     with pytest.raises(ConfigurationError, match="whole numbers"):
         trained.act(0.5)
@@ -139,7 +139,7 @@ def test_observations_that_do_not_fit_are_refused(runs: Path) -> None:
 def test_parts_of_an_observation_are_flattened_in_the_order_of_the_space() -> None:
     spaces = pytest.importorskip("gymnasium").spaces
     space = spaces.Dict({"place": spaces.Box(-1, 1, (2,)), "kind": spaces.Discrete(3)})
-    form = EnvironmentForm(shape=(5,), size=5, choices=2, move=int, space=space)
+    form = EnvironmentForm((5,), 5, 2, int, read=lambda parts: spaces.flatten(space, parts), space=space)
     observation = {"place": np.array([0.5, -0.5], np.float32), "kind": 1}
     row, mask = form.rows(observation)
     assert mask is None
@@ -148,7 +148,7 @@ def test_parts_of_an_observation_are_flattened_in_the_order_of_the_space() -> No
     rows, _ = form.rows(batch)
     assert np.array_equal(rows[0], row)
     assert rows.shape == (2, 5)
-    with pytest.raises(ConfigurationError, match="the parts kind, place"):
+    with pytest.raises(ConfigurationError, match="have kind, place"):
         form.rows({"place": np.zeros(2)})
 
 
@@ -216,3 +216,17 @@ def test_export_writes_a_run_of_controllers(runs: Path, tmp_path: Path) -> None:
         said = call("export", runs / "cart", "--out", tmp_path / "other", flag)
         assert said.code == 2
         assert f"{flag} is for language models" in said.err
+
+
+def test_a_kind_of_ones_own_is_measured_and_saved(tmp_path: Path) -> None:
+    points = f"{Path(__file__).parents[1] / 'kinds' / 'points.py'}:Points"
+    small = ["--curriculum.prompts", "2", "--rollout.samples", "2", "--evaluation.n", "2", "--threads", "1"]
+    train(tmp_path, "points", "--task", points, steps=1, tiny=small)
+    trained = hocket.load(tmp_path / "points")
+    again = hocket.load(trained.save(tmp_path / "kept"))
+    assert again.evaluate(n=2).each == trained.evaluate(n=2).each
+    with pytest.raises(ConfigurationError, match=r"a policy of its own kind and has no \.act\(\)"):
+        trained.act([0.0])
+    said = call("act", tmp_path / "points")
+    assert said.code == 2
+    assert "is diffusion, and only the episodes of controllers are shown" in said.err

@@ -41,20 +41,20 @@ def play(options: argparse.Namespace, pairs: Pairs) -> int:
     from hocket.apps.play.screen import TerminalScreen
 
     source, screen = find_source(options.run, options.runs), TerminalScreen(out())
-    if (source / "config.yaml").is_file() and not _talks(source, options):
+    if (source / "config.yaml").is_file() and _controls(source, options):
         _step_through(source, options, pairs, screen)
     else:
         command.play(source, options, pairs, screen)
     return 0
 
 
-def _talks(run: Path, options: argparse.Namespace) -> bool:
-    """Whether a run is played by language models."""
+def _controls(run: Path, options: argparse.Namespace) -> bool:
+    """Whether controllers play a run."""
     from hocket import tasks
+    from hocket.apps.use.episode_view import is_control
     from hocket.apps.use.loading import task_at
-    from hocket.train.kinds import kind_of
 
-    return kind_of(tasks.find(options.task) if options.task else task_at(run, trust=options.trust)).textual
+    return is_control(tasks.find(options.task) if options.task else task_at(run, trust=options.trust))
 
 
 def _step_through(run: Path, options: argparse.Namespace, pairs: Pairs, screen: TerminalScreen) -> None:
@@ -75,8 +75,7 @@ def _step_through(run: Path, options: argparse.Namespace, pairs: Pairs, screen: 
             f"'{subject.name}' --agents {agents[0]}=person,{agents[1]}=run:{options.run}, or watch with hocket act"
         )
     trained = policy_of(subject, None, read)
-    if not isinstance(trained, TrainedController):
-        raise ConfigurationError(f"{run} was trained on {subject.name}, whose episodes cannot be stepped through")
+    assert isinstance(trained, TrainedController)
     greedy = not options.temperature
     if not greedy and options.temperature != subject.config.decoding.temperature:
         raise ConfigurationError(

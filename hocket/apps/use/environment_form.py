@@ -29,8 +29,8 @@ class EnvironmentForm:
         shape: of an observation that is an array; `()` for a discrete one. size: of its flat numbers.
         choices: the number of discrete actions; 0 for vectors.
         move: a controller's action as the environment takes it. actions: its space of actions, None without one.
-        read: one discrete observation as flat numbers. first: the lowest discrete observation.
-        space: the environment's own space of observations, which may have parts (`Dict`).
+        read: one observation as flat numbers, where it is no array of numbers: a choice, or what has parts (`Dict`).
+        first: the lowest discrete observation. space: the environment's own space of observations.
         identity: the agent's one-hot number, which its rows end with; empty where a policy plays one agent.
     """
 
@@ -53,18 +53,20 @@ class EnvironmentForm:
         mask = None
         if isinstance(observation, Mapping) and "action_mask" in observation and "observation" in observation:
             observation, mask = observation["observation"], observation["action_mask"]
-        if isinstance(observation, Mapping):
-            rows = self._flat(observation)
-        elif self.read is not None and self.shape == ():
-            rows = self._read(np.asarray(observation))
-        else:
-            rows = self._shaped(np.asarray(observation, np.float32))
+        rows = self._read(observation) if self._has_parts(observation) else self._shaped(observation)
         if not np.isfinite(rows).all():
             raise ConfigurationError("the observation holds a number that is not finite")
         identity = np.broadcast_to(self.identity, (*rows.shape[:-1], len(self.identity)))
         return np.concatenate([rows, identity], -1), mask
 
-    def _shaped(self, array: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _has_parts(self, observation: Any) -> bool:
+        """Whether the environment's own reading is needed: numbers that stand for a choice, and what has parts."""
+        if isinstance(observation, Mapping) or self.shape == ():
+            return True
+        return self.read is not None and np.shape(observation)[-1:] != (self.size,)
+
+    def _shaped(self, observation: Any) -> NDArray[np.float32]:
+        array = np.asarray(observation, np.float32)
         for shape in dict.fromkeys((self.shape, (self.size,))):
             if array.shape == shape:
                 return array.reshape(self.size)
@@ -75,38 +77,37 @@ class EnvironmentForm:
             f"{('B', *self.shape)}".replace("'B'", "B")
         )
 
-    def _read(self, numbers: NDArray[Any]) -> NDArray[np.float32]:
-        """Discrete observations, one or a batch `[B]`."""
-        assert self.read is not None
-        if numbers.ndim > 1 or numbers.dtype.kind not in "iu":
+    def _read(self, observation: Any) -> NDArray[np.float32]:
+        """An observation that is no array of numbers, or a batch of such, each part `[B, ..]`."""
+        if self.read is None:
+            raise ConfigurationError(
+                f"the observation is {type(observation).__name__}, and the environment's are arrays"
+            )
+        if isinstance(observation, Mapping):
+            parts = getattr(self.space, "spaces", {})
+            if set(observation) != set(parts):
+                raise ConfigurationError(
+                    f"the observation has the parts {', '.join(map(str, observation))}; the environment's have "
+                    f"{', '.join(map(str, parts)) or 'none'}"
+                )
+            name, part = next(iter(parts.items()))
+            if np.ndim(observation[name]) == len(part.shape):
+                return self.read(observation)
+            count = len(observation[name])
+            rows = [self.read({key: value[row] for key, value in observation.items()}) for row in range(count)]
+            return np.array(rows, np.float32).reshape(count, self.size)
+        numbers, rank = np.asarray(observation), len(getattr(self.space, "shape", None) or ())
+        if numbers.ndim not in (rank, rank + 1) or numbers.dtype.kind not in "iub":
             raise ConfigurationError(
                 f"the observation has the shape {numbers.shape} and type {numbers.dtype}; the environment's are whole "
-                "numbers, a batch of them [B]"
+                f"numbers, from {self.space}, or a batch of them"
             )
         try:
-            rows = [self.read(number) for number in numbers.reshape(-1).tolist()]
+            if numbers.ndim == rank:
+                return self.read(numbers)
+            return np.array([self.read(row) for row in numbers]).reshape(len(numbers), self.size)
         except IndexError:
-            raise ConfigurationError(
-                f"the observation {numbers.tolist()} is none of the {self.size} there are"
-            ) from None
-        return rows[0] if numbers.ndim == 0 else np.array(rows).reshape(len(rows), self.size)
-
-    def _flat(self, observation: Mapping[str, Any]) -> NDArray[np.float32]:
-        """A `Dict` observation, or a batch of them, each part `[B, ..]`."""
-        parts = getattr(self.space, "spaces", None)
-        if parts is None or set(observation) != set(parts):
-            names = f"the parts {', '.join(map(str, parts))}" if parts else "no parts"
-            raise ConfigurationError(
-                f"the observation has the parts {', '.join(map(str, observation))}; the environment's have {names}"
-            )
-        from gymnasium.spaces import flatten
-
-        name, part = next(iter(parts.items()))
-        if np.ndim(observation[name]) == len(part.shape):
-            return np.asarray(flatten(self.space, observation), np.float32)
-        count = len(observation[name])
-        rows = [flatten(self.space, {name: value[row] for name, value in observation.items()}) for row in range(count)]
-        return np.array(rows, np.float32).reshape(count, self.size)
+            raise ConfigurationError(f"the observation {numbers.tolist()} is not in {self.space}") from None
 
 
 def form_of(task: Task, player: Player, agent: str) -> EnvironmentForm:
@@ -120,17 +121,17 @@ def form_of(task: Task, player: Player, agent: str) -> EnvironmentForm:
     choices = spaces.actions if spaces.discrete else 0
     if not isinstance(environment, Gymnasium):
         return EnvironmentForm(shape, spaces.observations, choices, _unchanged)
-    raw = environment.world.unwrapped.observation_space
-    numbers = hasattr(environment.space, "n")
+    space = environment.space
+    discrete, array = hasattr(space, "n") and not space.shape, hasattr(space, "low")
     return EnvironmentForm(
-        shape=() if numbers else tuple(environment.space.shape),
+        shape=() if discrete else tuple(space.shape) if array else (spaces.observations,),
         size=spaces.observations,
         choices=choices,
         move=environment.move,
         actions=environment.world.action_space,
-        first=int(getattr(environment.space, "start", 0)) if numbers else 0,
-        read=environment.read if numbers else None,
-        space=raw,
+        first=int(getattr(space, "start", 0)) if discrete else 0,
+        read=None if array else environment.read,
+        space=space,
     )
 
 

@@ -18,6 +18,7 @@ from hocket.rollout.vector import VectorEnvironment, VectorPlayer
 from hocket.stages import Player, Task
 from hocket.train.aio import run_async
 from hocket.train.kinds import kind_of
+from hocket.train.kinds.control import Control
 from hocket.types import Assignment, Trajectory
 
 View = Callable[[Any, float | None], None]
@@ -77,10 +78,20 @@ class ViewedTask:
         return _ViewedEnvironment(self.task.make(), self.view, drawn=self.mode is not None)
 
 
+def is_control(task: Task) -> bool:
+    """Whether controllers play a task."""
+    return isinstance(kind_of(task), Control)
+
+
 def check_control(task: Task) -> None:
-    """Refuses tasks in words, which `hocket play` is for."""
+    """Refuses tasks that controllers do not play."""
     if kind_of(task).textual:
         raise ConfigurationError(f"act: task {task.name} is played by a language model; talk to it: hocket play RUN")
+    if not is_control(task):
+        raise ConfigurationError(
+            f"act: task {task.name} is {kind_of(task).name}, and only the episodes of controllers are shown; measure "
+            "it with hocket eval RUN"
+        )
 
 
 def viewed_player(subject: EvaluationSubject, view: View, mode: str | None) -> Player:
