@@ -230,3 +230,11 @@ def test_a_kind_of_ones_own_is_measured_and_saved(tmp_path: Path) -> None:
     said = call("act", tmp_path / "points")
     assert said.code == 2
     assert "is diffusion, and only the episodes of controllers are shown" in said.err
+
+
+def test_a_controller_that_was_never_trained_is_not_saved(tmp_path: Path) -> None:
+    fresh = hocket.load("nano", task="gym:CartPole-v1", **{"threads": 1})
+    assert fresh.act(np.zeros(4))[0] in (0, 1)
+    with pytest.raises(ConfigurationError, match="was never trained"):
+        fresh.save(tmp_path / "kept")
+    assert not any(tmp_path.iterdir())

@@ -87,7 +87,10 @@ class TrainedPolicy:
     def _write(self, folder: Path) -> None:
         from hocket.train.export import copy_run
 
-        assert self.subject.checkpoint is not None, "only language models are loaded without a run"
+        if self.subject.checkpoint is None:
+            raise ConfigurationError(
+                f"{self.label} on {self.subject.name} was never trained, so there is nothing to save"
+            )
         copy_run(self.subject.checkpoint, folder)
 
     def _key(self, purpose: str, seed: int | None = None) -> Key:
