@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(?<=\]\()(?P<path>[^)\s:#]+)(?P<anchor>#[^)\s]*)?(?=\))")
 CODE = re.compile(r"`[^`]+`")
 REFERENCE = {
-    "python": ("hocket.run", "hocket.train.settings", "hocket.testing"),
+    "python": ("hocket.run", "hocket.apps.use", "hocket.train.settings", "hocket.testing"),
     "vocabulary": ("hocket.types", "hocket.stages", "hocket.recipe", "hocket.core.batch", "hocket.core.columns"),
     "curriculum": ("hocket.curriculum",),
     "rollout": ("hocket.rollout",),

@@ -16,9 +16,11 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hocket.apps.use.loading import load
+    from hocket.apps.use.run import Run
     from hocket.core.errors import ConfigurationError, HocketError
     from hocket.recipe import Recipe
-    from hocket.run import Run, Trainer, configure, train
+    from hocket.run import Trainer, configure, train
     from hocket.train.settings import Config
 
 __version__ = "0.1.0"
@@ -33,6 +35,7 @@ if "ipykernel" in sys.modules:  # A library that transformers loads misses widge
 
 __all__ = [  # noqa: RUF022  (the order in which they are met)
     "train",
+    "load",
     "Run",
     "Recipe",
     "Config",
@@ -44,7 +47,8 @@ __all__ = [  # noqa: RUF022  (the order in which they are met)
 
 _HOMES = {
     "train": "hocket.run",
-    "Run": "hocket.run",
+    "load": "hocket.apps.use.loading",
+    "Run": "hocket.apps.use.run",
     "Recipe": "hocket.recipe",
     "Config": "hocket.train.settings",
     "configure": "hocket.run",

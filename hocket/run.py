@@ -1,4 +1,4 @@
-"""Training from Python: `hocket.train(...)` and the `Run` it returns. Works in scripts and notebooks."""
+"""Training from Python: `hocket.train(...)`, which returns a `Run`. Works in scripts and notebooks."""
 
 from __future__ import annotations
 
@@ -10,25 +10,23 @@ from typing import Any
 from hocket import tasks
 from hocket.apps.live.callbacks import OnStep
 from hocket.apps.live.driver import Driver
-from hocket.apps.live.results import results_html, results_line
-from hocket.apps.report.reading import read_run
+from hocket.apps.use.run import Run
 from hocket.core.errors import ConfigurationError
 from hocket.recipe import Recipe
 from hocket.rewards.functions import FunctionReward
-from hocket.stages import Policy, Reward, Task
+from hocket.stages import Reward, Task
 from hocket.train import trainer as training
 from hocket.train.config import Pairs, applied, task_of, unused_suggestions
 from hocket.train.config import configure as configuration
-from hocket.train.evaluate import EvaluationResult
 from hocket.train.known_names import resolved
 from hocket.train.lessons import given_lessons, with_lessons
 from hocket.train.pipeline import PlanPipeline, find_pipeline, phase_runs
-from hocket.train.progress import RunSummary
 from hocket.train.runfolder import find_run
 from hocket.train.settings import Config
-from hocket.train.tracking import read_metrics
 from hocket.train.trainer import Observer
 from hocket.train.trust import file_pairs
+
+__all__ = ["Run", "Trainer", "configure", "train", "write_report"]
 
 
 def write_report(run: Path) -> None:
@@ -46,41 +44,6 @@ class Trainer(training.Trainer):
 
 
 RewardLike = Reward | Callable[..., Any] | str
-
-
-class Run:
-    """A finished run.
-
-    Attributes:
-        path: its folder. policy: the trained policy, the first one of a team.
-        phases: the folders of all phases, if each phase is a separate run; this run is then the last phase.
-    """
-
-    def __init__(self, trainer: training.Trainer, phases: Sequence[Path] = ()) -> None:
-        self._trainer = trainer
-        self.phases = tuple(phases)
-        self.path: Path = trainer.folder.path
-        self.policy: Policy = trainer.parts.lead.policy
-
-    @property
-    def metrics(self) -> list[dict[str, Any]]:
-        """One dict per step, as in `metrics.jsonl`."""
-        return read_metrics(self.path / "metrics.jsonl")
-
-    @property
-    def summary(self) -> RunSummary:
-        """The results of the run, as in `summary.json`."""
-        return self._trainer.summary(self._trainer.ended)
-
-    def evaluate(self, n: int | None = None) -> EvaluationResult:
-        """Greedy success on `n` unseen scenarios."""
-        return self._trainer.evaluate(n)
-
-    def __repr__(self) -> str:
-        return f"Run({str(self.path)!r}: {results_line(read_run(self.path))})"
-
-    def _repr_html_(self) -> str:
-        return results_html(read_run(self.path))
 
 
 TaskLike = Task | Iterable[Mapping[str, Any]] | Mapping[str, Iterable[Mapping[str, Any]]]
@@ -209,7 +172,7 @@ def _configured(config: Config, keywords: Mapping[str, Any]) -> Trainer:
 
 def _run(driver: Driver, trainer: training.Trainer) -> Run:
     driver.run(trainer)
-    return Run(trainer)
+    return Run.of(trainer)
 
 
 def _run_phases(driver: Driver, pipeline: PlanPipeline, **keywords: Any) -> Run:
@@ -227,7 +190,7 @@ def _run_phases(driver: Driver, pipeline: PlanPipeline, **keywords: Any) -> Run:
                 break
     if last is None:
         raise ConfigurationError(f"all phases of {pipeline.folder} are finished; set steps to train the last one on")
-    return Run(last, [pipeline.folder / run.name for run in pipeline.runs])
+    return Run.of(last, [pipeline.folder / run.name for run in pipeline.runs])
 
 
 def _resume(driver: Driver, run: str, task: Any, chosen: Pairs, keywords: Mapping[str, Any]) -> Run:

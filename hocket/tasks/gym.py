@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,16 +134,33 @@ class GymTask:
         """Opens one environment."""
         return Gymnasium(_made(self.environment, self.settings), *self._spaces, name=f"task {self.name}")
 
+    def rendered(self, mode: str) -> Self:
+        """The same task whose environments are drawn: `human`, `rgb_array` or `ansi`.
+
+        Raises:
+            ConfigurationError: when the environment does not draw so, naming the modes it has.
+        """
+        world = _made(self.environment, self.settings)
+        modes = [str(one) for one in world.metadata.get("render_modes") or ()]
+        world.close()
+        if mode not in modes:
+            known = f"it knows {', '.join(modes)}" if modes else "it draws nothing"
+            raise ConfigurationError(f"task {self.name} is not drawn as {mode}; {known}")
+        return replace(self, settings={**self.settings, "render_mode": mode})
+
 
 class Gymnasium:
     """A Gymnasium environment in a controller's terms: float32 vectors in, plain actions out.
 
     A continuous action of ±1 is the end of the environment's range (unbounded dimensions are passed as they are);
     actions beyond are clipped.
+
+    Attributes:
+        world: the environment itself. space: of the observations that `read` takes.
     """
 
     def __init__(self, world: Any, observations: Any, actions: Any, *, name: str = "the environment") -> None:
-        self._world, self._name = world, name
+        self.world, self.space, self._name = world, observations, name
         self._one_hot = np.eye(int(observations.n), dtype=np.float32) if hasattr(observations, "n") else None
         self._start = int(getattr(observations, "start", 0))
         self._first_action = int(getattr(actions, "start", 0))
@@ -155,7 +172,8 @@ class Gymnasium:
             half = np.where(bounded, np.where(bounded, high, 1) - centre, 1.0)
             self._range = (centre.astype(actions.dtype), half.astype(actions.dtype), low, high)
 
-    def _seen(self, observation: Any) -> NDArray[np.float32]:
+    def read(self, observation: Any) -> NDArray[np.float32]:
+        """One observation of the environment as the networks read it, `[O]`."""
         if self._one_hot is not None:
             row: NDArray[np.float32] = self._one_hot[int(observation) - self._start].copy()
             return row
@@ -163,19 +181,21 @@ class Gymnasium:
         return np.array(observation, np.float32).reshape(-1)
 
     def reset(self, seed: int) -> NDArray[np.float32]:
-        return self._seen(self._world.reset(seed=seed)[0])
+        return self.read(self.world.reset(seed=seed)[0])
+
+    def move(self, action: Any) -> Any:
+        """A controller's action as the environment takes it."""
+        if self._range is None:
+            return int(action) + self._first_action
+        centre, half, low, high = self._range
+        return np.minimum(np.maximum(centre + half * action, low), high)  # np.clip takes twice as long
 
     def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool]:
-        if self._range is None:
-            given: Any = int(action) + self._first_action
-        else:
-            centre, half, low, high = self._range
-            given = np.minimum(np.maximum(centre + half * action, low), high)  # np.clip takes twice as long
-        observation, reward, terminated, truncated, _ = self._world.step(given)
-        return self._seen(observation), reward_of(reward, self._name), bool(terminated), bool(truncated)
+        observation, reward, terminated, truncated, _ = self.world.step(self.move(action))
+        return self.read(observation), reward_of(reward, self._name), bool(terminated), bool(truncated)
 
     def close(self) -> None:
-        self._world.close()
+        self.world.close()
 
 
 def _is_vector(space: Any, spaces: Any) -> bool:

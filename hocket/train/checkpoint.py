@@ -346,13 +346,22 @@ def weights_in(checkpoint: Path | None) -> dict[str, Path]:
     return {name: folder for name, folder in found.items() if not name.endswith(REFERENCE)}
 
 
-def checkpoint_of(run: Path, which: str) -> Path:
-    """The `last` checkpoint of a run, or the `best`.
+def objects_in(checkpoint: Path) -> list[str]:
+    """Kind and name of the Python objects that made the run of a verified checkpoint, see `Trainer.state`."""
+    return list(json.loads((checkpoint / STRUCTURE).read_bytes())["dict"].get("objects", ()))
+
+
+def checkpoint_of(run: Path, which: str | Path) -> Path:
+    """The `last` checkpoint of a run, the `best`, or the one in a folder.
 
     Raises:
         ConfigurationError: when there is none yet.
         HocketError: when there are some and all are damaged.
     """
+    if isinstance(which, Path):
+        if (reason := problem(which)) is not None:
+            raise HocketError(f"{which} is damaged ({reason}); use another checkpoint")
+        return which
     checkpoints = Checkpoints(run / "checkpoints")
     found = checkpoints.latest() if which == "last" else checkpoints.best()
     if found is None:

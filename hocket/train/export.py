@@ -12,6 +12,7 @@ from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.core.yaml_text import load_yaml
 from hocket.train.checkpoint import Checkpoints, checkpoint_of
 from hocket.train.models import model_folder
+from hocket.train.trust import SIGNATURE
 
 ADAPTER = "adapter"
 """Where a policy's folder keeps its adapter; the folder itself has the merged weights (`CausalLM.save`)."""
@@ -91,10 +92,9 @@ def _model_of(run: Path, checkpoint: Path, policy: str | None) -> Path:
         raise ConfigurationError(f"run {run} has the policies {', '.join(kept)}; choose one with --policy")
     if name not in kept:
         raise ConfigurationError(f"run {run} has no policy {name!r}{nearest(name, kept)}")
-    if not (kept[name] / "config.json").is_file():
+    if not _is_model(kept[name]):
         raise ConfigurationError(f"policy {name!r} of run {run} is no language model, so there is no model to export")
-    if link := next((file for file in sorted(kept[name].rglob("*")) if file.is_symlink()), None):
-        raise ConfigurationError(f"{link} is a link, and what it leads to may be no part of the model; remove it")
+    _refuse_links(kept[name])
     return kept[name]
 
 
@@ -122,6 +122,19 @@ def base_of(run: Path, policy: str) -> str:
     except ConfigurationError:  # It was removed since: its name is all that is known.
         folder = named
     return str(Path(folder).resolve()) if Path(folder).is_dir() else folder
+
+
+def is_language_run(run: Path, which: str) -> bool:
+    """Whether a checkpoint of a run holds language models or scorers."""
+    return any(map(_is_model, Checkpoints.policies(checkpoint_of(run, which)).values()))
+
+
+def _is_model(folder: Path) -> bool:
+    """Whether a policy's folder is a model of `transformers`."""
+    try:
+        return "model_type" in json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError):
+        return False
 
 
 def _average(folder: Path, other: Path, share: float) -> None:
@@ -172,3 +185,22 @@ def push(folder: Path, repository: str, *, private: bool = False) -> str:
             f"push {repository}: {told}; {folder} is kept, log in with `hf auth login` or send it later"
         ) from error
     return str(made)
+
+
+def copy_run(checkpoint: Path, folder: Path) -> None:
+    """Writes into an empty folder a run with the configuration of a checkpoint's run and this checkpoint alone.
+
+    Raises:
+        ConfigurationError: when something in it is a link.
+    """
+    run = checkpoint.parent.parent
+    _refuse_links(checkpoint)
+    for name in ("config.yaml", SIGNATURE, "machine.json"):
+        if (run / name).is_file():
+            shutil.copy(run / name, folder / name)
+    shutil.copytree(checkpoint, folder / checkpoint.parent.name / checkpoint.name)
+
+
+def _refuse_links(folder: Path) -> None:
+    if link := next((file for file in sorted(folder.rglob("*")) if file.is_symlink()), None):
+        raise ConfigurationError(f"{link} is a link, and what it leads to may be no part of the model; remove it")

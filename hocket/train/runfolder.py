@@ -351,8 +351,17 @@ def find_run(name: str, runs: str) -> Path:
     """
     if (found := run_named(name, runs)) is not None:
         return found
+    if Path(name).is_dir():
+        raise ConfigurationError(f"{name} is not a run: it has no config.yaml")
     there = [f.name for f in Path(runs).glob("*") if (f / "config.yaml").is_file()] if Path(runs).is_dir() else []
     hint = nearest(name, there) if there else f"; there are no runs in {runs}/ yet"
     if "choose from" in hint and len(there) > 3:
         hint = f"; there are {len(there)} others in {runs}/"
     raise ConfigurationError(f"there is no run {name!r}{hint}")
+
+
+def find_source(name: str, runs: str) -> Path:
+    """A run as `find_run` finds it, or a model: a folder with a `config.json`, `nano`, `smollm2` or `FILE.gguf`."""
+    if (Path(name) / "config.json").is_file() or name in ("nano", "smollm2") or name.endswith(".gguf"):
+        return Path(name)
+    return find_run(name, runs)

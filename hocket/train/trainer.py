@@ -36,9 +36,9 @@ from hocket.train.embedders import embedder_of
 from hocket.train.evaluate import EvaluationResult
 from hocket.train.evaluations import Evaluations
 from hocket.train.examples import check_examples, unmet_sizes
-from hocket.train.judges import asking, judge_of
+from hocket.train.judges import judge_of
 from hocket.train.kinds import Measure, kind_of
-from hocket.train.kinds.ways import GREEDY, SAMPLED, leads_of
+from hocket.train.kinds.ways import GREEDY, leads_of
 from hocket.train.learner import Learner
 from hocket.train.loop import train_step
 from hocket.train.machine import Machine
@@ -52,7 +52,7 @@ from hocket.train.runfolder import RunFolder, read_json
 from hocket.train.settings import Config
 from hocket.train.tracking import read_metrics
 from hocket.train.trust import run_pairs
-from hocket.train.unseen_scenarios import measured
+from hocket.train.unseen_scenarios import measured_by_run
 from hocket.train.watch import Watch
 
 if TYPE_CHECKING:
@@ -425,18 +425,9 @@ class Trainer:
     # ------------------------------------------------------------ evaluation
 
     def evaluate(self, n: int | None = None) -> EvaluationResult:
-        """Evaluates the current weights on `n` scenarios, see `hocket.train.unseen_scenarios`. Calls no judge.
-
-        If the task declares `leads`, an evaluation of full size measures both greedy and sampled play. If sampled play
-        leads, every evaluation does.
-        """
+        """Evaluates the current weights on `n` scenarios, see `hocket.train.unseen_scenarios.measured_by_run`."""
         self._pause()
-        parts, full = self.parts, self.config.evaluation.n
-        cheap = [reward for reward in parts.rewards if parts.judge is None or not any(asking([reward]))]
-        leads, size = leads_of(self.task), n or full
-        both = leads == SAMPLED or (leads is not None and size >= full)
-        key = parts.key.derive("evaluation")
-        return run_async(measured(parts, cheap, n=size, among=full, key=key, both=both))
+        return measured_by_run(self.parts, full=self.config.evaluation.n, n=n)
 
     def _evaluate(self, step: int) -> dict[str, float]:
         return self.evaluations.record(step, self.evaluate(self.evaluations.size(step)))

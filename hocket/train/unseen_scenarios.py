@@ -16,9 +16,12 @@ from hocket.core.occurrences import apart
 from hocket.core.packing import pack
 from hocket.rewards.score import grade
 from hocket.stages import Metrics, Reward
+from hocket.train.aio import run_async
 from hocket.train.describe import described
 from hocket.train.evaluate import EvaluationResult, evaluate, evaluate_both, spread
+from hocket.train.judges import asking
 from hocket.train.kinds import held_out_of
+from hocket.train.kinds.ways import SAMPLED, leads_of
 from hocket.train.kinds.words import is_recorded
 from hocket.train.loop import Playing, RunContext
 from hocket.types import Assignment, Trajectory
@@ -61,6 +64,18 @@ async def measured(
         trajectories=played,
         recorded=recorded,
     )
+
+
+def measured_by_run(parts: RunContext, *, full: int, n: int | None = None) -> EvaluationResult:
+    """As a run measures itself: on `n` of the `full` number of scenarios, spread over all of them. Calls no judge.
+
+    If the task declares `leads`, an evaluation of full size measures both greedy and sampled play. If sampled play
+    leads, every evaluation does.
+    """
+    cheap = [reward for reward in parts.rewards if parts.judge is None or not any(asking([reward]))]
+    leads, size = leads_of(parts.task), n or full
+    both = leads == SAMPLED or (leads is not None and size >= full)
+    return run_async(measured(parts, cheap, n=size, among=full, key=parts.key.derive("evaluation"), both=both))
 
 
 def _told(found: EvaluationResult) -> EvaluationResult:

@@ -91,7 +91,7 @@ def test_a_balanced_pole_is_truncated_at_500_and_a_fallen_one_terminates():
 
 def test_a_shorter_limit_of_time_truncates():
     task = GymTask("CartPole-v1", {"max_episode_steps": 20})
-    assert isinstance(task.make()._world, TimeLimit)
+    assert isinstance(task.make().world, TimeLimit)
     trajectory = play(task, balancing(), [Assignment(task.scenario("eval", 1), decoding=GREEDY)])[0]
     assert (trajectory.length, trajectory.truncated, trajectory.terminated) == (20, True, False)
 

@@ -81,6 +81,7 @@ ALLOWED: Mapping[str, set[str]] = {
     }
     | BASE,
     "report": {"recipe", "recipes", "train", "lab", "front"} | BASE,
+    "use": {"train", "report", "play"} | BASE,
     "studies": {"recipe", "recipes", "train", "cluster", "lab", "report", "front"} | BASE,
 }
 """What each room may import besides itself and the core; the front may import everything."""

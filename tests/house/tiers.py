@@ -36,6 +36,7 @@ TIERS: Mapping[str, tuple[str, ...]] = {
         "hocket.apps.serve",
         "hocket.apps.play",
         "hocket.apps.live",
+        "hocket.apps.use",
     ),
     "lab": ("hocket.lab", "hocket.lab.exact", "hocket.nano"),
     "zoo": ("hocket.zoo",),

@@ -95,6 +95,15 @@ class ZooTeam:
         return _Side(self, width)
 
 
+def move(space: Any, action: Any) -> Any:
+    """A controller's action as an environment with this space of actions takes it."""
+    if hasattr(space, "n"):
+        return int(action) + int(getattr(space, "start", 0))
+    bounded = np.isfinite(space.low) & np.isfinite(space.high)
+    low, high = np.where(bounded, space.low, -1), np.where(bounded, space.high, 1)
+    return np.clip((low + high) / 2 + (high - low) / 2 * action, space.low, space.high).astype(space.dtype)
+
+
 class _Side(JointEnvironment):
     """Environments side by side."""
 
@@ -127,7 +136,7 @@ class _Side(JointEnvironment):
             course = self._courses[slot]
             try:
                 moves = {
-                    agent: self._move(course, agent, actions[number][slot])
+                    agent: move(course.action_space(agent), actions[number][slot])
                     for number, agent in enumerate(agents)
                     if agent in course.agents
                 }
@@ -145,14 +154,6 @@ class _Side(JointEnvironment):
                 ends[0, slot, number] = bool(terminated.get(agent, agent not in course.agents))
                 ends[1, slot, number] = bool(truncated.get(agent, False))
         return Moved(rewards, ends[0], ends[1], failed)
-
-    def _move(self, course: Any, agent: str, action: Any) -> Any:
-        space = course.action_space(agent)
-        if hasattr(space, "n"):
-            return int(action) + int(getattr(space, "start", 0))
-        bounded = np.isfinite(space.low) & np.isfinite(space.high)
-        low, high = np.where(bounded, space.low, -1), np.where(bounded, space.high, 1)
-        return np.clip((low + high) / 2 + (high - low) / 2 * action, space.low, space.high).astype(space.dtype)
 
     def _note(self, slot: int, seen: Mapping[str, Any], told: Mapping[str, Any]) -> None:
         for number, agent in enumerate(self.world.agents):

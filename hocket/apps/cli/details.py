@@ -70,6 +70,7 @@ EXPORT = """Writes the policy of a run's newest checkpoint in a form that other 
   hocket export RUN --merge                a plain model folder; adapters are added to the weights
   hocket export RUN --average RUN2         the mean of two models' weights
   hocket export RUN --gguf                 one file for llama.cpp (Llama with a byte-level tokenizer)
+  hocket export RUN --onnx                 a controller as ONNX, which takes raw observations
   hocket export RUN --merge --push ME/NAME also uploads the folder to the Hugging Face hub"""
 
 
@@ -117,7 +118,7 @@ every step are computed. See docs/exact.md.
 
 
 PLAY = """Opens a chat with a trained agent in the terminal. In a run with a workflow or an environment you
-take one of the seats, and the agent takes the others.
+take one of the seats, and the agent takes the others. The episodes of a controller are stepped through.
 
   hocket play RUN                                    /help lists what can be typed
   hocket play RUN --seat player_1 --temperature 1

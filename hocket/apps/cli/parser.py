@@ -367,16 +367,20 @@ def _export(parser: _Parser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run folder or its name")
     parser.add_argument("--runs", default="runs", metavar="DIR")
     parser.add_argument("--checkpoint", choices=("last", "best"), default="last")
-    parser.add_argument("--policy", metavar="NAME", help="which policy of a team (the only one)")
+    parser.add_argument(
+        "--policy", metavar="NAME", help="which policy of a team; with --onnx, which agent (the only one)"
+    )
     parser.add_argument("--out", metavar="DIR", help="the folder to write, which must not exist (RUN/export)")
     parser.add_argument("--merge", action="store_true", help="add adapters to the weights")
     parser.add_argument("--gguf", action="store_true", help="also write model.gguf, merged")
+    parser.add_argument("--onnx", action="store_true", help="also write model.onnx, of a controller")
     parser.add_argument(
         "--average", metavar="RUN", help="a run or model folder: write the mean of both models' weights"
     )
     parser.add_argument("--share", type=float, metavar="S", help="with --average: weight of the second model (0.5)")
     parser.add_argument("--push", metavar="OWNER/NAME", help="also upload the folder to the Hugging Face hub")
     parser.add_argument("--private", action="store_true", help="with --push: make a new repository private")
+    _trust(parser)
     as_json(parser)
 
 

@@ -14,14 +14,14 @@ from rich.table import Table
 
 from hocket.apps.cli.output import Pairs, emit, err, out
 from hocket.core.errors import ConfigurationError
-from hocket.train.runfolder import find_run
+from hocket.train.runfolder import find_run, find_source
 
 
 def eval(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket eval`."""
     from hocket.apps.report.evaluation import evaluate_run
 
-    source = _eval_target(options.run, options.runs)
+    source = find_source(options.run, options.runs)
     if options.search is not None:
         return _searched(source, options, pairs)
     if options.against is not None:
@@ -94,7 +94,7 @@ def _against(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
 
     if stray := next((flag for flag in ("samples", "answers") if getattr(options, flag)), None):
         raise ConfigurationError(f"--{stray} and --against are two measurements; choose one")
-    other = _eval_target(options.against, options.runs)
+    other = find_source(options.against, options.runs)
     judged = f"by {options.judge}" if options.judge else "by the task"
     print(
         f"comparing two answers to each of {options.n} unseen problems, {judged}; a smaller --n is faster",
@@ -135,12 +135,6 @@ def _against(source: Path, options: argparse.Namespace, pairs: Pairs) -> int:
         console.print(f"  [dim]this[/]   {escape(example['source'] or '(nothing)')}")
         console.print(f"  [dim]other[/]  {escape(example['against'] or '(nothing)')}")
     return 0
-
-
-def _eval_target(name: str, runs: str) -> Path:
-    if (Path(name) / "config.json").is_file() or name in ("nano", "smollm2") or name.endswith(".gguf"):
-        return Path(name)
-    return find_run(name, runs)
 
 
 def report(options: argparse.Namespace, pairs: Pairs) -> int:

@@ -11,10 +11,10 @@ from typing import Any
 from rich.text import Text
 
 from hocket.apps.cli.display import clock, opening
-from hocket.apps.live.results import results_html
 from hocket.apps.report.curves import curves
 from hocket.apps.report.picture import image
 from hocket.apps.report.reading import RunRecord, read_run
+from hocket.apps.report.results import results_html
 from hocket.train.tracking import read_metrics
 from hocket.train.trainer import Trainer
 

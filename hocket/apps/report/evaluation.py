@@ -12,12 +12,12 @@ from hocket import tasks
 from hocket.core import sums
 from hocket.core.answers import add_answers
 from hocket.core.errors import ConfigurationError
-from hocket.stages import Task
+from hocket.stages import Reward, Task
 from hocket.train import config as configuration
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts, take_up
 from hocket.train.checkpoint import checkpoint_of, weights_in
-from hocket.train.evaluate import evaluate_samples
+from hocket.train.evaluate import EvaluationResult, evaluate_samples
 from hocket.train.kinds import kind_of
 from hocket.train.kinds.ways import SAMPLED, leads_of
 from hocket.train.kinds.words import WORDS, interval_of, recorded_rows
@@ -45,18 +45,31 @@ class EvaluationSubject:
 
 
 def load(
-    source: Path, pairs: Sequence[tuple[str, Any]], *, task: str | None, which: str, trust: bool = False
+    source: Path,
+    pairs: Sequence[tuple[str, Any]],
+    *,
+    task: str | Task | None,
+    which: str | Path,
+    trust: bool = False,
+    rewards: Sequence[Reward] = (),
+    workflow: Any = None,
 ) -> EvaluationSubject:
     """Reads what stands in a run folder or a model's, and takes up what the run learnt in.
+
+    `which` is `last`, `best` or the folder of a checkpoint. `task`, `rewards` and `workflow` may be objects, which a
+    configuration cannot hold.
 
     Raises:
         ConfigurationError: when it does not fit the task, or without `trust` names code of others.
     """
     is_run = (source / "config.yaml").is_file()
     settings = run_pairs(source, trust=trust) if is_run else [("model", str(source))]
-    name = task or configuration.task_of(settings)
+    if task is None or isinstance(task, str):
+        name = task or configuration.task_of(settings)
+        found_task = tasks.find(name)
+    else:
+        name, found_task = task.name, task
     settings = [pair for pair in settings if pair[0] != "task"] + [("task", name), *pairs]
-    found_task = tasks.find(name)
     kind = kind_of(found_task)
     config = configuration.configure(settings, found_task)
     checkpoint = checkpoint_of(source, which) if is_run else None
@@ -66,10 +79,17 @@ def load(
     else:
         machine = Machine.chosen(config, kind.models(config))
     machine.apply()
-    parts = build_parts(config, found_task, weights=weights_in(checkpoint), precision=machine.precision)
+    own: dict[str, Any] = {"rewards": rewards, "workflow": workflow, "precision": machine.precision}
+    parts = build_parts(config, found_task, weights=weights_in(checkpoint), **own)
     if checkpoint is not None:
         take_up(config, parts, checkpoint)
     return EvaluationSubject(name, found_task, config, parts, checkpoint, machine.precision)
+
+
+def measure_subject(subject: EvaluationSubject, n: int) -> EvaluationResult:
+    """Greedy success on the first `n` unseen scenarios, and sampled beside it where the task names a way of playing."""
+    parts, both = subject.parts, leads_of(subject.task) is not None
+    return run_async(measured(parts, parts.rewards, n=n, key=parts.key.derive("evaluation"), both=both))
 
 
 def evaluate_run(
@@ -96,7 +116,7 @@ def evaluate_run(
     rewards, measure = parts.rewards, parts.measure
     key = parts.key.derive("evaluation")
     common: dict[str, Any] = {"n": n, "decoding": config.decoding, "key": key}
-    greedy = run_async(measured(parts, rewards, n=n, key=key, both=leads_of(found_task) is not None))
+    greedy = measure_subject(loaded, n)
     if answers is not None:
         add_answers(answers, found_task, greedy.trajectories, greedy.each)
     title = f"greedy {measure.name}" if measure.answers else WORDS.get(measure.name, measure.name)

@@ -36,9 +36,13 @@ def picture(chart: Chart) -> str:
 def image(chart: Chart) -> str:
     """The picture as an HTML image, which looks the same wherever it is shown; empty without points."""
     drawing = picture(chart)
-    data = b64encode(drawing.encode()).decode()
-    source = f'src="data:image/svg+xml;base64,{data}"'
-    return f'<img {source} alt="{escape(chart.title)}" width="{WIDTH:g}">' if drawing else ""
+    return svg_image(drawing, chart.title, f"{WIDTH:g}") if drawing else ""
+
+
+def svg_image(drawing: str, title: str, width: str) -> str:
+    """An SVG document as an HTML image: its styles do not reach the page around it."""
+    source = f'src="data:image/svg+xml;base64,{b64encode(drawing.encode()).decode()}"'
+    return f'<img {source} alt="{escape(title)}" width="{width}">'
 
 
 def _legend(chart: Chart) -> str:
