@@ -67,6 +67,19 @@ def with_behaviour(batch: Batch, logp: Tensor, evaluated: Tensor) -> Batch:
     return _with_logp(batch, "behaviour", logp.detach(), missing) if len(missing) else batch
 
 
+def with_credit(batch: Batch, credited: Batch, policy: str) -> Batch:
+    """`batch` with the credit of one policy's decisions from `credited`."""
+    names = batch.names["policy"]
+    if len(names) == 1:
+        return credited
+    old, new = batch.occurrences, credited.occurrences
+    of_policy = batch.policy[batch.turn[old.decision]] == (names.index(policy) if policy in names else -1)
+    return batch.but(scores=credited.scores).credited(
+        advantage=torch.where(of_policy, new.advantage, old.advantage.to(new.advantage.dtype)),
+        weight=torch.where(of_policy, new.weight, old.weight.to(new.weight.dtype)),
+    )
+
+
 def _own(batch: Batch, reads: frozenset[Column], policy: Policy, decisions: Tensor, *, later: bool) -> Batch:
     """Everything that one pass of the policy itself gives."""
     unknown = decisions[~batch.logp["behaviour"].present[decisions]]

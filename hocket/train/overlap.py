@@ -35,11 +35,12 @@ from hocket.rollout.demonstrations import Demonstrations, Preferences
 from hocket.stages import State
 from hocket.train.cores import available_cores
 from hocket.train.ledger import Ledger, SampleOutcome
-from hocket.train.loop import RunContext, collect, learn_from, outcomes
+from hocket.train.loop import RunContext, collect, learn_from
 from hocket.train.machine import Machine, told_threads
 from hocket.train.roles import learning
 from hocket.train.sampler import SamplerEngine, SamplerProcess
 from hocket.train.settings import Config, RoleSettings
+from hocket.train.step_memory import outcomes
 from hocket.types import Experience
 
 _PATIENCE = 5.0

@@ -30,10 +30,11 @@ from hocket.train.aio import run_async
 from hocket.train.checkpoint import Checkpoints, checkpoint_of, weights_in
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
-from hocket.train.loop import RunContext, collect, learn_from, outcomes
+from hocket.train.loop import RunContext, collect, learn_from
 from hocket.train.overlap import stale
 from hocket.train.runfolder import RunFolder
 from hocket.train.settings import CheckpointSettings, Config
+from hocket.train.step_memory import outcomes
 from hocket.train.tracking import read_metrics
 from hocket.train.trainer import BackgroundSampler, NullObserver, Observer, Trainer
 from hocket.train.trust import run_pairs

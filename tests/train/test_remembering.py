@@ -38,7 +38,7 @@ from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts
 from hocket.train.checkpoint import Checkpoints
 from hocket.train.config import configure
-from hocket.train.loop import remember
+from hocket.train.step_memory import remember
 from hocket.train.trainer import resumed
 from hocket.types import Experience, Scenario, Score, Trajectory
 
