@@ -125,9 +125,9 @@ class BatchedEngine:
             self._tidy()
             raise
 
-    def _answer(self, asked: Sequence[tuple[BatchedEngine, Request]]) -> list[Sample]:
+    def _answer(self, requests: Sequence[tuple[BatchedEngine, Request]]) -> list[Sample]:
         """Samples what this engine and those beside it were asked for; results in the order given."""
-        return self.sample([request for _, request in asked])
+        return self.sample([request for _, request in requests])
 
     def _tidy(self) -> None:
         """Gives up what is under way for nobody."""
@@ -141,18 +141,18 @@ class BatchedEngine:
 
     def _run_pending(self) -> bool:
         """Runs what is pending as one batch; says whether there was anything."""
-        pending = [one for one in self._pending.values() if one.promise.waits]
+        pending = [entry for entry in self._pending.values() if entry.promise.waits]
         self._pending.clear()
         if not pending:
             return False
         try:
-            samples = self._answer([(one.engine, one.request) for one in pending])
+            samples = self._answer([(entry.engine, entry.request) for entry in pending])
         except Exception as error:
-            for one in pending:
-                one.promise.fail(error)
+            for entry in pending:
+                entry.promise.fail(error)
             return True
-        for one, sample in zip(pending, samples, strict=True):
-            one.promise.answer(sample)
+        for entry, sample in zip(pending, samples, strict=True):
+            entry.promise.answer(sample)
         return True
 
     def _limit(self, request: Request) -> int:

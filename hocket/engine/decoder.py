@@ -135,10 +135,10 @@ class DecoderSession:
         cosine, sine = self._cosine[position][:, None], self._sine[position][:, None]
         x = inner.embed_tokens(tokens)
         attend = self._attend_apart if self._front else self._attend
-        seen, unseen = self._columns(place)
+        length, unseen = self._columns(place)
         for number in range(len(self._layers)):
             q, k, v = self._project(number, x, cosine, sine)
-            x = self._finish(number, x, attend(number, q, k, v, place, seen, unseen))
+            x = self._finish(number, x, attend(number, q, k, v, place, length, unseen))
         logits: Tensor = self._model.lm_head(inner.norm(x))
         return logits
 
@@ -297,8 +297,8 @@ class DecoderSession:
         """Puts its prompt in front of what each row wrote, for good."""
         written, self._front = self._written, prompt
 
-        def joined(shared: Tensor, own: Tensor) -> Tensor:
-            return self._room(torch.cat((shared, own[:, :, 0, :written]), 2))
+        def joined(shared: Tensor, separate: Tensor) -> Tensor:
+            return self._room(torch.cat((shared, separate[:, :, 0, :written]), 2))
 
         self._own = [
             (joined(keys, own_keys), joined(values, own_values))

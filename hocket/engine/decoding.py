@@ -102,8 +102,8 @@ class Responses:
             token, logp = begun.extras[ALTERNATIVES.name]
             places = (len(self.length), max(self.tokens.shape[1], length), token.shape[1])
             self._best, self._best_logp = enlarged(self._best, places), enlarged(self._best_logp, places)
-            here = (number, slice(imposed, length), slice(token.shape[1]))
-            self._best[here], self._best_logp[here] = token, logp
+            place = (number, slice(imposed, length), slice(token.shape[1]))
+            self._best[place], self._best_logp[place] = token, logp
 
     def drop(self, number: int) -> None:
         """Forgets a response; another one may get its number."""
@@ -145,8 +145,8 @@ class Responses:
         if due:
             numbers = rows[due].tolist()
             logp = torch.log_softmax(self._scaled(rows[due], logits[due]), 1)
-            found = -torch.where(logp > -torch.inf, logp.exp() * logp, 0.0).sum(1)
-            for number, entropy in zip(numbers, found.tolist(), strict=True):
+            entropies = -torch.where(logp > -torch.inf, logp.exp() * logp, 0.0).sum(1)
+            for number, entropy in zip(numbers, entropies.tolist(), strict=True):
                 self._entropies[number].append(entropy)
 
     def _rank(self, rows: RowNumbers, logits: Tensor) -> None:
@@ -166,8 +166,8 @@ class Responses:
 
     def _alternatives(self, row: int, length: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """What `_rank` noted of a response: tokens and log-probs, `[L, K]` of its L sampled ones."""
-        here = (row, slice(int(self._imposed[row]), length), slice(int(self._ranks[row])))
-        return self._best[here].copy(), self._best_logp[here].copy()
+        place = (row, slice(int(self._imposed[row]), length), slice(int(self._ranks[row])))
+        return self._best[place].copy(), self._best_logp[place].copy()
 
     def _scaled(self, rows: RowNumbers, logits: Tensor) -> Tensor:
         """Logits `[R, V]` of rows at their temperatures."""
@@ -176,8 +176,8 @@ class Responses:
         return plain if (ways == 1).all() else plain / torch.from_numpy(ways).to(plain.device)[:, None]
 
     def _tells(self, number: int) -> bool:
-        told = self._entropies.get(number)
-        wanted = told is not None and len(told) < self._requests[number].decoding.entropies
+        entropies = self._entropies.get(number)
+        wanted = entropies is not None and len(entropies) < self._requests[number].decoding.entropies
         return wanted and bool(self.length[number] >= self._imposed[number])
 
     def record(self, rows: RowNumbers, token: RowNumbers, logp: NDArray[np.float32]) -> NDArray[np.bool_]:

@@ -70,8 +70,8 @@ def log_prob_gap(policy: CausalLM, context: Sequence[int], tokens: Sequence[int]
         action=np.array(tokens, np.int64),
     )
     batch = pack([Trajectory(Scenario("probe"), [turn])])
-    now = evaluate_detached(policy, batch, {Quantity.LOGP}, torch.arange(batch.decisions))
-    gap = float((now.logp.double().cpu() - torch.tensor(logp, dtype=torch.float64)).abs().max())
+    current = evaluate_detached(policy, batch, {Quantity.LOGP}, torch.arange(batch.decisions))
+    gap = float((current.logp.double().cpu() - torch.tensor(logp, dtype=torch.float64)).abs().max())
     return gap if gap == gap else float("inf")
 
 
@@ -90,8 +90,8 @@ def check_gap(gap: float, tolerance: float, who: str, mend: str) -> None:
 
 def dtype_for(policy: CausalLM) -> Dtype:
     """What an engine should compute in, to be close to the policy."""
-    whole = policy.model.dtype in (torch.float32, torch.float64)
-    return "float32" if whole and policy.precision == "fp32" else "bfloat16"
+    full = policy.model.dtype in (torch.float32, torch.float64)
+    return "float32" if full and policy.precision == "fp32" else "bfloat16"
 
 
 def tolerance_for(policy: CausalLM, dtype: Dtype = "float32") -> float:

@@ -193,15 +193,15 @@ class LocalEngine(BatchedEngine):
         if company.running is not None and not company.running.tickets:
             company.running = None
 
-    def _answer(self, asked: Sequence[tuple[BatchedEngine, Request]]) -> list[Sample]:
+    def _answer(self, requests: Sequence[tuple[BatchedEngine, Request]]) -> list[Sample]:
         alone = len(self._company.engines) == 1
-        return super()._answer(asked) if alone else self._sample(asked)
+        return super()._answer(requests) if alone else self._sample(requests)
 
-    def _sample(self, asked: Sequence[tuple[BatchedEngine, Request]]) -> list[Sample]:
-        places = [_Place() for _ in asked]
-        told = [_asked(engine, request, place) for (engine, request), place in zip(asked, places, strict=True)]
+    def _sample(self, requests: Sequence[tuple[BatchedEngine, Request]]) -> list[Sample]:
+        places = [_Place() for _ in requests]
+        entries = [_asked(engine, request, place) for (engine, request), place in zip(requests, places, strict=True)]
         with torch.inference_mode():
-            paged, rest = self._split(told)
+            paged, rest = self._split(entries)
             if paged:
                 self._advance(paged)
             while any(item.asker.waits for item in paged):
@@ -214,13 +214,13 @@ class LocalEngine(BatchedEngine):
 
     def _go_on(self) -> bool:
         """Lets what is pending into the batch under way, where pages serve it, and goes on until one is answered."""
-        told = [
-            _asked(one.engine, one.request, one.promise, one.promise.live)
-            for one in self._pending.values()
-            if one.promise.waits
+        entries = [
+            _asked(pending.engine, pending.request, pending.promise, pending.promise.live)
+            for pending in self._pending.values()
+            if pending.promise.waits
         ]
         with torch.inference_mode():
-            paged, rest = self._split(told)
+            paged, rest = self._split(entries)
             self._pending.clear()
             for item in rest:
                 promise = cast(Promise, item.asker)
@@ -231,12 +231,12 @@ class LocalEngine(BatchedEngine):
         if self._company.running is not None:
             self._company.running.tidy()
 
-    def _run_waves(self, asked: list[_Asked]) -> None:
+    def _run_waves(self, entries: list[_Asked]) -> None:
         """Samples what the pages cannot serve."""
-        asked = sorted(asked, key=lambda item: item.request.key)
+        entries = sorted(entries, key=lambda item: item.request.key)
         for engine in self._company.engines:
             with engine.policy.applied():
-                for wave in engine._waves([item for item in asked if item.engine is engine]):
+                for wave in engine._waves([item for item in entries if item.engine is engine]):
                     engine._run_wave(wave)
 
     # ------------------------------------------------------------ over pages
@@ -279,19 +279,19 @@ class LocalEngine(BatchedEngine):
             for batch in (earlier, self._company.running):
                 for ticket in [] if batch is None else batch.tickets:
                     ticket.asker.fail(error)
-            for one in new:
-                one.asker.fail(error)
+            for entry in new:
+                entry.asker.fail(error)
             self._company.running = None
             return True
         except BaseException:  # Ctrl-C: whoever waits is told by others.
             self._company.running = None
             raise
 
-    def _tickets(self, asked: Sequence[_Asked]) -> list[Ticket]:
+    def _tickets(self, entries: Sequence[_Asked]) -> list[Ticket]:
         engines = self._company.engines
         return [
-            Ticket(one.request, one.limit, engines.index(one.engine), one.engine.policy, one.asker, one.live)
-            for one in asked
+            Ticket(item.request, item.limit, engines.index(item.engine), item.engine.policy, item.asker, item.live)
+            for item in entries
         ]
 
     def _applied(self) -> AbstractContextManager[None]:
@@ -337,13 +337,13 @@ class LocalEngine(BatchedEngine):
 
     def _adapters(self) -> list[Adapters] | None:
         """Of every policy beside this one and of its own; None where it is alone."""
-        policies, found = self._company.policies, []
+        policies, adapters = self._company.policies, []
         if len(policies) == 1:
             return None
         for policy in policies:
             with policy.applied():
-                found.append(adapters_of(policy.model, policy.precision))
-        return found
+                adapters.append(adapters_of(policy.model, policy.precision))
+        return adapters
 
     @property
     def _cache(self) -> PagedCache | None:

@@ -151,15 +151,15 @@ class PagedModel:
             self._cosine, self._sine = (part.contiguous() for part in angles(self._model, positions))
 
     def logits(
-        self, given: ForwardBatch, pool: PagePool, wanted: Tensor | None, activations: ActivationCache | None = None
+        self, batch: ForwardBatch, pool: PagePool, wanted: Tensor | None, activations: ActivationCache | None = None
     ) -> Tensor:
         """Logits after the `wanted` tokens `[K]`, `[K', V]`; after all without any; what is beyond K fills places.
 
         What was computed on the way is kept on the `activations`.
         """
         recording = Recording() if activations is not None and not activations.full else None
-        token, position, slot, table, run_start, run_row = given.end()
-        owner, last = given.owner[: len(token)], len(self._layers) - 1
+        token, position, slot, table, run_start, run_row = batch.end()
+        owner, last = batch.owner[: len(token)], len(self._layers) - 1
         self._say(owner)
 
         def attend(number: int, qkv: Tensor) -> Tensor:
@@ -192,10 +192,10 @@ class PagedModel:
         x, steps = self._model.model.embed_tokens(token), recording or STEPS
         states = run_layers(self._model, self._layers, x, attend, wanted=wanted, steps=steps)
         if recording is not None and activations is not None:
-            first, slots = activations.add(recording, wanted), given.slot[: given.tokens]
+            first, slots = activations.add(recording, wanted), batch.slot[: batch.tokens]
             pool.record.reshape(-1)[slots] = first + np.arange(len(slots)) if first >= 0 else -1
-        found: Tensor = self._model.lm_head(states)
-        return found
+        logits: Tensor = self._model.lm_head(states)
+        return logits
 
     def _say(self, owner: Ints) -> None:
         if self._owners is not None:

@@ -346,10 +346,10 @@ class PageTree:
             waiting.extend(node.children.values())
 
 
-def common_length(one: Iterable[int], other: Iterable[int]) -> int:
+def common_length(left: Iterable[int], other: Iterable[int]) -> int:
     """How many tokens two sequences begin with alike."""
     length = 0
-    for a, b in zip(one, other, strict=False):
+    for a, b in zip(left, other, strict=False):
         if a != b:
             break
         length += 1

@@ -92,25 +92,25 @@ class RemoteEngine:
         """
         path, body = self._question(request)
         entry = _entry(request, path, body)
-        kept = self._kept(entry)
-        if kept is None:
+        recorded = self._kept(entry)
+        if recorded is None:
             async with self._slot():
-                kept = await _in_thread(lambda: self._asked(path, body, request))
-            self._keep(entry, kept)
-        return self._sample(request, kept)
+                recorded = await _in_thread(lambda: self._asked(path, body, request))
+            self._keep(entry, recorded)
+        return self._sample(request, recorded)
 
     def sample(self, requests: Sequence[Request]) -> list[Sample]:
         """Asks all requests now, as many at a time as the endpoint allows; results in the order given."""
         questions = [(request, *self._question(request)) for request in requests]
         entries = [_entry(*question) for question in questions]
-        found = {entry: kept for entry in entries if (kept := self._kept(entry)) is not None}
-        open_ = [(entry, *question) for entry, question in zip(entries, questions, strict=True) if entry not in found]
+        known = {entry: recorded for entry in entries if (recorded := self._kept(entry)) is not None}
+        open_ = [(entry, *question) for entry, question in zip(entries, questions, strict=True) if entry not in known]
         with ThreadPoolExecutor(min(self.endpoint.concurrency, max(1, len(open_)))) as pool:
-            answers = list(pool.map(lambda one: self._asked(one[2], one[3], one[1]), open_))
+            answers = list(pool.map(lambda item: self._asked(item[2], item[3], item[1]), open_))
         for (entry, *_), answer in zip(open_, answers, strict=True):
             self._keep(entry, answer)
-            found[entry] = answer
-        return [self._sample(request, found[entry]) for request, entry in zip(requests, entries, strict=True)]
+            known[entry] = answer
+        return [self._sample(request, known[entry]) for request, entry in zip(requests, entries, strict=True)]
 
     # ------------------------------------------------------------ asking
 
@@ -122,7 +122,7 @@ class RemoteEngine:
     def _asked(self, path: str, body: dict[str, Any], request: Request) -> dict[str, Any]:
         """What came of a question, as plain data: an answer, or why there is none."""
         try:
-            found = self.endpoint.read(path, body, request.key, read_tokens if self._tokens else read_text)
+            document = self.endpoint.read(path, body, request.key, read_tokens if self._tokens else read_text)
         except ContextFull as full:
             return {"full": str(full)}
         except ConfigurationError:
@@ -132,7 +132,7 @@ class RemoteEngine:
                 raise ConfigurationError(str(error)) from error
             return {"failure": str(error)}
         self._worked = True
-        return {"answer": found}
+        return {"answer": document}
 
     def _slot(self) -> asyncio.Semaphore:
         """Bounds the questions under way. A semaphore belongs to one event loop, and each step may have its own."""
@@ -163,13 +163,13 @@ class RemoteEngine:
             text, tokens = answer["text"], list(self._encode(answer["text"]))
             tokens += self._stops[:1] if answer["finish"] == "stop" else ()
         known = logp is not None and not request.prefix and tells_logp(request.decoding, processed=self._processed)
-        whole = np.array([*request.prefix, *tokens], np.int64)
+        tokens_all = np.array([*request.prefix, *tokens], np.int64)
         return Sample(
-            tokens=whole,
+            tokens=tokens_all,
             logp=np.array(logp, np.float32) if known else None,
             finish=answer["finish"],
             version=self.version,
-            forced=np.arange(len(whole)) < len(request.prefix),
+            forced=np.arange(len(tokens_all)) < len(request.prefix),
             text=text if not request.prefix else None,
         )
 

@@ -80,11 +80,11 @@ def refused_fields(document: Any, words: str, body: Mapping[str, Any]) -> frozen
     those of another server that it hands on. Of several those that are neutral go first: the others may do alone.
     """
     sent = [name for name in (*OPTIONAL, LONGEST) if name in body]
-    told, handed = " ".join(_places(document)), " ".join(_handed_on(document))
-    found = _named(told, sent) or _named(_BEHIND.split(words)[0], sent) or _named(_BEHIND.split(handed)[0], sent)
-    if LONGEST_NOW not in f"{told} {words} {handed}":
-        found -= {LONGEST}  # It is out of bounds, not unknown.
-    return _neutral(body, found) or found
+    texts, handed = " ".join(_places(document)), " ".join(_handed_on(document))
+    fields = _named(texts, sent) or _named(_BEHIND.split(words)[0], sent) or _named(_BEHIND.split(handed)[0], sent)
+    if LONGEST_NOW not in f"{texts} {words} {handed}":
+        fields -= {LONGEST}  # It is out of bounds, not unknown.
+    return _neutral(body, fields) or fields
 
 
 def doubtful_fields(body: Mapping[str, Any], left_out: Set[str]) -> frozenset[str]:
@@ -124,8 +124,8 @@ def _named(text: str, names: list[str]) -> frozenset[str]:
 def _places(document: Any) -> Iterator[str]:
     """The fields that an error points to."""
     if isinstance(document, list):
-        for one in document:
-            yield from _places(one)
+        for item in document:
+            yield from _places(item)
     elif isinstance(document, Mapping):
         if isinstance(document.get("param"), str):
             yield document["param"]

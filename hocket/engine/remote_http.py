@@ -220,10 +220,10 @@ class Endpoint:
     def _refusal(self, path: str, error: urllib.error.HTTPError, body: Mapping[str, Any]) -> Exception:
         """What an answer with an error status means."""
         with error:
-            said, code, document = _complaint(error)
+            words, code, document = _complaint(error)
         if error.code in _AGAIN:
             pause = error.headers.get("Retry-After", "")
-            return _NotYet(f"HTTP {error.code} {said}".strip(), pause=float(pause) if pause.isdigit() else 0.0)
+            return _NotYet(f"HTTP {error.code} {words}".strip(), pause=float(pause) if pause.isdigit() else 0.0)
         if error.code in (401, 403):
             # The server's words are left out: some repeat part of the key.
             mend = f"mend the key in {self.key_variable}" if self.key_variable else "name its key with key_variable"
@@ -234,10 +234,10 @@ class Endpoint:
             return ConfigurationError(
                 f"{self.url} points to another address ({error.headers.get('Location')}); give that as the endpoint"
             )
-        if code == "context_length_exceeded" or _FULL.search(said):
-            return ContextFull(f"the context of model {self.model!r} is full: {said}")
-        refusal = EndpointError(f"{self.url} refuses the question (HTTP {error.code}): {said or 'without a reason'}")
-        return _Unknown(refused_fields(document, said, body), refusal) if error.code in (400, 422) else refusal
+        if code == "context_length_exceeded" or _FULL.search(words):
+            return ContextFull(f"the context of model {self.model!r} is full: {words}")
+        refusal = EndpointError(f"{self.url} refuses the question (HTTP {error.code}): {words or 'without a reason'}")
+        return _Unknown(refused_fields(document, words, body), refusal) if error.code in (400, 422) else refusal
 
     def _missing(self, path: str) -> Exception:
         """After a 404: is it the model or the address?"""
@@ -270,13 +270,13 @@ def _complaint(error: urllib.error.HTTPError) -> tuple[str, str, Any]:
     except (OSError, http.client.HTTPException):
         return "", "", None
     try:
-        found = json.loads(data)
+        content = json.loads(data)
     except ValueError:
         return " ".join(data.decode("utf-8", "replace").split())[:_SHOWN], "", None
-    found = found[0] if isinstance(found, list) and len(found) == 1 else found
-    inner = found.get("error", found) if isinstance(found, Mapping) else found
+    content = content[0] if isinstance(content, list) and len(content) == 1 else content
+    inner = content.get("error", content) if isinstance(content, Mapping) else content
     if not isinstance(inner, Mapping):
-        return str(inner)[:_SHOWN], "", found
+        return str(inner)[:_SHOWN], "", content
     words = next((inner[name] for name in ("message", "detail", "error") if inner.get(name)), "")
     return " ".join(str(words).split())[:_SHOWN], str(inner.get("code", "")), inner
 

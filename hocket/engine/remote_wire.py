@@ -30,8 +30,8 @@ def text_body(request: Request, model: str) -> dict[str, Any]:
     Raises:
         ConfigurationError: when the request needs token ids, which such a server does not know.
     """
-    for what, given in (("a prefix", request.prefix), ("decoding.banned", request.decoding.banned)):
-        if given:
+    for what, value in (("a prefix", request.prefix), ("decoding.banned", request.decoding.banned)):
+        if value:
             raise ConfigurationError(
                 f"model {model!r} is asked by text, but {what} names token ids; give its role a tokenizer, or drop it"
             )
@@ -138,10 +138,10 @@ def _finish(choice: Mapping[str, Any]) -> Literal["stop", "length"]:
     Raises:
         Unfinished: when it was broken off for another reason, or the server does not say why it ended.
     """
-    said = choice.get("finish_reason")
-    known = _ENDS.get(said.casefold()) if isinstance(said, str) else None
+    reason = choice.get("finish_reason")
+    known = _ENDS.get(reason.casefold()) if isinstance(reason, str) else None
     if known is not None:
         return known
-    if said is None:
+    if reason is None:
         raise Unfinished("the server does not say why the answer ended (no finish_reason), so it may be broken off")
-    raise Unfinished(f"the server broke the answer off: finish_reason is {str(said)[:60]!r}, not 'stop' or 'length'")
+    raise Unfinished(f"the server broke the answer off: finish_reason is {str(reason)[:60]!r}, not 'stop' or 'length'")

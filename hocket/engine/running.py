@@ -79,13 +79,13 @@ class Running:
 
     def interrupted(self) -> list[Ticket]:
         """`tickets`, each with what was written for it so far."""
-        found = []
+        rows = []
         for number, ticket in self._tickets.items():
             if ticket.asker.waits:
                 begun = self._written.begun(number, self._versions[ticket.owner])
                 going_on = ticket if begun is None else replace(ticket, request=replace(ticket.request, begun=begun))
-                found.append(going_on)
-        return found
+                rows.append(going_on)
+        return rows
 
     def enter(self, tickets: Sequence[Ticket]) -> None:
         """Lets requests in, in key order; those that could never be answered fail."""
@@ -104,9 +104,9 @@ class Running:
         until = time.monotonic() + BREATH
         while self._scheduler.busy:
             answered = [number for number in self._scheduler.step() if number in self._tickets]
-            given = [self._give(number) for number in answered]
+            forwarded = [self._give(number) for number in answered]
             self._drop(answered)
-            if any(given) or time.monotonic() > until:
+            if any(forwarded) or time.monotonic() > until:
                 break
         return True
 

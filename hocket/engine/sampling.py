@@ -130,6 +130,6 @@ def _cut(logp: Tensor, plan: Plan) -> Tensor:
         keep &= ranked >= ranked[:, :1] + plan.min_p.log()
         cuts |= plan.min_p > 0
     keep[:, 0] = True
-    kept = torch.zeros_like(keep).scatter(1, order, keep)
-    left = torch.log_softmax(logp.masked_fill(~kept, -torch.inf), 1)
+    mask = torch.zeros_like(keep).scatter(1, order, keep)
+    left = torch.log_softmax(logp.masked_fill(~mask, -torch.inf), 1)
     return torch.where(cuts, left, logp)

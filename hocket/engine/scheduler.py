@@ -174,9 +174,9 @@ class Scheduler:
         self._cache.now += 1
         if self._leaving:
             self._let_go()
-        rows, given = self._rows, self._forward_batch
+        rows, batch = self._rows, self._forward_batch
         self._take_pages()
-        given.begin(rows.token[: rows.count], rows.position[: rows.count], rows.owner[: rows.count])
+        batch.begin(rows.token[: rows.count], rows.position[: rows.count], rows.owner[: rows.count])
         if self._waiting or self._prefills:
             self._admit()
             self._copy(self._copies)
@@ -195,18 +195,18 @@ class Scheduler:
 
     def _logits(self, finished: list[Prefill]) -> Tensor:
         """Computes the pass; logits of the rows `[R, V]`, and of the readings it finishes."""
-        given, count = self._forward_batch, self._rows.count
-        if not given.tokens:
+        batch, count = self._forward_batch, self._rows.count
+        if not batch.tokens:
             return torch.zeros(0, self._cache.model.vocabulary)
         self._counts.passes += 1
         self._counts.rows += count
         self._counts.places += bucket(count) if count else 0
         wanted = None
         read = [prefill for prefill in finished if prefill.logits is None]
-        if given.rows > count:
+        if batch.rows > count:
             places = [*range(count), *(prefill.last for prefill in read)]
             wanted = torch.tensor(places + [0] * (bucket(len(places)) - len(places)))
-        logits = self._cache.model.logits(given, self._pool, wanted, self._cache.activations)
+        logits = self._cache.model.logits(batch, self._pool, wanted, self._cache.activations)
         for number, prefill in enumerate(read, count):
             prefill.logits = logits[number]
         return logits[:count]
@@ -300,11 +300,11 @@ class Scheduler:
         for number in self._waiting:
             if self._rows.count + self._entering >= self._most or self._budget <= 0 or later >= self._most:
                 break
-            found = self._enter(number)
-            if found is Admission.FULL:
+            admission = self._enter(number)
+            if admission is Admission.FULL:
                 self._full = True
                 break
-            if found is Admission.LATER:
+            if admission is Admission.LATER:
                 later += 1
             else:
                 entered.add(number)
@@ -341,25 +341,25 @@ class Scheduler:
     def _begin(self, number: int, context: Context) -> Admission:
         """Begins to read a context behind what is known of it."""
         owner, tokens = context
-        now, logits = self._cache.now, self._known.get(context)
+        clock, logits = self._cache.now, self._known.get(context)
         # Where the logits are not known the last token is read in any case.
-        found = self._tree.find(tokens if logits is not None else tokens[:-1], now, owner)
-        if logits is not None and found.usable < len(tokens):
-            logits, found = None, self._tree.find(tokens[:-1], now, owner)
-        if found.promised - found.usable >= LEAST_SAVED:
+        prefix = self._tree.find(tokens if logits is not None else tokens[:-1], clock, owner)
+        if logits is not None and prefix.usable < len(tokens):
+            logits, prefix = None, self._tree.find(tokens[:-1], clock, owner)
+        if prefix.promised - prefix.usable >= LEAST_SAVED:
             return Admission.LATER
-        held = found.pages if found.source < 0 else [*found.pages, found.source]
+        held = prefix.pages if prefix.source < 0 else [*prefix.pages, prefix.source]
         self._pool.hold(held)
-        taken = self._take(-(-len(tokens) // PAGE) - len(found.pages), self._spare)
+        taken = self._take(-(-len(tokens) // PAGE) - len(prefix.pages), self._spare)
         if taken is None:
             self._pool.release(held)
             return Admission.FULL
-        if found.source >= 0:
-            self._copies.append((found.source, int(taken[0])))
-        prefill = Prefill(owner, tokens, [*found.pages, *taken.tolist()], found.usable, [number], logits)
+        if prefix.source >= 0:
+            self._copies.append((prefix.source, int(taken[0])))
+        prefill = Prefill(owner, tokens, [*prefix.pages, *taken.tolist()], prefix.usable, [number], logits)
         if logits is None:
             prefill.nodes = self._tree.insert(tokens, prefill.pages, NEVER, owner)
-        self._counts.reused += found.usable
+        self._counts.reused += prefix.usable
         self._prefills.append(prefill)
         self._open[context] = prefill
         self._plan(prefill)
@@ -391,13 +391,13 @@ class Scheduler:
             assert prefill.logits is not None
             del self._open[prefill.context]
             owner, length, members = prefill.owner, len(prefill.tokens), prefill.members
-            whole = prefill.pages[: length // PAGE]
+            full_pages = prefill.pages[: length // PAGE]
             self._rows.add(members[0], owner, length, prefill.pages)
             for place, number in enumerate(members[1:]):
-                self._pool.hold(whole)
+                self._pool.hold(full_pages)
                 own = prefill.parts[place : place + 1]
                 copies += [(prefill.pages[-1], page) for page in own]
-                self._rows.add(number, owner, length, [*whole, *own])
+                self._rows.add(number, owner, length, [*full_pages, *own])
             parts.append(prefill.logits.expand(len(members), -1))
             self._entering -= len(members)
             if self._asked[prefill.context]:

@@ -30,11 +30,11 @@ class StopStrings:
         # A character takes at most four tokens, and a few more let a decoder settle what precedes them.
         reach = 4 * max(len(stop) for stop in candidates) + 4
         text = self._text(tokens[-reach:])
-        found = [stop for stop in candidates if stop in text]
-        if not found or imposed == 0:
-            return bool(found)
+        present = [stop for stop in candidates if stop in text]
+        if not present or imposed == 0:
+            return bool(present)
         before = self._text(tokens[-reach:-1])
-        return any(text.count(stop) > before.count(stop) for stop in found)
+        return any(text.count(stop) > before.count(stop) for stop in present)
 
     def _may_end(self, token: int, stop: str) -> bool:
         """Whether `token` could be the one that completes `stop`: it brings the last character, or part of one."""

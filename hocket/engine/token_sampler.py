@@ -77,7 +77,7 @@ class TokenSampler:
             return token.numpy(), logp.numpy()
         plain, cut, plan = self._parts
         token, logp = torch.empty(len(logits), dtype=torch.int64), torch.empty(len(logits))
-        told = (column[plain] for column in (logits, uniform, self._temperature_now, self._greedy_now, forced))
-        token[plain], logp[plain] = self._kernels.draw(*told)
+        arguments = (column[plain] for column in (logits, uniform, self._temperature_now, self._greedy_now, forced))
+        token[plain], logp[plain] = self._kernels.draw(*arguments)
         token[cut], logp[cut] = draw(logits[cut], plan, counters[cut.numpy()], forced[cut])
         return token.numpy(), logp.numpy()

@@ -62,8 +62,8 @@ class SocketWire:
             EOFError: when the partner is gone.
         """
         (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
-        found: dict[str, Any] = msgspec.msgpack.decode(self._read(length))
-        return found
+        message: dict[str, Any] = msgspec.msgpack.decode(self._read(length))
+        return message
 
     def close(self) -> None:
         """Closes the connection."""
@@ -107,19 +107,19 @@ def serve(wire: SocketWire, model: ChildModel) -> None:
     version, folder = -1, None
     while True:
         try:
-            asked = wire.receive()
+            question = wire.receive()
         except EOFError:
             break
         try:
             answer: dict[str, Any] = {}
-            if asked["do"] == "open":
-                folder = asked["settings"]["model"]
-                answer["vllm"], version = model.open(asked["settings"]), asked["version"]
-            elif asked["do"] == "load":
-                model.load(asked["folder"])
-                version = asked["version"]
+            if question["do"] == "open":
+                folder = question["settings"]["model"]
+                answer["vllm"], version = model.open(question["settings"]), question["version"]
+            elif question["do"] == "load":
+                model.load(question["folder"])
+                version = question["version"]
             else:
-                answer["samples"], answer["version"] = model.sample(asked["questions"]), version
+                answer["samples"], answer["version"] = model.sample(question["questions"]), version
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {' '.join(str(error).split())}"[:600]}
         try:
@@ -153,14 +153,14 @@ class VLLM:
         """Samples all questions together."""
         prompts = [{"prompt_token_ids": question.pop("prompt")} for question in questions]
         ways = [self._way(question) for question in questions]
-        found = self._engine.generate(prompts, ways, use_tqdm=False)
-        broken = [place for place, one in enumerate(found) if one.outputs[0].finish_reason not in _ENDS]
+        outputs = self._engine.generate(prompts, ways, use_tqdm=False)
+        broken = [place for place, output in enumerate(outputs) if output.outputs[0].finish_reason not in _ENDS]
         if broken:  # Aborted, perhaps for want of memory: fewer may go through.
             again = self._engine.generate([prompts[n] for n in broken], [ways[n] for n in broken], use_tqdm=False)
-            found = list(found)
-            for place, one in zip(broken, again, strict=True):
-                found[place] = one
-        return [self._answer(one) for one in found]
+            outputs = list(outputs)
+            for place, output in zip(broken, again, strict=True):
+                outputs[place] = output
+        return [self._answer(output) for output in outputs]
 
     def _way(self, question: dict[str, Any]) -> Any:
         """How one question is drawn, as vLLM wants it."""
@@ -170,15 +170,15 @@ class VLLM:
         return self._vllm.SamplingParams(**question, detokenize="stop" in question)
 
     @staticmethod
-    def _answer(found: Any) -> tuple[list[int], list[float], str]:
+    def _answer(output: Any) -> tuple[list[int], list[float], str]:
         """Sampled tokens; their log-probs, after those of the prompt's tokens but the first where they were asked."""
-        out = found.outputs[0]
+        out = output.outputs[0]
         if out.finish_reason not in _ENDS:
             raise RuntimeError(f"vLLM ended a request with {out.finish_reason!r}")
         tokens = [int(token) for token in out.token_ids]
-        before = list(zip(found.prompt_token_ids, found.prompt_logprobs or (), strict=False))[1:]
-        told = [*before, *zip(tokens, out.logprobs, strict=True)]
-        return tokens, [float(place[token].logprob) for token, place in told], out.finish_reason
+        before = list(zip(output.prompt_token_ids, output.prompt_logprobs or (), strict=False))[1:]
+        logps = [*before, *zip(tokens, out.logprobs, strict=True)]
+        return tokens, [float(place[token].logprob) for token, place in logps], out.finish_reason
 
 
 def main() -> None:
@@ -186,8 +186,8 @@ def main() -> None:
     number = int(sys.argv[1])
     os.set_inheritable(number, False)
     # Beside this file lie modules of hocket's that bear the names of others' packages.
-    here = os.path.dirname(os.path.realpath(__file__))
-    sys.path[:] = [place for place in sys.path if os.path.realpath(place or ".") != here]
+    folder = os.path.dirname(os.path.realpath(__file__))
+    sys.path[:] = [place for place in sys.path if os.path.realpath(place or ".") != folder]
     serve(SocketWire(socket.socket(fileno=number)), VLLM())
 
 

@@ -72,7 +72,7 @@ class EngineProcess:
     """
 
     def __init__(self, python: str, script: Path, log: Path) -> None:
-        here, there = socket.socketpair()
+        near, there = socket.socketpair()
         self.log = log
         self._read = log.stat().st_size if log.is_file() else 0
         with there, log.open("ab") as out:
@@ -85,7 +85,7 @@ class EngineProcess:
                 env=_environment(),
                 start_new_session=True,  # Ctrl-C reaches the run alone, which then ends its child.
             )
-        self._wire = SocketWire(here, alive=lambda: self._process.poll() is None)
+        self._wire = SocketWire(near, alive=lambda: self._process.poll() is None)
 
     @property
     def running(self) -> bool:
@@ -132,8 +132,8 @@ class EngineProcess:
         self.close()
         code = self._process.returncode
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        said = last_words(self.log, self._read)
-        return f"{how}; its last words: {said}" if said else how
+        words = last_words(self.log, self._read)
+        return f"{how}; its last words: {words}" if words else how
 
 
 @dataclass
@@ -233,16 +233,16 @@ class VLLMEngine(BatchedEngine):
             ConfigurationError: when vLLM does not start, refuses the requests, or does not use the policy's weights.
         """
         limits = [self._limit(request) for request in requests]
-        found = {
+        samples = {
             place: done for place, request in enumerate(requests) if (done := self._imposed(request, limits[place]))
         }
         # Always in the same order, whichever workflow asked first.
-        left = sorted((place for place in range(len(requests)) if place not in found), key=lambda p: requests[p].key)
+        left = sorted((place for place in range(len(requests)) if place not in samples), key=lambda p: requests[p].key)
         if left:
             with self._asking:
                 drawn = self._drawn([requests[place] for place in left], [limits[place] for place in left])
-            found.update(zip(left, drawn, strict=True))
-        return [found[place] for place in range(len(requests))]
+            samples.update(zip(left, drawn, strict=True))
+        return [samples[place] for place in range(len(requests))]
 
     # ------------------------------------------------------------ asking the child
 
@@ -272,8 +272,8 @@ class VLLMEngine(BatchedEngine):
         child = self._ready(requests[0])
         answer = child.ask({"do": "sample", "questions": questions})
         return [
-            self._sample(request, told, answer["version"])
-            for request, told in zip(requests, answer["samples"], strict=True)
+            self._sample(request, answer_tokens, answer["version"])
+            for request, answer_tokens in zip(requests, answer["samples"], strict=True)
         ]
 
     def _ready(self, request: Request) -> EngineProcess:
@@ -329,8 +329,8 @@ class VLLMEngine(BatchedEngine):
     def _measured(self, child: EngineProcess, request: Request) -> float:
         """The largest gap between the child's and the policy's log-probs on a fresh sample, nats."""
         probe = probe_of(request)
-        told = child.ask({"do": "sample", "questions": [self._question(probe, self._limit(probe))]})
-        ((tokens, logp, _),) = told["samples"]
+        measured = child.ask({"do": "sample", "questions": [self._question(probe, self._limit(probe))]})
+        ((tokens, logp, _),) = measured["samples"]
         return log_prob_gap(self.policy, probe.tokens, tokens, logp)
 
     # ------------------------------------------------------------ requests and samples
@@ -359,13 +359,13 @@ class VLLMEngine(BatchedEngine):
 
     def _sample(self, request: Request, told: tuple[list[int], list[float], Any], version: int) -> Sample:
         tokens, logp, finish = told
-        whole = np.array([*request.prefix, *tokens], np.int64)
+        tokens_all = np.array([*request.prefix, *tokens], np.int64)
         return Sample(
-            tokens=whole,
-            logp=np.array(logp[-len(whole) :], np.float32),  # With a prefix, those of the whole prompt come first.
+            tokens=tokens_all,
+            logp=np.array(logp[-len(tokens_all) :], np.float32),  # With a prefix, those of the whole prompt come first.
             finish=finish,
             version=version,
-            forced=np.arange(len(whole)) < len(request.prefix),
+            forced=np.arange(len(tokens_all)) < len(request.prefix),
         )
 
 
@@ -379,10 +379,10 @@ def find_python(named: str | None) -> str:
     source = "engine.python" if named else PYTHON_VARIABLE if os.environ.get(PYTHON_VARIABLE) else ""
     look = "import importlib.util, sys; sys.exit(importlib.util.find_spec('vllm') is None)"
     try:
-        found = subprocess.run([python, "-c", look], env=_environment(), capture_output=True, timeout=60, check=False)
+        process = subprocess.run([python, "-c", look], env=_environment(), capture_output=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigurationError(f"{source or 'engine.python'} = {python!r} cannot be run: {error}") from None
-    if found.returncode == 0:
+    if process.returncode == 0:
         return python
     if not source:
         raise ConfigurationError(
@@ -395,16 +395,16 @@ def find_python(named: str | None) -> str:
 def last_words(log: Path, start: int = 0) -> str:
     """The last error that a log tells from byte `start` on, else its last line that says anything; "" without one."""
     lines = log.read_bytes()[start:].decode(errors="replace").splitlines()
-    said = [text for line in lines[-200:] if (text := _LOG_HEAD.sub("", line).strip(" ^~|-"))]
-    errors = [text for text in said if re.match(r"[\w.]*(Error|Exception)\b", text)]
-    return " ".join((errors or said or [""])[-1].split())[:300]
+    words = [text for line in lines[-200:] if (text := _LOG_HEAD.sub("", line).strip(" ^~|-"))]
+    errors = [text for text in words if re.match(r"[\w.]*(Error|Exception)\b", text)]
+    return " ".join((errors or words or [""])[-1].split())[:300]
 
 
 def _environment() -> dict[str, str]:
     """The child's environment variables: this process's own, without those that would lead it into our packages."""
-    kept = {name: value for name, value in os.environ.items() if name not in _OWN_ENVIRONMENT}
+    variables = {name: value for name, value in os.environ.items() if name not in _OWN_ENVIRONMENT}
     defaults = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_NO_USAGE_STATS": "1", "TOKENIZERS_PARALLELISM": "false"}
-    if "OMP_NUM_THREADS" in kept:
+    if "OMP_NUM_THREADS" in variables:
         defaults["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"  # Else vLLM takes all cores, whatever this says.
     # In the child's own process: one process fewer, and the same batches every time.
-    return {**defaults, **kept, "PYTHONSAFEPATH": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+    return {**defaults, **variables, "PYTHONSAFEPATH": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
