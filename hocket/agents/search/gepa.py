@@ -103,7 +103,7 @@ class _System:
         bench = self.bench
         if all(case < bench.practice for case in batch):
             played = [] if bench.refuses(texts) else bench.practise(texts, batch, greedy=True)
-            scores = [one.score for one in played] or [0.0] * len(batch)
+            scores = [result.score for result in played] or [0.0] * len(batch)
             return _result(scores, played if capture_traces else None)
         trial = bench.measure(texts, "gepa")
         scores = [0.0] * len(batch) if trial is None else [trial.scores[case - bench.practice] for case in batch]
@@ -113,13 +113,13 @@ class _System:
         self, candidate: Candidate, evaluated: Any, components: Sequence[str]
     ) -> dict[str, list[dict[str, str]]]:
         """What the reflecting model is shown of practice cases, by role."""
-        shown = [_shown(one) for one in evaluated.trajectories or () if one is not None]
+        shown = [_shown(result) for result in evaluated.trajectories or () if result is not None]
         return dict.fromkeys(components, shown)
 
     def _texts(self, candidate: Candidate) -> Texts:
         start = self.bench.start
-        own = {role: text for role, text in candidate.items() if text or role in start.prompts}
-        return replace(start, prompts={**start.prompts, **own})
+        texts = {role: text for role, text in candidate.items() if text or role in start.prompts}
+        return replace(start, prompts={**start.prompts, **texts})
 
 
 def _result(scores: list[float], traces: Any) -> Any:
@@ -127,10 +127,10 @@ def _result(scores: list[float], traces: Any) -> Any:
     return batch(outputs=[None] * len(scores), scores=scores, trajectories=traces)
 
 
-def _shown(one: CaseResult) -> dict[str, str]:
-    right = f" The right answer: {one.expected}" if one.expected else ""
-    verdict = "This is right." if one.score >= 1 else f"This scored {one.score:g} of 1.{right}"
-    return {"Inputs": one.question, "Generated Outputs": one.answer, "Feedback": verdict}
+def _shown(result: CaseResult) -> dict[str, str]:
+    right = f" The right answer: {result.expected}" if result.expected else ""
+    verdict = "This is right." if result.score >= 1 else f"This scored {result.score:g} of 1.{right}"
+    return {"Inputs": result.question, "Generated Outputs": result.answer, "Feedback": verdict}
 
 
 GEPA = SearchMethod(

@@ -31,4 +31,4 @@ async def tree_search(
     while number < searches or not ended:
         ended += await (rule or UCT()).search([tree], play=play, judge=judge, value=value)
         number += 1
-    return SearchResult(max(ended, key=lambda one: float(RETURN.get(one))), tree.calls), tree.root
+    return SearchResult(max(ended, key=lambda episode: float(RETURN.get(episode))), tree.calls), tree.root

@@ -38,9 +38,9 @@ def with_prompt(texts: Texts, role: str, prompt: str) -> Texts:
 def shown(played: Sequence[CaseResult], most: int = 400) -> str:
     """Episodes as reflecting models read them, each text cut after `most` characters."""
     lines = []
-    for one in played:
-        right = f"\nRight answer: {one.expected[:most]}" if one.expected else ""
-        lines.append(f"Question: {one.question[:most]}\nAnswer: {one.answer[:most]}{right}")
+    for result in played:
+        right = f"\nRight answer: {result.expected[:most]}" if result.expected else ""
+        lines.append(f"Question: {result.question[:most]}\nAnswer: {result.answer[:most]}{right}")
     return "\n\n".join(lines)
 
 
@@ -51,11 +51,11 @@ def reflected(bench: SearchBench, of: Trial, role: str, number: int, batch: int)
     """
     first = number * batch
     played = bench.practise(of.texts, range(first, first + min(batch, bench.practice)), greedy=True)
-    wrong = [one for one in played if one.score < 1]
-    said = wrong and bench.ask(IMPROVE.format(prompt=prompt_of(of.texts, role), failures=shown(wrong)))
-    if not said:
+    wrong = [result for result in played if result.score < 1]
+    text = wrong and bench.ask(IMPROVE.format(prompt=prompt_of(of.texts, role), failures=shown(wrong)))
+    if not text:
         return None
-    return bench.measure(with_prompt(of.texts, role, said), f"{role} after {len(wrong)} failures", of)
+    return bench.measure(with_prompt(of.texts, role, text), f"{role} after {len(wrong)} failures", of)
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ class RandomMutation(Searcher):
         idle = 0
         for number in range(self.proposals):
             best, role, known = bench.best, bench.roles[number % len(bench.roles)], len(bench.trials)
-            said = bench.ask(VARY.format(prompt=prompt_of(best.texts, role), number=number + 1))
-            if said:
-                bench.measure(with_prompt(best.texts, role, said), f"{role} mutated", best)
+            text = bench.ask(VARY.format(prompt=prompt_of(best.texts, role), number=number + 1))
+            if text:
+                bench.measure(with_prompt(best.texts, role, text), f"{role} mutated", best)
             idle = 0 if len(bench.trials) > known else idle + 1
             if idle == self.patience:
                 return

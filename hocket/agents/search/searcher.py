@@ -157,13 +157,13 @@ class SearchBench:
                 f"budget = {self.budget}: measuring one candidate on {self.development} development cases takes "
                 f"{least} calls; raise --budget or lower --development"
             )
-        found = self._measured(self.start, None, "the start")
+        candidate = self._measured(self.start, None, "the start")
         if self.most_tokens is not None and self.tokens > self.most_tokens:
             raise ConfigurationError(
                 f"tokens = {self.most_tokens}: measuring the start alone took {self.tokens}; raise --tokens or lower "
                 "--development"
             )
-        return found
+        return candidate
 
     @property
     def best(self) -> Trial:
@@ -232,15 +232,15 @@ class SearchBench:
         Raises:
             ConfigurationError: when it says nothing the first time.
         """
-        said = (self.reflect(question) or "").strip()
-        if not said and not self.asked:
+        answer = (self.reflect(question) or "").strip()
+        if not answer and not self.asked:
             raise ConfigurationError("the reflecting model returned nothing; give another with --reflector")
         self.asked += 1
-        return said
+        return answer
 
     def _measured(self, texts: Texts, parent: Trial | None, how: str) -> Trial:
         cases = range(self.practice, self.practice + self.development)
-        scores = tuple(one.score for one in self._play(texts, cases, 1, greedy=True))
+        scores = tuple(result.score for result in self._play(texts, cases, 1, greedy=True))
         mean, above = sum(scores) / len(scores), None if parent is None else parent.number
         trial = Trial(len(self.trials), texts, mean, scores, above, how, self.spent, self.tokens)
         self.trials.append(trial)
@@ -252,23 +252,23 @@ class SearchBench:
         names = {case: f"play/{texts.digest}/{case}/{how}" for case in cases}
         unpaid = [case for case, name in names.items() if name not in self._paid]
         self._afford(texts, len(unpaid) * samples)
-        kept = {case: self.journal.get(name) for case, name in names.items()}
-        fresh = [case for case, found in kept.items() if not found]
+        rows_by_case = {case: self.journal.get(name) for case, name in names.items()}
+        fresh = [case for case, rows in rows_by_case.items() if not rows]
         if fresh:
             key = self.key.derive("play")
             played = self.target.play(texts, fresh, samples, first=first, greedy=greedy, key=key)
             for place, case in enumerate(fresh):
-                kept[case] = [asdict(one) for one in played[place * samples : (place + 1) * samples]]
-                self.journal.put(names[case], kept[case])
-        found = {case: [CaseResult(**row) for row in rows] for case, rows in kept.items()}
+                rows_by_case[case] = [asdict(result) for result in played[place * samples : (place + 1) * samples]]
+                self.journal.put(names[case], rows_by_case[case])
+        results = {case: [CaseResult(**row) for row in rows] for case, rows in rows_by_case.items()}
         for case in unpaid:
             self._paid.add(names[case])
-            self.spent += sum(one.calls for one in found[case])
-            self.tokens += sum(one.tokens for one in found[case])
-            for one in found[case]:
+            self.spent += sum(result.calls for result in results[case])
+            self.tokens += sum(result.tokens for result in results[case])
+            for result in results[case]:
                 calls, tokens = self._longest.get(_team(texts), (0, 0))
-                self._longest[_team(texts)] = max(calls, one.calls), max(tokens, one.tokens)
-        return [one for case in cases for one in found[case]]
+                self._longest[_team(texts)] = max(calls, result.calls), max(tokens, result.tokens)
+        return [result for case in cases for result in results[case]]
 
     def _afford(self, texts: Texts, episodes: int) -> None:
         """Goes on where the budget pays for so many more."""
@@ -308,13 +308,13 @@ def check_wording(name: str, wording: str, usual: str, where: str = "searcher") 
         ConfigurationError: naming the placeholder that nothing fills.
     """
     try:
-        given, known = ({place for _, place, _, _ in string.Formatter().parse(one)} for one in (wording, usual))
+        places, known = ({place for _, place, _, _ in string.Formatter().parse(text)} for text in (wording, usual))
     except ValueError as error:
         raise ConfigurationError(f"{where}.{name} cannot be filled in: {error}; write braces twice") from error
-    strange = sorted(place for place in given - known if place is not None)
+    strange = sorted(place for place in places - known if place is not None)
     if strange:
-        told = ", ".join(sorted(place for place in known if place))
-        raise ConfigurationError(f"{where}.{name} has a placeholder {{{strange[0]}}} that nothing fills; use {told}")
+        names = ", ".join(sorted(place for place in known if place))
+        raise ConfigurationError(f"{where}.{name} has a placeholder {{{strange[0]}}} that nothing fills; use {names}")
 
 
 @dataclass(frozen=True)

@@ -75,5 +75,5 @@ class TreeSearch(ValueSearch):
 
     async def seek(self, play: Play, asking: Assignment, value: Opinion, key: Key) -> SearchResult:
         rule = UCT(candidates=self.candidates)
-        found, _ = await tree_search(play, asking, value, searches=self.searches, key=key, rule=rule, value=value)
-        return found
+        result, _ = await tree_search(play, asking, value, searches=self.searches, key=key, rule=rule, value=value)
+        return result

@@ -106,8 +106,8 @@ def _spread(
     if isinstance(given, Mapping):
         return given
     left = iter(given)
-    found = [None if turn.role == ADVISER else next(left, None) for turn in turns]
-    return [*found, *left]  # What is too long stays so, and is refused where it is read.
+    values = [None if turn.role == ADVISER else next(left, None) for turn in turns]
+    return [*values, *left]  # What is too long stays so, and is refused where it is read.
 
 
 class Guided(Agent):
@@ -142,14 +142,14 @@ class Guided(Agent):
     async def candidates(
         self, *pieces: Piece, score: Judge, state: str | None = None, decoding: Decoding | None = None
     ) -> Reply:
-        told, advice = await self._told(pieces, state)
-        return self._done(await super().candidates(told, score=score, state=state, decoding=decoding), advice)
+        guided, advice = await self._told(pieces, state)
+        return self._done(await super().candidates(guided, score=score, state=state, decoding=decoding), advice)
 
     async def _guided(
         self, pieces: Sequence[Piece], prefix: Sequence[int], state: str | None, decoding: Decoding | None
     ) -> Reply:
-        told, advice = await self._told(pieces, state)
-        return self._done(await super().__call__(told, prefix=prefix, state=state, decoding=decoding), advice)
+        guided, advice = await self._told(pieces, state)
+        return self._done(await super().__call__(guided, prefix=prefix, state=state, decoding=decoding), advice)
 
     def _done(self, reply: Reply, advice: Reply | None) -> Reply:
         """Records the agent's move and the source of its advice."""
@@ -176,7 +176,7 @@ class Guided(Agent):
         heard = [message for message in messages if message["role"] != "system"]
         if self._did is None:
             return self._adviser(heard, state=state)
-        news = [str(one["content"]) for one in heard if one["role"] != "assistant"]
+        news = [str(message["content"]) for message in heard if message["role"] != "assistant"]
         return self._adviser("\n".join([f"Done: {self._did}", *news]), state=state)
 
     def _with(self, messages: Sequence[Message], advice: str) -> tuple[Message, ...]:
@@ -197,13 +197,13 @@ def _messages(piece: Piece) -> tuple[Message, ...]:
         return ({"role": "user", "content": str(piece)},)
     if isinstance(piece, Mapping):
         return (piece,)
-    found: list[Message] = []
+    messages: list[Message] = []
     lines: list[str] = []
-    for one in piece:
-        if isinstance(one, Mapping):
-            found += [{"role": "user", "content": "\n".join(lines)}] if lines else []
-            found.append(one)
+    for message in piece:
+        if isinstance(message, Mapping):
+            messages += [{"role": "user", "content": "\n".join(lines)}] if lines else []
+            messages.append(message)
             lines = []
         else:
-            lines.append(str(one))
-    return (*found, {"role": "user", "content": "\n".join(lines)}) if lines else tuple(found)
+            lines.append(str(message))
+    return (*messages, {"role": "user", "content": "\n".join(lines)}) if lines else tuple(messages)

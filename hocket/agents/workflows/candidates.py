@@ -41,8 +41,8 @@ async def judged(judge: Judge, reply: Reply, branching: Branching) -> float:
     Raises:
         HocketError: when the reward is not a finite number.
     """
-    found = judge(reply)
-    opinion = await found if inspect.isawaitable(found) else found
+    judgement = judge(reply)
+    opinion = await judgement if inspect.isawaitable(judgement) else judgement
     if isinstance(opinion, Mapping):
         reward = sum(branching.alpha * value if name == "team" else value for name, value in opinion.items())
     else:

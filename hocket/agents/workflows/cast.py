@@ -30,13 +30,13 @@ def recast(player: Player, cast: Cast, step: int) -> Player:
     A policy brings its engine and template to the seat; how the role is decoded stays with the role.
     """
     if isinstance(player, Seats):
-        now = cast.seats(player.seats, step)
-        return player if now == player.seats else player.seated(now)
+        seats = cast.seats(player.seats, step)
+        return player if seats == player.seats else player.seated(seats)
     if not isinstance(player, TextPlayer):
         return player
     usual = {role: actor.policy for role, actor in player.actors.items() if actor.learns}
-    now = cast.seats(usual, step)
-    return seated(player, now)
+    seats = cast.seats(usual, step)
+    return seated(player, seats)
 
 
 def seated(player: Player, policies: Mapping[str, str]) -> Player:
@@ -47,13 +47,13 @@ def seated(player: Player, policies: Mapping[str, str]) -> Player:
     return replace(player, actors=_seated(player.actors, policies), references=references)
 
 
-def _seated(actors: Mapping[str, Actor], now: Mapping[str, str]) -> dict[str, Actor]:
+def _seated(actors: Mapping[str, Actor], seats: Mapping[str, str]) -> dict[str, Actor]:
     of = {actor.policy: actor for actor in actors.values()}
     return {
-        role: replace(of[now[role]], decoding=actor.decoding) if role in now else actor
+        role: replace(of[seats[role]], decoding=actor.decoding) if role in seats else actor
         for role, actor in actors.items()
     }
 
 
-def _before(now: Mapping[str, str]) -> dict[str, str]:
-    return {role: before_training(policy) for role, policy in now.items()}
+def _before(seats: Mapping[str, str]) -> dict[str, str]:
+    return {role: before_training(policy) for role, policy in seats.items()}

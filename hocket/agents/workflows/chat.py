@@ -227,8 +227,8 @@ class Chat:
         return begun + self._read(tuple(int(token) for token in response))
 
     def _opened(self, observation: Tokens) -> str:
-        found = self._thought.search(self.sealed_text(observation))
-        return self._words.opened(found.group()) if found else ""
+        match = self._thought.search(self.sealed_text(observation))
+        return self._words.opened(match.group()) if match else ""
 
     def _said(self, ids: Tokens) -> str:
         ended = bool(ids) and (ids[-1] in self._closers or ids[-1] in self.stops)
@@ -268,7 +268,7 @@ class Chat:
 
     def _probes(self) -> list[_Probe]:
         """Conversations that the template accepts, and their rendered texts."""
-        found: list[_Probe] = []
+        probes: list[_Probe] = []
         tried: list[list[Message]] = [[_QUESTION, _MARKED], [_QUESTION, _CALLED], [_QUESTION, _CALLED, _RESULT]]
         for role in ("user", "system", "tool"):
             other: Message = {"role": role, "content": _MARKER}
@@ -281,8 +281,8 @@ class Chat:
                     raise
                 except Exception:
                     continue  # What a template makes of roles that it does not know is its own.
-                found.append(_Probe(messages, speak, text))
-        return found
+                probes.append(_Probe(messages, speak, text))
+        return probes
 
     def _check(self, probes: Sequence[_Probe]) -> None:
         """Checks that every control token in the template's output is a seal."""
@@ -314,8 +314,8 @@ class Chat:
         new = [{"role": role, "content": word} for role, word in zip(roles, words, strict=True)]
         gaps, rest = [], self._suffix((_QUESTION,), new, tools)
         for word in words:
-            before, found, rest = rest.partition(word)
-            if not found:
+            before, separator, rest = rest.partition(word)
+            if not separator:
                 return None
             gaps.append(before)
         gaps.append(rest)
@@ -323,10 +323,10 @@ class Chat:
 
     def _tried(self, messages: Sequence[Message], past: int, tools: Tools | None) -> Growth:
         """How the template shows messages of which the first `past` were there before the answer that follows them."""
-        history, said, new = messages[:past], messages[past], messages[past + 1 :]
+        history, message, new = messages[:past], messages[past], messages[past + 1 :]
         before, after = (self._render(shown, tools, speak=True) for shown in (history, messages))
         suffix = self._rest(self._render([*history, _MARKED, *new], tools, speak=bool(new)))
-        content, thought = self._content(said), self._thought.search(before)
+        content, thought = self._content(message), self._thought.search(before)
         if thought is not None and content.lstrip().startswith(thought[1]):
             before = before[: thought.start()]  # The answer's text begins with the thought that the opening began.
         if _squeezed(after) != _squeezed(before + content + suffix):
@@ -353,10 +353,10 @@ class Chat:
             raise ConfigurationError(f"a message has the role {strange!r}; a role is one word, such as user")
         shown = [self._words.plain(message) for message in messages]
         schemas = [self._words.plain(tool) for tool in tools] if tools else None
-        own = {name: self._own(token) for name, token in self.tokenizer.special_tokens_map.items()}
+        specials = {name: self._own(token) for name, token in self.tokenizer.special_tokens_map.items()}
         try:
             template = self._source(self.tokenizer.get_chat_template(tools=schemas))
-            text = self._applied(shown, schemas, speak, chat_template=template.source, **own | self._settings)
+            text = self._applied(shown, schemas, speak, chat_template=template.source, **specials | self._settings)
         except Endless:
             raise
         except Exception as error:  # A template is a program of somebody else's.
@@ -367,29 +367,29 @@ class Chat:
         return template.finished(text, roles)
 
     def _own(self, token: Any) -> Any:
-        return self._words.sealed(token) if isinstance(token, str) else [self._own(one) for one in token]
+        return self._words.sealed(token) if isinstance(token, str) else [self._own(part) for part in token]
 
     def _applied(self, messages: Sequence[Any], tools: Any, speak: bool, **settings: Any) -> str:
-        asked = {"tools": tools, "add_generation_prompt": speak, "tokenize": False, **settings}
-        return within_bounds(self.tokenizer, lambda: str(self.tokenizer.apply_chat_template(list(messages), **asked)))
+        options = {"tools": tools, "add_generation_prompt": speak, "tokenize": False, **settings}
+        return within_bounds(self.tokenizer, lambda: str(self.tokenizer.apply_chat_template(list(messages), **options)))
 
     def _content(self, message: Message) -> str:
         return str(self._words.plain(_words_of(message), str(message["role"])))
 
     def _answer(self, said: Message, history: Sequence[Message], tools: Tools | None) -> str:
         """What a response reads that says so, from the end of the opening to the end of turn, all of it shown."""
-        found = self._written(said, history, tools)
-        self._check_shown(said, history, tools, found)
-        return found
+        text = self._written(said, history, tools)
+        self._check_shown(said, history, tools, text)
+        return text
 
     def _written(self, said: Message, history: Sequence[Message], tools: Tools | None) -> str:
-        before, whole = self._text(list(history), tools, speak=True), self._text([*history, said], tools, speak=False)
+        before, full = self._text(list(history), tools, speak=True), self._text([*history, said], tools, speak=False)
         thought, words = self._thought.search(before), self._content(said)
         rest = self._behind(history, said, tools)
         if rest is None and len(history) > 1:  # Once it is answered the past may read otherwise.
             rest = self._behind((_QUESTION,), said, tools)
         if rest is None or _squeezed(words) not in _squeezed(rest):
-            if _squeezed(self._unthought(words)) not in _squeezed(whole):
+            if _squeezed(self._unthought(words)) not in _squeezed(full):
                 raise ConfigurationError(
                     f"the chat template of {_name(self.tokenizer)} does not show what the assistant says "
                     f"({words[:40]!r}){', beside its calls of tools' if said.get('tool_calls') else ''}; leave it out, "
@@ -409,10 +409,10 @@ class Chat:
 
     def _behind(self, history: Sequence[Message], said: Message, tools: Tools | None) -> str | None:
         """What stands behind the opening, but for a thought that it begins; None where the opening reads otherwise."""
-        before, whole = self._text(list(history), tools, speak=True), self._text([*history, said], tools, speak=False)
+        before, full = self._text(list(history), tools, speak=True), self._text([*history, said], tools, speak=False)
         thought = self._thought.search(before)
         bare = before if thought is None else before[: thought.start()]
-        return whole[len(bare) :] if whole.startswith(bare) else None
+        return full[len(bare) :] if full.startswith(bare) else None
 
     def _unthought(self, text: str) -> str:
         return without_thoughts(self._words.opened(text))
@@ -423,7 +423,7 @@ class Chat:
             value = said.get(name)
             parts = [value[:n] + value[n + 1 :] for n in range(len(value))] if isinstance(value, list) else [None]
             for left in parts if value else ():
-                less = {key: left if key == name else one for key, one in said.items() if key != name or left}
+                less = {key: left if key == name else item for key, item in said.items() if key != name or left}
                 try:
                     other = self._written(less, history, tools)
                 except ConfigurationError:
@@ -457,8 +457,8 @@ class Chat:
 
     def _rest(self, text: str) -> str:
         """The text after the marked answer."""
-        before, found, after = text.rpartition(_MARKER)
-        if not found or _MARKER in before:
+        before, marker, after = text.rpartition(_MARKER)
+        if not marker or _MARKER in before:
             raise ConfigurationError(
                 f"the chat template of {_name(self.tokenizer)} does not show an assistant message exactly once; "
                 "use a template that does"
@@ -472,7 +472,7 @@ class Chat:
     def _closing_calls(self) -> tuple[int, ...]:
         """The token that a turn ends with which calls a tool; nothing where the template knows no calls."""
         try:
-            bare, text = (self._text([_QUESTION, one], None, speak=False) for one in (_SILENT, _CALLED))
+            bare, text = (self._text([_QUESTION, message], None, speak=False) for message in (_SILENT, _CALLED))
         except Endless:
             raise
         except ConfigurationError:

@@ -39,9 +39,9 @@ class CrowdVote(Workflow):
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
         question = asked(team.assignment)
-        said = await asyncio.gather(*(team[role](question) for role in self.roles))
-        answers = [team.label(one) for one in said]
+        replies = await asyncio.gather(*(team[role](question) for role in self.roles))
+        answers = [team.label(reply) for reply in replies]
         counts = Counter(answer for answer in answers if answer is not None)
         chosen = answers.index(max(counts, key=lambda answer: counts[answer])) if counts else 0
         info = {ANSWERS.name: dict(zip(self.roles, answers, strict=True))}
-        return Outcome(answer=str(said[chosen]), info=info)
+        return Outcome(answer=str(replies[chosen]), info=info)

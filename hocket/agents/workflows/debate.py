@@ -48,24 +48,24 @@ class DebateVote(Workflow):
         return {} if self.system is None else dict.fromkeys(self.roles, self.system)
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        said: list[Reply] = list(await asyncio.gather(*(team[role](asked(team.assignment)) for role in self.roles)))
+        replies: list[Reply] = list(await asyncio.gather(*(team[role](asked(team.assignment)) for role in self.roles)))
         for _ in range(self.rounds - 1):
-            heard = [_others(said, place) for place in range(len(said))]
-            said = list(await asyncio.gather(*(team[r](h) for r, h in zip(self.roles, heard, strict=True))))
-        votes = [final(one) for one in said]
-        chosen = said[votes.index(Counter(votes).most_common(1)[0][0])]
+            heard = [_others(replies, place) for place in range(len(replies))]
+            replies = list(await asyncio.gather(*(team[r](h) for r, h in zip(self.roles, heard, strict=True))))
+        votes = [final(reply) for reply in replies]
+        chosen = replies[votes.index(Counter(votes).most_common(1)[0][0])]
         right = team.verify(chosen)
-        own = {one: team.verify(one) for one in said}
+        verified = {reply: team.verify(reply) for reply in replies}
         agreed = sum(vote == final(chosen) for vote in votes) / len(votes)
         return Outcome(
             answer=str(chosen),
             rewards={"team": self.vote * right},
-            turn_rewards={"own": own},
+            turn_rewards={"own": verified},
             info={AGREED.name: agreed},
         )
 
 
-def _others(said: Sequence[Reply], place: int) -> str:
+def _others(replies: Sequence[Reply], place: int) -> str:
     """The answers of the others, one a line."""
-    told = [f"Another: {one}" for number, one in enumerate(said) if number != place]
-    return "\n".join(told) or "Again."
+    texts = [f"Another: {text}" for number, text in enumerate(replies) if number != place]
+    return "\n".join(texts) or "Again."

@@ -86,8 +86,8 @@ class PlayEnvironment(Workflow):
 
     def read(self, reply: str, observation: Observation) -> str:
         """The move in a reply, `UNREADABLE` where there is none."""
-        found = self.reading_of(observation)(reply, observation.actions)
-        return UNREADABLE if found is None else found
+        reading = self.reading_of(observation)(reply, observation.actions)
+        return UNREADABLE if reading is None else reading
 
     def question(self, observation: Observation, first: bool, hint: str | None = None) -> str:
         """The messages for a seat; `first` is true at the beginning of its conversation."""
@@ -161,18 +161,18 @@ class _Table:
     async def round(self) -> None:
         """Calls all seats that act now, concurrently, and makes their moves."""
         seats = self.environment.acting
-        seen = [await self.call(self.environment.observe, seat) for seat in seats]
-        replies = await self._asked(seats, seen)
+        observations = [await self.call(self.environment.observe, seat) for seat in seats]
+        replies = await self._asked(seats, observations)
         if self.limit is not None:
             return
         moves = {}
-        for seat, observation, reply in zip(seats, seen, replies, strict=True):
+        for seat, observation, reply in zip(seats, observations, replies, strict=True):
             moves[seat] = self.workflow.read(reply.text, observation)
         self._moves += moves.values()
         self._credit(await self.call(self.environment.act, moves))
         self._name(self.environment.parts)
 
-    async def _asked(self, seats: Sequence[str], seen: Sequence[Observation]) -> list[Reply]:
+    async def _asked(self, seats: Sequence[str], observations: Sequence[Observation]) -> list[Reply]:
         """The replies of the seats; fewer where a limit was reached, which `limit` then says."""
         most = self.workflow.turns
         if most is not None and len(self._replies) + len(seats) > most:
@@ -180,7 +180,7 @@ class _Table:
             return []
         calls: list[Any] = []
         try:
-            for seat, observation in zip(seats, seen, strict=True):
+            for seat, observation in zip(seats, observations, strict=True):
                 calls.append(self._ask(seat, observation, len(self._replies) + len(calls)))
         except LimitReached as reached:
             self.limit = str(reached)
@@ -203,8 +203,8 @@ class _Table:
 
     def _credit(self, earned: Mapping[str, float]) -> None:
         """Adds the seats' rewards to their latest turns; rewards before the first turn are added to it later."""
-        for seat, given in earned.items():
-            reward = float(given)
+        for seat, amount in earned.items():
+            reward = float(amount)
             self._returns[seat] += reward
             if seat in self._last:
                 self._values[self._last[seat]] += reward
@@ -214,11 +214,11 @@ class _Table:
     def _name(self, parts: Mapping[str, Mapping[str, float]]) -> None:
         """Writes named parts to the latest turns of the seats that earned them."""
         for name, earned in parts.items():
-            told = self._named.setdefault(name, {})
+            names = self._named.setdefault(name, {})
             for seat, reward in earned.items():
                 if seat in self._last:
                     reply = self._replies[self._last[seat]]
-                    told[reply] = told.get(reply, 0.0) + reward
+                    names[reply] = names.get(reply, 0.0) + reward
 
     def outcome(self) -> Outcome:
         """How it came out."""
@@ -233,5 +233,5 @@ class _Table:
         if self.limit is not None:
             info[LIMIT.name] = self.limit
         values = dict(zip(self._replies, self._values, strict=True))
-        named = {name: {reply: told.get(reply, 0.0) for reply in self._replies} for name, told in self._named.items()}
+        named = {name: {reply: by.get(reply, 0.0) for reply in self._replies} for name, by in self._named.items()}
         return Outcome(turn_rewards={**named, "reward": values}, info=info)

@@ -131,11 +131,11 @@ class Episode:
 
     def forgotten(self) -> list[str]:
         """The roles whose calls nobody awaited, of an episode that has ended. The calls are closed."""
-        found = [(role, call) for role, call in self._given if inspect.getcoroutinestate(call) == inspect.CORO_CREATED]
-        for _, call in found:
+        calls = [(role, call) for role, call in self._given if inspect.getcoroutinestate(call) == inspect.CORO_CREATED]
+        for _, call in calls:
             call.close()
         self._given.clear()
-        return [role for role, _ in found]
+        return [role for role, _ in calls]
 
     def begin(self, role: str, longest: int) -> tuple[int, int]:
         """The place of a new call among all calls, and how many tokens (at most `longest`) it may use.

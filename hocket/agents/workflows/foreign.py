@@ -76,15 +76,15 @@ class Correspondent(Agent):
         Raises:
             ConfigurationError: when the chat template refuses the messages.
         """
-        whole = tuple(messages)
-        shown = _shown(self.chat, whole, tools)
-        for known in sorted(self._known, key=lambda one: len(one.tokens), reverse=True):
+        conversation = tuple(messages)
+        shown = _shown(self.chat, conversation, tools)
+        for known in sorted(self._known, key=lambda answer: len(answer.tokens), reverse=True):
             if shown.startswith(known.text):
-                return History(whole, shown, _encoded(self.chat, shown[len(known.text) :]), known)
-            grown = self._grown(whole, known, tools)
+                return History(conversation, shown, _encoded(self.chat, shown[len(known.text) :]), known)
+            grown = self._grown(conversation, known, tools)
             if grown is not None:
-                return History(whole, shown, grown, known)
-        return History(whole, shown, self.chat.opening(whole, tools), None)
+                return History(conversation, shown, grown, known)
+        return History(conversation, shown, self.chat.opening(conversation, tools), None)
 
     def write(
         self, history: History, *, longest: int | None = None, stops: Sequence[str] = ()
@@ -116,8 +116,8 @@ class Correspondent(Agent):
             self._asked[digest].discard(call.number)
             raise
         CONVERSATION.write(reply.turn, conversation)
-        said = reply.tokens.tolist()
-        text, tokens = history.shown + _spelt(self.chat, said), history.context + tuple(said)
+        response = reply.tokens.tolist()
+        text, tokens = history.shown + _spelt(self.chat, response), history.context + tuple(response)
         self._known.append(ForeignAnswer(reply, history.messages, text, tokens, conversation))
         return reply
 
@@ -130,11 +130,11 @@ class Correspondent(Agent):
         past, turn = len(known.messages), known.reply.turn
         if len(messages) < past + 2 or messages[:past] != known.messages:
             return None
-        # Clients are not told of a thought that the prompt opened.
-        said, own = messages[past], self.chat.reply_text(turn.action.tolist())
-        if not any(said == {"role": "assistant", "content": text} for text in (turn.text, own)):
+        # Clients do not see that the prompt opened a thought.
+        message, shown = messages[past], self.chat.reply_text(turn.action.tolist())
+        if not any(message == {"role": "assistant", "content": text} for text in (turn.text, shown)):
             return None
-        return self.chat.grown(known.messages, turn.action.tolist(), messages[past + 1 :], tools, said)
+        return self.chat.grown(known.messages, turn.action.tolist(), messages[past + 1 :], tools, message)
 
     def _numbered(self, context: Tokens) -> tuple[str, int]:
         """A name for a context, and the lowest number under which it was not asked yet."""

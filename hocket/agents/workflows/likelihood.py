@@ -36,8 +36,8 @@ async def likelihoods(actors: Mapping[str, Actor], asked: Sequence[Asked]) -> li
     wanted: list[tuple[str, Request] | None] = []
     for turn, tokens in asked:
         actor = actors.get(turn.role)
-        own = actor is not None and actor.learns and actor.policy == turn.policy and len(tokens) > 0
-        entry = (turn.role, _request(turn, tokens)) if own else None
+        learnt = actor is not None and actor.learns and actor.policy == turn.policy and len(tokens) > 0
+        entry = (turn.role, _request(turn, tokens)) if learnt else None
         wanted.append(entry)
         if entry is not None:
             requests.setdefault(entry)

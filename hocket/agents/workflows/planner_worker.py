@@ -60,7 +60,7 @@ class PlannerWorker(Workflow):
             return Outcome(answer=str(plan), info={STEPS.name: 0})
         tools = () if self.tools_of is None else tools_for(self.tools_of, scenario, team.key)
         done = await asyncio.gather(*(self._done(team, step, tools) for step in steps))
-        answer = await team.planner(notes_text(steps, [_result(one) for one in done]))
+        answer = await team.planner(notes_text(steps, [_result(reply) for reply in done]))
         return Outcome(answer=str(answer), info={STEPS.name: len(steps)})
 
     async def _done(self, team: Team, step: str, tools: Sequence[Tool]) -> Reply:

@@ -115,8 +115,8 @@ class TextPlayer:
     @property
     def context_length(self) -> int | None:
         """The most tokens that given texts and their prompts may have together; None is no limit."""
-        found: int | None = getattr(self.actors[self.workflow.roles[0]].engine, "context_length", None)
-        return found
+        length: int | None = getattr(self.actors[self.workflow.roles[0]].engine, "context_length", None)
+        return length
 
     def check(self, scenario: Scenario, *, recorded: bool = True) -> int:
         """Looks whether the model can be shown a scenario, and with `recorded` the responses that stand in it.
@@ -129,9 +129,10 @@ class TextPlayer:
         responses: list[Any] = responses_of(scenario) if recorded else []
         if recorded and not responses and scenario.answer is not None:
             responses = [str(scenario.answer)]
-        given = [self._given(Assignment(scenario, source="imported"), 0, response) for response in responses]
-        read = [part for one in given for turn in one.turns for part in (turn.observation, turn.action)]
-        if self.workflow.opens and not given:
+        trajectories = [self._given(Assignment(scenario, source="imported"), 0, response) for response in responses]
+        turns = [turn for trajectory in trajectories for turn in trajectory.turns]
+        read = [part for turn in turns for part in (turn.observation, turn.action)]
+        if self.workflow.opens and not trajectories:
             role = self.workflow.roles[0]
             messages = headed(scenario.messages, self.workflow.prompts.get(role))
             read.append(np.asarray(self.actors[role].chat.opening(messages, self._tools(role, scenario)), np.int64))
@@ -167,31 +168,31 @@ class TextPlayer:
             ConfigurationError: when the chat template or the workflow's use of it must be mended; any other error of
                 a workflow ends only its own episode.
         """
-        found: list[list[Trajectory]] = []
+        groups: list[list[Trajectory]] = []
         live: list[tuple[Assignment, int, list[Trajectory]]] = []
         for assignment in assignments:
-            found.append([])
+            groups.append([])
             if assignment.source == "expert":
-                found[-1].extend(self._taught(assignment, number) for number in _numbers(assignment))
+                groups[-1].extend(self._taught(assignment, number) for number in _numbers(assignment))
             elif assignment.source == "imported":
-                found[-1].extend(self._imported(assignment))
+                groups[-1].extend(self._imported(assignment))
             else:
-                live.extend((assignment, number, found[-1]) for number in _numbers(assignment))
+                live.extend((assignment, number, groups[-1]) for number in _numbers(assignment))
         with self.weights() if live else nullcontext():
             played = await self._episodes(live, key)
         for (_, _, group), trajectory in zip(live, played, strict=True):
             group.append(trajectory)
-        return [trajectory for group in found for trajectory in group]
+        return [trajectory for group in groups for trajectory in group]
 
     def counts(self) -> dict[str, int]:
         """The summed `SamplingCounts` of the engines in this process so far, by their names."""
         guests = [] if self.guests is None else self.guests.actors
         actors = [*self.actors.values(), *self.references.values(), *guests]
-        found = {
+        by_engine = {
             id(counts): counts for actor in actors if (counts := getattr(actor.engine, "counts", None)) is not None
         }
         total: Counter[str] = Counter()
-        for counts in found.values():
+        for counts in by_engine.values():
             total.update(vars(counts))
         return dict(total)
 
@@ -288,27 +289,27 @@ class TextPlayer:
 
     def _taught(self, assignment: Assignment, number: int) -> Trajectory:
         scenario = assignment.scenario
-        said = scenario.metadata.get("demonstration")
-        if said is None and scenario.answer is None:
+        demonstration = scenario.metadata.get("demonstration")
+        if demonstration is None and scenario.answer is None:
             raise ConfigurationError(
                 f"scenario {scenario.id!r} has neither metadata['demonstration'] nor an answer to teach; add one"
             )
-        return self._given(assignment, number, str(scenario.answer) if said is None else said)
+        return self._given(assignment, number, str(scenario.answer) if demonstration is None else demonstration)
 
     def _imported(self, assignment: Assignment) -> list[Trajectory]:
         pair = []
         for offset, (name, preference) in enumerate((("chosen", 1.0), ("rejected", 0.0))):
-            said = assignment.scenario.metadata.get(name)
-            if said is None:
+            text = assignment.scenario.metadata.get(name)
+            if text is None:
                 raise ConfigurationError(f"scenario {assignment.scenario.id!r} has no metadata[{name!r}]; add it")
-            trajectory = self._given(assignment, assignment.first + offset, said)
+            trajectory = self._given(assignment, assignment.first + offset, text)
             trajectory.scores["preference"] = Score(preference)
             pair.append(trajectory)
         return pair
 
-    def _given(self, assignment: Assignment, number: int, said: str | Sequence[Message]) -> Trajectory:
+    def _given(self, assignment: Assignment, number: int, response: str | Sequence[Message]) -> Trajectory:
         """A trajectory whose responses are imposed text; its log-probs are unknown."""
-        more = ({"role": "assistant", "content": said},) if isinstance(said, str) else tuple(said)
+        more = ({"role": "assistant", "content": response},) if isinstance(response, str) else tuple(response)
         role = self.workflow.roles[0]
         tools = self._tools(role, assignment.scenario)
         turns: list[Turn] = []
@@ -381,24 +382,24 @@ def _settle(trajectory: Trajectory, outcome: Outcome) -> None:
     trajectory.info.update(_by_name(outcome.info, "info"))
     for name, value in _by_name(outcome.rewards, "rewards").items():
         trajectory.scores[name] = Score(_number(value, f"reward {name!r}"))
-    for name, given in _by_name(outcome.turn_rewards, "turn_rewards").items():
+    for name, rewards in _by_name(outcome.turn_rewards, "turn_rewards").items():
         if name in trajectory.scores:
             raise ValueError(f"reward {name!r} is given for the trajectory and per turn; give one of them another name")
         where = f"turn reward {name!r}"
-        if isinstance(given, Mapping):
-            by_turn = {reply.turn: _number(value, where) for reply, value in given.items()}
+        if isinstance(rewards, Mapping):
+            by_turn = {reply.turn: _number(value, where) for reply, value in rewards.items()}
             values: list[float | None] = [by_turn.get(turn) for turn in trajectory.turns]
         else:
-            values = [_number(value, where) for value in given]
+            values = [_number(value, where) for value in rewards]
         if len(values) != len(trajectory.turns):
             raise ValueError(f"{where} has {len(values)} values for {len(trajectory.turns)} turns")
         trajectory.scores[name] = Score(values, Level.TURN)
 
 
-def _by_name(given: object, field: str) -> Mapping[str, Any]:
-    if not isinstance(given, Mapping):
-        raise TypeError(f"Outcome.{field} = {given!r}; write a dict of what is named, such as {{'name': value}}")
-    return given
+def _by_name(values: object, field: str) -> Mapping[str, Any]:
+    if not isinstance(values, Mapping):
+        raise TypeError(f"Outcome.{field} = {values!r}; write a dict of what is named, such as {{'name': value}}")
+    return values
 
 
 def _number(value: Any, where: str) -> float | None:
@@ -434,7 +435,7 @@ def _first(error: BaseException, kind: type[ConfigurationError]) -> Configuratio
     if isinstance(error, kind):
         return error
     inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
-    return next((found for one in inner if (found := _first(one, kind)) is not None), None)
+    return next((inner_error for error_part in inner if (inner_error := _first(error_part, kind)) is not None), None)
 
 
 def _with_forgotten(failure: str | None, role: str) -> str | None:
@@ -448,7 +449,7 @@ def _with_forgotten(failure: str | None, role: str) -> str | None:
 def _failure(error: BaseException, workflow: Workflow) -> str:
     """The error and its place in the workflow's file, such as `TypeError: ... in play() line 12`."""
     file = inspect.getsourcefile(inspect.unwrap(type(workflow).play))
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     # Errors of the library say themselves what is meant.
-    where = f" in {own[-1].name}() line {own[-1].lineno}" if own and not isinstance(error, HocketError) else ""
+    where = f" in {frames[-1].name}() line {frames[-1].lineno}" if frames and not isinstance(error, HocketError) else ""
     return f"{type(error).__name__}: {error}{where}"

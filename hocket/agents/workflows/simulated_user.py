@@ -92,10 +92,10 @@ def desk_called(name: str) -> TalkSource:
     Raises:
         ConfigurationError: for an unknown name, with the nearest.
     """
-    found: Any = DESKS.find(name)
-    if isinstance(found, TalkDesk):
-        return found.make()
-    return cast(TalkSource, found() if inspect.isclass(found) else found)
+    desk: Any = DESKS.find(name)
+    if isinstance(desk, TalkDesk):
+        return desk.make()
+    return cast(TalkSource, desk() if inspect.isclass(desk) else desk)
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class SimulatedUser(Workflow):
         user = RoleUser(team.user, visit.instruction, self.closing) if self.played else visit.user
         first = await user.open()
         heard: list[Message] = [{"role": "user", "content": f"{visit.briefing}\n{first}" if visit.briefing else first}]
-        said: list[str] = []
+        replies: list[str] = []
         calls, closed = 0, False
         for _ in range(self.turns):
             reply = await team.agent(heard)
@@ -156,7 +156,7 @@ class SimulatedUser(Workflow):
                 calls += len(made)
                 heard = [{"role": "tool", "content": await carried_out(call, visit.tools)} for call in made]
                 continue
-            said.append(reply.text)
+            replies.append(reply.text)
             answer = None if visit.closes(reply.text) else await user.reply(reply.text)
             if answer is None:
                 closed = True
@@ -164,7 +164,7 @@ class SimulatedUser(Workflow):
             heard = [{"role": "user", "content": answer}]
         info: dict[str, Any] = {
             DATABASE.name: visit.database,
-            SAID.name: said,
+            SAID.name: replies,
             CLOSED.name: closed,
             CALLS.name: calls,
         }

@@ -32,8 +32,8 @@ class ToolCallRecord:
     @property
     def plain(self) -> dict[str, Any]:
         """As plain data, for records."""
-        asked = {"name": self.call.name, "arguments": dict(self.call.arguments)}
-        return {**asked, "result": self.result, "turn": self.turn, "worked": self.worked}
+        request = {"name": self.call.name, "arguments": dict(self.call.arguments)}
+        return {**request, "result": self.result, "turn": self.turn, "worked": self.worked}
 
 
 async def converse(
@@ -72,6 +72,6 @@ async def converse(
         results = await asyncio.gather(*(carried_out(call, tools) for call in tried))
         made += [ToolCallRecord(call, result, turn) for call, result in zip(tried, results, strict=True)]
         turn += 1
-        told: list[Message] = [{"role": "tool", "content": result} for result in results]
-        reply = await agent(told, prefix=prefix if turn == after else ())
+        results_read: list[Message] = [{"role": "tool", "content": result} for result in results]
+        reply = await agent(results_read, prefix=prefix if turn == after else ())
     return reply, made

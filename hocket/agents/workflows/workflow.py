@@ -82,9 +82,9 @@ def asked(assignment: Assignment) -> tuple[Message, ...]:
 
 def with_line(messages: Sequence[Message], line: str) -> tuple[Message, ...]:
     """Messages with `line` under the last user message; a user message of its own where there is none."""
-    found = list(messages)
-    for place in reversed(range(len(found))):
-        if found[place]["role"] == "user":
-            found[place] = {**found[place], "content": f"{found[place]['content']}\n{line}"}
-            return tuple(found)
-    return (*found, {"role": "user", "content": line})
+    lines = list(messages)
+    for place in reversed(range(len(lines))):
+        if lines[place]["role"] == "user":
+            lines[place] = {**lines[place], "content": f"{lines[place]['content']}\n{line}"}
+            return tuple(lines)
+    return (*lines, {"role": "user", "content": line})
