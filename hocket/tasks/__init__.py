@@ -30,8 +30,9 @@ class TaskEntry(NamedTuple):
 def forms() -> list[Declaration]:
     """Every declared form, in the order in which they are shown."""
 
-    def place(one: Declaration) -> tuple[int, bool, str]:
-        return FIRST.index(one.name) if one.name in FIRST else len(FIRST), one.name == "FILE.py:NAME", one.name
+    def place(declaration: Declaration) -> tuple[int, bool, str]:
+        name = declaration.name
+        return FIRST.index(name) if name in FIRST else len(FIRST), name == "FILE.py:NAME", name
 
     return sorted(TASKS.declared.values(), key=place)
 
@@ -53,7 +54,7 @@ def find(name: str) -> Task:
         ConfigurationError: for an unknown name, with the nearest, or settings or files that are wrong.
     """
     base, settings = parse_name(name.strip())
-    fitting = {form: found for form in TASKS.declared if (found := _pattern(form).fullmatch(base))}
+    fitting = {form: match for form in TASKS.declared if (match := _pattern(form).fullmatch(base))}
     if not fitting:
         raise ConfigurationError(f"there is no task {name!r}{_hint(base)}")
     # `gym:x.py:y` is a form of gym, not a file: what says more before its first gap comes first.

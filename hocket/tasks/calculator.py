@@ -87,7 +87,7 @@ class Calculations(TextTask):
         calls, guess = int(rng.integers(self.turns)), str(rng.integers(10**self.digits))
 
         def said(heard: Sequence[Message]) -> str:
-            made = sum(one["role"] == "tool" for one in heard)
+            made = sum(message["role"] == "tool" for message in heard)
             if made < calls:
                 return call_of(Calculator.name, expression=expression)
             return f"<answer>{heard[-1]['content'] if made else guess}</answer>"
@@ -105,14 +105,14 @@ THEN = {"steps": 20, "curriculum.prompts": 8, "update.lr": 2.5e-4}
 
 def demonstration(expression: str, answer: str, *, called: bool) -> str | list[Message]:
     """A right answer given at once, or after a call."""
-    said = f"<answer>{answer}</answer>"
+    text = f"<answer>{answer}</answer>"
     if not called:
-        return said
+        return text
     call = json.dumps({"name": Calculator.name, "arguments": {"expression": expression}})
     return [
         {"role": "assistant", "content": f"<tool_call>{call}</tool_call>"},
         {"role": "tool", "content": answer},
-        {"role": "assistant", "content": said},
+        {"role": "assistant", "content": text},
     ]
 
 

@@ -187,11 +187,11 @@ def _filled(step: Step, rng: np.random.Generator) -> Step:
 def _cases(source: str, chain: Chain, tests: int, rng: np.random.Generator) -> tuple[tuple[str, str], ...]:
     space: dict[str, Any] = {}
     exec(source, space)  # written here, a few lines above
-    found: dict[str, str] = {}
-    while len(found) < tests:
+    cases: dict[str, str] = {}
+    while len(cases) < tests:
         argument = chain.draw(rng)
-        found.setdefault(repr(argument), repr(space["f"](argument)))
-    return tuple(found.items())
+        cases.setdefault(repr(argument), repr(space["f"](argument)))
+    return tuple(cases.items())
 
 
 class Code(TextTask):
@@ -219,12 +219,12 @@ class Code(TextTask):
         rng = Key.of(0).derive("code", self.steps, self.tests, split, number).numpy()
         while split_of((problem := draw_problem(rng, self.steps, self.tests)).words) != split:
             pass
-        told = {
+        metadata = {
             "tests": tuple(f"assert f({argument}) == {result}" for argument, result in problem.cases),
             "demonstration": f"```python\n{problem.source}```",
             "kind": problem.kind,
         }
-        return Scenario(f"code/{split}/{number}", problem.question(self.brief), metadata=told, seed=number)
+        return Scenario(f"code/{split}/{number}", problem.question(self.brief), metadata=metadata, seed=number)
 
     @property
     def rewards(self) -> Sequence[Reward]:
@@ -284,8 +284,8 @@ THEN = {"steps": 30, "curriculum.prompts": 16, "rollout.samples": 16, "update.lr
 
 def from_settings(name: str, settings: Mapping[str, str]) -> Code:
     """The task with these settings."""
-    given = checked(name, settings, {"steps": int, "tests": int, "grading": str, "brief": bool})
-    return Code(**given)
+    options = checked(name, settings, {"steps": int, "tests": int, "grading": str, "brief": bool})
+    return Code(**options)
 
 
 CODE = TaskForm(

@@ -99,11 +99,11 @@ class EnvironmentTask:
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
         """By seat what it earned (`reward/SEAT`), with several also `win/SEAT`; `illegal`, the share of moves."""
         returns = _returns(trajectory)
-        found = {f"reward/{seat}": value for seat, value in returns.items()}
+        figures = {f"reward/{seat}": value for seat, value in returns.items()}
         if len(returns) > 1:
-            found.update({f"win/{seat}": _won(returns, seat) for seat in returns})
+            figures.update({f"win/{seat}": _won(returns, seat) for seat in returns})
         wrong = sum(ILLEGAL.get(trajectory, {}).values())
-        return {**found, "illegal": wrong / max(len(trajectory.turns), 1)}
+        return {**figures, "illegal": wrong / max(len(trajectory.turns), 1)}
 
     def label(self, trajectory: Trajectory) -> str | None:
         """None: episodes of a game do not agree or differ in an answer."""
@@ -129,7 +129,7 @@ def _returns(trajectory: Trajectory) -> Mapping[str, float]:
 
 def _won(returns: Mapping[str, float], seat: str) -> float:
     best = max(returns.values())
-    winners = [one for one, value in returns.items() if value == best]
+    winners = [name for name, value in returns.items() if value == best]
     return 1.0 / len(winners) if seat in winners else 0.0
 
 
@@ -152,9 +152,9 @@ LISTED = Course(any_move, "legal moves, drawn at random")
 
 def _guess(environment: Environment, seat: str, rng: np.random.Generator) -> str:
     """A number from 1 to 20 that was not said yet, every other time one that the hints leave."""
-    said = environment.observe(seat).text
+    text = environment.observe(seat).text
     tried = [
-        (int(number), hint) for number, hint in re.findall(r"\[(\d+)\]\n\[GAME\] The target number is (\w+)", said)
+        (int(number), hint) for number, hint in re.findall(r"\[(\d+)\]\n\[GAME\] The target number is (\w+)", text)
     ]
     left = [number for number in range(1, 21) if number not in dict(tried)]
     if rng.random() < 0.5:
@@ -193,17 +193,17 @@ def environment_task(name: str, settings: Mapping[str, str]) -> EnvironmentTask:
         ConfigurationError: for settings that are unknown or wrong, and whatever the world refuses.
     """
     kind, _, rest = name.partition(":")
-    given = dict(settings)
-    play = {key: given.pop(key) for key in _PLAY if key in given}
-    one = given.pop("roles", None)
-    if one not in (None, "one", "each"):
-        raise ConfigurationError(f"task {name}: roles is one (one role plays all seats) or each, not {one!r}")
+    options = dict(settings)
+    play = {key: options.pop(key) for key in _PLAY if key in options}
+    role = options.pop("roles", None)
+    if role not in (None, "one", "each"):
+        raise ConfigurationError(f"task {name}: roles is one (one role plays all seats) or each, not {role!r}")
     chosen = checked(name, play, _PLAY)
-    world = WORLDS[kind](rest, given)
+    world = WORLDS[kind](rest, options)
     reading, seat = chosen.pop("reading", None), chosen.pop("seat", None)
     if reading is not None and reading not in READINGS:
         raise ConfigurationError(f"task {name}: reading is {reading!r}; choose from {', '.join(READINGS)}")
-    seats = dict.fromkeys(world.agents, "policy") if one == "one" else {}
+    seats = dict.fromkeys(world.agents, "policy") if role == "one" else {}
     return EnvironmentTask(PlayEnvironment(world, seats, READINGS.get(reading), **{"turns": TURNS, **chosen}), seat)
 
 
@@ -253,9 +253,9 @@ def _pettingzoo(name: str, settings: Mapping[str, str]) -> World:
     return PettingZoo(name, arguments, rule=rule)
 
 
-def _kind(name: str, given: dict[str, str], otherwise: str) -> str:
+def _kind(name: str, options: dict[str, str], otherwise: str) -> str:
     """For whom a task is; what is given of it is taken out."""
-    kind = given.pop("kind", otherwise)
+    kind = options.pop("kind", otherwise)
     if kind not in ("text", "control"):
         raise ConfigurationError(f"task {name}: kind is text or control, not {kind!r}")
     return kind
@@ -263,21 +263,21 @@ def _kind(name: str, given: dict[str, str], otherwise: str) -> str:
 
 def spiel_task(name: str, settings: Mapping[str, str]) -> Task:
     """A game in words, or for control policies with `?kind=control`."""
-    given = dict(settings)
-    if _kind(name, given, "text") == "text":
-        return environment_task(name, given)
-    return variant("openspiel:GAME?kind=control").make(name, given)
+    options = dict(settings)
+    if _kind(name, options, "text") == "text":
+        return environment_task(name, options)
+    return variant("openspiel:GAME?kind=control").make(name, options)
 
 
 def zoo_task(name: str, settings: Mapping[str, str]) -> Task:
     """A module of PettingZoo's in words, any other for control policies, unless the setting `kind` says otherwise."""
-    module, given = name.removeprefix("pettingzoo:"), dict(settings)
-    if _kind(name, given, "text" if of_pettingzoo(module) else "control") == "text":
-        return environment_task(name, given)
+    module, options = name.removeprefix("pettingzoo:"), dict(settings)
+    if _kind(name, options, "text" if of_pettingzoo(module) else "control") == "text":
+        return environment_task(name, options)
     if turn_by_turn(module):
-        return variant("pettingzoo:MODULE?kind=control").make(name, given)
-    ids = checked(name, {key: text for key, text in given.items() if key == "ids"}, {"ids": bool}).get("ids", True)
-    left = {key: read_value(text) for key, text in given.items() if key != "ids"}
+        return variant("pettingzoo:MODULE?kind=control").make(name, options)
+    ids = checked(name, {key: text for key, text in options.items() if key == "ids"}, {"ids": bool}).get("ids", True)
+    left = {key: read_value(text) for key, text in options.items() if key != "ids"}
     return JointTask(ZooTeam(module, left), identified=bool(ids))
 
 

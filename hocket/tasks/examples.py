@@ -101,10 +101,10 @@ def checked_row(record: Record, source: int = 0) -> ExampleRow:
         form, read = "steps and labels", _steps
     if form == "messages" and isinstance(cells.get("labels"), list):
         form, read = "messages and labels", _turns
-    prompt, found, example = read(cells, where)
+    prompt, fields, example = read(cells, where)
     name = "completions" if form == "steps and labels" and cells.get("steps") is None else form.split()[0]
-    asked = set() if name == "messages" else {"prompt"}
-    used = {"answer", "split", *asked, *({name} & {"completion", "completions", "messages"})}
+    required = set() if name == "messages" else {"prompt"}
+    used = {"answer", "split", *required, *({name} & {"completion", "completions", "messages"})}
     form = f"{form} and label" if example is Example.LABELLED else form
     columns = {name: value for name, value in cells.items() if name not in used}
     for column in sorted(stated & columns.keys()):
@@ -114,7 +114,7 @@ def checked_row(record: Record, source: int = 0) -> ExampleRow:
             )
         if column == "demonstration" and name in ("messages", "completion"):
             raise ConfigurationError(f"{where}: demonstration stands beside {name}, which is one; rename or drop it")
-    columns |= found
+    columns |= fields
     if example in (Example.PAIR, Example.LABELLED):
         columns |= {name: _number(columns[name], name, where) for name in NEUTRAL if columns.get(name) is not None}
     if columns.get("tools") is not None:
@@ -136,8 +136,8 @@ def _prompt_only(cells: Mapping[str, Any], where: str) -> _Read:
     if shown is None:
         return prompt, {}, Example.PROMPT if answer is None else Example.DEMONSTRATION
     labelled = isinstance(cells.get("label"), bool)
-    found = {"demonstration": _response(shown, "demonstration", prompt, where)}
-    return prompt, found, Example.LABELLED if labelled else Example.DEMONSTRATION
+    fields = {"demonstration": _response(shown, "demonstration", prompt, where)}
+    return prompt, fields, Example.LABELLED if labelled else Example.DEMONSTRATION
 
 
 def _messages(cells: Mapping[str, Any], where: str) -> _Read:
@@ -148,22 +148,22 @@ def _messages(cells: Mapping[str, Any], where: str) -> _Read:
         raise ConfigurationError(f"{where}: messages has none of the assistant's; end it with what is to be learnt")
     if not first:
         raise ConfigurationError(f"{where}: messages begins with the assistant's; put what is asked before it")
-    said = _ended(messages[first:], "messages", where)
+    response = _ended(messages[first:], "messages", where)
     labelled = isinstance(cells.get("label"), bool)
-    return messages[:first], {"demonstration": said}, Example.LABELLED if labelled else Example.DEMONSTRATION
+    return messages[:first], {"demonstration": response}, Example.LABELLED if labelled else Example.DEMONSTRATION
 
 
 def _completion(cells: Mapping[str, Any], where: str) -> _Read:
     """A prompt and its completion, which a label may call good or bad."""
     prompt = _asked(cells, where)
-    found: dict[str, Any] = {"demonstration": _response(cells["completion"], "completion", prompt, where)}
+    fields: dict[str, Any] = {"demonstration": _response(cells["completion"], "completion", prompt, where)}
     label = cells.get("label")
     if label is None:
-        return prompt, found, Example.DEMONSTRATION
+        return prompt, fields, Example.DEMONSTRATION
     if label not in (0, 1) or isinstance(label, float):
         shown = repr(label) if isinstance(label, (int, float, str)) else kind_of(label)
         raise ConfigurationError(f"{where}: label is {shown}; write true for a good completion and false for a bad one")
-    return prompt, {**found, "label": bool(label)}, Example.LABELLED
+    return prompt, {**fields, "label": bool(label)}, Example.LABELLED
 
 
 def _pair(cells: Mapping[str, Any], where: str) -> _Read:
@@ -176,15 +176,16 @@ def _pair(cells: Mapping[str, Any], where: str) -> _Read:
         prompt = _prompt(cells["prompt"], where)
     else:
         prompt, chosen, rejected = _parted(chosen, rejected, where)
-    found: dict[str, Any] = {
-        name: _response(said, name, prompt, where) for name, said in (("chosen", chosen), ("rejected", rejected))
+    fields: dict[str, Any] = {
+        name: _response(response, name, prompt, where)
+        for name, response in (("chosen", chosen), ("rejected", rejected))
     }
-    if found["chosen"] == found["rejected"]:
+    if fields["chosen"] == fields["rejected"]:
         raise ConfigurationError(f"{where}: chosen and rejected are the same; drop the row")
     target = cells.get("target")
     if target is not None and not 0 <= _number(target, "target", where) <= 1:
         raise ConfigurationError(f"{where}: target is {target}; write the probability in [0, 1] that chosen is better")
-    return prompt, found, Example.PAIR
+    return prompt, fields, Example.PAIR
 
 
 def _parted(chosen: Any, rejected: Any, where: str) -> tuple[tuple[Message, ...], Any, Any]:
@@ -193,7 +194,7 @@ def _parted(chosen: Any, rejected: Any, where: str) -> tuple[tuple[Message, ...]
         raise ConfigurationError(
             f'{where}: no "prompt"; write it, or write chosen and rejected as messages that begin with what is asked'
         )
-    both = [_conversation(said, name, where) for name, said in (("chosen", chosen), ("rejected", rejected))]
+    both = [_conversation(side, name, where) for name, side in (("chosen", chosen), ("rejected", rejected))]
     shared = 0
     while shared < min(map(len, both)) and both[0][shared] == both[1][shared]:
         shared += 1
@@ -209,12 +210,12 @@ def _parted(chosen: Any, rejected: Any, where: str) -> tuple[tuple[Message, ...]
 def _ranked(cells: Mapping[str, Any], where: str) -> _Read:
     """Two responses or more, with a score each, or the best first."""
     prompt = _asked(cells, where)
-    given = cells["responses"]
-    if not isinstance(given, list) or len(given) < 2:
-        shown = f"a list of {len(given)}" if isinstance(given, list) else kind_of(given)
+    cell = cells["responses"]
+    if not isinstance(cell, list) or len(cell) < 2:
+        shown = f"a list of {len(cell)}" if isinstance(cell, list) else kind_of(cell)
         raise ConfigurationError(f"{where}: responses is {shown}; write a list of two responses or more")
-    responses = [_response(said, f"responses[{place}]", prompt, where) for place, said in enumerate(given)]
-    twice = next(((a, b) for b in range(len(given)) for a in range(b) if responses[a] == responses[b]), None)
+    responses = [_response(answer, f"responses[{place}]", prompt, where) for place, answer in enumerate(cell)]
+    twice = next(((a, b) for b in range(len(cell)) for a in range(b) if responses[a] == responses[b]), None)
     if twice is not None:
         raise ConfigurationError(f"{where}: responses[{twice[0]}] and responses[{twice[1]}] are the same; drop one")
     scores = cells.get("scores")
@@ -241,9 +242,9 @@ def _steps(cells: Mapping[str, Any], where: str) -> _Read:
 
 def _turns(cells: Mapping[str, Any], where: str) -> _Read:
     """A conversation with a label for each of the assistant's turns."""
-    prompt, found, _ = _messages({**cells, "label": None}, where)
-    said = found["demonstration"]
-    turns = (assistant(said),) if isinstance(said, str) else said
+    prompt, fields, _ = _messages({**cells, "label": None}, where)
+    response = fields["demonstration"]
+    turns = (assistant(response),) if isinstance(response, str) else response
     count = sum(message["role"] == "assistant" for message in turns)
     labels = _labels(cells["labels"], count, "the assistant's messages", where)
     return prompt, {"demonstration": turns, "labels": labels}, Example.STEPS
@@ -258,7 +259,7 @@ def _labels(labels: Any, count: int, name: str, where: str) -> list[float | None
     if not isinstance(labels, list) or len(labels) != count:
         shown = f"a list of {len(labels)}" if isinstance(labels, list) else kind_of(labels)
         raise ConfigurationError(f"{where}: labels is {shown} where {name} are {count}; write one for each")
-    found: list[float | None] = []
+    numbers: list[float | None] = []
     for place, label in enumerate(labels):
         is_number = isinstance(label, (int, float)) and 0 <= label <= 1
         if label is not None and not is_number:
@@ -266,10 +267,10 @@ def _labels(labels: Any, count: int, name: str, where: str) -> list[float | None
             raise ConfigurationError(
                 f"{where}: labels[{place}] is {shown}; write true, false, a probability, or null for no opinion"
             )
-        found.append(None if label is None else float(label))
-    if all(label is None for label in found):
+        numbers.append(None if label is None else float(label))
+    if all(label is None for label in numbers):
         raise ConfigurationError(f"{where}: labels are all null, so nothing is learnt; drop the row")
-    return found
+    return numbers
 
 
 _FORMS: tuple[tuple[str, set[str], Callable[[Mapping[str, Any], str], _Read]], ...] = (
@@ -319,13 +320,13 @@ def _prompt(prompt: Any, where: str) -> str | tuple[Message, ...]:
     return tuple(_message(message, f"{where}: message {place} of the prompt") for place, message in enumerate(prompt))
 
 
-def _response(said: Any, name: str, prompt: str | tuple[Message, ...], where: str) -> Response:
+def _response(response: Any, name: str, prompt: str | tuple[Message, ...], where: str) -> Response:
     """A response: text where it is one message of the assistant's. A prompt that it repeats is left out."""
-    if isinstance(said, str):
-        if not said.strip():
+    if isinstance(response, str):
+        if not response.strip():
             raise ConfigurationError(f"{where}: {name} is empty; write what is said, or drop the row")
-        return said
-    messages = _conversation(said, name, where)
+        return response
+    messages = _conversation(response, name, where)
     opening: tuple[Message, ...] = ({"role": "user", "content": prompt},) if isinstance(prompt, str) else prompt
     if messages[: len(opening)] == opening:
         messages = messages[len(opening) :]
@@ -347,8 +348,8 @@ def _ended(messages: Sequence[Message], name: str, where: str) -> Response:
         last = repr(messages[-1]["role"]) if messages else "the prompt"
         raise ConfigurationError(f"{where}: {name} ends with {last}; end it with a message of the assistant's")
     for message in messages:
-        said = str(message.get("content") or "").strip() or message.get("tool_calls")
-        if message["role"] == "assistant" and not said:
+        text = str(message.get("content") or "").strip() or message.get("tool_calls")
+        if message["role"] == "assistant" and not text:
             raise ConfigurationError(
                 f"{where}: a message of the assistant's in {name} has no text and calls no tool; write what it says"
             )
@@ -424,7 +425,7 @@ def _answer(answer: Any, where: str) -> Any:
     odd = next(
         (member for member in members if isinstance(member, (float, Decimal)) and not math.isfinite(member)), None
     )
-    if odd is not None or (isinstance(answer, list) and all(one is None for one in answer)):
+    if odd is not None or (isinstance(answer, list) and all(item is None for item in answer)):
         raise ConfigurationError(
             f"{where}: the answer is {'null' if odd is None else odd}, which no response can match; leave it out where "
             "there is none, or write it as text in words"

@@ -56,5 +56,5 @@ def variant(name: str) -> TaskVariant:
     Raises:
         ConfigurationError: for an unknown name, with the nearest.
     """
-    found: TaskVariant = VARIANTS.load(name)
-    return found
+    form: TaskVariant = VARIANTS.load(name)
+    return form

@@ -92,18 +92,18 @@ class GymTask:
         world = _made(self.environment, self.settings)
         world.close()
         spaces = _gymnasium().spaces
-        seen, acted = world.observation_space, world.action_space
-        if not isinstance(seen, (spaces.Box, spaces.Discrete)):
+        observation_space, acted = world.observation_space, world.action_space
+        if not isinstance(observation_space, (spaces.Box, spaces.Discrete)):
             raise ConfigurationError(
-                f"task {self.name}: its observations are a {type(seen).__name__} space; control networks read Box or "
-                "Discrete, so wrap the environment (gymnasium.wrappers.FlattenObservation)"
+                f"task {self.name}: its observations are a {type(observation_space).__name__} space; control networks "
+                "read Box or Discrete, so wrap the environment (gymnasium.wrappers.FlattenObservation)"
             )
         if not isinstance(acted, spaces.Discrete) and not _is_vector(acted, spaces):
             raise ConfigurationError(
                 f"task {self.name}: its actions are {acted}; control networks choose Discrete actions or "
                 "one-dimensional Box vectors, so wrap the environment"
             )
-        return seen, acted
+        return observation_space, acted
 
     @property
     def discrete(self) -> bool:
@@ -168,11 +168,11 @@ class Gymnasium:
 
     def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool]:
         if self._range is None:
-            given: Any = int(action) + self._first_action
+            move: Any = int(action) + self._first_action
         else:
             centre, half, low, high = self._range
-            given = np.minimum(np.maximum(centre + half * action, low), high)  # np.clip takes twice as long
-        observation, reward, terminated, truncated, _ = self._world.step(given)
+            move = np.minimum(np.maximum(centre + half * action, low), high)  # np.clip takes twice as long
+        observation, reward, terminated, truncated, _ = self._world.step(move)
         return self._seen(observation), reward_of(reward, self._name), bool(terminated), bool(truncated)
 
     def close(self) -> None:

@@ -105,9 +105,9 @@ class JointTask:
                 f"{first.observations} numbers and has {first.actions} actions, the other {of[other].observations} and "
                 f"{of[other].actions}; give each its own with --cast separate"
             )
-        told = len(members) if self.identified and len(members) > 1 else 0
+        identities = len(members) if self.identified and len(members) > 1 else 0
         return PolicySpaces(
-            first.observations + told,
+            first.observations + identities,
             first.actions,
             first.discrete,
             self.world.joint,
@@ -126,8 +126,8 @@ class JointTask:
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         """What lets a recipe learn small worlds within a minute or two."""
         chosen = {**(ACTOR_CRITIC if has_path(recipe, "credit.lam") else GROUPED), **(self.suggested or {})}
-        kept = {key: value for key, value in chosen.items() if "." not in key or _known(recipe, key)}
-        return {**kept, "update.minibatches": 1} if recipe.couples is Level.BATCH else kept
+        settings = {key: value for key, value in chosen.items() if "." not in key or _known(recipe, key)}
+        return {**settings, "update.minibatches": 1} if recipe.couples is Level.BATCH else settings
 
 
 def _known(recipe: Any, key: str) -> bool:

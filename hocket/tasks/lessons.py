@@ -122,9 +122,9 @@ def episode(
     moves = 0
     try:
         while environment.acting and (workflow.turns is None or moves < workflow.turns):
-            seen = {seat: environment.observe(seat) for seat in environment.acting}
-            made = {seat: beginner(environment.bare, seat, rng) for seat in seen}
-            for seat, observation in seen.items():
+            observations = {seat: environment.observe(seat) for seat in environment.acting}
+            made = {seat: beginner(environment.bare, seat, rng) for seat in observations}
+            for seat, observation in observations.items():
                 first = seat not in latest or not workflow.memory
                 if first:
                     latest[seat] = []
@@ -169,9 +169,9 @@ def talked(workflow: SimulatedUser, scenario: Scenario, speaker: Speaker) -> lis
     script = workflow.at.visit(scenario, key).user
 
     def played(heard: Sequence[Message]) -> str:
-        opened = sum(one["role"] == "assistant" for one in heard)
-        said = at_once(script.reply(str(heard[-1]["content"])) if opened else script.open())
-        return workflow.closing if said is None else said
+        opened = sum(message["role"] == "assistant" for message in heard)
+        text = at_once(script.reply(str(heard[-1]["content"])) if opened else script.open())
+        return workflow.closing if text is None else text
 
     agent, user = _Speaking(speaker), _Speaking(played)
     at_once(workflow.play(scenario, cast(Team, SimpleNamespace(key=key, agent=agent, user=user))))
@@ -183,17 +183,17 @@ def talked(workflow: SimulatedUser, scenario: Scenario, speaker: Speaker) -> lis
 def called(tools: Sequence[Tool], scenario: Scenario, speaker: Speaker, turns: int) -> list[Lesson]:
     """What is said by one that may call tools before it answers."""
     heard = list(scenario.messages)
-    asked = len(heard)
+    length = len(heard)
     for _ in range(turns):
-        said = speaker(heard)
-        heard.append({"role": "assistant", "content": said})
-        calls = read_calls(said)
+        text = speaker(heard)
+        heard.append({"role": "assistant", "content": text})
+        calls = read_calls(text)
         if not calls:
             break
         heard += [{"role": "tool", "content": at_once(carried_out(call, tools))} for call in calls]
     while heard[-1]["role"] == "tool":
         heard.pop()
-    return [Lesson(tuple(heard[:asked]), tuple(heard[asked:]), tuple(tool.schema for tool in tools))]
+    return [Lesson(tuple(heard[:length]), tuple(heard[length:]), tuple(tool.schema for tool in tools))]
 
 
 def call_of(name: str, /, **arguments: str) -> str:
@@ -213,9 +213,9 @@ class _Speaking:
 
     async def __call__(self, messages: Sequence[Message] | str) -> Any:
         self.heard += [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
-        said = self.speaker(self.heard)
-        self.heard.append({"role": "assistant", "content": said})
-        return SimpleNamespace(text=said)
+        text = self.speaker(self.heard)
+        self.heard.append({"role": "assistant", "content": text})
+        return SimpleNamespace(text=text)
 
     def lesson(self, tools: tuple[Mapping[str, Any], ...] = ()) -> Lesson:
         """What it was told and asked, and what was said then."""
@@ -249,46 +249,46 @@ class LessonTask(TextTask):
     fit = Fit(truncate="end")
 
     def __init__(self, task: Task, named: str) -> None:
-        found = lessons_of(task)
-        if found is None:
+        lessons = lessons_of(task)
+        if lessons is None:
             raise ConfigurationError(f"task {named} has no lessons; leave --lessons out")
-        self.name, self.task, self.lessons = PREFIX + named, task, found
+        self.name, self.task, self.lessons = PREFIX + named, task, lessons
         self._drawn_as = PREFIX + drawn_as(named)
         self._played = lru_cache(maxsize=8)(self._episode)
 
     def scenario(self, split: Split, number: int) -> Scenario:
         check_number(self.name, split, number)
-        asked, talks = self._played(split, number // self.lessons.talks)
+        scenario, talks = self._played(split, number // self.lessons.talks)
         talk = talks[number % self.lessons.talks % len(talks)]
-        told: dict[str, Any] = {"demonstration": list(talk.said), "of": asked.id}
+        metadata: dict[str, Any] = {"demonstration": list(talk.said), "of": scenario.id}
         if talk.tools:
-            told["tools"] = list(talk.tools)
-        return Scenario(f"{self._drawn_as}/{split}/{number}", talk.prompt, metadata=told, seed=number)
+            metadata["tools"] = list(talk.tools)
+        return Scenario(f"{self._drawn_as}/{split}/{number}", talk.prompt, metadata=metadata, seed=number)
 
     def _episode(self, split: Split, number: int) -> tuple[Scenario, list[Lesson]]:
         """A scenario of the task, and what is said in it, in an order that is drawn."""
         size = self.task.size("train")
         number_there = 2 * number + (split == "eval")
-        asked = self.task.scenario("train", number_there if size is None else number_there % size)
+        scenario = self.task.scenario("train", number_there if size is None else number_there % size)
         rng = Key.of(0).derive("lessons", self._drawn_as, split, number).numpy()
-        talks = self.lessons.play(asked, rng)
-        return asked, [talks[place] for place in rng.permutation(len(talks)).tolist()]
+        talks = self.lessons.play(scenario, rng)
+        return scenario, [talks[place] for place in rng.permutation(len(talks)).tolist()]
 
     def remark(self, steps: int) -> str:
         """What is said of a run that begins with it."""
         return f"lessons of {steps} steps teach {self.lessons.taught}; --lessons 0 leaves them out"
 
     def verify(self, text: str, scenario: Scenario) -> float:
-        first = next(one for one in scenario.metadata["demonstration"] if one["role"] == "assistant")
+        first = next(message for message in scenario.metadata["demonstration"] if message["role"] == "assistant")
         return float(text.strip() == str(first["content"]).strip())
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         length = self.task.suggest(recipe).get("decoding.max_tokens")
-        found: dict[str, Any] = {"steps": self.lessons.steps, "curriculum.prompts": self.lessons.prompts}
-        found |= {"evaluation.n": 64, "evaluation.every": 0}
+        settings: dict[str, Any] = {"steps": self.lessons.steps, "curriculum.prompts": self.lessons.prompts}
+        settings |= {"evaluation.n": 64, "evaluation.every": 0}
         if self.lessons.schedule != "constant":
-            found["update.schedule"] = self.lessons.schedule
-        return found if length is None else {**found, "decoding.max_tokens": length}
+            settings["update.schedule"] = self.lessons.schedule
+        return settings if length is None else {**settings, "decoding.max_tokens": length}
 
 
 def from_name(name: str, settings: Mapping[str, str]) -> LessonTask:
