@@ -1,4 +1,4 @@
-"""Decoding under action masks: the policy to draw from, and in lockstep the copy whose log-probs the masks read."""
+"""Decoding under action masks: the sampled policy, and in lockstep the copy whose log-probs the masks read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hocket.policies.masking import masked
 
 
 class MaskedSession:
-    """A session whose logits are cut to what masks allow; implements `hocket.engine.session.Session`.
+    """A session whose logits are limited to the tokens that masks allow; a `hocket.engine.session.Session`.
 
     Args:
         policy, copied: sessions of the policy and of the copy that masks read, over the same contexts; None where they
@@ -45,7 +45,7 @@ class MaskedSession:
         self.rows = self._policy.rows
 
     def _read(self) -> None:
-        """Masks the logits of the next token, and remembers by what."""
+        """Masks the logits of the next token, and records the masks."""
         rows, full = self.rows, self._policy.logits.float()
         read = full if self._copied is None else self._copied.logits.float()
         logp = torch.log_softmax(read, 1)
@@ -54,7 +54,7 @@ class MaskedSession:
         self._history.append((rows.cpu(), allowed.cpu(), full.cpu()))
 
     def _allowed(self, row: int, logp: Tensor) -> Tensor:
-        """What the request of number `row` may say next, `[V]`. Rows that only fill a place have one beyond these."""
+        """The tokens allowed next for request number `row`, `[V]`. Vacant rows have a number beyond the requests."""
         mask = self._masks[row] if row < len(self._masks) else None
         return torch.ones_like(logp, dtype=torch.bool) if mask is None else mask.allowed(logp[None])[0]
 

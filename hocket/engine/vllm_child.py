@@ -1,16 +1,16 @@
-"""vLLM in a process and a Python environment of its own, asked over a socket.
+"""vLLM in a process with its own Python environment, called over a socket.
 
-Run by the other environment's Python as `python vllm_child.py FD`. This file imports nothing of hocket, because that
-environment need not have it: the standard library and msgspec (which vLLM needs itself), and vLLM once asked.
+The other environment's Python runs it as `python vllm_child.py FD`. This file imports nothing of hocket, which that
+environment need not have: only the standard library, msgspec (which vLLM requires), and vLLM at the first request.
 
-A message is a length (four bytes, big end first) and as many bytes of MessagePack. The parent asks one question at a
+A message is a length (four bytes, big-endian) and this many bytes of MessagePack. The parent asks one question at a
 time, a map with `do`:
 
     open    settings: arguments of `vllm.LLM`; version        -> vllm: its version
     load    folder: safetensors, as a checkpoint has them; version -> {}
     sample  questions: each a map as in an OpenAI request     -> version, samples: [tokens, logp, finish] of each
 
-and gets one map back, `{error: sentence}` when it could not be done. A closed connection ends the child.
+and receives one map, `{error: sentence}` after a failure. A closed connection ends the child.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LENGTH = struct.Struct(">I")
 _PIECE = 1 << 20
 _ENDS = ("stop", "length")
 _LOOK = 1.0
-"""Seconds after which a silent partner is looked at."""
+"""Seconds of silence after which the process checks whether its partner still runs."""
 
 
 class SocketWire:
@@ -39,7 +39,7 @@ class SocketWire:
 
     Args:
         connection: a connected stream socket.
-        alive: whether the partner still runs; it may be gone although a process it started holds the connection.
+        alive: whether the partner still runs. A process that it started may hold the connection open after its end.
     """
 
     def __init__(self, connection: socket.socket, alive: Callable[[], bool] = lambda: True) -> None:
@@ -87,14 +87,14 @@ class SocketWire:
 
 
 class ChildModel(Protocol):
-    """What a child does with its weights."""
+    """The model of a child process."""
 
     def open(self, settings: dict[str, Any]) -> str:
-        """Starts with the weights in `settings["model"]`; returns a version to show."""
+        """Loads the weights in `settings["model"]`; returns the version of the software."""
         ...
 
     def load(self, folder: str) -> None:
-        """Takes new weights in place."""
+        """Loads new weights in place."""
         ...
 
     def sample(self, questions: list[dict[str, Any]]) -> list[tuple[list[int], list[float], str]]:
@@ -126,25 +126,25 @@ def serve(wire: SocketWire, model: ChildModel) -> None:
             wire.send(answer)
         except OSError:
             break
-    if folder is not None:  # The parent may have been killed before it could clear up.
+    if folder is not None:  # The parent may have been killed before it removed the folder.
         shutil.rmtree(folder, ignore_errors=True)
 
 
 class VLLM:
-    """`vllm.LLM` with weights that change. Implements `ChildModel`."""
+    """`vllm.LLM` with changing weights. Implements `ChildModel`."""
 
     def __init__(self) -> None:
         self._vllm: Any = None
         self._engine: Any = None
 
     def open(self, settings: dict[str, Any]) -> str:
-        """Loads the model; seconds."""
-        self._vllm = importlib.import_module("vllm")  # Only the other environment has it.
+        """Loads the model, which takes seconds."""
+        self._vllm = importlib.import_module("vllm")  # Only the other environment has vLLM.
         self._engine = self._vllm.LLM(**settings)
         return str(self._vllm.__version__)
 
     def load(self, folder: str) -> None:
-        """Replaces the weights of the live model and forgets what was cached under the old ones."""
+        """Replaces the weights of the live model and clears its cache."""
         self._engine.collective_rpc("reload_weights", kwargs={"weights_path": folder})
         if not self._engine.reset_prefix_cache():
             raise RuntimeError("the prefix cache of the old weights could not be reset")
@@ -155,7 +155,7 @@ class VLLM:
         ways = [self._way(question) for question in questions]
         outputs = self._engine.generate(prompts, ways, use_tqdm=False)
         broken = [place for place, output in enumerate(outputs) if output.outputs[0].finish_reason not in _ENDS]
-        if broken:  # Aborted, perhaps for want of memory: fewer may go through.
+        if broken:  # Aborted, perhaps for lack of memory: fewer at a time may succeed.
             again = self._engine.generate([prompts[n] for n in broken], [ways[n] for n in broken], use_tqdm=False)
             outputs = list(outputs)
             for place, output in zip(broken, again, strict=True):
@@ -163,7 +163,7 @@ class VLLM:
         return [self._answer(output) for output in outputs]
 
     def _way(self, question: dict[str, Any]) -> Any:
-        """How one question is drawn, as vLLM wants it."""
+        """The sampling parameters of a question."""
         bias = question.pop("logit_bias", None)
         if bias:
             question["logit_bias"] = {int(token): value for token, value in bias.items()}
@@ -171,7 +171,7 @@ class VLLM:
 
     @staticmethod
     def _answer(output: Any) -> tuple[list[int], list[float], str]:
-        """Sampled tokens; their log-probs, after those of the prompt's tokens but the first where they were asked."""
+        """Sampled tokens and their log-probs, after those of all prompt tokens but the first if requested."""
         out = output.outputs[0]
         if out.finish_reason not in _ENDS:
             raise RuntimeError(f"vLLM ended a request with {out.finish_reason!r}")
@@ -185,7 +185,7 @@ def main() -> None:
     """Serves vLLM on the socket whose number is the only argument."""
     number = int(sys.argv[1])
     os.set_inheritable(number, False)
-    # Beside this file lie modules of hocket's that bear the names of others' packages.
+    # Modules beside this file have the names of other packages.
     folder = os.path.dirname(os.path.realpath(__file__))
     sys.path[:] = [place for place in sys.path if os.path.realpath(place or ".") != folder]
     serve(SocketWire(socket.socket(fileno=number)), VLLM())
