@@ -1,4 +1,4 @@
-"""Where scenarios come from and how they are verified. `find` makes a task from its name."""
+"""Tasks: sources of scenarios, with their verifiers. `find` makes a task from its name."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 __all__ = ["TaskEntry", "TaskForm", "catalogue", "find", "of"]
 
 FIRST = ("sums", "reasoning-gym:NAME", "calculator", "code", "PATH.jsonl", "gym:ENVIRONMENT")
-"""What a newcomer should read first; the rest follows by name, a file of one's own last."""
+"""The first tasks in lists, for new users; the others follow by name, and a user's file is last."""
 
 
 class TaskEntry(NamedTuple):
-    """A line of the catalogue: what to give to `--task`, and what it is."""
+    """A line of the catalogue: the value of `--task`, and a description."""
 
     name: str
     description: str
 
 
 def forms() -> list[Declaration]:
-    """Every declared form, in the order in which they are shown."""
+    """Every declared form, in the order of lists."""
 
     def place(declaration: Declaration) -> tuple[int, bool, str]:
         name = declaration.name
@@ -38,7 +38,7 @@ def forms() -> list[Declaration]:
 
 
 def catalogue(reasoning_gym: bool = False) -> list[TaskEntry]:
-    """What `find` understands; with `reasoning_gym` each of its datasets too (importing it takes seconds)."""
+    """The names that `find` understands; with `reasoning_gym` also its datasets (importing it takes seconds)."""
     entries = [TaskEntry(form.name, form.description) for form in forms()]
     if not reasoning_gym:
         return entries
@@ -64,10 +64,10 @@ def find(name: str) -> Task:
 
 
 def of(given: Any) -> Task:
-    """A task from Python: itself, or of rows of data.
+    """A task from Python: a task object, or rows of data.
 
     Raises:
-        ConfigurationError: for rows that cannot be used, and what is neither.
+        ConfigurationError: for invalid rows, and for an object of another kind.
     """
     if hasattr(given, "scenario"):
         return cast("Task", given)
@@ -77,17 +77,17 @@ def of(given: Any) -> Task:
 
 
 _GAP = re.compile(r"\b[A-Z]+\b")
-"""A word that stands for any text."""
+"""A word in capitals, which stands for any text."""
 
 
 def _pattern(form: str) -> re.Pattern[str]:
-    """The names that a form fits: any text in its gaps, and underscores for hyphens outside them."""
+    """The names that match a form: any text in its gaps, and underscores or hyphens outside them."""
     parts = (re.sub(r"\\-|_", "[-_]", re.escape(part)) for part in _GAP.split(form))
     return re.compile("(.*)".join(parts), re.DOTALL)
 
 
 def _hint(base: str) -> str:
-    """The nearest name, datasets of reasoning-gym included when their files can be seen without importing it."""
+    """The nearest name, including datasets of reasoning-gym if their files can be listed without importing it."""
     if Path(base).is_file():
         return "; a data file must end in .jsonl, .csv or .parquet"
     from hocket.tasks.reasoning import dataset_files

@@ -1,6 +1,6 @@
 """Environments as tasks by name: `openspiel:..`, `textarena:..`, `gymnasium:..`, `pettingzoo:..`, `openenv:..`.
 
-A scenario is a seed: it decides what chance deals.
+A scenario is a seed, which determines all chance events.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from hocket.tasks.lessons import Beginner, Lessons, any_move, episode
 from hocket.types import Scenario, Trajectory
 
 TURNS = 200
-"""Moves of an episode unless the task's name says otherwise: some games of free text have no end of their own."""
+"""The default limit of moves per episode, because some games of free text never end."""
 
 
 @dataclass(frozen=True)
 class EnvironmentTask:
     """Episodes of a world, without end: scenario n has seed 2n in training and 2n + 1 in evaluation.
 
-    `success` is in [0, 1]. With several seats it is whether `seat` (the first one where None) won, that is, earned
-    most; those who tie share it. With one seat, or where all earn the same by the world's rules (`cooperative`), it is
-    the return, cut to [0, 1]. `measure` says it otherwise. Returns themselves are among the traits.
+    `success` is in [0, 1]. With several seats it is whether `seat` (by default the first) won, that is, had the largest
+    return; ties share it. With one seat, or if all seats have equal returns by the world's rules (`cooperative`), it is
+    the return, clipped to [0, 1]. `measure` replaces this rule. The returns are among the traits.
     """
 
     workflow: PlayEnvironment
@@ -59,7 +59,7 @@ class EnvironmentTask:
         return "text"
 
     leads: ClassVar[str] = "greedy"
-    """The way of playing that figures are of; measured are both, for the likeliest moves may walk in circles."""
+    """The way of playing whose figures are reported. Both are measured, because greedy moves may walk in circles."""
 
     def size(self, split: Split) -> int | None:
         return None
@@ -70,7 +70,7 @@ class EnvironmentTask:
 
     @property
     def rewards(self) -> Sequence[Reward]:
-        """None: what is played pays by itself."""
+        """None: the world has its own rewards."""
         return ()
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
@@ -78,9 +78,9 @@ class EnvironmentTask:
 
     @property
     def lessons(self) -> Lessons | None:
-        """How moves are said: legal ones drawn at random where they are listed, else what a script of the game says.
+        """The form of moves: legal ones drawn at random if they are listed, else the moves of the game's script.
 
-        Afterwards the other seats stay what the lessons made of them.
+        During training the other seats keep the weights after the lessons.
         """
         name = self.workflow.world.name
         course = COURSES.get(name) or (LISTED if name.partition(":")[0] in ("openspiel", "gymnasium") else None)
@@ -97,7 +97,7 @@ class EnvironmentTask:
         )
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
-        """By seat what it earned (`reward/SEAT`), with several also `win/SEAT`; `illegal`, the share of moves."""
+        """The return of each seat (`reward/SEAT`), with several also `win/SEAT`; `illegal`, the share of moves."""
         returns = _returns(trajectory)
         figures = {f"reward/{seat}": value for seat, value in returns.items()}
         if len(returns) > 1:
@@ -106,7 +106,7 @@ class EnvironmentTask:
         return {**figures, "illegal": wrong / max(len(trajectory.turns), 1)}
 
     def label(self, trajectory: Trajectory) -> str | None:
-        """None: episodes of a game do not agree or differ in an answer."""
+        """None: episodes of a game have no answer."""
         return None
 
     def success(self, trajectory: Trajectory) -> float:
@@ -123,7 +123,7 @@ class EnvironmentTask:
 
 
 def _returns(trajectory: Trajectory) -> Mapping[str, float]:
-    """What each seat earned; nothing where the episode failed."""
+    """The return of each seat; empty if the episode failed."""
     return {seat: float(value) for seat, value in RETURNS.get(trajectory, {}).items()}
 
 
@@ -138,7 +138,7 @@ def _won(returns: Mapping[str, float], seat: str) -> float:
 
 @dataclass(frozen=True)
 class Course:
-    """How a game is taught: by whom, what, for how many steps, and what suits afterwards; see `Lessons`."""
+    """The lessons of a game: the script, what it teaches, the steps, and the settings afterwards; see `Lessons`."""
 
     beginner: Beginner
     taught: str
@@ -147,11 +147,11 @@ class Course:
 
 
 LISTED = Course(any_move, "legal moves, drawn at random")
-"""Any game that lists its moves; given where lessons are asked for."""
+"""For any game that lists its moves; used only on request."""
 
 
 def _guess(environment: Environment, seat: str, rng: np.random.Generator) -> str:
-    """A number from 1 to 20 that was not said yet, every other time one that the hints leave."""
+    """A number from 1 to 20 that was not guessed before; in half of the cases one that the hints allow."""
     text = environment.observe(seat).text
     tried = [
         (int(number), hint) for number, hint in re.findall(r"\[(\d+)\]\n\[GAME\] The target number is (\w+)", text)
@@ -168,12 +168,12 @@ COURSES: Mapping[str, Course] = {
     ),
     "textarena:GuessTheNumber-v0": Course(
         _guess,
-        "numbers that were not said yet, half of them against the hints",
+        "numbers that were not guessed before, half of them against the hints",
         0,
         {"steps": 20, "update.lr": 2.5e-4, "evaluation.n": 100},
     ),
 }
-"""Games with lessons of their own, by the name of their world."""
+"""Games with their own lessons, by the name of their world."""
 
 
 # ---------------------------------------------------------------- by name
@@ -208,7 +208,7 @@ def environment_task(name: str, settings: Mapping[str, str]) -> EnvironmentTask:
 
 
 def _ruled(name: str, settings: Mapping[str, str]) -> tuple[IllegalMoves, dict[str, Any]]:
-    """What illegal moves cost, and the settings left, read as JSON where they can be."""
+    """The rule of illegal moves, and the remaining settings, read as JSON where possible."""
     rule = checked(name, {key: text for key, text in settings.items() if key in _RULE}, _RULE)
     left = {key: read_value(text) for key, text in settings.items() if key not in _RULE}
     try:
@@ -218,7 +218,7 @@ def _ruled(name: str, settings: Mapping[str, str]) -> tuple[IllegalMoves, dict[s
 
 
 def read_value(text: str) -> Any:
-    """A setting as JSON where it can be read so, else the text."""
+    """A setting read as JSON if possible, else its text."""
     try:
         return json.loads(text)
     except ValueError:
@@ -254,7 +254,7 @@ def _pettingzoo(name: str, settings: Mapping[str, str]) -> World:
 
 
 def _kind(name: str, options: dict[str, str], otherwise: str) -> str:
-    """For whom a task is; what is given of it is taken out."""
+    """The kind of a task, which is removed from the settings."""
     kind = options.pop("kind", otherwise)
     if kind not in ("text", "control"):
         raise ConfigurationError(f"task {name}: kind is text or control, not {kind!r}")
@@ -270,7 +270,7 @@ def spiel_task(name: str, settings: Mapping[str, str]) -> Task:
 
 
 def zoo_task(name: str, settings: Mapping[str, str]) -> Task:
-    """A module of PettingZoo's in words, any other for control policies, unless the setting `kind` says otherwise."""
+    """A task of PettingZoo: its modules in words, others for control policies, unless the setting `kind` is set."""
     module, options = name.removeprefix("pettingzoo:"), dict(settings)
     if _kind(name, options, "text" if of_pettingzoo(module) else "control") == "text":
         return environment_task(name, options)
@@ -295,7 +295,7 @@ WORLDS: Mapping[str, Callable[[str, Mapping[str, str]], World]] = {
     "pettingzoo": _pettingzoo,
     "openenv": _openenv,
 }
-"""How each kind of world is made from its name and settings."""
+"""The maker of each kind of world, from its name and settings."""
 
 
 OPENSPIEL = TaskForm(

@@ -1,4 +1,4 @@
-"""What a row of data may hold, checked: a prompt, and responses to it that were written down before."""
+"""The checked content of a row of data: a prompt, and recorded responses to it."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ SPLIT_NAMES: dict[str, Split] = {
     "val": "eval",
     "dev": "eval",
 }
-"""What the column `split` may say."""
+"""The values of the column `split`."""
 
 NEUTRAL: Mapping[str, float] = {"weight": 1.0, "margin": 0.0, "target": 1.0}
-"""Numbers of an example, and what holds for a row that does not state one which others do."""
+"""Numbers of an example, with the default for a row without a number that other rows have."""
 
 Response = str | tuple[Message, ...]
-"""Text, or messages to append where there are several turns."""
+"""Text, or messages to append if there are several turns."""
 
 
 @dataclass(frozen=True)
 class ExampleRow:
-    """An example: its number, what is asked, and the rest.
+    """An example: its number, prompt, and metadata.
 
     Attributes:
-        line: its number in its source. columns: the metadata of its scenario. example: what these hold.
-        form: the columns that say so. where: its place in words. source: the number of the data set it is from.
+        line: its number in its source. columns: the metadata of its scenario. example: the kind of example.
+        form: the columns that determine the kind. where: its place in words. source: the number of its data set.
     """
 
     line: int
@@ -56,7 +56,7 @@ class ExampleRow:
 
     @property
     def content(self) -> str:
-        """What makes two rows the same problem: the prompt up to whitespace."""
+        """The prompt up to whitespace, by which two rows are the same problem."""
         if isinstance(self.prompt, str):
             return normalise(self.prompt)
         if len(self.prompt) == 1 and self.prompt[0]["role"] == "user":
@@ -68,7 +68,7 @@ def checked_rows(records: Iterable[Record], source: int = 0) -> list[ExampleRow]
     """The rows of one data set, all of one form.
 
     Raises:
-        ConfigurationError: naming the place, the column and the mend, for a row that cannot be used.
+        ConfigurationError: for an invalid row; names the place, the column and the remedy.
     """
     rows: list[ExampleRow] = []
     for record in records:
@@ -83,7 +83,7 @@ def checked_rows(records: Iterable[Record], source: int = 0) -> list[ExampleRow]
 
 
 def checked_row(record: Record, source: int = 0) -> ExampleRow:
-    """A row, checked.
+    """A checked row.
 
     Raises:
         ConfigurationError: as `checked_rows`.
@@ -131,7 +131,7 @@ _Read = tuple[str | tuple[Message, ...], dict[str, Any], Example]
 
 
 def _prompt_only(cells: Mapping[str, Any], where: str) -> _Read:
-    """A prompt, and a column `demonstration` where there is one."""
+    """A prompt, and a column `demonstration` if there is one."""
     prompt, shown, answer = _asked(cells, where), cells.get("demonstration"), cells.get("answer")
     if shown is None:
         return prompt, {}, Example.PROMPT if answer is None else Example.DEMONSTRATION
@@ -141,7 +141,7 @@ def _prompt_only(cells: Mapping[str, Any], where: str) -> _Read:
 
 
 def _messages(cells: Mapping[str, Any], where: str) -> _Read:
-    """A conversation: the prompt ends where the assistant first speaks."""
+    """A conversation; the prompt ends before the first message of the assistant."""
     messages = _conversation(cells["messages"], "messages", where)
     first = next((place for place, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
     if first == len(messages):
@@ -154,7 +154,7 @@ def _messages(cells: Mapping[str, Any], where: str) -> _Read:
 
 
 def _completion(cells: Mapping[str, Any], where: str) -> _Read:
-    """A prompt and its completion, which a label may call good or bad."""
+    """A prompt and its completion, optionally with a label, good or bad."""
     prompt = _asked(cells, where)
     fields: dict[str, Any] = {"demonstration": _response(cells["completion"], "completion", prompt, where)}
     label = cells.get("label")
@@ -167,7 +167,7 @@ def _completion(cells: Mapping[str, Any], where: str) -> _Read:
 
 
 def _pair(cells: Mapping[str, Any], where: str) -> _Read:
-    """Two responses to a prompt, or two conversations that begin alike."""
+    """Two responses to a prompt, or two conversations with a common beginning."""
     for name, other in (("chosen", "rejected"), ("rejected", "chosen")):
         if cells.get(name) is None:
             raise ConfigurationError(f'{where}: no "{name}", which is compared with {other}; write both')
@@ -189,7 +189,7 @@ def _pair(cells: Mapping[str, Any], where: str) -> _Read:
 
 
 def _parted(chosen: Any, rejected: Any, where: str) -> tuple[tuple[Message, ...], Any, Any]:
-    """The messages with which two conversations begin alike, and what is left of each."""
+    """The common beginning of two conversations, and the rest of each."""
     if not isinstance(chosen, list) or not isinstance(rejected, list):
         raise ConfigurationError(
             f'{where}: no "prompt"; write it, or write chosen and rejected as messages that begin with what is asked'
@@ -251,7 +251,7 @@ def _turns(cells: Mapping[str, Any], where: str) -> _Read:
 
 
 def assistant(text: str) -> Message:
-    """What the assistant says."""
+    """A message of the assistant."""
     return {"role": "assistant", "content": text}
 
 
@@ -279,14 +279,14 @@ _FORMS: tuple[tuple[str, set[str], Callable[[Mapping[str, Any], str], _Read]], .
     ("messages", {"messages"}, _messages),
     ("completion", {"completion"}, _completion),
 )
-"""Forms, the columns of which any makes a row one, and how it is read; a row of no other form is a prompt."""
+"""Forms with their columns, of which any determines the form, and their readers; other rows are prompts."""
 
 
 # ---------------------------------------------------------------- cells
 
 
 def _half_a_pair(cell: Any) -> str | None:
-    """The first character that is half of a surrogate pair, which no file and no tokenizer can hold; None if none."""
+    """The first half of a surrogate pair, which neither files nor tokenizers accept; None without one."""
     if isinstance(cell, str):
         try:
             cell.encode()
@@ -299,7 +299,7 @@ def _half_a_pair(cell: Any) -> str | None:
 
 
 def _asked(cells: Mapping[str, Any], where: str) -> str | tuple[Message, ...]:
-    """What is asked, in the column `prompt`."""
+    """The prompt, from its column."""
     if "prompt" not in cells:
         hint = nearest("prompt", [column for column in cells if column not in _RESPONSES])
         if not hint.startswith("; did you mean"):
@@ -321,10 +321,10 @@ def _prompt(prompt: Any, where: str) -> str | tuple[Message, ...]:
 
 
 def _response(response: Any, name: str, prompt: str | tuple[Message, ...], where: str) -> Response:
-    """A response: text where it is one message of the assistant's. A prompt that it repeats is left out."""
+    """A response, as text if it is a single message of the assistant. A repeated prompt is removed."""
     if isinstance(response, str):
         if not response.strip():
-            raise ConfigurationError(f"{where}: {name} is empty; write what is said, or drop the row")
+            raise ConfigurationError(f"{where}: {name} is empty; write the response, or drop the row")
         return response
     messages = _conversation(response, name, where)
     opening: tuple[Message, ...] = ({"role": "user", "content": prompt},) if isinstance(prompt, str) else prompt
@@ -335,15 +335,15 @@ def _response(response: Any, name: str, prompt: str | tuple[Message, ...], where
 
 def _conversation(messages: Any, name: str, where: str) -> tuple[Message, ...]:
     if not isinstance(messages, list):
-        mend = "write a list of messages" if name == "messages" else "write text or a list of messages"
-        raise ConfigurationError(f"{where}: {name} is {kind_of(messages)}; {mend}")
+        form = "write a list of messages" if name == "messages" else "write text or a list of messages"
+        raise ConfigurationError(f"{where}: {name} is {kind_of(messages)}; {form}")
     if not messages:
-        raise ConfigurationError(f"{where}: {name} has no messages; write what is said, or drop the row")
+        raise ConfigurationError(f"{where}: {name} has no messages; write some, or drop the row")
     return tuple(_message(message, f"{where}: message {place} of {name}") for place, message in enumerate(messages))
 
 
 def _ended(messages: Sequence[Message], name: str, where: str) -> Response:
-    """Messages of which the last is the assistant's, all of whose have text or call a tool; text where it is all."""
+    """Messages that end with the assistant's, each of which has text or calls a tool; text if there is only one."""
     if not messages or messages[-1]["role"] != "assistant":
         last = repr(messages[-1]["role"]) if messages else "the prompt"
         raise ConfigurationError(f"{where}: {name} ends with {last}; end it with a message of the assistant's")

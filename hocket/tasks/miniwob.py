@@ -39,7 +39,7 @@ SKILL = 0.25
 """How often a beginner moves where the request points; else anywhere."""
 
 THEN = {"steps": 40, "curriculum.prompts": 16, "rollout.samples": 8, "update.lr": 5e-4, "evaluation.n": 100}
-"""What suits after the lessons."""
+"""Settings for training after the lessons."""
 
 
 def named(environment: Environment, seat: str, rng: np.random.Generator) -> str:

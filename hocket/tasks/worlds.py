@@ -12,10 +12,10 @@ from hocket.core.wrappers import WorldWrapper, wrappers_of
 from hocket.tasks.joint import JointTask
 
 PARTICLES: Mapping[str, Any] = {"curriculum.prompts": 64, "steps": 60, "credit.gamma": 0.95, "update.lr": 1.5e-3}
-"""What suits episodes of 25 steps: many in a batch."""
+"""Settings for episodes of 25 steps: many in a batch."""
 
 GRIDS: Mapping[str, Any] = {"curriculum.prompts": 64, "steps": 60, "credit.gamma": 0.97, "update.lr": 1e-3}
-"""What suits worlds on a grid."""
+"""Settings for worlds on a grid."""
 
 
 def native_task(
@@ -35,7 +35,7 @@ def native_task(
         name: of the task without settings. settings: as text.
         hints: the types of the world's own settings. make: makes the world of them; `agents` is its `count`.
         suggested: settings of a run that suit the world.
-        identified: whether agents of one policy are told apart, unless the setting `ids` or a wrapper says otherwise.
+        identified: whether agents of one policy are distinguished, unless the setting `ids` or a wrapper decides.
         team: whether the agents are one team, in which any member may be replaced by another.
         form: the class of the task.
 
