@@ -1,4 +1,4 @@
-"""Two plain searchers of prompts: random mutation, which every other has to beat, and reflection on failures."""
+"""Two simple searchers of prompts: random mutation, which is the baseline, and reflection on failures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Write a better instruction that prevents such mistakes. Reply with the instructi
 
 
 def prompt_of(texts: Texts, role: str) -> str:
-    """The prompt of a role as reflecting models are shown it."""
+    """The prompt of a role as reflecting models read it."""
     return texts.prompts.get(role) or "(none)"
 
 
@@ -47,7 +47,7 @@ def shown(played: Sequence[CaseResult], most: int = 400) -> str:
 def reflected(bench: SearchBench, of: Trial, role: str, number: int, batch: int) -> Trial | None:
     """A trial with the prompt of a role rewritten in view of wrong answers among `batch` practice cases, number-th.
 
-    None where none was wrong, nothing was said, or it cannot be played.
+    None if no answer was wrong, the model returned nothing, or the prompt cannot be played.
     """
     first = number * batch
     played = bench.practise(of.texts, range(first, first + min(batch, bench.practice)), greedy=True)
@@ -60,10 +60,10 @@ def reflected(bench: SearchBench, of: Trial, role: str, number: int, batch: int)
 
 @dataclass(frozen=True)
 class RandomMutation(Searcher):
-    """The best prompt so far is rewritten without a look at what went wrong; kept when it is better on development.
+    """Rewrites the best prompt so far without reading failures; keeps the result if it is better on development.
 
     Attributes:
-        proposals: the most. patience: so many proposals in a row that are nothing new end the search.
+        proposals: their largest number. patience: this many consecutive proposals without news end the search.
     """
 
     proposals: int = 1000
@@ -83,11 +83,11 @@ class RandomMutation(Searcher):
 
 @dataclass(frozen=True)
 class Reflective(Searcher):
-    """The best prompt so far is rewritten in view of wrong answers to some practice cases.
+    """Rewrites the best prompt so far after reading wrong answers to some practice cases.
 
     Attributes:
-        batch: practice cases looked at for a proposal; where all are right none is made.
-        proposals: the most. patience: so many in a row that are nothing new end the search.
+        batch: practice cases per proposal; if all are right there is none.
+        proposals: their largest number. patience: this many consecutive proposals without news end the search.
     """
 
     batch: int = 4

@@ -1,4 +1,4 @@
-"""Putting a cast in its seats."""
+"""Assigns the policies of a cast to the seats of a player."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hocket.types import before_training
 
 @runtime_checkable
 class Seats(Protocol):
-    """A player that says which policy takes each seat: `hocket.rollout.joint.JointPlayer`."""
+    """A player with a policy for each seat: `hocket.rollout.joint.JointPlayer`."""
 
     seats: Mapping[str, str]
 
@@ -27,7 +27,7 @@ class Seats(Protocol):
 def recast(player: Player, cast: Cast, step: int) -> Player:
     """The player with the cast of `step` in its seats. Seats of outside models, and players without roles, stay.
 
-    A policy brings its engine and template to the seat; how the role is decoded stays with the role.
+    A policy brings its engine and template to the seat; the decoding settings stay with the role.
     """
     if isinstance(player, Seats):
         seats = cast.seats(player.seats, step)

@@ -1,4 +1,4 @@
-"""Control tokens in what others write: a tool's output that spells `<|end|>` says these letters and ends no turn.
+"""Control tokens in foreign text: a tool's output that spells `<|end|>` contains these letters and ends no turn.
 
 A template writes its control tokens as *seals*, texts that begin with a character that no message can hold, and a copy
 of the tokenizer knows them by no other name. So whatever a message spells is letters to it: in one piece or in several

@@ -16,10 +16,10 @@ ANSWERS = InfoColumn("answers", "The answer of each role, by role.")
 
 @dataclass(frozen=True)
 class CrowdVote(Workflow):
-    """`voters` answer once each without hearing each other; the most frequent answer counts, of equals the first.
+    """`voters` answer once each without reading each other; the most frequent answer wins, of equals the first.
 
-    It gives no reward: the column `answers` holds the final answer of each role, from which
-    `hocket.rewards.CrowdReward` rewards agreement over all samples of a question, as in RLCCF (arXiv 2508.12338).
+    It has no reward: the column `answers` holds the final answer of each role, from which `hocket.rewards.CrowdReward`
+    rewards agreement over all samples of a question, as in RLCCF (arXiv 2508.12338).
     """
 
     name = "crowd-vote"

@@ -20,11 +20,12 @@ AGREED = InfoColumn("agreed", "Whether the last answers agreed.")
 class DebateVote(Workflow):
     """`debaters` answer at the same time, read the others' answers in each further round, and vote at the end.
 
-    The answer is the last reply of the first debater who voted with the plurality. Each debater earns the verdict on
-    its own last answer, all of them besides `vote` times the verdict on the team's.
+    The answer is the last reply of the first debater who voted with the plurality. The reward of a debater is the
+    verdict on its last answer plus `vote` times the verdict on the team's answer.
 
     Attributes:
-        debaters: how many; `debater_1`, `debater_2`, .. rounds: answers of each. vote: weight of the team's verdict.
+        debaters: the number of `debater_1`, `debater_2`, .. rounds: answers of each. vote: weight of the team's
+            verdict.
         system: a system prompt for all.
     """
 

@@ -1,4 +1,4 @@
-"""Responses that were written down before, brought within the length that a model can read."""
+"""Recorded responses, shortened to the length that a model can read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Truncate = Literal["refuse", "start", "end"]
 
 @dataclass(frozen=True)
 class Fit:
-    """The treatment of an example that is longer than the model's context.
+    """The treatment of examples that are longer than the model's context.
 
     Attributes:
         truncate: `refuse` it; or leave out tokens at the `start` of the prompt; or at the `end` of the response, which
@@ -43,7 +43,7 @@ class Fit:
         """The turns of one example, in order, shortened in place where they are too long.
 
         Raises:
-            ConfigurationError: when they are and may not be, or what would be left says nothing.
+            ConfigurationError: when they are too long and may not be shortened, or nothing would remain.
         """
         limit = self.limit(context)
         if limit is None:
@@ -60,7 +60,7 @@ class Fit:
         return cut(turns, limit, problem)
 
     def _from_start(self, turns: Sequence[Turn], limit: int, problem: str) -> list[Turn]:
-        # Turns that open a context of their own are cut on their own.
+        # Turns that open a separate context are shortened separately.
         excess: dict[int, int] = {}
         roots = [turn.context()[0] for turn in turns]
         for root, turn in zip(roots, turns, strict=True):
@@ -87,5 +87,5 @@ class Fit:
 
 
 def _length(turn: Turn) -> int:
-    """Tokens up to the end of a turn, its context included."""
+    """The number of tokens up to the end of a turn, context included."""
     return sum(len(part.observation) + len(part.action) for part in turn.context())

@@ -28,14 +28,14 @@ def information(result: str) -> str:
 class SearchWithin(Workflow):
     """One response with searches in it: Search-R1 (arXiv 2503.09516), algorithm 1.
 
-    It runs until `</search>`; the tool is asked for what stands between the tags, `<information>..</information>` with
-    the answer is imposed behind it, and the response goes on from there, `turns` times at most. Every part is a turn
-    that begins with all before it as imposed decisions, so what the policy wrote counts once and what was found never.
-    `Outcome.info` has `tool_calls` and `calls`, as with tools that are called.
+    It runs until `</search>`. The tool gets the text between the tags, its answer is imposed as
+    `<information>..</information>`, and the response continues, at most `turns` times. Every part is a turn that begins
+    with all earlier parts as imposed decisions, so the policy's own text counts once and the tool's never.
+    `Outcome.info` has `tool_calls` and `calls`, as for called tools.
 
     Attributes:
-        tools_of: as in `ToolUse`; the tool called `search` is asked, or the only one. turns: parts of a response.
-        masked: whether what was found carries no loss; otherwise it is learnt from as if it had been said.
+        tools_of: as in `ToolUse`; uses the tool called `search`, or the only one. turns: parts of a response.
+        masked: whether search results carry no loss; otherwise they are learnt like the policy's own text.
     """
 
     name = "search-within"

@@ -1,4 +1,4 @@
-"""How likely is a given text as the answer of a recorded turn? Teacher forcing through the engine's imposed prefix."""
+"""The likelihood of a given text as the answer of a recorded turn, by teacher forcing with an imposed prefix."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Asked = tuple[Turn, Sequence[int]]
 """A recorded turn, and the token ids that are imposed in place of its response."""
 
 KEY = Key.of(0).derive("likelihood")
-"""Nothing is drawn, so every request may have the same key."""
+"""The key of every request, since nothing is drawn."""
 
 
 async def likelihoods(actors: Mapping[str, Actor], asked: Sequence[Asked]) -> list[NDArray[np.float32] | None]:
@@ -30,7 +30,7 @@ async def likelihoods(actors: Mapping[str, Actor], asked: Sequence[Asked]) -> li
     turns of roles that do not learn. Equal questions are computed once.
 
     Raises:
-        ConfigurationError: when an engine does not tell the log-probs of imposed tokens.
+        ConfigurationError: when an engine does not return the log-probs of imposed tokens.
     """
     requests: dict[tuple[str, Request], None] = {}
     wanted: list[tuple[str, Request] | None] = []

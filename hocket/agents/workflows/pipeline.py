@@ -15,11 +15,11 @@ class Pipeline(Workflow):
     """`agent_1`, `agent_2`, .. are called in order with the question and all earlier outputs; the last one answers.
 
     Attributes:
-        agents: how many.
+        agents: their number.
     """
 
     name = "pipeline"
-    description = "each in turn reads all that was said; the last answers"
+    description = "each reads all earlier outputs in turn; the last answers"
 
     agents: int = 3
 

@@ -1,4 +1,4 @@
-"""Plays assignments with text policies: episodes of a workflow, side by side, and teacher-forced texts."""
+"""Plays assignments with text policies: concurrent episodes of a workflow, and teacher-forced texts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Opponents(Protocol):
         ...
 
     def __call__(self, episode: Episode) -> Mapping[str, Actor]:
-        """By role, those that this episode has guests in; a function of the episode's keys."""
+        """The guests of this episode by role; a function of the episode's keys."""
         ...
 
 
@@ -53,8 +53,8 @@ class Opponents(Protocol):
 class TextPlayer:
     """A `Player` of one workflow.
 
-    Samples are keyed by scenario, source and sample number, and their calls by role, conversation and number, so a
-    trajectory does not depend on what is played beside it or on the order of completion.
+    Samples are keyed by scenario, source and sample number, and their calls by role, conversation and number. So a
+    trajectory depends neither on concurrent episodes nor on the order of completion.
 
     Assignments of source `expert` are not sampled: the actions are `scenario.metadata["demonstration"]` (else the
     scenario's answer as text) after the opening that `SingleTurn` would use for the first role, once per sample.
@@ -62,15 +62,15 @@ class TextPlayer:
     `metadata["rejected"]` with 0, whatever `samples` says. Each may be text or a list of messages to append.
 
     Attributes:
-        workflow: what an episode does.
-        actors: who plays each role.
-        limits: what one episode may spend; an assignment's `budget` also bounds its tokens.
-        references: who plays each role where an assignment's actor is the reference; the others keep their roles.
-        verifier: the task's, which `team.verify` asks. labeller: likewise, for `team.label`.
-        fit: what becomes of given texts that are longer than the context.
-        guests: who plays roles in single episodes of the policies' own; their engines share the actors' barrier.
-        journal: keeps what tools outside answer, see `hocket.agents.tools.outside_answers`.
-        weights: what is sampled within: it has the policies' weights here, where they are not.
+        workflow: the workflow of an episode.
+        actors: the actor of each role.
+        limits: the limits of an episode; an assignment's `budget` also bounds its tokens.
+        references: the actors of roles for assignments whose actor is the reference; other roles keep their actors.
+        verifier: the task's verifier, for `team.verify`. labeller: the task's labels, for `team.label`.
+        fit: the treatment of given texts that are longer than the context.
+        guests: replacement actors in single episodes; their engines share the actors' barrier.
+        journal: stores the answers of outside tools, see `hocket.agents.tools.outside_answers`.
+        weights: a context for sampling, which loads the policies' weights if they are elsewhere.
 
     Raises:
         ConfigurationError: when a role has no actor, or an actor no role.
@@ -114,14 +114,14 @@ class TextPlayer:
 
     @property
     def context_length(self) -> int | None:
-        """The most tokens that given texts and their prompts may have together; None is no limit."""
+        """The largest number of tokens of a given text with its prompt; None is no limit."""
         length: int | None = getattr(self.actors[self.workflow.roles[0]].engine, "context_length", None)
         return length
 
     def check(self, scenario: Scenario, *, recorded: bool = True) -> int:
-        """Looks whether the model can be shown a scenario, and with `recorded` the responses that stand in it.
+        """Checks that the model can read a scenario, and with `recorded` also its recorded responses.
 
-        The prompt is looked at where the workflow begins with it. Returns the largest token id; -1 without any.
+        Checks the prompt if the workflow begins with it. Returns the largest token id; -1 without tokens.
 
         Raises:
             ConfigurationError: when the template refuses it, or it is too long and may not be shortened.
@@ -165,8 +165,8 @@ class TextPlayer:
         """Every sample of every assignment, in assignment order, then sample order.
 
         Raises:
-            ConfigurationError: when the chat template or the workflow's use of it must be mended; any other error of
-                a workflow ends only its own episode.
+            ConfigurationError: when the chat template or the workflow's use of it is wrong; any other error of a
+                workflow ends only its own episode.
         """
         groups: list[list[Trajectory]] = []
         live: list[tuple[Assignment, int, list[Trajectory]]] = []
@@ -248,7 +248,7 @@ class TextPlayer:
     def _ended(self, trajectory: Trajectory, playing: asyncio.Task[Any], error: BaseException) -> str | None:
         """Records why an episode ended early: the limit it reached, in words, or its failure.
 
-        Errors that the whole run shares are raised, and so is a cancellation that came from outside the episode.
+        Errors that concern the whole run are raised, and so is a cancellation from outside the episode.
         """
         if isinstance(error, asyncio.CancelledError) and not (playing.done() and playing.cancelled()):
             raise error
@@ -261,7 +261,7 @@ class TextPlayer:
         return reached
 
     def _engines(self) -> list[Engine]:
-        """The engines of all seats, each once."""
+        """The distinct engines of all seats."""
         return list({id(actor.engine): actor.engine for actor in self.actors.values()}.values())
 
     def _seated(self, assignment: Assignment) -> Mapping[str, Actor]:
@@ -350,7 +350,7 @@ class TextPlayer:
             parent, observation = None, chat.opening(messages, tools)
         action, text = chat.demonstration(said, messages, tools), said.get("content")
         if not isinstance(text, str) or any(said.get(name) for name in BESIDES):
-            text = chat.reply_text(action, observation)  # As a sampled response would read, with its calls.
+            text = chat.reply_text(action, observation)  # Like the text of a sampled response, with its calls.
         return Turn(
             agent=role,
             role=role,
@@ -421,7 +421,7 @@ async def _begun(workflow: Workflow, scenario: Scenario, team: Team, answers: An
 
 
 def _limit(error: BaseException) -> str | None:
-    """Which limit ended an episode, in words; None when it failed."""
+    """The limit that ended an episode, in words; None if it failed."""
     if isinstance(error, (LimitReached, ContextFull)):
         return str(error)
     if isinstance(error, BaseExceptionGroup):
@@ -439,7 +439,7 @@ def _first(error: BaseException, kind: type[ConfigurationError]) -> Configuratio
 
 
 def _with_forgotten(failure: str | None, role: str) -> str | None:
-    """The failure of an episode in which nobody awaited a call of a role; another cause stays as it is."""
+    """The failure of an episode with a call that was never awaited, unless it has another cause."""
     if failure is not None and "coroutine" not in failure:
         return failure
     missing = f"a call of agent {role!r} was never awaited; write `await team.{role}(...)`"

@@ -21,31 +21,31 @@ from hocket.core.errors import ConfigurationError
 T = TypeVar("T")
 
 SECONDS = 2.0
-"""Of computing that one rendering may take; a long conversation takes thousandths."""
+"""Seconds of processor time of one rendering; a long conversation takes thousandths."""
 
 MEMORY = 2**30
-"""Bytes by which the process may grow meanwhile."""
+"""Bytes by which the process may grow during a rendering."""
 
 _DIGITS = 7
-"""Of a whole number that a template may hold."""
+"""The largest integer in a template."""
 
 _LOOK = 0.05
 """Seconds between two checks of a rendering in progress."""
 
 
 class Endless(ConfigurationError):
-    """A template that goes on without end, or grows so."""
+    """A template that does not end, or needs too much memory."""
 
 
 class _Stop(BaseException):
-    """Why a rendering ends. The thread that watches raises it inside; templates cannot catch anything."""
+    """The end of a rendering. The watching thread raises it inside; templates cannot catch exceptions."""
 
 
 def within_bounds(tokenizer: Any, render: Callable[[], T]) -> T:
     """The output of `render` for a tokenizer's chat template, within limits of time and memory.
 
     Raises:
-        Endless: when it takes more.
+        Endless: when it exceeds a limit.
     """
     template = tokenizer.chat_template
     try:

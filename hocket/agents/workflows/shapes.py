@@ -20,7 +20,7 @@ MOST = 32
 """A text of more pieces is its own shape."""
 
 KEPT = 65536
-"""Beginnings of conversations that are told apart at a time."""
+"""The number of beginnings of conversations that are distinguished at a time."""
 
 _WORD = "\0"
 

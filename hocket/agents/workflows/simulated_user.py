@@ -32,7 +32,7 @@ class User(Protocol):
 
 
 class Visit(Protocol):
-    """One talk: the user, tools on a database of this talk's own, and what a model that plays the user is told."""
+    """One conversation: the user, tools on its own database, and the prompt of a model that plays the user."""
 
     @property
     def user(self) -> User: ...
@@ -100,17 +100,17 @@ def desk_called(name: str) -> TalkSource:
 
 @dataclass(frozen=True)
 class SimulatedUser(Workflow):
-    """One talk of the role `agent` with a scripted user, or with the role `user` where `played` is set.
+    """A conversation of the role `agent` with a scripted user, or with the role `user` if `played` is set.
 
     A reply of the agent with a `<tool_call>` is a call, whose answer comes back as a `tool` message (one per call); any
-    other reply goes to the user. `Outcome.info` has `database` (as it is at the end), `said` (what the agent told the
-    user), `closed` (whether the user closed the talk) and `calls`; a talk that was not closed within `turns` is
-    truncated.
+    other reply goes to the user. `Outcome.info` has `database` (its final content), `said` (the agent's messages to the
+    user), `closed` (whether the user ended the conversation) and `calls`; a conversation that does not end within
+    `turns` is truncated.
 
     Attributes:
-        desk: where talks come from, or its name: `order-desk`, `consultation`, `FILE.py:NAME`.
+        desk: the source of conversations, or its name: `order-desk`, `consultation`, `FILE.py:NAME`.
         turns: replies of the agent, calls included.
-        played: whether a policy plays the user, told its goal in a system message; it closes by saying `closing`.
+        played: whether a policy plays the user, with its goal in a system message; it ends with the words `closing`.
     """
 
     name = "simulated-user"

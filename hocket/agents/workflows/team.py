@@ -152,7 +152,7 @@ class Agent:
         """Asks the policy; await the result.
 
         Args:
-            pieces: what the agent is told, or a whole history (see the class).
+            pieces: the agent's new messages, or a complete history (see the class).
             prefix: response tokens imposed before sampling begins; recorded as forced.
             state: a key naming the state this turn starts from, for grouping.
             decoding: how to sample, instead of the assignment's decoding with the seat's overrides.
@@ -362,9 +362,9 @@ def _message(piece: object) -> Message:
     if isinstance(piece, Mapping) and isinstance(piece.get("role"), str):
         return piece
     if inspect.iscoroutine(piece):
-        raise TypeError("an agent was told a reply that is not there yet; await the call first")
+        raise TypeError("an agent was given a reply that is not there yet; await the call first")
     raise TypeError(
-        f"an agent was told {piece!r}; tell it text, a reply, a message such as {{'role': 'user', 'content': '..'}}, "
+        f"an agent was given {piece!r}; give it text, a reply, a message such as {{'role': 'user', 'content': '..'}}, "
         "or a list of these"
     )
 

@@ -24,17 +24,17 @@ ToolsOf = Sequence[Tool] | Callable[[Scenario, Key], Sequence[Tool]]
 class ToolUse(Workflow):
     """The policy answers, or calls tools and continues with their results, until a reply has no call.
 
-    What tools say comes back as `tool` messages: observation, never a decision. `Outcome.info` has `tool_calls` (how
-    many) and `calls` (each with name, arguments, result, the turn it stands in, and whether it worked); a reply
-    after the last turn that still calls is the answer as it stands. An assignment's prefix is imposed on the first
-    reply that is not replayed.
+    Results come back as `tool` messages: observation, never a decision. `Outcome.info` has `tool_calls` (their number)
+    and `calls` (each with name, arguments, result, turn, and whether it worked). A last reply with calls is the answer
+    as it is. An assignment's prefix is imposed on the first reply that is not replayed.
 
     Attributes:
-        tools_of: the tools, names of tools with commas between them, or what makes those of one episode from its
-            scenario and key. None is those of the task, or the calculator where it has none.
-        turns: replies at most. listed: whether the chat template lists the tools. system: a system prompt.
-        call_reward: when not 0, each turn earns this under the name `calls` if it calls and all its calls could be
-            carried out; a call that is answered with `error` was not.
+        tools_of: the tools, their names separated by commas, or a function that makes those of one episode from its
+            scenario and key. None is those of the task, or the calculator if it has none.
+        turns: the largest number of replies. listed: whether the chat template lists the tools. system: a system
+            prompt.
+        call_reward: when not 0, the reward `calls` of each turn with calls that all succeeded; a call that is answered
+            with `error` did not.
     """
 
     name = "tool-use"
