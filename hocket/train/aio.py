@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Runs `work` to its end. Inside a running event loop (a notebook) it runs in a thread of its own."""
+    """Runs `work` to its end. Inside a running event loop (a notebook) it uses a separate thread."""
     outcome: list[T] = []
     failure: list[BaseException] = []
 

@@ -70,8 +70,8 @@ def _reward_faults(experience: Experience, weights: Mapping[str, float]) -> Iter
     largest = max((size for size in sizes if not math.isnan(size)), default=0.0)
     if largest > LARGEST_REWARD:
         yield (
-            f"a reward of {largest:g} is beyond what advantages hold ({LARGEST_REWARD:.2g}), so the step may teach "
-            "nothing; let rewards be smaller"
+            f"a reward of {largest:g} exceeds the largest advantage ({LARGEST_REWARD:.2g}), so the step may teach "
+            "nothing; scale the reward down"
         )
 
 
@@ -96,7 +96,9 @@ def _unmet_requirements(experience: Experience, learners: Iterable[Learner]) -> 
     for recipe in {learner.recipe.name: learner.recipe for learner in learners}.values():
         lacking = [item.value for item in recipe.requires if not item.met(experience.trajectories)]
         if lacking:
-            left = f"what is left of it is {recipe.parent}" if recipe.parent else "it is another method without"
+            left = (
+                f"without them it reduces to {recipe.parent}" if recipe.parent else "without them it is another method"
+            )
             example = f"; it is for `--task {shlex.quote(recipe.task)}`" if recipe.task else ""
             yield f"{recipe.name} requires {' and '.join(lacking)}, and there are none: {left}{example}"
 

@@ -93,7 +93,7 @@ def test_a_task_names_its_kind() -> None:
     ("kind", "sentence"),
     [
         ("texts", "kind = 'texts'; did you mean 'text'"),
-        ("no.such.module:KIND", "cannot be had"),
+        ("no.such.module:KIND", "cannot be loaded"),
         (f"{POINTS}:Points", "is no hocket.train.kinds.Kind"),
         (3, "is no hocket.train.kinds.Kind"),
     ],

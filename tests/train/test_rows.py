@@ -272,7 +272,7 @@ def test_huge_rewards_end_no_run(tmp_path: Path, recipe: str) -> None:
     said = call("train", *TINY, *more, "--runs", tmp_path / "runs", "--run", "a", "--recipe", recipe)
     assert said.code == 0, said.err
     folder = tmp_path / "runs" / "a"
-    assert "beyond what advantages hold (3.4e+38)" in (folder / "messages.txt").read_text()
+    assert "exceeds the largest advantage (3.4e+38)" in (folder / "messages.txt").read_text()
     for line in (folder / "metrics.jsonl").read_text().splitlines():
         json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     assert call("report", folder).code == 0

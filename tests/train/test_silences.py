@@ -172,7 +172,7 @@ def test_roles_are_heard_by_turns_and_everybody_by_the_whole() -> None:
     silences.note(heard, told(episode(own=Score([None, None], Level.TURN))), 2, ["a", "b"])
     assert heard == {"episode": 2, "reward own": 1, "role a": 1, "role b": 0}
     silences.note(heard, told(episode(own=Score([2.0, None], Level.TURN))), 3, ["a", "b"])
-    assert silences.begun(heard, 3) == ["no reward has said anything about role b in any of 3 steps"]
+    assert silences.begun(heard, 3) == ["no reward has had an opinion on role b in any of 3 steps"]
     assert silences.notes(Progress(step=3, heard=heard)) == silences.begun(heard, 3)
     assert silences.failure(Progress(step=3, heard=heard)) is None
     silences.note(heard, told(episode(own=Score(1.0))), 4, ["a", "b"])
@@ -196,8 +196,8 @@ def test_judges_and_episodes_from_a_step_on() -> None:
         )
         said = silences.begun(heard, step)
         assert said == {
-            13: ["the judge has given no verdict since step 3; ask a plainer question, or another judge"],
-            14: ["no episode has come to anything since step 4"],
+            13: ["the judge has given no verdict since step 3; ask a simpler question, or choose another judge"],
+            14: ["no episode has been completed since step 4"],
         }.get(step, [])
     assert silences.failure(Progress(step=14, heard=heard)) is None
     assert len(silences.notes(Progress(step=14, heard=heard))) == 2
@@ -210,7 +210,7 @@ def test_what_a_run_without_rewards_hears_is_enough() -> None:
     assert silences.notes(Progress(step=1, heard=heard)) == []
     heard = {}
     silences.note(heard, told(), 1, ["a", "b"])
-    assert "no episode of 1 steps came to anything" in str(silences.failure(Progress(step=1, heard=heard)))
+    assert "no episode of 1 steps was completed" in str(silences.failure(Progress(step=1, heard=heard)))
 
 
 def test_the_report_says_since_when_no_reward_has_had_an_opinion() -> None:

@@ -33,7 +33,7 @@ def said(folder: Path, name: str, *more: str, code: int = 0) -> str:
     asked = ["--steps", "1", "--runs", folder, "--run", name, "--quiet", "--workflow", f"{file}:{name}", *more]
     ended = call("train", *TINY, *asked)
     assert ended.code == code, ended.err
-    assert ("no episode of 1 steps came to anything, so nothing was learnt" in ended.err) is (code == 1)
+    assert ("no episode of 1 steps was completed, so nothing was learnt" in ended.err) is (code == 1)
     return (folder / name / "messages.txt").read_text()
 
 
