@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -270,7 +270,8 @@ class LocalEngine(BatchedEngine):
             return False
         earlier = self._company.running
         try:
-            with self._applied():
+            # A single policy's own model runs; for several the base runs, with adapters per row.
+            with self.policy.applied() if len(self._company.engines) == 1 else nullcontext():
                 running = self._current()
                 running.enter(self._tickets(new))
                 return running.go_on()
@@ -292,10 +293,6 @@ class LocalEngine(BatchedEngine):
             Ticket(item.request, item.limit, engines.index(item.engine), item.engine.policy, item.asker, item.live)
             for item in entries
         ]
-
-    def _applied(self) -> AbstractContextManager[None]:
-        """The model to run: a single policy's own; for several the base, with adapters applied per row."""
-        return self.policy.applied() if len(self._company.engines) == 1 else nullcontext()
 
     def _current(self) -> Running:
         """The batch in progress. If the weights changed since it began, its responses begin again or continue."""

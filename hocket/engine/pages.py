@@ -310,7 +310,8 @@ class PageTree:
 
     def evict(self, count: int) -> int:
         """Frees up to `count` pages that only the tree holds, least recently used first; returns the number."""
-        leaves = [(leaf.used, number, leaf) for number, leaf in enumerate(self._leaves()) if self._idle(leaf)]
+        nodes = (node for node in self._nodes(self._roots.values()) if not node.children)
+        leaves = [(leaf.used, number, leaf) for number, leaf in enumerate(nodes) if self._idle(leaf)]
         heapify(leaves)
         freed, fresh = 0, self.size
         while leaves and freed < count:
@@ -334,9 +335,6 @@ class PageTree:
             self._pool.release([node.page])
             node.parent = None
             self.size -= 1
-
-    def _leaves(self) -> Iterator[PageNode]:
-        return (node for node in self._nodes(self._roots.values()) if not node.children)
 
     def _nodes(self, roots: Iterable[PageNode]) -> Iterator[PageNode]:
         waiting = [child for root in roots for child in root.children.values()]

@@ -271,7 +271,7 @@ child.serve(child.SocketWire(socket.socket(fileno=int(sys.argv[1]))), Model())
     [
         (
             True,
-            r"vLLM did not start: its process ended with code 7; the last line of its log: RuntimeError: it was there before",
+            r"vLLM did not start: its process ended with code 7;.*: RuntimeError: it was there before",
         ),
         (False, r"the vLLM process was killed by SIGKILL, twice during the same requests; its log is .*\.log"),
     ],

@@ -86,7 +86,7 @@ class Advised(Workflow):
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome | None:
         heard: list[tuple[Turn, Turn]] = []
-        guided = {role: Guided(team[role], team[ADVISER].fresh(), self, [], heard) for role in self.advised}
+        guided = {role: GuidedAgent(team[role], team[ADVISER].fresh(), self, [], heard) for role in self.advised}
         outcome = await self.within.play(scenario, _Beside(team, guided))
         for advice, acted in heard:
             advice.agent = f"{ADVISER} of {acted.agent}"
@@ -110,7 +110,7 @@ def _spread(
     return [*values, *left]  # What is too long stays so, and is refused where it is read.
 
 
-class Guided(Agent):
+class GuidedAgent(Agent):
     """An agent that asks the adviser before it answers.
 
     Args:
@@ -132,7 +132,7 @@ class Guided(Agent):
 
     def fresh(self, *, system: str | None = None, tools: Tools | None = None, alike: bool = False) -> Agent:
         actor = super().fresh(system=system, tools=tools, alike=alike)
-        return Guided(actor, self._adviser.fresh(alike=alike), self._flow, self._plan, self._heard)
+        return GuidedAgent(actor, self._adviser.fresh(alike=alike), self._flow, self._plan, self._heard)
 
     def __call__(
         self, *pieces: Piece, prefix: Sequence[int] = (), state: str | None = None, decoding: Decoding | None = None

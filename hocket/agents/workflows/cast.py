@@ -43,7 +43,7 @@ def seated(player: Player, policies: Mapping[str, str]) -> Player:
     """The player with other policies in the roles that `policies` names."""
     if not isinstance(player, TextPlayer) or all(player.actors[role].policy == policies[role] for role in policies):
         return player
-    references = _seated(player.references, _before(policies))
+    references = _seated(player.references, {role: before_training(policy) for role, policy in policies.items()})
     return replace(player, actors=_seated(player.actors, policies), references=references)
 
 
@@ -53,7 +53,3 @@ def _seated(actors: Mapping[str, Actor], seats: Mapping[str, str]) -> dict[str, 
         role: replace(of[seats[role]], decoding=actor.decoding) if role in seats else actor
         for role, actor in actors.items()
     }
-
-
-def _before(seats: Mapping[str, str]) -> dict[str, str]:
-    return {role: before_training(policy) for role, policy in seats.items()}

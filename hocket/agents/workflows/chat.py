@@ -92,7 +92,6 @@ class Chat:
         self._rendered: dict[str, str] = {}
         self._growth: dict[Hashable, Growth] = {}
         self._forms: dict[Hashable, list[str] | None] = {}
-        self._encode = lru_cache(_KEPT)(self._encoded)
         self._encode_sealed = lru_cache(_KEPT)(self.encode_sealed)
         self._read = lru_cache(_KEPT)(self._text_of)
         self._begun = lru_cache(_KEPT)(self._opened)
@@ -103,6 +102,7 @@ class Chat:
             )
             probes = self._probes()
             self._words = sealed_tokenizer(tokenizer, control_tokens(tokenizer, _frame(probes)))
+            self._encode = lru_cache(_KEPT)(self._words.encode)
             self._source = lru_cache(4)(lambda source: SealedSource(source, self._words.texts, self._words.sealed))
             openers = [self._words.sealed(tag) for tag in sorted(THOUGHT_TAGS) if "/" not in tag]
             self._thought = re.compile(rf"({'|'.join(map(re.escape, openers))})(\s*)\Z")
@@ -261,9 +261,6 @@ class Chat:
         """Ids of a piece from the middle of the output of `sealed`."""
         return self._words.encode_within(text)
 
-    def _encoded(self, text: str) -> Tokens:
-        return self._words.encode(text)
-
     # ------------------------------------------------------------ the template
 
     def _probes(self) -> list[_Probe]:
@@ -291,9 +288,8 @@ class Chat:
             ids = self._encode(self._text(probe.messages, None, speak=probe.speak))
             if self._words.counted(usual) - self._words.counted(ids):
                 raise ConfigurationError(
-                    f"the chat template of {_name(self.tokenizer)} puts control tokens together from pieces, so that "
-                    f"they cannot be distinguished from text in messages (in {probe.text[:60]!r}); write each one whole in "
-                    "the template"
+                    f"the chat template of {_name(self.tokenizer)} puts control tokens together from pieces, so they "
+                    f"look like text of messages (in {probe.text[:60]!r}); write each one whole in the template"
                 )
 
     def _filled(self, new: Sequence[Message], tools: Tools | None) -> str:
@@ -389,7 +385,7 @@ class Chat:
         if rest is None and len(history) > 1:  # With an answer the past may be rendered differently.
             rest = self._behind((_QUESTION,), said, tools)
         if rest is None or _squeezed(words) not in _squeezed(rest):
-            if _squeezed(self._unthought(words)) not in _squeezed(full):
+            if _squeezed(without_thoughts(self._words.opened(words))) not in _squeezed(full):
                 raise ConfigurationError(
                     f"the chat template of {_name(self.tokenizer)} does not show what the assistant says "
                     f"({words[:40]!r}){', beside its calls of tools' if said.get('tool_calls') else ''}; leave it out, "
@@ -413,9 +409,6 @@ class Chat:
         thought = self._thought.search(before)
         bare = before if thought is None else before[: thought.start()]
         return full[len(bare) :] if full.startswith(bare) else None
-
-    def _unthought(self, text: str) -> str:
-        return without_thoughts(self._words.opened(text))
 
     def _check_shown(self, said: Message, history: Sequence[Message], tools: Tools | None, found: str) -> None:
         """Checks that an answer contains every part that must be learnt."""

@@ -105,8 +105,10 @@ class Correspondent(Agent):
         request = Request(history.context, decoding, key, messages=history.messages)
         parent = None if history.known is None else history.known.reply.turn
         call = _Call(history.messages, history.observation, parent, place, request, None, number)
-        known = history.known
-        return self._written(call, history, digest, self._opened() if known is None else known.conversation)
+        if history.known is not None:
+            return self._written(call, history, digest, history.known.conversation)
+        conversation = self._free.pop(0) if self._free else self._episode.conversation(self.role)
+        return self._written(call, history, digest, conversation)
 
     async def _written(self, call: _Call, history: History, digest: str, conversation: int) -> Reply:
         try:
@@ -120,10 +122,6 @@ class Correspondent(Agent):
         text, tokens = history.shown + _spelt(self.chat, response), history.context + tuple(response)
         self._known.append(ForeignAnswer(reply, history.messages, text, tokens, conversation))
         return reply
-
-    def _opened(self) -> int:
-        """The number of a new conversation."""
-        return self._free.pop(0) if self._free else self._episode.conversation(self.role)
 
     def _grown(self, messages: tuple[Message, ...], known: ForeignAnswer, tools: Tools | None) -> Tokens | None:
         """The text after an answer that the template shows with other white space, or another end, than its own."""

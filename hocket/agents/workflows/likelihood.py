@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hocket.agents.workflows.team import Actor
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.engine.requests import ContextFull, Engine, Request, Sample
+from hocket.engine.requests import ContextFull, Request, Sample
 from hocket.types import Decoding, Turn
 
 Asked = tuple[Turn, Sequence[int]]
@@ -42,15 +42,11 @@ async def likelihoods(actors: Mapping[str, Actor], asked: Sequence[Asked]) -> li
         if entry is not None:
             requests.setdefault(entry)
     async with AsyncExitStack() as live:
-        for engine in _engines(actors):
+        for engine in {id(actor.engine): actor.engine for actor in actors.values()}.values():
             await live.enter_async_context(engine.episode())
         answers = await asyncio.gather(*(_answer(actors[role], request) for role, request in requests))
     known = dict(zip(requests, answers, strict=True))
     return [None if entry is None else known[entry] for entry in wanted]
-
-
-def _engines(actors: Mapping[str, Actor]) -> list[Engine]:
-    return list({id(actor.engine): actor.engine for actor in actors.values()}.values())
 
 
 def _request(turn: Turn, tokens: Sequence[int]) -> Request:
