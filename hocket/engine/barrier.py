@@ -1,9 +1,9 @@
 """Where workflows wait, and when engines work for them.
 
-An engine whose answers depend on what is sampled together runs a batch only when every live workflow waits, so that
-batches are full and the same whatever completes first. One whose answers depend on nothing but the request is *steady*:
-it goes on as long as anybody waits, a few tokens at a time. What is answered goes back at once, and the next calls join
-those still under way.
+An engine whose answers depend on the composition of the batch runs a batch only when every live workflow waits. Hence
+batches are full, and they do not depend on the order of completion. An engine whose answers depend only on the request
+is *steady*: it works as long as any workflow waits, a few tokens at a time. Answers are returned at once, and new calls
+join those in progress.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 QUIET_TURNS = 10
-"""Turns of the event loop without news before a batch is run, so that gathered calls arrive together."""
+"""Turns of the event loop without a new call before a batch is run, so that gathered calls arrive together."""
 
 GRACE = 0.02
-"""Seconds that a steady engine with nothing under way waits for company."""
+"""Seconds that an idle steady engine waits for further calls."""
 
 
 @dataclass(eq=False)
 class LiveEpisode:
     """A live workflow.
 
-    Calls that it has under way at the same time are answered together, in the order in which they were made: so what
-    it asks next, and in which order, does not depend on which of them was done first.
+    Its concurrent calls are answered together, in the order in which they were made. So its next calls, and their
+    order, do not depend on which call was completed first.
 
     Attributes:
-        waiting: how many of its calls wait. absent: it was waited for in vain, and has not called since.
-        endings: what is done when it has ended.
+        waiting: the number of its waiting calls. absent: the barrier has lost patience with it, until its next call.
+        endings: functions to call when it has ended.
     """
 
     waiting: int = 0
@@ -42,24 +42,24 @@ class LiveEpisode:
     _held: dict[int, Callable[[], object]] = field(default_factory=dict)
 
     def at_end(self, call: Callable[[], None]) -> None:
-        """Has something done when the workflow has ended."""
+        """Registers a function to be called when the workflow has ended."""
         self.endings.append(call)
 
     def begin(self) -> int:
-        """A call is under way; its place among all."""
+        """Registers a call; returns its position among all calls."""
         self._begun += 1
         self._under_way.add(self._begun)
         return self._begun
 
     def done(self, place: int, give: Callable[[], object]) -> bool:
-        """A call has its answer, and `give()` hands it over when no call is under way any more; whether that is now."""
+        """Registers the answer of a call. `give()` returns it once all calls have answers; whether they have."""
         if place in self._under_way:
             self._under_way.discard(place)
             self._held[place] = give
         return self._release()
 
     def leave(self, place: int) -> None:
-        """Nobody waits for a call any more."""
+        """Removes a call that was cancelled."""
         self._under_way.discard(place)
         self._held.pop(place, None)
         self._release()
@@ -80,12 +80,13 @@ _EPISODE: ContextVar[LiveEpisode | None] = ContextVar("hocket_episode", default=
 class Barrier:
     """Counts live workflows and starts work when all of them wait.
 
-    Engines that serve the same workflows share one barrier: a workflow that waits for any of them waits. When all wait,
-    steady engines go on first, and the others run once those have nothing left to do.
+    Engines that serve the same workflows share one barrier, so a workflow that waits for any of them waits. When all
+    wait, steady engines work first, and the others run when the steady ones are idle.
 
     Attributes:
-        patience: seconds of nothing new after which waiting calls are run although some workflow is busy elsewhere (a
-            slow tool, a lock another workflow holds); it is waited for again once it calls. Steady engines do not wait.
+        patience: seconds without a new call after which waiting calls are run although some workflow is busy elsewhere
+            (a slow tool, a lock of another workflow). The barrier waits for that workflow again after its next call.
+            Steady engines do not wait.
     """
 
     patience: float = 60.0
@@ -98,13 +99,13 @@ class Barrier:
 
     @property
     def live(self) -> int:
-        """Workflows inside `episode()` now."""
+        """The number of workflows inside `episode()`."""
         return len(self._episodes)
 
     def serve(self, runner: Callable[[], bool], steady: Callable[[], bool] | None = None) -> None:
-        """Adds an engine: `runner()` runs what is pending there and says whether there was anything.
+        """Adds an engine: `runner()` runs its pending requests and returns whether there were any.
 
-        `steady()` goes on for a moment with what does not depend on company, and says whether there was anything.
+        `steady()` works for a moment on requests that do not depend on the batch; returns whether there were any.
         """
         self._runners.append(runner)
         if steady is not None:
@@ -112,7 +113,7 @@ class Barrier:
 
     @asynccontextmanager
     async def episode(self) -> AsyncIterator[None]:
-        """Marks a live workflow. Calls made inside, also by tasks it starts, are its own; episodes do not nest."""
+        """Marks a live workflow. Calls inside, also by tasks that it starts, belong to it. Episodes do not nest."""
         if _EPISODE.get() in self._episodes:
             yield
             return
@@ -143,12 +144,12 @@ class Barrier:
                 episode.waiting -= 1
 
     def current(self) -> LiveEpisode | None:
-        """The live workflow that this is called from."""
+        """The live workflow of the caller."""
         episode = _EPISODE.get()
         return episode if episode in self._episodes else None
 
     def nudge(self) -> None:
-        """Tells that something changed; looks again whether all wait."""
+        """Signals a change, so that the barrier checks again whether all workflows wait."""
         loop = asyncio.get_running_loop()
         if self._watch is None or self._watch.done() or self._watch.get_loop() is not loop:
             self._changed = asyncio.Event()
@@ -160,7 +161,7 @@ class Barrier:
         self._changed.set()
 
     async def _look(self) -> None:
-        """Lets the engines work; ends when none has anything pending."""
+        """Runs the engines until none has pending requests."""
         moving = False
         while True:
             news = await self._settle()
@@ -175,7 +176,7 @@ class Barrier:
                         episode.absent = not episode.waiting
 
     async def _settle(self) -> int:
-        """Waits until no more calls come together; how much news there was till then."""
+        """Waits until calls stop arriving; returns the number of changes so far."""
         quiet, news = 0, self._news
         while quiet < QUIET_TURNS:
             await asyncio.sleep(0)
@@ -183,7 +184,7 @@ class Barrier:
         return news
 
     async def _heard(self, seconds: float, known: int) -> bool:
-        """Waits for news beyond what is `known`; whether any came in time."""
+        """Waits for a change after number `known`; whether there was one in time."""
         self._changed.clear()
         if self._news == known:
             with suppress(TimeoutError):
@@ -192,14 +193,14 @@ class Barrier:
 
 
 def _any(engines: Iterable[Callable[[], bool]]) -> bool:
-    """Lets every engine work; whether one of them had anything to do."""
+    """Runs every engine; whether any of them had work."""
     worked = [engine() for engine in engines]
     return any(worked)
 
 
 @contextmanager
 def aside() -> Iterator[None]:
-    """Marks that the current workflow waits for something another workflow holds, so that engines run meanwhile."""
+    """Marks that the current workflow waits for another workflow, so that engines do not wait for it."""
     episode = _EPISODE.get()
     if episode is None or episode.barrier is None:
         yield

@@ -1,4 +1,4 @@
-"""What engines that sample in batches have in common: where requests wait, and how long a response may be."""
+"""The common part of engines that sample in batches: the queue of requests, and the limit of a response."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hocket.engine.requests import ContextFull, Request, Sample
 
 
 class Pending(NamedTuple):
-    """A request that waits, the engine it was given to, and where the answer goes."""
+    """A waiting request, its engine, and the promise of its answer."""
 
     engine: BatchedEngine
     request: Request
@@ -24,7 +24,7 @@ class Pending(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Promise:
-    """Where an answer goes: a task awaits `future`, in a live workflow if `live` is one, as its call `place`."""
+    """The promise of an answer. A task awaits `future`, as call number `place` of the workflow `live`, if any."""
 
     future: asyncio.Future[Sample]
     live: LiveEpisode | None
@@ -38,19 +38,19 @@ class Promise:
 
     @property
     def waits(self) -> bool:
-        """Whether somebody still waits."""
+        """Whether a task still waits."""
         return not self.future.done()
 
     def answer(self, sample: Sample) -> bool:
-        """Hands an answer over; whether somebody can go on now."""
+        """Sets the answer; whether a task can continue."""
         return self._settle(partial(self.future.set_result, sample))
 
     def fail(self, error: BaseException) -> None:
-        """Hands an error over."""
+        """Sets an error."""
         self._settle(partial(self.future.set_exception, error))
 
     def leave(self) -> None:
-        """The task waits no more."""
+        """Marks that the task no longer waits."""
         if self.live is not None:
             self.live.leave(self.place)
 
@@ -68,17 +68,17 @@ class Promise:
 class BatchedEngine:
     """Collects requests until every live workflow waits, then samples them together.
 
-    A subclass says how by `sample`; with it this implements `hocket.engine.requests.Engine`. One whose answers do not
-    depend on what is sampled beside them may take requests at any time, by `_go_on`.
+    A subclass implements `sample`, which makes this a `hocket.engine.requests.Engine`. A subclass whose answers do not
+    depend on the batch may also take requests at any time, by `_go_on`.
 
     Args:
         max_rows: continuations decoded together.
-        barrier: shared by the engines of one run, so that a workflow waiting for one of them counts for all.
-        beside: an engine whose barrier and batches this one shares; it must know by `_answer` how to sample for both.
+        barrier: shared by the engines of one run, so that a workflow that waits for one of them counts for all.
+        beside: an engine with which this one shares barrier and batches; its `_answer` samples for both.
     """
 
     masks = False
-    """Whether it can sample under `decoding.mask`."""
+    """Whether the engine can sample under `decoding.mask`."""
 
     def __init__(
         self, *, max_rows: int = 256, barrier: Barrier | None = None, beside: BatchedEngine | None = None
@@ -95,7 +95,7 @@ class BatchedEngine:
 
     @property
     def context_length(self) -> int | None:
-        """The most tokens a context and its response may have together; None when there is no limit."""
+        """The largest number of tokens of a context with its response; None if there is no limit."""
         raise NotImplementedError
 
     def sample(self, requests: Sequence[Request]) -> list[Sample]:
@@ -104,7 +104,7 @@ class BatchedEngine:
 
     @property
     def live(self) -> int:
-        """Workflows inside `episode()` now."""
+        """The number of workflows inside `episode()`."""
         return self.barrier.live
 
     def episode(self) -> AbstractAsyncContextManager[None]:
@@ -125,45 +125,45 @@ class BatchedEngine:
             self._tidy()
             raise
 
-    def _answer(self, asked: Sequence[tuple[BatchedEngine, Request]]) -> list[Sample]:
-        """Samples what this engine and those beside it were asked for; results in the order given."""
-        return self.sample([request for _, request in asked])
+    def _answer(self, requests: Sequence[tuple[BatchedEngine, Request]]) -> list[Sample]:
+        """Samples requests of this engine and of those that share its batches; results in the order given."""
+        return self.sample([request for _, request in requests])
 
     def _tidy(self) -> None:
-        """Gives up what is under way for nobody."""
+        """Drops requests in progress for which no task waits."""
 
     def _go_on(self) -> bool:
-        """Takes what is pending into what is under way, and goes on with that for a moment.
+        """Adds pending requests to those in progress and works on these for a moment; whether there were any.
 
-        Says whether there was anything; nothing ever is in an engine whose answers depend on their company.
+        Always false in an engine whose answers depend on the batch.
         """
         return False
 
     def _run_pending(self) -> bool:
-        """Runs what is pending as one batch; says whether there was anything."""
-        pending = [one for one in self._pending.values() if one.promise.waits]
+        """Runs the pending requests as one batch; whether there were any."""
+        pending = [entry for entry in self._pending.values() if entry.promise.waits]
         self._pending.clear()
         if not pending:
             return False
         try:
-            samples = self._answer([(one.engine, one.request) for one in pending])
+            samples = self._answer([(entry.engine, entry.request) for entry in pending])
         except Exception as error:
-            for one in pending:
-                one.promise.fail(error)
+            for entry in pending:
+                entry.promise.fail(error)
             return True
-        for one, sample in zip(pending, samples, strict=True):
-            one.promise.answer(sample)
+        for entry, sample in zip(pending, samples, strict=True):
+            entry.promise.answer(sample)
         return True
 
     def _limit(self, request: Request) -> int:
-        """The most response tokens a request may have.
+        """The largest number of response tokens of a request.
 
         Raises:
             HocketError: when its context is empty or leaves no room, or its prefix exceeds the limit.
         """
         if request.decoding.mask is not None and not self.masks:
             raise ConfigurationError(
-                "decoding.mask reads the policy or a copy of it at every token, which only the local engine can"
+                "decoding.mask reads the policy or a copy of it at every token; sample with engine.kind = local"
             )
         length, most = len(request.tokens), request.decoding.max_tokens
         if length == 0:

@@ -14,9 +14,9 @@ class DecodeBatch:
     """The rows that decode, as columns of which the first `count` entries are in use.
 
     Attributes:
-        request: whom a row answers. owner: the policy that does. token: the last one drawn, not yet fed.
-        position: tokens fed so far.
-        table: a row's pages, as many as its position needs.
+        request: the number of the request that a row answers. owner: the number of its policy.
+        token: the last drawn token, not yet in the context. position: the number of tokens in the context.
+        table: the row's pages, as many as its position needs.
     """
 
     def __init__(self, table: Pages) -> None:
@@ -29,7 +29,7 @@ class DecodeBatch:
         self.count = 0
 
     def moved(self, table: Pages) -> DecodeBatch:
-        """The same rows with a table that has more room."""
+        """The same rows with a larger table."""
         new, count, width = DecodeBatch(table), self.count, self.table.shape[1]
         for name in ("request", "owner", "token", "position"):
             getattr(new, name)[:count] = getattr(self, name)[:count]
@@ -45,7 +45,7 @@ class DecodeBatch:
         self.count += 1
 
     def pages(self, row: int) -> Pages:
-        """The pages of what was fed."""
+        """The pages of the row's context."""
         return self.table[row, : -(-int(self.position[row]) // PAGE)]
 
     def arrange(self, order: NDArray[np.int64]) -> None:
@@ -56,6 +56,6 @@ class DecodeBatch:
             column[: self.count] = column[order]
 
     def siblings(self) -> NDArray[np.int64]:
-        """An order in which rows of a policy, and those that share pages, stand side by side: they are read once."""
+        """An order in which rows of one policy, and rows that share pages, are adjacent: shared pages are read once."""
         keys = [(int(self.owner[row]), self.pages(row).tobytes()) for row in range(self.count)]
         return np.array(sorted(range(self.count), key=keys.__getitem__), np.int64)

@@ -5,8 +5,8 @@ A prompt shared by several rows is encoded once *and stored once*: its keys and 
 its rows, as one matrix product, and each row stores only what it wrote itself. Where sharing no longer pays, because
 few rows of each prompt are left, every row gets its prompt's keys and values in front of its own.
 
-On an accelerator a step has fixed shapes, see `hocket.engine.fixed_step`: it reads all columns there is room for and
-hides those not yet written.
+On an accelerator a step has fixed shapes, see `hocket.engine.fixed_step`: it reads all allocated columns and masks
+those not yet written.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from hocket.policies.family import Precision, angles, head_size, layers_of
 
 PREFILL_TOKENS = 8192
 _BLOCK = 8
-"""Prompts are padded to a multiple of this, and rows' own storage grows by at least so much."""
+"""Prompts are padded to a multiple of this, and the storage of rows grows by at least this much."""
 _FIXED_BLOCK = 64
 """The same where steps have fixed shapes, which change with the storage."""
 _ROW_COST = 128
-"""What a row costs per step besides attention, in columns of keys and values; only steers how rows are arranged."""
+"""The cost of a row per step besides attention, in columns of keys and values; affects only the arrangement of rows."""
 
 
 class DecoderSession:
@@ -111,7 +111,7 @@ class DecoderSession:
         return both[..., : self._heads, :], both[..., self._heads :, :], qkv[..., turning:, :]
 
     def _finish(self, number: int, x: Tensor, mixed: Tensor) -> Tensor:
-        """States after attention's output and the feed-forward part."""
+        """States after the output projection of attention and the feed-forward part."""
         layer = self._layers[number]
         x = x + layer.output(mixed.to(layer.dtype))
         flat = _normal(x, layer.epsilons[1]).to(layer.dtype).flatten(0, -2)
@@ -135,15 +135,15 @@ class DecoderSession:
         cosine, sine = self._cosine[position][:, None], self._sine[position][:, None]
         x = inner.embed_tokens(tokens)
         attend = self._attend_apart if self._front else self._attend
-        seen, unseen = self._columns(place)
+        length, unseen = self._columns(place)
         for number in range(len(self._layers)):
             q, k, v = self._project(number, x, cosine, sine)
-            x = self._finish(number, x, attend(number, q, k, v, place, seen, unseen))
+            x = self._finish(number, x, attend(number, q, k, v, place, length, unseen))
         logits: Tensor = self._model.lm_head(inner.norm(x))
         return logits
 
     def _columns(self, place: int | Tensor) -> tuple[int, Tensor | None]:
-        """How many columns are read of what rows wrote, and what hides those not yet written, `[1, 1, columns]`."""
+        """The number of row columns to read, and the mask of those not yet written, `[1, 1, columns]`."""
         if isinstance(place, int):
             return place + 1, None
         later = torch.arange(self._capacity, device=place.device) > place
@@ -153,7 +153,7 @@ class DecoderSession:
     def _attend(
         self, number: int, q: Tensor, k: Tensor, v: Tensor, place: int | Tensor, seen: int, unseen: Tensor | None
     ) -> Tensor:
-        """Attention of one new token per cell, `[R, heads * D]`: to its group's prompt and to what the cell wrote."""
+        """Attention of one new token per cell, `[R, heads * D]`: to its group's prompt and to the cell's own tokens."""
         groups, width, shared, size = self._groups, self._width, self._shared, self._size
         repeat = self._heads // shared
         own_k, own_v = self._own[number]
@@ -177,7 +177,7 @@ class DecoderSession:
     def _attend_apart(
         self, number: int, q: Tensor, k: Tensor, v: Tensor, place: int | Tensor, seen: int, unseen: Tensor | None
     ) -> Tensor:
-        """The same where every row has its prompt in front of what it wrote."""
+        """Like `_attend`, for rows that each hold their prompt in front of their own tokens."""
         front, total = self._front, self._front + seen
         keys, values = self._own[number]
         _write(keys, front + place, k)
@@ -208,16 +208,16 @@ class DecoderSession:
         self._mask = self._hidden(self._start, self._front, self._capacity)
 
     def _grow(self) -> None:
-        """Makes room for what rows write next."""
+        """Makes room for the rows' next tokens."""
         self._take_room()
         self._own = [(self._room(keys), self._room(values)) for keys, values in self._own]
         if self._front:
             self._mask = self._hidden(self._start, self._front, self._capacity)
 
     def _take_room(self) -> None:
-        """Decides on room for half as much again as was written, so that unused columns stay few.
+        """Sets the capacity to one and a half times the written columns, so that few are unused.
 
-        Where shapes are fixed for as much again, so that they change seldom.
+        With fixed shapes it is twice the written columns, so that shapes change seldom.
         """
         if self._fixed is None:
             self._capacity = self._written + max(_BLOCK, self._written // 2)
@@ -227,26 +227,26 @@ class DecoderSession:
         self._cosine, self._sine = angles(self._model, int(self._start.max()) + self._capacity)
 
     def _room(self, part: Tensor) -> Tensor:
-        """`part` `[.., columns, D]` at the beginning of as many columns as there is capacity for."""
+        """`part` `[.., columns, D]`, padded to the capacity."""
         room = self._empty(part, *part.shape[:-2], self._front + self._capacity, self._size)
         room[..., : part.shape[-2], :] = part
         return room
 
     def _empty(self, like: Tensor, *shape: int) -> Tensor:
-        """New storage; where columns not yet written are read, and hidden, they must hold numbers."""
+        """New storage. With fixed shapes unwritten columns are read and masked, so they must hold finite numbers."""
         return like.new_empty(shape) if self._fixed is None else like.new_zeros(shape)
 
     def _hidden(self, lengths: Tensor, prompt: int, more: int = 0) -> Tensor:
-        """What is added to scores of prompts of `lengths` `[B]` and `more` columns after them, `[B * shared, 1, P]`."""
+        """The mask for scores of prompts of `lengths` `[B]` and of `more` columns after them, `[B * shared, 1, P]`."""
         columns = torch.arange(prompt + more, device=lengths.device)
         beyond = (columns >= lengths[:, None]) & (columns < prompt)
         mask = torch.zeros(beyond.shape, dtype=self._model.dtype, device=lengths.device)
         return mask.masked_fill_(beyond, -torch.inf).repeat_interleave(self._shared, 0)[:, None]
 
     def _arrange(self, group: Tensor, rows: Tensor, cells: Tensor | None = None) -> Tensor:
-        """Lays rows out anew: row i, of group `group[i]`, continues request `rows[i]` and stood in cell `cells[i]`.
+        """Rearranges rows: row i, of group `group[i]`, continues request `rows[i]` and was in cell `cells[i]`.
 
-        Returns which of the old groups each new group was, `[G]`.
+        Returns the old number of each new group, `[G]`.
         """
         device = self._model.device
         members: dict[int, list[int]] = {}
@@ -259,7 +259,7 @@ class DecoderSession:
             for number, places in members.items()
             for start in range(0, len(places), width)
         ]
-        # A place to fill repeats the first row of its part, under a number that nobody listens to.
+        # A vacant cell repeats the first row of its part, under a request number that is ignored.
         layout = torch.tensor([places + places[:1] * (width - len(places)) for _, places in parts])
         vacant = torch.tensor([[column >= len(places) for column in range(width)] for _, places in parts])
         origin = torch.tensor([number for number, _ in parts], device=device)
@@ -276,7 +276,7 @@ class DecoderSession:
         return origin
 
     def _move(self, cells: Tensor | None) -> None:
-        """Gathers what rows wrote from their old cells `[G, W]`, or makes room for the first time."""
+        """Gathers the rows' keys and values from their old cells `[G, W]`, or allocates the first storage."""
         shape = (self._groups, self._shared, self._width)
         like = {"dtype": self._model.dtype, "device": self._model.device}
         self._query = torch.empty(*shape, self._heads // self._shared, self._size, **like)
@@ -294,11 +294,11 @@ class DecoderSession:
         self._own = [(moved(keys), moved(values)) for keys, values in self._own]
 
     def _part(self, prompt: int) -> None:
-        """Puts its prompt in front of what each row wrote, for good."""
+        """Copies each row's prompt in front of its own tokens, permanently."""
         written, self._front = self._written, prompt
 
-        def joined(shared: Tensor, own: Tensor) -> Tensor:
-            return self._room(torch.cat((shared, own[:, :, 0, :written]), 2))
+        def joined(shared: Tensor, separate: Tensor) -> Tensor:
+            return self._room(torch.cat((shared, separate[:, :, 0, :written]), 2))
 
         self._own = [
             (joined(keys, own_keys), joined(values, own_values))
@@ -309,7 +309,7 @@ class DecoderSession:
 
 
 def fixed_shapes(device: torch.device) -> bool:
-    """Whether steps there have fixed shapes."""
+    """Whether steps on this device have fixed shapes."""
     return device.type == "cuda"
 
 
@@ -322,14 +322,14 @@ def _write(part: Tensor, place: int | Tensor, new: Tensor) -> None:
 
 
 def _normal(x: Tensor, epsilon: float) -> Tensor:
-    """x / RMS(x) over the last axis, as few calls as may be."""
+    """x / RMS(x) over the last axis, in few calls."""
     wide = x.float()
     inverse: Tensor = torch.linalg.vecdot(wide, wide).mul_(1.0 / x.shape[-1]).add_(epsilon).rsqrt_()
     return (wide * inverse.unsqueeze_(-1)).to(x.dtype)
 
 
 def _best_width(sizes: list[int], prompt: int, written: int) -> int:
-    """Cells per group that make a step cheapest: few vacant cells against few repeated prompts."""
+    """The number of cells per group with the cheapest step: vacant cells cost, and so do repeated prompts."""
 
     def cost(width: int) -> int:
         groups = sum(-(-size // width) for size in sizes)

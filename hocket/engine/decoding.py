@@ -1,4 +1,4 @@
-"""What responses consist of while they grow, and the loop that turns a lockstep session's logits into samples."""
+"""Growing responses, and the loop that turns the logits of a lockstep session into samples."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from hocket.engine.session import Session
 from hocket.engine.stops import StopStrings
 
 LEAVE_SHARE = 0.75
-"""Finished rows leave the batch once no more than this share of its rows is alive."""
+"""Finished rows are removed from the batch when at most this share of its rows is alive."""
 
 RowNumbers = NDArray[np.int64]
 """Numbers of requests, one per row of a batch, `[R]`."""
 
 
 class Responses:
-    """The tokens written so far for requests, each at a number of its own: 0 to N-1 for those it begins with.
+    """The tokens of responses so far, by request number: 0 to N-1 for the first N requests.
 
     Attributes:
         tokens, logp: `[N, L]`; L grows with the longest response. length: of each response, `[N]`.
 
     Args:
         requests: by number; more may be added.
-        limits: the most response tokens of each, forced prefix included.
+        limits: the largest number of response tokens of each, forced prefix included.
         stop_ids: tokens that end a response.
         stops: finds stop strings.
-        vocabulary: number of tokens there are.
+        vocabulary: the number of tokens in the vocabulary.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Responses:
             self.add(request, limit)
 
     def add(self, request: Request, limit: int) -> int:
-        """Makes room for one more response; its number, that of a dropped one if there is any."""
+        """Adds a response; returns its number, which may have belonged to a dropped one."""
         if not self._unused:
             self._grow(2 * len(self.length) + 1, 0, 0)
         self._grow(0, 0, len(request.prefix))
@@ -91,7 +91,7 @@ class Responses:
         return number
 
     def _go_on_from(self, number: int, begun: ResponseStart) -> None:
-        """Writes the beginning that a response has."""
+        """Writes the given beginning of a response."""
         length, imposed = len(begun.tokens), int(self._imposed[number])
         self._grow(0, length, 0)
         self.tokens[number, :length], self.logp[number, :length] = begun.tokens, begun.logp
@@ -102,11 +102,11 @@ class Responses:
             token, logp = begun.extras[ALTERNATIVES.name]
             places = (len(self.length), max(self.tokens.shape[1], length), token.shape[1])
             self._best, self._best_logp = enlarged(self._best, places), enlarged(self._best_logp, places)
-            here = (number, slice(imposed, length), slice(token.shape[1]))
-            self._best[here], self._best_logp[here] = token, logp
+            place = (number, slice(imposed, length), slice(token.shape[1]))
+            self._best[place], self._best_logp[place] = token, logp
 
     def drop(self, number: int) -> None:
-        """Forgets a response; another one may get its number."""
+        """Forgets a response; its number may be reused."""
         del self._requests[number]
         self._entropies.pop(number, None)
         self._ranks[number] = 0
@@ -114,7 +114,7 @@ class Responses:
         self._unused.append(number)
 
     def _grow(self, rows: int, width: int, imposed: int) -> None:
-        """Room for at least so many responses, tokens of each and imposed tokens."""
+        """Makes room for at least this many responses, tokens of each and imposed tokens."""
         before = len(self.length)
         if rows > before:
             for name in ("length", "_limits", "_stopped", "_imposed", "_texts", "_temperature", "_ranks"):
@@ -126,7 +126,7 @@ class Responses:
         self._prefix = enlarged(self._prefix, (rows, imposed), -1)
 
     def forced(self, rows: RowNumbers) -> RowNumbers | None:
-        """The imposed next tokens, -1 where a row is sampled; None where nothing is imposed."""
+        """The imposed next tokens, -1 where a row is sampled; None if no row has an imposed token."""
         width = self._prefix.shape[1]
         if not width:
             return None
@@ -136,7 +136,7 @@ class Responses:
         return np.where(at < width, self._prefix[rows, np.minimum(at, width - 1)], -1)
 
     def tell(self, rows: RowNumbers, logits: Tensor) -> None:
-        """Notes entropy and likeliest next tokens of the rows that want them, from their logits `[R, V]`."""
+        """Records entropy and likeliest next tokens from the logits `[R, V]`, for rows whose request reads them."""
         if self._ranks.any():
             self._rank(rows, logits)
         if not self._entropies:
@@ -145,12 +145,12 @@ class Responses:
         if due:
             numbers = rows[due].tolist()
             logp = torch.log_softmax(self._scaled(rows[due], logits[due]), 1)
-            found = -torch.where(logp > -torch.inf, logp.exp() * logp, 0.0).sum(1)
-            for number, entropy in zip(numbers, found.tolist(), strict=True):
+            entropies = -torch.where(logp > -torch.inf, logp.exp() * logp, 0.0).sum(1)
+            for number, entropy in zip(numbers, entropies.tolist(), strict=True):
                 self._entropies[number].append(entropy)
 
     def _rank(self, rows: RowNumbers, logits: Tensor) -> None:
-        """Notes the likeliest next tokens of the rows that want them, with their log-probs."""
+        """Records the likeliest next tokens with their log-probs, for rows whose request reads them."""
         at = self.length[rows]
         due = np.flatnonzero((self._ranks[rows] > 0) & (at >= self._imposed[rows]))
         if not len(due):
@@ -165,9 +165,9 @@ class Responses:
         self._best_logp[rows, at, : token.shape[1]] = best.cpu().numpy()
 
     def _alternatives(self, row: int, length: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """What `_rank` noted of a response: tokens and log-probs, `[L, K]` of its L sampled ones."""
-        here = (row, slice(int(self._imposed[row]), length), slice(int(self._ranks[row])))
-        return self._best[here].copy(), self._best_logp[here].copy()
+        """The tokens and log-probs that `_rank` recorded of a response, `[L, K]` for its L sampled tokens."""
+        place = (row, slice(int(self._imposed[row]), length), slice(int(self._ranks[row])))
+        return self._best[place].copy(), self._best_logp[place].copy()
 
     def _scaled(self, rows: RowNumbers, logits: Tensor) -> Tensor:
         """Logits `[R, V]` of rows at their temperatures."""
@@ -176,12 +176,12 @@ class Responses:
         return plain if (ways == 1).all() else plain / torch.from_numpy(ways).to(plain.device)[:, None]
 
     def _tells(self, number: int) -> bool:
-        told = self._entropies.get(number)
-        wanted = told is not None and len(told) < self._requests[number].decoding.entropies
+        entropies = self._entropies.get(number)
+        wanted = entropies is not None and len(entropies) < self._requests[number].decoding.entropies
         return wanted and bool(self.length[number] >= self._imposed[number])
 
     def record(self, rows: RowNumbers, token: RowNumbers, logp: NDArray[np.float32]) -> NDArray[np.bool_]:
-        """Writes the next token of each row, all different; says which responses it completes."""
+        """Writes the next token of each row, all different; returns which responses are complete, `[R]`."""
         at = self.length[rows]
         if int(at.max()) >= self.tokens.shape[1]:
             self._grow(0, 2 * self.tokens.shape[1], 0)
@@ -189,7 +189,7 @@ class Responses:
         self.logp[rows, at] = logp
         at += 1
         self.length[rows] = at
-        # What was imposed does not end a response, except with its last token.
+        # An imposed token does not end a response, except the last one.
         stopped: NDArray[np.bool_] = self._ends[token] & (at >= self._imposed[rows])
         if self._texts.any():
             self._find_stops(rows, stopped)
@@ -207,7 +207,7 @@ class Responses:
                 stopped[place] |= self._stops.completed(written.tolist(), stop, int(self._imposed[row]))
 
     def sample(self, row: int, version: int) -> Sample:
-        """What a completed response has become."""
+        """The sample of a completed response."""
         length, begun, versions = int(self.length[row]), self._requests[row].begun, None
         if begun is not None and (begun.version != version).any():
             versions = np.concatenate([begun.version, np.full(length - len(begun.version), version, np.int64)])
@@ -225,23 +225,23 @@ class Responses:
         )
 
     def begun(self, row: int, version: int) -> ResponseStart | None:
-        """What a response has so far, for whoever goes on with it; None where that is nothing."""
+        """The tokens of a response so far, for an engine that continues it; None if there are none."""
         return written(self.sample(row, version)) if self.length[row] else None
 
 
 def written(sample: Sample) -> ResponseStart:
-    """A response as the beginning of a longer one.
+    """A response as the beginning of a longer response.
 
     Raises:
         HocketError: when its log-probs are not known.
     """
     if sample.logp is None:
-        raise HocketError("a response without log-probs cannot be gone on with")
+        raise HocketError("a response without log-probs cannot be continued")
     return ResponseStart(sample.tokens, sample.logp, sample.written_by, sample.extras)
 
 
 def enlarged(old: NDArray[Any], shape: tuple[int, ...], fill: int = 0) -> NDArray[Any]:
-    """`old` where it is at least as large as `shape`; else a larger array with its entries, and `fill` elsewhere."""
+    """`old` if it is at least as large as `shape`, else a larger array with its entries and `fill` elsewhere."""
     if all(have >= want for have, want in zip(old.shape, shape, strict=True)):
         return old
     new = np.full([max(have, want) for have, want in zip(old.shape, shape, strict=True)], fill, old.dtype)
@@ -261,20 +261,20 @@ class LockstepDecoding:
         self, requests: Sequence[Request], limits: Sequence[int], stop_ids: Sequence[int], stops: StopStrings
     ) -> None:
         self._requests = requests
-        self._told = (limits, stop_ids, stops)
+        self._settings = (limits, stop_ids, stops)
 
     def run(self, session: Session, version: int) -> list[Sample]:
         """The samples, by number of request."""
         vocabulary, device = session.logits.shape[1], session.logits.device
-        written = Responses(self._requests, *self._told, vocabulary)
+        written = Responses(self._requests, *self._settings, vocabulary)
         total = len(self._requests)
         everyone = Plan.of([*self._requests, self._requests[0]], vocabulary, device)
         drawn = np.array([request.drawn for request in (*self._requests, self._requests[0])], np.uint64)
-        # One more than requests: what rows belong to that only fill a place.
+        # One more than there are requests: vacant rows belong to the last number.
         alive = np.arange(total + 1) < total
         rows = session.rows.cpu()
         plan = everyone.rows(rows)
-        for counter in range(max(self._told[0])):
+        for counter in range(max(self._settings[0])):
             going = alive[rows.numpy()]
             live = rows.numpy()[going]
             imposed = written.forced(live)

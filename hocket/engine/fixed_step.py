@@ -1,8 +1,8 @@
-"""A decoding step whose shapes stay the same, so that an accelerator repeats it without being told each operation.
+"""A decoding step with constant shapes, which an accelerator replays as a recorded graph.
 
-A step of a large model is some thousand short operations. On an accelerator the processor takes longer to ask for them
-than they take, unless they are recorded once as a CUDA graph and replayed. A graph's tensors keep their places and
-shapes: what changes, the tokens and the column that is written, is copied into two tensors of its own.
+A step of a large model is some thousand short operations. Launching them one by one takes longer than computing them,
+unless they are recorded once as a CUDA graph and replayed. The tensors of a graph keep their addresses and shapes, so
+the step's inputs (the tokens and the column to write) are copied into two tensors of the graph.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import torch
 from torch import Tensor
 
 WARM = 3
-"""Steps taken one operation at a time before one is recorded: they load what the operations need."""
+"""Steps that run operation by operation before the recording: they load what the operations need."""
 
 Body = Callable[[Tensor, Tensor], Tensor]
 """From tokens `[R]` and the column they are written to `[1]` to logits `[R, V]`."""
 
 
 class FixedStep:
-    """Runs a step and records it once shapes have settled; off CUDA devices it is just run.
+    """Runs a step, and records it once its shapes are stable. Without a CUDA device it only runs the step.
 
-    The logits belong to the recording: they change with the next step.
+    The logits are a tensor of the recording and change with the next step.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -56,7 +56,7 @@ class FixedStep:
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(current)
         with torch.cuda.stream(stream):
-            # Other threads may use the device meanwhile: a learner, say.
+            # Other threads, such as a learner, may use the device at the same time.
             graph.capture_begin(capture_error_mode="thread_local")
             try:
                 self._logits = body(self._tokens, self._place)

@@ -1,4 +1,4 @@
-"""Handing a policy's weights to an engine outside this process, and checking that the engine uses them."""
+"""The handover of a policy's weights to an engine outside this process, and the check that the engine uses them."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _HEAD = "lm_head.weight"
 _SHARED_MEMORY = Path("/dev/shm")
 
 PROBE = 16
-"""Tokens of a sample whose log-probs are compared."""
+"""The number of sampled tokens whose log-probs are compared."""
 
 Dtype = Literal["float32", "bfloat16"]
 
 FP32, BF16 = 1e-3, 0.5
-"""Largest gaps allowed, nats. Seen: 1e-6 to 1e-5 where both sides compute in fp32, up to 0.3 where one uses bf16."""
+"""The largest gaps allowed, nats. Measured: 1e-6 to 1e-5 if both sides compute in fp32, up to 0.3 if one uses bf16."""
 
 
 def write_weights(policy: CausalLM, folder: Path) -> None:
-    """Writes a model folder for an engine: merged weights, without the value head, the output head written out."""
+    """Writes a model folder for an engine: merged weights without the value head, and the output head in full."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.safetensors*"):
         old.unlink()
@@ -70,12 +70,12 @@ def log_prob_gap(policy: CausalLM, context: Sequence[int], tokens: Sequence[int]
         action=np.array(tokens, np.int64),
     )
     batch = pack([Trajectory(Scenario("probe"), [turn])])
-    now = evaluate_detached(policy, batch, {Quantity.LOGP}, torch.arange(batch.decisions))
-    gap = float((now.logp.double().cpu() - torch.tensor(logp, dtype=torch.float64)).abs().max())
+    current = evaluate_detached(policy, batch, {Quantity.LOGP}, torch.arange(batch.decisions))
+    gap = float((current.logp.double().cpu() - torch.tensor(logp, dtype=torch.float64)).abs().max())
     return gap if gap == gap else float("inf")
 
 
-def check_gap(gap: float, tolerance: float, who: str, mend: str) -> None:
+def check_gap(gap: float, tolerance: float, engine: str, fix: str) -> None:
     """Refuses an engine whose log-probs differ from the policy's after a handover.
 
     Raises:
@@ -83,24 +83,24 @@ def check_gap(gap: float, tolerance: float, who: str, mend: str) -> None:
     """
     if not gap <= tolerance:
         raise ConfigurationError(
-            f"after the weights were handed over, log-probs of {who} differ from the policy's by {gap:.3g} nats "
-            f"(tolerance {tolerance:g}): it uses other weights or another precision; {mend}"
+            f"after the weights were handed over, log-probs of {engine} differ from the policy's by {gap:.3g} nats "
+            f"(tolerance {tolerance:g}): it uses other weights or another precision; {fix}"
         )
 
 
 def dtype_for(policy: CausalLM) -> Dtype:
-    """What an engine should compute in, to be close to the policy."""
-    whole = policy.model.dtype in (torch.float32, torch.float64)
-    return "float32" if whole and policy.precision == "fp32" else "bfloat16"
+    """The precision in which an engine computes closest to the policy."""
+    full = policy.model.dtype in (torch.float32, torch.float64)
+    return "float32" if full and policy.precision == "fp32" else "bfloat16"
 
 
 def tolerance_for(policy: CausalLM, dtype: Dtype = "float32") -> float:
-    """The largest gap allowed between a policy's log-probs and those of an engine that computes in `dtype`, nats."""
+    """The largest gap allowed between the log-probs of a policy and of an engine that computes in `dtype`, nats."""
     return FP32 if dtype == dtype_for(policy) == "float32" else BF16
 
 
 def handover_folder(policy: CausalLM) -> Path:
-    """A new folder for a policy's weights: in shared memory where that has room, else among temporary files."""
+    """A new folder for a policy's weights: in shared memory if that has room, else among the temporary files."""
     size = sum(parameter.numel() * parameter.element_size() for parameter in policy.module.parameters())
     roomy = os.access(_SHARED_MEMORY, os.W_OK) and shutil.disk_usage(_SHARED_MEMORY).free > 2 * size
     return Path(tempfile.mkdtemp(prefix="hocket-weights-", dir=_SHARED_MEMORY if roomy else None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 MAX_BYTES = 4 * 2**30
 
 _Masks = tuple[str | None] | None
-"""Which copy masks read (None: the policy), in a tuple; None without masks."""
+"""A tuple with the copy that masks read (None for the policy itself); None without masks."""
 
 
 class _Asked(NamedTuple):
-    """A request, the most response tokens it may have, the engine it was given to, who waits, and in which workflow."""
+    """A request, its limit of response tokens, its engine, and the task and workflow that wait."""
 
     request: Request
     limit: int
@@ -48,7 +48,7 @@ class _Asked(NamedTuple):
 
 @dataclass(eq=False)
 class _Place:
-    """Keeps an answer for a caller that waits for it here and now."""
+    """Holds an answer for a caller in the same thread."""
 
     sample: Sample | None = None
     error: BaseException | None = None
@@ -67,12 +67,12 @@ class _Place:
 
 @dataclass(eq=False)
 class _Company:
-    """Engines that sample together, and what they have computed.
+    """Engines that sample together, and their shared cache.
 
     Attributes:
         weights: fingerprints of the policies' weights that the cache belongs to.
         interrupted: see `LocalEngine.interrupted`.
-        running: what is sampled from the cache now. began: the cache, weights and activation cache that it began with.
+        running: the batch in progress. began: the cache, weights and activation cache with which it began.
     """
 
     engines: list[LocalEngine] = field(default_factory=list)
@@ -86,13 +86,13 @@ class _Company:
     _changes: list[int] = field(default_factory=list)
 
     def begin(self, began: tuple[PagedCache, list[tuple[int, ...]], ActivationCache | None]) -> None:
-        """Remembers what a batch begins with."""
+        """Records the cache and weights with which a batch begins."""
         self.began = began
         self._tensors = [tensor for policy in self.policies for tensor in policy.acting_parameters()]
         self._changes = self._seen()
 
     def untouched(self) -> bool:
-        """Whether no weight was written to since the batch began; quick enough to ask between any two passes."""
+        """Whether no weight has been written since the batch began; fast enough for a call between any two passes."""
         return self.cache is not None and self._seen() == self._changes
 
     def _seen(self) -> list[int]:
@@ -107,25 +107,24 @@ class _Company:
 class LocalEngine(BatchedEngine):
     """Batched sampling from one policy, always with its current weights; implements `hocket.engine.requests.Engine`.
 
-    A request's tokens and log-probs depend on its key, context and weights, not on what is sampled beside it: to the
-    last bit where the kernels run (see `hocket.policies.kernels`), else up to float rounding. There what was computed
-    of contexts and responses is kept until the weights change, so that a conversation's history is never computed
-    again.
+    A request's tokens and log-probs depend on its key, context and weights, not on the rest of the batch: to the last
+    bit with the kernels (see `hocket.policies.kernels`), else up to float rounding. With the kernels, keys and values
+    of contexts and responses are cached until the weights change: the history of a conversation is computed once.
 
     Log-probs are those of the distribution drawn from: at the request's temperature, and of the cut vocabulary when
     `decoding.truncates`; greedy and forced tokens have those of the uncut distribution (greedy at temperature 1).
 
-    Policies that share a base (see `hocket.policies.shared_base`) can have engines beside each other: what is pending
-    for any of them runs as one batch, each row with its own policy's adapter.
+    Engines of policies that share a base (see `hocket.policies.shared_base`) can sample together: their pending
+    requests run as one batch, each row with the adapter of its policy.
 
     Attributes:
-        counts: what was read, reused and drawn so far, by all engines beside each other.
+        counts: what was read, reused and drawn so far, by all engines that sample together.
 
     Args:
-        policy: whom to sample from.
-        max_rows: continuations decoded together; more wait, in key order.
-        max_bytes: of keys and values; when they are used up, those longest unused go.
-        barrier: shared by the engines of one run, so that a workflow waiting for one of them counts for all.
+        policy: the policy to sample.
+        max_rows: continuations decoded together; others wait, in key order.
+        max_bytes: memory of keys and values; when it is full, the least recently used are evicted.
+        barrier: shared by the engines of one run, so that a workflow that waits for one of them counts for all.
         beside: another policy's engine to sample together with; its `max_rows`, `max_bytes` and barrier hold for both.
 
     Raises:
@@ -155,7 +154,7 @@ class LocalEngine(BatchedEngine):
         self.release()
 
     def like(self, policy: CausalLM) -> LocalEngine:
-        """An engine as this one for another policy, in the same barrier; beside this one where they share a base."""
+        """An engine for another policy with the same settings and barrier; it samples together if they share a base."""
         beside = self if batch_together(self.policy, policy) else None
         return LocalEngine(
             policy, max_rows=self.max_rows, max_bytes=self.max_bytes, barrier=self.barrier, beside=beside
@@ -167,10 +166,10 @@ class LocalEngine(BatchedEngine):
 
     @property
     def interrupted(self) -> bool:
-        """Whether responses that are being written when the weights change go on with the new ones.
+        """Whether unfinished responses continue with the new weights when the weights change.
 
-        They keep what they have, and their samples tell which version wrote each token; else they begin again. Holds
-        for engines beside each other, and where pages serve: elsewhere a response is written under one version.
+        If so they keep their tokens, and their samples record the version that wrote each token; else they begin again.
+        Holds for all engines that sample together, and only over pages; otherwise a response has a single version.
         """
         return self._company.interrupted
 
@@ -187,21 +186,21 @@ class LocalEngine(BatchedEngine):
         return self._sample([(self, request) for request in requests])
 
     def release(self) -> None:
-        """Gives back the memory of what is kept between calls; what is under way begins again."""
+        """Frees the memory of the cache; responses in progress begin again."""
         company = self._company
         company.cache = None
         if company.running is not None and not company.running.tickets:
             company.running = None
 
-    def _answer(self, asked: Sequence[tuple[BatchedEngine, Request]]) -> list[Sample]:
+    def _answer(self, requests: Sequence[tuple[BatchedEngine, Request]]) -> list[Sample]:
         alone = len(self._company.engines) == 1
-        return super()._answer(asked) if alone else self._sample(asked)
+        return super()._answer(requests) if alone else self._sample(requests)
 
-    def _sample(self, asked: Sequence[tuple[BatchedEngine, Request]]) -> list[Sample]:
-        places = [_Place() for _ in asked]
-        told = [_asked(engine, request, place) for (engine, request), place in zip(asked, places, strict=True)]
+    def _sample(self, requests: Sequence[tuple[BatchedEngine, Request]]) -> list[Sample]:
+        places = [_Place() for _ in requests]
+        entries = [_asked(engine, request, place) for (engine, request), place in zip(requests, places, strict=True)]
         with torch.inference_mode():
-            paged, rest = self._split(told)
+            paged, rest = self._split(entries)
             if paged:
                 self._advance(paged)
             while any(item.asker.waits for item in paged):
@@ -213,14 +212,14 @@ class LocalEngine(BatchedEngine):
         return [cast(Sample, place.sample) for place in places]
 
     def _go_on(self) -> bool:
-        """Lets what is pending into the batch under way, where pages serve it, and goes on until one is answered."""
-        told = [
-            _asked(one.engine, one.request, one.promise, one.promise.live)
-            for one in self._pending.values()
-            if one.promise.waits
+        """Adds pending requests that pages can serve to the batch in progress, and runs it until one is answered."""
+        entries = [
+            _asked(pending.engine, pending.request, pending.promise, pending.promise.live)
+            for pending in self._pending.values()
+            if pending.promise.waits
         ]
         with torch.inference_mode():
-            paged, rest = self._split(told)
+            paged, rest = self._split(entries)
             self._pending.clear()
             for item in rest:
                 promise = cast(Promise, item.asker)
@@ -231,18 +230,18 @@ class LocalEngine(BatchedEngine):
         if self._company.running is not None:
             self._company.running.tidy()
 
-    def _run_waves(self, asked: list[_Asked]) -> None:
-        """Samples what the pages cannot serve."""
-        asked = sorted(asked, key=lambda item: item.request.key)
+    def _run_waves(self, entries: list[_Asked]) -> None:
+        """Samples requests that pages cannot serve."""
+        entries = sorted(entries, key=lambda item: item.request.key)
         for engine in self._company.engines:
             with engine.policy.applied():
-                for wave in engine._waves([item for item in asked if item.engine is engine]):
+                for wave in engine._waves([item for item in entries if item.engine is engine]):
                     engine._run_wave(wave)
 
     # ------------------------------------------------------------ over pages
 
     def _split(self, numbered: list[_Asked]) -> tuple[list[_Asked], list[_Asked]]:
-        """Requests that the paged engine can serve, and the others."""
+        """The requests that the paged engine can serve, and the others."""
         model = self.policy.model
         if not numbered:
             return [], []
@@ -250,7 +249,7 @@ class LocalEngine(BatchedEngine):
             return [], numbered
         under_masks = [item for item in numbered if item.request.decoding.mask is not None]
         if under_masks:
-            # The pages know one model only; under masks two of them run in lockstep.
+            # Pages hold a single model; masks may need two models in lockstep.
             paged, rest = self._split([item for item in numbered if item.request.decoding.mask is None])
             return paged, [*rest, *under_masks]
         lengths = [len(item.request.tokens) + item.limit for item in numbered]
@@ -263,15 +262,16 @@ class LocalEngine(BatchedEngine):
         )
 
     def _advance(self, new: Sequence[_Asked] = ()) -> bool:
-        """Lets `new` requests into the batch under way and goes on with it until something is answered.
+        """Adds `new` requests to the batch in progress and runs it until one is answered.
 
-        Says whether there was anything to do.
+        Returns whether there was any work.
         """
         if self._company.running is None and not new:
             return False
         earlier = self._company.running
         try:
-            with self._applied():
+            # A single policy's own model runs; for several the base runs, with adapters per row.
+            with self.policy.applied() if len(self._company.engines) == 1 else nullcontext():
                 running = self._current()
                 running.enter(self._tickets(new))
                 return running.go_on()
@@ -279,27 +279,23 @@ class LocalEngine(BatchedEngine):
             for batch in (earlier, self._company.running):
                 for ticket in [] if batch is None else batch.tickets:
                     ticket.asker.fail(error)
-            for one in new:
-                one.asker.fail(error)
+            for entry in new:
+                entry.asker.fail(error)
             self._company.running = None
             return True
-        except BaseException:  # Ctrl-C: whoever waits is told by others.
+        except BaseException:  # After Ctrl-C the waiting tasks are cancelled elsewhere.
             self._company.running = None
             raise
 
-    def _tickets(self, asked: Sequence[_Asked]) -> list[Ticket]:
+    def _tickets(self, entries: Sequence[_Asked]) -> list[Ticket]:
         engines = self._company.engines
         return [
-            Ticket(one.request, one.limit, engines.index(one.engine), one.engine.policy, one.asker, one.live)
-            for one in asked
+            Ticket(item.request, item.limit, engines.index(item.engine), item.engine.policy, item.asker, item.live)
+            for item in entries
         ]
 
-    def _applied(self) -> AbstractContextManager[None]:
-        """One policy's model is used as it is; of several only the base is, and adapters are put in row by row."""
-        return self.policy.applied() if len(self._company.engines) == 1 else nullcontext()
-
     def _current(self) -> Running:
-        """The batch under way; where the weights changed since it began, everything in it begins again or goes on."""
+        """The batch in progress. If the weights changed since it began, its responses begin again or continue."""
         company, earlier = self._company, self._company.running
         if earlier is not None and earlier.busy and company.untouched():
             return earlier
@@ -317,12 +313,12 @@ class LocalEngine(BatchedEngine):
         return company.running
 
     def _activations(self) -> ActivationCache | None:
-        """Where what is computed is kept for the learner, if it is."""
+        """The cache that keeps activations for the learner, if there is one."""
         activations = self.policy.activations if len(self._company.engines) == 1 else None
         return activations if activations is not None and activations.weights == self.policy.fingerprint() else None
 
     def _current_cache(self) -> PagedCache:
-        """What was computed with the weights as they are now."""
+        """The cache of keys and values under the current weights."""
         company, model, precision = self._company, self.policy.model, self.policy.precision
         weights = [policy.fingerprint() for policy in company.policies]
         if company.cache is None:
@@ -336,14 +332,14 @@ class LocalEngine(BatchedEngine):
         return company.cache
 
     def _adapters(self) -> list[Adapters] | None:
-        """Of every policy beside this one and of its own; None where it is alone."""
-        policies, found = self._company.policies, []
+        """The adapters of all policies that sample together; None for a single policy."""
+        policies, adapters = self._company.policies, []
         if len(policies) == 1:
             return None
         for policy in policies:
             with policy.applied():
-                found.append(adapters_of(policy.model, policy.precision))
-        return found
+                adapters.append(adapters_of(policy.model, policy.precision))
+        return adapters
 
     @property
     def _cache(self) -> PagedCache | None:
@@ -352,7 +348,7 @@ class LocalEngine(BatchedEngine):
     # ------------------------------------------------------------ in waves
 
     def _waves(self, numbered: list[_Asked]) -> Iterator[list[_Asked]]:
-        """Requests decoded together: whole batches on the fast path, equal context lengths on the other."""
+        """The requests decoded together: full batches on the fast path, equal context lengths on the other."""
         fast: dict[_Masks, list[_Asked]] = {}
         by_length: dict[tuple[_Masks, int], list[_Asked]] = {}
         for item in numbered:
@@ -367,10 +363,10 @@ class LocalEngine(BatchedEngine):
                 yield group[start : start + self.max_rows]
 
     def _run_wave(self, wave: list[_Asked]) -> None:
-        # Requests of one context stand side by side.
+        # Requests with the same context are adjacent.
         wave = sorted(wave, key=lambda item: item.request.tokens)
         if any(item.request.begun is not None for item in wave):
-            raise HocketError("a response that was begun elsewhere goes on over pages alone, which serve none of these")
+            raise HocketError("the paged engine cannot serve these requests, and only it continues begun responses")
         precision = self.policy.precision
         longest = max(len(item.request.tokens) + item.limit for item in wave)
 
@@ -402,7 +398,7 @@ def _asked(engine: BatchedEngine, request: Request, asker: Asker, live: LiveEpis
 
 
 def _kernels(policy: CausalLM) -> Kernels | None:
-    """What the paged engine computes with; None where it cannot serve a policy."""
+    """The kernels of the paged engine; None if it cannot serve a policy."""
     model = policy.model
     if model.device.type != "cpu" or model.dtype is not torch.float32 or not supports(model, 1):
         return None

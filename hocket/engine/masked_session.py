@@ -1,4 +1,4 @@
-"""Decoding under action masks: the policy to draw from, and in lockstep the copy whose log-probs the masks read."""
+"""Decoding under action masks: the sampled policy, and in lockstep the copy whose log-probs the masks read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hocket.policies.masking import masked
 
 
 class MaskedSession:
-    """A session whose logits are cut to what masks allow; implements `hocket.engine.session.Session`.
+    """A session whose logits are limited to the tokens that masks allow; a `hocket.engine.session.Session`.
 
     Args:
         policy, copied: sessions of the policy and of the copy that masks read, over the same contexts; None where they
@@ -45,16 +45,16 @@ class MaskedSession:
         self.rows = self._policy.rows
 
     def _read(self) -> None:
-        """Masks the logits of the next token, and remembers by what."""
-        rows, whole = self.rows, self._policy.logits.float()
-        read = whole if self._copied is None else self._copied.logits.float()
+        """Masks the logits of the next token, and records the masks."""
+        rows, full = self.rows, self._policy.logits.float()
+        read = full if self._copied is None else self._copied.logits.float()
         logp = torch.log_softmax(read, 1)
-        allowed = torch.stack([self._allowed(row, one) for row, one in zip(rows.tolist(), logp, strict=True)])
-        self.logits = masked(whole, allowed)
-        self._history.append((rows.cpu(), allowed.cpu(), whole.cpu()))
+        allowed = torch.stack([self._allowed(row, row_logp) for row, row_logp in zip(rows.tolist(), logp, strict=True)])
+        self.logits = masked(full, allowed)
+        self._history.append((rows.cpu(), allowed.cpu(), full.cpu()))
 
     def _allowed(self, row: int, logp: Tensor) -> Tensor:
-        """What the request of number `row` may say next, `[V]`. Rows that only fill a place have one beyond these."""
+        """The tokens allowed next for request number `row`, `[V]`. Vacant rows have a number beyond the requests."""
         mask = self._masks[row] if row < len(self._masks) else None
         return torch.ones_like(logp, dtype=torch.bool) if mask is None else mask.allowed(logp[None])[0]
 
@@ -62,21 +62,21 @@ class MaskedSession:
         """The samples, by number of request, with the masks and whole log-probs of their tokens in `extras`."""
         vocabulary = self._history[0][1].shape[1]
         allowed = [np.ones((len(sample.tokens), vocabulary), np.bool_) for sample in samples]
-        whole = [np.zeros(len(sample.tokens), np.float32) for sample in samples]
-        for at, (rows, kept, logits) in enumerate(self._history):
+        columns = [np.zeros(len(sample.tokens), np.float32) for sample in samples]
+        for at, (rows, inside, logits) in enumerate(self._history):
             for place, number in enumerate(rows.tolist()):
                 if number >= len(samples) or at >= len(samples[number].tokens):
                     continue
                 temperature = requests[number].decoding.temperature or 1.0
                 token = int(samples[number].tokens[at])
-                whole[number][at] = float(torch.log_softmax(logits[place] / temperature, 0)[token])
+                columns[number][at] = float(torch.log_softmax(logits[place] / temperature, 0)[token])
                 if not samples[number].forced[at]:
-                    allowed[number][at] = kept[place].numpy()
+                    allowed[number][at] = inside[place].numpy()
         return [
             replace(
                 sample,
-                logp=None if sample.logp is None else np.where(sample.forced, whole[number], sample.logp),
-                extras={ALLOWED.name: allowed[number], UNMASKED.name: whole[number]},
+                logp=None if sample.logp is None else np.where(sample.forced, columns[number], sample.logp),
+                extras={ALLOWED.name: allowed[number], UNMASKED.name: columns[number]},
             )
             for number, sample in enumerate(samples)
         ]

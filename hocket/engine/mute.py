@@ -1,4 +1,4 @@
-"""The seat of a policy that writes nothing: a scorer is trained on what is recorded."""
+"""The engine of a policy that writes nothing: a scorer is trained on recorded answers."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ class MuteEngine:
 
     def _refusal(self) -> ConfigurationError:
         return ConfigurationError(
-            f"policy {self._name!r} is a scorer and writes no answers; learn it from recorded ones (rollout "
+            f"policy {self._name!r} is a scorer and writes no answers; train it on recorded ones (rollout "
             "hocket.rollout.Preferences, Labelled, Ranked or LabelledSteps)"
         )

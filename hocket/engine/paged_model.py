@@ -1,4 +1,4 @@
-"""A model of the common decoder family over pages of keys and values: what one pass computes, and what is kept."""
+"""The forward pass of the common decoder family over pages of keys and values, and the cache of these pages."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from hocket.policies.family import STEPS, Adapters, Precision, angles, head_size
 from hocket.policies.lowrank import Owners
 
 BUCKET = 16
-"""Rows of a matrix product come in multiples of this: results are then equal to the last bit, and shapes are few."""
+"""Matrix products have a multiple of this many rows: results are then equal to the last bit, and shapes are few."""
 _COARSE = 512
-"""From so many rows on, multiples of four times as many."""
+"""From this many rows on, the multiple is four times as large."""
 
 Ints = NDArray[np.int32]
 
@@ -54,7 +54,7 @@ class Kernels(Protocol):
 
 
 def bucket(rows: int) -> int:
-    """The number of rows that `rows` are filled up to."""
+    """The number of rows to which `rows` is padded."""
     step = BUCKET if rows < _COARSE else 4 * BUCKET
     return -(-max(rows, 1) // step) * step
 
@@ -65,10 +65,10 @@ class ForwardBatch:
     Attributes:
         token, position, slot: of each token. table: pages of each row. run_start, run_row: see
             `hocket.policies.kernels.paged_attention`. owner: the number of the policy each token is for.
-        rows, tokens: how many runs and tokens there are now.
+        rows, tokens: the current number of runs and tokens.
 
     Args:
-        most_tokens, most_rows: room. width: pages of the longest row.
+        most_tokens, most_rows: the capacity. width: pages of the longest row.
     """
 
     def __init__(self, most_tokens: int, most_rows: int, width: int) -> None:
@@ -96,7 +96,7 @@ class ForwardBatch:
         self.run_start[: rows + 1] = self._step[: rows + 1]
 
     def add(self, tokens: tuple[int, ...], start: int, pages: list[int], owner: int) -> None:
-        """One more row: `tokens` from position `start` on, in `pages` (all of the row, from its first position)."""
+        """Adds a row: `tokens` from position `start` on, in `pages` (all pages of the row, from its first position)."""
         first, last = self.tokens, self.tokens + len(tokens)
         self.token[first:last] = tokens
         self.owner[first:last] = owner
@@ -108,24 +108,24 @@ class ForwardBatch:
         self.tokens = self.run_start[self.rows] = last
 
     def end(self) -> tuple[Tensor, ...]:
-        """Fills up to a bucket; token, position, slot, table, run_start, run_row as tensors."""
+        """Pads to a bucket; returns token, position, slot, table, run_start, run_row as tensors."""
         last = bucket(self.tokens)
         self.token[self.tokens : last] = 0
         self.slot[self.tokens : last] = -1
-        self.owner[self.tokens : last] = self.owner[self.tokens - 1]  # Any will do; this one's rows stay together.
+        self.owner[self.tokens : last] = self.owner[self.tokens - 1]  # Any owner would do; this keeps rows together.
         token, position, slot, table, run_start, run_row = self._tensors
         return token[:last], position[:last], slot[:last], table, run_start[: self.rows + 1], run_row[: self.rows]
 
 
 class PagedModel:
-    """The forward pass, for the weights of the moment: it serves while they stand still.
+    """The forward pass with the current weights; it is valid until they change.
 
     Attributes:
         vocabulary: number of tokens. dtype: of keys and values.
 
     Args:
-        adapters: of several policies, which are then told apart by `ForwardBatch.owner` and differ from `model` in
-            nothing else; without any there is one policy, `model` as it is.
+        adapters: the adapters of several policies, which `ForwardBatch.owner` selects and which are their only
+            difference from `model`; without adapters there is a single policy, `model` itself.
     """
 
     def __init__(
@@ -151,20 +151,20 @@ class PagedModel:
             self._cosine, self._sine = (part.contiguous() for part in angles(self._model, positions))
 
     def logits(
-        self, given: ForwardBatch, pool: PagePool, wanted: Tensor | None, activations: ActivationCache | None = None
+        self, batch: ForwardBatch, pool: PagePool, wanted: Tensor | None, activations: ActivationCache | None = None
     ) -> Tensor:
-        """Logits after the `wanted` tokens `[K]`, `[K', V]`; after all without any; what is beyond K fills places.
+        """Logits after the `wanted` tokens `[K]`, or after all; `[K', V]`, where rows beyond K are padding.
 
-        What was computed on the way is kept on the `activations`.
+        The `activations` record intermediate results.
         """
         recording = Recording() if activations is not None and not activations.full else None
-        token, position, slot, table, run_start, run_row = given.end()
-        owner, last = given.owner[: len(token)], len(self._layers) - 1
+        token, position, slot, table, run_start, run_row = batch.end()
+        owner, last = batch.owner[: len(token)], len(self._layers) - 1
         self._say(owner)
 
         def attend(number: int, qkv: Tensor) -> Tensor:
             layer = self._layers[number]
-            if number == last and wanted is not None:  # Behind its attention the last layer has these rows alone.
+            if number == last and wanted is not None:  # After its attention the last layer computes only these rows.
                 self._say(owner[wanted.numpy()])
             sums = torch.empty(len(qkv), self._heads) if recording is not None else None
             mixed = self._kernels.paged_attention(
@@ -192,10 +192,10 @@ class PagedModel:
         x, steps = self._model.model.embed_tokens(token), recording or STEPS
         states = run_layers(self._model, self._layers, x, attend, wanted=wanted, steps=steps)
         if recording is not None and activations is not None:
-            first, slots = activations.add(recording, wanted), given.slot[: given.tokens]
+            first, slots = activations.add(recording, wanted), batch.slot[: batch.tokens]
             pool.record.reshape(-1)[slots] = first + np.arange(len(slots)) if first >= 0 else -1
-        found: Tensor = self._model.lm_head(states)
-        return found
+        logits: Tensor = self._model.lm_head(states)
+        return logits
 
     def _say(self, owner: Ints) -> None:
         if self._owners is not None:
@@ -204,14 +204,14 @@ class PagedModel:
 
 @dataclass
 class SamplingCounts:
-    """What sampling did, in all.
+    """Counters of sampling since the start.
 
     Attributes:
-        computed: context tokens that were read. reused: context tokens found computed already.
+        computed: context tokens that were read. reused: context tokens taken from the cache.
         decoded: tokens drawn. passes: forward passes.
-        rows: rows decoded, summed over passes; `rows / passes` is how many decode together.
-        places: the same, each pass's rows filled up to a bucket; `rows / places` is how full buckets are.
-        evicted: pages given up for others. preempted: rows that had to wait for pages after they had begun.
+        rows: rows decoded, summed over passes; `rows / passes` is the mean batch size.
+        places: the same with padding; `rows / places` is the occupancy.
+        evicted: pages evicted for others. preempted: rows that had to wait for pages after they had begun.
     """
 
     computed: int = 0
@@ -225,16 +225,16 @@ class SamplingCounts:
 
 
 class PagedCache:
-    """A model and what it has computed of contexts so far.
+    """A model with its cache of keys and values.
 
     Attributes:
-        model: its forward pass. pool, tree: where keys and values are, and which. page_bytes: memory of a page.
-        activations: where passes are recorded, if they are.
-        now: number of the current or last pass.
+        model: the forward pass. pool: the pages. tree: finds pages by tokens. page_bytes: memory of a page.
+        activations: the cache that records passes for the learner, if there is one.
+        now: the number of the current or last pass.
 
     Args:
         model, precision, kernels, adapters: see `PagedModel`.
-        most: bytes of keys and values.
+        most: the largest number of bytes of keys and values.
     """
 
     def __init__(
@@ -257,7 +257,7 @@ class PagedCache:
         self.activations: ActivationCache | None = None
 
     def record(self, activations: ActivationCache | None) -> None:
-        """Records on `activations` from now on. A new one begins with nothing computed, so that it has everything."""
+        """Records further passes on `activations`. A new one begins with an empty cache, so that it is complete."""
         if activations is not None and activations is not self.activations:
             self.forget()
         self.activations = activations
@@ -265,9 +265,9 @@ class PagedCache:
     def renew(
         self, model: Any, precision: Precision, adapters: Sequence[Adapters] | None, changed: Iterable[int]
     ) -> None:
-        """Takes over the weights of policies that changed; what was computed with the old ones is forgotten.
+        """Adopts changed weights and drops what was computed with the old ones.
 
-        Its memory is kept.
+        The memory stays allocated.
         """
         self.model = PagedModel(model, precision, self.kernels, adapters)
         for owner in changed:

@@ -1,4 +1,4 @@
-"""Keys and values of tokens in pages that rows share, and the tree in which contexts find what was computed before."""
+"""Pages of keys and values that rows share, and the prefix tree that finds pages by the tokens of a context."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from numpy.typing import NDArray
 PAGE = 16
 """Positions per page."""
 NEVER = 2**62
-"""The pass of what is not yet planned."""
+"""The number of the pass of pages that no pass has been planned for."""
 
 Pages = NDArray[np.int32]
 Tokens = tuple[int, ...]
 
 
 class PagePool:
-    """Pages of keys and values for every layer, with how many holders each has.
+    """Pages of keys and values for every layer, with a count of holders for each page.
 
-    Layer n keeps keys `[pages, S, D, 16]` and values `[pages, S, 16, D]`. Pages that nobody holds are free.
+    Layer n has keys `[pages, S, D, 16]` and values `[pages, S, 16, D]`. A page without holders is free.
 
     Attributes:
-        record: where each token is on the policy's activation cache, `[pages, 16]`; -1 where it is not.
+        record: each token's position in the policy's activation cache, `[pages, 16]`; -1 if it has none.
 
     Args:
         layers, shared, size: number of layers, key/value heads S, their size D.
-        most: pages the pool may grow to.
+        most: the largest number of pages.
         dtype: of keys and values.
     """
 
@@ -48,41 +48,41 @@ class PagePool:
 
     @staticmethod
     def bytes_per_page(layers: int, shared: int, size: int, dtype: torch.dtype) -> int:
-        """Memory of one page in all layers."""
+        """The memory of one page in all layers."""
         return 2 * layers * shared * size * PAGE * dtype.itemsize
 
     @property
     def size(self) -> int:
-        """Pages there are now."""
+        """The current number of pages."""
         return len(self._holders)
 
     @property
     def available(self) -> int:
-        """Pages that can be taken, by growing if need be."""
+        """The number of pages that can be taken, including those by growing."""
         return self._left + self.most - self.size
 
     @property
     def free(self) -> int:
-        """Pages that can be taken without growing."""
+        """The number of pages that can be taken without growing."""
         return self._left
 
     @property
     def used(self) -> int:
-        """Pages that somebody holds."""
+        """The number of pages with holders."""
         return self.size - self._left
 
     def holders(self, page: int) -> int:
-        """How many hold a page."""
+        """The number of holders of a page."""
         return int(self._holders[page])
 
     def take(self, count: int) -> Pages:
-        """Free pages, with one holder each from now on.
+        """Takes free pages; each gets one holder.
 
         Raises:
             ValueError: when fewer are `available`.
         """
         if count > self.available:
-            raise ValueError(f"{count} pages asked of {self.available}")
+            raise ValueError(f"{count} pages requested, and {self.available} are available")
         if count > self._left:
             self._grow(count - self._left)
         self._left -= count
@@ -91,11 +91,11 @@ class PagePool:
         return pages
 
     def hold(self, pages: Sequence[int] | Pages) -> None:
-        """Adds one holder to each of some pages, all different."""
+        """Adds one holder to each page; the pages are distinct."""
         self._holders[pages] += 1
 
     def release(self, pages: Sequence[int] | Pages) -> None:
-        """Takes one holder from each of some pages, all different; those without any are free again."""
+        """Removes one holder from each page; the pages are distinct. Pages without holders become free."""
         chosen = np.asarray(pages, np.int32)
         self._holders[chosen] -= 1
         freed = chosen[self._holders[chosen] == 0]
@@ -103,7 +103,7 @@ class PagePool:
         self._left += len(freed)
 
     def clear(self) -> None:
-        """Frees every page, whoever holds it."""
+        """Frees every page."""
         self._holders[:] = 0
         self._free = np.arange(self.size - 1, -1, -1, dtype=np.int32)
         self._left = self.size
@@ -121,13 +121,13 @@ class PagePool:
         size = min(self.most, before + max(least, before // 2, 64))
         for parts, shape in ((self.keys, self._shapes[0]), (self.values, self._shapes[1])):
             for number, old in enumerate(parts):
-                # Zeros: whatever stands in a page must be finite, since a weight of zero does not hide infinity.
+                # Zeros, because every entry must be finite: an attention weight of zero does not hide infinity.
                 parts[number] = new = torch.zeros(size, *shape, dtype=self._dtype)
                 new[:before] = old
         self.record = np.concatenate([self.record, np.full((size - before, PAGE), -1, np.int64)])
         free = np.zeros(size, np.int32)
         free[: self._left] = self._free[: self._left]
-        # Low numbers are taken first.
+        # Low numbers come first.
         free[self._left : self._left + size - before] = np.arange(size - 1, before - 1, -1)
         self._free, self._left = free, self._left + size - before
         self._holders = np.concatenate([self._holders, np.zeros(size - before, np.int32)])
@@ -135,13 +135,13 @@ class PagePool:
 
 @dataclass(eq=False)
 class PageNode:
-    """A page of the tree: what it holds after its parents' tokens.
+    """A page of the tree, which holds tokens that follow those of its ancestors.
 
     Attributes:
-        tokens: at most 16; only a node with 16 has children. end: tokens up to and with these.
-        ready: the number of the pass that writes the page. used: when it was last used.
-        pins: conversations that may go on from here. over: some did, and have ended.
-        order: the children's tokens, sorted, so that the nearest stand side by side.
+        tokens: at most 16; only a node with 16 has children. end: the number of tokens from the root to its last one.
+        ready: the number of the pass that writes the page. used: the number of the pass that used it last.
+        pins: the number of conversations that may continue here. over: whether conversations that did have ended.
+        order: the children's tokens, sorted, so that similar ones are adjacent.
     """
 
     tokens: Tokens
@@ -166,12 +166,12 @@ class PageNode:
 
 @dataclass(frozen=True)
 class KnownPrefix:
-    """What of a context is known.
+    """The part of a context that is in the tree.
 
     Attributes:
-        pages: full pages that can be shared. usable: tokens they hold, and those of `source`.
-        source: a page whose first `usable % 16` tokens go on from there, to be copied; -1 for none.
-        promised: tokens that will be known when all that is planned was computed; at least `usable`.
+        pages: full pages that can be shared. usable: the number of tokens in these and in `source`.
+        source: a page whose first `usable % 16` tokens follow, to be copied; -1 for none.
+        promised: the number of tokens that will be in the tree after all planned passes; at least `usable`.
     """
 
     pages: list[int]
@@ -181,11 +181,11 @@ class KnownPrefix:
 
 
 class PageTree:
-    """Which page holds what, by the tokens before it; holds each of its pages once.
+    """The prefix tree: finds pages by their tokens and those before. It is one holder of each of its pages.
 
-    A page is a node. Full ones are shared, the first tokens of any are copied. Pages that nobody else holds can be
-    evicted, longest unused first; those of conversations that are over are given up before more memory is taken.
-    Different owners (policies) share none: each has a root of its own.
+    A page is a node. Full pages are shared, and the first tokens of any page can be copied. Pages without other holders
+    can be evicted, least recently used first. Pages of ended conversations are freed before the pool grows. Owners
+    (policies) share no pages: each has a root.
     """
 
     def __init__(self, pool: PagePool) -> None:
@@ -199,9 +199,9 @@ class PageTree:
         return self._roots.setdefault(owner, PageNode((), -1, None, 0, -1))
 
     def find(self, tokens: Tokens, now: int, owner: int = 0) -> KnownPrefix:
-        """The longest known beginning of `tokens` in pass number `now`.
+        """The longest prefix of `tokens` in the tree, in pass number `now`.
 
-        Pages written in this very pass can be shared, but not yet copied.
+        Pages that this pass writes can be shared, but not yet copied.
         """
         self._clock += 1
         node, pages, depth, open_yet = self._root(owner), list[int](), 0, True
@@ -220,7 +220,7 @@ class PageTree:
         return KnownPrefix(pages, usable, source, promised)
 
     def _near(self, node: PageNode, tokens: Tokens, now: int) -> Iterator[tuple[int, PageNode]]:
-        """On either side of `tokens` children and the tokens in common, out to the first that is written."""
+        """Children near `tokens` with the number of common tokens; on either side up to the first written one."""
         place = bisect_left(node.order, tokens)
         for side in (range(place, len(node.order)), range(place - 1, -1, -1)):
             for number in side:
@@ -233,9 +233,9 @@ class PageTree:
                     break
 
     def insert(self, tokens: Tokens, pages: Sequence[int] | Pages, ready: int, owner: int = 0) -> list[PageNode]:
-        """Enters the pages that hold `tokens`, the last of them perhaps in part; returns the nodes that are new.
+        """Inserts the pages that hold `tokens`, of which the last may be partial; returns the new nodes.
 
-        What is there already stays. A page filled in part gives way to one that holds more of the same.
+        Existing nodes stay. A page with more tokens replaces a partial page with a prefix of these.
         """
         self._clock += 1
         node, new = self._root(owner), list[PageNode]()
@@ -257,7 +257,7 @@ class PageTree:
         return new
 
     def pin(self, tokens: Tokens, owner: int = 0) -> PageNode:
-        """Where `tokens` end in the tree, as far as they are known: a conversation may go on from there."""
+        """Pins the node where `tokens` end in the tree, because a conversation may continue there."""
         node, depth = self._root(owner), 0
         while (child := node.children.get(tokens[depth : depth + PAGE])) is not None:
             node, depth = child, depth + PAGE
@@ -265,18 +265,18 @@ class PageTree:
         return node
 
     def unpin(self, node: PageNode) -> None:
-        """Takes back a pin: the conversation is over."""
+        """Removes a pin: the conversation has ended."""
         node.pins -= 1
         if not node.pins:
             node.over = True
             self._over.append(node)
 
     def prune(self, count: int) -> int:
-        """Frees up to `count` pages of conversations that are over, in the order in which they ended; how many."""
+        """Frees up to `count` pages of ended conversations, in the order of their ends; returns the number."""
         freed = 0
         while self._over and freed < count:
             node = self._over.popleft()
-            # Up from its end, as far as nobody else needs it.
+            # From its end upwards, until another conversation needs the page.
             while freed < count and node.parent is not None and self._given_up(node):
                 parent = node.parent
                 self._remove(node)
@@ -291,12 +291,12 @@ class PageTree:
         return known and not node.pins and not node.children and self._idle(node)
 
     def _extended(self, node: PageNode, part: Tokens) -> bool:
-        """Whether a child begins with `part`."""
+        """Whether some child begins with `part`."""
         place = bisect_left(node.order, part)
         return place < len(node.order) and node.order[place][: len(part)] == part
 
     def _replace(self, node: PageNode, part: Tokens) -> None:
-        """Drops children that hold only a beginning of `part`."""
+        """Drops children that hold only a prefix of `part`."""
         for length in range(1, len(part)):
             child = node.children.get(part[:length])
             if child is not None:
@@ -309,8 +309,9 @@ class PageTree:
         self.size -= 1
 
     def evict(self, count: int) -> int:
-        """Frees up to `count` pages that only the tree holds, longest unused first; returns how many."""
-        leaves = [(leaf.used, number, leaf) for number, leaf in enumerate(self._leaves()) if self._idle(leaf)]
+        """Frees up to `count` pages that only the tree holds, least recently used first; returns the number."""
+        nodes = (node for node in self._nodes(self._roots.values()) if not node.children)
+        leaves = [(leaf.used, number, leaf) for number, leaf in enumerate(nodes) if self._idle(leaf)]
         heapify(leaves)
         freed, fresh = 0, self.size
         while leaves and freed < count:
@@ -318,7 +319,7 @@ class PageTree:
             self._remove(leaf)
             freed += 1
             parent = leaf.parent
-            # Roots have no parent, and no page.
+            # Roots have neither a parent nor a page.
             if parent is not None and parent.parent is not None and not parent.children and self._idle(parent):
                 fresh += 1
                 heappush(leaves, (parent.used, fresh, parent))
@@ -328,15 +329,12 @@ class PageTree:
         return self._pool.holders(node.page) == 1
 
     def forget(self, owner: int) -> None:
-        """Gives up all pages of an owner."""
+        """Drops all pages of an owner."""
         root = self._roots.pop(owner, None)
         for node in [] if root is None else list(self._nodes([root])):
             self._pool.release([node.page])
             node.parent = None
             self.size -= 1
-
-    def _leaves(self) -> Iterator[PageNode]:
-        return (node for node in self._nodes(self._roots.values()) if not node.children)
 
     def _nodes(self, roots: Iterable[PageNode]) -> Iterator[PageNode]:
         waiting = [child for root in roots for child in root.children.values()]
@@ -346,10 +344,10 @@ class PageTree:
             waiting.extend(node.children.values())
 
 
-def common_length(one: Iterable[int], other: Iterable[int]) -> int:
-    """How many tokens two sequences begin with alike."""
+def common_length(left: Iterable[int], other: Iterable[int]) -> int:
+    """The length of the common prefix of two sequences."""
     length = 0
-    for a, b in zip(one, other, strict=False):
+    for a, b in zip(left, other, strict=False):
         if a != b:
             break
         length += 1

@@ -1,4 +1,4 @@
-"""Contexts that are read before responses to them begin."""
+"""Prefills: contexts that are read before their responses begin."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from torch import Tensor
 from hocket.engine.pages import PageNode, Tokens
 
 Context = tuple[int, Tokens]
-"""A policy, and what its next token depends on."""
+"""The number of a policy, and the tokens that determine its next one."""
 
 
 @dataclass(eq=False)
 class Prefill:
-    """A context that is being read, once for all who asked for it.
+    """A context that is being read, once for all requests with it.
 
     Attributes:
-        owner: the policy it is read for.
-        pages: of all its tokens. done: tokens that stand in them, those of the current pass included.
-        nodes: its pages in the prefix tree that no pass was planned for yet.
-        members: requests that go on from it; the first takes its pages over.
-        parts: for each further member a page for a copy of the last one, where that is not full.
-        last: place of its last token in the current pass. logits: of the next token, once read.
+        owner: the number of the policy.
+        pages: the pages of all its tokens. done: the number of tokens in them, including the current pass.
+        nodes: its nodes in the prefix tree for which no pass has been planned.
+        members: the requests with this context; the first one gets its pages.
+        parts: a page for each further member, for a copy of the last page if that is partial.
+        last: the position of its last token in the current pass. logits: those of the next token, once computed.
     """
 
     owner: int

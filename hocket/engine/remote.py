@@ -23,35 +23,35 @@ T = TypeVar("T")
 
 
 class EngineJournal(Protocol):
-    """Remembers outside results by key, so that a resumed run replays them instead of asking again."""
+    """Stores outside results by key, so that a resumed run replays them instead of asking again."""
 
     def get(self, key: str) -> Any:
-        """What was put at `key`, or something falsy."""
+        """The value at `key`, or something falsy."""
         ...
 
     def put(self, key: str, value: Any) -> object:
-        """Keeps `value`, plain data."""
+        """Stores `value`, which is plain data, and returns it."""
         ...
 
 
 class RemoteEngine:
-    """Samples from a server, for roles that nobody trains: a judge, a simulated user, an opponent.
+    """Samples from a server, for roles that are not trained: a judge, a simulated user, an opponent.
 
-    By text (`/chat/completions`) a request's messages are sent and the answer is encoded for the record; its
-    log-probs are unknown. By `tokens` (`/completions`) the request's exact ids are sent, and a server that returns
-    ids (vLLM) gives exact tokens; log-probs too, where they are those of the distribution drawn from.
+    By text (`/chat/completions`) it sends a request's messages and encodes the answer for the record; log-probs are
+    unknown. By `tokens` (`/completions`) it sends the exact ids, and a server that returns ids (vLLM) gives exact
+    tokens. Log-probs are recorded if they are those of the distribution drawn from.
 
-    A call in flight is not a workflow that waits: engines whose answers depend on their batch run the next one when the
-    answers have come (or the barrier's patience is at its end), so that it does not depend on how fast the server is.
-    Answers are journalled by the request's key and content, as are failures of single requests.
+    A workflow with a call in flight does not count as waiting. Engines whose answers depend on their batch run the next
+    batch when the answers have arrived (or the barrier's patience ends), so that it does not depend on the server's
+    speed. Answers, and failures of single requests, are journalled by the request's key and content.
 
     Args:
         endpoint: the server and its model.
-        encode: ids of a text, for answers that come as text.
-        tokens: ask by token ids.
-        stops: ids that end a response when asked by token ids; the first one closes an answer that came as text.
+        encode: encodes answers that arrive as text.
+        tokens: send token ids instead of messages.
+        stops: ids that end a response sampled by token ids; the first one closes an answer that arrived as text.
         processed: the server's log-probs are already those of the distribution drawn from.
-        journal: keeps answers over a resume; None asks anew.
+        journal: stores answers for a resume; None asks again.
         barrier: shared by the engines of one run.
     """
 
@@ -87,30 +87,30 @@ class RemoteEngine:
 
         Raises:
             ContextFull: when the context leaves no room for a response.
-            ConfigurationError: when the address, key or model is wrong, nobody listens, or no request ever worked.
+            ConfigurationError: when the address, key or model is wrong, no server answers, or no request ever worked.
             EndpointError: when this request failed although others worked.
         """
         path, body = self._question(request)
         entry = _entry(request, path, body)
-        kept = self._kept(entry)
-        if kept is None:
+        recorded = self._kept(entry)
+        if recorded is None:
             async with self._slot():
-                kept = await _in_thread(lambda: self._asked(path, body, request))
-            self._keep(entry, kept)
-        return self._sample(request, kept)
+                recorded = await _in_thread(lambda: self._asked(path, body, request))
+            self._keep(entry, recorded)
+        return self._sample(request, recorded)
 
     def sample(self, requests: Sequence[Request]) -> list[Sample]:
-        """Asks all requests now, as many at a time as the endpoint allows; results in the order given."""
+        """Sends all requests now, as many at a time as the endpoint allows; results in the order given."""
         questions = [(request, *self._question(request)) for request in requests]
         entries = [_entry(*question) for question in questions]
-        found = {entry: kept for entry in entries if (kept := self._kept(entry)) is not None}
-        open_ = [(entry, *question) for entry, question in zip(entries, questions, strict=True) if entry not in found]
+        known = {entry: recorded for entry in entries if (recorded := self._kept(entry)) is not None}
+        open_ = [(entry, *question) for entry, question in zip(entries, questions, strict=True) if entry not in known]
         with ThreadPoolExecutor(min(self.endpoint.concurrency, max(1, len(open_)))) as pool:
-            answers = list(pool.map(lambda one: self._asked(one[2], one[3], one[1]), open_))
+            answers = list(pool.map(lambda item: self._asked(item[2], item[3], item[1]), open_))
         for (entry, *_), answer in zip(open_, answers, strict=True):
             self._keep(entry, answer)
-            found[entry] = answer
-        return [self._sample(request, found[entry]) for request, entry in zip(requests, entries, strict=True)]
+            known[entry] = answer
+        return [self._sample(request, known[entry]) for request, entry in zip(requests, entries, strict=True)]
 
     # ------------------------------------------------------------ asking
 
@@ -120,22 +120,22 @@ class RemoteEngine:
         return "/chat/completions", text_body(request, self.endpoint.model)
 
     def _asked(self, path: str, body: dict[str, Any], request: Request) -> dict[str, Any]:
-        """What came of a question, as plain data: an answer, or why there is none."""
+        """The outcome of a question as plain data: an answer, or the reason for none."""
         try:
-            found = self.endpoint.read(path, body, request.key, read_tokens if self._tokens else read_text)
+            document = self.endpoint.read(path, body, request.key, read_tokens if self._tokens else read_text)
         except ContextFull as full:
             return {"full": str(full)}
         except ConfigurationError:
             raise
         except HocketError as error:
-            if not self._worked:  # Not one of many, but all of them: no episode would come to anything.
+            if not self._worked:  # This concerns all questions, so no episode could succeed.
                 raise ConfigurationError(str(error)) from error
             return {"failure": str(error)}
         self._worked = True
-        return {"answer": found}
+        return {"answer": document}
 
     def _slot(self) -> asyncio.Semaphore:
-        """Bounds the questions under way. A semaphore belongs to one event loop, and each step may have its own."""
+        """Bounds the number of open questions. A semaphore belongs to an event loop, and each step may have another."""
         loop = asyncio.get_running_loop()
         if self._gate is None or self._gate[0] is not loop:
             self._gate = loop, asyncio.Semaphore(self.endpoint.concurrency)
@@ -163,27 +163,27 @@ class RemoteEngine:
             text, tokens = answer["text"], list(self._encode(answer["text"]))
             tokens += self._stops[:1] if answer["finish"] == "stop" else ()
         known = logp is not None and not request.prefix and tells_logp(request.decoding, processed=self._processed)
-        whole = np.array([*request.prefix, *tokens], np.int64)
+        tokens_all = np.array([*request.prefix, *tokens], np.int64)
         return Sample(
-            tokens=whole,
+            tokens=tokens_all,
             logp=np.array(logp, np.float32) if known else None,
             finish=answer["finish"],
             version=self.version,
-            forced=np.arange(len(whole)) < len(request.prefix),
+            forced=np.arange(len(tokens_all)) < len(request.prefix),
             text=text if not request.prefix else None,
         )
 
 
 def _entry(request: Request, path: str, body: dict[str, Any]) -> str:
-    """Names a question: where in the run it is asked, and what. The server's address is no part of it."""
+    """The journal's key of a question: its place in the run and its content, without the server's address."""
     text = json.dumps([str(request.key), path, body], sort_keys=True)
     return f"engine/{body['model']}/{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
-    """Runs blocking work in a daemon thread: one that hangs is left behind, and never holds up the end of the run."""
+    """Runs blocking work in a daemon thread, so that a call that hangs never delays the end of the run."""
     future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # From here on a waiter that goes away changes nothing for the thread.
+    future.set_running_or_notify_cancel()  # From here on a cancelled waiter does not affect the thread.
 
     def body() -> None:
         try:

@@ -1,8 +1,8 @@
-"""How an OpenAI-compatible server is asked to draw, and which of these fields it refuses.
+"""The sampling fields of a request to an OpenAI-compatible server, and those that the server refuses.
 
-Every setting is stated, also at its neutral value: `vllm serve`, SGLang and llama.cpp fill in what is left out, from
-the model's own `generation_config.json` or from their defaults. Strict servers refuse what they do not know, and some
-models what their makers fix; they say which field it is, in one of the forms read here.
+Every setting is sent, also at its neutral value: `vllm serve`, SGLang and llama.cpp fill in missing ones, from the
+model's `generation_config.json` or from their defaults. Strict servers refuse unknown fields, and some models refuse
+settings that their makers fix. Their errors name the field, in one of the forms read here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from hocket.engine.requests import Request
 
 EXTENSIONS = ("top_k", "min_p", "repetition_penalty")
-"""Fields that are not OpenAI's."""
+"""Fields beyond OpenAI's."""
 
 NEUTRAL: Mapping[str, float] = {
     "top_p": 1.0,
@@ -25,22 +25,22 @@ NEUTRAL: Mapping[str, float] = {
     "frequency_penalty": 0.0,
     "repetition_penalty": 1.0,
 }
-"""What leaves the distribution as it is."""
+"""The values that leave the distribution unchanged."""
 
 OPTIONAL = ("temperature", "seed", *NEUTRAL)
-"""Fields that a question can do without."""
+"""Fields that a request can omit."""
 
 LONGEST, LONGEST_NOW = "max_tokens", "max_completion_tokens"
-"""The limit of an answer, and what some models want it called."""
+"""The limit of an answer, and its other name, which some models require."""
 
 
 def drawing(request: Request, longest: int) -> dict[str, Any]:
-    """The fields of a request that say how to draw at most `longest` tokens."""
+    """The sampling fields of a request for at most `longest` tokens."""
     decoding = request.decoding
     body: dict[str, Any] = {
         "temperature": decoding.temperature,
         LONGEST: longest,
-        # 31 bits of the key, for servers that keep their word about seeds.
+        # 31 bits of the key, for servers that support seeds.
         "seed": request.key.word >> 33,
         **NEUTRAL,
     }
@@ -60,7 +60,7 @@ class RefusedFields:
         self._lock = threading.Lock()
 
     def add(self, fields: frozenset[str]) -> frozenset[str]:
-        """Takes in fields; those of them that are new."""
+        """Adds fields; returns those that are new."""
         with self._lock:
             new = fields - self.fields
             self.fields |= fields
@@ -68,27 +68,27 @@ class RefusedFields:
 
 
 def without(body: Mapping[str, Any], refused: frozenset[str]) -> dict[str, Any]:
-    """A question without the fields that are refused; the limit goes by its other name."""
+    """A request without the refused fields; the limit gets its other name if its first one is refused."""
     names = {LONGEST: LONGEST_NOW} if LONGEST in refused else {}
     return {names.get(name, name): value for name, value in body.items() if name not in refused or name in names}
 
 
 def refused_fields(document: Any, words: str, body: Mapping[str, Any]) -> frozenset[str]:
-    """Which fields of a question a server refuses, by what its error says.
+    """The fields of a request that a server refuses, according to its error.
 
-    By the field `param` of the error or by the places (`loc`) that it lists, else by the names in its words, or in
-    those of another server that it hands on. Of several those that are neutral go first: the others may do alone.
+    The error's field `param` or its list of places (`loc`) names them, else its text, or that of another server that it
+    quotes. Of several fields the neutral ones are dropped first: the others may be accepted then.
     """
     sent = [name for name in (*OPTIONAL, LONGEST) if name in body]
-    told, handed = " ".join(_places(document)), " ".join(_handed_on(document))
-    found = _named(told, sent) or _named(_BEHIND.split(words)[0], sent) or _named(_BEHIND.split(handed)[0], sent)
-    if LONGEST_NOW not in f"{told} {words} {handed}":
-        found -= {LONGEST}  # It is out of bounds, not unknown.
-    return _neutral(body, found) or found
+    texts, handed = " ".join(_places(document)), " ".join(_handed_on(document))
+    fields = _named(texts, sent) or _named(_BEHIND.split(words)[0], sent) or _named(_BEHIND.split(handed)[0], sent)
+    if LONGEST_NOW not in f"{texts} {words} {handed}":
+        fields -= {LONGEST}  # Its value is out of bounds; the field is known.
+    return _neutral(body, fields) or fields
 
 
 def doubtful_fields(body: Mapping[str, Any], left_out: Set[str]) -> frozenset[str]:
-    """What a server which refuses a question, and names no field, may not take: what is neutral, `EXTENSIONS` first."""
+    """The fields to drop when a server refuses a request and names no field: neutral ones, `EXTENSIONS` first."""
     return _neutral(body, EXTENSIONS) - left_out or _neutral(body, NEUTRAL) - left_out
 
 
@@ -102,11 +102,11 @@ _BEHIND = re.compile(
     r"(?:fields|parameters|params|arguments|options|keys|values)\b",
     re.IGNORECASE,
 )
-"""Behind it some repeat the whole question, or list what they do know."""
+"""After these words some servers repeat the whole request, or list the fields that they know."""
 
 
 def _handed_on(document: Any) -> Iterator[str]:
-    """The words of a server behind the one that answered."""
+    """The error text of a server behind the one that answered."""
     inner = document.get("error", document) if isinstance(document, Mapping) else None
     metadata = inner.get("metadata") if isinstance(inner, Mapping) else None
     if isinstance(metadata, Mapping) and isinstance(metadata.get("raw"), str):
@@ -114,7 +114,7 @@ def _handed_on(document: Any) -> Iterator[str]:
 
 
 def _named(text: str, names: list[str]) -> frozenset[str]:
-    """Those of `names` that a text speaks of; `topK` and `top-k` are `top_k`."""
+    """Those of `names` that a text mentions; `topK` and `top-k` are `top_k`."""
     forms = {name: name.replace("_", "[_ -]?") for name in names}
     return frozenset(
         name for name, form in forms.items() if re.search(rf"(?<![A-Za-z0-9_-]){form}(?![A-Za-z0-9_-])", text, re.I)
@@ -122,10 +122,10 @@ def _named(text: str, names: list[str]) -> frozenset[str]:
 
 
 def _places(document: Any) -> Iterator[str]:
-    """The fields that an error points to."""
+    """The fields that an error lists."""
     if isinstance(document, list):
-        for one in document:
-            yield from _places(one)
+        for item in document:
+            yield from _places(item)
     elif isinstance(document, Mapping):
         if isinstance(document.get("param"), str):
             yield document["param"]

@@ -1,4 +1,4 @@
-"""Questions to an OpenAI-compatible server: time limits, bounded retries, and errors as sentences."""
+"""Requests to an OpenAI-compatible server: time limits, bounded retries, and errors as sentences."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hocket.engine.requests import ContextFull
 T = TypeVar("T")
 
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}
-"""Answers after which the same question may succeed."""
+"""HTTP states after which the same request may succeed."""
 
 _LONGEST_PAUSE = 30.0
 _SHOWN = 300
@@ -36,19 +36,19 @@ _FULL = re.compile(
     r"input token count|must be <= \d+\. given",
     re.IGNORECASE,
 )
-"""How servers say that a question is longer than the model's context."""
+"""Error texts of servers for a request that is longer than the model's context."""
 
 
 class EndpointError(HocketError):
-    """A server did not answer, or answered nonsense, as often as it was asked."""
+    """A server did not answer, or gave invalid answers, at every attempt."""
 
 
 class Unfinished(EndpointError):
-    """An answer that the server broke off; the same question may be answered whole another time."""
+    """A truncated answer; another attempt may give a complete one."""
 
 
 class _NotYet(Exception):
-    """One attempt failed in a way that may pass. `absent`: nobody listens there. `pause`: seconds asked for."""
+    """An attempt failed temporarily. `absent`: no server answers. `pause`: seconds that the server asks for."""
 
     def __init__(self, reason: str, *, absent: bool = False, pause: float = 0.0) -> None:
         super().__init__(reason)
@@ -57,7 +57,7 @@ class _NotYet(Exception):
 
 
 class _Unknown(Exception):
-    """The server refuses some fields of the question. `fields`: those it names; none where it names none."""
+    """The server refuses some fields of the request. `fields`: those that it names, which may be none."""
 
     def __init__(self, fields: frozenset[str], refusal: EndpointError) -> None:
         super().__init__(str(refusal))
@@ -66,7 +66,7 @@ class _Unknown(Exception):
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Another address is an error: following it could hand the key to another server."""
+    """Treats a redirect as an error, since following it could send the key to another server."""
 
     def redirect_request(self, *arguments: Any, **named: Any) -> None:
         return None
@@ -78,18 +78,18 @@ class Endpoint:
 
     Attributes:
         url: the address up to and with `/v1`.
-        model: the server's name for it.
+        model: its name on the server.
         key_variable: the environment variable that holds the API key; None sends no key.
-        timeout: seconds one attempt may take.
-        retries: further attempts after one that failed in a way that may pass.
+        timeout: the longest time of one attempt, in seconds.
+        retries: further attempts after temporary failures.
         backoff: seconds before the second attempt, doubled before each further one, up to 30; a server's
-            `Retry-After` is heeded within the same bound.
-        concurrency: questions under way at the same time.
-        exact: whether what it samples is learnt from. Then a server that refuses a field of the sampling is refused;
-            else it is asked without that field from then on, which is said once.
+            `Retry-After` is respected within the same bound.
+        concurrency: the number of simultaneous requests.
+        exact: whether the run learns from the samples. If so, a server that refuses a sampling field is an error;
+            else further requests omit that field, and a message says so once.
 
     Raises:
-        ConfigurationError: when a setting cannot be, or the environment variable is not set.
+        ConfigurationError: when a setting is out of range, or the environment variable is not set.
     """
 
     url: str
@@ -121,23 +121,22 @@ class Endpoint:
             )
 
     def ask(self, path: str, body: Mapping[str, Any] | None, key: Key) -> Any:
-        """The JSON answer to a question; see `read`."""
+        """The JSON answer to a request; see `read`."""
         return self.read(path, body, key, lambda answer: answer)
 
     def read(self, path: str, body: Mapping[str, Any] | None, key: Key, understand: Callable[[Any], T]) -> T:
-        """What `understand` makes of the JSON answer to a question, a POST with a body and a GET without.
+        """The JSON answer to a request as `understand` reads it; a POST if there is a body, else a GET.
 
-        Blocks for as long as it takes. `key` spreads the pauses between attempts, so that many questions do not come
-        back in one moment.
+        Blocks. `key` spreads the pauses between attempts, so that many requests are not repeated at the same moment.
 
         Args:
-            understand: reads an answer; raises `Unfinished` for one that is to be asked for again.
+            understand: reads an answer; raises `Unfinished` for an answer that must be requested again.
 
         Raises:
-            ConfigurationError: when nobody listens at the address, or key, address or model are wrong; when the server
-                refuses a field of the sampling and must not.
-            ContextFull: when the server finds the question longer than the model's context.
-            EndpointError: when all attempts failed, or the server refuses the question.
+            ConfigurationError: when no server answers, when key, address or model are wrong, or when an `exact` server
+                refuses a sampling field.
+            ContextFull: when the request is longer than the model's context.
+            EndpointError: when all attempts failed, or the server refuses the request.
         """
         with waiting_for(f"model {self.model} at {self.url}" if self.model else self.url):
             return self._read(path, body, key, understand)
@@ -157,14 +156,14 @@ class Endpoint:
         often = "once" if attempts == 1 else f"{attempts} times"
         if last.absent:
             raise ConfigurationError(
-                f"nobody answers at {self.url} ({last}; asked {often}); start the server or mend the endpoint"
+                f"no server answers at {self.url} ({last}; asked {often}); start it, or correct the endpoint"
             )
-        raise EndpointError(f"{self.url} failed {often}: {last}; look at the server, or allow more time or retries")
+        raise EndpointError(f"{self.url} failed {often}: {last}; check the server, or raise timeout or retries")
 
     # ------------------------------------------------------------ one attempt
 
     def _taken(self, path: str, body: Mapping[str, Any] | None) -> Any:
-        """The answer to a question without the fields that the server refuses."""
+        """The answer to a request without the fields that the server refuses."""
         if body is None:
             return self._once(path, None)
         tried: frozenset[str] = frozenset()
@@ -187,7 +186,8 @@ class Endpoint:
                 continue
             new = self._refused.add(tried) - {LONGEST}
             if new:
-                say(f"{self.url} refuses {', '.join(sorted(new))}: it is asked without, and draws by its own setting")
+                names = ", ".join(sorted(new))
+                say(f"{self.url} refuses {names}: requests omit it from now on, and the server's own setting holds")
             return answer
 
     def _once(self, path: str, body: Mapping[str, Any] | None) -> Any:
@@ -218,29 +218,29 @@ class Endpoint:
         return urllib.request.Request(self.url.rstrip("/") + path, data=data, headers=headers)
 
     def _refusal(self, path: str, error: urllib.error.HTTPError, body: Mapping[str, Any]) -> Exception:
-        """What an answer with an error status means."""
+        """The error that an HTTP status means."""
         with error:
-            said, code, document = _complaint(error)
+            words, code, document = _complaint(error)
         if error.code in _AGAIN:
             pause = error.headers.get("Retry-After", "")
-            return _NotYet(f"HTTP {error.code} {said}".strip(), pause=float(pause) if pause.isdigit() else 0.0)
+            return _NotYet(f"HTTP {error.code} {words}".strip(), pause=float(pause) if pause.isdigit() else 0.0)
         if error.code in (401, 403):
-            # The server's words are left out: some repeat part of the key.
-            mend = f"mend the key in {self.key_variable}" if self.key_variable else "name its key with key_variable"
-            return ConfigurationError(f"{self.url} refuses access (HTTP {error.code}); {mend}")
+            # Without the server's text, because some repeat part of the key.
+            fix = f"correct the key in {self.key_variable}" if self.key_variable else "name its key with key_variable"
+            return ConfigurationError(f"{self.url} refuses access (HTTP {error.code}); {fix}")
         if error.code == 404:
             return self._missing(path)
         if 300 <= error.code < 400:
             return ConfigurationError(
-                f"{self.url} points to another address ({error.headers.get('Location')}); give that as the endpoint"
+                f"{self.url} redirects to another address ({error.headers.get('Location')}); give that as the endpoint"
             )
-        if code == "context_length_exceeded" or _FULL.search(said):
-            return ContextFull(f"the context of model {self.model!r} is full: {said}")
-        refusal = EndpointError(f"{self.url} refuses the question (HTTP {error.code}): {said or 'without a reason'}")
-        return _Unknown(refused_fields(document, said, body), refusal) if error.code in (400, 422) else refusal
+        if code == "context_length_exceeded" or _FULL.search(words):
+            return ContextFull(f"the context of model {self.model!r} is full: {words}")
+        refusal = EndpointError(f"{self.url} refuses the question (HTTP {error.code}): {words or 'without a reason'}")
+        return _Unknown(refused_fields(document, words, body), refusal) if error.code in (400, 422) else refusal
 
     def _missing(self, path: str) -> Exception:
-        """After a 404: is it the model or the address?"""
+        """The reason of a 404: an unknown model or a wrong address."""
         if path != "/models":
             try:
                 listed = self._once("/models", None)
@@ -254,7 +254,7 @@ class Endpoint:
 
 
 def _read(answer: http.client.HTTPResponse, end: float) -> bytes:
-    """The whole answer, although it drips: a socket's time limit holds for each piece only."""
+    """The complete answer within the time limit; a socket's own limit holds only for each piece."""
     pieces = []
     while piece := answer.read1(65536):
         pieces.append(piece)
@@ -264,25 +264,25 @@ def _read(answer: http.client.HTTPResponse, end: float) -> bytes:
 
 
 def _complaint(error: urllib.error.HTTPError) -> tuple[str, str, Any]:
-    """A server's own words about an error, on one line, its code for it, and all it says as data."""
+    """The server's text of an error on one line, its code, and the complete error as data."""
     try:
         data = error.read(1 << 16)
     except (OSError, http.client.HTTPException):
         return "", "", None
     try:
-        found = json.loads(data)
+        content = json.loads(data)
     except ValueError:
         return " ".join(data.decode("utf-8", "replace").split())[:_SHOWN], "", None
-    found = found[0] if isinstance(found, list) and len(found) == 1 else found
-    inner = found.get("error", found) if isinstance(found, Mapping) else found
+    content = content[0] if isinstance(content, list) and len(content) == 1 else content
+    inner = content.get("error", content) if isinstance(content, Mapping) else content
     if not isinstance(inner, Mapping):
-        return str(inner)[:_SHOWN], "", found
+        return str(inner)[:_SHOWN], "", content
     words = next((inner[name] for name in ("message", "detail", "error") if inner.get(name)), "")
     return " ".join(str(words).split())[:_SHOWN], str(inner.get("code", "")), inner
 
 
 def _absent(error: object) -> bool:
-    """Whether an error says that no such server can be reached, as against one that hung up."""
+    """Whether an error means that there is no server, rather than that it closed the connection."""
     if isinstance(error, (ConnectionRefusedError, socket.gaierror, ssl.SSLCertVerificationError)):
         return True
     return isinstance(error, OSError) and error.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH)

@@ -1,4 +1,4 @@
-"""The OpenAI protocol: requests as JSON bodies, and what answers say."""
+"""The OpenAI protocol: requests as JSON bodies, and the content of answers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hocket.types import Decoding
 
 
 class ServerAnswer(TypedDict):
-    """What a server said, as plain data.
+    """A server's answer as plain data.
 
-    `tokens` are those that were sampled and `logp` their log-probs (nats), None where the server does not tell.
+    `tokens` are the sampled tokens and `logp` their log-probs (nats); None if the server does not return them.
     """
 
     text: str
@@ -28,16 +28,16 @@ def text_body(request: Request, model: str) -> dict[str, Any]:
     """The body for `/chat/completions`.
 
     Raises:
-        ConfigurationError: when the request needs token ids, which such a server does not know.
+        ConfigurationError: when the request needs token ids, which this protocol lacks.
     """
-    for what, given in (("a prefix", request.prefix), ("decoding.banned", request.decoding.banned)):
-        if given:
+    for what, value in (("a prefix", request.prefix), ("decoding.banned", request.decoding.banned)):
+        if value:
             raise ConfigurationError(
-                f"model {model!r} is asked by text, but {what} names token ids; give its role a tokenizer, or drop it"
+                f"model {model!r} gets text, but {what} names token ids; give its role a tokenizer, or drop {what}"
             )
     messages = [dict(message) for message in request.messages]
     if not messages:
-        raise ConfigurationError(f"model {model!r} is asked by text, so a request needs messages")
+        raise ConfigurationError(f"model {model!r} gets text, so a request needs messages")
     return {"model": model, "messages": messages, **drawing(request, request.decoding.max_tokens)}
 
 
@@ -66,12 +66,12 @@ def tokens_body(request: Request, model: str, stops: Sequence[int]) -> dict[str,
 
 
 def read_text(answer: Any) -> ServerAnswer:
-    """What an answer of `/chat/completions` says.
+    """The content of an answer of `/chat/completions`.
 
-    A server that leaves out the stop string it ended with, but names it, gets it put back.
+    If the server omits the stop string that ended the answer, but names it, it is appended.
 
     Raises:
-        Unfinished: when it was broken off.
+        Unfinished: when the answer is truncated.
         EndpointError: when it has no text.
     """
     choice = _choice(answer)
@@ -79,7 +79,7 @@ def read_text(answer: Any) -> ServerAnswer:
     message = choice.get("message")
     text = message.get("content") if isinstance(message, Mapping) else None
     if text is None and finish == "length":
-        text = ""  # Everything was spent on thinking that the server does not show.
+        text = ""  # The whole budget went into thoughts that the server does not show.
     if not isinstance(text, str):
         raise EndpointError(f"the server answered without text: {str(choice)[:200]}")
     stop = choice.get("stop_reason")
@@ -89,11 +89,11 @@ def read_text(answer: Any) -> ServerAnswer:
 
 
 def read_tokens(answer: Any) -> ServerAnswer:
-    """What an answer of `/completions` says: with token ids from a server that returns them, else only text.
+    """The content of an answer of `/completions`: token ids if the server returns them, else text.
 
     Raises:
-        Unfinished: when it was broken off.
-        EndpointError: when it has neither, or as many log-probs as it has tokens are not there.
+        Unfinished: when the answer is truncated.
+        EndpointError: when it has neither tokens nor text, or not one log-prob per token.
     """
     choice = _choice(answer)
     finish = _finish(choice)
@@ -113,7 +113,7 @@ def read_tokens(answer: Any) -> ServerAnswer:
 def tells_logp(decoding: Decoding, *, processed: bool = False) -> bool:
     """Whether a server's log-probs are those of the distribution drawn from.
 
-    Servers report the model's own (at temperature 1, nothing cut) unless they `processed` them.
+    Servers report those of the model (at temperature 1, without truncation) unless they `processed` them.
     """
     return processed or decoding.greedy or (decoding.temperature == 1.0 and not decoding.truncates)
 
@@ -129,19 +129,19 @@ _ENDS: Mapping[str, Literal["stop", "length"]] = {
     **dict.fromkeys(("stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete"), "stop"),
     **dict.fromkeys(("length", "max_tokens", "max_length", "max_output_tokens", "model_length"), "length"),
 }
-"""What servers call the two ends of an answer: it is finished, or a limit cut it off."""
+"""The servers' names for the two ends of an answer: finished, or cut off by a limit."""
 
 
 def _finish(choice: Mapping[str, Any]) -> Literal["stop", "length"]:
-    """Why an answer ended.
+    """The reason for the end of an answer.
 
     Raises:
-        Unfinished: when it was broken off for another reason, or the server does not say why it ended.
+        Unfinished: when it ended for another reason, or the server gives none.
     """
-    said = choice.get("finish_reason")
-    known = _ENDS.get(said.casefold()) if isinstance(said, str) else None
+    reason = choice.get("finish_reason")
+    known = _ENDS.get(reason.casefold()) if isinstance(reason, str) else None
     if known is not None:
         return known
-    if said is None:
-        raise Unfinished("the server does not say why the answer ended (no finish_reason), so it may be broken off")
-    raise Unfinished(f"the server broke the answer off: finish_reason is {str(said)[:60]!r}, not 'stop' or 'length'")
+    if reason is None:
+        raise Unfinished("the server does not say why the answer ended (no finish_reason), so it may be truncated")
+    raise Unfinished(f"the server truncated the answer: finish_reason is {str(reason)[:60]!r}, not 'stop' or 'length'")

@@ -1,4 +1,4 @@
-"""What is asked of an engine and what comes back."""
+"""Requests to an engine, and samples as their results."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class ContextFull(HocketError):
 
 @dataclass(frozen=True)
 class ResponseStart:
-    """The beginning of a response that was written before, under other weights or elsewhere.
+    """The beginning of a response that was written earlier, under other weights or in another engine.
 
     Attributes:
-        tokens, logp, version: of each token `[L]`, what is imposed included: its id, its log-prob when it was written,
-            and the version of the weights that wrote it.
-        extras: what the turn keeps of these tokens.
+        tokens, logp, version: of each token `[L]`, imposed ones included: its id, its log-prob when it was written, and
+            the version of the weights that wrote it.
+        extras: further columns of these tokens for the turn.
     """
 
     tokens: NDArray[np.int64]
@@ -40,15 +40,15 @@ class Request:
     """One continuation to sample.
 
     Attributes:
-        tokens: the whole context, token ids.
+        tokens: the complete context, token ids.
         decoding: temperature, truncation, limits and stops.
         key: names the stream of uniforms; token t is drawn with counter t. Also the order of admission.
         prefix: response tokens that are imposed before sampling begins; recorded as forced.
-        messages: the same context as chat messages, for servers that know only text.
-        drawn: how many tokens of this stream the context ends with, where a response is written in parts; token t is
-            drawn with counter `drawn + t`. Only the local engine knows it.
-        begun: the beginning of the response where there is one: it goes on as if it had been written here, and the
-            answer holds all of it. Limits count it. Only the local engine's pages know it.
+        messages: the same context as chat messages, for servers that read only text.
+        drawn: for a response written in parts, the number of tokens of this stream at the end of the context; token t
+            is drawn with counter `drawn + t`. Only the local engine supports it.
+        begun: the beginning of the response, if there is one. The engine continues it as its own, the sample contains
+            it, and limits count it. Only the local engine's pages support it.
     """
 
     tokens: tuple[int, ...]
@@ -67,13 +67,13 @@ class Sample:
     Attributes:
         tokens: response ids `[L]`, the end-of-turn token included when it was sampled.
         logp: log-prob of each token `[L]` under the distribution it was drawn from (temperature 1 when greedy), nats;
-            None where a server does not tell.
+            None if a server does not return it.
         finish: `stop` (end of turn or a stop string), `length` (the limit, or the context is full).
-        version: the weights version it was sampled with, of its last token where there were several.
+        version: the version of the weights that wrote it, or its last token if there were several.
         forced: `[L]`, True for the imposed prefix.
-        extras: what the turn keeps besides, such as the masks it was sampled under.
-        text: what was said where a server gave only text, of which `tokens` are then an encoding; else None.
-        versions: of the weights that wrote each token `[L]`, where they are several; else None.
+        extras: further columns for the turn, such as the masks of sampling.
+        text: the answer of a server that returns only text, of which `tokens` are an encoding; else None.
+        versions: the version of the weights that wrote each token `[L]`, if there were several; else None.
     """
 
     tokens: NDArray[np.int64]
@@ -87,7 +87,7 @@ class Sample:
 
     @property
     def written_by(self) -> NDArray[np.int64]:
-        """The version of the weights that wrote each token `[L]`."""
+        """The version of the weights of each token `[L]`."""
         return np.full(len(self.tokens), self.version, np.int64) if self.versions is None else self.versions
 
 
@@ -97,9 +97,9 @@ class Engine(Protocol):
     def episode(self) -> AbstractAsyncContextManager[None]:
         """Marks a live workflow: batches run only when every live workflow waits.
 
-        Calls made inside, also by tasks started inside, are the workflow's own; it waits as soon as one of them does,
-        and calls made together arrive together. Engines that one workflow uses must share who is live: entering the
-        second of them changes nothing.
+        Calls inside, also by tasks that it starts, belong to the workflow. It waits as soon as one of them waits, and
+        concurrent calls arrive together. Engines of one workflow must share a barrier: entering the second of them has
+        no effect.
         """
         ...
 

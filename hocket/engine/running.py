@@ -1,4 +1,4 @@
-"""A batch under way: what enters it, and where its answers go."""
+"""A batch in progress: requests enter it at any time, and answers go to those who wait."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from hocket.engine.requests import Request, Sample
 from hocket.engine.scheduler import Scheduler
 
 BREATH = 0.05
-"""Seconds after which the event loop gets its turn although nothing was answered."""
+"""Seconds after which the event loop continues although no request was answered."""
 
 
 class VersionedPolicy(Protocol):
-    """A policy, as far as a sample must know it."""
+    """A policy with the version of its weights."""
 
     version: int
 
 
 class Asker(Protocol):
-    """Who waits for an answer."""
+    """The receiver of an answer."""
 
     @property
     def waits(self) -> bool:
-        """Whether anybody still does."""
+        """Whether it still waits."""
         ...
 
     def answer(self, sample: Sample) -> bool:
-        """Takes the answer; whether somebody can go on now."""
+        """Takes the answer; whether a task can continue."""
         ...
 
     def fail(self, error: BaseException) -> None: ...
@@ -40,12 +40,12 @@ class Asker(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Ticket:
-    """A request under way.
+    """A request in progress.
 
     Attributes:
-        request: what is asked. limit: the most response tokens. owner: the number of the policy that answers.
-        policy: that policy, for the version of its weights. asker: who waits.
-        live: the workflow that asks; None outside of any.
+        request: the request. limit: the largest number of response tokens. owner: the number of the policy.
+        policy: that policy, for the version of its weights. asker: receives the answer.
+        live: the workflow of the call; None outside of workflows.
     """
 
     request: Request
@@ -57,10 +57,10 @@ class Ticket:
 
 
 class Running:
-    """Requests that are answered together, over the pages of one cache; others may enter at any time.
+    """Requests that are answered together, over the pages of one cache. Others may enter at any time.
 
     Args:
-        versions: of the weights that answer, by the number of the policy.
+        versions: the version of the weights, by the number of the policy.
     """
 
     def __init__(self, scheduler: Scheduler, written: Responses, versions: Sequence[int] = ()) -> None:
@@ -69,26 +69,26 @@ class Running:
 
     @property
     def busy(self) -> bool:
-        """Whether anything is under way."""
+        """Whether there are requests in progress."""
         return bool(self._tickets)
 
     @property
     def tickets(self) -> list[Ticket]:
-        """Of requests that somebody waits for, in the order in which they came."""
+        """The tickets whose asker waits, in order of arrival."""
         return [ticket for ticket in self._tickets.values() if ticket.asker.waits]
 
     def interrupted(self) -> list[Ticket]:
-        """`tickets`, each with what was written for it so far."""
-        found = []
+        """`tickets`, each with its response so far."""
+        rows = []
         for number, ticket in self._tickets.items():
             if ticket.asker.waits:
                 begun = self._written.begun(number, self._versions[ticket.owner])
                 going_on = ticket if begun is None else replace(ticket, request=replace(ticket.request, begun=begun))
-                found.append(going_on)
-        return found
+                rows.append(going_on)
+        return rows
 
     def enter(self, tickets: Sequence[Ticket]) -> None:
-        """Lets requests in, in key order; those that could never be answered fail."""
+        """Adds requests in key order; those that cannot be answered fail."""
         for ticket in sorted(tickets, key=lambda ticket: ticket.request.key):
             try:
                 self._scheduler.check(ticket.request, ticket.limit)
@@ -98,28 +98,28 @@ class Running:
             self._tickets[self._scheduler.add(ticket.request, ticket.limit, ticket.owner)] = ticket
 
     def go_on(self) -> bool:
-        """Until something is answered, or for a moment; says whether there was anything to do."""
+        """Runs passes until a request is answered, or for a moment; whether there was any work."""
         if not self._scheduler.busy:
             return False
         until = time.monotonic() + BREATH
         while self._scheduler.busy:
             answered = [number for number in self._scheduler.step() if number in self._tickets]
-            given = [self._give(number) for number in answered]
+            forwarded = [self._give(number) for number in answered]
             self._drop(answered)
-            if any(given) or time.monotonic() > until:
+            if any(forwarded) or time.monotonic() > until:
                 break
         return True
 
     def _give(self, number: int) -> bool:
-        """Hands over an answer; whether somebody can go on now."""
+        """Delivers an answer; whether a task can continue."""
         ticket = self._tickets[number]
         if ticket.live is not None:
-            # Its next turn goes on from here; once it has ended, nobody may.
+            # The workflow's next turn may continue here; the pin ends with the workflow.
             ticket.live.at_end(partial(self._scheduler.unpin, self._scheduler.pin(number)))
         return ticket.asker.answer(self._written.sample(number, ticket.policy.version))
 
     def tidy(self) -> None:
-        """Drops requests that nobody waits for any more."""
+        """Drops requests whose asker no longer waits."""
         self._drop([number for number, ticket in self._tickets.items() if not ticket.asker.waits])
 
     def _drop(self, numbers: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""Drawing the next token of many rows at once, each from its own stream of uniforms."""
+"""Draws of the next token of many rows at once, each from its own stream of uniforms."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from hocket.engine.requests import Request
 
 @dataclass(frozen=True)
 class Plan:
-    """How each of R rows is sampled, as columns.
+    """The sampling settings of R rows, as columns.
 
     Attributes:
         words: names of the uniform streams, `[R]`.
-        temperature: `[R, 1]`, 1 for greedy rows; None when all are 1.
-        greedy: `[R]` bool; None when no row is.
-        banned: `[R, V]` bool; None when nothing is.
-        top_k, top_p, min_p: `[R, 1]`; None when no row cuts its vocabulary so.
+        temperature: `[R, 1]`, 1 for greedy rows; None if all are 1.
+        greedy: `[R]` bool; None if no row is greedy.
+        banned: `[R, V]` bool; None if no token is banned.
+        top_k, top_p, min_p: `[R, 1]`; None if no row uses it.
     """
 
     words: NDArray[np.uint64]
@@ -85,15 +85,15 @@ def draw(
     Args:
         logits: `[R, V]`.
         plan: of the same rows.
-        counter: which uniform of each stream is used; one number, or one for each row `[R]`.
-        forced: imposed tokens `[R]`, -1 where the row is sampled; an imposed token's log-prob is that before any cut.
+        counter: the index of the uniform in each stream; one number, or one for each row `[R]`.
+        forced: imposed tokens `[R]`, -1 where the row is sampled; their log-probs are those without truncation.
     """
     scores = logits.float()
     plain = torch.log_softmax(scores if plan.temperature is None else scores / plan.temperature, 1)
     logp = _cut(plain, plan)
     cumulative = torch.cumsum(logp.exp(), 1, dtype=torch.float64)
     uniform = torch.from_numpy(uniforms(plan.words, counter)).to(logits.device)[:, None]
-    # The first entry that reaches a positive threshold has positive probability itself.
+    # The first entry that reaches a positive threshold has a positive probability.
     token = torch.searchsorted(cumulative, uniform * cumulative[:, -1:]).squeeze(1)
     if plan.greedy is not None:
         allowed = scores if plan.banned is None else scores.masked_fill(plan.banned, -torch.inf)
@@ -111,7 +111,7 @@ def _cut(logp: Tensor, plan: Plan) -> Tensor:
         return logp
     if plan.banned is not None:
         left = torch.log_softmax(logp.masked_fill(plan.banned, -torch.inf), 1)
-        # Others stay as they are, to the last bit, so that no row depends on what its neighbours forbid.
+        # Other rows keep their bits, so that no row depends on the bans of another.
         logp = torch.where(plan.banned.any(1, keepdim=True), left, logp)
     if plan.top_k is None and plan.top_p is None and plan.min_p is None:
         return logp
@@ -130,6 +130,6 @@ def _cut(logp: Tensor, plan: Plan) -> Tensor:
         keep &= ranked >= ranked[:, :1] + plan.min_p.log()
         cuts |= plan.min_p > 0
     keep[:, 0] = True
-    kept = torch.zeros_like(keep).scatter(1, order, keep)
-    left = torch.log_softmax(logp.masked_fill(~kept, -torch.inf), 1)
+    mask = torch.zeros_like(keep).scatter(1, order, keep)
+    left = torch.log_softmax(logp.masked_fill(~mask, -torch.inf), 1)
     return torch.where(cuts, left, logp)

@@ -1,5 +1,8 @@
-"""Continuous batching: requests come at any time and enter when there is room, rows leave when they end, and no
-context is read twice."""
+"""Continuous batching. Requests arrive at any time, enter the batch when there is room, and leave it when they end.
+
+No context is computed twice. A *row* is a response that is being decoded, one token per pass. A *prefill* is a context
+that is being read.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +26,15 @@ from hocket.engine.requests import Request
 from hocket.engine.token_sampler import TokenSampler
 
 PREFILL_TOKENS = 2048
-"""Context tokens read in one pass at most."""
-KEPT = 16
-"""From this part of the memory on (one in so many), what ended conversations left is given up before more is taken."""
+"""The largest number of context tokens that one pass reads."""
+PRUNED_FROM = 16
+"""Once the pool holds 1 / PRUNED_FROM of all pages, pages of ended conversations are freed before new ones are made."""
 LEAST_SAVED = 8
-"""A context waits for others that are being read when that saves at least so many tokens."""
+"""A context waits for another one that is being read if that saves at least this many tokens."""
 
 
 class Admission(Enum):
-    """What became of a request that wanted to enter: it did, better later, or no pages are left."""
+    """The result of admitting a request: it entered, it waits for another context, or there are no free pages."""
 
     DONE = auto()
     LATER = auto()
@@ -39,15 +42,13 @@ class Admission(Enum):
 
 
 class Scheduler:
-    """Answers requests, `most` at a time, in the order in which they come.
-
-    Requests have the numbers that `written` gives them.
+    """Answers requests in order of arrival, at most `most` at a time.
 
     Args:
-        cache: the model, and what it has computed so far.
-        written: where responses go.
-        counts: where what was done is added.
-        most: rows decoded together.
+        cache: the model, and the keys and values that it has computed.
+        written: stores the responses, and numbers the requests.
+        counts: counters that every pass updates.
+        most: the largest number of rows.
     """
 
     def __init__(self, cache: PagedCache, written: Responses, counts: SamplingCounts, most: int) -> None:
@@ -72,17 +73,17 @@ class Scheduler:
 
     @property
     def busy(self) -> bool:
-        """Whether some request is not answered yet."""
+        """Whether there are unanswered requests."""
         return bool(self._asked_of)
 
     def check(self, request: Request, limit: int) -> None:
-        """Refuses what could never be answered.
+        """Refuses a request that does not fit into memory.
 
         Raises:
             ConfigurationError: when a context with a response of up to `limit` tokens needs more pages than there are.
         """
         longest = len(request.tokens) + limit
-        # One page more than a row needs: a copy is made before its source can go.
+        # One page more than a row needs, because a page is copied before the source is released.
         if longest // PAGE + 2 > self._pool.most:
             raise ConfigurationError(
                 f"a sequence of up to {longest} tokens does not fit into the {self._pool.most} pages of {PAGE} tokens "
@@ -90,12 +91,12 @@ class Scheduler:
             )
 
     def add(self, request: Request, limit: int, owner: int = 0) -> int:
-        """Lets a request wait for its turn, behind those that came before; its number.
+        """Queues a request and returns its number.
 
         Args:
-            request: what is asked, see `check`.
-            limit: the most response tokens.
-            owner: the number of the policy it is for, where the model has several.
+            request: a request that `check` accepts.
+            limit: the largest number of response tokens.
+            owner: the number of the policy that answers, if the model serves several.
         """
         number = self._written.add(request, limit)
         self._asked_of[number] = request, owner
@@ -108,12 +109,12 @@ class Scheduler:
         return number
 
     def drop(self, numbers: Iterable[int]) -> None:
-        """Forgets requests, answered or not; what was computed for them stays in the prefix tree."""
+        """Forgets requests, answered or not. Their keys and values stay in the prefix tree."""
         self._leaving.update(numbers)
-        self._let_go()
+        self._forget_leaving()
 
-    def _let_go(self) -> None:
-        """Forgets those that leave. Where a context is still being read for one, it becomes a row first."""
+    def _forget_leaving(self) -> None:
+        """Forgets leaving requests, except those whose context is still being read: they become rows first."""
         held = {number for prefill in self._prefills for number in prefill.members}
         gone = self._leaving - held
         if not gone:
@@ -132,35 +133,35 @@ class Scheduler:
             self._written.drop(number)
 
     def _leave(self, leaving: NDArray[np.bool_]) -> None:
-        """Takes rows out of the batch."""
+        """Removes rows from the batch."""
         for row in np.flatnonzero(leaving).tolist():
             self._adopt(row)
         self._arrange(np.flatnonzero(~leaving))
         self._full = False
 
     def pin(self, number: int) -> PageNode:
-        """Where a request and its response end in the prefix tree; see `hocket.engine.pages.PageTree.pin`."""
+        """The node where a request and its response end in the prefix tree; see `hocket.engine.pages.PageTree.pin`."""
         owner, tokens = self._context(number)
         return self._tree.pin(tokens[:-1], owner)
 
     def unpin(self, node: PageNode) -> None:
-        """Takes a pin back."""
+        """Removes a pin."""
         self._tree.unpin(node)
 
     def step(self) -> list[int]:
-        """One pass: rows go on by a token, contexts are read, and what is read becomes rows.
+        """Runs one pass. Every row gets one token, contexts are read, and requests with a complete context become rows.
 
-        Returns the numbers of the requests that it answered; `drop` them once their responses are taken.
+        Returns the numbers of the requests that this pass answered. Call `drop` after taking their responses.
         """
         try:
             return self._step()
         except BaseException:
-            # Pages may be promised that nobody will write.
+            # The tree may list pages that this pass would have written.
             self._cache.forget()
             raise
 
     def _make_room(self, longest: int) -> None:
-        """For one more row, and rows of this length."""
+        """Makes room for one more row, and for rows of this length."""
         self._cache.model.reach(longest)
         rows, table = min(len(self._asked_of), self._most), self._forward_batch.table
         width = longest // PAGE + 1
@@ -173,14 +174,14 @@ class Scheduler:
     def _step(self) -> list[int]:
         self._cache.now += 1
         if self._leaving:
-            self._let_go()
-        rows, given = self._rows, self._forward_batch
+            self._forget_leaving()
+        rows, batch = self._rows, self._forward_batch
         self._take_pages()
-        given.begin(rows.token[: rows.count], rows.position[: rows.count], rows.owner[: rows.count])
+        batch.begin(rows.token[: rows.count], rows.position[: rows.count], rows.owner[: rows.count])
         if self._waiting or self._prefills:
             self._admit()
             self._copy(self._copies)
-            for source, _ in self._copies:  # One by one: a page may be copied several times.
+            for source, _ in self._copies:  # Separately, because a page may be copied several times.
                 self._pool.release([source])
             self._copies = []
         finished = [prefill for prefill in self._prefills if prefill.finished]
@@ -194,25 +195,25 @@ class Scheduler:
         return answered
 
     def _logits(self, finished: list[Prefill]) -> Tensor:
-        """Computes the pass; logits of the rows `[R, V]`, and of the readings it finishes."""
-        given, count = self._forward_batch, self._rows.count
-        if not given.tokens:
+        """Runs the model. Returns the logits of the rows `[R, V]`, and stores those of prefills that this pass ends."""
+        batch, count = self._forward_batch, self._rows.count
+        if not batch.tokens:
             return torch.zeros(0, self._cache.model.vocabulary)
         self._counts.passes += 1
         self._counts.rows += count
         self._counts.places += bucket(count) if count else 0
         wanted = None
         read = [prefill for prefill in finished if prefill.logits is None]
-        if given.rows > count:
+        if batch.rows > count:
             places = [*range(count), *(prefill.last for prefill in read)]
             wanted = torch.tensor(places + [0] * (bucket(len(places)) - len(places)))
-        logits = self._cache.model.logits(given, self._pool, wanted, self._cache.activations)
+        logits = self._cache.model.logits(batch, self._pool, wanted, self._cache.activations)
         for number, prefill in enumerate(read, count):
             prefill.logits = logits[number]
         return logits[:count]
 
     def _draw(self, logits: Tensor) -> list[int]:
-        """One more token for every row; rows that end leave. Returns whom they answered."""
+        """Draws a token for every row and removes completed rows. Returns the numbers of the answered requests."""
         rows = self._rows
         self._written.tell(rows.request[: rows.count], logits)
         token, logp = self._sampler(logits)
@@ -232,8 +233,8 @@ class Scheduler:
     # ------------------------------------------------------------ pages
 
     def _take(self, count: int, spare: int = 0) -> Pages | None:
-        """Takes pages and leaves `spare` ones, giving up what was kept for later if need be; None when that fails."""
-        if count > self._pool.free and self._pool.size >= self._pool.most // KEPT:
+        """Takes pages if `spare` others remain, evicting cached ones if necessary; None if there are not enough."""
+        if count > self._pool.free and self._pool.size >= self._pool.most // PRUNED_FROM:
             self._tree.prune(max(count - self._pool.free, self._pool.size // 16))
         short = count + spare - self._pool.available
         if short > 0:
@@ -241,7 +242,7 @@ class Scheduler:
         return None if count + spare > self._pool.available else self._pool.take(count)
 
     def _take_pages(self) -> None:
-        """A new page for every row whose pages are full. When there are none, the last requests have to wait again."""
+        """Gives a page to every row whose pages are full. If there are too few, the latest requests wait again."""
         rows = self._rows
         while True:
             position = rows.position[: rows.count]
@@ -256,7 +257,7 @@ class Scheduler:
             self._send_back(latest.index(max(latest)))
 
     def _send_back(self, row: int) -> None:
-        """Lets a row wait; what it has written stays and is its context when it enters again."""
+        """Moves a row back to the queue. Its tokens so far become part of its context."""
         number = int(self._rows.request[row])
         self._adopt(row)
         self._arrange(np.delete(np.arange(self._rows.count), row))
@@ -265,7 +266,7 @@ class Scheduler:
         self._counts.preempted += 1
 
     def _adopt(self, row: int) -> None:
-        """Leaves a row's pages to the prefix tree."""
+        """Hands a row's pages over to the prefix tree."""
         number, fed = int(self._rows.request[row]), int(self._rows.position[row])
         pages = self._rows.pages(row)
         owner, tokens = self._context(number)
@@ -279,17 +280,17 @@ class Scheduler:
             self._pool.copy([source for source, _ in pairs], [target for _, target in pairs])
 
     def _context(self, number: int) -> Context:
-        """What a request's next token depends on."""
+        """The policy and tokens that determine a request's next token."""
         request, owner = self._asked_of[number]
         tokens, length = request.tokens, int(self._written.length[number])
         if length:
             tokens += tuple(self._written.tokens[number, :length].tolist())
         return owner, tokens
 
-    # ------------------------------------------------------------ who enters
+    # ------------------------------------------------------------ admission
 
     def _admit(self) -> None:
-        """Plans what is read in this pass."""
+        """Plans the contexts that this pass reads."""
         self._budget = PREFILL_TOKENS
         for prefill in self._prefills:
             self._plan(prefill)
@@ -300,11 +301,11 @@ class Scheduler:
         for number in self._waiting:
             if self._rows.count + self._entering >= self._most or self._budget <= 0 or later >= self._most:
                 break
-            found = self._enter(number)
-            if found is Admission.FULL:
+            admission = self._enter(number)
+            if admission is Admission.FULL:
                 self._full = True
                 break
-            if found is Admission.LATER:
+            if admission is Admission.LATER:
                 later += 1
             else:
                 entered.add(number)
@@ -321,14 +322,14 @@ class Scheduler:
         return outcome
 
     def _ask_less(self, context: Context) -> None:
-        """One request fewer waits with this context."""
+        """Counts one waiting request less for this context."""
         self._asked[context] -= 1
         if not self._asked[context]:
             del self._asked[context]
             self._known.pop(context, None)
 
     def _join(self, number: int, prefill: Prefill) -> Admission:
-        """Lets a request go on from a context that is being read."""
+        """Adds a request to a prefill of the same context."""
         if len(prefill.tokens) % PAGE:
             page = self._take(1, self._spare)
             if page is None:
@@ -339,27 +340,27 @@ class Scheduler:
         return Admission.DONE
 
     def _begin(self, number: int, context: Context) -> Admission:
-        """Begins to read a context behind what is known of it."""
+        """Begins a prefill after the part of the context that is in the prefix tree."""
         owner, tokens = context
-        now, logits = self._cache.now, self._known.get(context)
-        # Where the logits are not known the last token is read in any case.
-        found = self._tree.find(tokens if logits is not None else tokens[:-1], now, owner)
-        if logits is not None and found.usable < len(tokens):
-            logits, found = None, self._tree.find(tokens[:-1], now, owner)
-        if found.promised - found.usable >= LEAST_SAVED:
+        clock, logits = self._cache.now, self._known.get(context)
+        # Without known logits the last token must be read.
+        prefix = self._tree.find(tokens if logits is not None else tokens[:-1], clock, owner)
+        if logits is not None and prefix.usable < len(tokens):
+            logits, prefix = None, self._tree.find(tokens[:-1], clock, owner)
+        if prefix.promised - prefix.usable >= LEAST_SAVED:
             return Admission.LATER
-        held = found.pages if found.source < 0 else [*found.pages, found.source]
+        held = prefix.pages if prefix.source < 0 else [*prefix.pages, prefix.source]
         self._pool.hold(held)
-        taken = self._take(-(-len(tokens) // PAGE) - len(found.pages), self._spare)
+        taken = self._take(-(-len(tokens) // PAGE) - len(prefix.pages), self._spare)
         if taken is None:
             self._pool.release(held)
             return Admission.FULL
-        if found.source >= 0:
-            self._copies.append((found.source, int(taken[0])))
-        prefill = Prefill(owner, tokens, [*found.pages, *taken.tolist()], found.usable, [number], logits)
+        if prefix.source >= 0:
+            self._copies.append((prefix.source, int(taken[0])))
+        prefill = Prefill(owner, tokens, [*prefix.pages, *taken.tolist()], prefix.usable, [number], logits)
         if logits is None:
             prefill.nodes = self._tree.insert(tokens, prefill.pages, NEVER, owner)
-        self._counts.reused += found.usable
+        self._counts.reused += prefix.usable
         self._prefills.append(prefill)
         self._open[context] = prefill
         self._plan(prefill)
@@ -367,11 +368,11 @@ class Scheduler:
 
     @property
     def _spare(self) -> int:
-        """Pages that rows may need next."""
+        """The number of pages that rows may need next."""
         return self._rows.count + self._entering
 
     def _plan(self, prefill: Prefill) -> None:
-        """Reads as much of a context in this pass as may be."""
+        """Adds to this pass as much of a context as the budget allows."""
         count = min(self._budget, len(prefill.tokens) - prefill.done)
         if not count:
             return
@@ -384,20 +385,20 @@ class Scheduler:
             prefill.nodes.pop(0).ready = self._cache.now
 
     def _become_rows(self, finished: list[Prefill], logits: Tensor) -> Tensor:
-        """Makes rows of contexts that are read; the logits of all rows."""
+        """Turns completed prefills into rows. Returns the logits of all rows."""
         copies: list[tuple[int, int]] = []
         parts = [logits]
         for prefill in finished:
             assert prefill.logits is not None
             del self._open[prefill.context]
             owner, length, members = prefill.owner, len(prefill.tokens), prefill.members
-            whole = prefill.pages[: length // PAGE]
+            full_pages = prefill.pages[: length // PAGE]
             self._rows.add(members[0], owner, length, prefill.pages)
             for place, number in enumerate(members[1:]):
-                self._pool.hold(whole)
+                self._pool.hold(full_pages)
                 own = prefill.parts[place : place + 1]
                 copies += [(prefill.pages[-1], page) for page in own]
-                self._rows.add(number, owner, length, [*whole, *own])
+                self._rows.add(number, owner, length, [*full_pages, *own])
             parts.append(prefill.logits.expand(len(members), -1))
             self._entering -= len(members)
             if self._asked[prefill.context]:

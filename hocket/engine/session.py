@@ -1,4 +1,4 @@
-"""What one batch of continuations needs from a model: logits, row by row, step by step."""
+"""The interface of a model to a batch of continuations: logits, step by step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Session(Protocol):
     """Rows that are decoded in lockstep.
 
     Attributes:
-        rows: which continuation each row of the logits belongs to, `[R]` in 0..N-1; N marks a row that fills a place.
+        rows: the continuation of each row of the logits, `[R]` in 0..N-1; N marks a vacant row.
         logits: of the next token, `[R, V]`.
     """
 
@@ -24,12 +24,12 @@ class Session(Protocol):
         ...
 
     def keep(self, alive: Tensor) -> None:
-        """Drops rows that are not `alive` `[R]`; `rows` says what is left, in which order. `logits` are stale then."""
+        """Drops rows that are not `alive` `[R]`; `rows` has the remaining ones in order. `logits` are stale then."""
         ...
 
 
 def distinct(contexts: Sequence[tuple[int, ...]]) -> tuple[list[tuple[int, ...]], list[int]]:
-    """Each context once, in order of first appearance, and which of them every entry is."""
+    """The distinct contexts in order of first appearance, and the index of each entry's context."""
     place: dict[tuple[int, ...], int] = {}
     index = [place.setdefault(context, len(place)) for context in contexts]
     return list(place), index

@@ -1,4 +1,4 @@
-"""Stop strings: when does the text of a response complete one?"""
+"""Stop strings: the tokens at which the text of a response completes one."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ class StopStrings:
     def completed(self, tokens: Sequence[int], stops: Sequence[str], imposed: int = 0) -> bool:
         """Whether the last of `tokens` completes one of `stops`.
 
-        The first `imposed` tokens were not sampled: a stop string that stands wholly in them does not count.
+        The first `imposed` tokens were not sampled: a stop string that lies completely within them does not count.
         """
         candidates = [stop for stop in stops if self._may_end(tokens[-1], stop)]
         if not candidates:
             return False
-        # A character takes at most four tokens, and a few more let a decoder settle what precedes them.
+        # A character has at most four tokens; a few more give a decoder the context that it needs.
         reach = 4 * max(len(stop) for stop in candidates) + 4
         text = self._text(tokens[-reach:])
-        found = [stop for stop in candidates if stop in text]
-        if not found or imposed == 0:
-            return bool(found)
+        present = [stop for stop in candidates if stop in text]
+        if not present or imposed == 0:
+            return bool(present)
         before = self._text(tokens[-reach:-1])
-        return any(text.count(stop) > before.count(stop) for stop in found)
+        return any(text.count(stop) > before.count(stop) for stop in present)
 
     def _may_end(self, token: int, stop: str) -> bool:
-        """Whether `token` could be the one that completes `stop`: it brings the last character, or part of one."""
+        """Whether `token` could complete `stop`: it contains the last character, or a part of it."""
         piece = self._pieces.get(token)
         if piece is None:
             piece = self._pieces[token] = self._text([token])

@@ -1,4 +1,4 @@
-"""Next tokens of the rows that decode."""
+"""Draws of the next tokens of decoding rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hocket.engine.sampling import Plan, draw
 
 
 class TokenSampler:
-    """Draws next tokens: plain rows in the kernel, rows with a cut vocabulary as `hocket.engine.sampling` does."""
+    """Draws next tokens: plain rows in the kernel, rows with a truncated vocabulary by `hocket.engine.sampling`."""
 
     def __init__(self, written: Responses, kernels: Kernels, vocabulary: int) -> None:
         self._written, self._kernels, self._vocabulary = written, kernels, vocabulary
@@ -30,7 +30,7 @@ class TokenSampler:
         self.arrange(np.zeros(0, np.int64))
 
     def add(self, number: int, request: Request) -> None:
-        """Says how the request with this number is drawn for."""
+        """Adds the sampling settings of a request."""
         if number >= len(self._words):
             for name in ("_words", "_drawn", "_temperature", "_greedy", "_cut"):
                 setattr(self, name, enlarged(getattr(self, name), (2 * number + 1,)))
@@ -49,7 +49,7 @@ class TokenSampler:
             self._plan = None
 
     def arrange(self, rows: NDArray[np.int64]) -> None:
-        """Says which requests the rows of logits belong to from now on."""
+        """Sets the requests of the rows of logits."""
         self._rows = rows.copy()
         self._stream = self._words[rows]
         self._temperature_now = torch.from_numpy(self._temperature[rows])
@@ -77,7 +77,7 @@ class TokenSampler:
             return token.numpy(), logp.numpy()
         plain, cut, plan = self._parts
         token, logp = torch.empty(len(logits), dtype=torch.int64), torch.empty(len(logits))
-        told = (column[plain] for column in (logits, uniform, self._temperature_now, self._greedy_now, forced))
-        token[plain], logp[plain] = self._kernels.draw(*told)
+        arguments = (column[plain] for column in (logits, uniform, self._temperature_now, self._greedy_now, forced))
+        token[plain], logp[plain] = self._kernels.draw(*arguments)
         token[cut], logp[cut] = draw(logits[cut], plan, counters[cut.numpy()], forced[cut])
         return token.numpy(), logp.numpy()

@@ -1,4 +1,4 @@
-"""Sampling a policy that is trained here from a vLLM server, which gets its weights anew whenever they change."""
+"""Sampling of a trained policy from a vLLM server, which gets the policy's weights whenever they change."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 class VLLMServerEngine(RemoteEngine):
     """Samples a `CausalLM` from a vLLM server, always with its current weights, tokens and log-probs exact.
 
-    Before the first request after the policy's `version` has changed, its weights go through a folder that the server
-    can read too, and the server reloads them in place. Then log-probs of a fresh sample are compared with the
-    policy's own, because a reload that leaves a tensor behind is silent: with tied embeddings vLLM keeps the old
-    output head unless the head is written out beside them, as is done here.
+    Before the first request after a change of the policy's `version`, the weights are written to a folder that the
+    server can read, and the server reloads them in place. Then log-probs of a fresh sample are compared with the
+    policy's, because a reload that misses a tensor is silent: with tied embeddings vLLM keeps the old output head
+    unless the head is in the folder, as it is here.
 
-    Answers are journalled by version too: the same question is asked anew of other weights. Each sample carries the
-    version that it was drawn with.
+    The journal's keys contain the version, so other weights answer the same question again. Each sample records the
+    version that wrote it.
 
-    The server must run with `VLLM_SERVER_DEV_MODE=1` (which opens its reload calls to all who reach it), on the model
-    that the policy was loaded from, in the same precision.
+    The server must run with `VLLM_SERVER_DEV_MODE=1` (which opens its reload calls to everyone who can reach it), on
+    the model from which the policy was loaded, in the same precision.
 
     Args:
         endpoint: the server, up to and with `/v1`, and its model.
-        policy: whose weights are sampled.
-        folder: where weights are handed over; overwritten.
+        policy: the sampled policy.
+        folder: the folder of the weights; it is overwritten.
         stops: ids that end a response.
         tolerance: the largest gap in nats allowed between the server's log-probs and the policy's. In fp32 it is
             about 1e-5; in bf16 it reaches 0.3.
@@ -66,7 +66,7 @@ class VLLMServerEngine(RemoteEngine):
             barrier=barrier,
         )
         if not endpoint.url.rstrip("/").endswith("/v1"):
-            raise ConfigurationError(f"endpoint {endpoint.url}: the address of a vLLM server ends with /v1")
+            raise ConfigurationError(f"endpoint {endpoint.url}: the address of a vLLM server must end with /v1")
         self.policy = policy
         self.folder = folder
         self.tolerance = tolerance
@@ -92,7 +92,7 @@ class VLLMServerEngine(RemoteEngine):
         return replace(super()._sample(request, outcome), version=outcome["version"])
 
     def _sync(self, request: Request) -> None:
-        """Hands over the weights and checks that the server uses them.
+        """Sends the weights and checks that the server uses them.
 
         Raises:
             ConfigurationError: when the server does not let its weights be changed, or uses others afterwards.
@@ -108,8 +108,8 @@ class VLLMServerEngine(RemoteEngine):
                 "VLLM_SERVER_DEV_MODE=1 and let it read the folder of the weights"
             ) from error
         self.gap = self._measured(request)
-        who, mend = f"the vLLM server at {self.endpoint.url}", "start it on the policy's model with the same dtype"
-        check_gap(self.gap, self.tolerance, who, mend)
+        fix = "start it on the policy's model with the same dtype"
+        check_gap(self.gap, self.tolerance, f"the vLLM server at {self.endpoint.url}", fix)
         self._synced = self.version = self.policy.version
 
     def _measured(self, request: Request) -> float:

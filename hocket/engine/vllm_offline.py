@@ -1,4 +1,4 @@
-"""Sampling a policy that is trained here with vLLM in a child process, in a Python environment of its own."""
+"""Sampling of a trained policy with vLLM in a child process, which has its own Python environment."""
 
 from __future__ import annotations
 
@@ -44,35 +44,35 @@ if TYPE_CHECKING:
     from hocket.policies.causal_lm import CausalLM
 
 PYTHON_VARIABLE = "HOCKET_VLLM_PYTHON"
-"""The environment variable that names the python of an environment with vLLM."""
+"""The environment variable with the path to a Python that has vLLM."""
 
 _PATIENCE = 10.0
-"""Seconds a child has to end by itself."""
+"""Seconds that a child has to end by itself."""
 _OWN_ENVIRONMENT = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
 _LOG_HEAD = re.compile(r"^(\(.*?\) )?((ERROR|WARNING|INFO) [\d-]+ [\d:.]+ )?(\[[^\]]*\] )?")
 
 
 class EngineLost(ConfigurationError):
-    """An engine's process ended, which stops the run, not only an episode; the run can be resumed."""
+    """The process of an engine ended. This stops the run, which can be resumed."""
 
     exit_code = 1
 
 
 class ChildLost(Exception):
-    """A child ended while it was asked; the text says how."""
+    """A child ended during a request; the text says how."""
 
 
 class EngineProcess:
     """The process that holds the engine, and the connection to it.
 
     Args:
-        python: interpreter of the other environment.
-        script: what it runs; serves `hocket.engine.vllm_child` on the file descriptor it is given.
-        log: takes everything it prints.
+        python: the interpreter of the other environment.
+        script: the script that it runs, with the file descriptor of the connection as its argument.
+        log: the file of its output.
     """
 
     def __init__(self, python: str, script: Path, log: Path) -> None:
-        here, there = socket.socketpair()
+        near, there = socket.socketpair()
         self.log = log
         self._read = log.stat().st_size if log.is_file() else 0
         with there, log.open("ab") as out:
@@ -83,9 +83,9 @@ class EngineProcess:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 env=_environment(),
-                start_new_session=True,  # Ctrl-C reaches the run alone, which then ends its child.
+                start_new_session=True,  # Ctrl-C reaches only the run, which then ends its child.
             )
-        self._wire = SocketWire(here, alive=lambda: self._process.poll() is None)
+        self._wire = SocketWire(near, alive=lambda: self._process.poll() is None)
 
     @property
     def running(self) -> bool:
@@ -100,10 +100,10 @@ class EngineProcess:
 
         Raises:
             ChildLost: when the child ended.
-            ConfigurationError: when it could not do what it was asked.
+            ConfigurationError: when it reports an error.
         """
         if message["do"] != "open":
-            self._read = self.log.stat().st_size  # Last words are those said over this question.
+            self._read = self.log.stat().st_size  # The end of the log belongs to this question.
         try:
             with waiting_for("the vLLM process"):
                 self._wire.send(message)
@@ -111,34 +111,34 @@ class EngineProcess:
         except (OSError, EOFError):
             raise ChildLost(self._epitaph()) from None
         except BaseException:
-            self.close(patience=0)  # Interrupted between question and answer: the connection is of no use any more.
+            self.close(patience=0)  # An interrupt between question and answer makes the connection unusable.
             raise
         if "error" in answer:
             raise ConfigurationError(f"vLLM refused ({answer['error']}); its log is {self.log}")
         return answer
 
     def close(self, patience: float = _PATIENCE) -> None:
-        """Ends the child: it sees the connection close, and is killed when it does not go within `patience` seconds."""
+        """Ends the child by closing the connection; kills it if it does not end within `patience` seconds."""
         self._wire.close()
         try:
             self._process.wait(patience)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)  # With what it may have started itself.
+                os.killpg(self._process.pid, signal.SIGKILL)  # With the processes that it started.
             self._process.wait()
 
     def _epitaph(self) -> str:
-        """How it ended, and the last it said."""
+        """How it ended, and the last line of its log."""
         self.close()
         code = self._process.returncode
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        said = last_words(self.log, self._read)
-        return f"{how}; its last words: {said}" if said else how
+        words = last_words(self.log, self._read)
+        return f"{how}; the last line of its log: {words}" if words else how
 
 
 @dataclass
 class _House:
-    """What has to be cleared up when an engine goes."""
+    """The resources to release at the end of an engine."""
 
     folder: Path
     log: Path
@@ -156,12 +156,12 @@ class _House:
 
 @dataclass(frozen=True)
 class ChildSettings:
-    """How the child's engine is set up.
+    """The settings of the child's engine.
 
     Attributes:
-        dtype: what vLLM computes in; None takes the policy's precision.
+        dtype: the precision of vLLM; None takes the policy's.
         memory: GiB for keys and values.
-        compiled: lets vLLM compile the model and capture CUDA graphs, which takes it up to minutes at the start.
+        compiled: lets vLLM compile the model and capture CUDA graphs, which can take minutes at the start.
         more: further arguments of `vllm.LLM`.
     """
 
@@ -174,22 +174,22 @@ class ChildSettings:
 class VLLMEngine(BatchedEngine):
     """Samples a `CausalLM` with vLLM's offline engine, always with its current weights, tokens and log-probs exact.
 
-    The child starts at the first request. Whenever the policy's `version` has changed, its weights go through a folder
-    in shared memory, the child loads them into the live model and drops its prefix cache, and log-probs of a fresh
-    sample are compared with the policy's own: a reload that leaves a tensor behind is silent. Each sample carries the
-    version that the child says it was drawn with. Log-probs are those of the distribution drawn from, at every
-    temperature and truncation. Each request has a seed of its own.
+    The child starts at the first request. After a change of the policy's `version` the weights are written to a folder
+    in shared memory, and the child loads them into the live model and drops its prefix cache. Then log-probs of a fresh
+    sample are compared with the policy's, because a reload that misses a tensor is silent. Each sample records the
+    version that the child reports. Log-probs are those of the distribution drawn from, at every temperature and
+    truncation. Each request has its own seed.
 
-    A child that ends is started again, once per batch, and the batch asked anew; one that ends again stops the run.
+    A child that ends is started again, once per batch, and repeats the batch. If it ends again, the run stops.
 
     Args:
-        policy: whose weights are sampled.
+        policy: the sampled policy.
         stops: ids that end a response.
-        python: interpreter of an environment with vLLM.
-        settings: how the child's engine is set up.
-        tolerance: the largest gap in nats allowed after a handover; None takes 1e-3, and 0.5 where vLLM uses bf16.
+        python: the interpreter of an environment with vLLM.
+        settings: the settings of the child's engine.
+        tolerance: the largest gap in nats allowed after a handover; None takes 1e-3, or 0.5 if vLLM uses bf16.
         max_rows, barrier: see `BatchedEngine`.
-        script: what the child runs.
+        script: the script of the child.
     """
 
     def __init__(
@@ -229,20 +229,20 @@ class VLLMEngine(BatchedEngine):
         """Samples all requests now; results in the order given.
 
         Raises:
-            EngineLost: when the child ended twice over these requests.
+            EngineLost: when the child ended twice during these requests.
             ConfigurationError: when vLLM does not start, refuses the requests, or does not use the policy's weights.
         """
         limits = [self._limit(request) for request in requests]
-        found = {
+        samples = {
             place: done for place, request in enumerate(requests) if (done := self._imposed(request, limits[place]))
         }
-        # Always in the same order, whichever workflow asked first.
-        left = sorted((place for place in range(len(requests)) if place not in found), key=lambda p: requests[p].key)
+        # In key order, whichever workflow asked first.
+        left = sorted((place for place in range(len(requests)) if place not in samples), key=lambda p: requests[p].key)
         if left:
             with self._asking:
                 drawn = self._drawn([requests[place] for place in left], [limits[place] for place in left])
-            found.update(zip(left, drawn, strict=True))
-        return [found[place] for place in range(len(requests))]
+            samples.update(zip(left, drawn, strict=True))
+        return [samples[place] for place in range(len(requests))]
 
     # ------------------------------------------------------------ asking the child
 
@@ -254,30 +254,28 @@ class VLLMEngine(BatchedEngine):
         except ChildLost as lost:
             self._lose()
             if not self._began:
-                raise EngineLost(
-                    f"vLLM did not start: its process {lost}; the whole log is {self._house.log}"
-                ) from None
+                raise EngineLost(f"vLLM did not start: its process {lost}; its log is {self._house.log}") from None
             self.restarts += 1
-            say(f"the vLLM process {lost}; it is started again")
+            say(f"the vLLM process {lost}; hocket starts it again")
         try:
             return self._attempt(requests, questions)
         except ChildLost as lost:
             self._lose()
             raise EngineLost(
-                f"the vLLM process {lost}, twice over the same requests; the whole log is {self._house.log}. Mend it "
-                "and resume the run"
+                f"the vLLM process {lost}, twice during the same requests; its log is {self._house.log}. Remove the "
+                "cause and resume the run"
             ) from None
 
     def _attempt(self, requests: Sequence[Request], questions: Sequence[dict[str, Any]]) -> list[Sample]:
         child = self._ready(requests[0])
         answer = child.ask({"do": "sample", "questions": questions})
         return [
-            self._sample(request, told, answer["version"])
-            for request, told in zip(requests, answer["samples"], strict=True)
+            self._sample(request, answer_tokens, answer["version"])
+            for request, answer_tokens in zip(requests, answer["samples"], strict=True)
         ]
 
     def _ready(self, request: Request) -> EngineProcess:
-        """A child that runs and has the current weights, which `request` is used to check."""
+        """A running child with the current weights; `request` is used to check these."""
         house, version = self._house, self.policy.version
         child = house.child
         if child is not None and self._synced == version:
@@ -310,18 +308,18 @@ class VLLMEngine(BatchedEngine):
         self._house.child, self._synced = None, None
 
     def _arguments(self) -> dict[str, Any]:
-        """What `vllm.LLM` is made with."""
+        """The arguments of `vllm.LLM`."""
         return {
             "model": str(self._house.folder),
             "dtype": self.dtype,
             "max_model_len": self.context_length,
             "max_num_seqs": self.max_rows,
             "kv_cache_memory_bytes": int(self.settings.memory * 2**30),
-            "gpu_memory_utilization": 0.01,  # Settled by the line above; but this share must be free beside a learner.
+            "gpu_memory_utilization": 0.01,  # The line above decides; but this share must be free beside a learner.
             "enforce_eager": not self.settings.compiled,
             "enable_prefix_caching": True,
-            "logprobs_mode": "processed_logprobs",  # Those of the distribution drawn from.
-            "generation_config": "vllm",  # Not the model's own defaults of sampling, nor its stops beyond ours.
+            "logprobs_mode": "processed_logprobs",  # Log-probs of the distribution drawn from.
+            "generation_config": "vllm",  # Without the model's own sampling defaults and stops.
             "seed": 0,
             **self.settings.more,
         }
@@ -329,24 +327,24 @@ class VLLMEngine(BatchedEngine):
     def _measured(self, child: EngineProcess, request: Request) -> float:
         """The largest gap between the child's and the policy's log-probs on a fresh sample, nats."""
         probe = probe_of(request)
-        told = child.ask({"do": "sample", "questions": [self._question(probe, self._limit(probe))]})
-        ((tokens, logp, _),) = told["samples"]
+        measured = child.ask({"do": "sample", "questions": [self._question(probe, self._limit(probe))]})
+        ((tokens, logp, _),) = measured["samples"]
         return log_prob_gap(self.policy, probe.tokens, tokens, logp)
 
     # ------------------------------------------------------------ requests and samples
 
     def _question(self, request: Request, limit: int) -> dict[str, Any]:
-        """A request as arguments of `vllm.SamplingParams`, with its prompt."""
+        """A request as its prompt and the arguments of `vllm.SamplingParams`."""
         request = replace(request, decoding=replace(request.decoding, max_tokens=limit))
         question = tokens_body(request, "", self._stops)
         del question["model"], question["return_token_ids"]
-        question["logprobs"] = 0  # The drawn token's alone.
+        question["logprobs"] = 0  # Only that of the drawn token.
         if request.prefix:
             question["prompt_logprobs"] = 0
         return question
 
     def _imposed(self, request: Request, limit: int) -> Sample | None:
-        """The sample where the imposed prefix is the whole response; else None."""
+        """The sample if the imposed prefix is the complete response; else None."""
         if not request.prefix or (len(request.prefix) < limit and request.prefix[-1] not in self._stops):
             return None
         return Sample(
@@ -357,20 +355,20 @@ class VLLMEngine(BatchedEngine):
             forced=np.ones(len(request.prefix), np.bool_),
         )
 
-    def _sample(self, request: Request, told: tuple[list[int], list[float], Any], version: int) -> Sample:
-        tokens, logp, finish = told
-        whole = np.array([*request.prefix, *tokens], np.int64)
+    def _sample(self, request: Request, answer: tuple[list[int], list[float], Any], version: int) -> Sample:
+        tokens, logp, finish = answer
+        tokens_all = np.array([*request.prefix, *tokens], np.int64)
         return Sample(
-            tokens=whole,
-            logp=np.array(logp[-len(whole) :], np.float32),  # With a prefix, those of the whole prompt come first.
+            tokens=tokens_all,
+            logp=np.array(logp[-len(tokens_all) :], np.float32),  # With a prefix, those of the prompt come first.
             finish=finish,
             version=version,
-            forced=np.arange(len(whole)) < len(request.prefix),
+            forced=np.arange(len(tokens_all)) < len(request.prefix),
         )
 
 
 def find_python(named: str | None) -> str:
-    """The python of an environment with vLLM: as named, else by `HOCKET_VLLM_PYTHON`, else this one.
+    """The Python of an environment with vLLM: the named one, else that of `HOCKET_VLLM_PYTHON`, else this one.
 
     Raises:
         ConfigurationError: when it cannot be run or has no vLLM.
@@ -379,32 +377,32 @@ def find_python(named: str | None) -> str:
     source = "engine.python" if named else PYTHON_VARIABLE if os.environ.get(PYTHON_VARIABLE) else ""
     look = "import importlib.util, sys; sys.exit(importlib.util.find_spec('vllm') is None)"
     try:
-        found = subprocess.run([python, "-c", look], env=_environment(), capture_output=True, timeout=60, check=False)
+        process = subprocess.run([python, "-c", look], env=_environment(), capture_output=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigurationError(f"{source or 'engine.python'} = {python!r} cannot be run: {error}") from None
-    if found.returncode == 0:
+    if process.returncode == 0:
         return python
     if not source:
         raise ConfigurationError(
-            "engine.kind = vllm: there is no vLLM in this Python environment; name the python of one that has it with "
+            "engine.kind = vllm: this Python environment has no vLLM; name the Python of one that has it with "
             f"engine.python or {PYTHON_VARIABLE}, or use engine.kind = local"
         )
-    raise ConfigurationError(f"{source} = {python!r}: this Python has no vLLM; install it there or name another")
+    raise ConfigurationError(f"{source} = {python!r}: this Python has no vLLM; install it there, or name another one")
 
 
 def last_words(log: Path, start: int = 0) -> str:
-    """The last error that a log tells from byte `start` on, else its last line that says anything; "" without one."""
+    """The last error in a log from byte `start` on, else its last line with content; "" without one."""
     lines = log.read_bytes()[start:].decode(errors="replace").splitlines()
-    said = [text for line in lines[-200:] if (text := _LOG_HEAD.sub("", line).strip(" ^~|-"))]
-    errors = [text for text in said if re.match(r"[\w.]*(Error|Exception)\b", text)]
-    return " ".join((errors or said or [""])[-1].split())[:300]
+    words = [text for line in lines[-200:] if (text := _LOG_HEAD.sub("", line).strip(" ^~|-"))]
+    errors = [text for text in words if re.match(r"[\w.]*(Error|Exception)\b", text)]
+    return " ".join((errors or words or [""])[-1].split())[:300]
 
 
 def _environment() -> dict[str, str]:
-    """The child's environment variables: this process's own, without those that would lead it into our packages."""
-    kept = {name: value for name, value in os.environ.items() if name not in _OWN_ENVIRONMENT}
+    """The child's environment variables: those of this process, without those that point to its packages."""
+    variables = {name: value for name, value in os.environ.items() if name not in _OWN_ENVIRONMENT}
     defaults = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_NO_USAGE_STATS": "1", "TOKENIZERS_PARALLELISM": "false"}
-    if "OMP_NUM_THREADS" in kept:
-        defaults["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"  # Else vLLM takes all cores, whatever this says.
-    # In the child's own process: one process fewer, and the same batches every time.
-    return {**defaults, **kept, "PYTHONSAFEPATH": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+    if "OMP_NUM_THREADS" in variables:
+        defaults["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"  # Otherwise vLLM uses all cores, whatever this says.
+    # In the child's process: one process less, and the same batches every time.
+    return {**defaults, **variables, "PYTHONSAFEPATH": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}

@@ -20,7 +20,7 @@ from hocket.policies.settings import NetworkSettings
 
 @dataclass(frozen=True)
 class Sight:
-    """How what is seen is laid out: see `Seat` of `hocket.core.worlds`."""
+    """The layout of an observation: see `Seat` of `hocket.core.worlds`."""
 
     shape: tuple[int, ...] = ()
     slots: Slots | None = None
@@ -29,7 +29,7 @@ class Sight:
 
     @classmethod
     def of(cls, spaces: Any) -> Self:
-        """Of what a controller was told."""
+        """The layout of the observations in a controller's spaces."""
         shape, slots, plane, form = (getattr(spaces, name, None) for name in ("shape", "slots", "plane", "sight_form"))
         return cls(tuple(shape or ()), slots, plane, form)
 

@@ -1,9 +1,9 @@
-"""Judges: language models that answer questions about texts, as the judges, critics and verifiers of papers.
+"""Judges: language models that answer questions about texts, like the judges, critics and verifiers of papers.
 
-A stage that may ask one says so (`asks_judge`) and has the field `judge`, None by default: then it goes by its own
-rule. `hocket train --judge` puts the run's judge there (see docs/judges.md). A judge is a function: within a run the
-same question has the same answer, kept in the run's journal, so a stage that asks stays as pure as one that counts,
-and a resumed run hears the same again.
+A stage that can use a judge declares it (`asks_judge`) and has the field `judge`; with None it uses its own rule.
+`hocket train --judge` sets the run's judge there (see docs/judges.md). A judge is a function: within a run equal
+questions have equal answers, which the run's journal stores. So a stage with a judge is as pure as one without, and a
+resumed run gets the same answers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ T = TypeVar("T")
 class Question:
     """A question to a judge: a prompt, the choices of answers (none: free text), and the longest answer in tokens.
 
-    What many questions share belongs at the front of their prompts, where a model reads it once.
+    Put the common part of many questions first in their prompts, because a model reads a common prefix once.
     """
 
     prompt: str
@@ -47,9 +47,9 @@ class Question:
 class Answer(NamedTuple):
     """The response to a question.
 
-    `text` is None where there is no answer, and `problem` says why. `logp` are the log-probs of the choices in nats,
-    where the judge can tell them; `tokens` what was read and written, where it is known; `cut` whether the limit of
-    tokens cut it off.
+    `text` is None without an answer, and `problem` gives the reason. `logp` are the log-probs of the choices in nats,
+    if the judge provides them; `tokens` the number of tokens read and written, if known; `cut` whether the limit of
+    tokens ended it.
     """
 
     text: str | None
@@ -60,7 +60,7 @@ class Answer(NamedTuple):
 
     @property
     def verdict(self) -> str | None:
-        """The text from which a verdict may be read: that of a finished answer."""
+        """The text of a finished answer, from which a verdict may be read."""
         return None if self.cut else self.text
 
 
@@ -78,10 +78,10 @@ class Count:
     problems: list[str] = field(default_factory=list)
 
     def metrics(self) -> dict[str, float]:
-        """`judge/questions`, `judge/failed`, `judge/unclear` (answered, but with no verdict that can be read) and
-        `judge/tokens` count what stages asked, also what was known already.
+        """The metrics `judge/questions`, `judge/failed`, `judge/unclear` (an answer without a readable verdict) and
+        `judge/tokens` count all questions of stages, also those with known answers.
 
-        `throughput/judge/calls` counts what was not, and `time/judge` its seconds.
+        `throughput/judge/calls` counts the new ones, and `time/judge` their seconds.
         """
         told = {"judge/questions": self.questions, "judge/failed": self.failed, "judge/unclear": self.unclear}
         told |= {"judge/tokens": self.tokens}
@@ -92,7 +92,7 @@ class Count:
 
 
 SHOWN = 120
-"""How many characters of an answer a message shows."""
+"""The number of characters of an answer that a message shows."""
 
 _COUNT: ContextVar[Count | None] = ContextVar("hocket_judge_count", default=None)
 
@@ -112,8 +112,8 @@ class Judge(ABC):
     """Answers questions, each once in a run; a failed question has no answer, and the run continues.
 
     Args:
-        name: told in messages.
-        journal: keeps the answers; None keeps them in memory.
+        name: its name in messages.
+        journal: stores the answers; None stores them in memory.
     """
 
     def __init__(self, name: str, journal: RewardJournal | None = None) -> None:
@@ -124,10 +124,10 @@ class Judge(ABC):
 
     @abstractmethod
     def ask(self, questions: Sequence[Question]) -> Sequence[Answer]:
-        """Asks all questions at once; returns an answer per question.
+        """Answers all questions at once, in order.
 
         Raises:
-            HocketError: when none can be answered.
+            HocketError: when no question can be answered.
         """
 
     def __call__(self, questions: Sequence[Question]) -> list[Answer]:

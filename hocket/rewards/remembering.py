@@ -45,7 +45,7 @@ class RememberingReward(Reward):
 
 @dataclass(frozen=True)
 class Recalled(Reward):
-    """A reward `of` with its current state. `told` counts the steps in the state."""
+    """The reward `of` with its current state. `told` is the number of steps in the state."""
 
     of: RememberingReward
     state: State
@@ -63,7 +63,7 @@ class Recalled(Reward):
         return await self.of.score_with(self.state, trajectories, key=key)
 
     def after(self, trajectories: Sequence[Trajectory]) -> Recalled:
-        """As it scores after a step."""
+        """The reward after a step."""
         seen = [
             trajectory for trajectory in trajectories if trajectory.failure is None and self.name in trajectory.scores
         ]
@@ -71,7 +71,7 @@ class Recalled(Reward):
 
 
 def recalled(rewards: Sequence[Reward], earlier: Sequence[Reward] = ()) -> Sequence[Reward]:
-    """`rewards`, those with memory as they score now: from what equal ones among `earlier` remember, else nothing."""
+    """`rewards` with memory: that of an equal reward among `earlier`, else the initial one."""
     known = [one for one in earlier if isinstance(one, Recalled)]
 
     def begun(reward: RememberingReward) -> Recalled:

@@ -29,7 +29,7 @@ ABSOLUTE, RELATIVE = Fraction(1, 1000), Fraction(1, 20)
 def well_tagged(turns: Sequence[str]) -> bool:
     """Whether every `<think>`, `<tool_call>` and `<answer>` is closed before another opens, and an answer ends it all.
 
-    `turns` are what the policy said, in order; a tag may not run from one into the next. Words between tags do no harm.
+    `turns` are the policy's texts, in order; a tag may not extend over two of them. Words between tags are allowed.
     """
     ended = False
     for text in turns:

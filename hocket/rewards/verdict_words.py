@@ -1,10 +1,10 @@
-"""What judges say in words, read: which of some choices, or which grade. What is unclear is no verdict.
+"""Reads the verdicts of judges from text: one of several choices, or a grade. An unclear text has no verdict.
 
-A conclusion is looked for in this order: the whole answer; a field of a JSON object; tags, boxes and `[[B]]` that
-begin or end it; behind a label (`Verdict:`, `Score:`; the last one, and a `final` one before others); what is said with
-a turn (`so`, `overall`, `actually`), the last one; what it begins with or says in a sentence of its own; what else it
-says, if that is one thing. Thoughts are no part of an answer, and one that is still open where the answer ends has left
-none. What is quoted, asked, denied, supposed, compared with, or said by somebody else is no conclusion.
+A conclusion is searched in this order: the whole answer; a field of a JSON object; tags, boxes and `[[B]]` that begin
+or end it; after a label (`Verdict:`, `Score:`; the last one, and a `final` one before others); after a turn of phrase
+(`so`, `overall`, `actually`), the last one; its beginning, or a separate sentence; the rest, if it names only one
+verdict. Thoughts are no part of an answer, and one that is still open where the answer ends has left
+none. Text that is quoted, asked, denied, supposed, compared with, or attributed to somebody else is no conclusion.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ _NAMED, _FAVOURED, _OWN, _TURNED = range(4)
 
 
 class _Mention(NamedTuple):
-    """A choice or number where it is said. `rank`: how much it is a conclusion."""
+    """A choice or number in a text. `rank`: how conclusive it is."""
 
     rank: int
     what: str
@@ -246,7 +246,7 @@ def _concluded(text: str, forms: Mapping[str, str], labels: Sequence[str], *, nu
 def _labelled(
     text: str, labels: Sequence[str], name: str, form: str, several: re.Pattern[str]
 ) -> Iterator[tuple[bool, int, str]]:
-    """Whether it is final, its place, and what is said behind each label; those of parts (`style score`) are none."""
+    """Whether it is final, its place, and the text after each label; labels of parts (`style score`) do not count."""
     named = rf"(?P<before>[\w'’]*)[ \t]*\b(?i:{'|'.join(labels)})s?\b(?i:{_IS})(?P<what>{form})"
     for match in re.finditer(named, text, re.MULTILINE):
         before, told = match["before"].casefold(), re.split(r"[.!;\n]", text[: match.start()])[-1]

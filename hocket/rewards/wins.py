@@ -81,7 +81,7 @@ class WinShare(Shaping):
     A group of one is worth 1/2. The probabilities go into the column `WINS` as well, for a credit that compares pairs.
 
     Attributes:
-        wins: who beats whom. by: what makes answers comparable.
+        wins: the chances that one answer beats another. by: the groups of comparable answers.
 
     Raises:
         ValueError: for groups of turns.

@@ -1,4 +1,4 @@
-"""Where scenarios come from and how they are verified. `find` makes a task from its name."""
+"""Tasks: sources of scenarios, with their verifiers. `find` makes a task from its name."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ if TYPE_CHECKING:
 __all__ = ["TaskEntry", "TaskForm", "catalogue", "find", "of"]
 
 FIRST = ("sums", "reasoning-gym:NAME", "calculator", "code", "PATH.jsonl", "gym:ENVIRONMENT")
-"""What a newcomer should read first; the rest follows by name, a file of one's own last."""
+"""The first tasks in lists, for new users; the others follow by name, and a user's file is last."""
 
 
 class TaskEntry(NamedTuple):
-    """A line of the catalogue: what to give to `--task`, and what it is."""
+    """A line of the catalogue: the value of `--task`, and a description."""
 
     name: str
     description: str
 
 
 def forms() -> list[Declaration]:
-    """Every declared form, in the order in which they are shown."""
+    """Every declared form, in the order of lists."""
 
-    def place(one: Declaration) -> tuple[int, bool, str]:
-        return FIRST.index(one.name) if one.name in FIRST else len(FIRST), one.name == "FILE.py:NAME", one.name
+    def place(declaration: Declaration) -> tuple[int, bool, str]:
+        name = declaration.name
+        return FIRST.index(name) if name in FIRST else len(FIRST), name == "FILE.py:NAME", name
 
     return sorted(TASKS.declared.values(), key=place)
 
 
 def catalogue(reasoning_gym: bool = False) -> list[TaskEntry]:
-    """What `find` understands; with `reasoning_gym` each of its datasets too (importing it takes seconds)."""
+    """The names that `find` understands; with `reasoning_gym` also its datasets (importing it takes seconds)."""
     entries = [TaskEntry(form.name, form.description) for form in forms()]
     if not reasoning_gym:
         return entries
@@ -53,7 +54,7 @@ def find(name: str) -> Task:
         ConfigurationError: for an unknown name, with the nearest, or settings or files that are wrong.
     """
     base, settings = parse_name(name.strip())
-    fitting = {form: found for form in TASKS.declared if (found := _pattern(form).fullmatch(base))}
+    fitting = {form: match for form in TASKS.declared if (match := _pattern(form).fullmatch(base))}
     if not fitting:
         raise ConfigurationError(f"there is no task {name!r}{_hint(base)}")
     # `gym:x.py:y` is a form of gym, not a file: what says more before its first gap comes first.
@@ -63,10 +64,10 @@ def find(name: str) -> Task:
 
 
 def of(given: Any) -> Task:
-    """A task from Python: itself, or of rows of data.
+    """A task from Python: a task object, or rows of data.
 
     Raises:
-        ConfigurationError: for rows that cannot be used, and what is neither.
+        ConfigurationError: for invalid rows, and for an object of another kind.
     """
     if hasattr(given, "scenario"):
         return cast("Task", given)
@@ -76,11 +77,11 @@ def of(given: Any) -> Task:
 
 
 _GAP = re.compile(r"\b[A-Z]+\b")
-"""A word that stands for any text."""
+"""A word in capitals, which stands for any text."""
 
 
 def _pattern(form: str) -> re.Pattern[str]:
-    """The names that a form fits: any text in its gaps, and underscores for hyphens outside them."""
+    """The names that match a form: any text in its gaps, and underscores or hyphens outside them."""
     parts = (re.sub(r"\\-|_", "[-_]", re.escape(part)) for part in _GAP.split(form))
     return re.compile("(.*)".join(parts), re.DOTALL)
 

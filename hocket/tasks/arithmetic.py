@@ -71,11 +71,11 @@ def sum_problem(rng: np.random.Generator) -> ArithmeticProblem:
 def problems(split: Split, seed: int) -> Iterator[ArithmeticProblem]:
     """Distinct problems of one split without end, the same ones for the same `seed`."""
     rng = np.random.default_rng([_STREAM, SPLITS.index(split), seed])
-    seen: set[str] = set()
+    taken: set[str] = set()
     while True:
         problem = sum_problem(rng)
-        if problem.question not in seen and split_of(problem.question) == split:
-            seen.add(problem.question)
+        if problem.question not in taken and split_of(problem.question) == split:
+            taken.add(problem.question)
             yield problem
 
 

@@ -1,4 +1,4 @@
-"""Calculations that a small model cannot do in its head, and a calculator that can."""
+"""Calculations that a small model cannot do without a calculator, which is its tool."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Calculations(TextTask):
     """Products of integers of two to `digits` digits, plus or minus a third; the calculator is live.
 
     Args:
-        digits: of the larger factors. listed: whether the chat template tells the model of the tool. An unlisted one
-            works all the same, so a model that knows the form of calls can find it.
+        digits: the largest number of digits of the larger factors. listed: whether the chat template lists the tool. An
+            unlisted tool also works, so a model that knows the form of calls can discover it.
         calls: the share of demonstrations (for a first phase of `sft`) that call the tool; the others answer at once.
-        call_reward: what a turn earns at once by calls that could be carried out.
+        call_reward: the reward of a turn for valid calls.
         turns: replies per problem, calls included.
     """
 
@@ -60,7 +60,7 @@ class Calculations(TextTask):
             sign, third = ("+", "-")[int(rng.integers(2))], int(rng.integers(1, 1000))
             expression = f"{first} * {second} {sign} {third}"
             question = question_of(expression)
-            # Training problems may come from either of the parts that evaluation never sees.
+            # Training problems may come from both parts that evaluation never uses.
             if (split_of(question) == "eval") == (split == "eval"):
                 answer = calculator(expression)
                 shown = {
@@ -74,7 +74,7 @@ class Calculations(TextTask):
 
     @property
     def lessons(self) -> Lessons:
-        """Calls that are made again and again, any number of times that the turns allow, or never."""
+        """Conversations with any number of repeated calls that the turns allow, or none."""
         return Lessons(
             "calls of the calculator, some of them made again, some left out for a guess",
             0,
@@ -87,7 +87,7 @@ class Calculations(TextTask):
         calls, guess = int(rng.integers(self.turns)), str(rng.integers(10**self.digits))
 
         def said(heard: Sequence[Message]) -> str:
-            made = sum(one["role"] == "tool" for one in heard)
+            made = sum(message["role"] == "tool" for message in heard)
             if made < calls:
                 return call_of(Calculator.name, expression=expression)
             return f"<answer>{heard[-1]['content'] if made else guess}</answer>"
@@ -100,19 +100,19 @@ class Calculations(TextTask):
 
 
 THEN = {"steps": 20, "curriculum.prompts": 8, "update.lr": 2.5e-4}
-"""What suits after the lessons."""
+"""Settings for training after the lessons."""
 
 
 def demonstration(expression: str, answer: str, *, called: bool) -> str | list[Message]:
-    """A right answer given at once, or after a call."""
-    said = f"<answer>{answer}</answer>"
+    """A right answer, at once or after a call."""
+    text = f"<answer>{answer}</answer>"
     if not called:
-        return said
+        return text
     call = json.dumps({"name": Calculator.name, "arguments": {"expression": expression}})
     return [
         {"role": "assistant", "content": f"<tool_call>{call}</tool_call>"},
         {"role": "tool", "content": answer},
-        {"role": "assistant", "content": said},
+        {"role": "assistant", "content": text},
     ]
 
 

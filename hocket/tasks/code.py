@@ -1,4 +1,4 @@
-"""Small functions to write: a chain of steps described in words, and tests made by carrying the steps out."""
+"""Small functions to write: a chain of steps described in words, and tests computed by running the steps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Grading = Literal["all", "share"]
 
 @dataclass(frozen=True)
 class Step:
-    """Something done to a value: in words, in few, and as an expression of `x`. `{k}` is a number from 2 to `most`."""
+    """An operation on a value: in words, in brief, and as an expression of `x`. `{k}` is a number from 2 to `most`."""
 
     words: str
     few: str
@@ -35,11 +35,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Chain:
-    """What can be done to one kind of value.
+    """The operations on one kind of value.
 
     Attributes:
-        takes: how the argument is described. steps: from the kind to itself. ends: from the kind to the result.
-        draw: an argument.
+        takes: the description of the argument. steps: operations that keep the kind. ends: operations to the result.
+        draw: draws an argument.
     """
 
     takes: str
@@ -139,12 +139,12 @@ CHAINS: Mapping[Kind, Chain] = {
 }
 
 _LEAST_RESULTS = 4
-"""Different results among the tests of a problem, so that no constant passes."""
+"""The least number of different results among the tests of a problem, so that no constant passes."""
 
 
 @dataclass(frozen=True)
 class CodeProblem:
-    """A function to write: what it does, in words and in few; its source; argument and result of each test as text."""
+    """A function to write: its description, also in brief; its source; argument and result of each test as text."""
 
     kind: Kind
     words: str
@@ -153,7 +153,7 @@ class CodeProblem:
     cases: tuple[tuple[str, str], ...]
 
     def question(self, brief: bool) -> str:
-        """What is asked; in words with the first case as example."""
+        """The question; in words it has the first case as an example."""
         if brief:
             return f"f({self.kind}): {self.few}"
         argument, result = self.cases[0]
@@ -187,11 +187,11 @@ def _filled(step: Step, rng: np.random.Generator) -> Step:
 def _cases(source: str, chain: Chain, tests: int, rng: np.random.Generator) -> tuple[tuple[str, str], ...]:
     space: dict[str, Any] = {}
     exec(source, space)  # written here, a few lines above
-    found: dict[str, str] = {}
-    while len(found) < tests:
+    cases: dict[str, str] = {}
+    while len(cases) < tests:
         argument = chain.draw(rng)
-        found.setdefault(repr(argument), repr(space["f"](argument)))
-    return tuple(found.items())
+        cases.setdefault(repr(argument), repr(space["f"](argument)))
+    return tuple(cases.items())
 
 
 class Code(TextTask):
@@ -201,9 +201,9 @@ class Code(TextTask):
     answer. Train and eval differ in what the functions do, not only in their tests.
 
     Args:
-        steps: in the chain, before its end; None is one where all is brief, else two. tests: per problem.
-        grading: the reward, `all` tests or their `share`.
-        brief: a step is told in a word or two, which lessons teach (`f(numbers): odd, times 3, sum`).
+        steps: the number of steps before the end; None is one if `brief`, else two. tests: the number per problem.
+        grading: the reward, for `all` tests or their `share`.
+        brief: describes a step in a word or two, which lessons teach (`f(numbers): odd, times 3, sum`).
     """
 
     def __init__(self, steps: int | None = None, tests: int = 8, grading: Grading = "all", brief: bool = True) -> None:
@@ -219,12 +219,12 @@ class Code(TextTask):
         rng = Key.of(0).derive("code", self.steps, self.tests, split, number).numpy()
         while split_of((problem := draw_problem(rng, self.steps, self.tests)).words) != split:
             pass
-        told = {
+        metadata = {
             "tests": tuple(f"assert f({argument}) == {result}" for argument, result in problem.cases),
             "demonstration": f"```python\n{problem.source}```",
             "kind": problem.kind,
         }
-        return Scenario(f"code/{split}/{number}", problem.question(self.brief), metadata=told, seed=number)
+        return Scenario(f"code/{split}/{number}", problem.question(self.brief), metadata=metadata, seed=number)
 
     @property
     def rewards(self) -> Sequence[Reward]:
@@ -235,7 +235,7 @@ class Code(TextTask):
 
     @property
     def lessons(self) -> Lessons:
-        """Functions of the right form, each line of which may be another step than was asked for."""
+        """Functions of the right form, in which each line may be a wrong step."""
         return Lessons(
             "the form of a function and of its steps, with wrong steps among them",
             200 if self.brief else 0,
@@ -248,21 +248,21 @@ class Code(TextTask):
         code, chain = str(scenario.metadata["demonstration"]), CHAINS[scenario.metadata["kind"]]
         *steps, end = code.splitlines()[2:-1]
 
-        def told(line: str, head: str, known: Sequence[Step]) -> str:
+        def written(line: str, head: str, known: Sequence[Step]) -> str:
             if rng.random() < SKILL:
                 return line
             return f"    {head} {_filled(known[int(rng.integers(len(known)))], rng).code}"
 
-        lines = [told(line, "x =", chain.steps) for line in steps] + [told(end, "return", chain.ends)]
+        lines = [written(line, "x =", chain.steps) for line in steps] + [written(end, "return", chain.ends)]
         answer = "\n".join([*code.splitlines()[:2], *lines, "```"])
         return [Lesson(scenario.messages, ({"role": "assistant", "content": answer},))]
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
-        """`format`: whether the answer holds a program."""
+        """`format`: whether the answer contains a program."""
         return {"format": float(code_of(trajectory.answer) is not None)}
 
     def label(self, trajectory: Trajectory) -> str | None:
-        """Programs have no word by which they agree."""
+        """None: programs have no label by which they agree."""
         return None
 
     def verify(self, text: str, scenario: Scenario) -> float | None:
@@ -270,22 +270,22 @@ class Code(TextTask):
         return None if verdict is None else self._reward.grade(verdict)
 
     def success(self, trajectory: Trajectory) -> float:
-        """1 if all tests passed; taken from the score where the trajectory was graded."""
+        """1 if all tests passed; from the score if the trajectory was graded."""
         score = trajectory.scores.get(self._reward.name)
         return super().success(trajectory) if score is None else float(score.value == 1.0)
 
 
 SKILL = 0.8
-"""How often a beginner's line is the right one."""
+"""The probability that a beginner's line is right."""
 
 THEN = {"steps": 30, "curriculum.prompts": 16, "rollout.samples": 16, "update.lr": 1e-4, "evaluation.n": 200}
-"""What suits after the lessons."""
+"""Settings for training after the lessons."""
 
 
 def from_settings(name: str, settings: Mapping[str, str]) -> Code:
     """The task with these settings."""
-    given = checked(name, settings, {"steps": int, "tests": int, "grading": str, "brief": bool})
-    return Code(**given)
+    options = checked(name, settings, {"steps": int, "tests": int, "grading": str, "brief": bool})
+    return Code(**options)
 
 
 CODE = TaskForm(

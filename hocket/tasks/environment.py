@@ -1,6 +1,6 @@
 """Environments as tasks by name: `openspiel:..`, `textarena:..`, `gymnasium:..`, `pettingzoo:..`, `openenv:..`.
 
-A scenario is a seed: it decides what chance deals.
+A scenario is a seed, which determines all chance events.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from hocket.tasks.lessons import Beginner, Lessons, any_move, episode
 from hocket.types import Scenario, Trajectory
 
 TURNS = 200
-"""Moves of an episode unless the task's name says otherwise: some games of free text have no end of their own."""
+"""The default limit of moves per episode, because some games of free text never end."""
 
 
 @dataclass(frozen=True)
 class EnvironmentTask:
     """Episodes of a world, without end: scenario n has seed 2n in training and 2n + 1 in evaluation.
 
-    `success` is in [0, 1]. With several seats it is whether `seat` (the first one where None) won, that is, earned
-    most; those who tie share it. With one seat, or where all earn the same by the world's rules (`cooperative`), it is
-    the return, cut to [0, 1]. `measure` says it otherwise. Returns themselves are among the traits.
+    `success` is in [0, 1]. With several seats it is whether `seat` (by default the first) won, that is, had the largest
+    return; ties share it. With one seat, or if all seats have equal returns by the world's rules (`cooperative`), it is
+    the return, clipped to [0, 1]. `measure` replaces this rule. The returns are among the traits.
     """
 
     workflow: PlayEnvironment
@@ -59,7 +59,7 @@ class EnvironmentTask:
         return "text"
 
     leads: ClassVar[str] = "greedy"
-    """The way of playing that figures are of; measured are both, for the likeliest moves may walk in circles."""
+    """The way of playing whose figures are reported. Both are measured, because greedy moves may walk in circles."""
 
     def size(self, split: Split) -> int | None:
         return None
@@ -70,7 +70,7 @@ class EnvironmentTask:
 
     @property
     def rewards(self) -> Sequence[Reward]:
-        """None: what is played pays by itself."""
+        """None: the world has its own rewards."""
         return ()
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
@@ -78,9 +78,9 @@ class EnvironmentTask:
 
     @property
     def lessons(self) -> Lessons | None:
-        """How moves are said: legal ones drawn at random where they are listed, else what a script of the game says.
+        """The form of moves: legal ones drawn at random if they are listed, else the moves of the game's script.
 
-        Afterwards the other seats stay what the lessons made of them.
+        During training the other seats keep the weights after the lessons.
         """
         name = self.workflow.world.name
         course = COURSES.get(name) or (LISTED if name.partition(":")[0] in ("openspiel", "gymnasium") else None)
@@ -97,16 +97,16 @@ class EnvironmentTask:
         )
 
     def describe(self, trajectory: Trajectory) -> Mapping[str, float]:
-        """By seat what it earned (`reward/SEAT`), with several also `win/SEAT`; `illegal`, the share of moves."""
+        """The return of each seat (`reward/SEAT`), with several also `win/SEAT`; `illegal`, the share of moves."""
         returns = _returns(trajectory)
-        found = {f"reward/{seat}": value for seat, value in returns.items()}
+        figures = {f"reward/{seat}": value for seat, value in returns.items()}
         if len(returns) > 1:
-            found.update({f"win/{seat}": _won(returns, seat) for seat in returns})
+            figures.update({f"win/{seat}": _won(returns, seat) for seat in returns})
         wrong = sum(ILLEGAL.get(trajectory, {}).values())
-        return {**found, "illegal": wrong / max(len(trajectory.turns), 1)}
+        return {**figures, "illegal": wrong / max(len(trajectory.turns), 1)}
 
     def label(self, trajectory: Trajectory) -> str | None:
-        """None: episodes of a game do not agree or differ in an answer."""
+        """None: episodes of a game have no answer."""
         return None
 
     def success(self, trajectory: Trajectory) -> float:
@@ -123,13 +123,13 @@ class EnvironmentTask:
 
 
 def _returns(trajectory: Trajectory) -> Mapping[str, float]:
-    """What each seat earned; nothing where the episode failed."""
+    """The return of each seat; empty if the episode failed."""
     return {seat: float(value) for seat, value in RETURNS.get(trajectory, {}).items()}
 
 
 def _won(returns: Mapping[str, float], seat: str) -> float:
     best = max(returns.values())
-    winners = [one for one, value in returns.items() if value == best]
+    winners = [name for name, value in returns.items() if value == best]
     return 1.0 / len(winners) if seat in winners else 0.0
 
 
@@ -138,7 +138,7 @@ def _won(returns: Mapping[str, float], seat: str) -> float:
 
 @dataclass(frozen=True)
 class Course:
-    """How a game is taught: by whom, what, for how many steps, and what suits afterwards; see `Lessons`."""
+    """The lessons of a game: the script, what it teaches, the steps, and the settings afterwards; see `Lessons`."""
 
     beginner: Beginner
     taught: str
@@ -147,14 +147,14 @@ class Course:
 
 
 LISTED = Course(any_move, "legal moves, drawn at random")
-"""Any game that lists its moves; given where lessons are asked for."""
+"""For any game that lists its moves; used only on request."""
 
 
 def _guess(environment: Environment, seat: str, rng: np.random.Generator) -> str:
-    """A number from 1 to 20 that was not said yet, every other time one that the hints leave."""
-    said = environment.observe(seat).text
+    """A number from 1 to 20 that was not guessed before; in half of the cases one that the hints allow."""
+    text = environment.observe(seat).text
     tried = [
-        (int(number), hint) for number, hint in re.findall(r"\[(\d+)\]\n\[GAME\] The target number is (\w+)", said)
+        (int(number), hint) for number, hint in re.findall(r"\[(\d+)\]\n\[GAME\] The target number is (\w+)", text)
     ]
     left = [number for number in range(1, 21) if number not in dict(tried)]
     if rng.random() < 0.5:
@@ -168,12 +168,12 @@ COURSES: Mapping[str, Course] = {
     ),
     "textarena:GuessTheNumber-v0": Course(
         _guess,
-        "numbers that were not said yet, half of them against the hints",
+        "numbers that were not guessed before, half of them against the hints",
         0,
         {"steps": 20, "update.lr": 2.5e-4, "evaluation.n": 100},
     ),
 }
-"""Games with lessons of their own, by the name of their world."""
+"""Games with their own lessons, by the name of their world."""
 
 
 # ---------------------------------------------------------------- by name
@@ -193,22 +193,22 @@ def environment_task(name: str, settings: Mapping[str, str]) -> EnvironmentTask:
         ConfigurationError: for settings that are unknown or wrong, and whatever the world refuses.
     """
     kind, _, rest = name.partition(":")
-    given = dict(settings)
-    play = {key: given.pop(key) for key in _PLAY if key in given}
-    one = given.pop("roles", None)
-    if one not in (None, "one", "each"):
-        raise ConfigurationError(f"task {name}: roles is one (one role plays all seats) or each, not {one!r}")
+    options = dict(settings)
+    play = {key: options.pop(key) for key in _PLAY if key in options}
+    role = options.pop("roles", None)
+    if role not in (None, "one", "each"):
+        raise ConfigurationError(f"task {name}: roles is one (one role plays all seats) or each, not {role!r}")
     chosen = checked(name, play, _PLAY)
-    world = WORLDS[kind](rest, given)
+    world = WORLDS[kind](rest, options)
     reading, seat = chosen.pop("reading", None), chosen.pop("seat", None)
     if reading is not None and reading not in READINGS:
         raise ConfigurationError(f"task {name}: reading is {reading!r}; choose from {', '.join(READINGS)}")
-    seats = dict.fromkeys(world.agents, "policy") if one == "one" else {}
+    seats = dict.fromkeys(world.agents, "policy") if role == "one" else {}
     return EnvironmentTask(PlayEnvironment(world, seats, READINGS.get(reading), **{"turns": TURNS, **chosen}), seat)
 
 
 def _ruled(name: str, settings: Mapping[str, str]) -> tuple[IllegalMoves, dict[str, Any]]:
-    """What illegal moves cost, and the settings left, read as JSON where they can be."""
+    """The rule of illegal moves, and the remaining settings, read as JSON where possible."""
     rule = checked(name, {key: text for key, text in settings.items() if key in _RULE}, _RULE)
     left = {key: read_value(text) for key, text in settings.items() if key not in _RULE}
     try:
@@ -218,7 +218,7 @@ def _ruled(name: str, settings: Mapping[str, str]) -> tuple[IllegalMoves, dict[s
 
 
 def read_value(text: str) -> Any:
-    """A setting as JSON where it can be read so, else the text."""
+    """A setting read as JSON if possible, else its text."""
     try:
         return json.loads(text)
     except ValueError:
@@ -253,9 +253,9 @@ def _pettingzoo(name: str, settings: Mapping[str, str]) -> World:
     return PettingZoo(name, arguments, rule=rule)
 
 
-def _kind(name: str, given: dict[str, str], otherwise: str) -> str:
-    """For whom a task is; what is given of it is taken out."""
-    kind = given.pop("kind", otherwise)
+def _kind(name: str, options: dict[str, str], otherwise: str) -> str:
+    """The kind of a task, which is removed from the settings."""
+    kind = options.pop("kind", otherwise)
     if kind not in ("text", "control"):
         raise ConfigurationError(f"task {name}: kind is text or control, not {kind!r}")
     return kind
@@ -263,21 +263,21 @@ def _kind(name: str, given: dict[str, str], otherwise: str) -> str:
 
 def spiel_task(name: str, settings: Mapping[str, str]) -> Task:
     """A game in words, or for control policies with `?kind=control`."""
-    given = dict(settings)
-    if _kind(name, given, "text") == "text":
-        return environment_task(name, given)
-    return variant("openspiel:GAME?kind=control").make(name, given)
+    options = dict(settings)
+    if _kind(name, options, "text") == "text":
+        return environment_task(name, options)
+    return variant("openspiel:GAME?kind=control").make(name, options)
 
 
 def zoo_task(name: str, settings: Mapping[str, str]) -> Task:
-    """A module of PettingZoo's in words, any other for control policies, unless the setting `kind` says otherwise."""
-    module, given = name.removeprefix("pettingzoo:"), dict(settings)
-    if _kind(name, given, "text" if of_pettingzoo(module) else "control") == "text":
-        return environment_task(name, given)
+    """A task of PettingZoo: its modules in words, others for control policies, unless the setting `kind` is set."""
+    module, options = name.removeprefix("pettingzoo:"), dict(settings)
+    if _kind(name, options, "text" if of_pettingzoo(module) else "control") == "text":
+        return environment_task(name, options)
     if turn_by_turn(module):
-        return variant("pettingzoo:MODULE?kind=control").make(name, given)
-    ids = checked(name, {key: text for key, text in given.items() if key == "ids"}, {"ids": bool}).get("ids", True)
-    left = {key: read_value(text) for key, text in given.items() if key != "ids"}
+        return variant("pettingzoo:MODULE?kind=control").make(name, options)
+    ids = checked(name, {key: text for key, text in options.items() if key == "ids"}, {"ids": bool}).get("ids", True)
+    left = {key: read_value(text) for key, text in options.items() if key != "ids"}
     return JointTask(ZooTeam(module, left), identified=bool(ids))
 
 
@@ -295,7 +295,7 @@ WORLDS: Mapping[str, Callable[[str, Mapping[str, str]], World]] = {
     "pettingzoo": _pettingzoo,
     "openenv": _openenv,
 }
-"""How each kind of world is made from its name and settings."""
+"""The maker of each kind of world, from its name and settings."""
 
 
 OPENSPIEL = TaskForm(

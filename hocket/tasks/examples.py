@@ -1,4 +1,4 @@
-"""What a row of data may hold, checked: a prompt, and responses to it that were written down before."""
+"""The checked content of a row of data: a prompt, and recorded responses to it."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ SPLIT_NAMES: dict[str, Split] = {
     "val": "eval",
     "dev": "eval",
 }
-"""What the column `split` may say."""
+"""The values of the column `split`."""
 
 NEUTRAL: Mapping[str, float] = {"weight": 1.0, "margin": 0.0, "target": 1.0}
-"""Numbers of an example, and what holds for a row that does not state one which others do."""
+"""Numbers of an example, with the default for a row without a number that other rows have."""
 
 Response = str | tuple[Message, ...]
-"""Text, or messages to append where there are several turns."""
+"""Text, or messages to append if there are several turns."""
 
 
 @dataclass(frozen=True)
 class ExampleRow:
-    """An example: its number, what is asked, and the rest.
+    """An example: its number, prompt, and metadata.
 
     Attributes:
-        line: its number in its source. columns: the metadata of its scenario. example: what these hold.
-        form: the columns that say so. where: its place in words. source: the number of the data set it is from.
+        line: its number in its source. columns: the metadata of its scenario. example: the kind of example.
+        form: the columns that determine the kind. where: its place in words. source: the number of its data set.
     """
 
     line: int
@@ -56,7 +56,7 @@ class ExampleRow:
 
     @property
     def content(self) -> str:
-        """What makes two rows the same problem: the prompt up to whitespace."""
+        """The prompt up to whitespace, by which two rows are the same problem."""
         if isinstance(self.prompt, str):
             return normalise(self.prompt)
         if len(self.prompt) == 1 and self.prompt[0]["role"] == "user":
@@ -68,7 +68,7 @@ def checked_rows(records: Iterable[Record], source: int = 0) -> list[ExampleRow]
     """The rows of one data set, all of one form.
 
     Raises:
-        ConfigurationError: naming the place, the column and the mend, for a row that cannot be used.
+        ConfigurationError: for an invalid row; names the place, the column and the remedy.
     """
     rows: list[ExampleRow] = []
     for record in records:
@@ -83,7 +83,7 @@ def checked_rows(records: Iterable[Record], source: int = 0) -> list[ExampleRow]
 
 
 def checked_row(record: Record, source: int = 0) -> ExampleRow:
-    """A row, checked.
+    """A checked row.
 
     Raises:
         ConfigurationError: as `checked_rows`.
@@ -101,10 +101,10 @@ def checked_row(record: Record, source: int = 0) -> ExampleRow:
         form, read = "steps and labels", _steps
     if form == "messages" and isinstance(cells.get("labels"), list):
         form, read = "messages and labels", _turns
-    prompt, found, example = read(cells, where)
+    prompt, fields, example = read(cells, where)
     name = "completions" if form == "steps and labels" and cells.get("steps") is None else form.split()[0]
-    asked = set() if name == "messages" else {"prompt"}
-    used = {"answer", "split", *asked, *({name} & {"completion", "completions", "messages"})}
+    required = set() if name == "messages" else {"prompt"}
+    used = {"answer", "split", *required, *({name} & {"completion", "completions", "messages"})}
     form = f"{form} and label" if example is Example.LABELLED else form
     columns = {name: value for name, value in cells.items() if name not in used}
     for column in sorted(stated & columns.keys()):
@@ -114,7 +114,7 @@ def checked_row(record: Record, source: int = 0) -> ExampleRow:
             )
         if column == "demonstration" and name in ("messages", "completion"):
             raise ConfigurationError(f"{where}: demonstration stands beside {name}, which is one; rename or drop it")
-    columns |= found
+    columns |= fields
     if example in (Example.PAIR, Example.LABELLED):
         columns |= {name: _number(columns[name], name, where) for name in NEUTRAL if columns.get(name) is not None}
     if columns.get("tools") is not None:
@@ -131,43 +131,43 @@ _Read = tuple[str | tuple[Message, ...], dict[str, Any], Example]
 
 
 def _prompt_only(cells: Mapping[str, Any], where: str) -> _Read:
-    """A prompt, and a column `demonstration` where there is one."""
+    """A prompt, and a column `demonstration` if there is one."""
     prompt, shown, answer = _asked(cells, where), cells.get("demonstration"), cells.get("answer")
     if shown is None:
         return prompt, {}, Example.PROMPT if answer is None else Example.DEMONSTRATION
     labelled = isinstance(cells.get("label"), bool)
-    found = {"demonstration": _response(shown, "demonstration", prompt, where)}
-    return prompt, found, Example.LABELLED if labelled else Example.DEMONSTRATION
+    fields = {"demonstration": _response(shown, "demonstration", prompt, where)}
+    return prompt, fields, Example.LABELLED if labelled else Example.DEMONSTRATION
 
 
 def _messages(cells: Mapping[str, Any], where: str) -> _Read:
-    """A conversation: the prompt ends where the assistant first speaks."""
+    """A conversation; the prompt ends before the first message of the assistant."""
     messages = _conversation(cells["messages"], "messages", where)
     first = next((place for place, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
     if first == len(messages):
         raise ConfigurationError(f"{where}: messages has none of the assistant's; end it with what is to be learnt")
     if not first:
         raise ConfigurationError(f"{where}: messages begins with the assistant's; put what is asked before it")
-    said = _ended(messages[first:], "messages", where)
+    response = _ended(messages[first:], "messages", where)
     labelled = isinstance(cells.get("label"), bool)
-    return messages[:first], {"demonstration": said}, Example.LABELLED if labelled else Example.DEMONSTRATION
+    return messages[:first], {"demonstration": response}, Example.LABELLED if labelled else Example.DEMONSTRATION
 
 
 def _completion(cells: Mapping[str, Any], where: str) -> _Read:
-    """A prompt and its completion, which a label may call good or bad."""
+    """A prompt and its completion, optionally with a label, good or bad."""
     prompt = _asked(cells, where)
-    found: dict[str, Any] = {"demonstration": _response(cells["completion"], "completion", prompt, where)}
+    fields: dict[str, Any] = {"demonstration": _response(cells["completion"], "completion", prompt, where)}
     label = cells.get("label")
     if label is None:
-        return prompt, found, Example.DEMONSTRATION
+        return prompt, fields, Example.DEMONSTRATION
     if label not in (0, 1) or isinstance(label, float):
         shown = repr(label) if isinstance(label, (int, float, str)) else kind_of(label)
         raise ConfigurationError(f"{where}: label is {shown}; write true for a good completion and false for a bad one")
-    return prompt, {**found, "label": bool(label)}, Example.LABELLED
+    return prompt, {**fields, "label": bool(label)}, Example.LABELLED
 
 
 def _pair(cells: Mapping[str, Any], where: str) -> _Read:
-    """Two responses to a prompt, or two conversations that begin alike."""
+    """Two responses to a prompt, or two conversations with a common beginning."""
     for name, other in (("chosen", "rejected"), ("rejected", "chosen")):
         if cells.get(name) is None:
             raise ConfigurationError(f'{where}: no "{name}", which is compared with {other}; write both')
@@ -176,24 +176,25 @@ def _pair(cells: Mapping[str, Any], where: str) -> _Read:
         prompt = _prompt(cells["prompt"], where)
     else:
         prompt, chosen, rejected = _parted(chosen, rejected, where)
-    found: dict[str, Any] = {
-        name: _response(said, name, prompt, where) for name, said in (("chosen", chosen), ("rejected", rejected))
+    fields: dict[str, Any] = {
+        name: _response(response, name, prompt, where)
+        for name, response in (("chosen", chosen), ("rejected", rejected))
     }
-    if found["chosen"] == found["rejected"]:
+    if fields["chosen"] == fields["rejected"]:
         raise ConfigurationError(f"{where}: chosen and rejected are the same; drop the row")
     target = cells.get("target")
     if target is not None and not 0 <= _number(target, "target", where) <= 1:
         raise ConfigurationError(f"{where}: target is {target}; write the probability in [0, 1] that chosen is better")
-    return prompt, found, Example.PAIR
+    return prompt, fields, Example.PAIR
 
 
 def _parted(chosen: Any, rejected: Any, where: str) -> tuple[tuple[Message, ...], Any, Any]:
-    """The messages with which two conversations begin alike, and what is left of each."""
+    """The common beginning of two conversations, and the rest of each."""
     if not isinstance(chosen, list) or not isinstance(rejected, list):
         raise ConfigurationError(
             f'{where}: no "prompt"; write it, or write chosen and rejected as messages that begin with what is asked'
         )
-    both = [_conversation(said, name, where) for name, said in (("chosen", chosen), ("rejected", rejected))]
+    both = [_conversation(side, name, where) for name, side in (("chosen", chosen), ("rejected", rejected))]
     shared = 0
     while shared < min(map(len, both)) and both[0][shared] == both[1][shared]:
         shared += 1
@@ -209,12 +210,12 @@ def _parted(chosen: Any, rejected: Any, where: str) -> tuple[tuple[Message, ...]
 def _ranked(cells: Mapping[str, Any], where: str) -> _Read:
     """Two responses or more, with a score each, or the best first."""
     prompt = _asked(cells, where)
-    given = cells["responses"]
-    if not isinstance(given, list) or len(given) < 2:
-        shown = f"a list of {len(given)}" if isinstance(given, list) else kind_of(given)
+    cell = cells["responses"]
+    if not isinstance(cell, list) or len(cell) < 2:
+        shown = f"a list of {len(cell)}" if isinstance(cell, list) else kind_of(cell)
         raise ConfigurationError(f"{where}: responses is {shown}; write a list of two responses or more")
-    responses = [_response(said, f"responses[{place}]", prompt, where) for place, said in enumerate(given)]
-    twice = next(((a, b) for b in range(len(given)) for a in range(b) if responses[a] == responses[b]), None)
+    responses = [_response(answer, f"responses[{place}]", prompt, where) for place, answer in enumerate(cell)]
+    twice = next(((a, b) for b in range(len(cell)) for a in range(b) if responses[a] == responses[b]), None)
     if twice is not None:
         raise ConfigurationError(f"{where}: responses[{twice[0]}] and responses[{twice[1]}] are the same; drop one")
     scores = cells.get("scores")
@@ -241,16 +242,16 @@ def _steps(cells: Mapping[str, Any], where: str) -> _Read:
 
 def _turns(cells: Mapping[str, Any], where: str) -> _Read:
     """A conversation with a label for each of the assistant's turns."""
-    prompt, found, _ = _messages({**cells, "label": None}, where)
-    said = found["demonstration"]
-    turns = (assistant(said),) if isinstance(said, str) else said
+    prompt, fields, _ = _messages({**cells, "label": None}, where)
+    response = fields["demonstration"]
+    turns = (assistant(response),) if isinstance(response, str) else response
     count = sum(message["role"] == "assistant" for message in turns)
     labels = _labels(cells["labels"], count, "the assistant's messages", where)
     return prompt, {"demonstration": turns, "labels": labels}, Example.STEPS
 
 
 def assistant(text: str) -> Message:
-    """What the assistant says."""
+    """A message of the assistant."""
     return {"role": "assistant", "content": text}
 
 
@@ -258,7 +259,7 @@ def _labels(labels: Any, count: int, name: str, where: str) -> list[float | None
     if not isinstance(labels, list) or len(labels) != count:
         shown = f"a list of {len(labels)}" if isinstance(labels, list) else kind_of(labels)
         raise ConfigurationError(f"{where}: labels is {shown} where {name} are {count}; write one for each")
-    found: list[float | None] = []
+    numbers: list[float | None] = []
     for place, label in enumerate(labels):
         is_number = isinstance(label, (int, float)) and 0 <= label <= 1
         if label is not None and not is_number:
@@ -266,10 +267,10 @@ def _labels(labels: Any, count: int, name: str, where: str) -> list[float | None
             raise ConfigurationError(
                 f"{where}: labels[{place}] is {shown}; write true, false, a probability, or null for no opinion"
             )
-        found.append(None if label is None else float(label))
-    if all(label is None for label in found):
+        numbers.append(None if label is None else float(label))
+    if all(label is None for label in numbers):
         raise ConfigurationError(f"{where}: labels are all null, so nothing is learnt; drop the row")
-    return found
+    return numbers
 
 
 _FORMS: tuple[tuple[str, set[str], Callable[[Mapping[str, Any], str], _Read]], ...] = (
@@ -278,14 +279,14 @@ _FORMS: tuple[tuple[str, set[str], Callable[[Mapping[str, Any], str], _Read]], .
     ("messages", {"messages"}, _messages),
     ("completion", {"completion"}, _completion),
 )
-"""Forms, the columns of which any makes a row one, and how it is read; a row of no other form is a prompt."""
+"""Forms with their columns, of which any determines the form, and their readers; other rows are prompts."""
 
 
 # ---------------------------------------------------------------- cells
 
 
 def _half_a_pair(cell: Any) -> str | None:
-    """The first character that is half of a surrogate pair, which no file and no tokenizer can hold; None if none."""
+    """The first half of a surrogate pair, which neither files nor tokenizers accept; None without one."""
     if isinstance(cell, str):
         try:
             cell.encode()
@@ -298,7 +299,7 @@ def _half_a_pair(cell: Any) -> str | None:
 
 
 def _asked(cells: Mapping[str, Any], where: str) -> str | tuple[Message, ...]:
-    """What is asked, in the column `prompt`."""
+    """The prompt, from its column."""
     if "prompt" not in cells:
         hint = nearest("prompt", [column for column in cells if column not in _RESPONSES])
         if not hint.startswith("; did you mean"):
@@ -319,13 +320,13 @@ def _prompt(prompt: Any, where: str) -> str | tuple[Message, ...]:
     return tuple(_message(message, f"{where}: message {place} of the prompt") for place, message in enumerate(prompt))
 
 
-def _response(said: Any, name: str, prompt: str | tuple[Message, ...], where: str) -> Response:
-    """A response: text where it is one message of the assistant's. A prompt that it repeats is left out."""
-    if isinstance(said, str):
-        if not said.strip():
-            raise ConfigurationError(f"{where}: {name} is empty; write what is said, or drop the row")
-        return said
-    messages = _conversation(said, name, where)
+def _response(response: Any, name: str, prompt: str | tuple[Message, ...], where: str) -> Response:
+    """A response, as text if it is a single message of the assistant. A repeated prompt is removed."""
+    if isinstance(response, str):
+        if not response.strip():
+            raise ConfigurationError(f"{where}: {name} is empty; write the response, or drop the row")
+        return response
+    messages = _conversation(response, name, where)
     opening: tuple[Message, ...] = ({"role": "user", "content": prompt},) if isinstance(prompt, str) else prompt
     if messages[: len(opening)] == opening:
         messages = messages[len(opening) :]
@@ -334,21 +335,21 @@ def _response(said: Any, name: str, prompt: str | tuple[Message, ...], where: st
 
 def _conversation(messages: Any, name: str, where: str) -> tuple[Message, ...]:
     if not isinstance(messages, list):
-        mend = "write a list of messages" if name == "messages" else "write text or a list of messages"
-        raise ConfigurationError(f"{where}: {name} is {kind_of(messages)}; {mend}")
+        form = "write a list of messages" if name == "messages" else "write text or a list of messages"
+        raise ConfigurationError(f"{where}: {name} is {kind_of(messages)}; {form}")
     if not messages:
-        raise ConfigurationError(f"{where}: {name} has no messages; write what is said, or drop the row")
+        raise ConfigurationError(f"{where}: {name} has no messages; write some, or drop the row")
     return tuple(_message(message, f"{where}: message {place} of {name}") for place, message in enumerate(messages))
 
 
 def _ended(messages: Sequence[Message], name: str, where: str) -> Response:
-    """Messages of which the last is the assistant's, all of whose have text or call a tool; text where it is all."""
+    """Messages that end with the assistant's, each of which has text or calls a tool; text if there is only one."""
     if not messages or messages[-1]["role"] != "assistant":
         last = repr(messages[-1]["role"]) if messages else "the prompt"
         raise ConfigurationError(f"{where}: {name} ends with {last}; end it with a message of the assistant's")
     for message in messages:
-        said = str(message.get("content") or "").strip() or message.get("tool_calls")
-        if message["role"] == "assistant" and not said:
+        text = str(message.get("content") or "").strip() or message.get("tool_calls")
+        if message["role"] == "assistant" and not text:
             raise ConfigurationError(
                 f"{where}: a message of the assistant's in {name} has no text and calls no tool; write what it says"
             )
@@ -424,7 +425,7 @@ def _answer(answer: Any, where: str) -> Any:
     odd = next(
         (member for member in members if isinstance(member, (float, Decimal)) and not math.isfinite(member)), None
     )
-    if odd is not None or (isinstance(answer, list) and all(one is None for one in answer)):
+    if odd is not None or (isinstance(answer, list) and all(item is None for item in answer)):
         raise ConfigurationError(
             f"{where}: the answer is {'null' if odd is None else odd}, which no response can match; leave it out where "
             "there is none, or write it as text in words"

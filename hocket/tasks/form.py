@@ -1,4 +1,4 @@
-"""How a task is named, described and made."""
+"""The name, description and maker of a task."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TaskForm:
-    """What `--task` understands. `hocket.tasks.find` finds one by its name, its first argument in the source.
+    """A form of `--task`. `hocket.tasks.find` finds it by its name, which is its first argument in the source.
 
     Attributes:
-        name: as written, without settings; words in capitals stand for any text, as in `gym:ENVIRONMENT`.
-        description: in a line.
-        make: the task of a name without settings, and the settings as text.
-        family: the part of the list that a task for general use belongs to; a task of one paper is listed with it.
-        drawn_as: the name in the keys of random draws and in ids of scenarios, where it is not `name`: a task that is
-            renamed keeps its draws.
+        name: the name without settings; words in capitals stand for any text, as in `gym:ENVIRONMENT`.
+        description: one line.
+        make: makes the task from a name without settings, and the settings as text.
+        family: the part of the list for a task of general use; a task of one paper is listed with it.
+        drawn_as: the name in keys of random draws and ids of scenarios, if it is not `name`: a renamed task keeps its
+            draws.
     """
 
     name: str
@@ -34,11 +34,11 @@ class TaskForm:
 
 @dataclass(frozen=True)
 class TaskVariant:
-    """A task or kind of tasks that a `TaskForm` finds by name, and that stands in another file than the form.
+    """A task or kind of tasks that a `TaskForm` finds by name in another file.
 
     Attributes:
-        name: as the form asks for it, such as `mapf:planned`. description: in a line; lists show the form's.
-        make: as of a form.
+        name: the full name, such as `mapf:planned`. description: one line; lists show the form's.
+        make: as in a form.
     """
 
     name: str
@@ -47,7 +47,7 @@ class TaskVariant:
 
 
 VARIANTS = Registry("variant of a task", ("hocket.tasks", "hocket.zoo", "hocket.methods"), constant("TaskVariant"))
-"""Constants that are a `TaskVariant`."""
+"""The registry of `TaskVariant` constants."""
 
 
 def variant(name: str) -> TaskVariant:
@@ -56,5 +56,5 @@ def variant(name: str) -> TaskVariant:
     Raises:
         ConfigurationError: for an unknown name, with the nearest.
     """
-    found: TaskVariant = VARIANTS.load(name)
-    return found
+    form: TaskVariant = VARIANTS.load(name)
+    return form

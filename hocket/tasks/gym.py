@@ -1,4 +1,4 @@
-"""Gymnasium environments as a task: a scenario is a reset seed, its verifier the environment's own rewards."""
+"""Gymnasium environments as a task: a scenario is a reset seed, and the environment's rewards verify it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class GymTask:
     # ------------------------------------------------------------ scenarios
 
     leads: ClassVar[str] = "greedy"
-    """The way of playing that figures are of; measured are both, see `hocket.train.kinds.ways`."""
+    """The way of playing whose figures are reported. Both are measured, see `hocket.train.kinds.ways`."""
 
     def size(self, split: Split) -> int | None:
         return None
@@ -75,12 +75,12 @@ class GymTask:
     # ------------------------------------------------------------ settings
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
-        """What lets a recipe learn the classic problems within a minute; see the constants of this module."""
+        """Settings with which a recipe learns the classic problems within a minute; see this module's constants."""
         if has_path(recipe, "credit.lam"):
             chosen = ACTOR_CRITIC if self.discrete else {**ACTOR_CRITIC, **CONTINUOUS}
         else:
             chosen = GROUPED
-        # A loss of the whole batch is not cut into parts.
+        # A loss of the complete batch needs one mini-batch.
         return {**chosen, "update.minibatches": 1} if recipe.couples is Level.BATCH else chosen
 
     # ------------------------------------------------------------ environments
@@ -91,18 +91,18 @@ class GymTask:
         world = _made(self.environment, self.settings)
         world.close()
         spaces = _gymnasium().spaces
-        seen, acted = world.observation_space, world.action_space
-        if not isinstance(seen, (spaces.Box, spaces.Discrete)):
+        observation_space, acted = world.observation_space, world.action_space
+        if not isinstance(observation_space, (spaces.Box, spaces.Discrete)):
             raise ConfigurationError(
-                f"task {self.name}: its observations are a {type(seen).__name__} space; control networks read Box or "
-                "Discrete, so wrap the environment (gymnasium.wrappers.FlattenObservation)"
+                f"task {self.name}: its observations are a {type(observation_space).__name__} space; control networks "
+                "read Box or Discrete, so wrap the environment (gymnasium.wrappers.FlattenObservation)"
             )
         if not isinstance(acted, spaces.Discrete) and not _is_vector(acted, spaces):
             raise ConfigurationError(
                 f"task {self.name}: its actions are {acted}; control networks choose Discrete actions or "
                 "one-dimensional Box vectors, so wrap the environment"
             )
-        return seen, acted
+        return observation_space, acted
 
     @property
     def discrete(self) -> bool:
@@ -110,7 +110,7 @@ class GymTask:
 
     @property
     def actions(self) -> int:
-        """Choices when `discrete`, else dimensions of the action vector."""
+        """The number of choices if `discrete`, else of dimensions of the action vector."""
         space = self._spaces[1]
         return int(space.n) if self.discrete else int(space.shape[0])
 
@@ -121,13 +121,13 @@ class GymTask:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of what is seen, where it is a grid: height and width, and channels."""
+        """Height, width and channels of a grid observation."""
         shape = tuple(int(side) for side in self._spaces[0].shape or ())
         return shape if len(shape) in (2, 3) else ()
 
     @property
     def ranges(self) -> Ranges:
-        """Of what is seen, where networks do not read the numbers as they are."""
+        """The bounds by which networks scale observations, if they do."""
         return ranges_of(self._spaces[0])
 
     def make(self) -> Gymnasium:
@@ -238,7 +238,7 @@ def _made(name: str, settings: Mapping[str, Any]) -> Any:
 
 
 _RUN: Mapping[str, Any] = {"threads": 1, "evaluation.n": 100, "evaluation.between": 20}
-"""Networks this small only lose from a second thread, and lose tenfold when the cores are busy."""
+"""A second thread slows networks this small down, tenfold if the cores are busy."""
 
 GROUPED: Mapping[str, Any] = {
     **_RUN,
@@ -251,7 +251,7 @@ GROUPED: Mapping[str, Any] = {
     "update.epochs": 10,
     "update.minibatches": 8,
 }
-"""Many episodes from each initial state: a baseline is only as good as its group is large."""
+"""Many episodes from each initial state, because a baseline needs a large group."""
 
 ACTOR_CRITIC: Mapping[str, Any] = {
     **_RUN,
@@ -265,10 +265,10 @@ ACTOR_CRITIC: Mapping[str, Any] = {
     "update.epochs": 8,
     "update.minibatches": 8,
 }
-"""Every initial state once: a critic says what states are worth."""
+"""Every initial state once, because a critic estimates the values of states."""
 
 CONTINUOUS: Mapping[str, Any] = {"steps": 40, "curriculum.prompts": 32, "credit.gamma": 0.95, "update.lr": 1.5e-3}
-"""Changes for continuous actions, whose noise asks for more episodes, a nearer horizon and smaller steps."""
+"""Changes for continuous actions, whose noise needs more episodes, a shorter horizon and smaller steps."""
 
 
 def from_settings(name: str, settings: Mapping[str, str]) -> GymTask:

@@ -1,4 +1,4 @@
-"""Worlds of agents that act together as tasks: a scenario is a reset seed, its verifier the world's own rewards."""
+"""Worlds of several agents as tasks: a scenario is a reset seed, and the world's rewards verify it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hocket.types import Scenario, Trajectory
 
 @dataclass(frozen=True)
 class PolicySpaces:
-    """What one policy of a joint task is made for; see `hocket.policies.spaces.Spaces`."""
+    """The spaces of one policy of a joint task; see `hocket.policies.spaces.Spaces`."""
 
     observations: int
     actions: int
@@ -43,8 +43,8 @@ class JointTask:
     undiscounted returns, which for one agent is its return.
 
     Attributes:
-        world: what is played. identified: whether agents that share a policy are told apart by a one-hot number.
-        suggested: settings that suit the world, over those for control in general.
+        world: the world. identified: whether agents that share a policy are distinguished by a one-hot number.
+        suggested: settings for this world, which replace those for control in general.
     """
 
     world: JointWorld
@@ -63,7 +63,7 @@ class JointTask:
 
     @property
     def leads(self) -> str:
-        """The way of playing that figures are of, the world's own; measured are both."""
+        """The world's way of playing whose figures are reported; both are measured."""
         return getattr(self.world, "leads", "greedy")
 
     def size(self, split: Split) -> int | None:
@@ -91,10 +91,10 @@ class JointTask:
     # ------------------------------------------------------------ who plays
 
     def spaces(self, members: Sequence[str]) -> PolicySpaces:
-        """What a policy that plays these agents sees and does.
+        """The observations and actions of a policy that plays these agents.
 
         Raises:
-            ConfigurationError: for agents that see or do different things.
+            ConfigurationError: for agents with different observations or actions.
         """
         of = dict(zip(self.world.agents, self.world.seats, strict=True))
         first = of[members[0]]
@@ -105,9 +105,9 @@ class JointTask:
                 f"{first.observations} numbers and has {first.actions} actions, the other {of[other].observations} and "
                 f"{of[other].actions}; give each its own with --cast separate"
             )
-        told = len(members) if self.identified and len(members) > 1 else 0
+        identities = len(members) if self.identified and len(members) > 1 else 0
         return PolicySpaces(
-            first.observations + told,
+            first.observations + identities,
             first.actions,
             first.discrete,
             self.world.joint,
@@ -124,10 +124,10 @@ class JointTask:
     # ------------------------------------------------------------ settings
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
-        """What lets a recipe learn small worlds within a minute or two."""
+        """Settings with which a recipe learns small worlds within a minute or two."""
         chosen = {**(ACTOR_CRITIC if has_path(recipe, "credit.lam") else GROUPED), **(self.suggested or {})}
-        kept = {key: value for key, value in chosen.items() if "." not in key or _known(recipe, key)}
-        return {**kept, "update.minibatches": 1} if recipe.couples is Level.BATCH else kept
+        settings = {key: value for key, value in chosen.items() if "." not in key or _known(recipe, key)}
+        return {**settings, "update.minibatches": 1} if recipe.couples is Level.BATCH else settings
 
 
 def _known(recipe: Any, key: str) -> bool:

@@ -1,8 +1,8 @@
-"""Lessons: what a script that plays a task as a beginner says in it, for a short supervised warm start.
+"""Lessons: conversations of a script that plays a task as a beginner, for a short supervised warm start.
 
-A small model knows neither the form of a move nor what is legal, so all its samples earn the same and no group has a
-signal. Lessons teach the form and a beginner's play. They are made of training scenarios alone, and never hold more
-than the script's own imperfect play.
+A small model knows neither the form of a move nor the legal moves, so all its samples have equal rewards and no group
+has a signal. Lessons teach the form and a beginner's play. They use only training scenarios, and contain only the
+script's imperfect play.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ RATE = 3e-3
 """The learning rate of lessons for the shipped model, at which some forty steps teach a form."""
 
 ADAPTED, WHOLE = 5e-4, 5e-5
-"""Of lessons for another model: seen to suit an adapter of SmolLM2-135M, and the tenth of it for whole weights.
+"""The learning rate of lessons for other models, measured with an adapter of SmolLM2-135M; a tenth for full weights.
 
-Policies' own rates for their size (`LanguageModel.default_lr`) are as far apart.
+Policies' default rates for their size (`LanguageModel.default_lr`) have the same ratio.
 """
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """One conversation: `prompt`, then `said`, messages of which the assistant's are learnt; `tools` it is shown."""
+    """A conversation: `prompt`, then the messages `said`, of which the assistant's are learnt; `tools` are listed."""
 
     prompt: tuple[Message, ...]
     said: tuple[Message, ...]
@@ -56,11 +56,11 @@ class Lesson:
 
 @dataclass(frozen=True)
 class Reflecting:
-    """How a searcher's reflecting roles are taught.
+    """The lessons of a searcher's reflecting roles.
 
     Attributes:
-        task: whose lessons teach them, by its name. settings: of the searcher, that suit a model taught so: the words
-            that its questions are put in.
+        task: the name of the task whose lessons teach them. settings: settings of the searcher for a model after these
+            lessons: the wording of its questions.
     """
 
     task: str
@@ -69,18 +69,18 @@ class Reflecting:
 
 @dataclass(frozen=True)
 class Lessons:
-    """What a task teaches a beginner.
+    """The lessons of a task.
 
     Attributes:
-        taught: what that is, after "lessons teach".
-        steps: of supervised learning, unless the run says otherwise; 0 where they are only given when asked for.
+        taught: the content, as a phrase after "lessons teach".
+        steps: the default number of supervised steps; 0 if lessons are only given on request.
         play: the conversations of one episode of a scenario, drawn with a generator.
-        talks: how many lessons in a row are of the same episode, where it has many.
-        prompts: lessons in a step. schedule: of their learning rate, as `hocket.update.GradientStep` has it.
-        then: what suits a recipe afterwards, as dotted settings; what the recipe or the run states wins. A learning
-            rate is the shipped model's, and another model has its own.
-        beginners: roles that go on as the lessons left them, unless the recipe is for several agents.
-        searchers: by name, those of texts whose reflecting roles the task can teach too.
+        talks: the number of consecutive lessons from the same episode, if it has many.
+        prompts: lessons in a step. schedule: that of their learning rate, as in `hocket.update.GradientStep`.
+        then: dotted settings for training after the lessons; those of the recipe or the run have precedence. A learning
+            rate is for the shipped model only.
+        beginners: roles that stay frozen after the lessons, unless the recipe is for several agents.
+        searchers: the searchers whose reflecting roles the task can teach, by name.
     """
 
     taught: str
@@ -96,14 +96,14 @@ class Lessons:
 
 @runtime_checkable
 class Teaching(Protocol):
-    """A task with lessons; None where its settings allow none."""
+    """A task with lessons; None if its settings allow none."""
 
     @property
     def lessons(self) -> Lessons | None: ...
 
 
 def lessons_of(task: Task) -> Lessons | None:
-    """The lessons of a task, None where it has none."""
+    """The lessons of a task; None if it has none."""
     return task.lessons if isinstance(task, Teaching) else None
 
 
@@ -114,7 +114,7 @@ Beginner = Callable[[Environment, str, np.random.Generator], str]
 def episode(
     workflow: PlayEnvironment, scenario: Scenario, beginner: Beginner, rng: np.random.Generator
 ) -> list[Lesson]:
-    """What is said in an episode of an environment whose seats the beginner plays, told and read as at rollout."""
+    """The conversations of an episode in which the beginner plays all seats, written and read as in a rollout."""
     environment = workflow.world.make(scenario)
     environment.reset(Key.of(scenario.seed).derive("environment"))
     talks: list[list[Message]] = []
@@ -122,9 +122,9 @@ def episode(
     moves = 0
     try:
         while environment.acting and (workflow.turns is None or moves < workflow.turns):
-            seen = {seat: environment.observe(seat) for seat in environment.acting}
-            made = {seat: beginner(environment.bare, seat, rng) for seat in seen}
-            for seat, observation in seen.items():
+            observations = {seat: environment.observe(seat) for seat in environment.acting}
+            made = {seat: beginner(environment.bare, seat, rng) for seat in observations}
+            for seat, observation in observations.items():
                 first = seat not in latest or not workflow.memory
                 if first:
                     latest[seat] = []
@@ -142,13 +142,13 @@ def episode(
 
 
 def any_move(environment: Environment, seat: str, rng: np.random.Generator) -> str:
-    """A legal move, each as likely."""
+    """A legal move, drawn uniformly."""
     legal = environment.observe(seat).actions or ()
     return legal[int(rng.integers(len(legal)))]
 
 
 def either(skill: float, planned: Beginner) -> Beginner:
-    """Who makes the planned move with probability `skill`, else any legal one."""
+    """A player that makes the planned move with probability `skill`, else any legal one."""
 
     def move(environment: Environment, seat: str, rng: np.random.Generator) -> str:
         return (planned if rng.random() < skill else any_move)(environment, seat, rng)
@@ -157,11 +157,11 @@ def either(skill: float, planned: Beginner) -> Beginner:
 
 
 Speaker = Callable[[Sequence[Message]], str]
-"""What is said after all that was said before, system message apart."""
+"""A speaker: the next message after all earlier messages, without the system message."""
 
 
 def talked(workflow: SimulatedUser, scenario: Scenario, speaker: Speaker) -> list[Lesson]:
-    """What is said in a talk with the scripted user of a workflow; where a policy plays the user, the user's side too.
+    """The conversation with the scripted user of a workflow; if a policy plays the user, also the user's side.
 
     The script is then the user's beginner: it says its own words to an agent, and the closing word where it leaves.
     """
@@ -169,31 +169,31 @@ def talked(workflow: SimulatedUser, scenario: Scenario, speaker: Speaker) -> lis
     script = workflow.at.visit(scenario, key).user
 
     def played(heard: Sequence[Message]) -> str:
-        opened = sum(one["role"] == "assistant" for one in heard)
-        said = at_once(script.reply(str(heard[-1]["content"])) if opened else script.open())
-        return workflow.closing if said is None else said
+        opened = sum(message["role"] == "assistant" for message in heard)
+        text = at_once(script.reply(str(heard[-1]["content"])) if opened else script.open())
+        return workflow.closing if text is None else text
 
     agent, user = _Speaking(speaker), _Speaking(played)
     at_once(workflow.play(scenario, cast(Team, SimpleNamespace(key=key, agent=agent, user=user))))
-    agent.told = workflow.prompts["agent"]
+    agent.system = workflow.prompts["agent"]
     lesson = agent.lesson(tuple(workflow.tools["agent"]))
     return [lesson, user.lesson()] if workflow.played else [lesson]
 
 
 def called(tools: Sequence[Tool], scenario: Scenario, speaker: Speaker, turns: int) -> list[Lesson]:
-    """What is said by one that may call tools before it answers."""
+    """The conversation of an agent that may call tools before it answers."""
     heard = list(scenario.messages)
-    asked = len(heard)
+    length = len(heard)
     for _ in range(turns):
-        said = speaker(heard)
-        heard.append({"role": "assistant", "content": said})
-        calls = read_calls(said)
+        text = speaker(heard)
+        heard.append({"role": "assistant", "content": text})
+        calls = read_calls(text)
         if not calls:
             break
         heard += [{"role": "tool", "content": at_once(carried_out(call, tools))} for call in calls]
     while heard[-1]["role"] == "tool":
         heard.pop()
-    return [Lesson(tuple(heard[:asked]), tuple(heard[asked:]), tuple(tool.schema for tool in tools))]
+    return [Lesson(tuple(heard[:length]), tuple(heard[length:]), tuple(tool.schema for tool in tools))]
 
 
 def call_of(name: str, /, **arguments: str) -> str:
@@ -205,21 +205,21 @@ class _Speaking:
     """One side of a talk."""
 
     def __init__(self, speaker: Speaker) -> None:
-        self.speaker, self.heard, self.told = speaker, list[Message](), ""
+        self.speaker, self.heard, self.system = speaker, list[Message](), ""
 
     def fresh(self, *, system: str) -> _Speaking:
-        self.told = system
+        self.system = system
         return self
 
     async def __call__(self, messages: Sequence[Message] | str) -> Any:
         self.heard += [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
-        said = self.speaker(self.heard)
-        self.heard.append({"role": "assistant", "content": said})
-        return SimpleNamespace(text=said)
+        text = self.speaker(self.heard)
+        self.heard.append({"role": "assistant", "content": text})
+        return SimpleNamespace(text=text)
 
     def lesson(self, tools: tuple[Mapping[str, Any], ...] = ()) -> Lesson:
-        """What it was told and asked, and what was said then."""
-        return Lesson(({"role": "system", "content": self.told}, self.heard[0]), tuple(self.heard[1:]), tools)
+        """The conversation so far: system message, question, and the messages after it."""
+        return Lesson(({"role": "system", "content": self.system}, self.heard[0]), tuple(self.heard[1:]), tools)
 
 
 def at_once(work: Coroutine[Any, Any, Result]) -> Result:
@@ -249,46 +249,46 @@ class LessonTask(TextTask):
     fit = Fit(truncate="end")
 
     def __init__(self, task: Task, named: str) -> None:
-        found = lessons_of(task)
-        if found is None:
+        lessons = lessons_of(task)
+        if lessons is None:
             raise ConfigurationError(f"task {named} has no lessons; leave --lessons out")
-        self.name, self.task, self.lessons = PREFIX + named, task, found
+        self.name, self.task, self.lessons = PREFIX + named, task, lessons
         self._drawn_as = PREFIX + drawn_as(named)
         self._played = lru_cache(maxsize=8)(self._episode)
 
     def scenario(self, split: Split, number: int) -> Scenario:
         check_number(self.name, split, number)
-        asked, talks = self._played(split, number // self.lessons.talks)
+        scenario, talks = self._played(split, number // self.lessons.talks)
         talk = talks[number % self.lessons.talks % len(talks)]
-        told: dict[str, Any] = {"demonstration": list(talk.said), "of": asked.id}
+        metadata: dict[str, Any] = {"demonstration": list(talk.said), "of": scenario.id}
         if talk.tools:
-            told["tools"] = list(talk.tools)
-        return Scenario(f"{self._drawn_as}/{split}/{number}", talk.prompt, metadata=told, seed=number)
+            metadata["tools"] = list(talk.tools)
+        return Scenario(f"{self._drawn_as}/{split}/{number}", talk.prompt, metadata=metadata, seed=number)
 
     def _episode(self, split: Split, number: int) -> tuple[Scenario, list[Lesson]]:
-        """A scenario of the task, and what is said in it, in an order that is drawn."""
+        """A scenario of the task, and its conversations in random order."""
         size = self.task.size("train")
         number_there = 2 * number + (split == "eval")
-        asked = self.task.scenario("train", number_there if size is None else number_there % size)
+        scenario = self.task.scenario("train", number_there if size is None else number_there % size)
         rng = Key.of(0).derive("lessons", self._drawn_as, split, number).numpy()
-        talks = self.lessons.play(asked, rng)
-        return asked, [talks[place] for place in rng.permutation(len(talks)).tolist()]
+        talks = self.lessons.play(scenario, rng)
+        return scenario, [talks[place] for place in rng.permutation(len(talks)).tolist()]
 
     def remark(self, steps: int) -> str:
-        """What is said of a run that begins with it."""
+        """A remark for a run that begins with these lessons."""
         return f"lessons of {steps} steps teach {self.lessons.taught}; --lessons 0 leaves them out"
 
     def verify(self, text: str, scenario: Scenario) -> float:
-        first = next(one for one in scenario.metadata["demonstration"] if one["role"] == "assistant")
+        first = next(message for message in scenario.metadata["demonstration"] if message["role"] == "assistant")
         return float(text.strip() == str(first["content"]).strip())
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         length = self.task.suggest(recipe).get("decoding.max_tokens")
-        found: dict[str, Any] = {"steps": self.lessons.steps, "curriculum.prompts": self.lessons.prompts}
-        found |= {"evaluation.n": 64, "evaluation.every": 0}
+        settings: dict[str, Any] = {"steps": self.lessons.steps, "curriculum.prompts": self.lessons.prompts}
+        settings |= {"evaluation.n": 64, "evaluation.every": 0}
         if self.lessons.schedule != "constant":
-            found["update.schedule"] = self.lessons.schedule
-        return found if length is None else {**found, "decoding.max_tokens": length}
+            settings["update.schedule"] = self.lessons.schedule
+        return settings if length is None else {**settings, "decoding.max_tokens": length}
 
 
 def from_name(name: str, settings: Mapping[str, str]) -> LessonTask:

@@ -39,14 +39,14 @@ SKILL = 0.25
 """How often a beginner moves where the request points; else anywhere."""
 
 THEN = {"steps": 40, "curriculum.prompts": 16, "rollout.samples": 8, "update.lr": 5e-4, "evaluation.n": 100}
-"""What suits after the lessons."""
+"""Settings for training after the lessons."""
 
 
 def named(environment: Environment, seat: str, rng: np.random.Generator) -> str:
     """Clicks what has most words of the request, one of those that have, or types what the request quotes."""
     assert isinstance(environment, Browsing)
-    asked = set(_words(environment.asked))
-    shares = [len(asked & set(_words(element))) for element in environment.elements]
+    words = set(_words(environment.asked))
+    shares = [len(words & set(_words(element))) for element in environment.elements]
     best = [place for place, share in enumerate(shares) if share == max(shares)]
     legal = environment.observe(seat).actions or ()
     typed = [move for move in legal if move.startswith("type ")]

@@ -13,10 +13,10 @@ from hocket.tasks.worlds import GRIDS
 
 def _pogema(name: str, settings: Mapping[str, str]) -> JointTask:
     hints = {"size": int, "agents": int, "density": float, "length": int, "sight": int, "collisions": str}
-    given = checked(name, settings, hints)
+    options = checked(name, settings, hints)
     names = {"agents": "num_agents", "length": "max_episode_steps", "sight": "obs_radius"}
     names |= {"collisions": "collision_system"}
-    settled = {"num_agents": 4, **{names.get(key, key): value for key, value in given.items()}}
+    settled = {"num_agents": 4, **{names.get(key, key): value for key, value in options.items()}}
     world = Pogema(name.removeprefix("pogema:"), {"collision_system": "soft", **settled})
     return JointTask(world, identified=False, suggested=GRIDS)
 

@@ -56,15 +56,15 @@ class ReasoningGym(TextTask):
     """
 
     def __init__(self, dataset: str, settings: Mapping[str, str] | None = None) -> None:
-        given = dict(settings or {})
-        query = "&".join(f"{key}={text}" for key, text in given.items())
+        options = dict(settings or {})
+        query = "&".join(f"{key}={text}" for key, text in options.items())
         self.dataset = dataset
         self.name = f"reasoning-gym:{dataset}" + (f"?{query}" if query else "")
         cls, config_class = _classes(dataset)
-        self.instruct: bool = leaf(_json(given.pop("instruct", "false")), bool, f"task {self.name}: instruct")
-        self.strict: bool = leaf(_json(given.pop("strict", "false")), bool, f"task {self.name}: strict")
-        self.extract = checked_extraction(self.name, given.pop("extract", "answer-tag"))
-        self._data = _built(cls, configured(dataset, config_class, given), self.name)
+        self.instruct: bool = leaf(_json(options.pop("instruct", "false")), bool, f"task {self.name}: instruct")
+        self.strict: bool = leaf(_json(options.pop("strict", "false")), bool, f"task {self.name}: strict")
+        self.extract = checked_extraction(self.name, options.pop("extract", "answer-tag"))
+        self._data = _built(cls, configured(dataset, config_class, options), self.name)
         prepare(dataset, self._data)
         if dataset in PARTIAL and not self.strict:
             most, what = PARTIAL[dataset]
@@ -105,12 +105,12 @@ class ReasoningGym(TextTask):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                found = score(self.dataset, self._data, answer.strip(), entry)
+                value = score(self.dataset, self._data, answer.strip(), entry)
         except (Exception, SystemExit):  # verifiers trip over answers of a shape they did not expect
             return 0.0
         if self.strict:
-            return float(found >= 1.0)
-        return min(max(found, 0.0), 1.0) if math.isfinite(found) else 0.0
+            return float(value >= 1.0)
+        return min(max(value, 0.0), 1.0) if math.isfinite(value) else 0.0
 
     # ------------------------------------------------------------ problems
 
@@ -156,12 +156,12 @@ class ReasoningGym(TextTask):
 
     def _evaluation(self) -> Iterator[int]:
         """Indices of distinct evaluation problems, until draws bring nothing new."""
-        seen: set[str] = set()
+        taken: set[str] = set()
         fruitless = 0
         for index, question in self._candidates(self._key.derive("eval")):
             fruitless += 1
-            if split_of(question) == "eval" and normalise(question) not in seen:
-                seen.add(normalise(question))
+            if split_of(question) == "eval" and normalise(question) not in taken:
+                taken.add(normalise(question))
                 fruitless = 0
                 yield index
             if fruitless >= _FRUITLESS:
@@ -177,15 +177,15 @@ def configured(dataset: str, config_class: Any, settings: Mapping[str, str]) -> 
     Raises:
         ConfigurationError: for unknown settings or values of the wrong type, naming them.
     """
-    given = dict(settings)
-    level = given.pop("level", None)
+    options = dict(settings)
+    level = options.pop("level", None)
     base = {"seed": 0, **DEFAULTS.get(dataset, {})} if level is None else levelled(dataset, level)
     fields = {field.name: field for field in dataclasses.fields(config_class)}
     known = typing.get_type_hints(config_class)
     hints = {name: known[name] for name in fields}
     values = checked(
         f"reasoning-gym:{dataset}",
-        given,
+        options,
         {**hints, "level": int, "instruct": bool, "strict": bool},
         _defaults(config_class),
     )
@@ -208,13 +208,13 @@ def levelled(dataset: str, level: str) -> dict[str, Any]:
 
 
 def _defaults(config_class: Any) -> dict[str, Any]:
-    found = {}
+    defaults = {}
     for field in dataclasses.fields(config_class):
         if field.default is not dataclasses.MISSING:
-            found[field.name] = field.default
+            defaults[field.name] = field.default
         elif field.default_factory is not dataclasses.MISSING:
-            found[field.name] = field.default_factory()
-    return found
+            defaults[field.name] = field.default_factory()
+    return defaults
 
 
 def _built(cls: Any, config: Any, name: str) -> Any:
@@ -254,12 +254,12 @@ def _classes(dataset: str) -> tuple[Any, Any]:
 
 def datasets() -> dict[str, str]:
     """Every dataset that is a task, and what it is in a line. Imports reasoning-gym."""
-    found = {}
+    names = {}
     for name, (cls, _) in sorted(_factory().DATASETS.items()):
         if name not in REFUSED:
             lines = (cls.__doc__ or "").strip().splitlines()
-            found[name] = lines[0].strip() if lines else name.replace("_", " ")
-    return found
+            names[name] = lines[0].strip() if lines else name.replace("_", " ")
+    return names
 
 
 def dataset_files() -> list[str]:

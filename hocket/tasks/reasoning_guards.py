@@ -82,10 +82,10 @@ def score(name: str, dataset: Any, answer: str, entry: dict[str, Any]) -> float:
         return 0.0
     if name in OWN_SCORES:
         return OWN_SCORES[name](answer, entry)
-    found = float(dataset.score_answer(answer, entry))
-    if name in WHOLE_ANSWERS and found >= WHOLE_ANSWERS[name]:
-        return found if _words(answer) == _words(str(entry["answer"])) else WHOLE_ANSWERS[name]
-    return found
+    value = float(dataset.score_answer(answer, entry))
+    if name in WHOLE_ANSWERS and value >= WHOLE_ANSWERS[name]:
+        return value if _words(answer) == _words(str(entry["answer"])) else WHOLE_ANSWERS[name]
+    return value
 
 
 _NOT_FINITE = re.compile(r"nan|inf", re.IGNORECASE)
@@ -111,7 +111,7 @@ def _refuted(answer: str, *, integrand: str, variable: str, **others: Any) -> bo
     slope = sympy.diff(sympy.parse_expr(answer, local_dict={variable: symbol, "C": sympy.Symbol("C")}), symbol)
     apart = slope - sympy.parse_expr(integrand, local_dict={variable: symbol})
     for point in (sympy.Rational(1, 7), sympy.Rational(-3, 5), sympy.Rational(9, 4)):
-        gap, size = (one.subs(symbol, point).evalf(30) for one in (apart, slope))
+        gap, size = (expression.subs(symbol, point).evalf(30) for expression in (apart, slope))
         if not (gap.is_number and size.is_number and abs(gap) > 1e-9 * (1 + abs(size))):
             return False
     return True
@@ -128,10 +128,10 @@ def _halting(answer: str, entry: dict[str, Any]) -> float:
 
 def _gsm_symbolic_score(answer: str, entry: dict[str, Any]) -> float:
     """The verifier takes the first digits of any text: 5 of -5, 1 of 1,000, the first of a list."""
-    given = number(answer)
-    if given is None and len(re.findall(r"\d[\d.,]*", answer)) == 1 and not re.search(r"\bnot\b|n['’]t\b", answer):
-        given = number(last_number(answer) or "")
-    return float(given is not None and given == number(str(entry["answer"])))
+    answered = number(answer)
+    if answered is None and len(re.findall(r"\d[\d.,]*", answer)) == 1 and not re.search(r"\bnot\b|n['’]t\b", answer):
+        answered = number(last_number(answer) or "")
+    return float(answered is not None and answered == number(str(entry["answer"])))
 
 
 OWN_SCORES: dict[str, Callable[[str, dict[str, Any]], float]] = {

@@ -33,10 +33,10 @@ def played(
     Raises:
         ConfigurationError: for settings that are unknown or wrong.
     """
-    found = checked(name, settings, {**_PLAY, **hints})
-    play = {"memory": False, **{key: found.pop(key) for key in _PLAY if key in found}}
+    options = checked(name, settings, {**_PLAY, **hints})
+    play = {"memory": False, **{key: options.pop(key) for key in _PLAY if key in options}}
     reading: Any = play.pop("reading", None)
     if reading is not None and reading not in READINGS:
         raise ConfigurationError(f"task {name}: reading = {reading!r} is unknown{nearest(reading, READINGS)}")
-    made = world(**found)
+    made = world(**options)
     return PlayEnvironment(made, reading=None if reading is None else READINGS[reading], turns=made.limit, **play)

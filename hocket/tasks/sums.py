@@ -25,9 +25,9 @@ class Sums(TextTask):
     """
 
     def __init__(self, instruct: bool = False, extract: Extraction = "answer-tag") -> None:
-        said = {"instruct": "true"} if instruct else {}
-        said |= {"extract": extract} if extract != "answer-tag" else {}
-        self.name = "sums" + ("?" + "&".join(f"{key}={value}" for key, value in said.items()) if said else "")
+        options = {"instruct": "true"} if instruct else {}
+        options |= {"extract": extract} if extract != "answer-tag" else {}
+        self.name = "sums" + ("?" + "&".join(f"{key}={value}" for key, value in options.items()) if options else "")
         self.instruct, self.extract = instruct, checked_extraction(self.name, extract)
         self._unseen: Iterator[ArithmeticProblem] = problems("eval", 0)
         self._eval: list[ArithmeticProblem] = []

@@ -47,11 +47,11 @@ def read_table(path: Path) -> list[Record]:
     if path.is_dir():
         raise ConfigurationError(f"{path} is a folder; name a {' or '.join(SUFFIXES)} file in it")
     readers = {".csv": _csv_records, ".parquet": _parquet_records}
-    found = list(readers.get(path.suffix.lower(), _json_records)(path))
-    if not found:
+    rows = list(readers.get(path.suffix.lower(), _json_records)(path))
+    if not rows:
         kind = "JSON object with a prompt per line" if path.suffix.lower() not in readers else "row per example"
         raise ConfigurationError(f"{path} is empty; write one {kind}")
-    return found
+    return rows
 
 
 def table_of(rows: Iterable[Any], name: str) -> list[Record]:
@@ -60,15 +60,15 @@ def table_of(rows: Iterable[Any], name: str) -> list[Record]:
     Raises:
         ConfigurationError: when there are none, or one is no mapping.
     """
-    found = []
+    records = []
     for place, row in enumerate(rows):
         where = f"{name}[{place}]"
         if not isinstance(row, Mapping):
             raise ConfigurationError(f'{where}: {kind_of(row)} where a mapping belongs; give {{"prompt": ...}}')
-        found.append(Record(place, where, _stated({str(column): _plain(cell) for column, cell in row.items()})))
-    if not found:
+        records.append(Record(place, where, _stated({str(column): _plain(cell) for column, cell in row.items()})))
+    if not records:
         raise ConfigurationError(f"{name} is empty; give one mapping with a prompt per example")
-    return found
+    return records
 
 
 def kind_of(value: Any) -> str:
@@ -122,7 +122,7 @@ def _json_records(path: Path) -> Iterator[Record]:
 
 
 def _has_float(answer: Any) -> bool:
-    return any(isinstance(one, float) for one in (answer if isinstance(answer, list) else [answer]))
+    return any(isinstance(value, float) for value in (answer if isinstance(answer, list) else [answer]))
 
 
 def _exact(answer: Any, written: Any) -> Any:
@@ -181,10 +181,10 @@ def _csv_cell(column: str, cell: str, where: str) -> Any:
         return _csv_answer(cell)
     if column in _MAYBE_JSON and cell.lstrip().startswith("["):
         try:
-            found = json.loads(cell)
+            items = json.loads(cell)
         except (ValueError, RecursionError):
             return cell
-        return found if found and all(isinstance(one, dict) and "role" in one for one in found) else cell
+        return items if items and all(isinstance(item, dict) and "role" in item for item in items) else cell
     return cell
 
 
@@ -195,16 +195,16 @@ def _csv_answer(cell: str) -> Any:
     if not cell.lstrip().startswith("["):
         return cell
     try:
-        found = json.loads(cell)
-        return _exact(found, json.loads(cell, parse_float=str)) if isinstance(found, list) and found else cell
+        value = json.loads(cell)
+        return _exact(value, json.loads(cell, parse_float=str)) if isinstance(value, list) and value else cell
     except (ValueError, RecursionError):
         pass
     try:
-        found = ast.literal_eval(cell.strip())
+        value = ast.literal_eval(cell.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return cell
     # As Python would write it, since it reads the array `['a' 'b']` as one text.
-    return found if isinstance(found, list) and found and repr(found) == cell.strip() else cell
+    return value if isinstance(value, list) and value and repr(value) == cell.strip() else cell
 
 
 def _parquet_records(path: Path) -> Iterator[Record]:
@@ -215,8 +215,8 @@ def _parquet_records(path: Path) -> Iterator[Record]:
     try:
         rows = parquet.read_table(str(path)).to_pylist()
     except Exception as error:
-        told = " ".join(str(error).split())
-        raise ConfigurationError(f"{path} cannot be read as parquet ({told}); write it again") from None
+        words = " ".join(str(error).split())
+        raise ConfigurationError(f"{path} cannot be read as parquet ({words}); write it again") from None
     for place, row in enumerate(rows, start=1):
         cells = {str(column): _plain(cell) for column, cell in row.items()}
         yield Record(place, f"{path}, row {place}", _stated(cells))

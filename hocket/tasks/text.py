@@ -64,9 +64,9 @@ class TextTask(ABC):
 
         Numbers agree by value.
         """
-        found = self.extracted(trajectory.answer)
-        value = None if found is None else number(found)
-        return found if value is None else str(value)
+        answer = self.extracted(trajectory.answer)
+        value = None if answer is None else number(answer)
+        return answer if value is None else str(value)
 
     def extracted(self, text: str) -> str | None:
         """What counts as the answer in a completion, None if there is nothing of the kind."""

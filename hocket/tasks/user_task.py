@@ -17,25 +17,25 @@ MEMBERS = ("name", "kind", "size", "scenario", "rewards", "suggest", "describe",
 
 def own_task(reference: str, settings: Mapping[str, str]) -> Task:
     """A user's task: the object itself, or what a class or function makes of the settings."""
-    found = load_object(reference, "task")
-    if inspect.isclass(found) or inspect.isroutine(found):
-        hints = {name: _annotation(parameter) for name, parameter in inspect.signature(found).parameters.items()}
-        given = checked(reference, settings, hints)
+    task = load_object(reference, "task")
+    if inspect.isclass(task) or inspect.isroutine(task):
+        hints = {name: _annotation(parameter) for name, parameter in inspect.signature(task).parameters.items()}
+        options = checked(reference, settings, hints)
         try:
-            found = found(**given)
+            task = task(**options)
         except TypeError as error:
             raise ConfigurationError(
                 f"task {reference} cannot be made: {error}; write {reference}?key=value"
             ) from error
     elif settings:
         raise ConfigurationError(f"task {reference} is an object already, so it takes no settings")
-    missing = [member for member in MEMBERS if not hasattr(found, member)]
+    missing = [member for member in MEMBERS if not hasattr(task, member)]
     if missing:
         raise ConfigurationError(
             f"task {reference} lacks {', '.join(missing)}; derive it from hocket.tasks.text.TextTask, or give it the "
             "members of hocket.stages.Task"
         )
-    return cast(Task, found)
+    return cast(Task, task)
 
 
 def _annotation(parameter: inspect.Parameter) -> Any:

@@ -12,10 +12,10 @@ from hocket.core.wrappers import WorldWrapper, wrappers_of
 from hocket.tasks.joint import JointTask
 
 PARTICLES: Mapping[str, Any] = {"curriculum.prompts": 64, "steps": 60, "credit.gamma": 0.95, "update.lr": 1.5e-3}
-"""What suits episodes of 25 steps: many in a batch."""
+"""Settings for episodes of 25 steps: many in a batch."""
 
 GRIDS: Mapping[str, Any] = {"curriculum.prompts": 64, "steps": 60, "credit.gamma": 0.97, "update.lr": 1e-3}
-"""What suits worlds on a grid."""
+"""Settings for worlds on a grid."""
 
 
 def native_task(
@@ -35,30 +35,30 @@ def native_task(
         name: of the task without settings. settings: as text.
         hints: the types of the world's own settings. make: makes the world of them; `agents` is its `count`.
         suggested: settings of a run that suit the world.
-        identified: whether agents of one policy are told apart, unless the setting `ids` or a wrapper says otherwise.
+        identified: whether agents of one policy are distinguished, unless the setting `ids` or a wrapper decides.
         team: whether the agents are one team, in which any member may be replaced by another.
         form: the class of the task.
 
     Raises:
         ConfigurationError: for settings that are unknown or wrong, or clash, and whatever the world refuses.
     """
-    own: dict[str, Any] = {"ids": bool, **hints}
-    strange = settings.keys() - own.keys()
+    extra: dict[str, Any] = {"ids": bool, **hints}
+    strange = settings.keys() - extra.keys()
     wrappers = wrappers_of(strange, team=team)
     # Where nothing takes a setting, the refusal names all that are taken.
     known = wrappers if strange <= _types(wrappers).keys() else wrappers_of(None, team=team)
-    given = checked(name, settings, {**_types(known), **own})
+    options = checked(name, settings, {**_types(known), **extra})
     for wrapper in wrappers:
-        if wrapper.clash is not None and (why := wrapper.clash(given)):
+        if wrapper.clash is not None and (why := wrapper.clash(options)):
             raise ConfigurationError(f"task {name}: {why}")
-    world = make(**{"count" if key == "agents" else key: given[key] for key in hints if key in given})
+    world = make(**{"count" if key == "agents" else key: options[key] for key in hints if key in options})
     for wrapper in wrappers:
-        values = {key: given[key] for key in wrapper.settings if key in given}
+        values = {key: options[key] for key in wrapper.settings if key in options}
         world = wrapper.wrap(world, **values)
         form = wrapper.form or form
         if any(values.values()):
             identified, suggested = identified or wrapper.identified, {**suggested, **wrapper.suggested}
-    return form(world, identified=bool(given.get("ids", identified)), suggested=suggested)
+    return form(world, identified=bool(options.get("ids", identified)), suggested=suggested)
 
 
 def _types(wrappers: Sequence[WorldWrapper]) -> dict[str, type]:

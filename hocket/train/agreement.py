@@ -1,4 +1,4 @@
-"""Do sampler and learner agree? Silent disagreement is this field's commonest error, so it is measured every step."""
+"""The agreement of sampler and learner, measured at every step, because a silent disagreement is a common error."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from hocket.stages import Metrics
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far the sampler's log-probs lie from the learner's on the same weights, in nats.
+    """The distance between the log-probs of sampler and learner on the same weights, in nats.
 
     Attributes:
         kl: KL(behaviour || learner), the k3 estimate.
         largest: the largest absolute gap. p999: the 99.9th percentile of it.
-        slope: d learner / d behaviour by least squares through the means; off 1 when temperatures differ.
-        bias: mean of learner - behaviour; negative when the sampler's vocabulary was cut.
+        slope: d learner / d behaviour by least squares through the means; not 1 when temperatures differ.
+        bias: mean of learner - behaviour; negative when the sampler truncated the vocabulary.
         stale: share of decisions sampled by weights older than the current version.
-        decisions: how many were compared.
+        decisions: the number of compared decisions.
     """
 
     kl: float
@@ -56,7 +56,7 @@ class Agreement:
 def agreement(batch: Batch, learner: Tensor, decisions: Tensor, version: int) -> Agreement | None:
     """Compares recorded behaviour log-probs with the learner's `[T]` at `decisions`; None when none were recorded.
 
-    Beside decisions of the current weights, older ones (replayed samples) are counted in `stale` and not compared.
+    Decisions of older weights (replayed samples) count in `stale`; they are compared only if there are no others.
     """
     behaviour = batch.logp["behaviour"]
     known = decisions[behaviour.present[decisions] & ~batch.forced[decisions]]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hocket.policies.family import Precision
 
 TASK_REWARD = "task"
-"""Among `--reward` flags, names the task's own verifiers, so that they can stand beside others."""
+"""The name of the task's own verifiers among `--reward` flags."""
 
 
 def build_parts(
@@ -49,21 +49,22 @@ def build_parts(
     judge: Judge | None = None,
     embedder: Embedder | None = None,
 ) -> RunContext:
-    """Builds all parts. `weights` maps policies to checkpoint folders to read instead of the configured models.
+    """Builds all parts. `weights` maps policies to checkpoint folders that replace the configured models.
 
-    `judge` is put where a stage or a reward may ask one; without it these go by their rules.
+    Stages and rewards that can use a judge get `judge`; without one they use their rules.
 
     Raises:
-        ConfigurationError: when parts do not fit together, or nothing asks the judge or the embedder.
+        ConfigurationError: when parts do not fit together, or no part uses the judge or the embedder.
     """
     key = Key.of(config.seed)
     policies, player = kind_of(task).build(config, task, workflow=workflow, journal=journal, precision=precision)
-    own = kind_of(task).rewards(config, task, workflow)
+    kind_rewards = kind_of(task).rewards(config, task, workflow)
     check_embedder(config, getattr(player, "workflow", None))
-    scorers = {spec: scorer_reward(spec, config, precision, journal, own) for spec in config.reward if is_scorer(spec)}
-    found = _rewards(config, task, rewards, workflow, scorers)
+    specs = filter(is_scorer, config.reward)
+    scorers = {spec: scorer_reward(spec, config, precision, journal, kind_rewards) for spec in specs}
+    unjudged = _rewards(config, task, rewards, workflow, scorers)
     words = policies.values() if kind_of(task).textual else ()
-    by_phase = with_judge(tuple(tuple(with_words_of(one, words) for one in phase) for phase in found), judge)
+    by_phase = with_judge(tuple(tuple(with_words_of(reward, words) for reward in phase) for phase in unjudged), judge)
     check_rewards(config, [*itertools.chain(*by_phase)])
     stages = [*(stage for recipe, _ in config.phases for stage in recipe.stages), *itertools.chain(*by_phase)]
     if judge is not None and not any(asking(stages)):
@@ -89,7 +90,7 @@ def build_parts(
     later += [reward for paid in by_phase[1:] for reward in paid if isinstance(reward, Hook)]
     for hook in [*parts.active.values(), *later]:
         hook.check(parts)
-    # Only now: the learners' references are copies of the configured models, not of what training made of them.
+    # At this point, because the learners' references are copies of the configured models, not of trained weights.
     for name, folder in (weights or {}).items():
         policies[name].load(folder)
     return parts
@@ -99,7 +100,7 @@ def check_rewards(config: Config, rewards: Sequence[Reward]) -> None:
     """Refuses rewards whose memory would be lost.
 
     Raises:
-        ConfigurationError: with the mend.
+        ConfigurationError: naming the reward and the remedy.
     """
     for reward in rewards:
         if (reason := lost_memory("rewards", reward)) is not None:
@@ -111,11 +112,11 @@ def check_rewards(config: Config, rewards: Sequence[Reward]) -> None:
 def build_learners(
     config: Config, policies: Mapping[str, Policy], recipe: Recipe, judge: Judge | None = None, *, some: bool = False
 ) -> dict[str, Learner]:
-    """One learner per policy, which may be `some` of the run's; a role may name a recipe of its own."""
-    own = settings_by_policy(config)
+    """One learner per policy, of all policies or of `some`; a role may name its own recipe."""
+    by_policy = settings_by_policy(config)
     learners = {}
     for name, policy in policies.items():
-        settings = own.get(name, RoleSettings())
+        settings = by_policy.get(name, RoleSettings())
         chosen = find_recipe(settings.recipe) if settings.recipe else recipe
         learners[name] = Learner(
             policy,
@@ -131,10 +132,10 @@ def build_learners(
 
 
 def _seat_teacher(config: Config, learners: Mapping[str, Learner], *, some: bool) -> None:
-    """Makes the configured teacher the reference of whoever is held against one.
+    """Makes the configured teacher the reference of the learners that have one.
 
     Raises:
-        ConfigurationError: when nobody is of all learners, or the policy is no language model.
+        ConfigurationError: when no learner of the run has one, or the policy is no language model.
     """
     if config.teacher is None:
         return
@@ -142,7 +143,7 @@ def _seat_teacher(config: Config, learners: Mapping[str, Learner], *, some: bool
     if not held and not some:
         names = ", ".join(dict.fromkeys(learner.recipe.name for learner in learners.values()))
         raise ConfigurationError(
-            f"teacher = {config.teacher!r}: {names} is held against no reference; use dgpo-distillation or grpo-kl"
+            f"teacher = {config.teacher!r}: {names} compares with no reference; use dgpo-distillation or grpo-kl"
         )
     from hocket.policies.causal_lm import CausalLM
     from hocket.train.models import load_teacher
@@ -154,12 +155,12 @@ def _seat_teacher(config: Config, learners: Mapping[str, Learner], *, some: bool
 
 
 def take_up(config: Config, parts: RunContext, checkpoint: Path) -> None:
-    """Stands in the phase of a checkpoint with what its stages remember and its references; weights are read already.
+    """Enters the phase of a checkpoint with the memory of its stages and its references; weights are already loaded.
 
-    For measuring: optimisers stay as they are built.
+    Used for measurements: optimisers keep their initial state.
     """
     state = Checkpoints(checkpoint.parent).load(checkpoint)
-    phase, kept = int(state["progress"]["phase"]), Checkpoints.policies(checkpoint)
+    phase, folders = int(state["progress"]["phase"]), Checkpoints.policies(checkpoint)
     if phase:
         policies = {name: learner.policy for name, learner in parts.learners.items()}
         parts.enter_phase(phase, build_learners(config, policies, config.phases[phase][0], parts.judge))
@@ -167,15 +168,15 @@ def take_up(config: Config, parts: RunContext, checkpoint: Path) -> None:
     parts.rewards = restored(parts.rewards, state.get("rewards", {}))
     for name, learner in parts.learners.items():
         learner.memory = state["learners"][name]["memory"]
-        if learner.reference is not None and name + REFERENCE in kept:
-            learner.reference.load(kept[name + REFERENCE])
+        if learner.reference is not None and name + REFERENCE in folders:
+            learner.reference.load(folders[name + REFERENCE])
 
 
 def seat_references(config: Config, parts: RunContext) -> None:
-    """Gives the player the learners' references to sample from, where the rollout asks for them.
+    """Gives the player the learners' references, if the rollout samples from them.
 
     Raises:
-        ConfigurationError: when what samples is not in this process, or a policy that plays has no reference.
+        ConfigurationError: when another process samples, or a policy in play has no reference.
     """
     recipe, player = parts.lead.recipe, parts.player
     if not recipe.plays_reference:
@@ -183,7 +184,7 @@ def seat_references(config: Config, parts: RunContext) -> None:
     away = "overlap" if config.behind else f"engine.kind {config.engine.kind}"
     if config.behind or config.engine.kind != "local":
         raise ConfigurationError(
-            f"recipe {recipe.name} samples from the policy as it was before training, which {away} does not hold; "
+            f"recipe {recipe.name} samples from the policy before training, which {away} does not hold; "
             "leave overlap at 0 and engine.kind local"
         )
     without = next((name for name, learner in parts.learners.items() if learner.reference is None), None)
@@ -197,24 +198,24 @@ def seat_references(config: Config, parts: RunContext) -> None:
 
 
 def _rewards(
-    config: Config, task: Task, given: Sequence[Reward], workflow: Any, scorers: Mapping[str, Reward]
+    config: Config, task: Task, objects: Sequence[Reward], workflow: Any, scorers: Mapping[str, Reward]
 ) -> tuple[tuple[Reward, ...], ...]:
-    """For each phase the rewards given in Python and those of the flags, else its recipe's, else the task's own.
+    """The rewards of each phase: those from Python and from flags, else those of its recipe, else the task's own.
 
-    `scorers` are those that flags name.
+    `scorers` are the scorers that flags name.
     """
     loaded = iter(load_rewards([spec for spec in config.reward if spec != TASK_REWARD and spec not in scorers]))
     kind = kind_of(task)
-    own = kind.rewards(config, task, workflow)
+    kind_rewards = kind.rewards(config, task, workflow)
     named: list[Reward] = []
     for spec in config.reward:
-        named += own if spec == TASK_REWARD else [scorers[spec] if spec in scorers else next(loaded)]
-    phases = tuple((*given, *named) or recipe.rewards or tuple(own) for recipe, _ in config.phases)
+        named += kind_rewards if spec == TASK_REWARD else [scorers[spec] if spec in scorers else next(loaded)]
+    phases = tuple((*objects, *named) or recipe.rewards or tuple(kind_rewards) for recipe, _ in config.phases)
     recorded = (replayed(recipe) is not None for recipe, _ in config.phases)
     unpaid = any(not (phase or is_recorded) for phase, is_recorded in zip(phases, recorded, strict=True))
     if unpaid and kind.needs_reward(config, task, workflow):
         raise ConfigurationError(
-            f"task {task.name} has no answers to compare with, so nothing tells good from bad; add an answer to its "
+            f"task {task.name} has neither answers nor a reward, so nothing can be learnt; add an answer to its "
             "scenarios or a reward with --reward FILE.py:FUNCTION"
         )
     return phases

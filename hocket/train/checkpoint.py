@@ -1,4 +1,4 @@
-"""Checkpoints: folders that are either whole and verified, or not there."""
+"""Checkpoints: folders that are either complete and verified, or absent."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from hocket.train.tree import TreeEncoder, load_tree, safetensors_chunks, struct
 STRUCTURE, TENSORS, COMPLETE = "state.json", "state.safetensors", "COMPLETE"
 
 REFERENCE = "-reference"
-"""Ends the name under which a checkpoint keeps a reference that is not the configured model."""
+"""The suffix of the name of a reference in a checkpoint, if it is not the configured model."""
 
 SavePolicy = Callable[[Path], None]
-"""Writes a policy's weights into a folder that exists and is empty: `Policy.save`."""
+"""Writes a policy's weights into an existing empty folder: `Policy.save`."""
 
 _STEP = re.compile(r"step-(\d{6,})")
 
 
 class CheckpointError(HocketError):
-    """A checkpoint could not be written. Earlier ones are intact, so a run may go on and try again later."""
+    """A checkpoint could not be written. Earlier ones are intact, so a run may continue and try again later."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class Checkpoints:
 
     A checkpoint holds the state tree (`state.json`, `state.safetensors`), one folder per policy (`policy/` for the
     only one, else `policy-NAME/`), and `COMPLETE`, written last, with the SHA-256 and size of every other file and
-    whether it is the best so far. It is written beside its place under a hidden name, read back, and renamed: it and
-    its mark appear at one moment. The last `keep` and the best one stay.
+    whether it is the best so far. It is written under a hidden name, read back, and renamed, so it appears complete and
+    at once. The last `keep` checkpoints and the best one stay.
 
     Attributes:
-        folder: where they are; made when first needed.
-        writer: does the writing; tests inject faults here.
-        keep: how many of the latest to keep, at least 1.
-        on_problem: told, in a sentence, about damaged checkpoints that are passed over.
+        folder: their folder, made when first needed.
+        writer: writes the files; tests inject faults here.
+        keep: the number of latest checkpoints to keep, at least 1.
+        on_problem: called with a sentence about damaged checkpoints that are skipped.
     """
 
     folder: Path
@@ -60,20 +60,20 @@ class Checkpoints:
     # ------------------------------------------------------------ writing
 
     def save(self, step: int, tree: State, policies: Mapping[str, SavePolicy], *, best: bool = False) -> Path:
-        """Writes the checkpoint of `step` and drops those no longer kept; one of the same step is replaced.
+        """Writes the checkpoint of `step`, replaces one of the same step, and removes superfluous ones.
 
-        `best` marks it as the best so far; one of the same step that was, stays so. Checkpoints of later steps, left by
-        a run that went on from an earlier one, are dropped too, unless marked best and this one is not.
+        `best` marks it as the best so far; the mark of a replaced checkpoint stays. Checkpoints of later steps, from a
+        run that was resumed at an earlier one, are removed too, unless they are marked best and this one is not.
 
         Raises:
-            CheckpointError: when the disk refuses; earlier checkpoints are intact and nothing half-written is left.
+            CheckpointError: when the disk refuses; earlier checkpoints are intact and no partial files are left.
             ConfigurationError: when the tree holds something that cannot be stored, or a policy's name is no file name.
         """
         target = self.folder / f"step-{step:06d}"
         temporary = self.folder / f".{target.name}.tmp"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            # What a process left that was killed while it wrote.
+            # Partial files of a killed process.
             self._remove(self.folder.glob(".step-*.tmp"))
             temporary.mkdir()
             self._fill(temporary, step, tree, policies, best=best or step == self._best_step(dict(self._candidates())))
@@ -103,12 +103,12 @@ class Checkpoints:
             policies[name](folder / place)
         for file in _files(folder):
             self.writer.sync(file)
-        # Read back what is on disk, so that a checkpoint is never trusted, or older ones dropped for it, unseen.
-        found = {file.relative_to(folder).as_posix(): _digest(file) for file in _files(folder)}
+        # Read back from disk, so that no checkpoint is trusted, and none removed for it, without verification.
+        digests = {file.relative_to(folder).as_posix(): _digest(file) for file in _files(folder)}
         for name, digest in written.items():
-            if found.get(name) != digest:
+            if digests.get(name) != digest:
                 raise OSError(f"{name} did not reach the disk whole")
-        complete = {"version": 1, "step": step, "best": best, "policies": folders, "files": found}
+        complete = {"version": 1, "step": step, "best": best, "policies": folders, "files": digests}
         self._write(folder / COMPLETE, [json.dumps(complete, indent=1).encode()])
         reason = problem(folder)
         if reason is not None:
@@ -117,7 +117,7 @@ class Checkpoints:
             self.writer.sync(inner)
 
     def _write(self, path: Path, chunks: Iterable[Chunk]) -> dict[str, Any]:
-        """Writes a file and returns the digest of what was meant to be written."""
+        """Writes a file and returns the digest of the content before writing."""
         sha, size = hashlib.sha256(), 0
 
         def passing() -> Iterator[Chunk]:
@@ -133,7 +133,7 @@ class Checkpoints:
     def _place(self, temporary: Path, target: Path) -> None:
         """Renames a finished checkpoint into its place."""
         if target.exists():
-            # A folder cannot be replaced at once; `latest` also looks at what stands aside.
+            # A folder cannot be replaced atomically, so `latest` also examines the old one under its other name.
             aside = self.folder / f".{target.name}.old"
             self._remove([aside])
             self.writer.rename(target, aside)
@@ -142,12 +142,12 @@ class Checkpoints:
 
     def _prune(self, step: int, *, best: bool) -> None:
         numbers = self._steps()
-        kept = set(sorted(number for number in numbers if number <= step)[-max(self.keep, 1) :])
+        newest = set(sorted(number for number in numbers if number <= step)[-max(self.keep, 1) :])
         marked = step if best else self._best_step(numbers)
         try:
             for number, path in numbers.items():
-                if number not in kept and number != marked:
-                    # Hidden first, so that a crash midway leaves no damaged checkpoint in sight.
+                if number not in newest and number != marked:
+                    # Hidden first, so that a crash leaves no visible damaged checkpoint.
                     aside = self.folder / f".{path.name}.old"
                     self._remove([aside])
                     self.writer.rename(path, aside)
@@ -165,7 +165,7 @@ class Checkpoints:
     # ------------------------------------------------------------ reading
 
     def latest(self) -> Path | None:
-        """The newest checkpoint that verifies; None where none was written. Damaged ones are reported and passed over.
+        """The newest checkpoint that verifies; None if none was written. Damaged ones are reported and skipped.
 
         Raises:
             HocketError: when there are checkpoints and none of them verifies.
@@ -180,13 +180,13 @@ class Checkpoints:
             damaged.append(f"{path} is damaged ({reason})")
         if damaged:
             raise HocketError(
-                f"{', and '.join(damaged)}, and no earlier checkpoint can be used instead; put back a copy, or have "
-                f"the run begin again: hocket train --resume {self.folder.parent} --start-over"
+                f"{', and '.join(damaged)}, and no earlier checkpoint can be used instead; put back a copy, or "
+                f"begin the run again: hocket train --resume {self.folder.parent} --start-over"
             )
         return None
 
     def set_aside(self, after: Path | None) -> list[Path]:
-        """Renames the checkpoints of later steps than `after`'s, all where it is None, so that none is used or dropped.
+        """Renames the checkpoints of steps after that of `after` (all if it is None), so that they are not used.
 
         Returns their new places, `aside-step-000123/` beside the others.
 
@@ -205,7 +205,7 @@ class Checkpoints:
         return moved
 
     def best(self) -> Path | None:
-        """The checkpoint marked best, if there is one and it verifies; a damaged one is reported."""
+        """The checkpoint marked best, if it exists and verifies; a damaged one is reported."""
         candidates = dict(self._candidates())
         step = self._best_step(candidates)
         if step is None:
@@ -230,7 +230,7 @@ class Checkpoints:
 
     @staticmethod
     def policies(path: Path) -> dict[str, Path]:
-        """Where a verified checkpoint keeps each policy, by name."""
+        """The folder of each policy in a verified checkpoint, by name."""
         complete = json.loads((path / COMPLETE).read_bytes())
         return {name: path / place for name, place in complete["policies"].items()}
 
@@ -242,11 +242,11 @@ class Checkpoints:
     def _steps(self) -> dict[int, Path]:
         if not self.folder.is_dir():
             return {}
-        found = ((path, _STEP.fullmatch(path.name)) for path in self.folder.iterdir())
-        return {int(match[1]): path for path, match in found if match and path.is_dir()}
+        matches = ((path, _STEP.fullmatch(path.name)) for path in self.folder.iterdir())
+        return {int(match[1]): path for path, match in matches if match and path.is_dir()}
 
     def _candidates(self) -> list[tuple[int, Path]]:
-        """Checkpoints by falling step; one put aside counts when what should replace it did not arrive."""
+        """Checkpoints by descending step, including a renamed one whose replacement is missing."""
         numbers = self._steps()
         if self.folder.is_dir():
             for aside in self.folder.glob(".step-*.old"):
@@ -257,7 +257,7 @@ class Checkpoints:
 
     @staticmethod
     def _best_step(candidates: Mapping[int, Path]) -> int | None:
-        """The last step marked best: of several, each was better than those before it."""
+        """The last step marked best, which was better than all earlier ones."""
         return max((step for step, path in candidates.items() if _marked_best(path)), default=None)
 
 
@@ -265,7 +265,7 @@ class Checkpoints:
 
 
 def policy_folders(names: list[str]) -> dict[str, str]:
-    """Each policy's folder inside a checkpoint: `policy` for the only one or that called so, else `policy-NAME`."""
+    """The folder name of each policy: `policy` for a single one or one of that name, else `policy-NAME`."""
     for name in names:
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
             raise ConfigurationError(f"policy {name!r}: use letters, digits, '.', '_' and '-' in a policy's name")
@@ -273,7 +273,7 @@ def policy_folders(names: list[str]) -> dict[str, str]:
 
 
 def _marked_best(path: Path) -> bool:
-    """Whether a checkpoint folder says that it was the best when it was written; False for one that says nothing."""
+    """Whether a checkpoint is marked as the best at its time; False if it is unreadable."""
     try:
         return json.loads((path / COMPLETE).read_bytes()).get("best") is True
     except (OSError, ValueError, AttributeError, RecursionError):
@@ -281,7 +281,7 @@ def _marked_best(path: Path) -> bool:
 
 
 def problem(path: Path) -> str | None:
-    """What is wrong with a checkpoint folder, in a few words; None when every file is as `COMPLETE` says."""
+    """The defect of a checkpoint folder in a few words; None if every file agrees with `COMPLETE`."""
     try:
         complete = json.loads((path / COMPLETE).read_bytes())
         files = dict(complete["files"])
@@ -311,7 +311,7 @@ def problem(path: Path) -> str | None:
 
 
 def _unused(path: Path) -> Path:
-    """`path`, or with the first number behind it under which there is nothing."""
+    """`path`, or `path` with the first number as a suffix that is free."""
     names = itertools.chain([path], (path.with_name(f"{path.name}-{number}") for number in itertools.count(2)))
     return next(name for name in names if not name.exists())
 
@@ -339,11 +339,11 @@ def _reason(error: BaseException) -> str:
 
 
 def weights_in(checkpoint: Path | None) -> dict[str, Path]:
-    """The policy folders of a checkpoint by policy name, references aside."""
+    """The policy folders of a checkpoint by policy name, without references."""
     if checkpoint is None:
         return {}
-    found = Checkpoints.policies(checkpoint)
-    return {name: folder for name, folder in found.items() if not name.endswith(REFERENCE)}
+    folders = Checkpoints.policies(checkpoint)
+    return {name: folder for name, folder in folders.items() if not name.endswith(REFERENCE)}
 
 
 def objects_in(checkpoint: Path) -> list[str]:
@@ -356,14 +356,14 @@ def checkpoint_of(run: Path, which: str | Path) -> Path:
 
     Raises:
         ConfigurationError: when there is none yet.
-        HocketError: when there are some and all are damaged.
+        HocketError: when all are damaged.
     """
     if isinstance(which, Path):
         if (reason := problem(which)) is not None:
             raise HocketError(f"{which} is damaged ({reason}); use another checkpoint")
         return which
     checkpoints = Checkpoints(run / "checkpoints")
-    found = checkpoints.latest() if which == "last" else checkpoints.best()
-    if found is None:
+    checkpoint = checkpoints.latest() if which == "last" else checkpoints.best()
+    if checkpoint is None:
         raise ConfigurationError(f"run {run} has no {which} checkpoint yet; train it for some steps first")
-    return found
+    return checkpoint

@@ -1,4 +1,4 @@
-"""The processor's cores: how many this process may use, and how much of them other programs take."""
+"""The processor's cores: the number that this process may use, and the share that other programs take."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 def available_cores() -> int:
-    """Cores this process may use: its affinity, and the quota of its control group where that is less."""
+    """The number of cores that this process may use: its affinity, or the quota of its control group if less."""
     return cores_of(len(_affinity()), _quota())
 
 
 def cores_of(count: int, quota: float | None) -> int:
-    """Whole cores of `count` that a quota of cores' worth of time keeps busy; at least one."""
+    """The number of cores, of `count`, that a quota of processor time keeps busy; at least one."""
     return count if quota is None else max(1, min(count, math.floor(quota + 0.01)))
 
 
-def check_threads(asked: int | None) -> None:
-    """Refuses more threads than the machine has cores: they would only wait for each other.
+def check_threads(threads: int | None) -> None:
+    """Refuses more threads than the machine has cores, since they would only wait for each other.
 
     Raises:
         ConfigurationError: naming both numbers.
     """
     cores = os.cpu_count() or 1
-    if asked is not None and asked > cores:
-        raise ConfigurationError(f"threads = {asked}: this machine has {cores} cores; give as many or fewer")
+    if threads is not None and threads > cores:
+        raise ConfigurationError(f"threads = {threads}: this machine has {cores} cores; set at most {cores}")
 
 
 class CoreWatch:
-    """Looks at the cores from its making to each question. What a system does not tell counts as nothing."""
+    """Measures the use of the cores since its creation. Figures that a system does not provide count as 0."""
 
     def __init__(self) -> None:
         self._cores = _affinity()
@@ -45,15 +45,15 @@ class CoreWatch:
         self._waits = _waits()
 
     def others(self) -> float:
-        """The share of the cores' time that other programs took, in [0, 1]."""
+        """The share of the cores' time that other programs used, in [0, 1]."""
         span = (time.monotonic() - self._wall) * len(self._cores)
         busy = _busy(self._cores) - self._busy - (time.process_time() - self._own)
         return min(1.0, max(0.0, busy / span)) if span > 0 else 0.0
 
     def waited(self) -> float:
-        """The largest share of the time that a thread of this process stood ready and had no core, in [0, 1].
+        """The largest share of the time that a thread of this process was ready without a core, in [0, 1].
 
-        The largest, because threads that work together wait for the last of them.
+        The largest, because threads that work together wait for the slowest.
         """
         span = time.monotonic() - self._wall
         waits = [ready - self._waits.get(thread, 0.0) for thread, ready in _waits().items()]
@@ -67,7 +67,7 @@ def _affinity() -> frozenset[int]:
 
 
 def _busy(cores: frozenset[int]) -> float:
-    """Seconds since the machine's start in which some of `cores` did anything, summed over them."""
+    """Busy seconds of `cores` since the machine's start, summed."""
     try:
         lines = (PROC / "stat").read_text().splitlines()
     except OSError:
@@ -82,38 +82,38 @@ def _busy(cores: frozenset[int]) -> float:
 
 
 def _waits() -> dict[str, float]:
-    """Seconds that each thread of this process stood ready without a core, since its start."""
-    found = {}
+    """Seconds that each thread of this process was ready without a core, since its start."""
+    counts = {}
     for folder in (PROC / "self" / "task").glob("*"):
         try:
-            found[folder.name] = int((folder / "schedstat").read_text().split()[1]) * 1e-9
+            counts[folder.name] = int((folder / "schedstat").read_text().split()[1]) * 1e-9
         except (OSError, ValueError, IndexError):
-            continue  # The thread has ended, or the kernel keeps no such count.
-    return found
+            continue  # The thread has ended, or the kernel has no such counter.
+    return counts
 
 
 def control_groups(controller: str) -> list[Path]:
-    """The folders of this process's control group for a controller and of those around it, innermost first."""
+    """The folders of this process's control group for a controller, and of the enclosing groups, innermost first."""
     try:
         lines = (PROC / "self" / "cgroup").read_text().splitlines()
     except OSError:
         return []
-    found = []
+    folders = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
         root = CGROUPS / controller if controllers else CGROUPS
         inner = root / path.lstrip("/")
-        # Inside a container the path may be that of the host, and the container's own limits stand at the root.
-        found += [folder for folder in (inner, *inner.parents) if folder == root or root in folder.parents]
-    return found
+        # Inside a container the path may be that of the host, with the container's limits at the root.
+        folders += [folder for folder in (inner, *inner.parents) if folder == root or root in folder.parents]
+    return folders
 
 
 def _quota() -> float | None:
-    """Cores' worth of time that control groups grant, the least of them; None without a limit."""
-    found = [quota for folder in control_groups("cpu") if (quota := _quota_of(folder)) is not None]
-    return min(found, default=None)
+    """The smallest quota of the control groups in cores; None without a limit."""
+    quotas = [quota for folder in control_groups("cpu") if (quota := _quota_of(folder)) is not None]
+    return min(quotas, default=None)
 
 
 def _quota_of(folder: Path) -> float | None:

@@ -1,4 +1,4 @@
-"""Writing files so that a crash or a full disk never leaves half of one behind."""
+"""Writes files so that a crash or a full disk never leaves a partial one."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Chunk = bytes | memoryview
 
 
 class Writer(Protocol):
-    """What durable writing needs from the file system; tests replace it to inject faults."""
+    """The operations of durable writing; tests replace them to inject faults."""
 
     def write(self, path: Path, chunks: Iterable[Chunk]) -> None:
-        """Creates `path` with the chunks one after another, and waits until the disk has them."""
+        """Creates `path` from the chunks, and waits until the disk has them."""
         ...
 
     def sync(self, path: Path) -> None:
-        """Waits until the disk has a file, or a folder's list of names."""
+        """Waits until the disk has a file, or the names in a folder."""
         ...
 
     def rename(self, source: Path, target: Path) -> None:
@@ -38,7 +38,7 @@ class Writer(Protocol):
 
 @dataclass(frozen=True)
 class DiskWriter:
-    """The real thing."""
+    """Writes to the file system."""
 
     def write(self, path: Path, chunks: Iterable[Chunk]) -> None:
         with path.open("wb") as file:
@@ -62,10 +62,10 @@ _temporary = itertools.count()
 
 
 def write_atomic(path: Path, data: str | bytes, writer: Writer | None = None) -> None:
-    """Writes a whole file, or leaves the earlier one as it was.
+    """Writes a complete file, or leaves the earlier one unchanged.
 
     Raises:
-        OSError: when the disk refuses; nothing is left behind.
+        OSError: when the disk refuses; no partial file is left.
     """
     writer = writer or DiskWriter()
     raw = data.encode() if isinstance(data, str) else data
@@ -73,13 +73,13 @@ def write_atomic(path: Path, data: str | bytes, writer: Writer | None = None) ->
     try:
         writer.write(temporary, [raw])
         if temporary.read_bytes() != raw:
-            raise OSError("what was written did not reach the disk whole")
+            raise OSError("the file on disk is incomplete")
         writer.rename(temporary, path)
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            error.filename = str(path)  # The temporary file is nobody's concern.
+            error.filename = str(path)  # The error names the file itself, not the temporary one.
         raise
     writer.sync(path.parent)
 
@@ -102,9 +102,9 @@ def json_ready(value: Any) -> Any:
 
 
 class JsonLines:
-    """An append-only file of JSON objects, one per line. A line torn by a crash is cut off when the file is opened.
+    """An append-only file of JSON objects, one per line. Opening it removes a line that a crash left incomplete.
 
-    Appending is safe between threads. A line goes to the operating system at once, so it survives `kill -9`.
+    Appending is safe between threads. A line is passed to the operating system at once, so it survives `kill -9`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -112,16 +112,16 @@ class JsonLines:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        self._mend()
+        self._repair()
 
-    def _mend(self) -> None:
-        """Ends a complete last line that lacks its newline, and cuts off a torn one."""
+    def _repair(self) -> None:
+        """Adds a missing newline to a complete last line, and removes an incomplete one."""
         raw = self.path.read_bytes()
-        whole = raw.rfind(b"\n") + 1
-        if whole == len(raw):
+        end = raw.rfind(b"\n") + 1
+        if end == len(raw):
             return
-        if _parsed(raw[whole:]) is None:
-            os.ftruncate(self._handle, whole)
+        if _parsed(raw[end:]) is None:
+            os.ftruncate(self._handle, end)
         else:
             self._write(b"\n")
 
@@ -164,9 +164,8 @@ def read_json_lines(
 ) -> Iterator[dict[str, Any]]:
     """The objects of a JSON-lines file; a missing file has none.
 
-    Lines that hold no object, or one without a key of `needs` or with another type there, are left out, and
-    `on_problem` is given one sentence that names them. A last line without its newline was being written when it was
-    read, and is no problem.
+    Lines without an object, or with an object that lacks a key of `needs` or has another type there, are skipped, and
+    `on_problem` gets one sentence that names them. A last line without a newline is being written, which is no problem.
     """
     damaged = []
     if not path.is_file():

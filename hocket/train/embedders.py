@@ -1,4 +1,4 @@
-"""The run's embedder, from what `--embedder` names: the policy's own states, a sentence model, an own function."""
+"""The run's embedder, as `--embedder` names it: the policy's hidden states, a sentence model, or a function."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from hocket.types import Trajectory
 POLICY, NGRAMS, SENTENCES = "policy", "ngrams", "sentence-transformers:"
 
 Vectors = list[list[list[float] | None]]
-"""Per trajectory, a vector of each of its turns that decided something; None where there is none."""
+"""For each trajectory, a vector of each turn with decisions; None where there is none."""
 
 
 class Embedder(ABC):
-    """Gives texts their vectors; fills the columns `embedding` and `turn_embeddings`."""
+    """Computes vectors of texts and fills the columns `embedding` and `turn_embeddings`."""
 
     def fill(self, batch: Batch, trajectories: Sequence[Trajectory], policies: Sequence[Policy]) -> Batch:
-        """The batch of these trajectories with a vector of every turn's text, and of the last one's."""
-        told = self.vectors(batch, trajectories, policies)
-        columns = {TURN_EMBEDDINGS.name: told, EMBEDDING.name: [row[-1] if row else None for row in told]}
+        """The batch with vectors of the text of every turn, and of the last turn."""
+        vectors = self.vectors(batch, trajectories, policies)
+        columns = {TURN_EMBEDDINGS.name: vectors, EMBEDDING.name: [row[-1] if row else None for row in vectors]}
         return batch.but(info=columns | dict(batch.info))
 
     @abstractmethod
     def vectors(self, batch: Batch, trajectories: Sequence[Trajectory], policies: Sequence[Policy]) -> Vectors:
-        """What is filled in."""
+        """The vectors to fill in."""
 
 
 @runtime_checkable
@@ -51,28 +51,28 @@ class HasStates(Protocol):
     """A policy with hidden states."""
 
     def mean_states(self, batch: Batch) -> Tensor:
-        """Of each of its turns in the batch, the mean over its tokens, `[U, H]`; NaN for turns of others."""
+        """The mean hidden state over the tokens of each turn, `[U, H]`; NaN for turns of other policies."""
         ...
 
 
 class PolicyEmbedder(Embedder):
-    """The mean of the acting policy's last hidden states over a turn's tokens, by the weights that are to learn.
+    """The mean of the acting policy's last hidden states over a turn's tokens, from the weights before the update.
 
-    A policy without hidden states gives no vectors; texts are then compared by n-grams.
+    Without hidden states there are no vectors, and texts are compared by n-grams.
     """
 
     def vectors(self, batch: Batch, trajectories: Sequence[Trajectory], policies: Sequence[Policy]) -> Vectors:
-        found: list[list[float] | None] = [None] * batch.turns
+        vectors: list[list[float] | None] = [None] * batch.turns
         for policy in policies:
             if isinstance(policy, HasStates):
                 states = policy.mean_states(batch)
                 for turn in torch.nonzero(~states.isnan().any(-1)).flatten().tolist():
-                    found[turn] = states[turn].tolist()
+                    vectors[turn] = states[turn].tolist()
         occurrences, (_, starts) = batch.occurrences, turn_visits(batch)
         rows: Vectors = [[] for _ in range(batch.trajectories)]
         turns = batch.turn[occurrences.decision[starts]].tolist()
         for trajectory, turn in zip(occurrences.trajectory[starts].tolist(), turns, strict=True):
-            rows[trajectory].append(found[turn])
+            rows[trajectory].append(vectors[turn])
         return rows
 
 
@@ -80,7 +80,7 @@ class TextEmbedder(Embedder):
     """A function of texts, called once per text and step.
 
     Args:
-        name: told in messages. embed: texts to vectors of one length.
+        name: its name in messages. embed: maps texts to vectors of equal length.
     """
 
     def __init__(self, name: str, embed: Callable[[list[str]], Any]) -> None:
@@ -88,33 +88,33 @@ class TextEmbedder(Embedder):
         self._embed = embed
 
     def vectors(self, batch: Batch, trajectories: Sequence[Trajectory], policies: Sequence[Policy]) -> Vectors:
-        said = [[turn.text or "" for turn in trajectory.turns if len(turn)] for trajectory in trajectories]
-        texts = list(dict.fromkeys(text for row in said for text in row))
+        rows = [[turn.text or "" for turn in trajectory.turns if len(turn)] for trajectory in trajectories]
+        texts = list(dict.fromkeys(text for row in rows for text in row))
         vector = dict(zip(texts, checked_vectors(self.name, self._embed, texts).tolist(), strict=True))
-        return [[vector[text] for text in row] for row in said]
+        return [[vector[text] for text in row] for row in rows]
 
 
 def checked_vectors(name: str, embed: Callable[[list[str]], Any], texts: Sequence[str]) -> Tensor:
-    """What an embedder gives for texts, `[M, D]` float64.
+    """An embedder's vectors of texts, `[M, D]` float64.
 
     Raises:
-        ConfigurationError: when it is anything but a vector of finite numbers for each.
+        ConfigurationError: unless it returns a vector of finite numbers for each.
     """
     try:
         with waiting_for(f"embedder {name}"):
-            told = torch.as_tensor(embed(list(texts)), dtype=torch.float64)
+            vectors = torch.as_tensor(embed(list(texts)), dtype=torch.float64)
     except (TypeError, ValueError):
-        told = torch.empty(0)
-    if told.ndim != 2 or len(told) != len(texts) or not bool(told.isfinite().all()):
+        vectors = torch.empty(0)
+    if vectors.ndim != 2 or len(vectors) != len(texts) or not bool(vectors.isfinite().all()):
         raise ConfigurationError(
-            f"embedder {name} gave {tuple(told.shape)} numbers for {len(texts)} texts; return a list with one "
+            f"embedder {name} gave {tuple(vectors.shape)} numbers for {len(texts)} texts; return a list with one "
             "vector of finite numbers for each"
         )
-    return told
+    return vectors
 
 
 def embedder_of(config: Config, journal: RewardJournal | None) -> Embedder | None:
-    """The run's embedder; None where texts have n-grams, or no stage compares any.
+    """The run's embedder; None if texts are compared by n-grams, or no stage compares texts.
 
     Raises:
         ConfigurationError: when there is no such embedder.
@@ -131,14 +131,14 @@ def embedder_of(config: Config, journal: RewardJournal | None) -> Embedder | Non
 
 
 def compares_texts(config: Config) -> bool:
-    """Whether a stage reads vectors of texts, or takes them where there are some."""
+    """Whether a stage reads vectors of texts, or uses them if they exist."""
     recipes = [recipe for recipe, _ in config.phases]
     taking = any(getattr(stage, "takes_embeddings", False) for recipe in recipes for stage in recipe.stages)
     return taking or any(EMBEDDING in recipe.reads for recipe in recipes)
 
 
 def text_function(named: str, journal: RewardJournal | None) -> Callable[[list[str]], Any] | None:
-    """What a sentence model, or an own function whose answers the journal keeps, makes of texts; None for n-grams.
+    """The function of a sentence model, or a user's function with journalled answers; None for n-grams.
 
     Raises:
         ConfigurationError: when there is no such embedder.
@@ -160,15 +160,15 @@ def _sentences(model: str) -> Callable[[list[str]], Any]:
         raise ConfigurationError(
             f"embedder = {SENTENCES}{model} needs sentence-transformers; install hocket[sentences]"
         ) from None
-    _check_modules(Path(model))  # Code from the hub is off unless it is asked for.
+    _check_modules(Path(model))  # Code from the hub is disabled unless requested.
     return SentenceTransformer(model).encode  # type: ignore[no-any-return]
 
 
 def _check_modules(folder: Path) -> None:
     """Raises an error for a model's folder with code: sentence-transformers runs it even with code disabled."""
     try:
-        told = json.loads((folder / "modules.json").read_bytes())
-        kinds = [str(one["type"]) for one in told]
+        modules = json.loads((folder / "modules.json").read_bytes())
+        kinds = [str(module["type"]) for module in modules]
     except FileNotFoundError:
         return
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -181,16 +181,16 @@ def _check_modules(folder: Path) -> None:
 
 
 def _called(name: str, function: Callable[..., Any], journal: RewardJournal | None, texts: list[str]) -> Any:
-    """What an own function gives, journalled by the texts."""
+    """The vectors of a user's function, journalled by the texts."""
     entry = f"embedder/{hashlib.blake2b(repr(texts).encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}"
-    kept = journal.get(entry) if journal is not None else None
-    if kept:
-        return kept
+    recorded = journal.get(entry) if journal is not None else None
+    if recorded:
+        return recorded
     outcome = run_async(call_outside(functools.partial(function, texts), {}, 600.0))
     if outcome.error is not None or outcome.timed_out:
         why = (
             "took longer than 600 s" if outcome.timed_out else f"raised {type(outcome.error).__name__}: {outcome.error}"
         )
         raise ConfigurationError(f"embedder {name} {why}; correct it")
-    told = outcome.value.tolist() if hasattr(outcome.value, "tolist") else outcome.value
-    return told if journal is None else journal.put(entry, told)
+    numbers = outcome.value.tolist() if hasattr(outcome.value, "tolist") else outcome.value
+    return numbers if journal is None else journal.put(entry, numbers)

@@ -151,7 +151,7 @@ def _only_model(url: str) -> str:
         raise ConfigurationError(f"engine.url: {error}") from error
     except (HocketError, KeyError, TypeError) as error:
         raise ConfigurationError(
-            f"engine.url = {url!r} does not tell its models ({error}); set engine.model"
+            f"engine.url = {url!r} does not list its models ({error}); set engine.model"
         ) from error
     if len(names) != 1:
         raise ConfigurationError(f"engine.url = {url!r} has {len(names)} models; choose by engine.model: {names}")

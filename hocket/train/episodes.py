@@ -63,7 +63,7 @@ def episodes(
     spell = _speller(decode)
     groups: dict[str, int] = {}
     numbers = {id(turn): number for number, turn in enumerate(unique_turns([*trajectories, *discarded]))}
-    found = []
+    rows = []
     for number, trajectory in enumerate([*trajectories, *discarded]):
         learnt = number < len(trajectories)
         row = episode(
@@ -80,8 +80,8 @@ def episodes(
             row["label"] = LABEL.rows(batch)[number]
         if learnt and batch is not None and batch.occurrences.pairs is not None:
             row["paired"] = True  # Learnt from by comparison, whatever the advantage.
-        found.append(row if learnt else row | {"discarded": True})
-    return found
+        rows.append(row if learnt else row | {"discarded": True})
+    return rows
 
 
 def episode(
@@ -235,33 +235,34 @@ def new_messages(turn: Turn) -> int:
 
 def _turn_rewards(trajectory: Trajectory) -> list[dict[str, float]]:
     """The turn-level scores of each turn by name, where there is an opinion."""
-    found: list[dict[str, float]] = [{} for _ in trajectory.turns]
+    rewards: list[dict[str, float]] = [{} for _ in trajectory.turns]
     for name, score in trajectory.scores.items():
         if score.level is not Level.TURN or score.value is None:
             continue
-        for place, value in zip(found, np.atleast_1d(np.asarray(score.value, dtype=np.float64)).tolist(), strict=False):
+        values = np.atleast_1d(np.asarray(score.value, dtype=np.float64)).tolist()
+        for place, value in zip(rewards, values, strict=False):
             if np.isfinite(value):
                 place[name] = value
-    return found
+    return rewards
 
 
 def _scenario(scenario: Scenario) -> Episode:
-    told = json_ready({"id": scenario.id, "prompt": scenario.prompt, "answer": scenario.answer})
+    fields = json_ready({"id": scenario.id, "prompt": scenario.prompt, "answer": scenario.answer})
     more = {"origin": scenario.origin, "metadata": _brief(scenario.metadata)}
-    return {**told, **{name: value for name, value in more.items() if value}}
+    return {**fields, **{name: value for name, value in more.items() if value}}
 
 
 def _brief(info: Mapping[str, Any]) -> Episode:
     """The values of `info` that are plain and short; long texts are cut."""
-    found = {}
+    brief = {}
     for name, value in info.items():
         if isinstance(value, str) and name != "limit" and len(value) > BRIEF:
-            found[str(name)] = value[: BRIEF - 1] + "…"
+            brief[str(name)] = value[: BRIEF - 1] + "…"
         elif _plain(value):
             ready = json_ready(value)
             if isinstance(value, str) or len(json.dumps(ready)) <= BRIEF:
-                found[str(name)] = ready
-    return found
+                brief[str(name)] = ready
+    return brief
 
 
 def _plain(value: Any, most: int = 64) -> bool:

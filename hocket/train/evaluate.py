@@ -67,8 +67,9 @@ class EvaluationResult:
 
     @property
     def _both(self) -> dict[str, float]:
-        found = self.sampled
-        return {} if found is None else dict(zip(TOLD_APART, (found.success, found.low, found.high), strict=True))
+        if self.sampled is None:
+            return {}
+        return dict(zip(TOLD_APART, (self.sampled.success, self.sampled.low, self.sampled.high), strict=True))
 
     def metrics(self) -> Metrics:
         """In the run's names."""
@@ -108,14 +109,14 @@ async def evaluate(
     started = time.perf_counter()
     greedy = replace(decoding, temperature=temperature)
     scenarios = apart(task.scenario(split, number) for number in spread(task, n, among, split))
-    asked = [Assignment(scenario, decoding=greedy) for scenario in scenarios]
-    played = await player.play(asked, key=key.derive("evaluate"))
+    assignments = [Assignment(scenario, decoding=greedy) for scenario in scenarios]
+    played = await player.play(assignments, key=key.derive("evaluate"))
     problems = await grade(played, rewards, key=key.derive("evaluate", "score"), journal=journal)
-    told = [0.0 if trajectory.failure else task.success(trajectory) for trajectory in played]
-    unjudged = sum(not math.isfinite(one) for one in told)
+    verdicts = [0.0 if trajectory.failure else task.success(trajectory) for trajectory in played]
+    unjudged = sum(not math.isfinite(verdict) for verdict in verdicts)
     if unjudged:
         problems.append(f"{unjudged} of {len(played)} answers had no reward; they count 0")
-    success = [one if math.isfinite(one) else 0.0 for one in told]
+    success = [verdict if math.isfinite(verdict) else 0.0 for verdict in verdicts]
     measure = kind_of(task).measure
     low, high = measure.interval(success)
     return EvaluationResult(
@@ -137,11 +138,11 @@ async def evaluate_both(
     task: Task, player: Player, rewards: Sequence[Reward], *, decoding: Decoding, key: Key, **common: Any
 ) -> EvaluationResult:
     """What `evaluate` finds of greedy play, and of play at the temperature of `decoding` besides."""
-    found = await evaluate(task, player, rewards, decoding=decoding, key=key, **common)
+    result = await evaluate(task, player, rewards, decoding=decoding, key=key, **common)
     common |= {"temperature": decoding.temperature, "key": key.derive("sampled")}
     sampled = await evaluate(task, player, rewards, decoding=decoding, **common)
-    seconds, problems = found.seconds + sampled.seconds, tuple(dict.fromkeys((*found.problems, *sampled.problems)))
-    return replace(found, sampled=sampled, leads=leads_of(task) or GREEDY, seconds=seconds, problems=problems)
+    seconds, problems = result.seconds + sampled.seconds, tuple(dict.fromkeys((*result.problems, *sampled.problems)))
+    return replace(result, sampled=sampled, leads=leads_of(task) or GREEDY, seconds=seconds, problems=problems)
 
 
 async def evaluate_samples(
@@ -152,19 +153,20 @@ async def evaluate_samples(
     With c successes among m samples, pass@k = 1 - C(m-c, k) / C(m, k), unbiased (Chen et al. 2021, arXiv 2107.03374).
     """
     scenarios = apart(task.scenario("eval", number) for number in range(_count(task, n)))
-    asked = [Assignment(scenario, samples=samples, decoding=decoding) for scenario in scenarios]
-    played = await player.play(asked, key=key.derive("evaluate", "samples"))
+    assignments = [Assignment(scenario, samples=samples, decoding=decoding) for scenario in scenarios]
+    played = await player.play(assignments, key=key.derive("evaluate", "samples"))
     for problem in await grade(played, rewards, key=key.derive("evaluate", "samples", "score")):
         say(f"evaluation: {problem}")
-    right = np.array([task.success(trajectory) >= RIGHT for trajectory in played]).reshape(len(asked), samples).sum(1)
-    found = {}
+    verdicts = np.array([task.success(trajectory) >= RIGHT for trajectory in played])
+    right = verdicts.reshape(len(assignments), samples).sum(1)
+    results = {}
     k = 1
     while k <= samples:
         each = [pass_at_k(samples, int(correct), k) for correct in right]
         # A share per scenario varies no more than a coin of the same mean: Wilson's interval is on the safe side.
-        found[k] = (float(np.mean(each)), *wilson(math.fsum(each), len(each)))
+        results[k] = (float(np.mean(each)), *wilson(math.fsum(each), len(each)))
         k *= 2
-    return found
+    return results
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:
@@ -176,8 +178,8 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
 
 def success_of(task: Task, trajectory: Trajectory) -> float:
     """The success of an attempt; 0 if it failed or nothing could judge it."""
-    found = 0.0 if trajectory.failure else task.success(trajectory)
-    return found if math.isfinite(found) else 0.0
+    value = 0.0 if trajectory.failure else task.success(trajectory)
+    return value if math.isfinite(value) else 0.0
 
 
 def spread(task: Task, n: int, among: int | None = None, split: Split = "eval") -> list[int]:
@@ -192,8 +194,8 @@ def _count(task: Task, n: int, split: Split = "eval") -> int:
 
 
 def _traits(task: Task, played: Sequence[Trajectory]) -> dict[str, float]:
-    found: dict[str, list[float]] = {}
+    traits: dict[str, list[float]] = {}
     for trajectory in played:
         for trait, value in task.describe(trajectory).items():
-            found.setdefault(trait, []).append(value)
-    return {trait: float(np.mean(values)) for trait, values in found.items()}
+            traits.setdefault(trait, []).append(value)
+    return {trait: float(np.mean(values)) for trait, values in traits.items()}

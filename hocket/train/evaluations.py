@@ -35,35 +35,35 @@ class Evaluations:
         """How many scenarios it asks: fewer on the way than at the ends."""
         return self._settings.n if step in (0, self._total) else self._settings.between
 
-    def record(self, step: int, found: EvaluationResult) -> Metrics:
+    def record(self, step: int, result: EvaluationResult) -> Metrics:
         """Takes in the evaluation after `step`; returns its metrics.
 
         Raises:
             HocketError: when, before training, every episode failed or ended early.
         """
         if step == 0:
-            _check_possible(found)
-        self._progress.evaluated(found, step, last=step == self._total)
+            _check_possible(result)
+        self._progress.evaluated(result, step, last=step == self._total)
         if step == 0:
-            self._warn(found)
-        return {**found.metrics(), "time/evaluate": found.seconds}
+            self._warn(result)
+        return {**result.metrics(), "time/evaluate": result.seconds}
 
-    def _warn(self, found: EvaluationResult) -> None:
+    def _warn(self, result: EvaluationResult) -> None:
         """What a person should know before training starts."""
-        if found.measure.share and found.n < FEW:
-            self._say(f"only {found.n} {found.measure.each} to measure on: differences of some ten points are noise")
-        cut = [LIMIT.get(played) for played in found.trajectories if LIMIT.present(played)]
-        if cut and len(cut) == len(found.trajectories):
+        if result.measure.share and result.n < FEW:
+            self._say(f"only {result.n} {result.measure.each} to measure on: differences of some ten points are noise")
+        cut = [LIMIT.get(played) for played in result.trajectories if LIMIT.present(played)]
+        if cut and len(cut) == len(result.trajectories):
             self._say(f"all {len(cut)} episodes before training were cut short: {cut[0]}")
 
 
-def _check_possible(found: EvaluationResult) -> None:
+def _check_possible(result: EvaluationResult) -> None:
     """Refuses to train where every episode failed or ended early.
 
     Raises:
         HocketError: with the first one's reason.
     """
-    played = found.trajectories
+    played = result.trajectories
     if any(trajectory.length and trajectory.failure is None for trajectory in played):
         return
     reasons = [trajectory.failure or LIMIT.get(trajectory) for trajectory in played]

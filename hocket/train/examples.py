@@ -1,4 +1,4 @@
-"""What recipes take from scenarios, and whether the task has it: looked at before anything is sampled."""
+"""Checks before sampling that the task provides what a recipe reads from scenarios."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from hocket.train.settings import Config, responses_of_a_step
 
 
 def replayed(recipe: Recipe) -> Example | None:
-    """Which responses a recipe takes from the scenarios; None where it samples."""
+    """The recorded responses that a recipe reads from scenarios; None if it samples."""
     return next((stage.replays for stage in walk(recipe.rollout) if isinstance(stage, Rollout) and stage.replays), None)
 
 
 def check_examples(recipe: Recipe, task: Task) -> None:
-    """Refuses a recipe of pairs where the task holds none, or of hints where no scenario tells any, and the like.
+    """Refuses a recipe whose data the task lacks, such as pairs or hints.
 
     Raises:
-        ConfigurationError: naming what either has, and the mend.
+        ConfigurationError: naming what the recipe reads, what the task has, and the remedy.
     """
     check_metadata(recipe, task)
     wanted = replayed(recipe)
     if wanted is None:
         return
-    own: Example | None = getattr(task, "example", None)
-    if own is Example.PROMPT and wanted is Example.DEMONSTRATION and hasattr(task, "examples"):
+    example: Example | None = getattr(task, "example", None)
+    if example is Example.PROMPT and wanted is Example.DEMONSTRATION and hasattr(task, "examples"):
         bare = next((where for where, scenario in task.examples() if Example.PROMPT in held_by(scenario)), None)
         if bare is None:
             return
         raise ConfigurationError(
             f"{bare}: neither a completion nor an answer, one of which recipe {recipe.name} learns from; add it"
         )
-    held = held_by(task.scenario("train", 0)) if own is None else {own}
+    held = held_by(task.scenario("train", 0)) if example is None else {example}
     if wanted not in held:
         has = min(held, key=list(Example).index)
         raise ConfigurationError(
@@ -45,25 +45,25 @@ def check_examples(recipe: Recipe, task: Task) -> None:
 
 
 def check_metadata(recipe: Recipe, task: Task) -> None:
-    """Refuses a recipe with a stage that reads what no scenario tells.
+    """Refuses a recipe with a stage that reads metadata which no scenario has.
 
-    Looked at are all scenarios of data that were read, else the first one.
+    Examines all scenarios of loaded data, else the first one.
 
     Raises:
-        ConfigurationError: naming the stage, what it reads, and what there is.
+        ConfigurationError: naming the stage, what it reads, and the existing metadata.
     """
-    # A part comes after what it is a part of: the last to name something is who reads it.
+    # Parts come after the stages that contain them, so the last stage that names a column reads it.
     wanting = {name: stage for stage in recipe.stages for name in sorted(stage.reads_metadata)}
     if not wanting:
         return
     listed: Any = getattr(task, "examples", None)
-    scenarios = [one for _, one in listed()] if listed is not None else [task.scenario("train", 0)]
-    told = {name for scenario in scenarios for name, value in scenario.metadata.items() if value is not None}
+    scenarios = [item for _, item in listed()] if listed is not None else [task.scenario("train", 0)]
+    columns = {name for scenario in scenarios for name, value in scenario.metadata.items() if value is not None}
     if any(scenario.answer is not None for scenario in scenarios):
-        told |= {"answer", "demonstration"}  # An answer shows itself.
+        columns |= {"answer", "demonstration"}  # An answer counts as a demonstration.
     for name, stage in wanting.items():
-        if name not in told:
-            has = f"tell {', '.join(sorted(told))}" if told else "tell nothing of the kind"
+        if name not in columns:
+            has = f"have {', '.join(sorted(columns))}" if columns else "have no such columns"
             raise ConfigurationError(
                 f"recipe {recipe.name}: {type(stage).__name__} reads {name!r} of scenarios, and those of task "
                 f"{task.name} {has}; give data with that column, or name another"
@@ -71,7 +71,7 @@ def check_metadata(recipe: Recipe, task: Task) -> None:
 
 
 def unmet_sizes(config: Config, player: Any) -> Iterator[str]:
-    """What was set that a step of this model and size cannot have, in a sentence each."""
+    """A sentence for each setting that a step of this size, or this model, cannot satisfy."""
     context = getattr(player, "context_length", None)
     if context is None:
         return

@@ -70,8 +70,8 @@ def export_run(
         else:
             shutil.copytree(source, hidden, ignore=shutil.ignore_patterns(ADAPTER))
         if average is not None:
-            whole = average if (average / "config.json").is_file() else None
-            _average(hidden, whole or _model_of(average, checkpoint_of(average, which), policy), share)
+            merged = average if (average / "config.json").is_file() else None
+            _average(hidden, merged or _model_of(average, checkpoint_of(average, which), policy), share)
         if gguf:
             from hocket.train.gguf_file import write_gguf
 
@@ -86,16 +86,16 @@ def export_run(
 
 def _model_of(run: Path, checkpoint: Path, policy: str | None) -> Path:
     """The folder of a language model in a checkpoint of a run."""
-    kept = Checkpoints.policies(checkpoint)
-    name = next(iter(kept)) if policy is None and len(kept) == 1 else policy
+    folders = Checkpoints.policies(checkpoint)
+    name = next(iter(folders)) if policy is None and len(folders) == 1 else policy
     if name is None:
-        raise ConfigurationError(f"run {run} has the policies {', '.join(kept)}; choose one with --policy")
-    if name not in kept:
-        raise ConfigurationError(f"run {run} has no policy {name!r}{nearest(name, kept)}")
-    if not _is_model(kept[name]):
+        raise ConfigurationError(f"run {run} has the policies {', '.join(folders)}; choose one with --policy")
+    if name not in folders:
+        raise ConfigurationError(f"run {run} has no policy {name!r}{nearest(name, folders)}")
+    if not _is_model(folders[name]):
         raise ConfigurationError(f"policy {name!r} of run {run} is no language model, so there is no model to export")
-    _refuse_links(kept[name])
-    return kept[name]
+    _refuse_links(folders[name])
+    return folders[name]
 
 
 TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "chat_template*", "vocab*", "merges.txt")
@@ -143,17 +143,17 @@ def _average(folder: Path, other: Path, share: float) -> None:
 
     theirs = {name: value for file in sorted(other.glob("*.safetensors")) for name, value in load_file(file).items()}
     for file in sorted(folder.glob("*.safetensors")):
-        found = load_file(file)
-        for name, own in found.items():
+        tensors = load_file(file)
+        for name, tensor in tensors.items():
             value = theirs.get(name)
-            if value is None or value.shape != own.shape:
+            if value is None or value.shape != tensor.shape:
                 has = "has none" if value is None else f"has {tuple(value.shape)}"
                 raise ConfigurationError(
-                    f"{other} is another model: weight {name} is {tuple(own.shape)} here and it {has}; average models "
-                    "of one architecture and vocabulary"
+                    f"{other} is another model: weight {name} is {tuple(tensor.shape)} here and it {has}; average "
+                    "models of one architecture and vocabulary"
                 )
-            found[name] = ((1 - share) * own.double() + share * value.double()).to(own.dtype).contiguous()
-        save_file(found, file, metadata={"format": "pt"})
+            tensors[name] = ((1 - share) * tensor.double() + share * value.double()).to(tensor.dtype).contiguous()
+        save_file(tensors, file, metadata={"format": "pt"})
 
 
 def push(folder: Path, repository: str, *, private: bool = False) -> str:
@@ -180,9 +180,9 @@ def push(folder: Path, repository: str, *, private: bool = False) -> str:
         made = api.create_repo(repository, private=private, exist_ok=True)
         api.upload_folder(repo_id=made.repo_id, folder_path=str(folder), commit_message="Trained with hocket")
     except Exception as error:
-        told = " ".join(str(error).split())[:300] or type(error).__name__
+        words = " ".join(str(error).split())[:300] or type(error).__name__
         raise HocketError(
-            f"push {repository}: {told}; {folder} is kept, log in with `hf auth login` or send it later"
+            f"push {repository}: {words}; {folder} is kept, log in with `hf auth login` or send it later"
         ) from error
     return str(made)
 

@@ -86,10 +86,10 @@ def _weights(folder: Path) -> dict[str, torch.Tensor]:
     """All weights of a model folder, one file or several."""
     from safetensors.torch import load_file
 
-    found: dict[str, torch.Tensor] = {}
+    tensors: dict[str, torch.Tensor] = {}
     for file in sorted(folder.glob("model*.safetensors")):
-        found |= load_file(file)
-    return found
+        tensors |= load_file(file)
+    return tensors
 
 
 def _interleaved(weight: torch.Tensor, heads: int) -> torch.Tensor:
@@ -106,10 +106,10 @@ class _Vocabulary:
         self.tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
         plain: dict[str, Any] = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
         self.cut = _cut(plain)
-        self.merges = [one if isinstance(one, str) else " ".join(one) for one in plain["model"]["merges"]]
-        added = {int(one["id"]): one for one in plain.get("added_tokens", ())}
+        self.merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in plain["model"]["merges"]]
+        added = {int(item["id"]): item for item in plain.get("added_tokens", ())}
         by_id = {number: token for token, number in plain["model"]["vocab"].items()}
-        by_id |= {number: str(one["content"]) for number, one in added.items()}
+        by_id |= {number: str(item["content"]) for number, item in added.items()}
         self.tokens = [by_id.get(number, f"[PAD{number}]") for number in range(size)]
         self.added, self.known = added, by_id
 

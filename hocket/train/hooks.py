@@ -68,8 +68,8 @@ class Hooks:
     def restore(self, state: State, run: HookedRun) -> None:
         """The inverse of `state`."""
         active = run.active
-        self.memories = {name: active[name].restore(kept, run) for name, kept in state.items() if name in active}
-        self.earlier = {name: kept for name, kept in state.items() if name not in active}
+        self.memories = {name: active[name].restore(memory, run) for name, memory in state.items() if name in active}
+        self.earlier = {name: memory for name, memory in state.items() if name not in active}
 
     def end_phase(self, run: HookedRun) -> None:
         """Makes what the present phase's hooks remember what they left behind."""
@@ -78,9 +78,9 @@ class Hooks:
 
 def named(hooks: list[Hook]) -> dict[str, Hook]:
     """Hooks by the names of their classes, numbered where there are several of one."""
-    found: dict[str, Hook] = {}
+    hooks_by_name: dict[str, Hook] = {}
     for hook in hooks:
         name = type(hook).__name__
-        same = sum(one.partition("/")[0] == name for one in found)
-        found[f"{name}/{same + 1}" if same else name] = hook
-    return found
+        same = sum(known.partition("/")[0] == name for known in hooks_by_name)
+        hooks_by_name[f"{name}/{same + 1}" if same else name] = hook
+    return hooks_by_name

@@ -49,21 +49,21 @@ def _as_parent(recipe: Recipe, parent: Recipe | None, batch: Batch) -> Occurrenc
     return None
 
 
-def _given(seen: Occurrences) -> list[Tensor | None]:
-    return [seen.advantage, seen.weight, seen.pairs]
+def _given(occurrences: Occurrences) -> list[Tensor | None]:
+    return [occurrences.advantage, occurrences.weight, occurrences.pairs]
 
 
 def _untouched(before: Batch, after: Batch) -> bool:
     if after.info is not before.info or after.scores.keys() != before.scores.keys():
         return False
-    return _equal(*([rewards_by_occurrence(one), one.occurrences.weight, one.segment] for one in (before, after)))
+    return _equal(*([rewards_by_occurrence(b), b.occurrences.weight, b.segment] for b in (before, after)))
 
 
 def _equal(left: Iterable[Tensor | None], right: Iterable[Tensor | None]) -> bool:
-    for one, other in zip(left, right, strict=True):
-        if one is None or other is None:
-            if one is not other:
+    for first, other in zip(left, right, strict=True):
+        if first is None or other is None:
+            if first is not other:
                 return False
-        elif one.shape != other.shape or not torch.allclose(one.double(), other.double(), rtol=1e-9, atol=1e-9):
+        elif first.shape != other.shape or not torch.allclose(first.double(), other.double(), rtol=1e-9, atol=1e-9):
             return False
     return True

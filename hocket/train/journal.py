@@ -43,7 +43,7 @@ class Journal:
     def __init__(self, path: Path, on_problem: Callable[[str], None] = log_problem) -> None:
         self._lock = threading.Lock()
         self._lines = JsonLines(path)
-        rows = read_json_lines(path, lambda found: on_problem(f"{found}; those answers are asked for again"), NEEDS)
+        rows = read_json_lines(path, lambda problem: on_problem(f"{problem}; these answers are requested again"), NEEDS)
         self._texts: dict[str, str] = {str(row["key"]): json.dumps(row["value"]) for row in rows}
 
     @property

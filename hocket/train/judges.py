@@ -66,21 +66,21 @@ class PolicyJudge(Judge):
         self._engine = LocalEngine(policy, max_rows=config.engine.max_rows)
 
     def ask(self, questions: Sequence[Question]) -> list[Answer]:
-        asked = [self._requests(question) for question in questions]
+        by_question = [self._requests(question) for question in questions]
         try:
-            samples = iter(self._engine.sample([request for requests in asked for request in requests]))
+            samples = iter(self._engine.sample([request for requests in by_question for request in requests]))
         finally:
             self._engine.release()
         return [
             self._answer(question, [next(samples) for _ in requests], requests)
-            for question, requests in zip(questions, asked, strict=True)
+            for question, requests in zip(questions, by_question, strict=True)
         ]
 
     def _requests(self, question: Question) -> list[Request]:
         """One for free words, one per choice with its words imposed, none for a question that is too long."""
-        asked = [{"role": "user", "content": question.prompt}]
-        opening = self._chat.opening(asked)
-        forced = [self._chat.demonstration(choice, asked) for choice in question.choices] or [()]
+        messages = [{"role": "user", "content": question.prompt}]
+        opening = self._chat.opening(messages)
+        forced = [self._chat.demonstration(choice, messages) for choice in question.choices] or [()]
         room = None if self._engine.context_length is None else self._engine.context_length - len(opening)
         if room is not None and room < max(1, *map(len, forced)):
             return []
@@ -134,9 +134,9 @@ class EndpointJudge(Judge):
 
 def _read(document: Any) -> Answer:
     """An answer of `/chat/completions`, with its token counts if the server reports them."""
-    found, usage = read_text(document), document.get("usage")
+    text, usage = read_text(document), document.get("usage")
     spent = usage.get("total_tokens") if isinstance(usage, Mapping) else None
-    return Answer(found["text"], spent if isinstance(spent, int) else 0, cut=found["finish"] == "length")
+    return Answer(text["text"], spent if isinstance(spent, int) else 0, cut=text["finish"] == "length")
 
 
 class FunctionJudge(Judge):
@@ -162,10 +162,10 @@ class FunctionJudge(Judge):
             raise HocketError(f"it raised {type(outcome.error).__name__}: {outcome.error}")
         if not isinstance(outcome.value, (list, tuple)) or len(outcome.value) != len(questions):
             raise HocketError(f"it must return a list with an answer for each of the {len(questions)} prompts")
-        return [_said(value) for value in outcome.value]
+        return [_answer_of(value) for value in outcome.value]
 
 
-def _said(value: Any) -> Answer:
+def _answer_of(value: Any) -> Answer:
     if value is None or isinstance(value, str):
         return Answer(value)
     if isinstance(value, numbers.Real):
@@ -203,7 +203,9 @@ def _only_model(url: str, key_variable: str | None) -> str:
     except (KeyError, TypeError):
         names = []
     if len(names) != 1:
-        raise ConfigurationError(f"judge {url} has {len(names) or 'untold'} models; name one, as in {url}#MODEL")
+        raise ConfigurationError(
+            f"judge {url} has {len(names) or 'an unknown number of'} models; name one, as in {url}#MODEL"
+        )
     return names[0]
 
 
@@ -213,23 +215,23 @@ def _only_model(url: str, key_variable: str | None) -> str:
 def asking(stages: Sequence[Stage]) -> Iterator[Stage]:
     """Those of `stages` and their parts that may ask a judge."""
     for stage in stages:
-        yield from (one for one in walk(stage) if getattr(one, "asks_judge", False))
+        yield from (part for part in walk(stage) if getattr(part, "asks_judge", False))
 
 
-def with_judge(one: T, judge: Judge | None) -> T:
+def with_judge(stage: T, judge: Judge | None) -> T:
     """A recipe, stage or tuple of them with this judge wherever one may be asked; itself where none is."""
-    if isinstance(one, tuple):
-        members = tuple(with_judge(member, judge) for member in one)
-        return one if all(a is b for a, b in zip(members, one, strict=True)) else cast(T, members)
-    if judge is None or not isinstance(one, (Stage, Recipe)) or not dataclasses.is_dataclass(one):
-        return one
+    if isinstance(stage, tuple):
+        members = tuple(with_judge(member, judge) for member in stage)
+        return stage if all(a is b for a, b in zip(members, stage, strict=True)) else cast(T, members)
+    if judge is None or not isinstance(stage, (Stage, Recipe)) or not dataclasses.is_dataclass(stage):
+        return stage
     changed: dict[str, Any] = {}
-    for place in dataclasses.fields(one):
+    for place in dataclasses.fields(stage):
         if not place.init:
             continue
-        value = getattr(one, place.name)
-        asks = place.name == "judge" and getattr(one, "asks_judge", False)
+        value = getattr(stage, place.name)
+        asks = place.name == "judge" and getattr(stage, "asks_judge", False)
         new = judge if asks and value is None else with_judge(value, judge)
         if new is not value:
             changed[place.name] = new
-    return cast(T, dataclasses.replace(cast(Any, one), **changed)) if changed else one
+    return cast(T, dataclasses.replace(cast(Any, stage), **changed)) if changed else stage

@@ -26,7 +26,7 @@ from hocket.stages import Metrics, Policy, State
 from hocket.train.agreement import Agreement, agreement
 from hocket.train.annotate import annotate, with_behaviour
 from hocket.train.idle import idle_stages
-from hocket.train.oom_retry import OutOfMemoryRetry
+from hocket.train.oom_retry import MemoryRetry
 from hocket.train.reference_cache import ReferenceCache
 from hocket.types import Evaluation, Quantity
 from hocket.update.gradient import GradientStep
@@ -69,7 +69,7 @@ class UpdateResult(NamedTuple):
     Attributes:
         metrics: those of the update. weights: the trainable weights. update: the update's memory, None if it has none.
         first: decisions `[K]` and log-probs `[T]` of its first evaluation. agreement: of sampler and learner then.
-        shrunk: the reduced budgets, see `OutOfMemoryRetry.taken`.
+        shrunk: the reduced budgets, see `MemoryRetry.taken`.
     """
 
     metrics: Metrics
@@ -136,7 +136,7 @@ class Learner:
         self._first: tuple[Tensor, Evaluation] | None = None
         self._parent = parent_of(recipe)
         networks = {id(network): network for network in (policy, self.reference) if network is not None}
-        self.retry = OutOfMemoryRetry(networks.values())
+        self.retry = MemoryRetry(networks.values())
 
     @property
     def needs(self) -> frozenset[Quantity]:

@@ -57,12 +57,12 @@ def with_lessons(pairs: Pairs, name: str, task: Task) -> Pairs:
         ConfigurationError: when lessons are asked for that cannot be given.
     """
     settings = {key: value for key, value in pairs if key != SETTING}
-    asked = next((value for key, value in reversed(list(pairs)) if key == SETTING), None)
-    if asked is not None and (isinstance(asked, bool) or not isinstance(asked, int) or asked < 0):
-        raise ConfigurationError(f"lessons = {asked!r}: how many supervised steps come first, 0 for none")
+    count = next((value for key, value in reversed(list(pairs)) if key == SETTING), None)
+    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 0):
+        raise ConfigurationError(f"lessons = {count!r}: set the number of supervised steps before training, 0 for none")
     left = [(key, value) for key, value in pairs if key != SETTING]
-    found = lessons_of(task) if asked or (asked is None and _usual(settings)) else None
-    steps = asked if asked is not None else 0 if found is None else found.steps
+    lessons = lessons_of(task) if count or (count is None and _usual(settings)) else None
+    steps = count if count is not None else 0 if lessons is None else lessons.steps
     if not steps:
         return left
     if "plan" in settings:
@@ -70,9 +70,9 @@ def with_lessons(pairs: Pairs, name: str, task: Task) -> Pairs:
             f"lessons = {steps}: a plan states its own phases; begin it with "
             f"{{recipe: sft, task: {PREFIX}{name}, steps: {steps}}}"
         )
-    if found is None:
-        raise ConfigurationError(f"lessons = {steps}: task {name} has no lessons; leave them out")
-    return _planned(left, name, found, task, steps)
+    if lessons is None:
+        raise ConfigurationError(f"lessons = {steps}: task {name} has no lessons; drop the setting")
+    return _planned(left, name, lessons, task, steps)
 
 
 def given_lessons(name: str, task: Task) -> Mapping[str, Task]:
@@ -93,48 +93,48 @@ def _usual(settings: Mapping[str, Any]) -> bool:
     return recipe.workflow is None and not recipe.outputs and replayed(recipe) is None
 
 
-def _planned(pairs: Pairs, name: str, found: Lessons, task: Task, steps: int) -> Pairs:
+def _planned(pairs: Pairs, name: str, lessons: Lessons, task: Task, steps: int) -> Pairs:
     """The plan of both."""
     settings = dict(pairs)
     recipe = settings.get("recipe", "grpo")
     common = [(key, value) for key, value in pairs if key.split(".")[0] in OF_BOTH]
-    suited = _suited(found, as_recipe(recipe), settings)
+    suited = _suited(lessons, as_recipe(recipe), settings)
     length_suited = suited.pop("steps", None)
-    own = {
+    after = {
         key: value for key, value in suited.items() if not any(setting.startswith(f"{key}.") for setting in settings)
     }
-    own |= {key: value for key, value in pairs if key.split(".")[0] not in (*OF_BOTH, "recipe", "steps")}
+    after |= {key: value for key, value in pairs if key.split(".")[0] not in (*OF_BOTH, "recipe", "steps")}
     length = settled(configure([("task", name), *pairs], task), task).steps
     if settings.get("steps") is None and length_suited is not None:
         length = length_suited
     first = {"name": SETTING, "recipe": "sft", "steps": steps, "task": PREFIX + name}
     if "update.lr" in settings and not _is_shipped(settings):
         first["update.lr"] = settings["update.lr"]
-    return [*common, ("plan", [first, {"recipe": recipe, "steps": length, **own, "task": name}])]
+    return [*common, ("plan", [first, {"recipe": recipe, "steps": length, **after, "task": name}])]
 
 
 def _is_shipped(settings: Mapping[str, Any]) -> bool:
     return is_shipped(settings.get("model", Config.model), settings.get("runs", Config.runs))
 
 
-def _suited(found: Lessons, recipe: Recipe, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _suited(lessons: Lessons, recipe: Recipe, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings for training after the lessons, of those that the recipe has and leaves open.
 
     Rates are the shipped model's. Adapters of another go on at that of their lessons, whole weights at their own for
     their size.
     """
-    given = dict(found.then(recipe))
+    suggestion = dict(lessons.then(recipe))
     if not _is_shipped(settings):
-        given.pop("update.lr", None)
+        suggestion.pop("update.lr", None)
         if any(key.split(".")[0] == "lora" and value is not None for key, value in settings.items()):
-            given["update.lr"] = ADAPTED
-    if found.beginners and Requirement.AGENTS not in recipe.requires:
-        given |= {f"roles.{role}.frozen": True for role in found.beginners}
+            suggestion["update.lr"] = ADAPTED
+    if lessons.beginners and Requirement.AGENTS not in recipe.requires:
+        suggestion |= {f"roles.{role}.frozen": True for role in lessons.beginners}
         # What both sides of a game earn may sum to nothing.
         if not (recipe.credit.pairs or isinstance(recipe.credit, Stateful)):
-            given["credit"] = EachAgent(recipe.credit)
+            suggestion["credit"] = EachAgent(recipe.credit)
     return {
         key: value
-        for key, value in given.items()
+        for key, value in suggestion.items()
         if not is_of_recipe(key) or (has_path(recipe, key) and is_open(recipe, key))
     }

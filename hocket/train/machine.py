@@ -77,16 +77,16 @@ class Machine:
         probe = Probe(largest, device)
         precision, precise = _precision(config, models, probe)
         threads, threaded = _threads(config.threads, precision, probe)
-        compiled, kept = _compiled(models, device)
-        why = {"threads": threaded, "precision": precise, "compiled": kept}
+        compiled, activations = _compiled(models, device)
+        why = {"threads": threaded, "precision": precise, "compiled": activations}
         return Machine(threads, precision, compiled, why=why, rates=probe.to_json())
 
     @staticmethod
     def recorded(path: Path) -> Machine:
         """What an earlier session chose, from `machine.json`."""
-        found = read_json(path)
-        names = [field.name for field in dataclasses.fields(Machine) if field.name in found]
-        values = {name: found[name] for name in names}
+        content = read_json(path)
+        names = [field.name for field in dataclasses.fields(Machine) if field.name in content]
+        values = {name: content[name] for name in names}
         if "memory" in values:
             values["memory"] = MemoryPlan(**values["memory"])
         values["changes"] = tuple(MachineChange(**change) for change in values.get("changes", ()))
@@ -96,13 +96,13 @@ class Machine:
 
     def apply(self, policies: Iterable[Policy] = (), *, step: int = 0) -> None:
         """Makes the choices hold in this process and for `policies`, as they stand from `step` on."""
-        now = self.at(step)
-        compute_in(now.precision, now.threads)
+        settings = self.at(step)
+        compute_in(settings.precision, settings.threads)
         for policy in policies:
-            if now.memory.token_budget is not None and hasattr(policy, "token_budget"):
-                policy.token_budget = now.memory.token_budget
+            if settings.memory.token_budget is not None and hasattr(policy, "token_budget"):
+                policy.token_budget = settings.memory.token_budget
             if hasattr(policy, "checkpointing"):
-                policy.checkpointing = now.memory.checkpointing
+                policy.checkpointing = settings.memory.checkpointing
 
     def at(self, step: int) -> Machine:
         """The choices that hold in `step`: the first ones and all changes up to then."""
@@ -121,7 +121,7 @@ class Machine:
 
     def changed(self, change: MachineChange) -> Machine:
         """The same with one more change."""
-        return dataclasses.replace(self, changes=tuple(sorted((*self.changes, change), key=lambda one: one.step)))
+        return dataclasses.replace(self, changes=tuple(sorted((*self.changes, change), key=lambda entry: entry.step)))
 
     def to_json(self) -> dict[str, Any]:
         """For `machine.json`: the choices and what they were made on."""
@@ -142,10 +142,10 @@ class Machine:
 
     def peak(self) -> Metrics:
         """Peak resident memory of this process, and of the accelerator where it was used, MiB."""
-        found = {"memory/peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+        metrics = {"memory/peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
         if torch.cuda.is_available():
-            found["memory/accelerator"] = torch.cuda.max_memory_allocated() / 2**20
-        return found
+            metrics["memory/accelerator"] = torch.cuda.max_memory_allocated() / 2**20
+        return metrics
 
 
 class Probe:
@@ -191,8 +191,8 @@ def device_of(config: Config) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     device = torch.device(config.device)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        found = torch.cuda.device_count()
-        raise ConfigurationError(f"device = {config.device!r}, but torch finds {found} CUDA devices; use cpu or auto")
+        devices = torch.cuda.device_count()
+        raise ConfigurationError(f"device = {config.device!r}, but torch finds {devices} CUDA devices; use cpu or auto")
     return device
 
 
@@ -206,9 +206,9 @@ def _precision(config: Config, models: Sequence[Any], probe: Probe) -> tuple[Pre
     if stranger is not None:
         return "fp32", f"there is no bf16 path for this {stranger} model"
     if config.engine.kind != "local" and probe.device.type == "cpu":
-        return "fp32", "another engine's bf16 sums are not this one's, its fp32 sums nearly are"
+        return "fp32", "another engine sums differently in bf16 and nearly equally in fp32"
     if not has_bf16(probe.device):
-        return "fp32", "there are no bf16 instructions here"
+        return "fp32", "the processor has no bf16 instructions"
     missing = kernels.reason(kernels.ANY_HEAD) if probe.device.type == "cpu" else None
     if missing is not None:
         return "fp32", f"the kernels are not there: {missing}"
@@ -233,19 +233,19 @@ def _known(config: Any) -> bool:
     return supports(SimpleNamespace(config=config), getattr(config, "max_position_embeddings", 0))
 
 
-def told_threads() -> int | None:
+def environment_threads() -> int | None:
     """The number of threads that the environment asks for, None if it does not."""
-    told = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return int(told) if told.isdigit() and int(told) > 0 else None
+    value = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(value) if value.isdigit() and int(value) > 0 else None
 
 
-def _threads(asked: int | None, precision: Precision, probe: Probe) -> tuple[int, str]:
-    """The number of threads, and why."""
-    if asked is not None:
-        return asked, "set by threads"
-    told = told_threads()
-    if told is not None:
-        return told, "set by OMP_NUM_THREADS"
+def _threads(threads: int | None, precision: Precision, probe: Probe) -> tuple[int, str]:
+    """The number of threads, and the reason. `threads` is the number that the configuration sets."""
+    if threads is not None:
+        return threads, "set by threads"
+    from_environment = environment_threads()
+    if from_environment is not None:
+        return from_environment, "set by OMP_NUM_THREADS"
     cores = available_cores()
     if probe.shapes is None:
         return 1, "the operators of a small network are too short to share"

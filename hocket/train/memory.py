@@ -157,7 +157,7 @@ def _measured(
             return MemoryPlan(
                 int(policy.token_budget),
                 checkpointing,
-                "there may be too little, and here it cannot be measured",
+                "memory may be short, and it cannot be measured here",
                 figures,
             )
         fits = cost.budget(room)
@@ -217,7 +217,7 @@ def measured_cost(policy: CausalLM, length: int, responses: int, *, checkpointin
     length = int(max(8, min(length, affordable / (1 + TIMES))))
     per_token = bound_bytes(policy, 1) - bound_bytes(policy, 0)
     rows = int(max(1, min(SEEN / per_token, affordable / (1 + TIMES)) / length))
-    with _as_told(policy, checkpointing):
+    with _with_checkpointing(policy, checkpointing):
         _pass(policy, 1, length, responses)  # What is made once, at the first use, is not a cost of tokens.
         less = peak_of(lambda: _pass(policy, rows, length, responses), policy.device)
         more = peak_of(lambda: _pass(policy, TIMES * rows, length, responses), policy.device)
@@ -247,7 +247,7 @@ def _pass(policy: CausalLM, rows: int, length: int, responses: int) -> None:
 
 
 @contextlib.contextmanager
-def _as_told(policy: CausalLM, checkpointing: bool) -> Iterator[None]:
+def _with_checkpointing(policy: CausalLM, checkpointing: bool) -> Iterator[None]:
     """Inside, everything is one part."""
     before = policy.token_budget, policy.checkpointing
     policy.token_budget, policy.checkpointing = float("inf"), checkpointing
@@ -304,16 +304,16 @@ def available_memory(device: torch.device) -> int | None:
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(free) + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    found = [room for folder in control_groups("memory") if (room := _group_room(folder)) is not None]
+    rooms = [room for folder in control_groups("memory") if (room := _group_room(folder)) is not None]
     try:
         lines = (PROC / "meminfo").read_text().splitlines()
-        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+        rooms += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
     except OSError:
         pass
-    if not found and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+    if not rooms and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         # Half of what is built in is taken for free, as this system does not count it.
-        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
-    return min(found, default=None)
+        rooms.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
+    return min(rooms, default=None)
 
 
 def _group_room(folder: Path) -> int | None:

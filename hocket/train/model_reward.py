@@ -72,14 +72,16 @@ class ScorerReward(Reward):
     def beside(self, policies: Iterable[Policy]) -> ScorerReward:
         """The same, where every member whose words are not those of all `policies` reads messages instead of ids."""
         spoken = [words for policy in policies if (words := getattr(policy, "tokenizer", None)) is not None]
-        apart = (n for n, member in enumerate(self.members) if not all(_alike(member.tokenizer, one) for one in spoken))
+        members = enumerate(self.members)
+        apart = (n for n, member in members if not all(_alike(member.tokenizer, other) for other in spoken))
         return replace(self, retold=tuple(apart))
 
     async def __call__(self, trajectories: Sequence[Trajectory], *, key: Key) -> Opinions:
         """One opinion per trajectory, a problem in words where a score is not finite."""
-        each = torch.stack([self._of(number, trajectories) for number in range(len(self.members))])
-        told = self._together(each.double()).tolist()
-        known = [None if not trajectory.length else value for trajectory, value in zip(trajectories, told, strict=True)]
+        read = [self.read_by(number, trajectories) for number in range(len(self.members))]
+        each = torch.stack([member.scores(own)[:, self.output] for member, own in zip(self.members, read, strict=True)])
+        values = self._together(each.double()).tolist()
+        known = [value if played.length else None for played, value in zip(trajectories, values, strict=True)]
         return opinions_of(known, len(trajectories), self.name)
 
     def _together(self, each: Tensor) -> Tensor:
@@ -88,10 +90,7 @@ class ScorerReward(Reward):
             return each.min(0).values
         return each.mean(0) - (self.deviations * each.std(0, unbiased=False) if self.deviations else 0.0)
 
-    def _of(self, number: int, trajectories: Sequence[Trajectory]) -> Tensor:
-        return self.members[number].scores(self.told(number, trajectories))[:, self.output]
-
-    def told(self, number: int, trajectories: Sequence[Trajectory]) -> Sequence[Trajectory]:
+    def read_by(self, number: int, trajectories: Sequence[Trajectory]) -> Sequence[Trajectory]:
         """Trajectories as the member of this number reads them."""
         if number not in self.retold:
             return trajectories
@@ -99,11 +98,11 @@ class ScorerReward(Reward):
         return [_retold(trajectory, chat, self.name) for trajectory in trajectories]
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _alike(left: Any, other: Any) -> bool:
     """Whether two tokenizers give the same ids for the same messages."""
-    if one is other:
+    if left is other:
         return True
-    return bool(one.chat_template == other.chat_template and one.get_vocab() == other.get_vocab())
+    return bool(left.chat_template == other.chat_template and left.get_vocab() == other.get_vocab())
 
 
 def _retold(trajectory: Trajectory, chat: Chat, name: str) -> Trajectory:
@@ -116,12 +115,12 @@ def _retold(trajectory: Trajectory, chat: Chat, name: str) -> Trajectory:
             f"reward {name}: its tokenizer is not the policy's, and trajectory {trajectory.scenario.id!r} kept no "
             "messages that it could read instead; use a scorer with the policy's tokenizer"
         )
-    said = chat.demonstration(turn.text, turn.prompt)
-    action = said[:-1] if turn.finish == "length" and len(said) > 1 else said
-    told = Turn(
+    tokens = chat.demonstration(turn.text, turn.prompt)
+    action = tokens[:-1] if turn.finish == "length" and len(tokens) > 1 else tokens
+    rewritten = Turn(
         agent=turn.agent,
         policy=turn.policy,
         observation=np.asarray(chat.opening(turn.prompt), np.int64),
         action=np.asarray(action, np.int64),
     )
-    return replace(trajectory, turns=[told], branches=[])
+    return replace(trajectory, turns=[rewritten], branches=[])

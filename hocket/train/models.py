@@ -39,10 +39,10 @@ def model_folder(model: str, runs: str) -> str:
     folder = run_named(model, runs)
     if folder is None:
         return model_path(model)
-    found = weights_in(Checkpoints(folder / "checkpoints").latest())
-    if not found:
+    folder_found = weights_in(Checkpoints(folder / "checkpoints").latest())
+    if not folder_found:
         raise ConfigurationError(f"the run {folder} has no finished checkpoint yet")
-    return str(next(iter(found.values())))
+    return str(next(iter(folder_found.values())))
 
 
 def is_shipped(model: str, runs: str) -> bool:
@@ -57,8 +57,8 @@ def is_shipped(model: str, runs: str) -> bool:
 
 
 def _shape(file: Path) -> list[Any]:
-    found = json.loads(file.read_text(encoding="utf-8"))
-    return [found.get(name) for name in ("model_type", "hidden_size", "num_hidden_layers", "vocab_size")]
+    settings = json.loads(file.read_text(encoding="utf-8"))
+    return [settings.get(name) for name in ("model_type", "hidden_size", "num_hidden_layers", "vocab_size")]
 
 
 def configured_models(config: Config) -> list[Any]:
@@ -66,8 +66,8 @@ def configured_models(config: Config) -> list[Any]:
     from hocket.policies.loading import read_config
 
     # A workflow may have roles that no setting names, so the run's own model counts always.
-    own = {role.model for role in config.roles.values() if role.model is not None and role.endpoint is None}
-    return [read_config(model_path(name)) for name in sorted({config.model, *own})]
+    names = {role.model for role in config.roles.values() if role.model is not None and role.endpoint is None}
+    return [read_config(model_path(name)) for name in sorted({config.model, *names})]
 
 
 def load_policy(

@@ -29,7 +29,7 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(sign in str(error).lower() for sign in _SIGNS)
 
 
-class OutOfMemoryRetry:
+class MemoryRetry:
     """Runs work that changes no weights; out of memory, it halves the policies' budgets and runs it again.
 
     When budgets are at their least, activations are made again instead of held, where a policy can do that. A policy
@@ -58,9 +58,9 @@ class OutOfMemoryRetry:
 
     def taken(self) -> tuple[int, bool] | None:
         """What was changed since the last call, if anything was."""
-        found = None if self.budget is None else (self.budget, bool(self.checkpointing))
+        shrunk = None if self.budget is None else (self.budget, bool(self.checkpointing))
         self.budget = self.checkpointing = None
-        return found
+        return shrunk
 
     def _shrink(self) -> bool:
         if not self._policies:
@@ -86,7 +86,7 @@ class RetryingProblem(Problem):
     Each is safe to repeat: none changes the weights, and a gradient replaces what an earlier attempt left behind.
     """
 
-    retry: OutOfMemoryRetry = field(default_factory=lambda: OutOfMemoryRetry(()))
+    retry: MemoryRetry = field(default_factory=lambda: MemoryRetry(()))
 
     def measured(self, batch: Batch | None = None) -> Metrics:
         return self.retry(lambda: Problem.measured(self, batch))

@@ -35,11 +35,12 @@ from hocket.rollout.demonstrations import Demonstrations, Preferences
 from hocket.stages import State
 from hocket.train.cores import available_cores
 from hocket.train.ledger import Ledger, SampleOutcome
-from hocket.train.loop import RunContext, collect, learn_from, outcomes
-from hocket.train.machine import Machine, told_threads
+from hocket.train.loop import RunContext, collect, learn_from
+from hocket.train.machine import Machine, environment_threads
 from hocket.train.roles import learning
 from hocket.train.sampler import SamplerEngine, SamplerProcess
 from hocket.train.settings import Config, RoleSettings
+from hocket.train.step_memory import outcomes
 from hocket.types import Experience
 
 _PATIENCE = 5.0
@@ -288,17 +289,17 @@ def stale(parts: RunContext) -> dict[str, float]:
 
 def _models(config: Config, local: Mapping[str, LocalEngine], player: TextPlayer) -> dict[str, str | None]:
     """The model that each policy was read from, None for the run's: that of the first role it plays."""
-    found: dict[str, str | None] = {}
+    models: dict[str, str | None] = {}
     for role in local:
-        found.setdefault(player.actors[role].policy, config.roles.get(role, RoleSettings()).model)
-    return found
+        models.setdefault(player.actors[role].policy, config.roles.get(role, RoleSettings()).model)
+    return models
 
 
 def divided(machine: Machine, config: Config) -> Machine:
     """The cores divided among the run's processes, unless the number of threads of each is set."""
     processes = learning(config) + (max(1, config.samplers) if config.behind else 0)
     most = max(1, available_cores() // processes)
-    if processes == 1 or config.threads is not None or told_threads() is not None or machine.threads <= most:
+    if processes == 1 or config.threads is not None or environment_threads() is not None or machine.threads <= most:
         return machine
     others = "the process that samples" if learning(config) == 1 else "the run's other processes"
     why = f"{most} of {available_cores()} cores; the others are for {others}"

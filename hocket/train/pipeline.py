@@ -83,11 +83,11 @@ class _Phase:
 AnyPhase = PhaseRun | SearchPhase
 
 
-def phase_runs(pairs: Pairs, given: Mapping[str, Task] | None = None) -> tuple[AnyPhase, ...]:
+def phase_runs(pairs: Pairs, tasks_by_name: Mapping[str, Task] | None = None) -> tuple[AnyPhase, ...]:
     """The runs that a plan among `pairs` asks for; none where it is one run, or there is no plan.
 
     Args:
-        given: tasks that are objects, by name.
+        tasks_by_name: tasks that are objects.
 
     Raises:
         ConfigurationError: naming the phase, where it, its task, its recorded responses or its rewards are unfit.
@@ -95,15 +95,15 @@ def phase_runs(pairs: Pairs, given: Mapping[str, Task] | None = None) -> tuple[A
     settings = dict(pairs)
     plan, rounds = settings.get("plan"), settings.get("rounds", 1)
     if not isinstance(rounds, int) or rounds < 1:
-        raise ConfigurationError(f"rounds = {rounds!r}: how often a plan is gone through, at least once")
+        raise ConfigurationError(f"rounds = {rounds!r}: set how often the plan is repeated, at least 1")
     if "rounds" in settings and not plan:
         raise ConfigurationError("rounds repeats the phases of a plan; write `plan:` with them")
     if not isinstance(plan, Sequence) or not all(_whole(item) for item in plan):
         return ()  # What is wrong with it, `configure` says.
     searches = any(map(is_search, plan))
     phases = [_read(item, number) for number, item in enumerate(plan) if not is_search(item)]
-    own = searches or any(phase.own for phase in phases) or any({"name", "once"} & item.keys() for item in plan)
-    if not (own or rounds > 1 or len({phase.scores for phase in phases}) > 1):
+    separate = searches or any(phase.own for phase in phases) or any({"name", "once"} & item.keys() for item in plan)
+    if not (separate or rounds > 1 or len({phase.scores for phase in phases}) > 1):
         return ()
     _check_used(pairs, phases)
     if searches:
@@ -112,20 +112,20 @@ def phase_runs(pairs: Pairs, given: Mapping[str, Task] | None = None) -> tuple[A
     entries: list[Any] = [item if is_search(item) else next(rest) for item in plan]
     unrolled = [entry for turn in range(rounds) for entry in entries if not (turn and _once(entry))]
     runs: list[tuple[_Phase, PhaseRun]] = []
-    found: list[AnyPhase] = []
+    entered: list[AnyPhase] = []
     for place, entry in enumerate(unrolled):
         if is_search(entry):
-            following = next(one.recipe for one in unrolled[place:] if isinstance(one, _Phase))
-            learnt = next((f"phase:{run.name}" for one, run in reversed(runs) if not one.scores), None)
-            found.append(search_phase(entry, place + 1, pairs, following, learnt, latest(found)))
+            following = next(phase.recipe for phase in unrolled[place:] if isinstance(phase, _Phase))
+            learnt = next((f"phase:{run.name}" for phase, run in reversed(runs) if not phase.scores), None)
+            entered.append(search_phase(entry, place + 1, pairs, following, learnt, latest(entered)))
             continue
         try:
-            run = _run(entry, runs, pairs, given or {}, place, latest(found))
+            run = _run(entry, runs, pairs, tasks_by_name or {}, place, latest(entered))
         except ConfigurationError as error:
             raise ConfigurationError(f"phase {entry.name}: {error}") from error
         runs.append((entry, run))
-        found.append(run)
-    return tuple(found)
+        entered.append(run)
+    return tuple(entered)
 
 
 def _once(entry: Any) -> bool:
@@ -147,11 +147,11 @@ def _read(item: Mapping[str, Any], number: int) -> _Phase:
     name = str(item.get("name", as_recipe(recipe).name))
     if not re.fullmatch(r"[\w.-]+", name):
         raise ConfigurationError(f"plan.{number}.name = {name!r}: use letters, digits, '.', '_' and '-'")
-    own = {key: value for key, value in item.items() if key not in ("recipe", "steps", "name", "once", "type")}
-    stray = next((key for key in own if key in _OF_PLAN), None)
+    settings = {key: value for key, value in item.items() if key not in ("recipe", "steps", "name", "once", "type")}
+    stray = next((key for key in settings if key in _OF_PLAN), None)
     if stray is not None:
         raise ConfigurationError(f"plan.{number}.{stray} is a setting of the whole plan; write it beside `plan:`")
-    return _Phase(name, recipe, item["steps"], bool(item.get("once", False)), tuple(flat_pairs(present(own))))
+    return _Phase(name, recipe, item["steps"], bool(item.get("once", False)), tuple(flat_pairs(present(settings))))
 
 
 def _check_used(pairs: Pairs, phases: Sequence[_Phase]) -> None:
@@ -168,7 +168,7 @@ def _run(
     phase: _Phase,
     earlier: Sequence[tuple[_Phase, PhaseRun]],
     pairs: Pairs,
-    given: Mapping[str, Task],
+    tasks_by_name: Mapping[str, Task],
     place: int,
     search: SearchPhase | None,
 ) -> PhaseRun:
@@ -179,33 +179,33 @@ def _run(
     method = fitting(method, as_recipe(phase.recipe))
     settings = [("recipe", phase.recipe), ("steps", phase.steps), *of_run, *method, *phase.own]
     name = task_of(settings)
-    task = given.get(name) or tasks.find(name)
+    task = tasks_by_name.get(name) or tasks.find(name)
     config = settled(configure([("task", name), *settings], task), task)
-    own = dict(phase.own)
+    of_phase = dict(phase.own)
     if not kind_of(task).textual:
         raise ConfigurationError(f"task {name} is not for language models, whose weights alone pass between phases")
-    if "seed" not in own and place:
+    if "seed" not in of_phase and place:
         drawn = Key.of(config.seed).derive("phase", place).word >> 33  # 31 bits, as seeds elsewhere have.
         config = dataclasses.replace(config, seed=drawn)
-    if "model" not in own:
+    if "model" not in of_phase:
         config = _continued(config, phase, earlier)
     if search is not None and config.texts is None and not phase.scores:
         config = dataclasses.replace(config, texts=f"phase:{search.texts}")
 
-    def numbered(found: re.Match[str]) -> str:
-        return _earlier(found, earlier)
+    def numbered(match: re.Match[str]) -> str:
+        return _earlier(match, earlier)
 
     config = _with_references(config, numbered, numbered)
     check_examples(config.recipe, task)
-    load_rewards([one for one in config.reward if one != TASK_REWARD and not is_scorer(one)])
-    _check_kinds(phase, config, {run.name: one for one, run in earlier})
+    load_rewards([name for name in config.reward if name != TASK_REWARD and not is_scorer(name)])
+    _check_kinds(phase, config, {run.name: earlier_phase for earlier_phase, run in earlier})
     return PhaseRun(f"{place + 1}-{phase.name}", config)
 
 
 def _continued(config: Config, phase: _Phase, earlier: Sequence[tuple[_Phase, PhaseRun]]) -> Config:
     """From the latest phase that trained the same kind of network; a first scorer begins as the latest policy."""
-    alike = [run for one, run in earlier if one.scores == phase.scores]
-    policies = [run for one, run in earlier if not one.scores]
+    alike = [run for earlier_phase, run in earlier if earlier_phase.scores == phase.scores]
+    policies = [run for earlier_phase, run in earlier if not earlier_phase.scores]
     begins = next(reversed(alike or policies), None)
     return config if begins is None else dataclasses.replace(config, model=f"phase:{begins.name}")
 
@@ -227,35 +227,35 @@ def _with_references(config: Config, run: Replaced, weights: Replaced) -> Config
         config,
         model=_REFERENCE.sub(weights, config.model),
         judge=_REFERENCE.sub(run, config.judge),
-        reward=tuple(_REFERENCE.sub(run, one) for one in config.reward),
+        reward=tuple(_REFERENCE.sub(run, spec) for spec in config.reward),
         roles=roles,
     )
 
 
-def _earlier(found: re.Match[str], earlier: Sequence[tuple[_Phase, PhaseRun]]) -> str:
+def _earlier(match: re.Match[str], earlier: Sequence[tuple[_Phase, PhaseRun]]) -> str:
     """The reference with the number of the phase that it means."""
-    name, policy = found.groups()
-    meant = next((run.name for one, run in reversed(earlier) if name in (one.name, run.name)), None)
+    name, policy = match.groups()
+    meant = next((run.name for earlier_phase, run in reversed(earlier) if name in (earlier_phase.name, run.name)), None)
     if meant is None:
-        hint = nearest(name, [one.name for one, _ in earlier]) if earlier else "; this is the first"
-        raise ConfigurationError(f"{found[0]!r}: no earlier phase is called {name!r}{hint}")
+        hint = nearest(name, [earlier_phase.name for earlier_phase, _ in earlier]) if earlier else "; this is the first"
+        raise ConfigurationError(f"{match[0]!r}: no earlier phase is called {name!r}{hint}")
     return f"phase:{meant}" + (f"/{policy}" if policy else "")
 
 
 def _check_kinds(phase: _Phase, config: Config, earlier: Mapping[str, _Phase]) -> None:
     """A scorer pays, a policy judges and is gone on with; never the other way round."""
     for spec in filter(is_scorer, config.reward):
-        for found in _REFERENCE.finditer(spec):
-            if not earlier[found[1]].scores:
+        for match in _REFERENCE.finditer(spec):
+            if not earlier[match[1]].scores:
                 raise ConfigurationError(
-                    f"reward = {spec!r}: phase {found[1]} is no scorer, it writes text; name one that trains a scorer, "
+                    f"reward = {spec!r}: phase {match[1]} is no scorer, it writes text; name one that trains a scorer, "
                     "for example by recipe reward-model"
                 )
     writers = {"model": config.model} if not phase.scores else {}
     for setting, place in {**writers, "judge": config.judge}.items():
         found_there = _REFERENCE.fullmatch(place)
         if found_there is not None and earlier[found_there[1]].scores:
-            raise ConfigurationError(f"{setting} = {place!r} is a scorer, which cannot write; state another {setting}")
+            raise ConfigurationError(f"{setting} = {place!r} is a scorer, which cannot write; name another {setting}")
 
 
 # ---------------------------------------------------------------- the folder, and going through it
@@ -353,7 +353,7 @@ class PlanPipeline:
             place = self.folder / run.name
             return resumed(place, steps=steps, track=track, trust=self.trust, task=task, **keywords)
         # A model is read from its weights, a scorer or judge from its run, after which it is called.
-        config = _with_references(run.config, self._place, lambda found: str(self._weights(found)))
+        config = _with_references(run.config, self._place, lambda match: str(self._weights(match)))
         config = dataclasses.replace(config, runs=str(self.folder), run=run.name, track=track or run.config.track)
         if config.texts is not None:
             config = dataclasses.replace(config, texts=self._texts(config.texts))
@@ -363,24 +363,24 @@ class PlanPipeline:
 
     def _placed(self, search: SearchPhase) -> SearchPhase:
         """The search with the weights that an earlier phase has learnt."""
-        asked = search.settings
-        model = _REFERENCE.sub(lambda found: str(self._weights(found)), asked.model)
-        start = asked.start if asked.start is None else self._texts(asked.start)
-        return dataclasses.replace(search, settings=dataclasses.replace(asked, model=model, start=start))
+        settings = search.settings
+        model = _REFERENCE.sub(lambda match: str(self._weights(match)), settings.model)
+        start = settings.start if settings.start is None else self._texts(settings.start)
+        return dataclasses.replace(search, settings=dataclasses.replace(settings, model=model, start=start))
 
     def _texts(self, named: str) -> str:
         """A file of texts, which an earlier phase may have written."""
         return str((self.folder / named[6:]).resolve()) if named.startswith("phase:") else named
 
-    def _place(self, found: re.Match[str]) -> str:
-        return str(self._weights(found)) if found[2] else str((self.folder / found[1]).resolve())
+    def _place(self, match: re.Match[str]) -> str:
+        return str(self._weights(match)) if match[2] else str((self.folder / match[1]).resolve())
 
-    def _weights(self, found: re.Match[str]) -> Path:
+    def _weights(self, match: re.Match[str]) -> Path:
         """The folder of what a phase has learnt."""
-        learnt = weights_in(checkpoint_of(self.folder / found[1], "last"))
-        name = found[2] or next(iter(learnt))
-        if name not in learnt or (not found[2] and len(learnt) > 1):
-            raise ConfigurationError(f"{found[0]} has the policies {', '.join(learnt)}; write phase:NAME/POLICY")
+        learnt = weights_in(checkpoint_of(self.folder / match[1], "last"))
+        name = match[2] or next(iter(learnt))
+        if name not in learnt or (not match[2] and len(learnt) > 1):
+            raise ConfigurationError(f"{match[0]} has the policies {', '.join(learnt)}; write phase:NAME/POLICY")
         return learnt[name].resolve()
 
     def begun(self, run: AnyPhase) -> bool:
@@ -410,13 +410,13 @@ def plan_phases(folder: Path) -> list[Mapping[str, Any]]:
         ConfigurationError: when its plan cannot be read, or a phase has no name that is one of a folder.
     """
     try:
-        found = load_yaml((folder / PLAN).read_text())["phases"]
-        names = [str(one["name"]) for one in found]
+        items = load_yaml((folder / PLAN).read_text())["phases"]
+        names = [str(item["name"]) for item in items]
     except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError) as error:
         raise ConfigurationError(f"{folder / PLAN} cannot be read: {error}") from error
     if wrong := next((name for name in names if not re.fullmatch(r"\w[\w.-]*", name)), None):
         raise ConfigurationError(f"{folder / PLAN}: a phase is called {wrong!r}, which is no name of a folder in it")
-    return list(found)
+    return list(items)
 
 
 def _phase_read(data: Mapping[str, Any]) -> AnyPhase:

@@ -12,7 +12,6 @@ from hocket.train.evaluate import EvaluationResult
 from hocket.train.kinds.kind import Kind, Measure
 from hocket.train.kinds.ways import GREEDY
 from hocket.train.settings import Config
-from hocket.types import Trajectory
 
 SHOWN = 8
 """Answers shown before and after training."""
@@ -39,19 +38,19 @@ class Progress:
     answers: list[Any] = field(default_factory=list)
     heard: dict[str, int] = field(default_factory=dict)
 
-    def evaluated(self, found: EvaluationResult, step: int, *, last: bool) -> None:
+    def evaluated(self, result: EvaluationResult, step: int, *, last: bool) -> None:
         """Takes in an evaluation: that of step 0, the `last` one, or one on the way."""
-        now = {**found.summary(), "step": step}
-        self.after = now
+        entry = {**result.summary(), "step": step}
+        self.after = entry
         if step == 0:
-            self.before = now
-            self.shown = in_words(found)
+            self.before = entry
+            self.shown = in_words(result)
         elif last:
-            self.answers = in_words(found)
+            self.answers = in_words(result)
         # There is no checkpoint of step 0, so the best is one of those after it.
-        sign = -1.0 if found.measure.falls else 1.0
-        if step and (not self.best or sign * found.leading >= sign * self.best["success"]):
-            self.best = {"success": found.leading, "step": step}
+        sign = -1.0 if result.measure.falls else 1.0
+        if step and (not self.best or sign * result.leading >= sign * self.best["success"]):
+            self.best = {"success": result.leading, "step": step}
 
 
 class AnswerSample(TypedDict):
@@ -131,19 +130,15 @@ def summary(
     }
 
 
-def in_words(found: EvaluationResult) -> list[State]:
+def in_words(result: EvaluationResult) -> list[State]:
     """The first problems of an evaluation and their answers; none if there are no texts."""
     return [
         {
-            "prompt": _prompt(trajectory),
+            "prompt": "\n".join(str(message["content"]) for message in trajectory.scenario.messages),
             "answer": None if trajectory.scenario.answer is None else str(trajectory.scenario.answer),
             "text": trajectory.text,
             "right": None if success is None else success >= RIGHT,
         }
-        for trajectory, success in zip(found.trajectories[:SHOWN], found.each or repeat(None), strict=False)
+        for trajectory, success in zip(result.trajectories[:SHOWN], result.each or repeat(None), strict=False)
         if trajectory.scenario.prompt is not None
     ]
-
-
-def _prompt(trajectory: Trajectory) -> str:
-    return "\n".join(str(message["content"]) for message in trajectory.scenario.messages)

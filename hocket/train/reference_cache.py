@@ -56,15 +56,15 @@ class ReferenceCache:
         turns = _turns(batch, decisions, given)
         known = {turn: self._kept[name] for turn, name in turns.items() if name in self._kept}
         left = ~torch.isin(batch.turn[decisions], torch.tensor(sorted(known), dtype=torch.long))
-        found = evaluate_detached(reference, batch, {Quantity.LOGP}, decisions[left]).logp
+        logp = evaluate_detached(reference, batch, {Quantity.LOGP}, decisions[left]).logp
         places = _places(batch)
         for turn, name in turns.items():
             if turn in known:
-                found[places[turn]] = known[turn].to(found.dtype)
+                logp[places[turn]] = known[turn].to(logp.dtype)
             elif self._size + len(places[turn]) <= self._limit:
-                self._kept[name] = found[places[turn]].clone()
+                self._kept[name] = logp[places[turn]].clone()
                 self._size += len(places[turn])
-        return found
+        return logp
 
     def state(self) -> State:
         """What is kept."""
@@ -92,9 +92,9 @@ _NAME = 16
 def _turns(batch: Batch, decisions: Tensor, given: Tensor) -> dict[int, bytes]:
     """The turns whose decisions are all asked and given, by number, with the name under which they are kept."""
     sizes = torch.bincount(batch.turn, minlength=batch.turns)
-    whole = (torch.bincount(batch.turn[given], minlength=batch.turns) == sizes) & (sizes > 0)
-    whole &= torch.bincount(batch.turn[decisions], minlength=batch.turns) == sizes
-    chosen = torch.nonzero(whole).flatten().tolist()
+    complete = (torch.bincount(batch.turn[given], minlength=batch.turns) == sizes) & (sizes > 0)
+    complete &= torch.bincount(batch.turn[decisions], minlength=batch.turns) == sizes
+    chosen = torch.nonzero(complete).flatten().tolist()
     actions, places, parent = batch.action.cpu().numpy(), _places(batch), batch.parent.tolist()
     heard: dict[int, bytes] = {}
 

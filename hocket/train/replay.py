@@ -30,10 +30,11 @@ from hocket.train.aio import run_async
 from hocket.train.checkpoint import Checkpoints, checkpoint_of, weights_in
 from hocket.train.learner import Learner
 from hocket.train.ledger import Ledger
-from hocket.train.loop import RunContext, collect, learn_from, outcomes
+from hocket.train.loop import RunContext, collect, learn_from
 from hocket.train.overlap import stale
 from hocket.train.runfolder import RunFolder
 from hocket.train.settings import CheckpointSettings, Config
+from hocket.train.step_memory import outcomes
 from hocket.train.tracking import read_metrics
 from hocket.train.trainer import BackgroundSampler, NullObserver, Observer, Trainer
 from hocket.train.trust import run_pairs
@@ -100,10 +101,10 @@ def replay(run: Path, observer: Observer | None = None, *, trust: bool = False) 
         for name, learner in trainer.parts.learners.items():
             written[name].mkdir()
             learner.policy.save(written[name])
-        found = _difference(folder, RunFolder(Path(place, run.name)), steps)
-        found = found or _other_weights(weights_in(newest), written)
+        difference = _difference(folder, RunFolder(Path(place, run.name)), steps)
+        difference = difference or _other_weights(weights_in(newest), written)
         trainer.finish("interrupted")
-    return ReplayComparison(steps, found)
+    return ReplayComparison(steps, difference)
 
 
 def schedule_of(folder: RunFolder, config: Config, steps: int) -> Schedule | None:
@@ -117,7 +118,7 @@ def schedule_of(folder: RunFolder, config: Config, steps: int) -> Schedule | Non
     rows = {row["step"]: row for row in read_metrics(folder.schedule)}
     missing = next((step for step in range(1, steps + 1) if step not in rows), None)
     if missing is not None:
-        raise ConfigurationError(f"{folder.schedule} does not say what step {missing} was made of; it cannot be redone")
+        raise ConfigurationError(f"{folder.schedule} lacks step {missing}, so the run cannot be repeated")
     return {step: _taken(rows[step]) for step in range(1, steps + 1)}
 
 
@@ -186,8 +187,8 @@ class Repetition:
         parts = self._parts
         if step > self._phase_end:
             self._first, self._phase_end, self._asked, self._versions = step, phase_end, parts.asked, {}
-        kept = {number: version for number, version in self._versions.items() if number >= step - 1 - self._lag}
-        self._versions = kept | {step - 1: Version(TargetWeights(parts.learners), parts.ledger.state())}
+        versions = {number: version for number, version in self._versions.items() if number >= step - 1 - self._lag}
+        self._versions = versions | {step - 1: Version(TargetWeights(parts.learners), parts.ledger.state())}
         if self._schedule is None:
             drawn, lags = self._as_it_began(step), dict[str, float]()
         else:
@@ -204,31 +205,31 @@ class Repetition:
         ledger.restore(version.ledger)
         parts = replace(self._parts, ledger=ledger)
         with holding(self._parts.learners, version.goal):
-            found = ReadyGroup(*run_async(collect(parts, parts.key.derive("step", step), step)))
+            group = ReadyGroup(*run_async(collect(parts, parts.key.derive("step", step), step)))
         self._parts.asked = parts.asked
-        return found
+        return group
 
     def _as_it_came(self, step: int, row: StepInputs) -> tuple[ReadyGroup, dict[str, float]]:
         """The groups that the schedule names, each by its version, and by later ones where it was interrupted."""
-        batch, found = self._parts.lead.recipe.curriculum.prompts, dict[int, ReadyGroup]()
+        batch, by_number = self._parts.lead.recipe.curriculum.prompts, dict[int, ReadyGroup]()
         taken, player = row.groups, self._followed()
-        for version in sorted({one for _, one in taken}):
+        for version in sorted({version_used for _, version_used in taken}):
             made_from = self._versions[version]
             with holding(self._parts.learners, made_from.goal):
-                for group in [group for group, one in taken if one == version]:
+                for group in [group for group, version_used in taken if version_used == version]:
                     nominal = self._first + group // batch
                     for engine in self._engines.values():
                         engine.plans = row.plans.get(group, {})
                     drawing = collected(self._parts, player, made_from.ledger, nominal, self._asked, group)
-                    found[group] = run_async(drawing)
+                    by_number[group] = run_async(drawing)
         self._parts.asked = self._asked + (step - self._first + 1) * batch
-        groups = [found[group] for group, _ in taken]
-        whole = ReadyGroup(
+        groups = [by_number[group] for group, _ in taken]
+        step_group = ReadyGroup(
             merged([group.experience for group in groups]), [problem for group in groups for problem in group.problems]
         )
         lags = [step - 1 - version for _, version in taken]
         ages = {"lag/mean": sum(lags) / len(lags), "lag/max": float(max(lags))}
-        return whole, ages | (parted(self._parts, whole.experience) if self._interrupt else {})
+        return step_group, ages | (parted(self._parts, step_group.experience) if self._interrupt else {})
 
     def _followed(self) -> Player:
         """The run's player, with engines that write answers in the parts that they were written in."""
@@ -246,10 +247,11 @@ class Repetition:
 
     def _under(self, policy: str, version: int) -> AbstractContextManager[None]:
         """Has a policy hold one of its versions for a while."""
-        goals = [one.goal for one in self._versions.values() if one.goal.versions[policy] == version]
+        goals = [state.goal for state in self._versions.values() if state.goal.versions[policy] == version]
         if not goals:
             raise ConfigurationError(
-                f"the schedule names version {version} of policy {policy}, which a step could not have; it is not whole"
+                f"the schedule names version {version} of policy {policy}, which that step cannot have had; the file "
+                "is incomplete"
             )
         return holding(self._parts.learners, goals[0])
 
@@ -270,12 +272,12 @@ class Repetition:
 @contextmanager
 def holding(learners: Mapping[str, Learner], goal: TargetWeights) -> Iterator[None]:
     """Within it the policies have the weights of `goal`, after it their own again."""
-    own = TargetWeights(learners)
+    weights = TargetWeights(learners)
     try:
         _hold(learners, goal)
         yield
     finally:
-        _hold(learners, own)
+        _hold(learners, weights)
 
 
 def _hold(learners: Mapping[str, Learner], goal: TargetWeights) -> None:
@@ -288,15 +290,15 @@ def _hold(learners: Mapping[str, Learner], goal: TargetWeights) -> None:
 
 def _difference(left: RunFolder, right: RunFolder, steps: int) -> str | None:
     """The first metric that differs in two runs, in words."""
-    rows, again = ({row["step"]: row for row in read_metrics(one.metrics)} for one in (left, right))
+    rows, again = ({row["step"]: row for row in read_metrics(run.metrics)} for run in (left, right))
     for step in range(steps + 1):
-        one, other = (
-            {name: value for name, value in found.get(step, {}).items() if not name.startswith(OF_THE_MACHINE)}
-            for found in (rows, again)
+        first, second = (
+            {name: value for name, value in table.get(step, {}).items() if not name.startswith(OF_THE_MACHINE)}
+            for table in (rows, again)
         )
-        for name in sorted(one.keys() | other.keys()):
-            if one.get(name) != other.get(name):
-                return f"step {step}: {name} was {one.get(name)} and is {other.get(name)} now"
+        for name in sorted(first.keys() | second.keys()):
+            if first.get(name) != second.get(name):
+                return f"step {step}: {name} was {first.get(name)} and is {second.get(name)} now"
     return None
 
 

@@ -30,7 +30,7 @@ class ResourceMonitor:
 
     def __init__(self, *, pinned: bool) -> None:
         self._pinned = pinned
-        self._told = False
+        self._warned = False
         self._row = 0
         self._watch = CoreWatch()
 
@@ -45,9 +45,9 @@ class ResourceMonitor:
 
     def advice(self) -> str | None:
         """What a person should know who chose the number of threads; once."""
-        if not self._pinned or self._told or self._row < PATIENCE:
+        if not self._pinned or self._warned or self._row < PATIENCE:
             return None
-        self._told = True
+        self._warned = True
         return "the cores are busy with other programs, and threads wait for one another; fewer may be faster"
 
     def _crowded(self, step: int) -> list[MachineChange]:
@@ -62,10 +62,10 @@ class ResourceMonitor:
 
 
 def _shrunk(learners: Collection[Learner], step: int) -> list[MachineChange]:
-    taken = [found for learner in learners if (found := learner.retry.taken()) is not None]
+    taken = [shrunk for learner in learners if (shrunk := learner.retry.taken()) is not None]
     if not taken:
         return []
-    budget, checkpointing = min(one[0] for one in taken), any(one[1] for one in taken)
+    budget, checkpointing = min(item[0] for item in taken), any(item[1] for item in taken)
     return [MachineChange(step, "memory ran out", token_budget=budget, checkpointing=checkpointing)]
 
 

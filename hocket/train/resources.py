@@ -10,7 +10,7 @@ from hocket.agents.workflows.single import SingleTurn
 from hocket.stages import Player, Task
 from hocket.train.kinds.kind import Kind
 from hocket.train.learner import Learner
-from hocket.train.machine import Machine, told_threads
+from hocket.train.machine import Machine, environment_threads
 from hocket.train.memory import planned
 from hocket.train.overlap import divided
 from hocket.train.recorder import Recorder
@@ -31,7 +31,7 @@ class Resources:
         file = recorder.folder.machine
         self.machine = Machine.recorded(file) if resume and file.is_file() else _chosen(config, kind.models(config))
         self.machine.apply()
-        self._monitor = ResourceMonitor(pinned=config.threads is not None or told_threads() is not None)
+        self._monitor = ResourceMonitor(pinned=config.threads is not None or environment_threads() is not None)
 
     def plan_memory(self, task: Task, player: Player, learners: Collection[Learner]) -> None:
         """Completes the choices of a new run and records them."""

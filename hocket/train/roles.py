@@ -15,8 +15,8 @@ def policy_of(role: str, settings: RoleSettings, cast: Cast) -> str:
     recipe's cast gives each its own."""
     if settings.policy:
         return settings.policy
-    own = settings.model or settings.recipe or settings.frozen
-    return role if own else cast.policy(role) or POLICY
+    named = settings.model or settings.recipe or settings.frozen
+    return role if named else cast.policy(role) or POLICY
 
 
 def settings_by_policy(config: Config) -> dict[str, RoleSettings]:
@@ -31,7 +31,7 @@ def learners_by_policy(config: Config) -> dict[str, int]:
     Raises:
         ConfigurationError: when roles of one policy name two, or nothing of a policy is learnt.
     """
-    cast, of_policy, found = config.phases[0][0].cast, settings_by_policy(config), dict[str, int]()
+    cast, of_policy, learners = config.phases[0][0].cast, settings_by_policy(config), dict[str, int]()
     for role, settings in config.roles.items():
         if settings.learners is None:
             continue
@@ -39,12 +39,12 @@ def learners_by_policy(config: Config) -> dict[str, int]:
         if settings.endpoint is not None or of_policy[name].frozen:
             why = "an endpoint plays it" if settings.endpoint is not None else f"policy {name!r} is frozen"
             raise ConfigurationError(f"roles.{role}.learners = {settings.learners}: {why} and learns nothing; drop it")
-        if found.setdefault(name, settings.learners) != settings.learners:
+        if learners.setdefault(name, settings.learners) != settings.learners:
             raise ConfigurationError(
-                f"roles.{role}.learners = {settings.learners}, and {found[name]} for another role of policy {name!r}, "
-                "which one group learns; set one of them"
+                f"roles.{role}.learners = {settings.learners}, and {learners[name]} for another role of policy "
+                f"{name!r}, which one group learns; set one of them"
             )
-    return found
+    return learners
 
 
 def learning(config: Config) -> int:
@@ -52,7 +52,8 @@ def learning(config: Config) -> int:
     numbers = learners_by_policy(config)
     if not numbers:
         return config.learners
-    trained = [name for name, one in settings_by_policy(config).items() if not one.frozen and one.endpoint is None]
+    by_policy = settings_by_policy(config).items()
+    trained = [name for name, settings in by_policy if not settings.frozen and settings.endpoint is None]
     rest = 0 if len(trained) > 1 and numbers.keys() >= set(trained) else config.learners
     return max(numbers.values()) if config.lora is not None else sum(numbers.values()) + rest
 

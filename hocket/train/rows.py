@@ -28,29 +28,30 @@ TOKENS_PER_MESSAGE = 64
 
 def left_out(config: Config, task: Task) -> list[str]:
     """In sentences, which of a task's scenarios a run does not look at, or asks too seldom for what its recipe does."""
-    found = [one for recipe, _ in config.phases for one in pooled(recipe.curriculum, task)]
-    found += [one for recipe, steps in config.phases for one in _unweighted(recipe.curriculum, task, steps)]
+    scenarios = [scenario for recipe, _ in config.phases for scenario in pooled(recipe.curriculum, task)]
+    for recipe, steps in config.phases:
+        scenarios += _unweighted(recipe.curriculum, task, steps)
     unseen, n = task.size("eval"), config.evaluation.n
     if unseen is not None and n < unseen:
-        found.append(
+        scenarios.append(
             f"evaluation measures the first {n} of the {unseen} unseen scenarios of task {task.name}; "
             f"evaluation.n = {unseen} measures all"
         )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(scenarios))
 
 
 def _unweighted(curriculum: Curriculum, task: Task, steps: int) -> list[str]:
     """In a sentence, that a run is over before scenarios are drawn by what they are worth."""
-    found = []
+    scenarios = []
     for stage in walk(curriculum):
         if isinstance(stage, Weighted) and not isinstance(stage.value, Even):
-            size, asked = PoolMembers(task, stage.pool, Ledger(), Key.of(0)).size, steps * stage.prompts
-            if asked <= size:
-                found.append(
-                    f"the curriculum draws by what is known of scenarios once each of the {size} was asked, and "
-                    f"{steps} steps ask {asked}; curriculum.pool = {max(asked // 4, 1)} or so would do with fewer"
+            size, total = PoolMembers(task, stage.pool, Ledger(), Key.of(0)).size, steps * stage.prompts
+            if total <= size:
+                scenarios.append(
+                    f"the curriculum uses the history of scenarios once it has drawn each of the {size}, and "
+                    f"{steps} steps draw {total}; try curriculum.pool = {max(total // 4, 1)}"
                 )
-    return found
+    return scenarios
 
 
 LOOKED, LOOKED_BYTES, OWN = 4096, 2**26, 256
@@ -75,37 +76,38 @@ def check_rows(config: Config, parts: RunContext) -> list[str]:
     recorded |= any("demonstration" in stage.reads_metadata for recipe, _ in config.phases for stage in recipe.stages)
     known, limit = _rows_of(parts, player), player.fit.limit(player.context_length)
     total = sum(1 for _ in _every_row(task))
-    seen, looked, size, stride = set[Any](), 0, 0, -(-total // LOOKED) if total else 1
+    kinds, looked, size, stride = set[Any](), 0, 0, -(-total // LOOKED) if total else 1
     for place, (where, made) in enumerate(_every_row(task)):
         scenario = made()
-        said = responses_of(scenario) if recorded else []
-        most, form = _most_tokens(scenario, said), _kind([scenario.messages, scenario.metadata.get("tools"), said])
-        suspect = form not in seen or (limit is not None and most > limit)
+        responses = responses_of(scenario) if recorded else []
+        most = _most_tokens(scenario, responses)
+        form = _kind([scenario.messages, scenario.metadata.get("tools"), responses])
+        suspect = form not in kinds or (limit is not None and most > limit)
         if (place % stride and not suspect) or size > LOOKED_BYTES:
             continue
-        seen.add(form)
+        kinds.add(form)
         looked, size = looked + 1, size + most
         try:
             largest = player.check(scenario, recorded=recorded)
         except ConfigurationError as error:
             raise ConfigurationError(f"{where}: {error}") from None
         except Exception as error:  # A template may raise anything.
-            told = " ".join(f"{type(error).__name__}: {error}".split())
+            words = " ".join(f"{type(error).__name__}: {error}".split())
             raise ConfigurationError(
-                f"{where}: the chat template cannot show it ({told}); change the row or the template"
+                f"{where}: the chat template cannot show it ({words}); change the row or the template"
             ) from error
         if known is not None and largest >= known:
             raise ConfigurationError(
                 f"{where}: the tokenizer writes it with the token {largest}, and the model knows {known}; give the "
                 "model its own tokenizer, or drop the row"
             )
-    found = _empty_columns(config, parts)
+    columns = _empty_columns(config, parts)
     if looked < total:
-        found.append(
+        columns.append(
             f"{looked} of the {total} rows of {task.name} were shown to the chat template beforehand, evenly spread; "
             "of the others those whose messages have other roles, and those that may be too long"
         )
-    return found
+    return columns
 
 
 def _every_row(task: Task) -> Iterator[tuple[str, Callable[[], Scenario]]]:
@@ -131,7 +133,7 @@ def _rows_of(parts: RunContext, player: TextPlayer) -> int | None:
 def _kind(value: Any) -> Any:
     """What a template may find of another kind in a row, whatever the words are."""
     if isinstance(value, Mapping):
-        return tuple((name, one if name == "role" else _kind(one)) for name, one in value.items())
+        return tuple((name, item if name == "role" else _kind(item)) for name, item in value.items())
     if isinstance(value, (list, tuple)):
         return tuple(map(_kind, value))
     return type(value), value == ""
@@ -143,7 +145,7 @@ def _empty_columns(config: Config, parts: RunContext) -> list[str]:
     Raises:
         ConfigurationError: for a column that no row has, and no curriculum adds.
     """
-    functions = [one for one in chain(*parts.rewards_by_phase) if isinstance(one, FunctionReward)]
+    functions = [reward for reward in chain(*parts.rewards_by_phase) if isinstance(reward, FunctionReward)]
     wanted = {name: function for function in functions for name in function.asked_for if name not in GIVEN}
     lacking: dict[str, list[str]] = {name: [] for name in wanted}
     total = 0
@@ -154,7 +156,7 @@ def _empty_columns(config: Config, parts: RunContext) -> list[str]:
             if has.get(name) is None:
                 places.append(where)
     for name, places in lacking.items():
-        if len(places) == total > 0 and not any(name in one.metadata for one in _first_asked(config, parts)):
+        if len(places) == total > 0 and not any(name in scenario.metadata for scenario in _first_asked(config, parts)):
             raise ConfigurationError(
                 f"reward {wanted[name].label} asks for {name!r}, which no row of {parts.task.name} has; add the "
                 "column, or give the parameter a default"
@@ -172,16 +174,16 @@ def _first_asked(config: Config, parts: RunContext) -> list[Scenario]:
     return [recipe.curriculum(parts.task, 0, 1, Ledger(), key)[0] for recipe, _ in config.phases]
 
 
-def _most_tokens(scenario: Scenario, said: Sequence[Any]) -> int:
+def _most_tokens(scenario: Scenario, responses: Sequence[Any]) -> int:
     """A bound on the tokens of a scenario's prompt with the longest of some responses."""
     prompt, tools = _size(scenario.messages), _size(scenario.metadata.get("tools"))
-    return prompt + tools + max(map(_size, said), default=0)
+    return prompt + tools + max(map(_size, responses), default=0)
 
 
-def _size(said: Any) -> int:
+def _size(response: Any) -> int:
     """The bytes of text or messages, with what a template writes around each."""
-    if said is None:
+    if response is None:
         return 0
-    if isinstance(said, str):
-        return len(said.encode("utf-8", "surrogatepass")) + TOKENS_PER_MESSAGE
-    return sum(len(repr(message).encode("utf-8", "surrogatepass")) + TOKENS_PER_MESSAGE for message in said)
+    if isinstance(response, str):
+        return len(response.encode("utf-8", "surrogatepass")) + TOKENS_PER_MESSAGE
+    return sum(len(repr(message).encode("utf-8", "surrogatepass")) + TOKENS_PER_MESSAGE for message in response)

@@ -97,13 +97,13 @@ class RunFolder:
         """
         runs.mkdir(parents=True, exist_ok=True)
         if name is None:
-            return RunFolder(_numbered(runs, _fit(stem)))
+            return RunFolder(_numbered(runs, _UNFIT.sub("-", stem).strip("-.") or "run"))
         if not name or _UNFIT.search(name) or name.startswith("."):
             raise ConfigurationError(f"run = {name!r}: use letters, digits, '.', '_' and '-' in a run's name")
         path = runs / name
-        if path.exists() and not _is_empty_folder(path):
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise ConfigurationError(
-                f"run = {name!r}: {path} exists already; go on with --resume {name}, or choose another name"
+                f"run = {name!r}: {path} exists already; continue it with --resume {name}, or choose another name"
             )
         path.mkdir(exist_ok=True)
         return RunFolder(path)
@@ -197,22 +197,14 @@ def read_json(path: Path) -> dict[str, Any]:
         HocketError: when it is missing or unreadable, naming it.
     """
     try:
-        found = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise HocketError(f"{path} is missing; is its folder a run?") from None
     except (OSError, ValueError) as error:
         raise HocketError(f"{path} cannot be read: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise HocketError(f"{path} holds no JSON object")
-    return found
-
-
-def _fit(part: str) -> str:
-    return _UNFIT.sub("-", part).strip("-.") or "run"
-
-
-def _is_empty_folder(path: Path) -> bool:
-    return path.is_dir() and not any(path.iterdir())
+    return content
 
 
 def _numbered(runs: Path, stem: str) -> Path:
@@ -267,10 +259,11 @@ def _claim(path: Path) -> None:
         holder = _holder(file.read())
         if holder is not None and _alive(holder):
             raise ConfigurationError(_refusal(path, holder))
-        own = {"host": socket.gethostname(), "pid": os.getpid(), "started": _started(os.getpid()), "since": time.time()}
+        pid = os.getpid()
+        claim = {"host": socket.gethostname(), "pid": pid, "started": _started(pid), "since": time.time()}
         file.seek(0)
         file.truncate()
-        file.write(json.dumps(own))
+        file.write(json.dumps(claim))
 
 
 def _release(path: Path, pid: int) -> None:

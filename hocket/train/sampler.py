@@ -104,9 +104,9 @@ class SamplerProcess:
         """
         # Messages are for servers that know only text, and may hold anything.
         self._send(Draw(policy, [dataclasses.replace(request, messages=()) for request in requests]))
-        found = self._whole(self._receive())
-        assert isinstance(found, list)
-        return found
+        answer = self._whole(self._receive())
+        assert isinstance(answer, list)
+        return answer
 
     def close(self) -> None:
         """Ends the process; whoever waits for it gets an error."""
@@ -148,7 +148,7 @@ class SamplerProcess:
         """What became of the process, in a sentence."""
         process = self._process
         if process is None:
-            return HocketError("the process that samples was ended on purpose")
+            return HocketError("the sampling process was closed")
         try:
             code = process.wait(timeout=5)
         except subprocess.TimeoutExpired:
@@ -157,7 +157,7 @@ class SamplerProcess:
         how = f"with exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
         why = ", as when memory runs out" if code == -signal.SIGKILL else ""
         self.failure = HocketError(
-            f"the process that samples ended {how}{why}; go on from the last checkpoint with --resume"
+            f"the sampling process ended {how}{why}; continue from the last checkpoint with --resume"
         )
         return self.failure
 
@@ -203,12 +203,12 @@ class SamplerEngine:
 
     def sample(self, requests: Sequence[Request]) -> list[Sample]:
         """Samples all requests now; results in the order given. The first error is raised."""
-        found: list[Sample] = []
-        for one in self.process.sample(self.policy, requests):
-            if isinstance(one, BaseException):
-                raise one
-            found.append(one)
-        return found
+        samples: list[Sample] = []
+        for outcome in self.process.sample(self.policy, requests):
+            if isinstance(outcome, BaseException):
+                raise outcome
+            samples.append(outcome)
+        return samples
 
     def _run_pending(self) -> bool:
         """Sends what is pending as one batch; says whether there was anything."""
@@ -217,12 +217,12 @@ class SamplerEngine:
         if not pending:
             return False
         try:
-            found = self.process.sample(self.policy, [request for request, _ in pending])
+            outcomes = self.process.sample(self.policy, [request for request, _ in pending])
         except Exception as error:
-            found = [error] * len(pending)
-        for (_, future), one in zip(pending, found, strict=True):
-            if isinstance(one, BaseException):
-                future.set_exception(one)
+            outcomes = [error] * len(pending)
+        for (_, future), outcome in zip(pending, outcomes, strict=True):
+            if isinstance(outcome, BaseException):
+                future.set_exception(outcome)
             else:
-                future.set_result(one)
+                future.set_result(outcome)
         return True

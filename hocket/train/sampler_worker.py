@@ -137,8 +137,8 @@ class LocalWorker:
 
     def _draw(self, message: Draw) -> list[Sample | BaseException]:
         """One sample per request, in order; an error that concerns one request stands in its place."""
-        found = run_async(_submitted(self._engines[message.policy], message.requests))
-        return [portable(one) if isinstance(one, BaseException) else one for one in found]
+        outcomes = run_async(_submitted(self._engines[message.policy], message.requests))
+        return [portable(outcome) if isinstance(outcome, BaseException) else outcome for outcome in outcomes]
 
 
 async def _submitted(engine: Engine, requests: Sequence[Request]) -> list[Sample | BaseException]:
@@ -150,8 +150,8 @@ def peak() -> float:
     # The system's own count begins with that of the process it was started from.
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.is_file() else []
-    found = [float(line.split()[1]) for line in lines if line.startswith("VmHWM:")]
-    return (found[0] if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) / 1024
+    peaks = [float(line.split()[1]) for line in lines if line.startswith("VmHWM:")]
+    return (peaks[0] if peaks else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) / 1024
 
 
 def portable(error: BaseException) -> BaseException:

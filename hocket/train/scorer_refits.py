@@ -37,7 +37,7 @@ class ScoredAnswer(NamedTuple):
     """What a scorer reads: token ids before the last turn's own, and those."""
 
     context: NDArray[Any]
-    said: NDArray[Any]
+    tokens: NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -91,15 +91,15 @@ class RefittedScorer(ScorerReward, Hook):
         super().__post_init__()
         where = f"reward {self.name}"
         if len(self.members) > 1:
-            raise ConfigurationError(f"{where}: of several scorers none is refitted; name one, or drop every")
+            raise ConfigurationError(f"{where}: only a single scorer can be refitted; name one, or drop every")
         if min(self.every, self.keep, self.batch) < 1:
-            raise ConfigurationError(f"{where}: every, keep and batch are at least 1")
+            raise ConfigurationError(f"{where}: every, keep and batch must be at least 1")
         if not 0 <= self.old < 1:
             raise ConfigurationError(f"{where}: old is the share of earlier pairs, in [0, 1), not {self.old}")
         if not self.gold:
             raise ConfigurationError(
-                f"{where} is refitted by what the task's own rewards say of answers, and it has none; name a function "
-                "by gold=FILE.py:FUNCTION"
+                f"{where} is refitted by the task's own rewards, and the task has none; name a function with "
+                "gold=FILE.py:FUNCTION"
             )
 
     # ------------------------------------------------------------ around a step
@@ -124,26 +124,27 @@ class RefittedScorer(ScorerReward, Hook):
 
     async def _pairs(self, key: Key, step: int, result: StepResult) -> list[Pair]:
         """Of every scenario the best against the worst of the policy's own answers, where the gold tells them apart."""
-        own = [one for one in [*result.trajectories, *result.discarded] if one.source == "own" and usable(one)]
-        judged = [replace(one, scores={}, info=dict(one.info)) for one in own]
+        collected = [*result.trajectories, *result.discarded]
+        samples = [trajectory for trajectory in collected if trajectory.source == "own" and usable(trajectory)]
+        judged = [replace(trajectory, scores={}, info=dict(trajectory.info)) for trajectory in samples]
         result.messages += await grade(judged, self.gold, key=key, journal=self.journal)
         weights = {reward.name: reward.weight for reward in self.gold}
         groups: dict[str, list[tuple[float, Trajectory]]] = {}
-        for one in judged:
-            value = total_reward(one, weights)
+        for trajectory in judged:
+            value = total_reward(trajectory, weights)
             if np.isfinite(value):
-                groups.setdefault(one.scenario.id, []).append((value, one))
-        found = []
+                groups.setdefault(trajectory.scenario.id, []).append((value, trajectory))
+        pairs = []
         for scenario, members in groups.items():
             (high, best), (low, worst) = max(members, key=_value), min(members, key=_value)
             if high > low:
-                found.append(Pair(scenario, step, self._read(best), self._read(worst)))
-        return found
+                pairs.append(Pair(scenario, step, self._read(best), self._read(worst)))
+        return pairs
 
     def _read(self, trajectory: Trajectory) -> ScoredAnswer:
         """The token ids that the scorer reads, up to the end of the last turn."""
-        turn = self.told(0, [trajectory])[0].turns[-1]
-        context = [part for one in turn.context()[:-1] for part in (one.observation, one.action)]
+        turn = self.read_by(0, [trajectory])[0].turns[-1]
+        context = [part for previous in turn.context()[:-1] for part in (previous.observation, previous.action)]
         return ScoredAnswer(np.concatenate([*context, turn.observation]), turn.action)
 
     def _refit(self, memory: Refits, key: Key, step: int) -> Metrics:
@@ -152,7 +153,7 @@ class RefittedScorer(ScorerReward, Hook):
         wanted = round(len(memory.fresh) * self.old / (1 - self.old))
         drawn = rng.permutation(len(memory.earlier))[:wanted].tolist()
         pairs = [*memory.fresh, *(memory.earlier[place] for place in drawn)]
-        right = self._told_right(memory.fresh)
+        right = self._accuracy(memory.fresh)
         order = rng.permutation(len(pairs)).tolist()
         losses = []
         for first in range(0, len(order), self.batch):
@@ -161,7 +162,7 @@ class RefittedScorer(ScorerReward, Hook):
             losses.append(memory.learner.learn(assessed, key.derive("update", first), step)["loss"])
         return {"scorer/accuracy": right, "scorer/pairs": float(len(pairs)), "scorer/loss": sums.mean(losses)}
 
-    def _told_right(self, pairs: Sequence[Pair]) -> float:
+    def _accuracy(self, pairs: Sequence[Pair]) -> float:
         """The share of pairs whose better answer gets the higher score."""
         scores = self.members[0].scores(self._trajectories(pairs))[:, self.output]
         return float((scores[0::2] > scores[1::2]).double().mean())
@@ -172,7 +173,7 @@ class RefittedScorer(ScorerReward, Hook):
         return [
             Trajectory(
                 Scenario(f"{pair.scenario}@{pair.step}"),
-                [Turn(policy, policy, answer.context, answer.said)],
+                [Turn(policy, policy, answer.context, answer.tokens)],
                 sample=place,
                 scores={GOLD: Score(1.0 - place)},
             )
@@ -194,8 +195,8 @@ class RefittedScorer(ScorerReward, Hook):
         memory = self._made()
         self.members[0].module.load_state_dict(state["weights"])
         memory.learner.restore(state["learner"])
-        memory.fresh = [_pair(one) for one in state["fresh"]]
-        memory.earlier = [_pair(one) for one in state["earlier"]]
+        memory.fresh = [_pair(row) for row in state["fresh"]]
+        memory.earlier = [_pair(row) for row in state["earlier"]]
         return memory
 
 

@@ -50,7 +50,7 @@ def scorer_reward(
     config: Config,
     precision: Precision = "fp32",
     journal: RewardJournal | None = None,
-    own: Sequence[Reward] = (),
+    task_rewards: Sequence[Reward] = (),
 ) -> ScorerReward:
     """The reward that a flag names: `model:RUN_OR_PATH=WEIGHT`.
 
@@ -88,7 +88,7 @@ def scorer_reward(
         if not refits:
             return ScorerReward(tuple(members), name=name, weight=named.weight, **plain)
         return _refitted(
-            ScorerReward(tuple(members), name=name, weight=named.weight, **plain), refits, config, journal, own
+            ScorerReward(tuple(members), name=name, weight=named.weight, **plain), refits, config, journal, task_rewards
         )
     except ConfigurationError as error:
         raise ConfigurationError(f"reward = {reference!r}: {error}") from error
@@ -99,15 +99,15 @@ def _refitted(
     settings: Mapping[str, Any],
     config: Config,
     journal: RewardJournal | None,
-    own: Sequence[Reward],
+    task_rewards: Sequence[Reward],
 ) -> ScorerReward:
     from hocket.train.scorer_refits import RefittedScorer
 
     if "every" not in settings:
-        raise ConfigurationError(f"{next(iter(settings))} is about refitting; say how often by every=STEPS")
+        raise ConfigurationError(f"{next(iter(settings))} is a setting of refitting; say how often with every=STEPS")
     settings = dict(settings)
-    gold = load_rewards([settings.pop("gold")]) if "gold" in settings else own
-    plain = {one.name: getattr(reward, one.name) for one in fields(ScorerReward)}
+    gold = load_rewards([settings.pop("gold")]) if "gold" in settings else task_rewards
+    plain = {item.name: getattr(reward, item.name) for item in fields(ScorerReward)}
     return RefittedScorer(**plain, gold=tuple(gold), total=config.total_steps, journal=journal, **settings)
 
 
@@ -118,29 +118,29 @@ def with_words_of(reward: Reward, policies: Iterable[Policy]) -> Reward:
 
 def _parsed(reference: str) -> _Named:
     text = reference.strip().removeprefix(PREFIX)
-    places, asked, query = text.partition("?")
+    places, separator, query = text.partition("?")
     weight = ""
-    if asked and query.rpartition("&")[2].count("=") > 1:
+    if separator and query.rpartition("&")[2].count("=") > 1:
         query, _, weight = query.rpartition("=")
-    elif not asked and "=" in places and not Path(places).exists():
+    elif not separator and "=" in places and not Path(places).exists():
         places, _, weight = places.rpartition("=")
         weight = weight or "nothing"
     members = tuple(places.split("+"))
     if not all(members):
         raise ConfigurationError(f"reward = {reference!r}: a scorer has no name; {FORM}")
-    _, given = parse_name(f"{places}?{query}" if query else places, "reward")
+    _, options = parse_name(f"{places}?{query}" if query else places, "reward")
     hints = {"by": str, "deviations": float, "output": int, **REFITS}
-    return _Named(members, checked(places, given, hints, kind="reward"), _weight(weight, reference))
+    return _Named(members, checked(places, options, hints, kind="reward"), _weight(weight, reference))
 
 
 def _weight(text: str, reference: str) -> float:
     try:
-        found = float(text) if text else 1.0
+        value = float(text) if text else 1.0
     except ValueError:
-        found = math.nan
-    if not math.isfinite(found):
+        value = math.nan
+    if not math.isfinite(value):
         raise ConfigurationError(f"reward = {reference!r}: the weight {text!r} is no number; {FORM}")
-    return found
+    return value
 
 
 def _check_unchanged(name: str, members: Sequence[Scorer], journal: RewardJournal | None) -> None:
@@ -155,9 +155,11 @@ def _check_unchanged(name: str, members: Sequence[Scorer], journal: RewardJourna
     for member in members:
         for weight in member.module.state_dict().values():
             digest.update(cast(Any, weight.detach().cpu().contiguous().view(torch.uint8).numpy()))
-    entry, found = f"reward/{name}/weights", digest.hexdigest()
-    kept = journal.get(entry)
-    if kept and kept != found:
-        raise ConfigurationError("the scorer has other weights than when the run began; begin a new run with these")
-    if not kept:
-        journal.put(entry, found)
+    entry, digest_now = f"reward/{name}/weights", digest.hexdigest()
+    recorded = journal.get(entry)
+    if recorded and recorded != digest_now:
+        raise ConfigurationError(
+            "the scorer's weights have changed since the run began; begin a new run with these weights"
+        )
+    if not recorded:
+        journal.put(entry, digest_now)

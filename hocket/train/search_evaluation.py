@@ -69,12 +69,12 @@ def guide_of(parts: RunContext) -> Opinion:
     objective = parts.lead.recipe.objective
     if not isinstance(objective, Guide):
         raise ConfigurationError(
-            f"--search asks a value of unfinished episodes, and {parts.lead.recipe.name} fits none; "
+            f"--search needs a value of unfinished episodes, and {parts.lead.recipe.name} learns none; "
             "masprm and oreo do (hocket train --recipe masprm)"
         )
     if len(parts.learners) > 1:
         raise ConfigurationError(
-            f"--search asks one value, and this run has {len(parts.learners)} policies; train with one for all roles"
+            f"--search needs a single value, and this run has {len(parts.learners)} policies; train one for all roles"
         )
     return objective.guide(parts.lead.policy, parts.lead.reference)
 
@@ -91,23 +91,23 @@ async def sought(parts: RunContext, way: ValueSearch, *, n: int, key: Key) -> li
     value, play = guide_of(parts), Playing(parts.player, key.derive("guided"))
     actor: Literal["policy", "reference"] = "reference" if parts.lead.recipe.plays_reference else "policy"
     scenarios = apart(parts.task.scenario("eval", number) for number in spread(parts.task, n))
-    asked = [Assignment(scenario, decoding=parts.decoding, actor=actor) for scenario in scenarios]
-    searches = await _each(play, asked, [way] * len(asked), value, key)
-    plain = await _each(play, asked, [Best(1)] * len(asked), value, key)
-    lengths = [max(1, one.messages) if isinstance(one, SearchResult) else 1 for one in plain]
+    assignments = [Assignment(scenario, decoding=parts.decoding, actor=actor) for scenario in scenarios]
+    searches = await _each(play, assignments, [way] * len(assignments), value, key)
+    plain = await _each(play, assignments, [Best(1)] * len(assignments), value, key)
+    lengths = [max(1, result.messages) if isinstance(result, SearchResult) else 1 for result in plain]
     as_many = [
         Best(max(1, round(search.messages / length))) if isinstance(search, SearchResult) else Best(1)
         for search, length in zip(searches, lengths, strict=True)
     ]
     rows = {"one sampled answer": plain}
     if not isinstance(way, Best):
-        rows["best of as many messages"] = await _each(play, asked, as_many, value, key)
+        rows["best of as many messages"] = await _each(play, assignments, as_many, value, key)
     rows[way.title] = searches
-    return [await _told(parts, title, row, key) for title, row in rows.items()]
+    return [await _scored(parts, title, row, key) for title, row in rows.items()]
 
 
 async def _each(
-    play: Play, asked: Sequence[Assignment], ways: Sequence[ValueSearch], value: Opinion, key: Key
+    play: Play, assignments: Sequence[Assignment], ways: Sequence[ValueSearch], value: Opinion, key: Key
 ) -> list[SearchResult | HocketError]:
     """What each scenario's way found, or why it failed."""
 
@@ -119,18 +119,21 @@ async def _each(
         except HocketError as error:
             return error
 
-    found: list[SearchResult | HocketError] = []
-    for begin in range(0, len(asked), TOGETHER):
+    results: list[SearchResult | HocketError] = []
+    for begin in range(0, len(assignments), TOGETHER):
         some = slice(begin, begin + TOGETHER)
-        found += await asyncio.gather(*map(one, asked[some], ways[some]))
-    return found
+        results += await asyncio.gather(*map(one, assignments[some], ways[some]))
+    return results
 
 
-async def _told(parts: RunContext, title: str, found: Sequence[SearchResult | HocketError], key: Key) -> SearchScore:
-    episodes: list[Trajectory] = [one.episode for one in found if isinstance(one, SearchResult)]
-    failures = [str(one) for one in found if not isinstance(one, SearchResult)]
+async def _scored(
+    parts: RunContext, title: str, results: Sequence[SearchResult | HocketError], key: Key
+) -> SearchScore:
+    episodes: list[Trajectory] = [result.episode for result in results if isinstance(result, SearchResult)]
+    failures = [str(result) for result in results if not isinstance(result, SearchResult)]
     if not episodes:
-        raise HocketError(f"{title}: every one of {len(found)} failed: {failures[0]}")
+        raise HocketError(f"{title}: every one of {len(results)} failed: {failures[0]}")
     await grade(episodes, parts.rewards, key=key.derive("score", title), journal=parts.journal)
     success = [success_of(parts.task, episode) for episode in episodes] + [0.0] * len(failures)
-    return SearchScore(title, success, fmean(one.messages for one in found if isinstance(one, SearchResult)), failures)
+    messages = fmean(result.messages for result in results if isinstance(result, SearchResult))
+    return SearchScore(title, success, messages, failures)

@@ -64,11 +64,9 @@ def search_phase(
     Raises:
         ConfigurationError: where there is no such searcher, setting or value.
     """
-    name, own = (
-        str(item.get("name", item[SEARCHES])),
-        {k: v for k, v in item.items() if k not in ("name", "once", "type")},
-    )
-    if "steps" in own or "recipe" in own:
+    name = str(item.get("name", item[SEARCHES]))
+    of_phase = {key: value for key, value in item.items() if key not in ("name", "once", "type")}
+    if "steps" in of_phase or "recipe" in of_phase:
         raise ConfigurationError(f"phase {name}: a search has a budget of calls, and no recipe or steps; drop them")
     common = dict(pairs)
     settings: dict[str, Any] = {key: common[key] for key in ("workflow", "model", "seed") if key in common}
@@ -77,16 +75,16 @@ def search_phase(
     settings["lessons"] = 0  # A plan states its own phases.
     settings |= {} if model is None else {"model": model}
     settings |= {} if before is None else {"start": f"phase:{before.texts}"}
-    flat = list(flat_pairs(own))
+    flat = list(flat_pairs(of_phase))
     further = [(key, value) for key, value in pairs if key.split(".")[0] in ("decoding", "roles", "limits")]
     further += [(key, value) for key, value in flat if key not in _OWN]
     settings |= {key: value for key, value in flat if key in _OWN}
     try:
-        found = SearchSettings(**settings, pairs=tuple(further))
-        searcher_of(found, tasks.find(found.task))
+        search = SearchSettings(**settings, pairs=tuple(further))
+        searcher_of(search, tasks.find(search.task))
     except (ConfigurationError, TypeError) as error:
         raise ConfigurationError(f"phase {name}: {error}") from error
-    return SearchPhase(f"{number}-{name}", found)
+    return SearchPhase(f"{number}-{name}", search)
 
 
 def saved(phase: SearchPhase) -> dict[str, Any]:

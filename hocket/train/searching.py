@@ -85,9 +85,9 @@ def encoder_of(config: Config, policies: Mapping[str, Any]) -> Encoder:
     function = text_function(named, None)
     if function is None:
         return Encoder(named, lambda texts: text_vectors(texts).numpy(), named)
-    own = not named.startswith(SENTENCES)
-    identity = f"{named} {Path(named.partition('.py:')[0] + '.py').read_text('utf-8')}" if own else named
-    return Encoder(named, lambda texts: checked_vectors(named, function, texts).numpy(), identity, outside=own)
+    outside = not named.startswith(SENTENCES)
+    identity = f"{named} {Path(named.partition('.py:')[0] + '.py').read_text('utf-8')}" if outside else named
+    return Encoder(named, lambda texts: checked_vectors(named, function, texts).numpy(), identity, outside=outside)
 
 
 def mean_states(policy: CausalLM, texts: Sequence[str]) -> NDArray[np.float64]:
@@ -98,19 +98,19 @@ def mean_states(policy: CausalLM, texts: Sequence[str]) -> NDArray[np.float64]:
     start = min(policy.stop_ids, default=0)
     limit = policy.context_length
     read = [policy.tokenizer.encode(text, add_special_tokens=False) for text in texts]
-    kept = [(tokens or [start])[: None if limit is None else limit - 1] for tokens in read]
+    limited = [(tokens or [start])[: None if limit is None else limit - 1] for tokens in read]
     turns = [
         Turn(policy.name, policy.name, np.array([start]), np.array(tokens), logp=np.zeros(len(tokens), np.float32))
-        for tokens in kept
+        for tokens in limited
     ]
     return policy.mean_states(pack([Trajectory(Scenario(""), [turn]) for turn in turns])).numpy()
 
 
 def _weights(policy: CausalLM) -> str:
     """Names a policy's weights and what it computes in."""
-    told = hashlib.blake2b(f"{policy.precision} {policy.adapted}".encode(), digest_size=16)
+    digest = hashlib.blake2b(f"{policy.precision} {policy.adapted}".encode(), digest_size=16)
     with policy.residence.whole():
         for name, value in policy.module.state_dict().items():
-            told.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
-            told.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    return told.hexdigest()
+            digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
+            digest.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -15,6 +15,6 @@ def refuse_ahead(config: Config, stage: object, whose: str) -> None:
     if config.behind:
         what = "order = arrival" if config.order == "arrival" else f"overlap = {config.overlap}"
         raise ConfigurationError(
-            f"{what}: {type(stage).__name__} {whose} remembers what earlier steps brought, so no step can be "
-            "collected before the one in front of it; drop one of them"
+            f"{what}: {type(stage).__name__} {whose} remembers earlier steps, so steps cannot be collected ahead; "
+            "drop one of them"
         )

@@ -52,7 +52,7 @@ class EvaluationSettings:
         if self.n < 1 or self.between < 1:
             raise ValueError("n and between must be at least 1")
         if self.n > MOST:
-            raise ValueError(f"n must be at most {MOST:,}, not {self.n:,}: an evaluation ends before a step begins")
+            raise ValueError(f"n must be at most {MOST:,}, not {self.n:,}: evaluations pause training")
         if self.every < 0:
             raise ValueError(f"every must be at least 0, not {self.every}")
 
@@ -387,9 +387,7 @@ class Config:
                 "learning needs the log-probs of what was sampled from: drop decoding.top_k, top_p, min_p and banned"
             )
         if self.decoding.greedy:
-            raise ValueError(
-                "decoding.temperature is 0, and greedy samples of one prompt are all alike; set it above 0"
-            )
+            raise ValueError("decoding.temperature is 0, so all samples of a prompt would be equal; set it above 0")
 
     def plain(self) -> dict[str, Any]:
         """All settings as plain data."""

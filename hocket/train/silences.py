@@ -22,12 +22,12 @@ def note(heard: dict[str, int], result: StepResult, step: int, trained: Collecti
     experience = result.experience
     sampled = [] if experience is None else [*experience.trajectories, *experience.discarded]
     present: set[str] = {EPISODE}
-    spoke = {EPISODE} if any(one.failure is None and one.length for one in sampled) else set[str]()
-    for one in sampled:
-        if one.failure is None:
-            named, told = _opinions(one, trained)
+    spoke = {EPISODE} if any(trajectory.failure is None and trajectory.length for trajectory in sampled) else set[str]()
+    for trajectory in sampled:
+        if trajectory.failure is None:
+            named, opinions = _opinions(trajectory, trained)
             present |= named
-            spoke |= told
+            spoke |= opinions
     questions, *without = (result.metrics.get(f"judge/{name}", 0.0) for name in ("questions", "failed", "unclear"))
     present |= {JUDGE} if questions else set()
     spoke |= {JUDGE} if questions > sum(without) else set()
@@ -36,16 +36,18 @@ def note(heard: dict[str, int], result: StepResult, step: int, trained: Collecti
     heard.update(dict.fromkeys(sorted(spoke), step))
 
 
-def _opinions(one: Trajectory, trained: Collection[str]) -> tuple[set[str], set[str]]:
+def _opinions(trajectory: Trajectory, trained: Collection[str]) -> tuple[set[str], set[str]]:
     """The rewards and roles of an episode, and those that gave or received a value."""
     present, spoke = set[str](), set[str]()
-    for name, score in one.scores.items():
+    for name, score in trajectory.scores.items():
         present.add(f"reward {name}")
-        spoke |= {f"reward {name}"} if any(_about(score, place) for place in range(max(1, len(one.turns)))) else set()
-    for place, turn in enumerate(one.turns if one.scores else ()):
+        if any(_about(score, place) for place in range(max(1, len(trajectory.turns)))):
+            spoke.add(f"reward {name}")
+    for place, turn in enumerate(trajectory.turns if trajectory.scores else ()):
         if turn.policy in trained and _role(turn):
             present.add(f"role {_role(turn)}")
-            spoke |= {f"role {_role(turn)}"} if any(_about(score, place) for score in one.scores.values()) else set()
+            if any(_about(score, place) for score in trajectory.scores.values()):
+                spoke.add(f"role {_role(turn)}")
     return present, spoke
 
 
@@ -94,7 +96,7 @@ def _sentence(name: str, last: int, step: int) -> str:
     if name == EPISODE:
         return f"every episode has failed or ended early {since}"
     if name == JUDGE:
-        return f"the judge has given no verdict {since}; ask a plainer question, or another judge"
+        return f"the judge has given no verdict {since}; ask a simpler question, or choose another judge"
     if name.startswith("role "):
         return f"no reward has scored {name} {since}"
     return f"{name} has given no value {since}"

@@ -65,8 +65,8 @@ class SolverProgress:
 
     def pack(self) -> bytes:
         """As the bytes of an .npz."""
-        own = {"answer": self.answer, "step": self.step, "regret": self.regret, "switches": self.switches}
-        held = {f"own/{name}": np.asarray(value) for name, value in own.items() if value is not None}
+        figures = {"answer": self.answer, "step": self.step, "regret": self.regret, "switches": self.switches}
+        held = {f"own/{name}": np.asarray(value) for name, value in figures.items() if value is not None}
         file = io.BytesIO()
         np.savez(file, **cast(Any, {**held, **{f"state/{name}": array for name, array in self.state.items()}}))
         return file.getvalue()
@@ -81,12 +81,12 @@ class SolverProgress:
         try:
             with np.load(path, allow_pickle=False) as file:
                 held = {name: file[name] for name in file.files}
-            own = {name: held[f"own/{name}"] for name in ("step", "regret", "switches")}
+            figures = {name: held[f"own/{name}"] for name in ("step", "regret", "switches")}
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise HocketError(f"{path} cannot be read ({error}); {AGAIN}") from error
         state = {name.removeprefix("state/"): array for name, array in held.items() if name.startswith("state/")}
         return SolverProgress(
-            state, held.get("own/answer"), int(own["step"]), float(own["regret"]), int(own["switches"])
+            state, held.get("own/answer"), int(figures["step"]), float(figures["regret"]), int(figures["switches"])
         )
 
 
@@ -111,7 +111,9 @@ class SolveRun:
         try:
             self.solver.checked(self.world)
         except ConfigurationError as error:
-            raise ConfigurationError(f"{error}; the own world of {self.method.name} is {self.method.world}") from error
+            raise ConfigurationError(
+                f"{error}; the default world of {self.method.name} is {self.method.world}"
+            ) from error
         self.folder, self.every = folder, every
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = RunLock(folder)
@@ -134,9 +136,9 @@ class SolveRun:
                         file.flush()
                         write_atomic(self.folder / STATE, progress.pack())
                     observe(row)
-            found = self._summary(progress)
-            write_atomic(self.folder / SUMMARY, json.dumps(json_ready(found), indent=2) + "\n")
-            return {**found, "path": str(self.folder)}
+            summary = self._summary(progress)
+            write_atomic(self.folder / SUMMARY, json.dumps(json_ready(summary), indent=2) + "\n")
+            return {**summary, "path": str(self.folder)}
         finally:
             self._lock.release()
 
@@ -169,17 +171,17 @@ class SolveRun:
             moved = 0.0 if progress.answer is None else changed(progress.answer, answer)
             regret, switches = progress.regret + optimum - value, progress.switches + (moved > 0)
             progress = SolverProgress(state, answer, step, regret, switches)
-            own = dict(zip(OWN, (step, value, optimum - value, regret, switches, moved), strict=True))
-            if not all(math.isfinite(one) for one in (*own.values(), *figures.values())):
+            figures_own = dict(zip(OWN, (step, value, optimum - value, regret, switches, moved), strict=True))
+            if not all(math.isfinite(one) for one in (*figures_own.values(), *figures.values())):
                 raise HocketError(f"step {step} of {self.method.name} gave a number that is not finite: {figures}")
-            yield progress, {**own, **{name: float(figure) for name, figure in figures.items()}}
+            yield progress, {**figures_own, **{name: float(figure) for name, figure in figures.items()}}
 
     def _summary(self, progress: SolverProgress) -> dict[str, Any]:
         assert progress.answer is not None
         value, optimum = self.world.value(progress.answer), self.world.optimum
-        found = {"value": value, "optimum": optimum, "gap": optimum - value, "regret": progress.regret}
+        summary = {"value": value, "optimum": optimum, "gap": optimum - value, "regret": progress.regret}
         named = {"method": self.method.name, "world": self.world.name, "steps": progress.step}
-        return {**named, "seed": self.settings.seed, **found, "switches": progress.switches}
+        return {**named, "seed": self.settings.seed, **summary, "switches": progress.switches}
 
     @property
     def _key(self) -> Key:
@@ -195,9 +197,9 @@ class SolveRun:
                     f"{self.folder} holds a run with {other} = {theirs.get(other)!r}, not {mine[other]!r}; give "
                     "another --out"
                 )
-        whole = {**mine, "solver": to_plain(self.solver)}
-        write_atomic(path, yaml.safe_dump(whole, sort_keys=False))
-        sign(path, list(whole.items()))
+        content = {**mine, "solver": to_plain(self.solver)}
+        write_atomic(path, yaml.safe_dump(content, sort_keys=False))
+        sign(path, list(content.items()))
 
 
 def solver_of(name: str, pairs: tuple[tuple[str, Any], ...] = ()) -> tuple[SolverMethod, Solver]:
@@ -217,23 +219,23 @@ def resumed(folder: Path, *, trust: bool = False) -> SolveSettings:
         ConfigurationError: when there is none, or without `trust` it names code of others.
     """
     if not (folder / CONFIG).is_file():
-        raise ConfigurationError(f"{folder} holds no run to go on with: it has no {CONFIG}")
-    told = _read(folder / CONFIG)
-    check(folder / CONFIG, list(told.items()), trust=trust)
-    return SolveSettings(told["method"], told["world"], told["steps"], told["seed"], tuple(told["settings"].items()))
+        raise ConfigurationError(f"{folder} holds no run to continue: it has no {CONFIG}")
+    held = _read(folder / CONFIG)
+    check(folder / CONFIG, list(held.items()), trust=trust)
+    return SolveSettings(held["method"], held["world"], held["steps"], held["seed"], tuple(held["settings"].items()))
 
 
 def _config(settings: SolveSettings) -> dict[str, Any]:
-    told = {name: value for name, value in asdict(settings).items() if name != "pairs"}
-    return {**told, "settings": dict(settings.pairs)}
+    settings_kept = {name: value for name, value in asdict(settings).items() if name != "pairs"}
+    return {**settings_kept, "settings": dict(settings.pairs)}
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = load_yaml(path.read_text(encoding="utf-8"))
+        content = load_yaml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from error
-    whole = isinstance(found, dict) and {"method", "world", "steps", "seed", "settings"} <= set(found)
-    if not whole or not isinstance(found["settings"], dict):
+    complete = isinstance(content, dict) and {"method", "world", "steps", "seed", "settings"} <= set(content)
+    if not complete or not isinstance(content["settings"], dict):
         raise ConfigurationError(f"{path} is no configuration of `hocket solve`")
-    return dict(found)
+    return dict(content)

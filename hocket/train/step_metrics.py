@@ -10,7 +10,9 @@ import numpy as np
 from hocket.core import sums
 from hocket.core.batch import Batch
 from hocket.core.outcomes import SAMPLED, all_trajectories, total_reward
+from hocket.core.signals import counted_trajectories, returns
 from hocket.stages import Metrics
+from hocket.train.learner import Learner
 from hocket.train.team_metrics import team_metrics
 from hocket.types import Experience, Trajectory, Turn
 
@@ -79,8 +81,17 @@ def engine_metrics(before: Mapping[str, int], after: Mapping[str, int]) -> Metri
     }
 
 
-def credit_metrics(batch: Batch) -> Metrics:
-    """Metrics of a batch with credit: groups with signal, sampling entropy, KL to the reference."""
+def credit_metrics(learner: Learner, assessed: Batch) -> Metrics:
+    """Metrics of the credit of a learner's decisions, its idle stages, and its rewards after shaping."""
+    metrics = _credit_metrics(assessed.of_policy(learner.policy.name))
+    metrics |= {f"idle/{stage}": 1.0 for stage in learner.idle}
+    if learner.recipe.shaping:
+        metrics["reward/shaped"] = finite_mean(returns(assessed)[counted_trajectories(assessed)].tolist())
+    return metrics
+
+
+def _credit_metrics(batch: Batch) -> Metrics:
+    """Groups with signal, sampling entropy, KL to the reference."""
     occurrences = batch.occurrences
     counted = occurrences.weight != 0
     signal = counted if occurrences.pairs is not None else counted & (occurrences.advantage != 0)

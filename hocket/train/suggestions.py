@@ -20,7 +20,7 @@ def is_open(recipe: Recipe, path: str) -> bool:
     that it has not changed. What a recipe brings itself, as one that is made of none, is open where it has the value
     that its class gives it.
     """
-    return _unchanged(recipe, path, lambda one: one.parent is None and _is_ours(one))
+    return _unchanged(recipe, path, lambda known: known.parent is None and _is_ours(known))
 
 
 def lengths_of(recipe: Recipe, longest: int) -> Mapping[str, float]:
@@ -30,15 +30,15 @@ def lengths_of(recipe: Recipe, longest: int) -> Mapping[str, float]:
     user's recipe states itself are left out.
     """
     usual = Decoding().max_tokens
-    found = {path: value for path, value in _lengths(recipe, "") if _unchanged(recipe, path, _is_ours)}
-    return {path: type(value)(max(1, round(value * longest / usual))) for path, value in found.items()}
+    lengths = {path: value for path, value in _lengths(recipe, "") if _unchanged(recipe, path, _is_ours)}
+    return {path: type(value)(max(1, round(value * longest / usual))) for path, value in lengths.items()}
 
 
 def changed(recipe: Recipe) -> Mapping[str, tuple[Any, Any]]:
     """Settings of a recipe of the library that are others in a run: the value there and here, by dotted path."""
     if recipe.name not in RECIPES.declared:
         return {}
-    return {path: (before, now) for path, before, now in differences(find(recipe.name), recipe)}
+    return {path: (before, after) for path, before, after in differences(find(recipe.name), recipe)}
 
 
 def _lengths(component: Any, where: str) -> Iterator[tuple[str, Any]]:
@@ -47,9 +47,9 @@ def _lengths(component: Any, where: str) -> Iterator[tuple[str, Any]]:
         for number, member in enumerate(component):
             yield from _lengths(member, f"{where}{number}.")
     elif is_component(component):
-        own = component.lengths if isinstance(component, Stage) else ()
+        lengths = component.lengths if isinstance(component, Stage) else ()
         for name, value in vars(component).items():
-            if name in own:
+            if name in lengths:
                 yield f"{where}{name}", value
             else:
                 yield from _lengths(value, f"{where}{name}.")

@@ -14,13 +14,13 @@ from hocket.types import Trajectory
 
 def team_metrics(trajectories: Sequence[Trajectory], weights: Mapping[str, float]) -> Metrics:
     """`turns/mean`, `tools/calls` and `reward/agent/ROLE`, means over episodes, each only where it says something."""
-    found: Metrics = {}
+    metrics: Metrics = {}
     if any(len(trajectory.turns) > 1 for trajectory in trajectories):
-        found["turns/mean"] = sum(len(trajectory.turns) for trajectory in trajectories) / len(trajectories)
+        metrics["turns/mean"] = sum(len(trajectory.turns) for trajectory in trajectories) / len(trajectories)
     calls = [float(TOOL_CALLS.get(trajectory)) for trajectory in trajectories if TOOL_CALLS.present(trajectory)]
     if calls:
-        found["tools/calls"] = sum(calls) / len(calls)
-    return found | _agent_rewards(trajectories, weights)
+        metrics["tools/calls"] = sum(calls) / len(calls)
+    return metrics | _agent_rewards(trajectories, weights)
 
 
 def _agent_rewards(trajectories: Sequence[Trajectory], weights: Mapping[str, float]) -> Metrics:

@@ -51,9 +51,8 @@ class MetricsLog:
     def truncate(self, step: int, on_problem: Callable[[str], None] = lambda sentence: None) -> None:
         """Drops the rows after `step`, atomically: a resumed run writes them again. Damaged ones go to `on_problem`."""
         self._lines.close()
-        kept = read_json_lines(self.path, on_problem, {"step": int})
-        rows = [json.dumps(row) + "\n" for row in kept if row["step"] <= step]
-        write_atomic(self.path, "".join(rows))
+        rows = read_json_lines(self.path, on_problem, {"step": int})
+        write_atomic(self.path, "".join(json.dumps(row) + "\n" for row in rows if row["step"] <= step))
         self._lines = JsonLines(self.path)
 
     def close(self) -> None:
@@ -124,10 +123,10 @@ def _taken_back(folder: Path, step: int) -> None:
 
     for file in sorted(folder.glob("events.out.tfevents.*")):
         events = [(Event.FromString(record), record) for record in RawEventFileLoader(str(file)).Load()]
-        kept = [record for event, record in events if event.step <= step]
-        if len(kept) < len(events):
+        records = [record for event, record in events if event.step <= step]
+        if len(records) < len(events):
             written = io.BytesIO()
-            for record in kept:
+            for record in records:
                 RecordWriter(written).write(record)
             write_atomic(file, written.getvalue())
 
@@ -194,7 +193,7 @@ class MlflowTracker:
             run = mlflow.start_run(run_id=known) if known is not None else mlflow.start_run(run_name=folder.name)
             if known is not None:
                 heard = mlflow.MlflowClient().get_metric_history(known, "time/total")  # Every row has it.
-                self._heard = max((int(one.step) for one in heard), default=-1)
+                self._heard = max((int(metric.step) for metric in heard), default=-1)
             if (folder / "config.yaml").is_file():
                 mlflow.log_artifact(str(folder / "config.yaml"))
         except Exception as error:
@@ -224,8 +223,8 @@ def _remember(folder: Path, tracker: str, name: str) -> None:
 
 
 def _ids(folder: Path) -> dict[str, str]:
-    found: dict[str, str] = json.loads((folder / _IDS).read_text()) if (folder / _IDS).is_file() else {}
-    return found
+    ids: dict[str, str] = json.loads((folder / _IDS).read_text()) if (folder / _IDS).is_file() else {}
+    return ids
 
 
 def _configuration(folder: Path) -> dict[str, Any]:
@@ -234,8 +233,8 @@ def _configuration(folder: Path) -> dict[str, Any]:
     return dict(load_yaml(file.read_text()) or {}) if file.is_file() else {}
 
 
-def _refused(tracker: str, error: Exception, mend: str) -> ConfigurationError:
-    return ConfigurationError(f"track = {tracker!r}: {' '.join(str(error).split())}; {mend}")
+def _refused(tracker: str, error: Exception, fix: str) -> ConfigurationError:
+    return ConfigurationError(f"track = {tracker!r}: {' '.join(str(error).split())}; {fix}")
 
 
 TRACKERS: Mapping[str, Callable[[Path, int | None], Tracker]] = {

@@ -63,7 +63,7 @@ FAILED = "failed"
 """The outcome of a run in which nothing could be learnt."""
 
 UNSAVED = (
-    "the last checkpoint could not be written, so what was learnt since the one before is not on disk; make room, or "
+    "the last checkpoint could not be written, so the training since the one before is not on disk; make room, or "
     "check the disk, and resume the run"
 )
 
@@ -132,7 +132,8 @@ class Trainer:
         self.observer: Observer = observer or NullObserver()
         self.task = task or tasks.find(config.task)
         self._report, self._new = report, not resume
-        self.folder = RunFolder.open(Path(config.runs), config.run, stem=_stem(config), resume=resume)
+        stem = f"{Path(config.task).stem.replace(':', '-').lower()}-{config.recipe.name}"
+        self.folder = RunFolder.open(Path(config.runs), config.run, stem=stem, resume=resume)
         # Chat templates that contain today's date use the date of the run's first day.
         day = datetime.date.today().isoformat() if kind_of(self.task).textual else None
         settled = configuration.settled(config, self.task)
@@ -219,12 +220,12 @@ class Trainer:
             if done > self.config.checkpoint.steps or self._ended():
                 raise HocketError(
                     f"{checkpoints.folder} has no checkpoint, though the run has made {done} steps; put back a copy, "
-                    f"or have it begin again: hocket train --resume {self.folder.path} --start-over"
+                    f"or begin it again: hocket train --resume {self.folder.path} --start-over"
                 )
         for aside in checkpoints.set_aside(newest):
             self.say(f"a checkpoint that is not used was renamed to {aside}; delete it when you do not need it")
         if newest is None:
-            self.say("there is no checkpoint to go on from: the run begins again at step 0")
+            self.say("there is no checkpoint to continue from: the run begins again at step 0")
         return newest
 
     def _ended(self) -> bool:
@@ -316,7 +317,7 @@ class Trainer:
         self._close()
         self.recorder.journal.close()
         self._begin(*self._given, resume=True)
-        self.say(f"{str(error).partition(';')[0]}; the run goes on from step {self.progress.step} with new processes")
+        self.say(f"{str(error).partition(';')[0]}; the run continues from step {self.progress.step} with new processes")
 
     def _step(self) -> dict[str, Any]:
         if not self.progress.before:
@@ -536,10 +537,6 @@ class Trainer:
                 learner.reference.load(folders[name + REFERENCE])
         if self.overlap is not None:
             self.overlap.restore(state["overlap"])
-
-
-def _stem(config: Config) -> str:
-    return f"{Path(config.task).stem.replace(':', '-').lower()}-{config.recipe.name}"
 
 
 def resumed(

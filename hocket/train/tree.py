@@ -180,5 +180,5 @@ def _bytes(tensor: Tensor) -> Tensor:
 
 def load_tree(structure: Path, tensors: Path) -> dict[str, Any]:
     """Reads a tree from its two files."""
-    found = load_file(str(tensors), device="cpu")
-    return cast(dict[str, Any], decode_tree(json.loads(structure.read_bytes()), found))
+    values = load_file(str(tensors), device="cpu")
+    return cast(dict[str, Any], decode_tree(json.loads(structure.read_bytes()), values))

@@ -87,8 +87,8 @@ def named_code(pairs: Iterable[tuple[str, Any]]) -> tuple[NamedCode, ...]:
     Raises:
         ConfigurationError: for a value that holds itself.
     """
-    found = (one for key, value in pairs for one in _walked(value, str(key), frozenset()))
-    return tuple(dict.fromkeys(found))
+    names = (name for key, value in pairs for name in _walked(value, str(key), frozenset()))
+    return tuple(dict.fromkeys(names))
 
 
 def _walked(value: Any, where: str, above: frozenset[int], *, described: bool = False) -> Iterator[NamedCode]:
@@ -136,8 +136,8 @@ def _kind_of(text: str) -> Kind | None:
 
 def _decoded(text: str) -> str:
     """Settings inside names are percent-encoded, perhaps within each other."""
-    while (found := unquote(text)) != text:
-        text = found
+    while (decoded := unquote(text)) != text:
+        text = decoded
     return text
 
 
@@ -165,9 +165,9 @@ def _of_packages() -> Mapping[str, str]:
     """What installed packages declare: modules by name, which is spelled with hyphens."""
     registries = (TASKS, WORKFLOWS, RECIPES)
     return {
-        hyphenated(name): one.module
+        hyphenated(name): declared.module
         for each in registries
-        for name, one in each.declared.items()
+        for name, declared in each.declared.items()
         if name not in each.own
     }
 
@@ -178,7 +178,8 @@ def _is_own(name: str, kind: Literal["type", "function"]) -> bool:
         return False
     path, _, last = present_name(name).rpartition(".")
     inside = path.removeprefix("hocket.") + "."
-    room = next((one for one in (*COMPONENTS, "tasks", "train", "zoo") if inside.startswith(f"{one}.")), "")
+    rooms = (*COMPONENTS, "tasks", "train", "zoo")
+    room = next((name for name in rooms if inside.startswith(f"{name}.")), "")
     if not path.startswith("hocket.") or not room:
         return False
     # `hocket.types` offers what the core defines.
@@ -190,8 +191,8 @@ def _is_own(name: str, kind: Literal["type", "function"]) -> bool:
         return module in SETTINGS
     if room in ("tasks", "zoo") or (room in ("rewards", "methods") and kind == "function"):
         # A reward, which may stand beside its task; functions could be given any text.
-        found = load_named(name)
-        return isinstance(found, type) and issubclass(found, Stage)
+        target = load_named(name)
+        return isinstance(target, type) and issubclass(target, Stage)
     if kind == "function":
         return False
     return room in COMPONENTS and module != "hocket.agents.tools.mcp"
@@ -214,18 +215,18 @@ def _files(named: Sequence[NamedCode]) -> dict[str, Path]:
 
     A file that is named goes by its name, a module's by `module NAME` or `module NAME: PATH`.
     """
-    found: dict[str, Path] = {}
-    for one in named:
-        text = _decoded(one.text)
-        if one.kind == "module":
+    files: dict[str, Path] = {}
+    for item in named:
+        text = _decoded(item.text)
+        if item.kind == "module":
             names = [_of_packages().get(hyphenated(text), ""), *(match[0] for match in _DOTTED.finditer(text))]
             names += text.split(":")[1:-1]
             for name in filter(None, names):
-                _module(name.partition(".")[0], found)
+                _module(name.partition(".")[0], files)
         else:
-            for file in _files_in(text) if one.kind == "file" else filter(os.path.isfile, _words(text)):
-                _follow(file, Path(file), found)
-    return found
+            for file in _files_in(text) if item.kind == "file" else filter(os.path.isfile, _words(text)):
+                _follow(file, Path(file), files)
+    return files
 
 
 def _files_in(text: str) -> list[str]:
@@ -244,11 +245,11 @@ def _words(text: str) -> list[str]:
         return command.split()
 
 
-def _follow(label: str, file: Path, found: dict[str, Path]) -> None:
+def _follow(label: str, file: Path, files: dict[str, Path]) -> None:
     """Notes a file and, where it is Python, what of the user's own it imports."""
-    if label in found:
+    if label in files:
         return
-    found[label] = file.resolve()
+    files[label] = file.resolve()
     if file.suffix != ".py":
         return
     try:
@@ -258,10 +259,10 @@ def _follow(label: str, file: Path, found: dict[str, Path]) -> None:
     imported = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     imported += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
     for name in imported:
-        _module(name.partition(".")[0], found)
+        _module(name.partition(".")[0], files)
 
 
-def _module(name: str, found: dict[str, Path]) -> None:
+def _module(name: str, files: dict[str, Path]) -> None:
     """Notes a module that is not installed; of a package all its sources."""
     spec = None if name == "hocket" else _spec(name)
     if spec is None:
@@ -272,20 +273,20 @@ def _module(name: str, found: dict[str, Path]) -> None:
         return
     for folder in folders:
         for file in sorted(folder.rglob("*.py")):
-            _follow(f"module {name}: {file.relative_to(folder)}", file, found)
+            _follow(f"module {name}: {file.relative_to(folder)}", file, files)
     for file in () if folders else origin:
-        _follow(f"module {name}", file, found)
+        _follow(f"module {name}", file, files)
 
 
 @functools.cache
 def _installed_in() -> tuple[Path, ...]:
     paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    return tuple(Path(one).resolve() for one in (*paths, *site.getsitepackages()))
+    return tuple(Path(path).resolve() for path in (*paths, *site.getsitepackages()))
 
 
 def _installed(place: Path) -> bool:
     """Whether a module is Python's own or was installed: who can change these needs no run folder."""
-    return any(place.resolve().is_relative_to(one) for one in _installed_in())
+    return any(place.resolve().is_relative_to(folder) for folder in _installed_in())
 
 
 # ---------------------------------------------------------------- the key
@@ -303,14 +304,14 @@ def _key(*, make: bool) -> bytes:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             _place(path, secrets.token_bytes(32))
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-            status, found = os.fstat(file.fileno()), file.read(64)
+            status, content = os.fstat(file.fileno()), file.read(64)
     except (OSError, RuntimeError) as error:
         if isinstance(error, FileNotFoundError) and not make:
-            raise _NoKey("this user has signed nothing on this machine yet") from None
+            raise _NoKey("this user has no key on this machine yet") from None
         raise _NoKey(f"the key cannot be kept in the cache: {getattr(error, 'strerror', None) or error}") from None
-    if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077 or len(found) != 32:
-        raise _NoKey(f"{path} is not a key that this user alone can read; remove it, and a new one is made")
-    return found
+    if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077 or len(content) != 32:
+        raise _NoKey(f"{path} is a key that other users can read; remove it, and a new one is made")
+    return content
 
 
 def _place(path: Path, data: bytes) -> None:
@@ -331,9 +332,10 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _mac(key: bytes, name: str, content: bytes, told: Mapping[str, Any]) -> str:
+def _mac(key: bytes, name: str, content: bytes, details: Mapping[str, Any]) -> str:
     """Binds a configuration, by the name of its file, to what its signature tells beside it."""
-    what = {"name": name, "content": hashlib.sha256(content).hexdigest(), "cwd": told["cwd"], "files": told["files"]}
+    digest = hashlib.sha256(content).hexdigest()
+    what = {"name": name, "content": digest, "cwd": details["cwd"], "files": details["files"]}
     return hmac.new(key, b"hocket run 1\n" + json.dumps(what, sort_keys=True).encode(), hashlib.sha256).hexdigest()
 
 
@@ -351,9 +353,9 @@ def sign(file: Path, pairs: Pairs) -> str | None:
             place.unlink(missing_ok=True)
             return None
         files = {label: {"path": str(path), "sha256": _digest(path)} for label, path in _files(named).items()}
-        told = {"cwd": str(Path.cwd()), "files": files}
-        signature = _mac(_key(make=True), file.name, file.read_bytes(), told)
-        write_atomic(place, json.dumps({**told, "signature": signature}, indent=2) + "\n")
+        details = {"cwd": str(Path.cwd()), "files": files}
+        signature = _mac(_key(make=True), file.name, file.read_bytes(), details)
+        write_atomic(place, json.dumps({**details, "signature": signature}, indent=2) + "\n")
     except (_NoKey, OSError) as error:
         return f"the code that {file} names is not signed ({error}), so later commands on it will ask for --trust"
     return None
@@ -373,7 +375,7 @@ def check(file: Path, pairs: Pairs, *, trust: bool = False) -> None:
     reason = _distrust(file, named)
     if reason is None:
         return
-    listed = [str(one) if len(str(one)) <= 160 else f"{str(one)[:160]}..." for one in named]
+    listed = [str(item) if len(str(item)) <= 160 else f"{str(item)[:160]}..." for item in named]
     more = f"; and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
     raise ConfigurationError(
         f"{file} names code that would run here ({'; '.join(map(repr, listed[:SHOWN]))}{more}), but {reason}. Read it, "
@@ -385,9 +387,9 @@ def _distrust(file: Path, named: Sequence[NamedCode]) -> str | None:
     """Why a configuration is not known to be this user's, or its files not those that it was written with."""
     place, folder = file.parent / SIGNATURE, file.parent.resolve()
     try:
-        told = json.loads(place.read_bytes())
-        given = _mac(_key(make=False), file.name, file.read_bytes(), told)
-        if not hmac.compare_digest(given, str(told["signature"])):
+        record = json.loads(place.read_bytes())
+        expected = _mac(_key(make=False), file.name, file.read_bytes(), record)
+        if not hmac.compare_digest(expected, str(record["signature"])):
             return "its signature is not yours from this machine, or it was changed since"
     except FileNotFoundError:
         return "it has no signature of yours (others wrote it, or you did so before runs were signed)"
@@ -395,21 +397,21 @@ def _distrust(file: Path, named: Sequence[NamedCode]) -> str | None:
         return f"its signature cannot be checked ({error})"
     except (OSError, ValueError, KeyError, TypeError):
         return f"{place} cannot be read"
-    kept: Mapping[str, Mapping[str, str]] = told["files"]
-    if any(one.kind == "command" for one in named) and told["cwd"] != str(Path.cwd()):
-        return f"its commands are those of the folder {told['cwd']}, where it was made"
+    recorded: Mapping[str, Mapping[str, str]] = record["files"]
+    if any(item.kind == "command" for item in named) and record["cwd"] != str(Path.cwd()):
+        return f"its commands are those of the folder {record['cwd']}, where it was made"
     files = _files(named)
 
     def stays(label: str, path: Path) -> bool:
-        return label in kept and str(path) == kept[label]["path"] and not path.is_relative_to(folder)
+        return label in recorded and str(path) == recorded[label]["path"] and not path.is_relative_to(folder)
 
     homes = [path.parent for label, path in files.items() if stays(label, path) and not label.startswith("module ")]
     for label, path in files.items():
         near = any(path.is_relative_to(home) for home in homes) and not path.is_relative_to(folder)
         if stays(label, path) or (label.startswith("module ") and near):
             continue
-        if label.startswith("module ") or label not in kept or _digest(path) != kept[label]["sha256"]:
-            return f"{path} is not the file that it was made with"
+        if label.startswith("module ") or label not in recorded or _digest(path) != recorded[label]["sha256"]:
+            return f"{path} has changed since the run was made"
     return None
 
 
@@ -421,7 +423,7 @@ def run_pairs(run: Path, *, trust: bool = False) -> Pairs:
     """
     pairs = read_pairs(run / "config.yaml")
     if "task" not in dict(pairs):
-        raise ConfigurationError(f"{run / 'config.yaml'} names no task, so it is not whole; put back a copy")
+        raise ConfigurationError(f"{run / 'config.yaml'} names no task, so it is incomplete; put back a copy")
     check(run / "config.yaml", pairs, trust=trust)
     return pairs
 

@@ -44,11 +44,11 @@ async def measured(
     named, measure, recipe = held_out_of(parts.lead.recipe), parts.measure, parts.lead.recipe
     play = evaluate_both if both else evaluate
     if named is None:
-        return _told(await play(parts.task, parts.player, rewards, n=n, **common))
+        return _reported(await play(parts.task, parts.player, rewards, n=n, **common))
     responses, recorded = await recorded_metrics(parts, named, n=n, key=key, among=among)
     if measure.answers:
-        found = _told(await play(parts.task, parts.player, rewards, n=n, **common))
-        return replace(found, recorded=recorded, seconds=time.perf_counter() - started)
+        result = _reported(await play(parts.task, parts.player, rewards, n=n, **common))
+        return replace(result, recorded=recorded, seconds=time.perf_counter() - started)
     played = responses
     if recipe.objective.held_out is None:
         played = (await evaluate(parts.task, parts.player, (), n=min(n, ANSWERED), **common)).trajectories
@@ -58,7 +58,7 @@ async def measured(
         low=recorded.get(f"{stem}/low", math.nan),
         high=recorded.get(f"{stem}/high", math.nan),
         n=int(total) if math.isfinite(total) else len({response.scenario.id for response in responses}),
-        length=sum(one.length for one in played) / max(1, len(played)),
+        length=sum(trajectory.length for trajectory in played) / max(1, len(played)),
         seconds=time.perf_counter() - started,
         measure=measure,
         trajectories=played,
@@ -78,11 +78,11 @@ def measured_by_run(parts: RunContext, *, full: int, n: int | None = None) -> Ev
     return run_async(measured(parts, cheap, n=size, among=full, key=parts.key.derive("evaluation"), both=both))
 
 
-def _told(found: EvaluationResult) -> EvaluationResult:
-    """An evaluation whose problems have been reported."""
-    for problem in found.problems:
+def _reported(result: EvaluationResult) -> EvaluationResult:
+    """Reports the problems of an evaluation, and returns it."""
+    for problem in result.problems:
         say(f"evaluation: {problem}")
-    return found
+    return result
 
 
 async def recorded_metrics(
@@ -100,24 +100,24 @@ async def recorded_metrics(
         await grade(trajectories, parts.rewards, key=key.derive("score"), journal=parts.journal)
 
     scenarios = apart(task.scenario("eval", number) for number in spread(task, n, among))
-    asked = [Assignment(scenario, decoding=parts.decoding) for scenario in scenarios]
-    if len(asked) < 2 and getattr(recipe.rollout, "mismatched", False):
+    assignments = [Assignment(scenario, decoding=parts.decoding) for scenario in scenarios]
+    if len(assignments) < 2 and getattr(recipe.rollout, "mismatched", False):
         return (), {}  # One alone has nobody to take an answer from.
     playing = Playing(parts.player, key.derive("evaluate"))
     rollout = recipe.rollout.collect(
-        asked, play=playing, score=score, ledger=parts.ledger, key=key.derive("rollout"), more=None
+        assignments, play=playing, score=score, ledger=parts.ledger, key=key.derive("rollout"), more=None
     )
     played = (await rollout).trajectories
     batch = pack(played)
-    told = described(played, task=task, player=parts.player, ledger=parts.ledger, reads=recipe.reads)
-    credited, found = parts.lead.measured(batch.but(info=told | dict(batch.info)), parts.weights)
-    found = {name: value for name, value in found.items() if is_recorded(name)}
-    return played, {**found, **_interval(found, named), **_lengths(credited)}
+    columns = described(played, task=task, player=parts.player, ledger=parts.ledger, reads=recipe.reads)
+    credited, metrics = parts.lead.measured(batch.but(info=columns | dict(batch.info)), parts.weights)
+    metrics = {name: value for name, value in metrics.items() if is_recorded(name)}
+    return played, {**metrics, **_interval(metrics, named), **_lengths(credited)}
 
 
-def _interval(found: Mapping[str, float], named: str) -> Metrics:
+def _interval(metrics: Mapping[str, float], named: str) -> Metrics:
     stem, _, what = named.partition("/")
-    total, share = found.get(f"{stem}/total", 0.0), found.get(named, math.nan)
+    total, share = metrics.get(f"{stem}/total", 0.0), metrics.get(named, math.nan)
     if what != "accuracy" or not total or not math.isfinite(share):
         return {}
     low, high = wilson(share * total, int(total))

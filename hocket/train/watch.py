@@ -92,9 +92,9 @@ class Watch:
         """As it stood after these rows of `metrics.jsonl`."""
         found = cls()
         for row in rows:
-            told = [key.split("/", 1)[1].removesuffix("/since") for key in row if key.startswith("watch/")]
+            names = [key.split("/", 1)[1].removesuffix("/since") for key in row if key.startswith("watch/")]
             found.see(row, phase_of(row["step"]) if row["step"] else 0)
-            found.since |= {name: int(row[f"watch/{name}/since"]) for name in told}
+            found.since |= {name: int(row[f"watch/{name}/since"]) for name in names}
         return found
 
     def see(self, row: Row, phase: int = 0) -> str | None:
@@ -128,16 +128,13 @@ class Watch:
                 continue
             if what == "sampling/nan":
                 if value:
-                    yield (
-                        name,
-                        f"is {value:.0%}: so many turns have log-probs that are no numbers, as of ruined weights",
-                    )
+                    yield name, f"is {value:.0%}: this share of turns has log-probs that are not finite"
                 continue
             track = self._tracks.setdefault(name, _Track())
             if what == "ratio/saturated":
                 track.beyond = track.beyond + 1 if value >= CUT else 0
                 if track.beyond >= CLIMBS:
-                    yield name, f"is {value:.0%}: so many ratios were so large that they had to be cut"
+                    yield name, f"is {value:.0%}: this share of ratios was so large that it had to be cut"
                 continue
             if not math.isfinite(value):
                 learnt = what in ("loss", "gradient/norm") and row.get(f"{match['role']}groups/with_signal")
@@ -154,4 +151,4 @@ REMEDY = (
     "the run may not recover: lower update.lr, clip the gradient, bound the rewards, and look for a reward or penalty "
     "that grows with itself"
 )
-"""What to do about it."""
+"""What a user can do about it."""

@@ -45,7 +45,8 @@ from hocket.rollout.remembering import RememberingRollout
 from hocket.rollout.replay import ReusedSuccess, WithReplays
 from hocket.rollout.replay_store import ReplayStore
 from hocket.train.ledger import Ledger
-from hocket.train.loop import RunContext, collect, outcomes
+from hocket.train.loop import RunContext, collect
+from hocket.train.step_memory import outcomes
 from hocket.types import Assignment, Decoding, Experience, Scenario, Score, Trajectory, Turn
 
 CURRICULA: list[Any] = [

@@ -117,10 +117,8 @@ def test_a_run_that_ends_before_it_weighs_says_so() -> None:
     short = configure([("task", "sums"), ("recipe", "cures"), ("evaluation.n", ALL), ("steps", 10)], find_task("sums"))
     prompts = short.recipe.curriculum.prompts
     (one,) = said_of(short, task)
-    assert one.startswith(
-        f"the curriculum draws by what is known of scenarios once each of the {ALL} was asked, and 10"
-    )
-    assert f"steps ask {10 * prompts};" in one
+    assert one.startswith(f"the curriculum uses the history of scenarios once it has drawn each of the {ALL}, and 10")
+    assert f"steps draw {10 * prompts};" in one
     assert said_of(replace(short, steps=ALL // prompts + 1), task) == []
 
 

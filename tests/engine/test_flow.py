@@ -331,7 +331,7 @@ def test_pages_of_ended_conversations_are_used_again_before_memory_grows(monkeyp
     from hocket.engine import scheduler
 
     def largest(episodes, kept):
-        monkeypatch.setattr(scheduler, "KEPT", kept)
+        monkeypatch.setattr(scheduler, "PRUNED_FROM", kept)
         engine = LocalEngine(POLICY)
         gate = asyncio.Semaphore(4)
 
@@ -357,7 +357,7 @@ def test_pages_of_ended_conversations_are_used_again_before_memory_grows(monkeyp
 def test_what_live_conversations_need_is_not_given_up(monkeypatch):
     from hocket.engine import scheduler
 
-    monkeypatch.setattr(scheduler, "KEPT", 2**30)
+    monkeypatch.setattr(scheduler, "PRUNED_FROM", 2**30)
     engine = LocalEngine(POLICY)
 
     async def short(number):

@@ -171,5 +171,5 @@ def test_what_the_pages_do_not_serve_cannot_be_gone_on_with(drawn):
     request = replace(asked()[1], begun=written(samples[0]))
     engine = LocalEngine(policy)
     engine._split = lambda told: ([], told)
-    with pytest.raises(HocketError, match="over pages alone"):
+    with pytest.raises(HocketError, match="the paged engine cannot serve"):
         engine.sample([request])

@@ -108,5 +108,5 @@ def test_an_engine_without_copies_says_so():
     class Elsewhere(LocalEngine):
         masks = False
 
-    with pytest.raises(ConfigurationError, match="only the local engine"):
+    with pytest.raises(ConfigurationError, match="sample with engine"):
         Elsewhere(policy()).sample(requests())

@@ -182,8 +182,8 @@ def test_a_strict_server_is_asked_without_what_it_refuses_and_it_is_said_once() 
         asking.sample([request(1), request(2)])
         assert len(server.asked) == 7
     assert heard == [
-        f"{server.url} refuses min_p, repetition_penalty, temperature, top_k: it is asked without, and draws by its "
-        "own setting"
+        f"{server.url} refuses min_p, repetition_penalty, temperature, top_k: requests omit it from now on, and the "
+        "server's own setting holds"
     ]
 
 
@@ -328,5 +328,5 @@ def test_one_that_is_always_broken_off_fails_in_words_and_others_go_on() -> None
     with Server(reply).running() as server:
         asking = engine(server, retries=1)
         assert asking.sample([request()])[0].text == "whole"
-        with pytest.raises(EndpointError, match=r"failed 2 times: the server broke the answer off: .*'abort'"):
+        with pytest.raises(EndpointError, match=r"failed 2 times: the server truncated the answer: .*'abort'"):
             asking.sample([request(1)])

@@ -48,7 +48,7 @@ def test_what_may_pass_is_asked_again(status: int) -> None:
 def test_attempts_are_bounded_and_the_last_reason_is_told() -> None:
     with (
         Server(always(Said({"error": {"message": "out of  cheese"}}, 500))).running() as server,
-        pytest.raises(EndpointError, match=r"failed 3 times: HTTP 500 out of cheese; look at the server"),
+        pytest.raises(EndpointError, match=r"failed 3 times: HTTP 500 out of cheese; check the server"),
     ):
         endpoint(server.url).ask("/x", ASK, KEY)
     assert len(server.asked) == 3
@@ -84,7 +84,7 @@ def test_nobody_there() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # Bound but not listening: connections are refused.
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-        with pytest.raises(ConfigurationError, match=r"nobody answers at http.*refused; asked 3 times\); start the"):
+        with pytest.raises(ConfigurationError, match=r"no server answers at http.*refused; asked 3 times\); start it"):
             endpoint(url).ask("/x", ASK, KEY)
 
 
@@ -107,7 +107,9 @@ def test_a_connection_that_breaks_is_tried_again() -> None:
 def test_the_key_is_sent_and_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_KEY", "sk-secret")
     with Server(always(Said({"error": {"message": "wrong key sk-secret"}}, 401))).running() as server:
-        with pytest.raises(ConfigurationError, match=r"refuses access \(HTTP 401\); mend the key in SOME_KEY") as found:
+        with pytest.raises(
+            ConfigurationError, match=r"refuses access \(HTTP 401\); correct the key in SOME_KEY"
+        ) as found:
             endpoint(server.url, key_variable="SOME_KEY").ask("/x", ASK, KEY)
         assert server.asked[0].key == "Bearer sk-secret"
         assert len(server.asked) == 1
@@ -140,7 +142,7 @@ def test_a_wrong_address_is_told() -> None:
 def test_another_address_is_not_followed() -> None:
     with (
         Server(always(Said(None, 307, {"Location": "http://elsewhere/v1"}))).running() as server,
-        pytest.raises(ConfigurationError, match="points to another address"),
+        pytest.raises(ConfigurationError, match="redirects to another address"),
     ):
         endpoint(server.url).ask("/x", ASK, KEY)
 

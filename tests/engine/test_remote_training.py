@@ -118,7 +118,7 @@ def test_a_resumed_run_hears_the_same_again(tmp_path: Path, flags: list[str], se
         (["--roles.judge.recipe", "ppo"], "roles.judge.recipe: a role behind an endpoint is not trained here"),
         (["--roles.judge.endpoint", "host"], "roles.judge: endpoint 'host' is no address"),
         (["--roles.judge.key_variable", "HOCKET_NOT_SET"], "HOCKET_NOT_SET"),
-        (["--roles.judge.endpoint", "http://127.0.0.1:1/v1"], "nobody answers at http://127.0.0.1:1/v1"),
+        (["--roles.judge.endpoint", "http://127.0.0.1:1/v1"], "no server answers at http://127.0.0.1:1/v1"),
         (["--roles.student.policy", "judge"], "no policy can be called 'judge'"),
         (["--roles.student.tokenizer", "x"], "roles.student.tokenizer is for an endpoint"),
     ],

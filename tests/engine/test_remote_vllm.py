@@ -173,7 +173,7 @@ def test_a_server_that_takes_no_weights_is_told(tmp_path: Path) -> None:
         pytest.raises(ConfigurationError, match=r"did not take new weights .* start it with VLLM_SERVER_DEV_MODE=1"),
     ):
         engine(server.url, policy, tmp_path).sample([request(policy, 0)])
-    with pytest.raises(ConfigurationError, match="ends with /v1"):
+    with pytest.raises(ConfigurationError, match="must end with /v1"):
         engine("http://127.0.0.1:1", policy, tmp_path)
 
 

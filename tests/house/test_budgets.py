@@ -11,7 +11,7 @@ CLAIMS, PACKAGE = ("claims",), (*TIERS, "claims")
 
 BUDGETS = [
     # Ceilings are what there was when they were last lowered, rounded up to hundreds; they only fall.
-    pytest.param(("engine",), 59_700, id="engine"),  # The goal is 50,000.
+    pytest.param(("engine",), 59_600, id="engine"),  # The goal is 50,000.
     pytest.param(GENERAL, 94_100, id="outside methods and zoo"),  # The goal is 86,000.
     pytest.param(CLAIMS, 54_900, id="claims"),  # The goal is 40,000.
     pytest.param(PACKAGE, 216_300, id="package"),  # The goal is 190,000.

@@ -65,7 +65,7 @@ def test_who_learns_which_policy_is_told(tmp_path: Path) -> None:
     told = [{"name": "learner 0", "where": "process 7 on here", "learns": ["planner", "judge"]}]
     told += [{"name": "learner 1 (worker)", "where": "process 8 on here", "learns": ["worker"]}]
     (run / "cluster.json").write_text(json.dumps({"learners": told}))
-    (run / "messages.txt").write_text("learner 1 (worker) ended by SIGKILL; the run goes on from step 3\n")
+    (run / "messages.txt").write_text("learner 1 (worker) ended by SIGKILL; the run continues from step 3\n")
     said = " ".join(call("status", run).out.split())
     assert "learner 0 process 7 on here planner, judge learner 1 process 8 on here worker" in said
     assert "learner 1 (worker) ended by SIGKILL" in said

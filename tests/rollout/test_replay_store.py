@@ -89,4 +89,4 @@ def test_what_was_sampled_under_a_mask_is_refused():
 def test_steps_that_are_collected_ahead_are_refused(more: list[str], tmp_path: Path):
     said = call("train", *TINY, "--recipe", "repo-replay", "--steps", "1", "--runs", tmp_path, *more)
     assert said.code == 2
-    assert "WithReplays of recipe repo-replay remembers what earlier steps brought" in said.err
+    assert "WithReplays of recipe repo-replay remembers earlier steps" in said.err

@@ -29,7 +29,7 @@ def test_the_shipped_model_is_taught_where_the_task_teaches_what_the_searcher_as
     assert lesson_steps(tasks.find("sums"), "nano", "training-free-grpo", None) == 0
     with pytest.raises(ConfigurationError, match="sums has no lessons"):
         lesson_steps(tasks.find("sums"), "nano", "training-free-grpo", 5)
-    with pytest.raises(ConfigurationError, match=r"mine.py:answers cannot be taught"):
+    with pytest.raises(ConfigurationError, match=r"mine.py:answers cannot be trained"):
         lesson_steps(task, "mine.py:answers", "training-free-grpo", 5)
 
 

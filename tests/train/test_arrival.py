@@ -143,7 +143,7 @@ def test_what_is_not_the_same_is_named(tmp_path: Path) -> None:
     log.write_text("".join(whole.splitlines(keepends=True)[:1]))
     said = call("replay", tmp_path / "run", "--quiet")
     assert said.code == 2
-    assert "does not say what step 2 was made of" in said.err
+    assert "lacks step 2" in said.err
 
 
 # ---------------------------------------------------------------- what is refused, and what is averaged

@@ -183,7 +183,7 @@ def test_a_run_goes_on_without_a_learner_that_was_killed(rank: int, tmp_path: Pa
     line.process.wait()
     trainer.run()
     said = (tmp_path / "groups" / "messages.txt").read_text()
-    words = rf"learner {rank + 1} \(worker\) ended by SIGKILL.*; the run goes on from step 1 with new processes"
+    words = rf"learner {rank + 1} \(worker\) ended by SIGKILL.*; the run continues from step 1 with new processes"
     assert re.search(words, said), said
     assert re.search(words, " ".join(call("status", tmp_path / "groups").out.split()))
     train(tmp_path, "one", *more, "--leaves", "4", steps=3)

@@ -116,7 +116,7 @@ def test_lines_that_cannot_be_read_are_counted_and_their_answers_missed(tmp_path
     again = Journal(tmp_path / "j", problems.append)
     assert [again.get(key) for key in "abcde"] == ["a", MISSING, MISSING, "d", MISSING]
     assert problems == [
-        f"{tmp_path / 'j'}: lines 2, 3 cannot be read and are left out; those answers are asked for again"
+        f"{tmp_path / 'j'}: lines 2, 3 cannot be read and are left out; these answers are requested again"
     ]
 
 

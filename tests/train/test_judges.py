@@ -188,7 +188,7 @@ def test_a_role_with_a_recipe_of_its_own_and_later_phases_have_the_judge(tmp_pat
         ("ace-rl", "nofile.py:judge", "nofile.py"),
         ("ace-rl", "{file}:nobody", "nobody"),
         ("ace-rl", "{file}:notjudge", "name a function"),
-        ("ace-rl", "http://127.0.0.1:9/v1", "nobody answers"),
+        ("ace-rl", "http://127.0.0.1:9/v1", "no server answers"),
         ("ace-rl", "{file}:broken", "no key"),
         ("ace-rl", "{file}:few", "a list with an answer for each"),
     ],

@@ -99,7 +99,7 @@ def test_a_run_goes_on_without_a_learner_that_was_killed(learners: str, tmp_path
     struck(trainer)
     trainer.run()
     said = (tmp_path / "parts" / "messages.txt").read_text()
-    assert re.search(r"learner \d ended by SIGKILL.*; the run goes on from step 1 with new processes", said), said
+    assert re.search(r"learner \d ended by SIGKILL.*; the run continues from step 1 with new processes", said), said
     train(tmp_path, "one", *more, "--leaves", "4", steps=3)
     assert weights(tmp_path / "one") == weights(tmp_path / "parts")
     assert rows(tmp_path / "one") == rows(tmp_path / "parts")

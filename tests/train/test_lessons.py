@@ -180,7 +180,7 @@ def test_a_task_without_lessons_is_left_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--task", "sums", "--lessons", "5"], "lessons = 5: task sums has no lessons; leave them out"),
+        (["--task", "sums", "--lessons", "5"], "lessons = 5: task sums has no lessons; drop the setting"),
         (["--task", "consultation?played=true", "--lessons", "5"], "has no lessons"),
         (["--task", "maze", "--lessons=-1"], "--lessons: '-1' is not a whole number of at least 0"),
         (["--task", "lessons:sums"], "task sums has no lessons"),

@@ -78,7 +78,7 @@ def test_threads_that_were_chosen_beforehand(pretend: Pretend, monkeypatch: pyte
     assert Machine.chosen(Config(), [QWEN]).threads == 5
     assert Machine.chosen(Config(threads=3), [QWEN]).threads == 3
     monkeypatch.setenv("OMP_NUM_THREADS", "no number")
-    assert room.told_threads() is None
+    assert room.environment_threads() is None
 
 
 def test_bf16_wherever_it_can_be_and_never_by_a_clock(pretend: Pretend, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from hocket.core.packing import pack
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.sequences import TOKEN_BUDGET
 from hocket.train.config import configure
-from hocket.train.oom_retry import OutOfMemoryRetry, RetryingProblem, out_of_memory
+from hocket.train.oom_retry import MemoryRetry, RetryingProblem, out_of_memory
 from hocket.train.trainer import Trainer, resumed
 from hocket.types import Evaluation, Quantity, Scenario, Terms, Trajectory, Turn
 
@@ -97,7 +97,7 @@ def problem(policy: CausalLM, seed: int) -> RetryingProblem:
         needs=frozenset({Quantity.LOGP}),
         couples=Level.DECISION,
         idle_without_advantage=True,
-        retry=OutOfMemoryRetry([policy]),
+        retry=MemoryRetry([policy]),
     )
 
 
@@ -141,14 +141,14 @@ def test_other_errors_are_not_tried_again() -> None:
         raise RuntimeError("something else")
 
     with pytest.raises(RuntimeError, match="something else"):
-        OutOfMemoryRetry([tiny_models.policy()])(work)
+        MemoryRetry([tiny_models.policy()])(work)
 
     def hungry() -> None:
         calls.append(1)
         raise MemoryError
 
     with pytest.raises(MemoryError):
-        OutOfMemoryRetry([])(hungry)  # Nobody has a budget.
+        MemoryRetry([])(hungry)  # Nobody has a budget.
     assert len(calls) == 2
 
 

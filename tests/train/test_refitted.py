@@ -42,7 +42,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def refitted(judge: str, settings: str = "every=1", gold: Any = None) -> RefittedScorer:
     own = [FunctionReward(gold or (lambda completions: [float(len(text)) for text in completions]), name="length")]
-    found = scorer_reward(f"model:{judge}?{settings}", replace(Config(), steps=4), own=own)
+    found = scorer_reward(f"model:{judge}?{settings}", replace(Config(), steps=4), task_rewards=own)
     assert isinstance(found, RefittedScorer)
     return found
 
@@ -61,7 +61,7 @@ def after(reward: RefittedScorer, memory: Any, step: int, sampled: list[Trajecto
 
 
 def said(pair: Pair, words: Any) -> tuple[str, str]:
-    better, worse = (words.decode(one.said, skip_special_tokens=True) for one in (pair.better, pair.worse))
+    better, worse = (words.decode(one.tokens, skip_special_tokens=True) for one in (pair.better, pair.worse))
     return better, worse
 
 
@@ -85,8 +85,8 @@ def test_a_conversation_is_read_to_its_end(judge: str) -> None:
     first = Turn("p", "p", np.array([1, 2]), np.array([3]))
     last = Turn("p", "p", np.array([4]), np.array([5, 6]), parent=first)
     found = reward._read(Trajectory(Scenario("s"), [first, last]))
-    assert (found.context.tolist(), found.said.tolist()) == ([1, 2, 3, 4], [5, 6])
-    whole = Trajectory(Scenario("s"), [Turn("p", "p", found.context, found.said)])
+    assert (found.context.tolist(), found.tokens.tolist()) == ([1, 2, 3, 4], [5, 6])
+    whole = Trajectory(Scenario("s"), [Turn("p", "p", found.context, found.tokens)])
     scores = [reward.members[0].scores([one]) for one in (Trajectory(Scenario("s"), [first, last]), whole)]
     assert torch.allclose(*scores, atol=1e-6)
 
@@ -182,8 +182,8 @@ def test_without_refits_a_scorer_stays_as_it_is(judge: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ("old=0.2", "old is about refitting.*every=STEPS"),
-        ("every=0", "every, keep and batch are at least 1"),
+        ("old=0.2", "old is a setting of refitting.*every=STEPS"),
+        ("every=0", "every, keep and batch must be at least 1"),
         ("every=1&old=1", r"old is the share.*\[0, 1\), not 1"),
         ("every=2&evry=3", "evry"),
         ("every=1&gold=nofile.py:fn", "nofile.py"),
@@ -195,7 +195,7 @@ def test_unfit_settings_are_refused(judge: str, settings: str, words: str) -> No
 
 
 def test_several_scorers_and_tasks_that_tell_nothing_are_refused(judge: str) -> None:
-    with pytest.raises(ConfigurationError, match="of several scorers none is refitted"):
+    with pytest.raises(ConfigurationError, match="only a single scorer can be refitted"):
         refitted(f"{judge}+{judge}")
     with pytest.raises(ConfigurationError, match=r"gold=FILE\.py:FUNCTION"):
         scorer_reward(f"model:{judge}?every=1", Config())

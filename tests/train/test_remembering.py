@@ -38,7 +38,7 @@ from hocket.train.aio import run_async
 from hocket.train.assemble import build_parts
 from hocket.train.checkpoint import Checkpoints
 from hocket.train.config import configure
-from hocket.train.loop import remember
+from hocket.train.step_memory import remember
 from hocket.train.trainer import resumed
 from hocket.types import Experience, Scenario, Score, Trajectory
 
@@ -275,7 +275,7 @@ def test_steps_that_are_collected_ahead_are_refused(way: str, flags: list[str], 
     found = call("train", *TINY, *flags, "--steps", "1", "--runs", tmp_path, *AHEAD[way])
     assert found.code == 2
     assert said in found.err
-    assert "no step can be collected before the one in front of it; drop one of them" in found.err
+    assert "steps cannot be collected ahead; drop one of them" in found.err
     assert not list(tmp_path.glob("*/metrics.jsonl"))
 
 

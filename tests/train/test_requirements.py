@@ -59,8 +59,8 @@ def test_a_run_that_lacks_it_is_told_what_is_left() -> None:
     first, second = (asyncio.run(train_step(parts, step)) for step in (1, 2))
     said = [one for one in first.messages if "requires" in one]
     assert said == [
-        "gigpo requires several turns and states that several turns start from, and there are none: what is left of it "
-        "is grpo; it is for `--task maze`"
+        "gigpo requires several turns and states that several turns start from, and there are none: without them it "
+        "reduces to grpo; it is for `--task maze`"
     ]
     assert not [one for one in second.messages if "requires" in one]  # Once is enough.
 

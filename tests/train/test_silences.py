@@ -194,7 +194,7 @@ def test_judges_and_episodes_from_a_step_on() -> None:
         )
         said = silences.begun(heard, step)
         assert said == {
-            13: ["the judge has given no verdict since step 3; ask a plainer question, or another judge"],
+            13: ["the judge has given no verdict since step 3; ask a simpler question, or choose another judge"],
             14: ["every episode has failed or ended early since step 4"],
         }.get(step, [])
     assert silences.failure(Progress(step=14, heard=heard)) is None

@@ -222,7 +222,9 @@ def test_an_existing_run_is_refused_unless_resumed(tmp_path):
     folder = RunFolder.open(tmp_path, "mine")
     folder.write_text(folder.config, "steps: 3\n")
     folder.release()
-    with pytest.raises(ConfigurationError, match=r"exists already; go on with --resume mine, or choose another name"):
+    with pytest.raises(
+        ConfigurationError, match=r"exists already; continue it with --resume mine, or choose another name"
+    ):
         RunFolder.open(tmp_path, "mine")
     again = RunFolder.open(tmp_path, "mine", resume=True)
     assert again.path == folder.path

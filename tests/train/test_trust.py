@@ -278,8 +278,8 @@ def _unsigned(run: Path) -> None:
         (_of_another, "its signature is not yours"),
         (_forged_digest, "its signature is not yours"),
         (_other_key, "its signature is not yours"),
-        (_open_key, "is not a key that this user alone can read; remove it"),
-        (_no_key, "this user has signed nothing on this machine yet"),
+        (_open_key, "is a key that other users can read; remove it"),
+        (_no_key, "this user has no key on this machine yet"),
         (_garbage, "its signature is not yours|cannot be read"),
         (_unsigned, "it has no signature of yours"),
     ],
@@ -304,12 +304,12 @@ def test_a_file_of_another_place_must_be_the_one_that_was_signed(monkeypatch: py
     monkeypatch.chdir(elsewhere)
     run_pairs(run)  # The same text.
     Path("mine.py").write_text("print('evil')")
-    with pytest.raises(ConfigurationError, match=r"elsewhere/mine.py is not the file that it was made with"):
+    with pytest.raises(ConfigurationError, match=r"elsewhere/mine.py has changed since the run was made"):
         run_pairs(run)
     Path("mine.py").unlink()
     Path("evil.py").write_text("print('evil')")
     Path("mine.py").symlink_to("evil.py")
-    with pytest.raises(ConfigurationError, match=r"elsewhere/evil.py is not the file"):
+    with pytest.raises(ConfigurationError, match=r"elsewhere/evil.py has changed"):
         run_pairs(run)
 
 
@@ -320,7 +320,7 @@ def test_a_file_in_the_folder_of_the_run_must_be_the_one_that_was_signed() -> No
     Recorder(RunFolder(place), print).config(configure([("reward", ("runs/a/mine.py:f",))], tasks.find("sums")))
     run_pairs(place)
     (place / "mine.py").write_text("print('evil')")  # As whoever hands the folder over can.
-    with pytest.raises(ConfigurationError, match="is not the file that it was made with"):
+    with pytest.raises(ConfigurationError, match="has changed since the run was made"):
         run_pairs(place)
 
 
@@ -336,7 +336,7 @@ def test_modules_that_a_file_imports_belong_to_it(monkeypatch: pytest.MonkeyPatc
     shutil.copytree(".", "../elsewhere")
     monkeypatch.chdir("../elsewhere")
     Path("helper_of_mine.py").write_text("print('evil')")
-    with pytest.raises(ConfigurationError, match=r"elsewhere/helper_of_mine.py is not the file"):
+    with pytest.raises(ConfigurationError, match=r"elsewhere/helper_of_mine.py has changed"):
         run_pairs(run)
 
 

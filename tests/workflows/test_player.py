@@ -194,8 +194,8 @@ def test_what_no_agent_can_be_told_is_a_failure(wrong: object) -> None:
         await team.policy(wrong)
 
     (found,) = rehearse(Doing(act), SCENARIO, ["a"])
-    assert "an agent was told" in str(found.failure)
-    assert "tell it text, a reply, a message such as" in str(found.failure)
+    assert "an agent was given" in str(found.failure)
+    assert "give it text, a reply, a message such as" in str(found.failure)
 
 
 def test_a_reply_that_was_not_awaited_is_told_so() -> None:

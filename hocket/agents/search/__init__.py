@@ -1,6 +1,6 @@
-"""Better answers from the same weights: search over what agents say to each other, guided by a value.
+"""Better answers from the same weights: search over the messages of agents, guided by a value.
 
-A search plays through `Play`, message by message (see `hocket.types.Replay`), and counts the messages it sampled.
+A search plays through `Play`, message by message (see `hocket.types.Replay`), and counts the sampled messages.
 """
 
 from __future__ import annotations

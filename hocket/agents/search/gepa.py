@@ -1,7 +1,7 @@
 """GEPA as a searcher: the authors' package (Agrawal et al.) behind the bench; an extra, `pip install 'hocket[gepa]'`.
 
-Prompts are rewritten by reflection on what went wrong, from parents drawn of a Pareto frontier over development cases.
-All of that is the package's; what is here is what it asks of a system: scores of a candidate, and what happened.
+The package rewrites prompts by reflection on failures, with parents from a Pareto frontier over development cases. This
+module provides the system that it optimises: the scores of a candidate, and the episodes.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Gepa(Searcher):
     Its draws come from the bench's key, its end from the bench's budget.
 
     Attributes:
-        batch: practice cases looked at for a proposal. proposals: the most rounds. merge: whether it also merges two
-            candidates. parents: how a candidate to rewrite is chosen: `pareto`, `current_best`, `epsilon_greedy`.
+        batch: practice cases per proposal. proposals: the largest number of rounds. merge: whether it also merges two
+            candidates. parents: the choice of a candidate to rewrite: `pareto`, `current_best`, `epsilon_greedy`.
     """
 
     batch: int = 3
@@ -72,7 +72,7 @@ class Gepa(Searcher):
 
 class _Silent:
     def log(self, message: str) -> None:
-        """Nothing: versions are observed by the bench."""
+        """Does nothing, because the bench observes versions."""
 
 
 @dataclass(eq=False)
@@ -84,7 +84,7 @@ class _System:
     propose_new_texts: None = field(default=None, init=False)
 
     def ask(self, question: str) -> str:
-        """What the reflecting model says."""
+        """The answer of the reflecting model."""
         try:
             return self.bench.ask(question)
         except Exception as error:
@@ -92,7 +92,7 @@ class _System:
             raise
 
     def evaluate(self, batch: Sequence[int], candidate: Candidate, capture_traces: bool = False) -> Any:
-        """Scores of cases; development cases are measured all together, and told nothing of."""
+        """Scores of cases. Development cases are measured together, and their episodes are not shown."""
         try:
             return self._evaluated(batch, self._texts(candidate), capture_traces)
         except Exception as error:
@@ -103,7 +103,7 @@ class _System:
         bench = self.bench
         if all(case < bench.practice for case in batch):
             played = [] if bench.refuses(texts) else bench.practise(texts, batch, greedy=True)
-            scores = [one.score for one in played] or [0.0] * len(batch)
+            scores = [result.score for result in played] or [0.0] * len(batch)
             return _result(scores, played if capture_traces else None)
         trial = bench.measure(texts, "gepa")
         scores = [0.0] * len(batch) if trial is None else [trial.scores[case - bench.practice] for case in batch]
@@ -112,14 +112,14 @@ class _System:
     def make_reflective_dataset(
         self, candidate: Candidate, evaluated: Any, components: Sequence[str]
     ) -> dict[str, list[dict[str, str]]]:
-        """What the reflecting model is shown of practice cases, by role."""
-        shown = [_shown(one) for one in evaluated.trajectories or () if one is not None]
+        """The practice cases as the reflecting model reads them, by role."""
+        shown = [_shown(result) for result in evaluated.trajectories or () if result is not None]
         return dict.fromkeys(components, shown)
 
     def _texts(self, candidate: Candidate) -> Texts:
         start = self.bench.start
-        own = {role: text for role, text in candidate.items() if text or role in start.prompts}
-        return replace(start, prompts={**start.prompts, **own})
+        texts = {role: text for role, text in candidate.items() if text or role in start.prompts}
+        return replace(start, prompts={**start.prompts, **texts})
 
 
 def _result(scores: list[float], traces: Any) -> Any:
@@ -127,10 +127,10 @@ def _result(scores: list[float], traces: Any) -> Any:
     return batch(outputs=[None] * len(scores), scores=scores, trajectories=traces)
 
 
-def _shown(one: CaseResult) -> dict[str, str]:
-    right = f" The right answer: {one.expected}" if one.expected else ""
-    verdict = "This is right." if one.score >= 1 else f"This scored {one.score:g} of 1.{right}"
-    return {"Inputs": one.question, "Generated Outputs": one.answer, "Feedback": verdict}
+def _shown(result: CaseResult) -> dict[str, str]:
+    right = f" The right answer: {result.expected}" if result.expected else ""
+    verdict = "This is right." if result.score >= 1 else f"This scored {result.score:g} of 1.{right}"
+    return {"Inputs": result.question, "Generated Outputs": result.answer, "Feedback": verdict}
 
 
 GEPA = SearchMethod(

@@ -1,4 +1,4 @@
-"""Tree search at inference: messages are tried where the value, or the outcome, says it is worth while."""
+"""Tree search at inference: the value, or the outcome, decides which messages to explore."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ async def tree_search(
     rule: UCT | None = None,
     value: Opinion | None = None,
 ) -> tuple[SearchResult, MessageNode]:
-    """`searches` times through the tree; the ended episode that `judge` thinks best, and the tree.
+    """Searches the tree `searches` times; returns the best ended episode by `judge`, and the tree.
 
-    `judge` tells what an end is worth, in [-1, 1]. With `value` a search stops at the first new message and backs up
-    what `value` says of it (MASPRM, arXiv 2510.24803); it goes on until some episode has ended.
+    `judge` rates an ended episode in [-1, 1]. With `value` a search stops at the first new message and backs up its
+    value (MASPRM, arXiv 2510.24803); it continues until some episode has ended.
     """
     tree = Tree(asking, key)
     ended: list[Trajectory] = []
@@ -31,4 +31,4 @@ async def tree_search(
     while number < searches or not ended:
         ended += await (rule or UCT()).search([tree], play=play, judge=judge, value=value)
         number += 1
-    return SearchResult(max(ended, key=lambda one: float(RETURN.get(one))), tree.calls), tree.root
+    return SearchResult(max(ended, key=lambda episode: float(RETURN.get(episode))), tree.calls), tree.root

@@ -1,4 +1,4 @@
-"""Two plain searchers of prompts: random mutation, which every other has to beat, and reflection on failures."""
+"""Two simple searchers of prompts: random mutation, which is the baseline, and reflection on failures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Write a better instruction that prevents such mistakes. Reply with the instructi
 
 
 def prompt_of(texts: Texts, role: str) -> str:
-    """The prompt of a role as reflecting models are shown it."""
+    """The prompt of a role as reflecting models read it."""
     return texts.prompts.get(role) or "(none)"
 
 
@@ -38,32 +38,32 @@ def with_prompt(texts: Texts, role: str, prompt: str) -> Texts:
 def shown(played: Sequence[CaseResult], most: int = 400) -> str:
     """Episodes as reflecting models read them, each text cut after `most` characters."""
     lines = []
-    for one in played:
-        right = f"\nRight answer: {one.expected[:most]}" if one.expected else ""
-        lines.append(f"Question: {one.question[:most]}\nAnswer: {one.answer[:most]}{right}")
+    for result in played:
+        right = f"\nRight answer: {result.expected[:most]}" if result.expected else ""
+        lines.append(f"Question: {result.question[:most]}\nAnswer: {result.answer[:most]}{right}")
     return "\n\n".join(lines)
 
 
 def reflected(bench: SearchBench, of: Trial, role: str, number: int, batch: int) -> Trial | None:
     """A trial with the prompt of a role rewritten in view of wrong answers among `batch` practice cases, number-th.
 
-    None where none was wrong, nothing was said, or it cannot be played.
+    None if no answer was wrong, the model returned nothing, or the prompt cannot be played.
     """
     first = number * batch
     played = bench.practise(of.texts, range(first, first + min(batch, bench.practice)), greedy=True)
-    wrong = [one for one in played if one.score < 1]
-    said = wrong and bench.ask(IMPROVE.format(prompt=prompt_of(of.texts, role), failures=shown(wrong)))
-    if not said:
+    wrong = [result for result in played if result.score < 1]
+    text = wrong and bench.ask(IMPROVE.format(prompt=prompt_of(of.texts, role), failures=shown(wrong)))
+    if not text:
         return None
-    return bench.measure(with_prompt(of.texts, role, said), f"{role} after {len(wrong)} failures", of)
+    return bench.measure(with_prompt(of.texts, role, text), f"{role} after {len(wrong)} failures", of)
 
 
 @dataclass(frozen=True)
 class RandomMutation(Searcher):
-    """The best prompt so far is rewritten without a look at what went wrong; kept when it is better on development.
+    """Rewrites the best prompt so far without reading failures; keeps the result if it is better on development.
 
     Attributes:
-        proposals: the most. patience: so many proposals in a row that are nothing new end the search.
+        proposals: their largest number. patience: this many consecutive proposals without news end the search.
     """
 
     proposals: int = 1000
@@ -73,9 +73,9 @@ class RandomMutation(Searcher):
         idle = 0
         for number in range(self.proposals):
             best, role, known = bench.best, bench.roles[number % len(bench.roles)], len(bench.trials)
-            said = bench.ask(VARY.format(prompt=prompt_of(best.texts, role), number=number + 1))
-            if said:
-                bench.measure(with_prompt(best.texts, role, said), f"{role} mutated", best)
+            text = bench.ask(VARY.format(prompt=prompt_of(best.texts, role), number=number + 1))
+            if text:
+                bench.measure(with_prompt(best.texts, role, text), f"{role} mutated", best)
             idle = 0 if len(bench.trials) > known else idle + 1
             if idle == self.patience:
                 return
@@ -83,11 +83,11 @@ class RandomMutation(Searcher):
 
 @dataclass(frozen=True)
 class Reflective(Searcher):
-    """The best prompt so far is rewritten in view of wrong answers to some practice cases.
+    """Rewrites the best prompt so far after reading wrong answers to some practice cases.
 
     Attributes:
-        batch: practice cases looked at for a proposal; where all are right none is made.
-        proposals: the most. patience: so many in a row that are nothing new end the search.
+        batch: practice cases per proposal; if all are right there is none.
+        proposals: their largest number. patience: this many consecutive proposals without news end the search.
     """
 
     batch: int = 4

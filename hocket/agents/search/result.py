@@ -1,4 +1,4 @@
-"""What a search asks, and what it brings back."""
+"""The inputs and the result of a search."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from hocket.types import Trajectory
 
 Opinion = Callable[[Sequence[Trajectory]], Awaitable[Sequence[float]]]
-"""How good episodes are, whole ones or such as were put aside after some message."""
+"""The values of episodes, ended or set aside after a message."""
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The episode that a search chose, and how many messages it sampled for it."""
+    """The episode that a search chose, and the number of messages that it sampled."""
 
     episode: Trajectory
     messages: int

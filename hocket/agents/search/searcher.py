@@ -1,9 +1,8 @@
 """Search for better texts: a searcher proposes versions of a policy's texts, and a bench plays and scores them.
 
-A searcher is a procedure whose draws all come from the bench's key and whose every question (to the policy, or to the
-reflecting model) is kept by the bench's journal. So its state is what it has asked so far: going on after an
-interruption means running it again from the beginning, with known questions answered from the journal, to the same
-numbers.
+All draws of a searcher come from the bench's key, and the bench's journal stores every answer (of the policy, and of
+the reflecting model). So the journal is its state: after an interruption the searcher runs again from the beginning,
+with known answers from the journal, and gives the same numbers.
 """
 
 from __future__ import annotations
@@ -26,10 +25,9 @@ SEARCHERS = Registry("searcher", ("hocket.agents.search", "hocket.methods"), con
 
 @dataclass(frozen=True)
 class CaseResult:
-    """One episode: what was asked, what is right where that is known, what was answered, and how good it was.
+    """One episode: the question, the right answer if it is known, the answer, and the score.
 
-    `calls` counts answers of the policy in it, `tokens` what was sampled for them; `said` has them all in time order,
-    role and text.
+    `calls` counts the policy's answers, `tokens` their tokens; `said` has all answers in time order, role and text.
     """
 
     case: int
@@ -45,11 +43,11 @@ class CaseResult:
 
 @dataclass(frozen=True)
 class Trial:
-    """Texts that were measured on all development cases.
+    """Texts with their measurement on all development cases.
 
     Attributes:
-        number: 0 is the start. score: the mean of `scores`. parent: the trial it was made from. how: in words.
-        spent, tokens: target calls and their tokens of the whole search when it was measured.
+        number: 0 is the start. score: the mean of `scores`. parent: the trial that it derives from. how: in words.
+        spent, tokens: the search's target calls and their tokens up to this measurement.
     """
 
     number: int
@@ -63,18 +61,18 @@ class Trial:
 
 
 class Target(Protocol):
-    """What plays the texts."""
+    """The system that plays the texts."""
 
     @property
     def roles(self) -> Sequence[str]: ...
 
     @property
     def blocks(self) -> Sequence[Block]:
-        """The parts that texts may choose the number of; the first is what answers."""
+        """The parts whose number texts may choose; the first one answers."""
         ...
 
     def calls(self, texts: Texts) -> int:
-        """Answers of the policy in an episode with these texts, as far as one can tell before the first.
+        """The expected number of the policy's answers in an episode with these texts.
 
         Raises:
             ConfigurationError: when no episode can be played with them.
@@ -84,11 +82,11 @@ class Target(Protocol):
     def play(
         self, texts: Texts, cases: Sequence[int], samples: int, *, first: int = 0, greedy: bool, key: Key
     ) -> Sequence[CaseResult]:
-        """Every sample of every case, in order; samples are numbered from `first`, by which they are drawn."""
+        """Every sample of every case, in order; the draws depend on sample numbers, which begin at `first`."""
         ...
 
     def refuses(self, texts: Texts) -> str | None:
-        """Why these texts cannot be played, or None."""
+        """The reason why these texts cannot be played, or None."""
         ...
 
 
@@ -101,7 +99,7 @@ class AnswerJournal(Protocol):
 
 
 class Spent(Exception):
-    """What is left of the budget does not pay for the next episodes. Ends a search; searchers let it pass."""
+    """The remaining budget does not pay for the next episodes. Ends a search; searchers do not catch it."""
 
 
 class _Remembered(dict[str, Any]):
@@ -110,18 +108,18 @@ class _Remembered(dict[str, Any]):
 
 @dataclass(eq=False)
 class SearchBench:
-    """What a searcher works with. Practice cases are for looking at, development cases choose; they are disjoint.
+    """The interface of a searcher. It may read practice cases; development cases choose texts. They are disjoint.
 
     Attributes:
-        target: plays. reflect: the reflecting model. start: the texts to improve. key: of all draws.
-        budget: the most target calls. Episodes begin only while the budget pays for them at the most calls that an
-            episode of such a team took so far, so it is overdrawn only where one takes more than any before.
-        most_tokens: likewise, of what the target samples; None for any number.
-        practice, development: how many cases of each; development cases are numbered on from practice.
+        target: plays the texts. reflect: the reflecting model. start: the texts to improve. key: that of all draws.
+        budget: the largest number of target calls. Episodes begin only if the budget covers them at the largest number
+            of calls of such a team's episodes so far, so only an episode with more calls than any before exceeds it.
+        most_tokens: the largest number of sampled tokens, likewise; None for any number.
+        practice, development: the number of cases of each; the numbers of development cases follow those of practice.
         observe: called with each new trial.
         spent, tokens, asked: target calls, their tokens and questions to the reflecting model so far.
         trials: all of them, the start first.
-        refused: why proposals were not measured.
+        refused: the reasons for proposals that were not measured.
     """
 
     target: Target
@@ -157,13 +155,13 @@ class SearchBench:
                 f"budget = {self.budget}: measuring one candidate on {self.development} development cases takes "
                 f"{least} calls; raise --budget or lower --development"
             )
-        found = self._measured(self.start, None, "the start")
+        candidate = self._measured(self.start, None, "the start")
         if self.most_tokens is not None and self.tokens > self.most_tokens:
             raise ConfigurationError(
                 f"tokens = {self.most_tokens}: measuring the start alone took {self.tokens}; raise --tokens or lower "
                 "--development"
             )
-        return found
+        return candidate
 
     @property
     def best(self) -> Trial:
@@ -180,16 +178,16 @@ class SearchBench:
 
     @property
     def skills(self) -> Mapping[str, str]:
-        """The programs that the target begins with, by name; none where it plays without."""
+        """The programs with which the target begins, by name."""
         return getattr(self.target, "skills", {})
 
     @property
     def drills(self) -> Sequence[str]:
-        """What a new skill must pass: assertions in Python, with `{skill}` for its name."""
+        """The tests of a new skill: assertions in Python, with `{skill}` for its name."""
         return getattr(self.target, "drills", ())
 
     def calls(self, texts: Texts) -> int:
-        """Answers of the target in an episode with these texts, as far as one can tell."""
+        """The expected number of the target's answers in an episode with these texts."""
         return self.target.calls(texts)
 
     def refuses(self, texts: Texts) -> str | None:
@@ -199,9 +197,9 @@ class SearchBench:
     def practise(
         self, texts: Texts, cases: Sequence[int], samples: int = 1, *, greedy: bool = False, again: int = 0
     ) -> list[CaseResult]:
-        """Episodes on practice cases (numbers wrap round), `samples` of each, drawn unless `greedy`.
+        """Episodes on practice cases (numbers wrap around), `samples` of each, sampled unless `greedy`.
 
-        The same question has the same answers, at no cost; `again` = 1, 2, .. draws anew.
+        A repeated question has the same answers, at no cost; `again` = 1, 2, .. draws new ones.
 
         Raises:
             Spent: when the budget does not pay for them.
@@ -210,7 +208,7 @@ class SearchBench:
         return self._play(texts, wrapped, samples, greedy, again * samples)
 
     def measure(self, texts: Texts, how: str, parent: Trial | None = None) -> Trial | None:
-        """The score of texts on all development cases; texts that were measured before cost nothing.
+        """The score of texts on all development cases; a repeated measurement costs nothing.
 
         None when they cannot be played: a placeholder is lost, or they leave no room in the context.
 
@@ -227,20 +225,20 @@ class SearchBench:
         return self._measured(texts, parent, how)
 
     def ask(self, question: str) -> str:
-        """What the reflecting model says; an empty text where it says nothing.
+        """The answer of the reflecting model, which may be empty.
 
         Raises:
-            ConfigurationError: when it says nothing the first time.
+            ConfigurationError: when its first answer is empty.
         """
-        said = (self.reflect(question) or "").strip()
-        if not said and not self.asked:
+        answer = (self.reflect(question) or "").strip()
+        if not answer and not self.asked:
             raise ConfigurationError("the reflecting model returned nothing; give another with --reflector")
         self.asked += 1
-        return said
+        return answer
 
     def _measured(self, texts: Texts, parent: Trial | None, how: str) -> Trial:
         cases = range(self.practice, self.practice + self.development)
-        scores = tuple(one.score for one in self._play(texts, cases, 1, greedy=True))
+        scores = tuple(result.score for result in self._play(texts, cases, 1, greedy=True))
         mean, above = sum(scores) / len(scores), None if parent is None else parent.number
         trial = Trial(len(self.trials), texts, mean, scores, above, how, self.spent, self.tokens)
         self.trials.append(trial)
@@ -252,26 +250,26 @@ class SearchBench:
         names = {case: f"play/{texts.digest}/{case}/{how}" for case in cases}
         unpaid = [case for case, name in names.items() if name not in self._paid]
         self._afford(texts, len(unpaid) * samples)
-        kept = {case: self.journal.get(name) for case, name in names.items()}
-        fresh = [case for case, found in kept.items() if not found]
+        rows_by_case = {case: self.journal.get(name) for case, name in names.items()}
+        fresh = [case for case, rows in rows_by_case.items() if not rows]
         if fresh:
             key = self.key.derive("play")
             played = self.target.play(texts, fresh, samples, first=first, greedy=greedy, key=key)
             for place, case in enumerate(fresh):
-                kept[case] = [asdict(one) for one in played[place * samples : (place + 1) * samples]]
-                self.journal.put(names[case], kept[case])
-        found = {case: [CaseResult(**row) for row in rows] for case, rows in kept.items()}
+                rows_by_case[case] = [asdict(result) for result in played[place * samples : (place + 1) * samples]]
+                self.journal.put(names[case], rows_by_case[case])
+        results = {case: [CaseResult(**row) for row in rows] for case, rows in rows_by_case.items()}
         for case in unpaid:
             self._paid.add(names[case])
-            self.spent += sum(one.calls for one in found[case])
-            self.tokens += sum(one.tokens for one in found[case])
-            for one in found[case]:
+            self.spent += sum(result.calls for result in results[case])
+            self.tokens += sum(result.tokens for result in results[case])
+            for result in results[case]:
                 calls, tokens = self._longest.get(_team(texts), (0, 0))
-                self._longest[_team(texts)] = max(calls, one.calls), max(tokens, one.tokens)
-        return [one for case in cases for one in found[case]]
+                self._longest[_team(texts)] = max(calls, result.calls), max(tokens, result.tokens)
+        return [result for case in cases for result in results[case]]
 
     def _afford(self, texts: Texts, episodes: int) -> None:
-        """Goes on where the budget pays for so many more."""
+        """Raises `Spent` unless the budget pays for this many episodes."""
         calls, tokens = self._longest.get(_team(texts), (0, 0))
         left = math.inf if self.most_tokens is None else self.most_tokens - self.tokens
         if episodes * max(calls, self.target.calls(texts)) > self.budget - self.spent or episodes * tokens > left:
@@ -279,42 +277,42 @@ class SearchBench:
 
 
 def _team(texts: Texts) -> Any:
-    """What the length of an episode depends on."""
+    """The part of texts that determines the length of an episode."""
     return texts.edges, None if texts.blocks is None else tuple(sorted(texts.blocks.items()))
 
 
 class Searcher(ABC):
-    """How new texts are proposed. A frozen dataclass: its fields are its settings, and it remembers nothing itself."""
+    """A way to propose new texts. A frozen dataclass without memory, whose fields are its settings."""
 
     def check(self, bench: SearchBench) -> None:  # noqa: B027  Most need nothing.
         """Called before anything is played.
 
         Raises:
-            ConfigurationError: when the bench, or what is installed, is not what the searcher needs.
+            ConfigurationError: when the bench or the installed packages lack what the searcher needs.
         """
 
     @abstractmethod
     def search(self, bench: SearchBench) -> None:
-        """Proposes texts by `bench.measure` until it has no more to propose; the start is measured already.
+        """Proposes texts to `bench.measure` until it has no further proposals; the start has been measured.
 
-        What was best on development is taken afterwards, so nothing needs to be returned.
+        Returns nothing, because the search takes the best trial of the bench.
         """
 
 
 def check_wording(name: str, wording: str, usual: str, where: str = "searcher") -> None:
-    """Refuses another wording of a question to a language model that needs more than the usual one is given.
+    """Refuses a new wording of a question with placeholders that the usual one lacks.
 
     Raises:
-        ConfigurationError: naming the placeholder that nothing fills.
+        ConfigurationError: naming the unknown placeholder.
     """
     try:
-        given, known = ({place for _, place, _, _ in string.Formatter().parse(one)} for one in (wording, usual))
+        places, known = ({place for _, place, _, _ in string.Formatter().parse(text)} for text in (wording, usual))
     except ValueError as error:
         raise ConfigurationError(f"{where}.{name} cannot be filled in: {error}; write braces twice") from error
-    strange = sorted(place for place in given - known if place is not None)
+    strange = sorted(place for place in places - known if place is not None)
     if strange:
-        told = ", ".join(sorted(place for place in known if place))
-        raise ConfigurationError(f"{where}.{name} has a placeholder {{{strange[0]}}} that nothing fills; use {told}")
+        names = ", ".join(sorted(place for place in known if place))
+        raise ConfigurationError(f"{where}.{name} has a placeholder {{{strange[0]}}} that nothing fills; use {names}")
 
 
 @dataclass(frozen=True)
@@ -322,8 +320,8 @@ class SearchMethod:
     """A searcher by name.
 
     Attributes:
-        name: as `hocket optimise --searcher` takes it; a paper's is its catalogue id. source: the paper.
-        note: what is weaker than in the paper; such a row is partial.
+        name: the value of `hocket optimise --searcher`; that of a paper is its catalogue id. source: the paper.
+        note: what is weaker than in the paper; a row with a note is partial.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Ways to look for an answer at inference, each led by what a trained value says of transcripts."""
+"""Searches for an answer at inference, guided by a trained value of transcripts."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from hocket.types import Assignment
 
 @runtime_checkable
 class Guide(Protocol):
-    """An objective that fits a value of transcripts: what to ask at inference."""
+    """An objective that trains a value of transcripts, for searches at inference."""
 
     def guide(self, policy: Policy, reference: Policy | None) -> Opinion:
-        """What transcripts are worth by the value that `policy` learnt."""
+        """The value of transcripts that `policy` learnt."""
 
 
 @dataclass(frozen=True)
 class ValueSearch(ABC):
-    """One way; its fields are the settings behind its name, `beam?width=2`."""
+    """A search; its fields are the settings after its name, `beam?width=2`."""
 
     title: ClassVar[str]
 
@@ -36,12 +36,12 @@ class ValueSearch(ABC):
 
     @abstractmethod
     async def seek(self, play: Play, asking: Assignment, value: Opinion, key: Key) -> SearchResult:
-        """The episode that it chose for one scenario."""
+        """The chosen episode for one scenario."""
 
 
 @dataclass(frozen=True)
 class Best(ValueSearch):
-    """The best of `samples` whole episodes."""
+    """The best of `samples` complete episodes."""
 
     samples: int = 4
 
@@ -75,5 +75,5 @@ class TreeSearch(ValueSearch):
 
     async def seek(self, play: Play, asking: Assignment, value: Opinion, key: Key) -> SearchResult:
         rule = UCT(candidates=self.candidates)
-        found, _ = await tree_search(play, asking, value, searches=self.searches, key=key, rule=rule, value=value)
-        return found
+        result, _ = await tree_search(play, asking, value, searches=self.searches, key=key, rule=rule, value=value)
+        return result

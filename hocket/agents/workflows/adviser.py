@@ -1,4 +1,4 @@
-"""An adviser beside agents that stay as they are: it writes a line, they act on it."""
+"""An adviser beside unchanged agents: it writes a line, and they act on it."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ ADVISES = InfoColumn("advises", "Of each turn whom it advised, an agent's name; 
 
 @dataclass(frozen=True)
 class Advised(Workflow):
-    """Any workflow whose agents are advised: what they are told ends with a line that the role `adviser` wrote.
+    """Any workflow with advised agents: their messages end with a line that the role `adviser` wrote.
 
-    The adviser is told what the agent is told and, in a conversation that goes on, what the agent did last; each of the
-    agent's conversations has one with the adviser beside it. With `every` it advises before every turn, as the
-    strategist of EPO (arXiv 2502.12486) does. Without, it is asked once per agent and episode, before the first turn,
-    and its line opens each of the agent's conversations: the meta plan of MPO (arXiv 2503.02682).
+    The adviser reads the agent's messages and, in a running conversation, the agent's last action. Each conversation of
+    the agent has one with the adviser. With `every` there is advice before every turn, as from the strategist of EPO
+    (arXiv 2502.12486). Without it the adviser is called once per agent and episode, before the first turn, and its line
+    opens each of the agent's conversations: the meta plan of MPO (arXiv 2503.02682).
 
-    The adviser is a policy of its own where the cast says so (`hocket.core.Leading("adviser", "actor")`), and then
-    whoever acts need not be trained. Rewards are those of the inner workflow. Advice is that of the agent `adviser of
-    NAME`, NAME being the agent who heard it, and `Outcome.info` has `advises`.
+    The adviser is a separate policy if the cast says so (`hocket.core.Leading("adviser", "actor")`); the acting policy
+    then need not be trained. Rewards are those of the inner workflow. Advice is recorded for the agent `adviser of
+    NAME`, where NAME is the advised agent, and `Outcome.info` has `advises`.
 
     Attributes:
         inner: the workflow, or its name. every: whether there is advice before every turn. system: the adviser's
-            prompt. lead: what stands before the advice. who: roles that are advised, commas between; empty: all.
+            prompt. lead: the words before the advice. who: the advised roles, separated by commas; empty: all.
     """
 
     name = "advised"
@@ -86,7 +86,7 @@ class Advised(Workflow):
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome | None:
         heard: list[tuple[Turn, Turn]] = []
-        guided = {role: Guided(team[role], team[ADVISER].fresh(), self, [], heard) for role in self.advised}
+        guided = {role: GuidedAgent(team[role], team[ADVISER].fresh(), self, [], heard) for role in self.advised}
         outcome = await self.within.play(scenario, _Beside(team, guided))
         for advice, acted in heard:
             advice.agent = f"{ADVISER} of {acted.agent}"
@@ -94,28 +94,28 @@ class Advised(Workflow):
             return None
         turns = next(iter(guided.values())).turns
         spread = {name: _spread(reward, turns) for name, reward in outcome.turn_rewards.items()}
-        whom = {id(advice): acted.agent for advice, acted in heard}
-        info = {**outcome.info, ADVISES.name: [whom.get(id(turn)) for turn in turns]}
+        advised = {id(advice): acted.agent for advice, acted in heard}
+        info = {**outcome.info, ADVISES.name: [advised.get(id(turn)) for turn in turns]}
         return replace(outcome, turn_rewards=spread, info=info)
 
 
 def _spread(
     given: Mapping[Reply, float] | Sequence[float | None], turns: Sequence[Turn]
 ) -> Mapping[Reply, float] | Sequence[float | None]:
-    """Rewards per turn of the inner workflow as those of all turns; the adviser's have none."""
+    """The inner workflow's rewards per turn, spread over all turns; the adviser's turns have none."""
     if isinstance(given, Mapping):
         return given
     left = iter(given)
-    found = [None if turn.role == ADVISER else next(left, None) for turn in turns]
-    return [*found, *left]  # What is too long stays so, and is refused where it is read.
+    values = [None if turn.role == ADVISER else next(left, None) for turn in turns]
+    return [*values, *left]  # What is too long stays so, and is refused where it is read.
 
 
-class Guided(Agent):
+class GuidedAgent(Agent):
     """An agent that asks the adviser before it answers.
 
     Args:
-        actor: the agent. adviser: whom it asks, with a conversation of its own. flow: how. plan: advice that holds for
-            the whole episode, once it was given. heard: turns of advice, each with the turn in which it was heard.
+        actor: the agent. adviser: its adviser, in a separate conversation. flow: the settings. plan: the advice for the
+            whole episode, once given. heard: turns of advice, each with the turn that read it.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Guided(Agent):
 
     def fresh(self, *, system: str | None = None, tools: Tools | None = None, alike: bool = False) -> Agent:
         actor = super().fresh(system=system, tools=tools, alike=alike)
-        return Guided(actor, self._adviser.fresh(alike=alike), self._flow, self._plan, self._heard)
+        return GuidedAgent(actor, self._adviser.fresh(alike=alike), self._flow, self._plan, self._heard)
 
     def __call__(
         self, *pieces: Piece, prefix: Sequence[int] = (), state: str | None = None, decoding: Decoding | None = None
@@ -142,14 +142,14 @@ class Guided(Agent):
     async def candidates(
         self, *pieces: Piece, score: Judge, state: str | None = None, decoding: Decoding | None = None
     ) -> Reply:
-        told, advice = await self._told(pieces, state)
-        return self._done(await super().candidates(told, score=score, state=state, decoding=decoding), advice)
+        guided, advice = await self._with_advice(pieces, state)
+        return self._done(await super().candidates(guided, score=score, state=state, decoding=decoding), advice)
 
     async def _guided(
         self, pieces: Sequence[Piece], prefix: Sequence[int], state: str | None, decoding: Decoding | None
     ) -> Reply:
-        told, advice = await self._told(pieces, state)
-        return self._done(await super().__call__(told, prefix=prefix, state=state, decoding=decoding), advice)
+        guided, advice = await self._with_advice(pieces, state)
+        return self._done(await super().__call__(guided, prefix=prefix, state=state, decoding=decoding), advice)
 
     def _done(self, reply: Reply, advice: Reply | None) -> Reply:
         """Records the agent's move and the source of its advice."""
@@ -158,7 +158,9 @@ class Guided(Agent):
             self._heard.append((advice.turn, reply.turn))
         return reply
 
-    async def _told(self, pieces: Sequence[Piece], state: str | None) -> tuple[tuple[Message, ...], Reply | None]:
+    async def _with_advice(
+        self, pieces: Sequence[Piece], state: str | None
+    ) -> tuple[tuple[Message, ...], Reply | None]:
         """The agent's messages, with advice if there is any; and the advice, if it was requested in this call."""
         messages = tuple(message for piece in pieces for message in _messages(piece))
         if self._flow.every:
@@ -176,7 +178,7 @@ class Guided(Agent):
         heard = [message for message in messages if message["role"] != "system"]
         if self._did is None:
             return self._adviser(heard, state=state)
-        news = [str(one["content"]) for one in heard if one["role"] != "assistant"]
+        news = [str(message["content"]) for message in heard if message["role"] != "assistant"]
         return self._adviser("\n".join([f"Done: {self._did}", *news]), state=state)
 
     def _with(self, messages: Sequence[Message], advice: str) -> tuple[Message, ...]:
@@ -184,7 +186,7 @@ class Guided(Agent):
 
 
 class _Beside(Team):
-    """A team in which some agents are others."""
+    """A team with some agents replaced."""
 
     def __init__(self, team: Team, agents: Mapping[str, Agent]) -> None:
         vars(self).update(vars(team))
@@ -192,18 +194,18 @@ class _Beside(Team):
 
 
 def _messages(piece: Piece) -> tuple[Message, ...]:
-    """A piece as messages; texts side by side in a list are lines of one."""
+    """A piece as messages; adjacent texts in a list are lines of one message."""
     if isinstance(piece, (str, Reply)):
         return ({"role": "user", "content": str(piece)},)
     if isinstance(piece, Mapping):
         return (piece,)
-    found: list[Message] = []
+    messages: list[Message] = []
     lines: list[str] = []
-    for one in piece:
-        if isinstance(one, Mapping):
-            found += [{"role": "user", "content": "\n".join(lines)}] if lines else []
-            found.append(one)
+    for message in piece:
+        if isinstance(message, Mapping):
+            messages += [{"role": "user", "content": "\n".join(lines)}] if lines else []
+            messages.append(message)
             lines = []
         else:
-            lines.append(str(one))
-    return (*found, {"role": "user", "content": "\n".join(lines)}) if lines else tuple(found)
+            lines.append(str(message))
+    return (*messages, {"role": "user", "content": "\n".join(lines)}) if lines else tuple(messages)

@@ -1,8 +1,8 @@
-"""Several answers to one question, of which one is taken: where an episode branches.
+"""Several candidate answers to one question, of which one is executed: branches of an episode.
 
-`await agent.candidates(question, score=f)` draws as many answers as the rollout asks for (one, unless its rollout is
-`hocket.rollout.AgentTurnTree`), scores each, and goes on with one of them as if it alone had been given. The others
-become trajectories of one turn beside the episode's: `Trajectory.branches`.
+`await agent.candidates(question, score=f)` draws as many answers as the rollout requests (one, unless it is
+`hocket.rollout.AgentTurnTree`), scores each, and continues with one of them as if it were the only answer. The others
+become trajectories of one turn in `Trajectory.branches`.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ async def judged(judge: Judge, reply: Reply, branching: Branching) -> float:
     Raises:
         HocketError: when the reward is not a finite number.
     """
-    found = judge(reply)
-    opinion = await found if inspect.isawaitable(found) else found
+    judgement = judge(reply)
+    opinion = await judgement if inspect.isawaitable(judgement) else judgement
     if isinstance(opinion, Mapping):
         reward = sum(branching.alpha * value if name == "team" else value for name, value in opinion.items())
     else:
@@ -53,12 +53,12 @@ async def judged(judge: Judge, reply: Reply, branching: Branching) -> float:
 
 
 def chosen(rewards: list[float], branching: Branching) -> int:
-    """Which candidate is executed: the best (the earliest of equals), or the first."""
+    """The executed candidate: the best (the earliest of equals), or the first."""
     return 0 if branching.take == "first" else max(range(len(rewards)), key=lambda number: rewards[number])
 
 
 def settle(trajectory: Trajectory, candidates: list[Candidate]) -> None:
-    """Writes the rewards of candidates: those of taken ones into the trajectory, the others' into its branches."""
+    """Writes the rewards of candidates: of executed ones into the trajectory, of others into its branches."""
     if not candidates:
         return
     earned = {id(candidate.turn): candidate.reward for candidate in candidates if candidate.taken}

@@ -1,4 +1,4 @@
-"""Putting a cast in its seats."""
+"""Assigns the policies of a cast to the seats of a player."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hocket.types import before_training
 
 @runtime_checkable
 class Seats(Protocol):
-    """A player that says which policy takes each seat: `hocket.rollout.joint.JointPlayer`."""
+    """A player with a policy for each seat: `hocket.rollout.joint.JointPlayer`."""
 
     seats: Mapping[str, str]
 
@@ -27,33 +27,29 @@ class Seats(Protocol):
 def recast(player: Player, cast: Cast, step: int) -> Player:
     """The player with the cast of `step` in its seats. Seats of outside models, and players without roles, stay.
 
-    A policy brings its engine and template to the seat; how the role is decoded stays with the role.
+    A policy brings its engine and template to the seat; the decoding settings stay with the role.
     """
     if isinstance(player, Seats):
-        now = cast.seats(player.seats, step)
-        return player if now == player.seats else player.seated(now)
+        seats = cast.seats(player.seats, step)
+        return player if seats == player.seats else player.seated(seats)
     if not isinstance(player, TextPlayer):
         return player
     usual = {role: actor.policy for role, actor in player.actors.items() if actor.learns}
-    now = cast.seats(usual, step)
-    return seated(player, now)
+    seats = cast.seats(usual, step)
+    return seated(player, seats)
 
 
 def seated(player: Player, policies: Mapping[str, str]) -> Player:
     """The player with other policies in the roles that `policies` names."""
     if not isinstance(player, TextPlayer) or all(player.actors[role].policy == policies[role] for role in policies):
         return player
-    references = _seated(player.references, _before(policies))
+    references = _seated(player.references, {role: before_training(policy) for role, policy in policies.items()})
     return replace(player, actors=_seated(player.actors, policies), references=references)
 
 
-def _seated(actors: Mapping[str, Actor], now: Mapping[str, str]) -> dict[str, Actor]:
+def _seated(actors: Mapping[str, Actor], seats: Mapping[str, str]) -> dict[str, Actor]:
     of = {actor.policy: actor for actor in actors.values()}
     return {
-        role: replace(of[now[role]], decoding=actor.decoding) if role in now else actor
+        role: replace(of[seats[role]], decoding=actor.decoding) if role in seats else actor
         for role, actor in actors.items()
     }
-
-
-def _before(now: Mapping[str, str]) -> dict[str, str]:
-    return {role: before_training(policy) for role, policy in now.items()}

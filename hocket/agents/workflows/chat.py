@@ -31,10 +31,10 @@ Tools = Sequence[Mapping[str, Any]]
 
 _MARKER = "hocket0marker1here"
 _WORDS = "hocket{}\"'\\<&>%é\n  Zz{{x}}here"
-"""Words that show it when a template escapes, trims or changes what it writes."""
+"""Words that reveal whether a template escapes, trims or changes text."""
 _KEPT = 1024
 _TAIL = 16
-"""Tokens at the end of an observation in which a thought may be opened."""
+"""The number of tokens at the end of an observation in which a thought may be opened."""
 _QUESTION: Message = {"role": "user", "content": "question"}
 _MARKED: Message = {"role": "assistant", "content": _MARKER}
 _CALL = {"id": "abcdefghi", "type": "function", "function": {"name": "marker", "arguments": {"marker": 1}}}
@@ -44,7 +44,7 @@ _RESULT: Message = {"role": "tool", "content": _MARKER, "name": "marker", "tool_
 
 
 class _Probe(NamedTuple):
-    """A conversation, whether the assistant is to speak after it, and what a template makes of it."""
+    """A conversation, whether the assistant speaks next, and its rendered text."""
 
     messages: list[Message]
     speak: bool
@@ -52,7 +52,7 @@ class _Probe(NamedTuple):
 
 
 class Growth(Enum):
-    """The text after an answer: as in a conversation of one question, a different text, or a changed past."""
+    """The text after an answer: that after a single question, a different one, or with a changed past."""
 
     ALIKE = auto()
     OWN = auto()
@@ -62,11 +62,11 @@ class Growth(Enum):
 class Chat:
     """A HF tokenizer with a chat template.
 
-    The end-of-turn token belongs to a response when it was sampled, and to the next observation when the response
-    was cut; whatever the template puts after it (ChatML's newline) always belongs to the next observation.
+    The end-of-turn token belongs to a response if it was sampled, and to the next observation if the response was cut.
+    The template's text after it (ChatML's newline) always belongs to the next observation.
 
-    Where a template opens a thought at the end of its prompt, the response goes on with it: its text begins with the
-    tag that its tokens have not.
+    If a template opens a thought at the end of its prompt, the response continues it: its text begins with the tag,
+    which its tokens lack.
 
     Args:
         tokenizer: a `PreTrainedTokenizerFast` whose template closes assistant turns with one added token.
@@ -78,8 +78,8 @@ class Chat:
             token that closes a turn which calls a tool, where that is another one.
 
     Raises:
-        ConfigurationError: when the template is missing, its assistant turns cannot be told apart, or it writes
-            control tokens in a way that is not understood.
+        ConfigurationError: when the template is missing, its assistant turns cannot be recognised, or it writes control
+            tokens in an unknown way.
     """
 
     def __init__(self, tokenizer: Any, settings: Mapping[str, Any] | None = None) -> None:
@@ -92,9 +92,8 @@ class Chat:
         self._rendered: dict[str, str] = {}
         self._growth: dict[Hashable, Growth] = {}
         self._forms: dict[Hashable, list[str] | None] = {}
-        self._encode = lru_cache(_KEPT)(self._encoded)
         self._encode_sealed = lru_cache(_KEPT)(self.encode_sealed)
-        self._read = lru_cache(_KEPT)(self._said)
+        self._read = lru_cache(_KEPT)(self._text_of)
         self._begun = lru_cache(_KEPT)(self._opened)
         template = tokenizer.chat_template
         try:
@@ -103,6 +102,7 @@ class Chat:
             )
             probes = self._probes()
             self._words = sealed_tokenizer(tokenizer, control_tokens(tokenizer, _frame(probes)))
+            self._encode = lru_cache(_KEPT)(self._words.encode)
             self._source = lru_cache(4)(lambda source: SealedSource(source, self._words.texts, self._words.sealed))
             openers = [self._words.sealed(tag) for tag in sorted(THOUGHT_TAGS) if "/" not in tag]
             self._thought = re.compile(rf"({'|'.join(map(re.escape, openers))})(\s*)\Z")
@@ -129,15 +129,15 @@ class Chat:
         self._encode_sealed.cache_clear()
 
     def sealed(self, messages: Sequence[Message], tools: Tools | None = None) -> str:
-        """The text of a whole history that ends where the assistant is to speak, its control tokens as seals."""
+        """The text of a complete history up to the assistant's reply, with control tokens as seals."""
         return self._text(list(messages), tools, speak=True)
 
     def opening(self, messages: Sequence[Message], tools: Tools | None = None) -> Tokens:
-        """Ids of a whole history that ends where the assistant is to speak.
+        """Ids of a complete history up to the assistant's reply.
 
         Raises:
             ConfigurationError: when the template refuses the messages.
-            HocketError: when a message holds what is no character.
+            HocketError: when a message contains an invalid character.
         """
         return self._encode(self._text(list(messages), tools, speak=True))
 
@@ -152,10 +152,10 @@ class Chat:
         """Ids of the observation that follows an assistant response when `new` messages arrive.
 
         Args:
-            new: messages after the response, none of them seen before.
-            history: messages before the response; most templates do not care.
-            tools: as in the opening.
-            ended: whether the response itself holds the end-of-turn token; if not, it comes first here.
+            new: the messages after the response.
+            history: the messages before the response; most templates ignore them.
+            tools: those of the opening.
+            ended: whether the response contains the end-of-turn token; if not, it comes first here.
         """
         return self._after(self._suffix(history, new, tools), ended)
 
@@ -167,19 +167,19 @@ class Chat:
         tools: Tools | None = None,
         said: Message | None = None,
     ) -> Tokens | None:
-        """`following`, or None when the template would show the past differently once `new` messages are there.
+        """`following`, or None if the template renders the past differently with the `new` messages.
 
-        Templates that drop earlier thinking, or move the system prompt, rewrite the past. Differences in white
-        space alone (templates that trim) do not count: what was sampled stays. This is found out once for all
-        conversations of a shape, see `hocket.agents.workflows.shapes`.
+        Templates that drop earlier thoughts, or move the system prompt, rewrite the past. Differences in white space
+        alone (templates that trim) do not count: sampled tokens stay. This is determined once for all conversations of
+        a shape, see `hocket.agents.workflows.shapes`.
 
         Args:
-            said: the response as a message, where it is known.
+            said: the response as a message, if it is known.
         """
         reply = self.reply_text(response)
         said = said or {"role": "assistant", "content": reply}
         words = said.get("content")
-        # A response may read more than the words, such as a thought that the template adds to the last answer alone.
+        # A response may have more than its words, such as a thought that the template adds only to the last answer.
         if len(said) > 2 or not isinstance(words, str) or not _squeezed(words).endswith(_squeezed(reply)):
             return self._grown(history, said, new, tools, response)
         messages = (*history, said, *new)
@@ -197,15 +197,15 @@ class Chat:
     def demonstration(
         self, said: str | Message, history: Sequence[Message] = (_QUESTION,), tools: Tools | None = None
     ) -> Tokens:
-        """Ids of a response that says so behind the opening of `history`, end-of-turn token included.
+        """Ids of the response `said` after the opening of `history`, end-of-turn token included.
 
-        It is what the template writes there, its calls of tools among it, encoded with what stands before. Where the
-        template drops what is to be learnt from (thoughts), or finished answers begin otherwise than the opening ends,
-        it is the words and what the template writes after an answer. A thought that the opening has begun is gone on
-        with, or closed where nothing was thought.
+        They encode the template's text of the response, with its tool calls, in its context. If the template drops a
+        part that must be learnt (thoughts), or renders finished answers with another beginning than the opening's end,
+        they encode the words and the template's text after an answer. A thought that the opening begins is continued,
+        or closed if there is none.
 
         Raises:
-            ConfigurationError: when the template refuses the messages, or does not show the words or the calls.
+            ConfigurationError: when the template refuses the messages, or omits the words or the calls.
         """
         message: Message = {"role": "assistant", "content": said} if isinstance(said, str) else said
         before = self._text(list(history), tools, speak=True)
@@ -214,7 +214,7 @@ class Chat:
     # ------------------------------------------------------------ from tokens to text
 
     def ended(self, response: Sequence[int]) -> bool:
-        """Whether a response holds its end-of-turn token."""
+        """Whether a response contains its end-of-turn token."""
         return len(response) > 0 and int(response[-1]) in self._closers
 
     def reply_text(self, response: Sequence[int], observation: Sequence[int] = ()) -> str:
@@ -227,10 +227,10 @@ class Chat:
         return begun + self._read(tuple(int(token) for token in response))
 
     def _opened(self, observation: Tokens) -> str:
-        found = self._thought.search(self.sealed_text(observation))
-        return self._words.opened(found.group()) if found else ""
+        match = self._thought.search(self.sealed_text(observation))
+        return self._words.opened(match.group()) if match else ""
 
-    def _said(self, ids: Tokens) -> str:
+    def _text_of(self, ids: Tokens) -> str:
         ended = bool(ids) and (ids[-1] in self._closers or ids[-1] in self.stops)
         return self.render(ids[:-1] if ended else ids)
 
@@ -247,7 +247,7 @@ class Chat:
         """Ids of a piece of a response; control tokens that it spells are letters.
 
         Args:
-            after: the response's ids before it; without any the piece begins the response, as the template has it.
+            after: the response's ids before it; without any the piece begins the response, as in the template.
         """
         words = str(self._words.plain(text, "assistant"))
         if len(after) or not words:
@@ -261,14 +261,11 @@ class Chat:
         """Ids of a piece from the middle of the output of `sealed`."""
         return self._words.encode_within(text)
 
-    def _encoded(self, text: str) -> Tokens:
-        return self._words.encode(text)
-
     # ------------------------------------------------------------ the template
 
     def _probes(self) -> list[_Probe]:
         """Conversations that the template accepts, and their rendered texts."""
-        found: list[_Probe] = []
+        probes: list[_Probe] = []
         tried: list[list[Message]] = [[_QUESTION, _MARKED], [_QUESTION, _CALLED], [_QUESTION, _CALLED, _RESULT]]
         for role in ("user", "system", "tool"):
             other: Message = {"role": role, "content": _MARKER}
@@ -280,9 +277,9 @@ class Chat:
                 except Endless:
                     raise
                 except Exception:
-                    continue  # What a template makes of roles that it does not know is its own.
-                found.append(_Probe(messages, speak, text))
-        return found
+                    continue  # A template may do anything with roles that it does not know.
+                probes.append(_Probe(messages, speak, text))
+        return probes
 
     def _check(self, probes: Sequence[_Probe]) -> None:
         """Checks that every control token in the template's output is a seal."""
@@ -291,13 +288,12 @@ class Chat:
             ids = self._encode(self._text(probe.messages, None, speak=probe.speak))
             if self._words.counted(usual) - self._words.counted(ids):
                 raise ConfigurationError(
-                    f"the chat template of {_name(self.tokenizer)} puts control tokens together from pieces, so that "
-                    f"they cannot be told from what messages spell (in {probe.text[:60]!r}); write each one whole in "
-                    "the template"
+                    f"the chat template of {_name(self.tokenizer)} puts control tokens together from pieces, so they "
+                    f"look like text of messages (in {probe.text[:60]!r}); write each one whole in the template"
                 )
 
     def _filled(self, new: Sequence[Message], tools: Tools | None) -> str:
-        """The text after an answer to one question: plain words are put where the template copies them."""
+        """The text after an answer to one question: plain words are inserted where the template copies them."""
         if all(map(self._shapes.plain, new)):
             roles = tuple(str(message["role"]) for message in new)
             form = roles, repr(tools) if tools else None
@@ -314,21 +310,21 @@ class Chat:
         new = [{"role": role, "content": word} for role, word in zip(roles, words, strict=True)]
         gaps, rest = [], self._suffix((_QUESTION,), new, tools)
         for word in words:
-            before, found, rest = rest.partition(word)
-            if not found:
+            before, separator, rest = rest.partition(word)
+            if not separator:
                 return None
             gaps.append(before)
         gaps.append(rest)
         return None if any(word in gap for word in words for gap in gaps) else gaps
 
     def _tried(self, messages: Sequence[Message], past: int, tools: Tools | None) -> Growth:
-        """How the template shows messages of which the first `past` were there before the answer that follows them."""
-        history, said, new = messages[:past], messages[past], messages[past + 1 :]
+        """The template's rendering of messages, of which the first `past` precede the answer that follows them."""
+        history, message, new = messages[:past], messages[past], messages[past + 1 :]
         before, after = (self._render(shown, tools, speak=True) for shown in (history, messages))
         suffix = self._rest(self._render([*history, _MARKED, *new], tools, speak=bool(new)))
-        content, thought = self._content(said), self._thought.search(before)
+        content, thought = self._content(message), self._thought.search(before)
         if thought is not None and content.lstrip().startswith(thought[1]):
-            before = before[: thought.start()]  # The answer's text begins with the thought that the opening began.
+            before = before[: thought.start()]  # The answer's text begins with the thought of the opening.
         if _squeezed(after) != _squeezed(before + content + suffix):
             return Growth.REWRITES
         try:
@@ -338,7 +334,7 @@ class Chat:
         return Growth.ALIKE if alike else Growth.OWN
 
     def _text(self, messages: Sequence[Message], tools: Tools | None, *, speak: bool) -> str:
-        """The rendered messages. The samples of a group ask for the same text, so the latest are kept."""
+        """The rendered messages. The samples of a group need the same text, so the latest ones are cached."""
         name = repr((messages, tools, speak))
         if name not in self._rendered:
             if len(self._rendered) >= _KEPT:
@@ -353,13 +349,13 @@ class Chat:
             raise ConfigurationError(f"a message has the role {strange!r}; a role is one word, such as user")
         shown = [self._words.plain(message) for message in messages]
         schemas = [self._words.plain(tool) for tool in tools] if tools else None
-        own = {name: self._own(token) for name, token in self.tokenizer.special_tokens_map.items()}
+        specials = {name: self._own(token) for name, token in self.tokenizer.special_tokens_map.items()}
         try:
             template = self._source(self.tokenizer.get_chat_template(tools=schemas))
-            text = self._applied(shown, schemas, speak, chat_template=template.source, **own | self._settings)
+            text = self._applied(shown, schemas, speak, chat_template=template.source, **specials | self._settings)
         except Endless:
             raise
-        except Exception as error:  # A template is a program of somebody else's.
+        except Exception as error:  # A template is foreign code.
             raise ConfigurationError(
                 f"the chat template of {_name(self.tokenizer)} refuses messages with the roles {', '.join(roles)}: "
                 f"{error or type(error).__name__}; change the workflow's messages or the template"
@@ -367,29 +363,29 @@ class Chat:
         return template.finished(text, roles)
 
     def _own(self, token: Any) -> Any:
-        return self._words.sealed(token) if isinstance(token, str) else [self._own(one) for one in token]
+        return self._words.sealed(token) if isinstance(token, str) else [self._own(part) for part in token]
 
     def _applied(self, messages: Sequence[Any], tools: Any, speak: bool, **settings: Any) -> str:
-        asked = {"tools": tools, "add_generation_prompt": speak, "tokenize": False, **settings}
-        return within_bounds(self.tokenizer, lambda: str(self.tokenizer.apply_chat_template(list(messages), **asked)))
+        options = {"tools": tools, "add_generation_prompt": speak, "tokenize": False, **settings}
+        return within_bounds(self.tokenizer, lambda: str(self.tokenizer.apply_chat_template(list(messages), **options)))
 
     def _content(self, message: Message) -> str:
         return str(self._words.plain(_words_of(message), str(message["role"])))
 
     def _answer(self, said: Message, history: Sequence[Message], tools: Tools | None) -> str:
-        """What a response reads that says so, from the end of the opening to the end of turn, all of it shown."""
-        found = self._written(said, history, tools)
-        self._check_shown(said, history, tools, found)
-        return found
+        """The text of the response `said`, from the end of the opening to the end of turn; checks its completeness."""
+        text = self._written(said, history, tools)
+        self._check_shown(said, history, tools, text)
+        return text
 
     def _written(self, said: Message, history: Sequence[Message], tools: Tools | None) -> str:
-        before, whole = self._text(list(history), tools, speak=True), self._text([*history, said], tools, speak=False)
+        before, full = self._text(list(history), tools, speak=True), self._text([*history, said], tools, speak=False)
         thought, words = self._thought.search(before), self._content(said)
         rest = self._behind(history, said, tools)
-        if rest is None and len(history) > 1:  # Once it is answered the past may read otherwise.
+        if rest is None and len(history) > 1:  # With an answer the past may be rendered differently.
             rest = self._behind((_QUESTION,), said, tools)
         if rest is None or _squeezed(words) not in _squeezed(rest):
-            if _squeezed(self._unthought(words)) not in _squeezed(whole):
+            if _squeezed(without_thoughts(self._words.opened(words))) not in _squeezed(full):
                 raise ConfigurationError(
                     f"the chat template of {_name(self.tokenizer)} does not show what the assistant says "
                     f"({words[:40]!r}){', beside its calls of tools' if said.get('tool_calls') else ''}; leave it out, "
@@ -408,26 +404,23 @@ class Chat:
         return rest[:last]
 
     def _behind(self, history: Sequence[Message], said: Message, tools: Tools | None) -> str | None:
-        """What stands behind the opening, but for a thought that it begins; None where the opening reads otherwise."""
-        before, whole = self._text(list(history), tools, speak=True), self._text([*history, said], tools, speak=False)
+        """The text after the opening, without the thought that it begins; None if the opening differs."""
+        before, full = self._text(list(history), tools, speak=True), self._text([*history, said], tools, speak=False)
         thought = self._thought.search(before)
         bare = before if thought is None else before[: thought.start()]
-        return whole[len(bare) :] if whole.startswith(bare) else None
-
-    def _unthought(self, text: str) -> str:
-        return without_thoughts(self._words.opened(text))
+        return full[len(bare) :] if full.startswith(bare) else None
 
     def _check_shown(self, said: Message, history: Sequence[Message], tools: Tools | None, found: str) -> None:
-        """Looks whether there is something in an answer of everything that is to be learnt from."""
+        """Checks that an answer contains every part that must be learnt."""
         for name in BESIDES:
             value = said.get(name)
             parts = [value[:n] + value[n + 1 :] for n in range(len(value))] if isinstance(value, list) else [None]
             for left in parts if value else ():
-                less = {key: left if key == name else one for key, one in said.items() if key != name or left}
+                less = {key: left if key == name else item for key, item in said.items() if key != name or left}
                 try:
                     other = self._written(less, history, tools)
                 except ConfigurationError:
-                    continue  # A message that says nothing else may be refused.
+                    continue  # A message without other content may be refused.
                 if other == found:
                     raise ConfigurationError(
                         f"the chat template of {_name(self.tokenizer)} does not show the {name} of an assistant "
@@ -442,7 +435,7 @@ class Chat:
         tools: Tools | None,
         response: Sequence[int],
     ) -> Tokens | None:
-        """`grown` of a response that is more than words: what stands after it in the whole conversation."""
+        """`grown` for a response with more than words: the text after it in the complete conversation."""
         head = self._text(list(history), tools, speak=True) + self._answer(said, history, tools)
         head = head[: max(seal.start() for seal in SEAL.finditer(head))]
         suffix = _past(self._text([*history, said, *new], tools, speak=True), head)
@@ -452,13 +445,13 @@ class Chat:
         return self._after(suffix, ended)
 
     def _suffix(self, history: Sequence[Message], new: Sequence[Message], tools: Tools | None) -> str:
-        """The text after an assistant message, up to where the assistant speaks again if anything is new."""
+        """The text after an assistant message, up to the assistant's next reply if there are new messages."""
         return self._rest(self._text([*history, _MARKED, *new], tools, speak=bool(new)))
 
     def _rest(self, text: str) -> str:
         """The text after the marked answer."""
-        before, found, after = text.rpartition(_MARKER)
-        if not found or _MARKER in before:
+        before, marker, after = text.rpartition(_MARKER)
+        if not marker or _MARKER in before:
             raise ConfigurationError(
                 f"the chat template of {_name(self.tokenizer)} does not show an assistant message exactly once; "
                 "use a template that does"
@@ -470,9 +463,9 @@ class Chat:
         return ids[ids.index(self._close(suffix)) + 1 :] if ended else ids
 
     def _closing_calls(self) -> tuple[int, ...]:
-        """The token that a turn ends with which calls a tool; nothing where the template knows no calls."""
+        """The end token of a turn that calls a tool; empty if the template has no tool calls."""
         try:
-            bare, text = (self._text([_QUESTION, one], None, speak=False) for one in (_SILENT, _CALLED))
+            bare, text = (self._text([_QUESTION, message], None, speak=False) for message in (_SILENT, _CALLED))
         except Endless:
             raise
         except ConfigurationError:
@@ -522,7 +515,7 @@ def _words_of(message: Message) -> str:
 
 
 def _gone_on(answer: str, tag: str, space: str, closer: str) -> str:
-    """An answer behind an opening that has begun a thought by `tag` and `space`: without these, or closing it."""
+    """An answer after an opening that begins a thought by `tag` and `space`: without these, or closing it."""
     words = answer.lstrip()
     if words.startswith(tag):
         return words.removeprefix(tag).removeprefix(space)

@@ -13,7 +13,7 @@ class ChatFormat(Protocol):
     """`Chat` for models whose tokens are known, `TextChat` for others, `hocket.lab.talk.WordChat` for tables."""
 
     def opening(self, messages: Sequence[Message], tools: Tools | None = None) -> Tokens:
-        """Ids of a whole history that ends where the agent is to speak."""
+        """Ids of a complete history that ends before the agent's reply."""
         ...
 
     def grown(
@@ -32,7 +32,7 @@ class ChatFormat(Protocol):
     def demonstration(
         self, said: str | Message, history: Sequence[Message] = ..., tools: Tools | None = None
     ) -> Tokens:
-        """Ids of a response that says so after `history`."""
+        """Ids of the response `said` after `history`."""
         ...
 
     def reply_text(self, response: Sequence[int], observation: Sequence[int] = ()) -> str:

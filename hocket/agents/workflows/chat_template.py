@@ -36,9 +36,9 @@ class SealedSource:
             return text
         words = self.words.union(*({role, role.upper(), role.title()} for role in roles), ("",))
 
-        def joined(found: re.Match[str]) -> str:
-            token = "".join(found.groups())
-            return self._seal(token) if found[2] in words and token in self._texts else token
+        def joined(match: re.Match[str]) -> str:
+            token = "".join(match.groups())
+            return self._seal(token) if match[2] in words and token in self._texts else token
 
         return _MARKS.sub("", _JOINED.sub(joined, text))
 

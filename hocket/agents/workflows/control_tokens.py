@@ -1,4 +1,4 @@
-"""Control tokens in what others write: a tool's output that spells `<|end|>` says these letters and ends no turn.
+"""Control tokens in foreign text: a tool's output that spells `<|end|>` contains these letters and ends no turn.
 
 A template writes its control tokens as *seals*, texts that begin with a character that no message can hold, and a copy
 of the tokenizer knows them by no other name. So whatever a message spells is letters to it: in one piece or in several
@@ -45,15 +45,15 @@ def control_tokens(tokenizer: Any, frame: str) -> dict[int, str]:
     Args:
         frame: what the template writes around messages.
     """
-    found = {}
+    controls = {}
     for number, token in tokenizer.added_tokens_decoder.items():
         text = str(token)
         bare = text.strip()
         around = bare in frame and len(bare) > 1 and re.search(r"[^\w\s]", bare) is not None
         special = token.special or text in tokenizer.all_special_tokens
         if bare and (special or (bare not in THOUGHT_TAGS and (_FRAMED.fullmatch(bare) or around))):
-            found[int(number)] = text
-    return found
+            controls[int(number)] = text
+    return controls
 
 
 class SealedTokenizer:
@@ -94,11 +94,11 @@ class SealedTokenizer:
 
     def sealed(self, text: str) -> str:
         """A text of the template's own, its control tokens as seals."""
-        return self._spelt.sub(lambda found: self._seals[found.group()], text)
+        return self._spelt.sub(lambda match: self._seals[match.group()], text)
 
     def opened(self, text: str) -> str:
         """A text with seals as it is usually spelt."""
-        return SEAL.sub(lambda found: self._control[int(found[1])], text)
+        return SEAL.sub(lambda match: self._control[int(match[1])], text)
 
     def plain(self, value: Any, role: str = "") -> Any:
         """A message, a tool, or a text of one, that holds no seal. The assistant's thoughts are tokens if any are.
@@ -116,13 +116,13 @@ class SealedTokenizer:
             value = _NONCHARACTERS.sub("\N{REPLACEMENT CHARACTER}", value)
             if role != "assistant":
                 return value
-            return self._thoughts.sub(lambda found: self._seals[found.group()], value)
+            return self._thoughts.sub(lambda match: self._seals[match.group()], value)
         if isinstance(value, Mapping):
             role = role or str(value.get("role", ""))
             return {
-                self.plain(name): self.plain(one, "" if name in _STRUCTURE else role) for name, one in value.items()
+                self.plain(name): self.plain(item, "" if name in _STRUCTURE else role) for name, item in value.items()
             }
-        return [self.plain(one, role) for one in value] if isinstance(value, (list, tuple)) else value
+        return [self.plain(item, role) for item in value] if isinstance(value, (list, tuple)) else value
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Ids of a text that stands at the beginning."""
@@ -135,17 +135,17 @@ class SealedTokenizer:
         stands in the middle.
         """
         # Control tokens part a text, so that what stands before the last one does not matter.
-        place = max((found.start() for found in SEAL.finditer(before)), default=0)
+        place = max((match.start() for match in SEAL.finditer(before)), default=0)
         last = before[place:]
-        ids, whole = self.encode(last), self.encode(last + text)
-        return whole[len(ids) :] if last and whole[: len(ids)] == ids else self.encode_within(text)
+        ids, full = self.encode(last), self.encode(last + text)
+        return full[len(ids) :] if last and full[: len(ids)] == ids else self.encode_within(text)
 
     def encode_within(self, text: str) -> tuple[int, ...]:
         """Ids of a text with others before it that are not known, without what a tokenizer puts before a beginning."""
         for anchor, ids in self._anchors if self._begins else ():
-            whole = self.encode(anchor + text)
-            if whole[: len(ids)] == ids:
-                return whole[len(ids) :]
+            full = self.encode(anchor + text)
+            if full[: len(ids)] == ids:
+                return full[len(ids) :]
         return self.encode(text)
 
     def decode(self, tokens: Sequence[int]) -> str:
@@ -174,11 +174,11 @@ def _sealed(core: Tokenizer, seals: Mapping[str, str]) -> Tokenizer:
     """The tokenizer with each control token under the name of its seal: as an added token and in the vocabulary."""
     made = json.loads(core.to_str())
     # Where the normaliser puts a space before every text, a normalised token would be found behind spaces alone.
-    kept = core.normalizer is None or core.normalizer.normalize_str(_seal(7)) == _seal(7)
+    unchanged = core.normalizer is None or core.normalizer.normalize_str(_seal(7)) == _seal(7)
     for token in made["added_tokens"]:
         if token["content"] in seals:
             token["content"] = seals[token["content"]]
-            token["normalized"] = token["normalized"] and kept
+            token["normalized"] = token["normalized"] and unchanged
     model = made["model"]
     words = model.get("vocab")
     if isinstance(words, dict):

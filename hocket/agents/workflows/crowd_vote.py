@@ -16,10 +16,10 @@ ANSWERS = InfoColumn("answers", "The answer of each role, by role.")
 
 @dataclass(frozen=True)
 class CrowdVote(Workflow):
-    """`voters` answer once each without hearing each other; the most frequent answer counts, of equals the first.
+    """`voters` answer once each without reading each other; the most frequent answer wins, of equals the first.
 
-    It gives no reward: the column `answers` holds the final answer of each role, from which
-    `hocket.rewards.CrowdReward` rewards agreement over all samples of a question, as in RLCCF (arXiv 2508.12338).
+    It has no reward: the column `answers` holds the final answer of each role, from which `hocket.rewards.CrowdReward`
+    rewards agreement over all samples of a question, as in RLCCF (arXiv 2508.12338).
     """
 
     name = "crowd-vote"
@@ -39,9 +39,9 @@ class CrowdVote(Workflow):
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
         question = asked(team.assignment)
-        said = await asyncio.gather(*(team[role](question) for role in self.roles))
-        answers = [team.label(one) for one in said]
+        replies = await asyncio.gather(*(team[role](question) for role in self.roles))
+        answers = [team.label(reply) for reply in replies]
         counts = Counter(answer for answer in answers if answer is not None)
         chosen = answers.index(max(counts, key=lambda answer: counts[answer])) if counts else 0
         info = {ANSWERS.name: dict(zip(self.roles, answers, strict=True))}
-        return Outcome(answer=str(said[chosen]), info=info)
+        return Outcome(answer=str(replies[chosen]), info=info)

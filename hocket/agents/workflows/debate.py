@@ -20,11 +20,12 @@ AGREED = InfoColumn("agreed", "Whether the last answers agreed.")
 class DebateVote(Workflow):
     """`debaters` answer at the same time, read the others' answers in each further round, and vote at the end.
 
-    The answer is the last reply of the first debater who voted with the plurality. Each debater earns the verdict on
-    its own last answer, all of them besides `vote` times the verdict on the team's.
+    The answer is the last reply of the first debater who voted with the plurality. The reward of a debater is the
+    verdict on its last answer plus `vote` times the verdict on the team's answer.
 
     Attributes:
-        debaters: how many; `debater_1`, `debater_2`, .. rounds: answers of each. vote: weight of the team's verdict.
+        debaters: the number of `debater_1`, `debater_2`, .. rounds: answers of each. vote: weight of the team's
+            verdict.
         system: a system prompt for all.
     """
 
@@ -48,24 +49,24 @@ class DebateVote(Workflow):
         return {} if self.system is None else dict.fromkeys(self.roles, self.system)
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        said: list[Reply] = list(await asyncio.gather(*(team[role](asked(team.assignment)) for role in self.roles)))
+        replies: list[Reply] = list(await asyncio.gather(*(team[role](asked(team.assignment)) for role in self.roles)))
         for _ in range(self.rounds - 1):
-            heard = [_others(said, place) for place in range(len(said))]
-            said = list(await asyncio.gather(*(team[r](h) for r, h in zip(self.roles, heard, strict=True))))
-        votes = [final(one) for one in said]
-        chosen = said[votes.index(Counter(votes).most_common(1)[0][0])]
+            heard = [_others(replies, place) for place in range(len(replies))]
+            replies = list(await asyncio.gather(*(team[r](h) for r, h in zip(self.roles, heard, strict=True))))
+        votes = [final(reply) for reply in replies]
+        chosen = replies[votes.index(Counter(votes).most_common(1)[0][0])]
         right = team.verify(chosen)
-        own = {one: team.verify(one) for one in said}
+        verified = {reply: team.verify(reply) for reply in replies}
         agreed = sum(vote == final(chosen) for vote in votes) / len(votes)
         return Outcome(
             answer=str(chosen),
             rewards={"team": self.vote * right},
-            turn_rewards={"own": own},
+            turn_rewards={"own": verified},
             info={AGREED.name: agreed},
         )
 
 
-def _others(said: Sequence[Reply], place: int) -> str:
+def _others(replies: Sequence[Reply], place: int) -> str:
     """The answers of the others, one a line."""
-    told = [f"Another: {one}" for number, one in enumerate(said) if number != place]
-    return "\n".join(told) or "Again."
+    texts = [f"Another: {text}" for number, text in enumerate(replies) if number != place]
+    return "\n".join(texts) or "Again."

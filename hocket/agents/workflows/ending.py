@@ -1,4 +1,4 @@
-"""Ending tasks that may not want to end."""
+"""Cancels tasks, also those that ignore cancellation."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ GRACE = 5.0
 
 
 async def ended(tasks: Collection[asyncio.Task[Any]], grace: float = GRACE) -> bool:
-    """Cancels tasks and waits until they are done; says whether they all obeyed.
+    """Cancels tasks and waits until they are done; whether all of them ended by the cancellation.
 
-    One that goes on all the same is ended where it waits: its coroutine is closed, which catching CancelledError does
-    not prevent.
+    A task that continues is ended where it waits: its coroutine is closed, which catching CancelledError does not
+    prevent.
     """
     going = [task for task in tasks if not task.done()]
     if not going:

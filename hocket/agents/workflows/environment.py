@@ -28,9 +28,9 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Asides:
-    """A line under each question of an episode, in their order: what a rollout may ask (`Assignment.options`).
+    """A line under each question of an episode, in order, as a rollout may request (`Assignment.options`).
 
-    Empty lines, and those that are missing, are left out.
+    Empty and missing lines add nothing.
     """
 
     lines: tuple[str, ...]
@@ -40,23 +40,23 @@ class Asides:
 class PlayEnvironment(Workflow):
     """One episode of an environment. Turns carry the seat as `agent`, and the situation's key as `state`.
 
-    The score `reward` is per turn: what a seat earned from its move until its next one; what the end of the episode
-    brings a seat stands at that seat's last turn. `Outcome.info` has `seats` (their order), `returns` (per seat),
-    `illegal` (moves per seat that were illegal or unreadable), `actions` (the move read from each turn, None where the
-    episode ended before it was made) and, where one was reached, `limit`. A seat that never moved has its return in
-    `returns` alone. Named parts of an environment are scores of their own, per turn.
+    The score `reward` is per turn: the sum of a seat's rewards from its move until its next one. Rewards at the end of
+    the episode belong to the seat's last turn. `Outcome.info` has `seats` (their order), `returns` (per seat),
+    `illegal` (illegal or unreadable moves per seat), `actions` (the move read from each turn, None if the episode ended
+    before it) and `limit`, if one was reached. A seat that never moved has a return only in `returns`. Named parts of
+    an environment's reward are separate scores, per turn.
 
     Attributes:
-        world: where environments come from.
-        seats: the role that plays each seat, by seat; several may name the same role. A seat that is not named is a
-            role of its own; the only seat of a world is the role `policy`.
-        reading: how a reply is read as a move; None reads the last line where legal moves are listed, else all.
-        memory: whether a seat's episode is one conversation, whose later turns tell only what is new; otherwise each
-            turn opens a new conversation with the whole observation.
-        turns: how many moves an episode may have, those of all seats together; None is no limit but the run's.
-        own_chance: whether each sample draws its own chance. Otherwise the samples of a scenario share its draws
-            (start, deals), so that what they earn can be compared.
-        instruct: whether agents are told in what form to answer.
+        world: makes the environments.
+        seats: the role that plays each seat, by seat; several may name the same role. A seat without an entry is a
+            separate role; the only seat of a world is the role `policy`.
+        reading: reads a reply as a move; None reads the last line if legal moves are listed, else all lines.
+        memory: whether a seat's episode is one conversation, whose later turns contain only what is new; otherwise each
+            turn opens a new conversation with the complete observation.
+        turns: the limit of moves of all seats together; None has only the run's limits.
+        own_chance: whether each sample has its own chance events. Otherwise the samples of a scenario share its draws
+            (start, deals), so that their returns are comparable.
+        instruct: whether the prompt states the form of an answer.
     """
 
     scores = True
@@ -85,9 +85,9 @@ class PlayEnvironment(Workflow):
         return self.seats.get(seat, seat if len(self.world.agents) > 1 else "policy")
 
     def read(self, reply: str, observation: Observation) -> str:
-        """The move in a reply, `UNREADABLE` where there is none."""
-        found = self.reading_of(observation)(reply, observation.actions)
-        return UNREADABLE if found is None else found
+        """The move in a reply, or `UNREADABLE`."""
+        reading = self.reading_of(observation)(reply, observation.actions)
+        return UNREADABLE if reading is None else reading
 
     def question(self, observation: Observation, first: bool, hint: str | None = None) -> str:
         """The messages for a seat; `first` is true at the beginning of its conversation."""
@@ -99,7 +99,7 @@ class PlayEnvironment(Workflow):
         return "\n".join(lines)
 
     def reading_of(self, observation: Observation) -> MoveParser:
-        """How replies to an observation are read."""
+        """The reader of replies to an observation."""
         return self.reading or (WholeText() if observation.actions is None else LastLine())
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome | None:
@@ -121,7 +121,7 @@ _PLACES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Semaphor
 
 @asynccontextmanager
 async def _place(world: World) -> AsyncIterator[None]:
-    """Waits until one more episode of the world may be open, where it sets a limit (`concurrent`)."""
+    """Waits until the world allows one more episode, if it has a limit (`concurrent`)."""
     most: int | None = getattr(world, "concurrent", None)
     if most is None:
         yield
@@ -153,7 +153,7 @@ class _Table:
         self._returns = dict.fromkeys(environment.agents, 0.0)
 
     async def call(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Calls the environment, in a thread where it waits for the world outside."""
+        """Calls the environment, in a thread if it waits for an outside world."""
         if self.environment.blocking:
             return await asyncio.to_thread(function, *arguments)
         return function(*arguments)
@@ -161,26 +161,26 @@ class _Table:
     async def round(self) -> None:
         """Calls all seats that act now, concurrently, and makes their moves."""
         seats = self.environment.acting
-        seen = [await self.call(self.environment.observe, seat) for seat in seats]
-        replies = await self._asked(seats, seen)
+        observations = [await self.call(self.environment.observe, seat) for seat in seats]
+        replies = await self._asked(seats, observations)
         if self.limit is not None:
             return
         moves = {}
-        for seat, observation, reply in zip(seats, seen, replies, strict=True):
+        for seat, observation, reply in zip(seats, observations, replies, strict=True):
             moves[seat] = self.workflow.read(reply.text, observation)
         self._moves += moves.values()
         self._credit(await self.call(self.environment.act, moves))
         self._name(self.environment.parts)
 
-    async def _asked(self, seats: Sequence[str], seen: Sequence[Observation]) -> list[Reply]:
-        """The replies of the seats; fewer where a limit was reached, which `limit` then says."""
+    async def _asked(self, seats: Sequence[str], observations: Sequence[Observation]) -> list[Reply]:
+        """The replies of the seats; fewer after a limit, which `limit` records."""
         most = self.workflow.turns
         if most is not None and len(self._replies) + len(seats) > most:
             self.limit = f"the episode has used its {most} moves"
             return []
         calls: list[Any] = []
         try:
-            for seat, observation in zip(seats, seen, strict=True):
+            for seat, observation in zip(seats, observations, strict=True):
                 calls.append(self._ask(seat, observation, len(self._replies) + len(calls)))
         except LimitReached as reached:
             self.limit = str(reached)
@@ -203,8 +203,8 @@ class _Table:
 
     def _credit(self, earned: Mapping[str, float]) -> None:
         """Adds the seats' rewards to their latest turns; rewards before the first turn are added to it later."""
-        for seat, given in earned.items():
-            reward = float(given)
+        for seat, amount in earned.items():
+            reward = float(amount)
             self._returns[seat] += reward
             if seat in self._last:
                 self._values[self._last[seat]] += reward
@@ -214,14 +214,14 @@ class _Table:
     def _name(self, parts: Mapping[str, Mapping[str, float]]) -> None:
         """Writes named parts to the latest turns of the seats that earned them."""
         for name, earned in parts.items():
-            told = self._named.setdefault(name, {})
+            names = self._named.setdefault(name, {})
             for seat, reward in earned.items():
                 if seat in self._last:
                     reply = self._replies[self._last[seat]]
-                    told[reply] = told.get(reply, 0.0) + reward
+                    names[reply] = names.get(reply, 0.0) + reward
 
     def outcome(self) -> Outcome:
-        """How it came out."""
+        """The outcome of the episode."""
         info: dict[str, Any] = {
             SEATS.name: list(self.environment.agents),
             RETURNS.name: dict(self._returns),
@@ -233,5 +233,5 @@ class _Table:
         if self.limit is not None:
             info[LIMIT.name] = self.limit
         values = dict(zip(self._replies, self._values, strict=True))
-        named = {name: {reply: told.get(reply, 0.0) for reply in self._replies} for name, told in self._named.items()}
+        named = {name: {reply: by.get(reply, 0.0) for reply in self._replies} for name, by in self._named.items()}
         return Outcome(turn_rewards={**named, "reward": values}, info=info)

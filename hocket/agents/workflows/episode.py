@@ -31,14 +31,14 @@ class LimitReached(HocketError):
 class Limits:
     """The limits of one episode; None is no limit.
 
-    Limits of time make results depend on the machine. Calls made together may each spend the tokens that were left.
+    Limits of time make results depend on the machine. Concurrent calls may each spend the remaining tokens.
 
     Attributes:
         turns: agent calls.
         tokens: response tokens of all calls.
         seconds: wall-clock time of the episode.
         call_seconds: wall-clock time of one call.
-        idle_seconds: wall-clock time in which no call is under way: a workflow that takes longer has hung.
+        idle_seconds: wall-clock time without an open call, after which the workflow counts as hung.
     """
 
     turns: int | None = 64
@@ -54,31 +54,31 @@ class Limits:
                 raise ConfigurationError(f"limits.{setting.name} must be above 0 (or null for no limit), not {value}")
 
     def over(self, other: Limits) -> Limits:
-        """These limits, and the other's where these are the usual ones."""
+        """These limits, with the other's for those that have their default."""
         usual = Limits()
         chosen = {name: value for name, value in vars(self).items() if value != getattr(usual, name)}
         return replace(other, **chosen)
 
 
 CLOCKS = ("limits.seconds", "limits.call_seconds", "limits.idle_seconds")
-"""Words by which to recognise that a time limit ended an episode."""
+"""Words that show that a time limit ended an episode."""
 
 OWN = "a workflow that calls no agent"
-"""What is waited for while a workflow is busy with something of its own."""
+"""The name of the wait for a workflow that is busy without an open call."""
 
 REFUSALS = 100
-"""A workflow that has been refused so many calls, and goes on asking, is ended."""
+"""The number of refused calls after which a workflow that continues to call is ended."""
 
 
 class Episode:
     """One attempt at a scenario: its turns in call order, its keys, and the rest of its limits.
 
     Attributes:
-        key: of this attempt. common: of all samples of the scenario. draws: for what the workflow draws itself; the
-            attempt's unless another one is replayed.
+        key: that of this attempt. common: that of all samples of the scenario. draws: that of the workflow's own draws;
+            the attempt's, unless another attempt is replayed.
 
     Args:
-        answers: of its tools, to tell which of them it waits for.
+        answers: the calls of its tools, which show the tools that it waits for.
     """
 
     def __init__(
@@ -125,20 +125,20 @@ class Episode:
         return self._conversations[role] - 1
 
     def given(self, role: str, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """A call of an agent, which the workflow is to await; see `forgotten`."""
+        """Registers a call of an agent, which the workflow must await; see `forgotten`."""
         self._given.append((role, call))
         return call
 
     def forgotten(self) -> list[str]:
-        """The roles whose calls nobody awaited, of an episode that has ended. The calls are closed."""
-        found = [(role, call) for role, call in self._given if inspect.getcoroutinestate(call) == inspect.CORO_CREATED]
-        for _, call in found:
+        """The roles with calls that were never awaited, after the end of the episode. The calls are closed."""
+        calls = [(role, call) for role, call in self._given if inspect.getcoroutinestate(call) == inspect.CORO_CREATED]
+        for _, call in calls:
             call.close()
         self._given.clear()
-        return [role for role, _ in found]
+        return [role for role, _ in calls]
 
     def begin(self, role: str, longest: int) -> tuple[int, int]:
-        """The place of a new call among all calls, and how many tokens (at most `longest`) it may use.
+        """The position of a new call among all calls, and its limit of tokens, at most `longest`.
 
         Raises:
             LimitReached: when no turn or no token is left.
@@ -161,11 +161,11 @@ class Episode:
         return len(self._turns) - 1, min(left, longest)
 
     def again(self, call: tuple[str, int, int], place: int, prompt: tuple[Message, ...]) -> Turn | None:
-        """What is replayed in answer to a call (agent, conversation, number), the `place`-th of all; None: sample.
+        """The replayed answer to a call (agent, conversation, number) at position `place`; None if it must be sampled.
 
         Raises:
-            HocketError: when the call asks otherwise than before.
-            LimitReached: when the episode is to be put aside.
+            HocketError: when the call differs from the replayed one.
+            LimitReached: when the episode must be set aside.
         """
         turn = self._again.get(call)
         if turn is None:
@@ -180,7 +180,7 @@ class Episode:
         return turn
 
     def _refusal(self, reason: str) -> BaseException:
-        """The response to a call after the episode has reached a limit."""
+        """The error of a call after the episode has reached a limit."""
         self._refused += 1
         if self._refused <= REFUSALS:
             return LimitReached(reason)
@@ -188,7 +188,7 @@ class Episode:
         return asyncio.CancelledError(f"the workflow went on calling agents although {reason}")
 
     async def sample(self, engine: Engine, request: Request) -> Sample:
-        """Waits for one continuation, at most as long as a call may take."""
+        """Waits for one continuation, within the limit of a call."""
         task = asyncio.current_task()
         assert task is not None
         self._calls.add(task)
@@ -215,16 +215,16 @@ class Episode:
             raise LimitReached(f"a call took more than limits.call_seconds = {seconds} s") from None
 
     def record(self, place: int, turn: Turn) -> None:
-        """Puts a finished turn at its place."""
+        """Records a finished turn at its position."""
         if not self._closed:
             self._turns[place] = turn
             self._spent += len(turn)
 
     async def watch(self, playing: asyncio.Task[Any]) -> str | None:
-        """Waits until the workflow has ended; which limit of time ended it, in words, or None when it came to its end.
+        """Waits until the workflow has ended; the limit of time that ended it, in words, or None if it ended itself.
 
         Raises:
-            HocketError: when it goes on although it was told to end.
+            HocketError: when it continues after its cancellation.
         """
         self._own = Wait(OWN)
         try:
@@ -256,7 +256,7 @@ class Episode:
 
     @property
     def _held_up(self) -> str:
-        """Which tools it waits for, in words."""
+        """The tools that it waits for, in words."""
         waiting = [] if self._answers is None else list(dict.fromkeys(self._answers.waiting))
         return f", and waits for {', '.join(waiting)}" if waiting else ""
 
@@ -267,5 +267,5 @@ class Episode:
 
 
 def _call(turn: Turn) -> tuple[str, int, int]:
-    """Which call of an episode gave a turn: its role (its agent may go by the name of a seat), conversation, number."""
+    """The call of a turn: its role (its agent may have the name of a seat), conversation, and number."""
     return turn.role, int(CONVERSATION.get(turn)), int(CALL.get(turn))

@@ -1,4 +1,4 @@
-"""Responses that were written down before, brought within the length that a model can read."""
+"""Recorded responses, shortened to the length that a model can read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Truncate = Literal["refuse", "start", "end"]
 
 @dataclass(frozen=True)
 class Fit:
-    """The treatment of an example that is longer than the model's context.
+    """The treatment of examples that are longer than the model's context.
 
     Attributes:
         truncate: `refuse` it; or leave out tokens at the `start` of the prompt; or at the `end` of the response, which
@@ -43,48 +43,49 @@ class Fit:
         """The turns of one example, in order, shortened in place where they are too long.
 
         Raises:
-            ConfigurationError: when they are and may not be, or what would be left says nothing.
+            ConfigurationError: when they are too long and may not be shortened, or nothing would remain.
         """
         limit = self.limit(context)
         if limit is None:
             return list(turns)
-        whole = max(map(_length, turns))
-        if whole <= limit:
+        length = max(map(_length, turns))
+        if length <= limit:
             return list(turns)
-        told = f"{name} has {whole} tokens, more than the {limit} that fit"
+        problem = f"{name} has {length} tokens, more than the {limit} that fit"
         if self.truncate == "refuse":
             raise ConfigurationError(
-                f"{told}; shorten it, or set truncate=end or truncate=start behind the task's name"
+                f"{problem}; shorten it, or set truncate=end or truncate=start behind the task's name"
             )
-        return self._from_start(turns, limit, told) if self.truncate == "start" else self._to_end(turns, limit, told)
+        cut = self._from_start if self.truncate == "start" else self._to_end
+        return cut(turns, limit, problem)
 
-    def _from_start(self, turns: Sequence[Turn], limit: int, told: str) -> list[Turn]:
-        # Turns that open a context of their own are cut on their own.
+    def _from_start(self, turns: Sequence[Turn], limit: int, problem: str) -> list[Turn]:
+        # Turns that open a separate context are shortened separately.
         excess: dict[int, int] = {}
         roots = [turn.context()[0] for turn in turns]
         for root, turn in zip(roots, turns, strict=True):
             excess[id(root)] = max(excess.get(id(root), 0), _length(turn) - limit)
         for root in {id(root): root for root in roots}.values():
             if excess[id(root)] >= len(root.observation):
-                raise ConfigurationError(f"{told}, and without its prompt too; set truncate=end")
+                raise ConfigurationError(f"{problem}, and without its prompt too; set truncate=end")
             root.observation = root.observation[excess[id(root)] :]
         return list(turns)
 
-    def _to_end(self, turns: Sequence[Turn], limit: int, told: str) -> list[Turn]:
-        kept: list[Turn] = []
+    def _to_end(self, turns: Sequence[Turn], limit: int, problem: str) -> list[Turn]:
+        fitting: list[Turn] = []
         for turn in turns:
             room = limit - (_length(turn) - len(turn.action))
             if room < len(turn.action):
                 if room > 0:
                     turn.action, turn.finish = turn.action[:room], "length"
-                    kept.append(turn)
+                    fitting.append(turn)
                 break
-            kept.append(turn)
-        if not kept:
-            raise ConfigurationError(f"{told}, and its prompt alone fills them; set truncate=start")
-        return kept
+            fitting.append(turn)
+        if not fitting:
+            raise ConfigurationError(f"{problem}, and its prompt alone fills them; set truncate=start")
+        return fitting
 
 
 def _length(turn: Turn) -> int:
-    """Tokens up to the end of a turn, its context included."""
-    return sum(len(one.observation) + len(one.action) for one in turn.context())
+    """The number of tokens up to the end of a turn, context included."""
+    return sum(len(part.observation) + len(part.action) for part in turn.context())

@@ -1,4 +1,4 @@
-"""Conversations kept by a client, which sends whole histories; the turns sampled here are recognised in them."""
+"""Conversations of a client that sends complete histories, in which the sampled turns are recognised."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hocket.types import Message
 
 @dataclass(frozen=True)
 class History:
-    """A conversation up to where the policy is to speak, and how it was shown.
+    """A conversation up to the policy's reply, and its text.
 
     Attributes:
         observation: the tokens that are new since `known`, the answer that it continues; None opens a conversation.
@@ -49,14 +49,14 @@ class ForeignAnswer:
 
 
 class Correspondent(Agent):
-    """An agent whose conversations are kept by the other side, as clients of chat completions do.
+    """An agent for a client that keeps its own conversations, as clients of chat completions do.
 
-    Every call brings a whole history. It is matched with the longest of the token sequences sampled here that it
-    continues, prompt and response together: the call is then a child turn, whose context has exactly those tokens and
-    whose observation is what follows them. Whatever else stands in the history, an answer that was edited or never
-    given here too, is observation and no decision. A history that continues nothing opens a conversation of its own.
+    Every call brings a complete history. It is matched with the longest sampled token sequence (prompt and response)
+    that it continues. The call is then a child turn: its context has exactly those tokens, and its observation is the
+    rest. Everything else in the history, also an edited or foreign answer, is observation and no decision. A history
+    that continues no sequence opens a new conversation.
 
-    Draws depend on the context and on how often it was asked before, not on the order in which calls arrive.
+    Draws depend on the context and on the number of earlier calls with it, not on the order of arrival.
     """
 
     def __init__(self, agent: Agent) -> None:
@@ -76,22 +76,22 @@ class Correspondent(Agent):
         Raises:
             ConfigurationError: when the chat template refuses the messages.
         """
-        whole = tuple(messages)
-        shown = _shown(self.chat, whole, tools)
-        for known in sorted(self._known, key=lambda one: len(one.tokens), reverse=True):
+        conversation = tuple(messages)
+        shown = _shown(self.chat, conversation, tools)
+        for known in sorted(self._known, key=lambda answer: len(answer.tokens), reverse=True):
             if shown.startswith(known.text):
-                return History(whole, shown, _encoded(self.chat, shown[len(known.text) :]), known)
-            grown = self._grown(whole, known, tools)
+                return History(conversation, shown, _encoded(self.chat, shown[len(known.text) :]), known)
+            grown = self._grown(conversation, known, tools)
             if grown is not None:
-                return History(whole, shown, grown, known)
-        return History(whole, shown, self.chat.opening(whole, tools), None)
+                return History(conversation, shown, grown, known)
+        return History(conversation, shown, self.chat.opening(conversation, tools), None)
 
     def write(
         self, history: History, *, longest: int | None = None, stops: Sequence[str] = ()
     ) -> Coroutine[Any, Any, Reply]:
-        """Asks the policy to go on with a history; await the reply.
+        """Samples the policy's reply to a history; await it.
 
-        It is sampled as the episode says; `longest` may shorten it, and `stops` end it.
+        The episode's settings hold; `longest` may shorten the reply, and `stops` end it.
 
         Raises:
             LimitReached: when the episode has no turn or token left.
@@ -105,39 +105,37 @@ class Correspondent(Agent):
         request = Request(history.context, decoding, key, messages=history.messages)
         parent = None if history.known is None else history.known.reply.turn
         call = _Call(history.messages, history.observation, parent, place, request, None, number)
-        known = history.known
-        return self._written(call, history, digest, self._opened() if known is None else known.conversation)
+        if history.known is not None:
+            return self._written(call, history, digest, history.known.conversation)
+        conversation = self._free.pop(0) if self._free else self._episode.conversation(self.role)
+        return self._written(call, history, digest, conversation)
 
     async def _written(self, call: _Call, history: History, digest: str, conversation: int) -> Reply:
         try:
             reply = await self._answered(call)
         except BaseException:
-            # Nobody saw this draw, so whoever asks again gets the same one.
+            # No client saw this draw, so the next call with this context repeats it.
             self._asked[digest].discard(call.number)
             raise
         CONVERSATION.write(reply.turn, conversation)
-        said = reply.tokens.tolist()
-        text, tokens = history.shown + _spelt(self.chat, said), history.context + tuple(said)
+        response = reply.tokens.tolist()
+        text, tokens = history.shown + _spelt(self.chat, response), history.context + tuple(response)
         self._known.append(ForeignAnswer(reply, history.messages, text, tokens, conversation))
         return reply
 
-    def _opened(self) -> int:
-        """The number of a new conversation."""
-        return self._free.pop(0) if self._free else self._episode.conversation(self.role)
-
     def _grown(self, messages: tuple[Message, ...], known: ForeignAnswer, tools: Tools | None) -> Tokens | None:
-        """What follows an answer that a template shows with other white space, or another end, than it was given."""
+        """The text after an answer that the template shows with other white space, or another end, than its own."""
         past, turn = len(known.messages), known.reply.turn
         if len(messages) < past + 2 or messages[:past] != known.messages:
             return None
-        # Clients are not told of a thought that the prompt opened.
-        said, own = messages[past], self.chat.reply_text(turn.action.tolist())
-        if not any(said == {"role": "assistant", "content": text} for text in (turn.text, own)):
+        # Clients do not see that the prompt opened a thought.
+        message, shown = messages[past], self.chat.reply_text(turn.action.tolist())
+        if not any(message == {"role": "assistant", "content": text} for text in (turn.text, shown)):
             return None
-        return self.chat.grown(known.messages, turn.action.tolist(), messages[past + 1 :], tools, said)
+        return self.chat.grown(known.messages, turn.action.tolist(), messages[past + 1 :], tools, message)
 
     def _numbered(self, context: Tokens) -> tuple[str, int]:
-        """A name for a context, and the lowest number under which it was not asked yet."""
+        """The digest of a context, and the lowest free number of a call with it."""
         digest = hashlib.blake2b(np.asarray(context, np.int64).tobytes(), digest_size=16).hexdigest()
         taken = self._asked.setdefault(digest, set())
         number = next(number for number in range(len(taken) + 1) if number not in taken)

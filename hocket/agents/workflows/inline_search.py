@@ -28,14 +28,14 @@ def information(result: str) -> str:
 class SearchWithin(Workflow):
     """One response with searches in it: Search-R1 (arXiv 2503.09516), algorithm 1.
 
-    It runs until `</search>`; the tool is asked for what stands between the tags, `<information>..</information>` with
-    the answer is imposed behind it, and the response goes on from there, `turns` times at most. Every part is a turn
-    that begins with all before it as imposed decisions, so what the policy wrote counts once and what was found never.
-    `Outcome.info` has `tool_calls` and `calls`, as with tools that are called.
+    It runs until `</search>`. The tool gets the text between the tags, its answer is imposed as
+    `<information>..</information>`, and the response continues, at most `turns` times. Every part is a turn that begins
+    with all earlier parts as imposed decisions, so the policy's own text counts once and the tool's never.
+    `Outcome.info` has `tool_calls` and `calls`, as for called tools.
 
     Attributes:
-        tools_of: as in `ToolUse`; the tool called `search` is asked, or the only one. turns: parts of a response.
-        masked: whether what was found carries no loss; otherwise it is learnt from as if it had been said.
+        tools_of: as in `ToolUse`; uses the tool called `search`, or the only one. turns: parts of a response.
+        masked: whether search results carry no loss; otherwise they are learnt like the policy's own text.
     """
 
     name = "search-within"
@@ -58,30 +58,30 @@ class SearchWithin(Workflow):
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
         tool, asks, made = self._tool(scenario, team), asked(team.assignment), list[ToolCallRecord]()
-        prefix, said = tuple(team.assignment.prefix), len(team.assignment.prefix)
+        prefix, length = tuple(team.assignment.prefix), len(team.assignment.prefix)
         while True:
             decoding = team.assignment.decoding
             way = replace(decoding, max_tokens=decoding.max_tokens + len(prefix), stop=(*decoding.stop, CLOSED))
             reply = await team.policy.fresh()(asks, prefix=prefix, decoding=way)
             if not self.masked and reply.turn.forced is not None:
-                reply.turn.forced[said : len(prefix)] = False
+                reply.turn.forced[length : len(prefix)] = False
             query = _QUERY.search(reply.text)
             if query is None or len(made) + 1 == self.turns:
                 break
             result = await tool({"query": query[1]})
             made.append(ToolCallRecord(Call(tool.name, {"query": query[1]}), result, len(made)))
-            said = len(reply.tokens)
+            length = len(reply.tokens)
             prefix = (*reply.tokens.tolist(), *team.policy.encoded(information(result), reply.tokens.tolist()))
-        info = {TOOL_CALLS.name: len(made), CALLS.name: [one.plain for one in made]}
+        info = {TOOL_CALLS.name: len(made), CALLS.name: [call.plain for call in made]}
         return Outcome(answer=reply.text, info=info)
 
     def _tool(self, scenario: Scenario, team: Team) -> Tool:
         assert not isinstance(self.tools_of, str)  # names became tools at construction
-        given = () if self.tools_of is None else tools_for(self.tools_of, scenario, team.key)
-        found = [tool for tool in given if tool.name == "search" or len(given) == 1]
-        if not found:
+        tools = () if self.tools_of is None else tools_for(self.tools_of, scenario, team.key)
+        searches = [tool for tool in tools if tool.name == "search" or len(tools) == 1]
+        if not searches:
             raise ConfigurationError(
                 "workflow search-within has nothing to search; choose a task that brings a search tool, such as lookup "
                 "or multihop, or --workflow 'search-within?tools_of=search:PATH'"
             )
-        return found[0]
+        return searches[0]

@@ -14,7 +14,7 @@ from hocket.core.options import checked
 
 def library() -> dict[str, Declaration]:
     """The workflows that `hocket workflows` lists: those that say their `description` too."""
-    return {name: one for name, one in WORKFLOWS.declared.items() if one.description}
+    return {name: declaration for name, declaration in WORKFLOWS.declared.items() if declaration.description}
 
 
 def find(name: str) -> Workflow:
@@ -29,50 +29,51 @@ def find(name: str) -> Workflow:
     if colon and scheme + colon in WORKFLOWS:
         return cast(Workflow, WORKFLOWS.load(scheme + colon).named(rest))
     base, settings = parse_name(name.strip(), "workflow")
-    found: Any = WORKFLOWS.find(base)
-    if not inspect.isclass(found):
+    workflow: Any = WORKFLOWS.find(base)
+    if not inspect.isclass(workflow):
         if settings:
             raise ConfigurationError(f"workflow {base} is an object already, so it takes no settings")
-        return checked_workflow(found, base)
-    if not issubclass(found, Workflow):
+        return checked_workflow(workflow, base)
+    if not issubclass(workflow, Workflow):
         raise ConfigurationError(
-            f"workflow {base} is no Workflow; write class {found.__name__}(hocket.agents.workflows.Workflow)"
+            f"workflow {base} is no Workflow; write class {workflow.__name__}(hocket.agents.workflows.Workflow)"
         )
-    if inspect.isabstract(found):
+    if inspect.isabstract(workflow):
         raise ConfigurationError(f"workflow {base} does not say how it is played; write async def play(...) in it")
-    hints = {name: _kind(parameter) for name, parameter in inspect.signature(found).parameters.items()}
+    hints = {name: _kind(parameter) for name, parameter in inspect.signature(workflow).parameters.items()}
     values = checked(base, settings, hints, kind="workflow")
     try:
-        return checked_workflow(found(**values), base)
+        return checked_workflow(workflow(**values), base)
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"workflow {base}: {error}") from error
 
 
-def checked_workflow(found: Any, name: str) -> Workflow:
+def checked_workflow(workflow: Any, name: str) -> Workflow:
     """A workflow after a check of its attributes.
 
     Raises:
         ConfigurationError: with the first wrong attribute.
     """
-    if not isinstance(found, Workflow):
-        raise ConfigurationError(f"workflow {name} is a {type(found).__name__}, not a hocket.agents.workflows.Workflow")
-    roles: Any = found.roles
+    if not isinstance(workflow, Workflow):
+        kind = type(workflow).__name__
+        raise ConfigurationError(f"workflow {name} is a {kind}, not a hocket.agents.workflows.Workflow")
+    roles: Any = workflow.roles
     if isinstance(roles, str) or not roles or not all(isinstance(role, str) for role in roles):
         raise ConfigurationError(f"workflow {name}: roles = {roles!r}; write a tuple of names, such as ('solver',)")
-    if not inspect.iscoroutinefunction(inspect.unwrap(found.play)):
+    if not inspect.iscoroutinefunction(inspect.unwrap(workflow.play)):
         raise ConfigurationError(f"workflow {name}: play is no coroutine; write async def play(...)")
     for part in ("prompts", "tools"):
-        strange = next((role for role in getattr(found, part) if role not in roles), None)
+        strange = next((role for role in getattr(workflow, part) if role not in roles), None)
         if strange is not None:
             raise ConfigurationError(
                 f"workflow {name}: {part} has no role {strange!r} to go to{nearest(strange, roles)}"
             )
-    return found
+    return workflow
 
 
-def settings_of(found: type[Any]) -> dict[str, Any]:
+def settings_of(workflow: type[Any]) -> dict[str, Any]:
     """The settings that a workflow's name can set, with defaults: its arguments of plain types."""
-    known = {name: parameter.default for name, parameter in inspect.signature(found).parameters.items()}
+    known = {name: parameter.default for name, parameter in inspect.signature(workflow).parameters.items()}
     return {name: default for name, default in known.items() if default is None or type(default) in PLAIN}
 
 

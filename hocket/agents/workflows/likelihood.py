@@ -1,4 +1,4 @@
-"""How likely is a given text as the answer of a recorded turn? Teacher forcing through the engine's imposed prefix."""
+"""The likelihood of a given text as the answer of a recorded turn, by teacher forcing with an imposed prefix."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from hocket.agents.workflows.team import Actor
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.engine.requests import ContextFull, Engine, Request, Sample
+from hocket.engine.requests import ContextFull, Request, Sample
 from hocket.types import Decoding, Turn
 
 Asked = tuple[Turn, Sequence[int]]
 """A recorded turn, and the token ids that are imposed in place of its response."""
 
 KEY = Key.of(0).derive("likelihood")
-"""Nothing is drawn, so every request may have the same key."""
+"""The key of every request, since nothing is drawn."""
 
 
 async def likelihoods(actors: Mapping[str, Actor], asked: Sequence[Asked]) -> list[NDArray[np.float32] | None]:
@@ -30,27 +30,23 @@ async def likelihoods(actors: Mapping[str, Actor], asked: Sequence[Asked]) -> li
     turns of roles that do not learn. Equal questions are computed once.
 
     Raises:
-        ConfigurationError: when an engine does not tell the log-probs of imposed tokens.
+        ConfigurationError: when an engine does not return the log-probs of imposed tokens.
     """
     requests: dict[tuple[str, Request], None] = {}
     wanted: list[tuple[str, Request] | None] = []
     for turn, tokens in asked:
         actor = actors.get(turn.role)
-        own = actor is not None and actor.learns and actor.policy == turn.policy and len(tokens) > 0
-        entry = (turn.role, _request(turn, tokens)) if own else None
+        learnt = actor is not None and actor.learns and actor.policy == turn.policy and len(tokens) > 0
+        entry = (turn.role, _request(turn, tokens)) if learnt else None
         wanted.append(entry)
         if entry is not None:
             requests.setdefault(entry)
     async with AsyncExitStack() as live:
-        for engine in _engines(actors):
+        for engine in {id(actor.engine): actor.engine for actor in actors.values()}.values():
             await live.enter_async_context(engine.episode())
         answers = await asyncio.gather(*(_answer(actors[role], request) for role, request in requests))
     known = dict(zip(requests, answers, strict=True))
     return [None if entry is None else known[entry] for entry in wanted]
-
-
-def _engines(actors: Mapping[str, Actor]) -> list[Engine]:
-    return list({id(actor.engine): actor.engine for actor in actors.values()}.values())
 
 
 def _request(turn: Turn, tokens: Sequence[int]) -> Request:

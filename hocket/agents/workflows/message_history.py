@@ -26,8 +26,8 @@ class MessageHistory(Sequence[Message]):
         if parent is None:
             return messages
         past = len(parent.prompt)
-        said = {"role": "assistant", "content": parent.text}
-        if len(messages) <= past or messages[past] != said or messages[:past] != tuple(parent.prompt):
+        message = {"role": "assistant", "content": parent.text}
+        if len(messages) <= past or messages[past] != message or messages[:past] != tuple(parent.prompt):
             return messages
         return MessageHistory(parent, messages[past + 1 :])
 

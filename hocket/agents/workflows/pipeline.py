@@ -15,11 +15,11 @@ class Pipeline(Workflow):
     """`agent_1`, `agent_2`, .. are called in order with the question and all earlier outputs; the last one answers.
 
     Attributes:
-        agents: how many.
+        agents: their number.
     """
 
     name = "pipeline"
-    description = "each in turn reads all that was said; the last answers"
+    description = "each reads all earlier outputs in turn; the last answers"
 
     agents: int = 3
 
@@ -31,9 +31,9 @@ class Pipeline(Workflow):
         object.__setattr__(self, "roles", tuple(f"agent_{number}" for number in range(1, self.agents + 1)))
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        said: list[Reply] = []
+        replies: list[Reply] = []
         for role in self.roles:
-            notes = "\n".join(f"Note {number}: {note}" for number, note in enumerate(said, start=1))
+            notes = "\n".join(f"Note {number}: {note}" for number, note in enumerate(replies, start=1))
             question = asked(team.assignment)
-            said.append(await team[role](with_line(question, notes) if notes else question))
-        return Outcome(answer=str(said[-1]), rewards={"team": team.verify(said[-1])})
+            replies.append(await team[role](with_line(question, notes) if notes else question))
+        return Outcome(answer=str(replies[-1]), rewards={"team": team.verify(replies[-1])})

@@ -1,4 +1,4 @@
-"""Conversations with a model that takes messages and gives text, and whose token ids nobody knows."""
+"""Conversations with a model that reads messages and returns text, and whose token ids are unknown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hocket.types import Message
 
 
 class TextChat:
-    """Stands where `Chat` does. Token ids only record what was said, in the ids of any tokenizer.
+    """Replaces `Chat`. Token ids only record the text, in the ids of any tokenizer.
 
     Args:
         tokenizer: a `PreTrainedTokenizerBase`; its chat template is not used.
@@ -45,7 +45,7 @@ class TextChat:
         return self.opening(new, tools)
 
     def demonstration(self, said: str | Message, history: Sequence[Message] = (), tools: Tools | None = None) -> Tokens:
-        """Refused: nobody learns to speak for a model that is not here."""
+        """Raises an error: a model behind an endpoint is not trained."""
         raise ConfigurationError("demonstrations belong to the workflow's first role, which is an endpoint; train it")
 
     def reply_text(self, response: Sequence[int], observation: Sequence[int] = ()) -> str:

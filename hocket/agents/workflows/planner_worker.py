@@ -22,15 +22,15 @@ STEPS = InfoColumn("steps", "How many steps the plan had.")
 
 @dataclass(frozen=True)
 class PlannerWorker(Workflow):
-    """The planner writes numbered steps, a worker with a context of its own does each, the planner answers.
+    """The planner writes numbered steps, a worker with its own context does each, and the planner answers.
 
-    Workers run at the same time. A plan without steps is taken for the answer, and ends the episode. Where the task has
-    tools, workers may call them and go on with what they said; the tools' words are no decisions.
+    Workers run at the same time. A plan without steps counts as the answer, and ends the episode. If the task has
+    tools, workers may call them and continue with the results, which are no decisions.
 
     Attributes:
-        steps: at most so many are handed out. planner, worker: system prompts; the shipped base was trained on these.
-        tools_of: the workers' tools, as in `ToolUse`; None is those of the task, if any. turns: of a worker, at most.
-        asks: how a step is put to a worker with tools, with `{step}` in it; the shipped base calls tools when asked so.
+        steps: the largest number of steps. planner, worker: system prompts; the shipped base was trained on these.
+        tools_of: the workers' tools, as in `ToolUse`; None is those of the task, if any. turns: a worker's limit.
+        asks: the question to a worker with tools, with `{step}` in it; the shipped base calls tools with this wording.
     """
 
     name = "planner-worker"
@@ -60,11 +60,11 @@ class PlannerWorker(Workflow):
             return Outcome(answer=str(plan), info={STEPS.name: 0})
         tools = () if self.tools_of is None else tools_for(self.tools_of, scenario, team.key)
         done = await asyncio.gather(*(self._done(team, step, tools) for step in steps))
-        answer = await team.planner(notes_text(steps, [_result(one) for one in done]))
+        answer = await team.planner(notes_text(steps, [_result(reply) for reply in done]))
         return Outcome(answer=str(answer), info={STEPS.name: len(steps)})
 
     async def _done(self, team: Team, step: str, tools: Sequence[Tool]) -> Reply:
-        """What a worker with a conversation of its own says to a step."""
+        """A worker's reply to a step, in its own conversation."""
         if not tools:
             return await team.worker.fresh()(step)
         agent = team.worker.fresh(tools=[tool.schema for tool in tools])

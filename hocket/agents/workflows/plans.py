@@ -1,7 +1,6 @@
-"""How a planner and its workers write: system messages, plans, notes.
+"""The wording of a planner and its workers: system messages, plans, notes.
 
-The shipped base was trained on these wordings, and whoever builds prompts for it takes them from here, so that they
-match.
+The shipped base was trained on these wordings. Code that builds prompts for it uses them from here.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ def plan_text(steps: Sequence[str]) -> str:
 
 
 def plan_steps(text: str) -> list[str]:
-    """The steps of a plan, without their numbers; lines that are no step are passed over."""
+    """The steps of a plan, without their numbers; other lines are skipped."""
     return _STEP.findall(text)
 
 

@@ -1,4 +1,4 @@
-"""Plays assignments with text policies: episodes of a workflow, side by side, and teacher-forced texts."""
+"""Plays assignments with text policies: concurrent episodes of a workflow, and teacher-forced texts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Opponents(Protocol):
         ...
 
     def __call__(self, episode: Episode) -> Mapping[str, Actor]:
-        """By role, those that this episode has guests in; a function of the episode's keys."""
+        """The guests of this episode by role; a function of the episode's keys."""
         ...
 
 
@@ -53,8 +53,8 @@ class Opponents(Protocol):
 class TextPlayer:
     """A `Player` of one workflow.
 
-    Samples are keyed by scenario, source and sample number, and their calls by role, conversation and number, so a
-    trajectory does not depend on what is played beside it or on the order of completion.
+    Samples are keyed by scenario, source and sample number, and their calls by role, conversation and number. So a
+    trajectory depends neither on concurrent episodes nor on the order of completion.
 
     Assignments of source `expert` are not sampled: the actions are `scenario.metadata["demonstration"]` (else the
     scenario's answer as text) after the opening that `SingleTurn` would use for the first role, once per sample.
@@ -62,15 +62,15 @@ class TextPlayer:
     `metadata["rejected"]` with 0, whatever `samples` says. Each may be text or a list of messages to append.
 
     Attributes:
-        workflow: what an episode does.
-        actors: who plays each role.
-        limits: what one episode may spend; an assignment's `budget` also bounds its tokens.
-        references: who plays each role where an assignment's actor is the reference; the others keep their roles.
-        verifier: the task's, which `team.verify` asks. labeller: likewise, for `team.label`.
-        fit: what becomes of given texts that are longer than the context.
-        guests: who plays roles in single episodes of the policies' own; their engines share the actors' barrier.
-        journal: keeps what tools outside answer, see `hocket.agents.tools.outside_answers`.
-        weights: what is sampled within: it has the policies' weights here, where they are not.
+        workflow: the workflow of an episode.
+        actors: the actor of each role.
+        limits: the limits of an episode; an assignment's `budget` also bounds its tokens.
+        references: the actors of roles for assignments whose actor is the reference; other roles keep their actors.
+        verifier: the task's verifier, for `team.verify`. labeller: the task's labels, for `team.label`.
+        fit: the treatment of given texts that are longer than the context.
+        guests: replacement actors in single episodes; their engines share the actors' barrier.
+        journal: stores the answers of outside tools, see `hocket.agents.tools.outside_answers`.
+        weights: a context for sampling, which loads the policies' weights if they are elsewhere.
 
     Raises:
         ConfigurationError: when a role has no actor, or an actor no role.
@@ -114,14 +114,14 @@ class TextPlayer:
 
     @property
     def context_length(self) -> int | None:
-        """The most tokens that given texts and their prompts may have together; None is no limit."""
-        found: int | None = getattr(self.actors[self.workflow.roles[0]].engine, "context_length", None)
-        return found
+        """The largest number of tokens of a given text with its prompt; None is no limit."""
+        length: int | None = getattr(self.actors[self.workflow.roles[0]].engine, "context_length", None)
+        return length
 
     def check(self, scenario: Scenario, *, recorded: bool = True) -> int:
-        """Looks whether the model can be shown a scenario, and with `recorded` the responses that stand in it.
+        """Checks that the model can read a scenario, and with `recorded` also its recorded responses.
 
-        The prompt is looked at where the workflow begins with it. Returns the largest token id; -1 without any.
+        Checks the prompt if the workflow begins with it. Returns the largest token id; -1 without tokens.
 
         Raises:
             ConfigurationError: when the template refuses it, or it is too long and may not be shortened.
@@ -129,9 +129,10 @@ class TextPlayer:
         responses: list[Any] = responses_of(scenario) if recorded else []
         if recorded and not responses and scenario.answer is not None:
             responses = [str(scenario.answer)]
-        given = [self._given(Assignment(scenario, source="imported"), 0, response) for response in responses]
-        read = [part for one in given for turn in one.turns for part in (turn.observation, turn.action)]
-        if self.workflow.opens and not given:
+        trajectories = [self._given(Assignment(scenario, source="imported"), 0, response) for response in responses]
+        turns = [turn for trajectory in trajectories for turn in trajectory.turns]
+        read = [part for turn in turns for part in (turn.observation, turn.action)]
+        if self.workflow.opens and not trajectories:
             role = self.workflow.roles[0]
             messages = headed(scenario.messages, self.workflow.prompts.get(role))
             read.append(np.asarray(self.actors[role].chat.opening(messages, self._tools(role, scenario)), np.int64))
@@ -164,34 +165,34 @@ class TextPlayer:
         """Every sample of every assignment, in assignment order, then sample order.
 
         Raises:
-            ConfigurationError: when the chat template or the workflow's use of it must be mended; any other error of
-                a workflow ends only its own episode.
+            ConfigurationError: when the chat template or the workflow's use of it is wrong; any other error of a
+                workflow ends only its own episode.
         """
-        found: list[list[Trajectory]] = []
+        groups: list[list[Trajectory]] = []
         live: list[tuple[Assignment, int, list[Trajectory]]] = []
         for assignment in assignments:
-            found.append([])
+            groups.append([])
             if assignment.source == "expert":
-                found[-1].extend(self._taught(assignment, number) for number in _numbers(assignment))
+                groups[-1].extend(self._taught(assignment, number) for number in _numbers(assignment))
             elif assignment.source == "imported":
-                found[-1].extend(self._imported(assignment))
+                groups[-1].extend(self._imported(assignment))
             else:
-                live.extend((assignment, number, found[-1]) for number in _numbers(assignment))
+                live.extend((assignment, number, groups[-1]) for number in _numbers(assignment))
         with self.weights() if live else nullcontext():
             played = await self._episodes(live, key)
         for (_, _, group), trajectory in zip(live, played, strict=True):
             group.append(trajectory)
-        return [trajectory for group in found for trajectory in group]
+        return [trajectory for group in groups for trajectory in group]
 
     def counts(self) -> dict[str, int]:
         """The summed `SamplingCounts` of the engines in this process so far, by their names."""
         guests = [] if self.guests is None else self.guests.actors
         actors = [*self.actors.values(), *self.references.values(), *guests]
-        found = {
+        by_engine = {
             id(counts): counts for actor in actors if (counts := getattr(actor.engine, "counts", None)) is not None
         }
         total: Counter[str] = Counter()
-        for counts in found.values():
+        for counts in by_engine.values():
             total.update(vars(counts))
         return dict(total)
 
@@ -247,7 +248,7 @@ class TextPlayer:
     def _ended(self, trajectory: Trajectory, playing: asyncio.Task[Any], error: BaseException) -> str | None:
         """Records why an episode ended early: the limit it reached, in words, or its failure.
 
-        Errors that the whole run shares are raised, and so is a cancellation that came from outside the episode.
+        Errors that concern the whole run are raised, and so is a cancellation from outside the episode.
         """
         if isinstance(error, asyncio.CancelledError) and not (playing.done() and playing.cancelled()):
             raise error
@@ -260,7 +261,7 @@ class TextPlayer:
         return reached
 
     def _engines(self) -> list[Engine]:
-        """The engines of all seats, each once."""
+        """The distinct engines of all seats."""
         return list({id(actor.engine): actor.engine for actor in self.actors.values()}.values())
 
     def _seated(self, assignment: Assignment) -> Mapping[str, Actor]:
@@ -288,27 +289,27 @@ class TextPlayer:
 
     def _taught(self, assignment: Assignment, number: int) -> Trajectory:
         scenario = assignment.scenario
-        said = scenario.metadata.get("demonstration")
-        if said is None and scenario.answer is None:
+        demonstration = scenario.metadata.get("demonstration")
+        if demonstration is None and scenario.answer is None:
             raise ConfigurationError(
                 f"scenario {scenario.id!r} has neither metadata['demonstration'] nor an answer to teach; add one"
             )
-        return self._given(assignment, number, str(scenario.answer) if said is None else said)
+        return self._given(assignment, number, str(scenario.answer) if demonstration is None else demonstration)
 
     def _imported(self, assignment: Assignment) -> list[Trajectory]:
         pair = []
         for offset, (name, preference) in enumerate((("chosen", 1.0), ("rejected", 0.0))):
-            said = assignment.scenario.metadata.get(name)
-            if said is None:
+            text = assignment.scenario.metadata.get(name)
+            if text is None:
                 raise ConfigurationError(f"scenario {assignment.scenario.id!r} has no metadata[{name!r}]; add it")
-            trajectory = self._given(assignment, assignment.first + offset, said)
+            trajectory = self._given(assignment, assignment.first + offset, text)
             trajectory.scores["preference"] = Score(preference)
             pair.append(trajectory)
         return pair
 
-    def _given(self, assignment: Assignment, number: int, said: str | Sequence[Message]) -> Trajectory:
+    def _given(self, assignment: Assignment, number: int, response: str | Sequence[Message]) -> Trajectory:
         """A trajectory whose responses are imposed text; its log-probs are unknown."""
-        more = ({"role": "assistant", "content": said},) if isinstance(said, str) else tuple(said)
+        more = ({"role": "assistant", "content": response},) if isinstance(response, str) else tuple(response)
         role = self.workflow.roles[0]
         tools = self._tools(role, assignment.scenario)
         turns: list[Turn] = []
@@ -349,7 +350,7 @@ class TextPlayer:
             parent, observation = None, chat.opening(messages, tools)
         action, text = chat.demonstration(said, messages, tools), said.get("content")
         if not isinstance(text, str) or any(said.get(name) for name in BESIDES):
-            text = chat.reply_text(action, observation)  # As a sampled response would read, with its calls.
+            text = chat.reply_text(action, observation)  # Like the text of a sampled response, with its calls.
         return Turn(
             agent=role,
             role=role,
@@ -381,24 +382,24 @@ def _settle(trajectory: Trajectory, outcome: Outcome) -> None:
     trajectory.info.update(_by_name(outcome.info, "info"))
     for name, value in _by_name(outcome.rewards, "rewards").items():
         trajectory.scores[name] = Score(_number(value, f"reward {name!r}"))
-    for name, given in _by_name(outcome.turn_rewards, "turn_rewards").items():
+    for name, rewards in _by_name(outcome.turn_rewards, "turn_rewards").items():
         if name in trajectory.scores:
             raise ValueError(f"reward {name!r} is given for the trajectory and per turn; give one of them another name")
         where = f"turn reward {name!r}"
-        if isinstance(given, Mapping):
-            by_turn = {reply.turn: _number(value, where) for reply, value in given.items()}
+        if isinstance(rewards, Mapping):
+            by_turn = {reply.turn: _number(value, where) for reply, value in rewards.items()}
             values: list[float | None] = [by_turn.get(turn) for turn in trajectory.turns]
         else:
-            values = [_number(value, where) for value in given]
+            values = [_number(value, where) for value in rewards]
         if len(values) != len(trajectory.turns):
             raise ValueError(f"{where} has {len(values)} values for {len(trajectory.turns)} turns")
         trajectory.scores[name] = Score(values, Level.TURN)
 
 
-def _by_name(given: object, field: str) -> Mapping[str, Any]:
-    if not isinstance(given, Mapping):
-        raise TypeError(f"Outcome.{field} = {given!r}; write a dict of what is named, such as {{'name': value}}")
-    return given
+def _by_name(values: object, field: str) -> Mapping[str, Any]:
+    if not isinstance(values, Mapping):
+        raise TypeError(f"Outcome.{field} = {values!r}; write a dict of what is named, such as {{'name': value}}")
+    return values
 
 
 def _number(value: Any, where: str) -> float | None:
@@ -420,7 +421,7 @@ async def _begun(workflow: Workflow, scenario: Scenario, team: Team, answers: An
 
 
 def _limit(error: BaseException) -> str | None:
-    """Which limit ended an episode, in words; None when it failed."""
+    """The limit that ended an episode, in words; None if it failed."""
     if isinstance(error, (LimitReached, ContextFull)):
         return str(error)
     if isinstance(error, BaseExceptionGroup):
@@ -434,11 +435,11 @@ def _first(error: BaseException, kind: type[ConfigurationError]) -> Configuratio
     if isinstance(error, kind):
         return error
     inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
-    return next((found for one in inner if (found := _first(one, kind)) is not None), None)
+    return next((inner_error for error_part in inner if (inner_error := _first(error_part, kind)) is not None), None)
 
 
 def _with_forgotten(failure: str | None, role: str) -> str | None:
-    """The failure of an episode in which nobody awaited a call of a role; another cause stays as it is."""
+    """The failure of an episode with a call that was never awaited, unless it has another cause."""
     if failure is not None and "coroutine" not in failure:
         return failure
     missing = f"a call of agent {role!r} was never awaited; write `await team.{role}(...)`"
@@ -448,7 +449,7 @@ def _with_forgotten(failure: str | None, role: str) -> str | None:
 def _failure(error: BaseException, workflow: Workflow) -> str:
     """The error and its place in the workflow's file, such as `TypeError: ... in play() line 12`."""
     file = inspect.getsourcefile(inspect.unwrap(type(workflow).play))
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     # Errors of the library say themselves what is meant.
-    where = f" in {own[-1].name}() line {own[-1].lineno}" if own and not isinstance(error, HocketError) else ""
+    where = f" in {frames[-1].name}() line {frames[-1].lineno}" if frames and not isinstance(error, HocketError) else ""
     return f"{type(error).__name__}: {error}{where}"

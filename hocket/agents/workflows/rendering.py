@@ -21,31 +21,31 @@ from hocket.core.errors import ConfigurationError
 T = TypeVar("T")
 
 SECONDS = 2.0
-"""Of computing that one rendering may take; a long conversation takes thousandths."""
+"""Seconds of processor time of one rendering; a long conversation takes thousandths."""
 
 MEMORY = 2**30
-"""Bytes by which the process may grow meanwhile."""
+"""Bytes by which the process may grow during a rendering."""
 
 _DIGITS = 7
-"""Of a whole number that a template may hold."""
+"""The largest integer in a template."""
 
 _LOOK = 0.05
 """Seconds between two checks of a rendering in progress."""
 
 
 class Endless(ConfigurationError):
-    """A template that goes on without end, or grows so."""
+    """A template that does not end, or needs too much memory."""
 
 
 class _Stop(BaseException):
-    """Why a rendering ends. The thread that watches raises it inside; templates cannot catch anything."""
+    """The end of a rendering. The watching thread raises it inside; templates cannot catch exceptions."""
 
 
 def within_bounds(tokenizer: Any, render: Callable[[], T]) -> T:
     """The output of `render` for a tokenizer's chat template, within limits of time and memory.
 
     Raises:
-        Endless: when it takes more.
+        Endless: when it exceeds a limit.
     """
     template = tokenizer.chat_template
     try:
@@ -95,26 +95,26 @@ class _Watch:
         """
         thread = threading.get_ident()
         clock = time.pthread_getcpuclockid(thread)
-        one = _Rendering(clock, time.clock_gettime(clock))
+        rendering = _Rendering(clock, time.clock_gettime(clock))
         self._begin()
         with self._lock:
-            self._going[thread] = one
+            self._going[thread] = rendering
         self._some.set()
         try:
             try:
                 return render()
             finally:
                 self._ended(thread)
-                if one.stopped is not None:
-                    raise _Stop(one.stopped)
+                if rendering.stopped is not None:
+                    raise _Stop(rendering.stopped)
         except _Stop:
             self._ended(thread)
-            raise _Stop(one.stopped) from None
+            raise _Stop(rendering.stopped) from None
 
     def _ended(self, thread: int) -> None:
         with self._lock:
-            one = self._going.pop(thread, None)
-        if one is not None and one.stopped is not None:
+            rendering = self._going.pop(thread, None)
+        if rendering is not None and rendering.stopped is not None:
             # What has not arrived yet must not arrive later. It is made to arrive: one that is withdrawn leaves Python
             # looking for it at every step from then on, which slows all code down and hangs profilers.
             with contextlib.suppress(_Stop):
@@ -132,10 +132,10 @@ class _Watch:
             time.sleep(_LOOK)
             memory = _memory()
             with self._lock:
-                for thread, one in self._going.items():
-                    one.memory = min(memory, one.memory)
-                    if one.stopped is None and (reason := one.excess(memory)) is not None:
-                        one.stopped = reason
+                for thread, rendering in self._going.items():
+                    rendering.memory = min(memory, rendering.memory)
+                    if rendering.stopped is None and (reason := rendering.excess(memory)) is not None:
+                        rendering.stopped = reason
                         _raise_in(thread, _Stop)
                 if not self._going:
                     self._some.clear()

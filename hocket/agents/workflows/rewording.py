@@ -38,9 +38,9 @@ class Worded(Workflow):
 
     def prompts_for(self, question: str) -> dict[str, str]:
         """The current system prompts of the roles."""
-        own, shown = self.inner.prompts, recalled(self.texts, question)
-        found = {role: shown.system(role, own.get(role)) for role in self.roles}
-        return {role: text for role, text in found.items() if text}
+        prompts, shown = self.inner.prompts, recalled(self.texts, question)
+        wordings = {role: shown.system(role, prompts.get(role)) for role in self.roles}
+        return {role: text for role, text in wordings.items() if text}
 
     @property
     def calls(self) -> int:
@@ -53,8 +53,8 @@ class Worded(Workflow):
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome | None:
         if self.texts.recall is not None:
-            told = "\n".join(str(message["content"]) for message in scenario.messages)
-            team = team.prompted(self.prompts_for(told))
+            question = "\n".join(str(message["content"]) for message in scenario.messages)
+            team = team.prompted(self.prompts_for(question))
         return await self.inner.play(scenario, team)
 
 

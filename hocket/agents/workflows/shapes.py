@@ -20,7 +20,7 @@ MOST = 32
 """A text of more pieces is its own shape."""
 
 KEPT = 65536
-"""Beginnings of conversations that are told apart at a time."""
+"""The number of beginnings of conversations that are distinguished at a time."""
 
 _WORD = "\0"
 
@@ -55,13 +55,13 @@ class ConversationShapes:
     def trial(self, messages: Sequence[Message]) -> list[Message]:
         """A conversation of the same shape with other words."""
         firsts: dict[Hashable, int] = {}
-        found = []
+        problems = []
         for place, message in enumerate(messages):
             first = firsts.setdefault(_name(message), place)
             if _worded(message):
                 message = {**message, "content": self._text(message["content"]).replace(_WORD, f"x{first}")}
-            found.append(message)
-        return found
+            problems.append(message)
+        return problems
 
     def _of(self, message: Message) -> Hashable:
         if not _worded(message):

@@ -32,7 +32,7 @@ class User(Protocol):
 
 
 class Visit(Protocol):
-    """One talk: the user, tools on a database of this talk's own, and what a model that plays the user is told."""
+    """One conversation: the user, tools on its own database, and the prompt of a model that plays the user."""
 
     @property
     def user(self) -> User: ...
@@ -92,25 +92,25 @@ def desk_called(name: str) -> TalkSource:
     Raises:
         ConfigurationError: for an unknown name, with the nearest.
     """
-    found: Any = DESKS.find(name)
-    if isinstance(found, TalkDesk):
-        return found.make()
-    return cast(TalkSource, found() if inspect.isclass(found) else found)
+    desk: Any = DESKS.find(name)
+    if isinstance(desk, TalkDesk):
+        return desk.make()
+    return cast(TalkSource, desk() if inspect.isclass(desk) else desk)
 
 
 @dataclass(frozen=True)
 class SimulatedUser(Workflow):
-    """One talk of the role `agent` with a scripted user, or with the role `user` where `played` is set.
+    """A conversation of the role `agent` with a scripted user, or with the role `user` if `played` is set.
 
     A reply of the agent with a `<tool_call>` is a call, whose answer comes back as a `tool` message (one per call); any
-    other reply goes to the user. `Outcome.info` has `database` (as it is at the end), `said` (what the agent told the
-    user), `closed` (whether the user closed the talk) and `calls`; a talk that was not closed within `turns` is
-    truncated.
+    other reply goes to the user. `Outcome.info` has `database` (its final content), `said` (the agent's messages to the
+    user), `closed` (whether the user ended the conversation) and `calls`; a conversation that does not end within
+    `turns` is truncated.
 
     Attributes:
-        desk: where talks come from, or its name: `order-desk`, `consultation`, `FILE.py:NAME`.
+        desk: the source of conversations, or its name: `order-desk`, `consultation`, `FILE.py:NAME`.
         turns: replies of the agent, calls included.
-        played: whether a policy plays the user, told its goal in a system message; it closes by saying `closing`.
+        played: whether a policy plays the user, with its goal in a system message; it ends with the words `closing`.
     """
 
     name = "simulated-user"
@@ -147,7 +147,7 @@ class SimulatedUser(Workflow):
         user = RoleUser(team.user, visit.instruction, self.closing) if self.played else visit.user
         first = await user.open()
         heard: list[Message] = [{"role": "user", "content": f"{visit.briefing}\n{first}" if visit.briefing else first}]
-        said: list[str] = []
+        replies: list[str] = []
         calls, closed = 0, False
         for _ in range(self.turns):
             reply = await team.agent(heard)
@@ -156,7 +156,7 @@ class SimulatedUser(Workflow):
                 calls += len(made)
                 heard = [{"role": "tool", "content": await carried_out(call, visit.tools)} for call in made]
                 continue
-            said.append(reply.text)
+            replies.append(reply.text)
             answer = None if visit.closes(reply.text) else await user.reply(reply.text)
             if answer is None:
                 closed = True
@@ -164,7 +164,7 @@ class SimulatedUser(Workflow):
             heard = [{"role": "user", "content": answer}]
         info: dict[str, Any] = {
             DATABASE.name: visit.database,
-            SAID.name: said,
+            SAID.name: replies,
             CLOSED.name: closed,
             CALLS.name: calls,
         }

@@ -152,7 +152,7 @@ class Agent:
         """Asks the policy; await the result.
 
         Args:
-            pieces: what the agent is told, or a whole history (see the class).
+            pieces: the agent's new messages, or a complete history (see the class).
             prefix: response tokens imposed before sampling begins; recorded as forced.
             state: a key naming the state this turn starts from, for grouping.
             decoding: how to sample, instead of the assignment's decoding with the seat's overrides.
@@ -224,9 +224,9 @@ class Agent:
         """Goes on from an answer."""
         self._episode.record(call.place, turn)
         if call.place > self._state.place:
-            said: Message = {"role": "assistant", "content": turn.text}
+            message: Message = {"role": "assistant", "content": turn.text}
             tokens = call.request.tokens + tuple(turn.action.tolist())
-            self._state = _State((*call.messages, said), tokens, turn, call.place)
+            self._state = _State((*call.messages, message), tokens, turn, call.place)
         return Reply(turn.text, turn.action, turn.finish, turn)
 
     def _extended(self, new: tuple[Message, ...]) -> tuple[tuple[Message, ...], Tokens, Turn | None]:
@@ -246,9 +246,9 @@ class Agent:
         return messages, grown, last
 
     def _turn(self, call: _Call, sample: Sample) -> Turn:
-        said = sample.text
-        if said is None:
-            said = self._actor.chat.reply_text(sample.tokens.tolist(), call.observation)
+        text = sample.text
+        if text is None:
+            text = self._actor.chat.reply_text(sample.tokens.tolist(), call.observation)
         imposed = np.zeros(len(sample.tokens), np.bool_)
         imposed[: len(sample.forced)] = sample.forced
         return Turn(
@@ -263,7 +263,7 @@ class Agent:
             parent=call.parent,
             state=call.state,
             finish=sample.finish,
-            text=said,
+            text=text,
             prompt=MessageHistory.of(call.messages, call.parent),
             decoding=call.request.decoding,
             extras={CONVERSATION.name: self._conversation, CALL.name: call.number, **sample.extras},
@@ -344,17 +344,17 @@ def _whole(messages: tuple[Message, ...]) -> bool:
 
 
 def _messages(pieces: Sequence[Piece]) -> tuple[Message, ...]:
-    found: list[Message] = []
+    messages: list[Message] = []
     for piece in pieces:
         if isinstance(piece, (str, Reply)):
-            found.append({"role": "user", "content": str(piece)})
+            messages.append({"role": "user", "content": str(piece)})
         elif isinstance(piece, Mapping):
-            found.append(_message(piece))
+            messages.append(_message(piece))
         elif isinstance(piece, Sequence):
-            found.extend(_listed(piece))
+            messages.extend(_listed(piece))
         else:
             _message(piece)
-    return tuple(found)
+    return tuple(messages)
 
 
 def _message(piece: object) -> Message:
@@ -362,23 +362,23 @@ def _message(piece: object) -> Message:
     if isinstance(piece, Mapping) and isinstance(piece.get("role"), str):
         return piece
     if inspect.iscoroutine(piece):
-        raise TypeError("an agent was told a reply that is not there yet; await the call first")
+        raise TypeError("an agent was given a reply that is not there yet; await the call first")
     raise TypeError(
-        f"an agent was told {piece!r}; tell it text, a reply, a message such as {{'role': 'user', 'content': '..'}}, "
+        f"an agent was given {piece!r}; give it text, a reply, a message such as {{'role': 'user', 'content': '..'}}, "
         "or a list of these"
     )
 
 
 def _listed(pieces: Sequence[str | Reply | Message]) -> list[Message]:
-    found: list[Message] = []
+    messages: list[Message] = []
     lines: list[str] = []
     for piece in [*pieces, None]:
         if isinstance(piece, (str, Reply)):
             lines.append(str(piece))
             continue
         if lines:
-            found.append({"role": "user", "content": "\n".join(lines)})
+            messages.append({"role": "user", "content": "\n".join(lines)})
             lines = []
         if piece is not None:
-            found.append(_message(piece))
-    return found
+            messages.append(_message(piece))
+    return messages

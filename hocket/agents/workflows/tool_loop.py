@@ -26,14 +26,14 @@ class ToolCallRecord:
 
     @property
     def worked(self) -> bool:
-        """Whether it could be carried out."""
+        """Whether the call succeeded."""
         return self.call.problem is None and not self.result.startswith("error")
 
     @property
     def plain(self) -> dict[str, Any]:
         """As plain data, for records."""
-        asked = {"name": self.call.name, "arguments": dict(self.call.arguments)}
-        return {**asked, "result": self.result, "turn": self.turn, "worked": self.worked}
+        request = {"name": self.call.name, "arguments": dict(self.call.arguments)}
+        return {**request, "result": self.result, "turn": self.turn, "worked": self.worked}
 
 
 async def converse(
@@ -48,15 +48,15 @@ async def converse(
 ) -> tuple[Reply, list[ToolCallRecord]]:
     """Calls the agent, executes its tool calls and returns it their results, until a reply has no call.
 
-    The agent is only ever told what is new, so its history grows by concatenation. Calls of one reply are carried out
-    side by side and answered by a `tool` message each, in order; one that cannot be read is answered by what is wrong
-    with it. Whether the agent is shown the tools is the agent's matter.
+    The agent gets only new messages, so its history grows by concatenation. The calls of a reply run concurrently, and
+    each gets a `tool` message, in order; an unreadable call gets an error. The agent decides whether its template lists
+    the tools.
 
     Args:
-        max_calls: calls that are carried out. Those beyond are told that there are no more, and if the next reply
-            still calls, it is the last one.
-        turns: replies at most. The last one is the answer as it stands, even if it calls.
-        prefix: response tokens imposed on one reply, that with `after` others before it.
+        max_calls: the number of executed calls. Further ones get the message that there are no more, and if the next
+            reply still calls, it is the last one.
+        turns: the largest number of replies. The last one is the answer, even if it has calls.
+        prefix: response tokens imposed on the reply number `after`, from 0.
     """
     reply = await agent(messages, prefix=() if after else prefix)
     made: list[ToolCallRecord] = []
@@ -72,6 +72,6 @@ async def converse(
         results = await asyncio.gather(*(carried_out(call, tools) for call in tried))
         made += [ToolCallRecord(call, result, turn) for call, result in zip(tried, results, strict=True)]
         turn += 1
-        told: list[Message] = [{"role": "tool", "content": result} for result in results]
-        reply = await agent(told, prefix=prefix if turn == after else ())
+        results_read: list[Message] = [{"role": "tool", "content": result} for result in results]
+        reply = await agent(results_read, prefix=prefix if turn == after else ())
     return reply, made

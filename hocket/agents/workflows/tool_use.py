@@ -24,17 +24,17 @@ ToolsOf = Sequence[Tool] | Callable[[Scenario, Key], Sequence[Tool]]
 class ToolUse(Workflow):
     """The policy answers, or calls tools and continues with their results, until a reply has no call.
 
-    What tools say comes back as `tool` messages: observation, never a decision. `Outcome.info` has `tool_calls` (how
-    many) and `calls` (each with name, arguments, result, the turn it stands in, and whether it worked); a reply
-    after the last turn that still calls is the answer as it stands. An assignment's prefix is imposed on the first
-    reply that is not replayed.
+    Results come back as `tool` messages: observation, never a decision. `Outcome.info` has `tool_calls` (their number)
+    and `calls` (each with name, arguments, result, turn, and whether it worked). A last reply with calls is the answer
+    as it is. An assignment's prefix is imposed on the first reply that is not replayed.
 
     Attributes:
-        tools_of: the tools, names of tools with commas between them, or what makes those of one episode from its
-            scenario and key. None is those of the task, or the calculator where it has none.
-        turns: replies at most. listed: whether the chat template lists the tools. system: a system prompt.
-        call_reward: when not 0, each turn earns this under the name `calls` if it calls and all its calls could be
-            carried out; a call that is answered with `error` was not.
+        tools_of: the tools, their names separated by commas, or a function that makes those of one episode from its
+            scenario and key. None is those of the task, or the calculator if it has none.
+        turns: the largest number of replies. listed: whether the chat template lists the tools. system: a system
+            prompt.
+        call_reward: when not 0, the reward `calls` of each turn with calls that all succeeded; a call that is answered
+            with `error` did not.
     """
 
     name = "tool-use"
@@ -63,20 +63,19 @@ class ToolUse(Workflow):
 
     @property
     def tools(self) -> Mapping[str, Tools]:
-        given = self._given
-        return {} if not self.listed or callable(given) else {"policy": [tool.schema for tool in given]}
+        tools = self._given
+        return {} if not self.listed or callable(tools) else {"policy": [tool.schema for tool in tools]}
 
     def equipped(self, tools: ToolsOf) -> ToolUse:
         return self if self.tools_of is not None else replace(self, tools_of=tools)
 
     async def play(self, scenario: Scenario, team: Team) -> Outcome:
-        given = self._given
-        tools, agent, begun = tools_for(given, scenario, team.key), team.policy, team.assignment.replay
-        if self.listed and callable(given):
+        tools, agent, begun = tools_for(self._given, scenario, team.key), team.policy, team.assignment.replay
+        if self.listed and callable(self._given):
             agent = agent.fresh(tools=[tool.schema for tool in tools])
         prefix, after = team.assignment.prefix, 0 if begun is None else len(begun.turns)
         reply, made = await converse(agent, asked(team.assignment), tools, turns=self.turns, prefix=prefix, after=after)
-        info = {TOOL_CALLS.name: len(made), CALLS.name: [one.plain for one in made]}
+        info = {TOOL_CALLS.name: len(made), CALLS.name: [record.plain for record in made]}
         earned = {"calls": self._earned(made)} if self.call_reward else {}
         return Outcome(answer=str(reply), info=info, turn_rewards=earned)
 
@@ -88,7 +87,7 @@ class ToolUse(Workflow):
     def _earned(self, made: Sequence[ToolCallRecord]) -> list[float]:
         """The reward of each turn; after the last calls there is one more turn."""
         turns = made[-1].turn + 2 if made else 1
-        worked = [[one.worked for one in made if one.turn == turn] for turn in range(turns)]
+        worked = [[record.worked for record in made if record.turn == turn] for turn in range(turns)]
         return [self.call_reward if calls and all(calls) else 0.0 for calls in worked]
 
 

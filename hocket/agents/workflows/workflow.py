@@ -16,10 +16,10 @@ from hocket.types import Assignment, Message, Scenario
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an episode came out.
+    """The outcome of an episode.
 
     Attributes:
-        answer: what the team answers; rewards find it as `trajectory.info["answer"]`.
+        answer: the team's answer; rewards find it as `trajectory.info["answer"]`.
         rewards: named rewards of the whole trajectory; None is no opinion.
         turn_rewards: named rewards per turn: a number by reply, or one number per turn in call order.
         info: columns for rewards and reports.
@@ -38,13 +38,13 @@ class Workflow(ABC):
     how `--workflow` and `hocket workflows` find it.
 
     Attributes:
-        roles: who takes part; `team` has one agent per role.
-        scores: whether its outcomes hold all rewards, so that the task's own verifiers are not asked besides.
-        limits: what an episode may spend in a run; None is the default of `Limits`.
-        prompts: system prompts by role, put before a conversation that has none.
-        tools: tools by role, shown by the chat template.
-        tools_of: what its agents may call, as in `ToolUse`; None where they call nothing, or what the task has.
-        opens: whether its first role begins with the scenario's messages as they are, under its own system prompt.
+        roles: the roles; `team` has one agent per role.
+        scores: whether its outcomes hold all rewards, so that the task's verifiers are not used.
+        limits: the limits of an episode in a run; None is the default of `Limits`.
+        prompts: system prompts by role, for conversations without one.
+        tools: tools by role, listed by the chat template.
+        tools_of: the tools of its agents, as in `ToolUse`; None for no tools, or those of the task.
+        opens: whether its first role begins with the scenario's unchanged messages, under its own system prompt.
     """
 
     roles: tuple[str, ...] = ()
@@ -62,11 +62,11 @@ class Workflow(ABC):
         return {}
 
     def equipped(self, tools: Any) -> Workflow:
-        """With the tools of a task, as in `ToolUse.tools_of`, where it takes some and has none; else itself."""
+        """The workflow with the tools of a task, as in `ToolUse.tools_of`, if it can use tools and has none."""
         return self
 
     def around(self, own: Workflow) -> Workflow:
-        """What plays a task whose own workflow is `own`: itself, unless it only changes something of that one."""
+        """The workflow for a task whose own workflow is `own`: itself, unless it is a wrapper of another one."""
         return self
 
     @abstractmethod
@@ -82,9 +82,9 @@ def asked(assignment: Assignment) -> tuple[Message, ...]:
 
 def with_line(messages: Sequence[Message], line: str) -> tuple[Message, ...]:
     """Messages with `line` under the last user message; a user message of its own where there is none."""
-    found = list(messages)
-    for place in reversed(range(len(found))):
-        if found[place]["role"] == "user":
-            found[place] = {**found[place], "content": f"{found[place]['content']}\n{line}"}
-            return tuple(found)
-    return (*found, {"role": "user", "content": line})
+    lines = list(messages)
+    for place in reversed(range(len(lines))):
+        if lines[place]["role"] == "user":
+            lines[place] = {**lines[place], "content": f"{lines[place]['content']}\n{line}"}
+            return tuple(lines)
+    return (*lines, {"role": "user", "content": line})

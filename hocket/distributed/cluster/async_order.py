@@ -37,8 +37,9 @@ from hocket.distributed.cluster.samplers import Samplers, spread
 from hocket.recipe import Recipe
 from hocket.stages import Rollout, State
 from hocket.train.ledger import Ledger
-from hocket.train.loop import RunContext, collect, learn_from, outcomes
+from hocket.train.loop import RunContext, collect, learn_from
 from hocket.train.overlap import stale
+from hocket.train.step_memory import outcomes
 from hocket.types import Assignment, Experience, Trajectory
 
 MOMENT = 0.2

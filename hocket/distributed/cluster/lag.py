@@ -20,8 +20,9 @@ from hocket.distributed.cluster.sampler import TargetWeights
 from hocket.distributed.cluster.samplers import Samplers, spread
 from hocket.stages import State
 from hocket.train.ledger import Ledger
-from hocket.train.loop import RunContext, learn_from, outcomes
+from hocket.train.loop import RunContext, learn_from
 from hocket.train.overlap import Flight, PendingOutcomes, stale
+from hocket.train.step_memory import outcomes
 
 
 @dataclass(frozen=True)

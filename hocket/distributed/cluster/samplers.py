@@ -27,7 +27,7 @@ from hocket.distributed.cluster.setup import Setup
 from hocket.distributed.cluster.verify import picked, unlike
 from hocket.stages import Player, Stateful, Task
 from hocket.train.cores import available_cores
-from hocket.train.machine import told_threads
+from hocket.train.machine import environment_threads
 from hocket.train.roles import learning
 from hocket.train.sequential import refuse_ahead
 from hocket.train.settings import Config
@@ -275,7 +275,7 @@ def dealt(assignments: Sequence[Assignment], count: int) -> list[list[int]]:
 def threads(config: Config) -> int:
     """Of each sampler: as many as the run was told, else the cores divided among all that work at the same time."""
     busy = max(1, config.samplers + (learning(config) if config.behind else 0))
-    return config.threads or told_threads() or max(1, available_cores() // busy)
+    return config.threads or environment_threads() or max(1, available_cores() // busy)
 
 
 # ---------------------------------------------------------------- players

@@ -36,7 +36,7 @@ from hocket.core.requirements import Requirement
 from hocket.methods.teams.at_grpo import AT_GRPO
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lesson, Lessons
-from hocket.tasks.nested import NestedTask, found_within, turn_by_turn
+from hocket.tasks.nested_task import NestedTask, found_within, turn_by_turn
 from hocket.types import Message, Scenario
 from hocket.zoo.household import Household, plan
 from hocket.zoo.maze import Maze

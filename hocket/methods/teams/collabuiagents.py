@@ -41,7 +41,7 @@ from hocket.rewards.judging import Judge, grades
 from hocket.stages import Grade, LedgerView, More, Play, Rollout
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lesson, Lessons
-from hocket.tasks.nested import NestedTask, found_within, turn_by_turn
+from hocket.tasks.nested_task import NestedTask, found_within, turn_by_turn
 from hocket.types import Assignment, Experience, Message, Scenario, Trajectory, Turn
 
 ADVERSARY = "adversary"

@@ -29,7 +29,7 @@ from hocket.methods.base.grpo import GRPO
 from hocket.stages import Split
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lesson, Lessons
-from hocket.tasks.nested import query_of
+from hocket.tasks.nested_task import query_of
 from hocket.tasks.text import TextTask
 from hocket.types import Message, Scenario
 

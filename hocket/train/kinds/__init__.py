@@ -38,12 +38,12 @@ def kind_of(task: Task) -> Kind:
     """
     named = task.kind
     if isinstance(named, str):
-        found = _BY_NAME[named] if named in _BY_NAME else _loaded(named, task)
+        kind = _BY_NAME[named] if named in _BY_NAME else _loaded(named, task)
     else:
-        found = named
-    if not isinstance(found, Kind):
+        kind = named
+    if not isinstance(kind, Kind):
         raise ConfigurationError(f"task {task.name}: its kind {named!r} is no hocket.train.kinds.Kind; make it one")
-    return found
+    return kind
 
 
 def _loaded(reference: str, task: Task) -> object:

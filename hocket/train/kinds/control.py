@@ -99,8 +99,8 @@ def _team(config: Config, task: JointTask) -> tuple[Mapping[str, Policy], Player
             raise ConfigurationError(f"roles.{role}: task {task.name} has no such agent{nearest(role, agents)}")
         if settings.model or settings.endpoint:
             raise ConfigurationError(f"roles.{role}.model and endpoint are for language models; {task.name} is control")
-    given = config.phases[0][0].cast
-    seats = {agent: policy_of(agent, config.roles.get(agent, RoleSettings()), given) for agent in agents}
+    usual = config.phases[0][0].cast
+    seats = {agent: policy_of(agent, config.roles.get(agent, RoleSettings()), usual) for agent in agents}
     members = {name: [agent for agent in agents if seats[agent] == name] for name in dict.fromkeys(seats.values())}
     acts = {seat.actions if not seat.discrete else 0 for seat in task.world.seats}
     if len(acts) > 1:
@@ -113,7 +113,7 @@ def _team(config: Config, task: JointTask) -> tuple[Mapping[str, Policy], Player
         name: ControlPolicy(task.spaces(member), name=name, key=key.derive("policy", name), network=config.network)
         for name, member in members.items()
     }
-    if type(given).seats is not Shared.seats:
+    if type(usual).seats is not Shared.seats:
         task.spaces(agents)  # Who swaps seats must fit in all of them.
     player = JointPlayer(task.world, policies, seats, identified=task.identified)
     return cast(Mapping[str, Policy], policies), player

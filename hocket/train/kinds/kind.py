@@ -66,7 +66,7 @@ _OF_RECORDED = {
     Example.RANKED: "lists/accuracy",
 }
 
-MEASURES: Mapping[str, Measure] = {one.name: one for one in (ACCURACY, RETURN, *HELD_OUT.values())}
+MEASURES: Mapping[str, Measure] = {measure.name: measure for measure in (ACCURACY, RETURN, *HELD_OUT.values())}
 """By name, those that are looked for first in metrics first."""
 
 

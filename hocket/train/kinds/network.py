@@ -62,5 +62,5 @@ class Network(Kind):
 
     def with_references(self, config: Config, player: Any, references: Mapping[str, Policy]) -> Player:
         player.reference = references[POLICY]
-        found: Player = player
-        return found
+        seated: Player = player
+        return seated

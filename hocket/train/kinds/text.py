@@ -63,11 +63,11 @@ class Text(Kind):
 
     def suggest(self, config: Config, recipe: Recipe) -> Mapping[str, Any]:
         """Settings that are lengths in tokens follow the longest response; the rate of lessons follows the model."""
-        found: dict[str, Any] = {**lengths_of(recipe, config.decoding.max_tokens)}
+        settings: dict[str, Any] = {**lengths_of(recipe, config.decoding.max_tokens)}
         if config.task.startswith(PREFIX) and has_path(recipe, "update.lr") and is_open(recipe, "update.lr"):
             other = WHOLE if config.lora is None else ADAPTED
-            found["update.lr"] = RATE if is_shipped(config.model, config.runs) else other
-        return found
+            settings["update.lr"] = RATE if is_shipped(config.model, config.runs) else other
+        return settings
 
     def models(self, config: Config) -> list[Any]:
         return configured_models(config)
@@ -86,20 +86,21 @@ class Text(Kind):
         """What the task has to say; a teacher that is missing; tools of the task that its workflow leaves aside."""
         if isinstance(task, LessonTask):
             return (task.remark(config.total_steps),)
-        own = tuple(task.remarks) if isinstance(task, TextTask) else ()
-        alone = next((one for one, _ in config.phases if one.learns_from_teacher and config.teacher is None), None)
+        remarks = tuple(task.remarks) if isinstance(task, TextTask) else ()
+        untaught = () if config.teacher is not None else config.phases
+        alone = next((recipe for recipe, _ in untaught if recipe.learns_from_teacher), None)
         if alone is not None:
             return (
-                *own,
-                f"{alone.name} learns from a teacher and none is named (--teacher MODEL), so it is held against the "
-                "policy as it was before training",
+                *remarks,
+                f"{alone.name} learns from a teacher and none is named (--teacher MODEL), so it is compared with the "
+                "policy before training",
             )
         usual, flow = getattr(task, "workflow", None), workflow_of(config, task, workflow)
         if usual is None or not usual.tools_of or flow.tools_of:
-            return own
+            return remarks
         name = getattr(flow, "name", type(flow).__name__)
         return (
-            *own,
+            *remarks,
             f"workflow {name} leaves aside the tools of task {task.name}, which the task's own workflow has; choose "
             "--workflow tool-use, or give the workflow tools",
         )
@@ -113,12 +114,12 @@ TEXT = Text()
 
 def workflow_of(config: Config, task: Task, given: Any) -> Workflow:
     """What plays: the run's workflow, else the recipe's, else the task's own, else one answer of one policy."""
-    own, named = getattr(task, "workflow", None), config.workflow or (None if given else config.phases[0][0].workflow)
+    usual, named = getattr(task, "workflow", None), config.workflow or (None if given else config.phases[0][0].workflow)
     if given is None and named is None:
-        return own or SingleTurn()
+        return usual or SingleTurn()
     flow = find_workflow(str(named)) if given is None else checked_workflow(given, type(given).__name__)
-    flow = flow if own is None else flow.around(own)
-    return flow if own is None or not own.tools_of else flow.equipped(own.tools_of)
+    flow = flow if usual is None else flow.around(usual)
+    return flow if usual is None or not usual.tools_of else flow.equipped(usual.tools_of)
 
 
 def _worded(flow: Workflow, file: str | None) -> Workflow:
@@ -146,7 +147,7 @@ def _seated(
     policies: dict[str, LanguageModel] = {}
     engines: dict[str, Engine] = {}
     barrier = Barrier()  # One for all engines: each runs when every live workflow waits, on whichever of them.
-    making, base_cache, own = Engines(config, barrier, journal), SharedBaseCache(), settings_by_policy(config)
+    making, base_cache, by_policy = Engines(config, barrier, journal), SharedBaseCache(), settings_by_policy(config)
     actors = {}
     for role in flow.roles:
         settings = config.roles.get(role, RoleSettings())
@@ -159,7 +160,7 @@ def _seated(
             continue
         refuse_strays(role, settings)
         name = policy_of(role, settings, config.phases[0][0].cast)
-        recipe = own.get(name, settings).recipe
+        recipe = by_policy.get(name, settings).recipe
         outputs = (find_recipe(recipe) if recipe else config.phases[0][0]).outputs
         if name not in policies and outputs:
             policies[name] = load_scorer(config, name, settings.model, precision, outputs=outputs)
@@ -167,7 +168,7 @@ def _seated(
         elif name not in policies:
             writer = load_policy(config, name, settings.model, precision, base_cache)
             # A frozen policy stays its base, so that no adapter is computed for it.
-            writer.adapted &= not own.get(name, settings).frozen
+            writer.adapted &= not by_policy.get(name, settings).frozen
             policies[name], engines[name] = writer, making.of(writer)
         actors[role] = Actor(policy=name, engine=engines[name], chat=Chat(policies[name].tokenizer))
     taken = next((role for role, actor in actors.items() if not actor.learns and role in policies), None)

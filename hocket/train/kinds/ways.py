@@ -31,15 +31,15 @@ def leads_of(task: Any) -> str | None:
 
     Where it names one, play is measured both ways before and after training; None is greedy play alone.
     """
-    found: str | None = getattr(task, "leads", None)
-    return found
+    way: str | None = getattr(task, "leads", None)
+    return way
 
 
 def ways_of(evaluation: Mapping[str, Any], measure: str) -> dict[str, Way]:
     """The ways that an evaluation, as summaries hold it, was measured in, greedy first."""
     keys = {GREEDY: (measure, "low", "high"), SAMPLED: TOLD_APART}
-    found = {name: [_number(evaluation.get(key)) for key in of] for name, of in keys.items()}
-    return {name: Way(name, *numbers) for name, numbers in found.items() if math.isfinite(numbers[0])}
+    by_name = {name: [_number(evaluation.get(key)) for key in of] for name, of in keys.items()}
+    return {name: Way(name, *numbers) for name, numbers in by_name.items() if math.isfinite(numbers[0])}
 
 
 def ways_shown(before: Mapping[str, Any], after: Mapping[str, Any], measure: str, leads: str) -> tuple[str, ...]:
@@ -59,11 +59,11 @@ def ways_shown(before: Mapping[str, Any], after: Mapping[str, Any], measure: str
 
 def as_told(evaluation: Mapping[str, Any], measure: str, way: str) -> dict[str, float]:
     """The measure and its interval of one way, under the names that greedy play has them by."""
-    found = ways_of(evaluation, measure).get(way)
-    if found is None:
+    numbers = ways_of(evaluation, measure).get(way)
+    if numbers is None:
         return {}
-    ends = {"low": found.low, "high": found.high}
-    return {measure: found.value, **{name: end for name, end in ends.items() if not math.isnan(end)}}
+    ends = {"low": numbers.low, "high": numbers.high}
+    return {measure: numbers.value, **{name: end for name, end in ends.items() if not math.isnan(end)}}
 
 
 def _number(value: Any) -> float:

@@ -67,7 +67,9 @@ class SearchSettings:
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ConfigurationError(f"{name} = {getattr(self, name)}: it must be at least 1")
         if self.lessons is not None and self.lessons < 0:
-            raise ConfigurationError(f"lessons = {self.lessons}: how many supervised steps come first, 0 for none")
+            raise ConfigurationError(
+                f"lessons = {self.lessons}: set the number of supervised steps before the search, 0 for none"
+            )
 
 
 class SearchRun:
@@ -95,10 +97,10 @@ class SearchRun:
         self.settings, self.folder = settings, folder
         self.task = tasks.find(settings.task)
         self.method, self.searcher = searcher_of(settings, self.task)
-        own = [pair for pair in settings.pairs if not pair[0].startswith("searcher.")]
+        pairs = [pair for pair in settings.pairs if not pair[0].startswith("searcher.")]
         _check_sizes(self.task, settings)
         steps = lesson_steps(self.task, settings.model, settings.searcher, settings.lessons)
-        self.target = model_target(self.task, settings.model, settings.workflow, own)
+        self.target = model_target(self.task, settings.model, settings.workflow, pairs)
         start = _start(settings.start, self.target)
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = RunLock(folder)
@@ -106,9 +108,9 @@ class SearchRun:
             self._claim(remark)
             if steps:
                 lessons = lessons_for(self.task, settings.searcher)
-                model = taught(lessons, settings.model, steps, own, folder, remark, trust=trust)
+                model = taught(lessons, settings.model, steps, pairs, folder, remark, trust=trust)
                 settings = replace(settings, model=model)
-                self.target = model_target(self.task, model, settings.workflow, own)
+                self.target = model_target(self.task, model, settings.workflow, pairs)
             self.journal = Journal(folder / "journal.jsonl")
             judge = _reflector(settings, self.target.config, self.journal)
         except BaseException:
@@ -138,15 +140,15 @@ class SearchRun:
         try:
             before = fingerprint(self.target.policies)
             best = search(self.bench, self.searcher)
-            found = self._summary(best, *self._evaluated(best))
+            results = self._summary(best, *self._evaluated(best))
             if fingerprint(self.target.policies) != before:
                 raise HocketError(
                     "the weights changed in a search over texts; please report this as an error of hocket"
                 )
-            found["weights"] = before if self.target.policies else None
+            results["weights"] = before if self.target.policies else None
             self._write(BEST, best.texts.to_json())
-            self._write(SUMMARY, found)
-            return {**found, "path": str(self.folder)}
+            self._write(SUMMARY, results)
+            return {**results, "path": str(self.folder)}
         finally:
             self.journal.close()
             self._lock.release()
@@ -161,11 +163,11 @@ class SearchRun:
         self.target.split = "eval"
         for texts in (self.bench.start, best.texts):
             name = f"evaluation/{texts.digest}"
-            kept = self.journal.get(name)
-            if not kept:
+            recorded = self.journal.get(name)
+            if not recorded:
                 played = self.target.play(texts, cases, 1, greedy=True, key=self.bench.key.derive("play"))
-                kept = self.journal.put(name, [one.score for one in played])
-            scores.append(cast(list[float], kept))
+                recorded = self.journal.put(name, [result.score for result in played])
+            scores.append(cast(list[float], recorded))
         return scores[0], scores[1]
 
     def _summary(self, best: Trial, before: Sequence[float], after: Sequence[float]) -> dict[str, Any]:
@@ -240,12 +242,12 @@ def resumed(folder: Path, *, trust: bool = False) -> SearchSettings:
     """
     if not (folder / SETTINGS).is_file():
         raise ConfigurationError(f"{folder} holds no search to go on with: it has no {SETTINGS}")
-    told = read_json(folder / SETTINGS)
-    check(folder / SETTINGS, list(told.items()), trust=trust)
-    known = {one.name for one in fields(SearchSettings)}
+    content = read_json(folder / SETTINGS)
+    check(folder / SETTINGS, list(content.items()), trust=trust)
+    known = {item.name for item in fields(SearchSettings)}
     try:
-        pairs = tuple((str(key), value) for key, value in told.pop("pairs", ()))
-        return SearchSettings(**{name: value for name, value in told.items() if name in known}, pairs=pairs)
+        pairs = tuple((str(key), value) for key, value in content.pop("pairs", ()))
+        return SearchSettings(**{name: value for name, value in content.items() if name in known}, pairs=pairs)
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"{folder / SETTINGS} holds no settings of a search: {error}") from error
 
@@ -270,23 +272,23 @@ def searcher_of(settings: SearchSettings, task: Task) -> tuple[SearchMethod, Sea
         ConfigurationError: when there is none of the name, or it has no such setting.
     """
     method = cast(SearchMethod, SEARCHERS.find(settings.searcher))
-    own = {} if settings.reflector is not None else suited(task, settings.searcher)
-    searcher: Any = replaced_all(method.searcher, own, "searcher") if own else method.searcher
+    settings_suited = {} if settings.reflector is not None else suited(task, settings.searcher)
+    searcher: Any = replaced_all(method.searcher, settings_suited, "searcher") if settings_suited else method.searcher
     for path, value in settings.pairs:
         if path.startswith("searcher."):
             searcher = replaced(searcher, path.removeprefix("searcher."), value, "searcher")
     return method, searcher
 
 
-def _start(given: str | None, target: ModelTarget) -> Texts:
+def _start(text: str | None, target: ModelTarget) -> Texts:
     """What a search begins from: the workflow's own prompts, a prompt for all roles, or texts in a file."""
-    own = dict(target.player.workflow.prompts)
-    if given is None:
-        return Texts(own)
-    if given.endswith(".json"):
-        found = Texts.read(given)
-        return replace(found, prompts={**own, **found.prompts})
-    return Texts(dict.fromkeys(target.roles, given))
+    prompts = dict(target.player.workflow.prompts)
+    if text is None:
+        return Texts(prompts)
+    if text.endswith(".json"):
+        texts = Texts.read(text)
+        return replace(texts, prompts={**prompts, **texts.prompts})
+    return Texts(dict.fromkeys(target.roles, text))
 
 
 def _reflector(settings: SearchSettings, config: Config, journal: Journal) -> Judge:

@@ -62,18 +62,18 @@ class FunctionEngine:
 
     def sample(self, requests: Sequence[Request]) -> list[Sample]:
         """What the function says to each."""
-        return [self._said(request) for request in requests]
+        return [self._sample(request) for request in requests]
 
-    def _said(self, request: Request) -> Sample:
+    def _sample(self, request: Request) -> Sample:
         begun: tuple[Message, ...] = ()
         if request.prefix:
             begun = ({"role": "assistant", "content": self._chat.reply_text(request.prefix)},)
-        said = self._answers((*request.messages, *begun), request.key.word if request.decoding.temperature else 0)
-        if not isinstance(said, str):
-            raise HocketError(f"the function that answers as the model returned a {type(said).__name__}, not a text")
-        ends = [at + len(stop) for stop in request.decoding.stop if (at := said.find(stop)) >= 0]
+        text = self._answers((*request.messages, *begun), request.key.word if request.decoding.temperature else 0)
+        if not isinstance(text, str):
+            raise HocketError(f"the function that answers as the model returned a {type(text).__name__}, not a text")
+        ends = [at + len(stop) for stop in request.decoding.stop if (at := text.find(stop)) >= 0]
         ending = () if ends else (self._chat.end_of_turn,)
-        whole = (*request.prefix, *self._chat.encode(said[: min(ends, default=None)], request.prefix), *ending)
+        whole = (*request.prefix, *self._chat.encode(text[: min(ends, default=None)], request.prefix), *ending)
         tokens = np.array(whole[: request.decoding.max_tokens], np.int64)
         imposed = np.arange(len(tokens)) < len(request.prefix)
         finish: Any = "stop" if len(tokens) == len(whole) else "length"
@@ -82,12 +82,12 @@ class FunctionEngine:
 
 def fingerprint(policies: Mapping[str, Policy]) -> str:
     """Of all weights; equal exactly when every one is."""
-    seen = hashlib.blake2b(digest_size=16)
+    hashing = hashlib.blake2b(digest_size=16)
     for name in sorted(policies):
         for part, tensor in sorted(cast(Any, policies[name]).module.state_dict().items()):
-            seen.update(f"{name}/{part}".encode())
-            seen.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-    return seen.hexdigest()
+            hashing.update(f"{name}/{part}".encode())
+            hashing.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return hashing.hexdigest()
 
 
 @dataclass(eq=False)
@@ -131,20 +131,20 @@ class ModelTarget:
     ) -> list[CaseResult]:
         """Draws depend on the case and the sample alone, so two versions of the texts meet the same chances."""
         decoding = replace(self.config.decoding, temperature=0.0) if greedy else self.config.decoding
-        asked = [Assignment(self.task.scenario(self.split, case), samples, decoding, first) for case in cases]
+        assignments = [Assignment(self.task.scenario(self.split, case), samples, decoding, first) for case in cases]
         player = replace(self.player, workflow=Worded(self.player.workflow, texts))
-        return run_async(self._played(player, asked, cases, key))
+        return run_async(self._played(player, assignments, cases, key))
 
     async def _played(
-        self, player: TextPlayer, asked: Sequence[Assignment], cases: Sequence[int], key: Key
+        self, player: TextPlayer, assignments: Sequence[Assignment], cases: Sequence[int], key: Key
     ) -> list[CaseResult]:
-        found = await player.play(asked, key=key.derive(self.split))
-        await grade(found, self.rewards, key=key.derive(self.split, "score"))
-        failed = next((one.failure for one in found if one.failure is not None), None)
-        if failed is not None and all(one.failure is not None for one in found):
+        played = await player.play(assignments, key=key.derive(self.split))
+        await grade(played, self.rewards, key=key.derive(self.split, "score"))
+        failed = next((episode.failure for episode in played if episode.failure is not None), None)
+        if failed is not None and all(episode.failure is not None for episode in played):
             raise HocketError(f"every episode failed: {failed}")
-        numbers = [case for case, one in zip(cases, asked, strict=True) for _ in range(one.samples)]
-        return [_told(self.task, number, one) for number, one in zip(numbers, found, strict=True)]
+        numbers = [case for case, episode in zip(cases, assignments, strict=True) for _ in range(episode.samples)]
+        return [_case_result(self.task, number, episode) for number, episode in zip(numbers, played, strict=True)]
 
     def refuses(self, texts: Texts) -> str | None:
         """What `hocket.core.texts.problem` says, or the workflow, or that a prompt leaves no room in the context."""
@@ -154,14 +154,14 @@ class ModelTarget:
             return wrong
         scenario = self.task.scenario(self.split, 0)
         question = prompt_text(scenario)
-        own = len(self.player.encode(question)) + self.config.decoding.max_tokens
+        tokens = len(self.player.encode(question)) + self.config.decoding.max_tokens
         shown = recalled(texts, question)
         for role in flow.roles:
             length = len(self.player.encode(shown.system(role, flow.prompts.get(role)) or ""))
-            if length + own > self.player.context_length:
+            if length + tokens > self.player.context_length:
                 return (
                     f"prompt and library of {role!r} are {length} tokens; with the question and the longest answer "
-                    f"({own}) the context of {self.player.context_length} is too small; shorten them"
+                    f"({tokens}) the context of {self.player.context_length} is too small; shorten them"
                 )
         return None
 
@@ -181,9 +181,9 @@ def model_target(task: Task, model: str, workflow: str | None, pairs: Sequence[t
     """
     if not kind_of(task).textual:
         raise ConfigurationError(f"task {task.name} is not answered in text, so it has no texts to improve")
-    found = seated(task, model, workflow, pairs)
-    _refuse_own_system(task, found.roles)
-    return found
+    player = seated(task, model, workflow, pairs)
+    _refuse_own_system(task, player.roles)
+    return player
 
 
 def seated(task: Task, model: str, workflow: str | None, pairs: Sequence[tuple[str, Any]]) -> ModelTarget:
@@ -205,15 +205,16 @@ def seated(task: Task, model: str, workflow: str | None, pairs: Sequence[tuple[s
         seats = [(f"roles.{role}.{what}", v) for role in roles for what, v in (("endpoint", url), ("model", served))]
         config = configure([("task", task.name), *named, *pairs, *seats], task)
     policies, player = kind_of(task).build(config, task, workflow=None, journal=None, precision="fp32")
-    found = cast(TextPlayer, player)
+    text_player = cast(TextPlayer, player)
     if scripted:
         function = load_object(model, "model")
         if not callable(function):
             raise ConfigurationError(f"model = {model}: name a function of messages and a number")
-        chat = next(iter(found.actors.values())).chat
+        chat = next(iter(text_player.actors.values())).chat
         engine = FunctionEngine(function, cast(Chat, chat))
-        policies, found = {}, replace(found, actors={r: Actor(r, engine, chat, learns=False) for r in found.actors})
-    return ModelTarget(config, task, found, policies, kind_of(task).rewards(config, task, None))
+        actors = {role: Actor(role, engine, chat, learns=False) for role in text_player.actors}
+        policies, text_player = {}, replace(text_player, actors=actors)
+    return ModelTarget(config, task, text_player, policies, kind_of(task).rewards(config, task, None))
 
 
 def _refuse_own_system(task: Task, roles: Sequence[str]) -> None:
@@ -225,16 +226,16 @@ def _refuse_own_system(task: Task, roles: Sequence[str]) -> None:
         )
 
 
-def _told(task: Task, case: int, one: Trajectory) -> CaseResult:
-    right = one.scenario.answer
+def _case_result(task: Task, case: int, trajectory: Trajectory) -> CaseResult:
+    right = trajectory.scenario.answer
     return CaseResult(
         case=case,
-        sample=one.sample,
-        score=success_of(task, one),
-        calls=len(one.turns),
-        question=prompt_text(one.scenario),
+        sample=trajectory.sample,
+        score=success_of(task, trajectory),
+        calls=len(trajectory.turns),
+        question=prompt_text(trajectory.scenario),
         expected="" if right is None else str(right),
-        answer=one.answer if one.failure is None else one.failure,
-        said=[(turn.role, turn.text) for turn in one.turns],
-        tokens=sum(len(turn.action) for turn in one.turns),
+        answer=trajectory.answer if trajectory.failure is None else trajectory.failure,
+        said=[(turn.role, turn.text) for turn in trajectory.turns],
+        tokens=sum(len(turn.action) for turn in trajectory.turns),
     )

@@ -24,12 +24,12 @@ def lessons_for(task: Task, searcher: str) -> LessonTask:
     Raises:
         ConfigurationError: when it has none.
     """
-    found = _of_searcher(task, searcher)
-    named = task.name if found is None else found.task
+    lessons = _of_searcher(task, searcher)
+    named = task.name if lessons is None else lessons.task
     return LessonTask(task if named == task.name else tasks.find(named), named)
 
 
-def lesson_steps(task: Task, model: str, searcher: str, asked: int | None) -> int:
+def lesson_steps(task: Task, model: str, searcher: str, steps: int | None) -> int:
     """How many supervised steps come before a search.
 
     Unless they are asked for, the shipped nano model alone has lessons, on a task that teaches what the searcher asks.
@@ -37,28 +37,28 @@ def lesson_steps(task: Task, model: str, searcher: str, asked: int | None) -> in
     Raises:
         ConfigurationError: when the task has none to give, or the model is nothing that learns.
     """
-    found = lessons_of(task)
-    if asked and found is None:
-        raise ConfigurationError(f"lessons = {asked}: task {task.name} has no lessons; leave them out")
-    if asked and (model.startswith(("http://", "https://")) or ".py:" in model):
+    lessons = lessons_of(task)
+    if steps and lessons is None:
+        raise ConfigurationError(f"lessons = {steps}: task {task.name} has no lessons; drop the setting")
+    if steps and (model.startswith(("http://", "https://")) or ".py:" in model):
         raise ConfigurationError(
-            f"lessons = {asked}: {model} cannot be taught; leave them out, or name a model's folder"
+            f"lessons = {steps}: {model} cannot be trained; drop the setting, or name a model's folder"
         )
-    if asked is not None or found is None or model != Config.model or _of_searcher(task, searcher) is None:
-        return asked or 0
+    if steps is not None or lessons is None or model != Config.model or _of_searcher(task, searcher) is None:
+        return steps or 0
     return lessons_for(task, searcher).lessons.steps
 
 
 def suited(task: Task, searcher: str) -> Mapping[str, Any]:
     """The settings of a searcher that suit a reflecting model with the task's lessons."""
-    found = _of_searcher(task, searcher)
-    return {} if found is None else found.settings
+    lessons = _of_searcher(task, searcher)
+    return {} if lessons is None else lessons.settings
 
 
 def _of_searcher(task: Task, searcher: str) -> Reflecting | None:
     """What a task teaches for a searcher; None where it has no such lessons."""
-    found = lessons_of(task)
-    return None if found is None else found.searchers.get(hyphenated(searcher))
+    lessons = lessons_of(task)
+    return None if lessons is None else lessons.searchers.get(hyphenated(searcher))
 
 
 def taught(
@@ -82,8 +82,8 @@ def taught(
         if (place / "config.yaml").is_file():
             trainer = resumed(place, task=lessons, trust=trust)
         else:
-            own = [(key, value) for key, value in pairs if key.split(".")[0] in OF_BOTH]
+            pairs_kept = [(key, value) for key, value in pairs if key.split(".")[0] in OF_BOTH]
             mine = [("recipe", "sft"), ("steps", steps), ("model", model), ("runs", str(folder)), ("run", SETTING)]
-            trainer = Trainer(configure([("task", lessons.name), *own, *mine], lessons), task=lessons)
+            trainer = Trainer(configure([("task", lessons.name), *pairs_kept, *mine], lessons), task=lessons)
         trainer.run()
     return model_folder(str(place), str(folder))

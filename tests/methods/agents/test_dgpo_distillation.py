@@ -10,5 +10,5 @@ from hocket.methods.base.grpo import GRPO
 
 
 def test_a_teacher_that_nobody_is_held_against_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="held against no reference"):
+    with pytest.raises(ConfigurationError, match="compares with no reference"):
         begin(GRPO, "sums", {"teacher": "nano"})

@@ -16,7 +16,7 @@ from hocket.stages import Reward, Split
 from hocket.tasks.environment import EnvironmentTask
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lesson, Lessons
-from hocket.tasks.nested import found_within, turn_by_turn
+from hocket.tasks.nested_task import found_within, turn_by_turn
 from hocket.types import Scenario, Trajectory
 
 PREFIX = "advised:"

@@ -28,7 +28,7 @@ from hocket.stages import Reward, Split
 from hocket.tasks.environment import EnvironmentTask
 from hocket.tasks.form import TaskForm
 from hocket.tasks.gym import ACTOR_CRITIC, GROUPED
-from hocket.tasks.nested import found_within
+from hocket.tasks.nested_task import found_within
 from hocket.types import Scenario, Trajectory
 
 PREFIX = "commands:"

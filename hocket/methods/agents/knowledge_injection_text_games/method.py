@@ -34,7 +34,7 @@ from hocket.methods.agents.knowledge_injection_text_games.commands import Triple
 from hocket.methods.base.grpo import GRPO
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lessons
-from hocket.tasks.nested import NestedTask, found_within
+from hocket.tasks.nested_task import NestedTask, found_within
 from hocket.types import Scenario
 
 Kind = Literal["both", "affordances", "memory", "none"]

@@ -43,7 +43,7 @@ from hocket.methods.teams.samalm.world import COMMANDS, Crossing, Outlook, sensi
 from hocket.rewards.verdict_words import said_aloud
 from hocket.tasks.form import TaskForm
 from hocket.tasks.lessons import Lesson, Lessons, any_move
-from hocket.tasks.nested import NestedTask, found_within, turn_by_turn
+from hocket.tasks.nested_task import NestedTask, found_within, turn_by_turn
 from hocket.types import Scenario, Trajectory
 
 CRITIC, OVERSEER = "critic", "overseer"

@@ -62,7 +62,7 @@ def found_within(
 
 def turn_by_turn(flow: PlayEnvironment) -> dict[str, Any]:
     """How an environment is played, each turn a conversation of its own."""
-    return {**{one.name: getattr(flow, one.name) for one in fields(PlayEnvironment)}, "memory": False}
+    return {**{item.name: getattr(flow, item.name) for item in fields(PlayEnvironment)}, "memory": False}
 
 
 def query_of(settings: Mapping[str, str]) -> str:
