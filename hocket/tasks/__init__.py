@@ -63,16 +63,18 @@ def find(name: str) -> Task:
 
 
 def of(given: Any) -> Task:
-    """A task from Python: itself, or of rows of data.
+    """A task from Python: itself, or of rows of data or an environment, or what a class or function makes.
 
     Raises:
-        ConfigurationError: for rows that cannot be used, and what is neither.
+        ConfigurationError: for rows or environments that cannot be used, and what is none of these.
     """
-    if hasattr(given, "scenario"):
+    if hasattr(given, "scenario") and not isinstance(given, type):
         return cast("Task", given)
-    from hocket.tasks.data import from_rows
+    from hocket.agents.environments.user_environments import name_of
+    from hocket.tasks.data import from_rows, is_rows
+    from hocket.tasks.user_task import task_of
 
-    return from_rows(given)
+    return from_rows(given) if is_rows(given) else task_of(given, name_of(given))
 
 
 _GAP = re.compile(r"\b[A-Z]+\b")

@@ -59,6 +59,11 @@ class JointTask:
     def kind(self) -> Literal["control"]:
         return "control"
 
+    @property
+    def remarks(self) -> Sequence[str]:
+        """What a person should know before a run."""
+        return tuple(getattr(self.world, "remarks", ()))
+
     # ------------------------------------------------------------ scenarios
 
     @property

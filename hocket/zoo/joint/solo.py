@@ -58,7 +58,8 @@ class Solo:
     @property
     def seats(self) -> tuple[Seat, ...]:
         task, shape, ranges = self.task, getattr(self.task, "shape", ()), getattr(self.task, "ranges", ())
-        return (Seat(task.observations, task.actions, task.discrete, shape, ranges=ranges),)
+        form = getattr(self.task, "action_form", None)
+        return (Seat(task.observations, task.actions, task.discrete, shape, ranges=ranges, action_form=form),)
 
     @property
     def joint(self) -> int:
