@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hocket.policies.control import NEVER
-from hocket.policies.control_heads import Categorical
+from hocket.policies.control_heads import NEVER, Categorical
 from hocket.policies.control_parts import Links
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -72,9 +73,12 @@ def of(given: Any) -> Task:
         return cast("Task", given)
     from hocket.agents.environments.user_environments import name_of
     from hocket.tasks.data import from_rows, is_rows
-    from hocket.tasks.user_task import task_of
 
-    return from_rows(given) if is_rows(given) else task_of(given, name_of(given))
+    if is_rows(given):
+        return from_rows(given)
+    # Found by name, since tasks of users need the tasks that find others by name.
+    users: Any = importlib.import_module(TASKS.own["FILE.py:NAME"].module)
+    return cast("Task", users.task_of(given, name_of(given)))
 
 
 _GAP = re.compile(r"\b[A-Z]+\b")

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -14,7 +15,6 @@ from numpy.typing import NDArray
 from hocket.agents.environments.flat_spaces import FlatObservation, choice_sizes, chosen_action, is_choice, is_vector
 from hocket.agents.environments.user_environments import (
     UserEnvironment,
-    importing_from_here,
     limit_remark,
     open_user_environment,
     tried,
@@ -25,6 +25,7 @@ from hocket.core.batch import Level
 from hocket.core.components import has_path
 from hocket.core.errors import ConfigurationError
 from hocket.core.options import read_value
+from hocket.core.user_files import importing_from
 from hocket.core.worlds import Ranges, reward_of
 from hocket.stages import Reward, Split
 from hocket.tasks.form import TaskForm
@@ -145,14 +146,10 @@ class GymTask:
         space = self._spaces[1]
         return sum(choice_sizes(space)) if self.discrete else int(np.prod(space.shape))
 
-    @cached_property
-    def action_form(self) -> Any:
-        """Of actions of several choices; None for one choice or a vector."""
-        if not self.discrete or is_choice(self._spaces[1]):
-            return None
-        from hocket.policies.control_choices import Choices  # Needs torch.
-
-        return Choices(choice_sizes(self._spaces[1]))
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """The options of every choice, where an action is several; empty for one choice or a vector."""
+        return () if is_choice(self._spaces[1]) else choice_sizes(self._spaces[1])
 
     @property
     def observations(self) -> int:
@@ -226,7 +223,7 @@ def _made(name: str, settings: Mapping[str, Any]) -> Any:
     gymnasium, arguments = _gymnasium(), dict(settings)
     wrappers = arguments.pop("wrappers", "")
     try:
-        with importing_from_here():
+        with importing_from(Path.cwd()):
             made = gymnasium.make(name, disable_env_checker=True, **arguments)
     except gymnasium.error.DependencyNotInstalled as error:
         raise ConfigurationError(f"task gym:{name}: {error}") from None

@@ -33,6 +33,7 @@ class PolicySpaces:
     ranges: Ranges = ()
     joint_ranges: Ranges = ()
     world: JointWorld | None = field(default=None, compare=False)
+    choices: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,7 @@ class JointTask:
             first.ranges,
             getattr(self.world, "joint_ranges", ()),
             self.world,
+            first.choices,
         )
 
     # ------------------------------------------------------------ settings

@@ -32,16 +32,16 @@ def task_of(value: Any, reference: str, settings: Mapping[str, str] | None = Non
     Raises:
         ConfigurationError: for what is none of these, and for settings that do not go with it.
     """
-    given = dict(settings or {})
+    texts = dict(settings or {})
     if not hasattr(value, "scenario") and is_environment(value):
-        return user_environment_task(_named(value, reference), given)
+        return user_environment_task(_named(value, reference), texts)
     made = value
     if inspect.isclass(value) or (callable(value) and not hasattr(value, "scenario") and not is_rows(value)):
-        made = _made(value, reference, given)
+        made = _made(value, reference, texts)
         if interface_of(made) is not None and not hasattr(made, "scenario"):
             made.close()
-            return user_environment_task(_named(value, reference), given)
-    elif given:
+            return user_environment_task(_named(value, reference), texts)
+    elif texts:
         raise ConfigurationError(f"task {reference} is an object already, so it takes no settings")
     if not hasattr(made, "scenario") and is_rows(made):
         return from_rows(made, reference.rpartition(":")[2])

@@ -58,7 +58,7 @@ class Walk(gym.Env[Any, Any]):
 
 
 FILE = Path(__file__)
-QUICK: dict[str, Any] = {"recipe": "ppo", "steps": 1, "evaluation.n": 4, "curriculum.prompts": 4}
+QUICK: dict[str, Any] = {"recipe": "ppo", "steps": 1, "evaluation.n": 2, "curriculum.prompts": 2, "update.epochs": 1}
 
 
 @pytest.fixture(autouse=True)
@@ -108,9 +108,9 @@ def test_modules_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_run_of_a_file_resumes_and_one_of_an_object_says_how(tmp_path: Path) -> None:
-    run = hocket.train(f"{FILE}:Walk?size=3&max_episode_steps=9", **QUICK)
+    run = hocket.train(f"{FILE}:Walk?size=3&max_episode_steps=3", **QUICK)
     assert resumed(run.path, trust=True, steps=2).step()["step"] == 2
-    walk = gym.wrappers.TimeLimit(Walk(3), 9)
+    walk = gym.wrappers.TimeLimit(Walk(3), 3)
     run = hocket.train(walk, **QUICK)
     with pytest.raises(ConfigurationError, match=r"task=hocket\.tasks\.of"):
         resumed(run.path)
@@ -303,7 +303,7 @@ def test_pettingzoo_in_files_and_objects(tmp_path: Path) -> None:
         size = 6 if "size" in name else 4
         assert [(seat.observations, seat.actions) for seat in task.world.seats] == [(2 * size, 3)] * 2
     run = hocket.train("pair.py:Pair", **{**QUICK, "recipe": "ippo"})
-    assert run.summary["after"]["n"] == 4
+    assert run.summary["after"]["n"] == 2
     assert isinstance(tasks.find("pettingzoo:pair.py:Pair?kind=text"), EnvironmentTask)
     turns: Any = tasks.find("pair.py:turns")
     assert turns.world.agents == ("a", "b")

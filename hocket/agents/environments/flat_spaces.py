@@ -107,8 +107,8 @@ class FlatObservation:
     @cached_property
     def ranges(self) -> Ranges:
         """Of the numbers that networks do not read as they are."""
-        found = [ranges_of(part.space) or ((part.size, 0.0, 1.0),) for part in self.parts]
-        runs = [run for part in found for run in part]
+        by_part = [ranges_of(part.space) or ((part.size, 0.0, 1.0),) for part in self.parts]
+        runs = [run for part in by_part for run in part]
         merged: list[tuple[int, float, float]] = []
         for count, low, high in runs:
             if merged and merged[-1][1:] == (low, high):

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Self
 
 from hocket.agents.environments.legal import IllegalMoves, LegalMoves
@@ -13,12 +14,12 @@ from hocket.agents.environments.protocol import Environment, Observation
 from hocket.agents.environments.spaces import actions_of, allowed, kept, shown
 from hocket.agents.environments.user_environments import (
     UserEnvironment,
-    importing_from_here,
     open_user_environment,
     wrapped,
 )
 from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.core.keys import Key
+from hocket.core.user_files import importing_from
 from hocket.core.worlds import reward_of
 from hocket.types import Scenario
 
@@ -139,7 +140,7 @@ class GymnasiumWorld:
         except ImportError:
             raise ConfigurationError("gymnasium tasks need gymnasium: pip install 'hocket[control]'") from None
         try:
-            with importing_from_here():
+            with importing_from(Path.cwd()):
                 made = gymnasium.make(self.environment, disable_env_checker=True, **arguments)
         except gymnasium.error.DependencyNotInstalled as error:
             raise ConfigurationError(f"{self.name}: {error}") from None

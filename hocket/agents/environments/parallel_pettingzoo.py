@@ -65,8 +65,8 @@ class ZooTeam:
     def remarks(self) -> tuple[str, ...]:
         """What a person should know before a run."""
         cut = f"task {self.name}: an episode is cut after {LONGEST} steps unless the environment ends it"
-        own = (cut,) if isinstance(self.module, UserEnvironment) else ()
-        return (*next(iter(self.sights.values())).remarks, *own)
+        limit = (cut,) if isinstance(self.module, UserEnvironment) else ()
+        return (*next(iter(self.sights.values())).remarks, *limit)
 
     @cached_property
     def sights(self) -> Mapping[str, FlatObservation]:
@@ -105,9 +105,7 @@ class ZooTeam:
             )
         if is_choice(acts):
             return Seat(seen.size, sizes[0], **layout)
-        from hocket.policies.control_choices import Choices  # Needs torch.
-
-        return Seat(seen.size, sum(sizes), action_form=Choices(sizes), **layout)
+        return Seat(seen.size, sum(sizes), choices=sizes, **layout)
 
     def new(self) -> Any:
         """Opens one environment."""
@@ -207,8 +205,8 @@ class _Side(JointEnvironment):
             sight, mask = observed(seen.get(agent), told.get(agent))
             if sight is not None:
                 reader = self._sights[number]
-                whole = not isinstance(sight, Mapping) or type(reader.space).__name__ == "Dict"
-                self._seen[number][slot] = reader.read(sight if whole else sight["observation"])
+                is_read = not isinstance(sight, Mapping) or type(reader.space).__name__ == "Dict"
+                self._seen[number][slot] = reader.read(sight if is_read else sight["observation"])
             if mask is not None and number not in self._masks:
                 self._masks[number] = np.ones((len(self._courses), self.world.seats[number].actions), bool)
             if number in self._masks:  # What is not forbidden anew is free again.

@@ -15,10 +15,10 @@ from typing import Any, Self
 from hocket.agents.environments.legal import IllegalMoves, LegalMoves
 from hocket.agents.environments.protocol import Observation
 from hocket.agents.environments.spaces import actions_of, allowed, kept, shown
-from hocket.agents.environments.user_environments import FROM_PYTHON, UserEnvironment, importing_from_here
+from hocket.agents.environments.user_environments import FROM_PYTHON, UserEnvironment
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
-from hocket.core.user_files import load_file
+from hocket.core.user_files import importing_from, load_file
 from hocket.core.worlds import reward_of
 from hocket.types import Scenario
 
@@ -107,7 +107,7 @@ def _module(environment: str) -> Any:
     short = of_pettingzoo(environment) and not environment.startswith("pettingzoo.")
     path, name = f"pettingzoo.{environment}" if short else environment, f"pettingzoo:{environment}"
     try:
-        with importing_from_here():
+        with importing_from(Path.cwd()):
             return importlib.import_module(path)
     except ModuleNotFoundError as error:
         if error.name == "pettingzoo":

@@ -6,11 +6,8 @@ import ast
 import copy
 import importlib
 import inspect
-import os
 import re
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -125,20 +122,6 @@ def interface_of(environment: Any) -> Interface | None:
 
 
 # ---------------------------------------------------------------- opening
-
-
-@contextmanager
-def importing_from_here() -> Iterator[None]:
-    """Lets modules of the current folder be imported, as `python -m` does and an installed command does not."""
-    here = os.getcwd()
-    if "" in sys.path or here in sys.path:
-        yield
-        return
-    sys.path.append(here)
-    try:
-        yield
-    finally:
-        sys.path.remove(here)
 
 
 def open_user_environment(environment: UserEnvironment, settings: Mapping[str, Any]) -> Any:

@@ -118,7 +118,8 @@ def _team(config: Config, task: JointTask) -> tuple[Mapping[str, Policy], Player
     seats = {agent: policy_of(agent, config.roles.get(agent, RoleSettings()), given) for agent in agents}
     members = {name: [agent for agent in agents if seats[agent] == name] for name in dict.fromkeys(seats.values())}
     acts = {
-        (seat.actions if not seat.discrete else 0, getattr(seat.action_form, "draws", 0)) for seat in task.world.seats
+        (seat.actions if not seat.discrete else 0, getattr(seat.action_form, "draws", len(seat.choices)))
+        for seat in task.world.seats
     }
     if len(acts) > 1:
         raise ConfigurationError(

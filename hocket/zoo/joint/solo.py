@@ -58,8 +58,8 @@ class Solo:
     @property
     def seats(self) -> tuple[Seat, ...]:
         task, shape, ranges = self.task, getattr(self.task, "shape", ()), getattr(self.task, "ranges", ())
-        form = getattr(self.task, "action_form", None)
-        return (Seat(task.observations, task.actions, task.discrete, shape, ranges=ranges, action_form=form),)
+        choices = getattr(self.task, "choices", ())
+        return (Seat(task.observations, task.actions, task.discrete, shape, ranges=ranges, choices=choices),)
 
     @property
     def joint(self) -> int:
