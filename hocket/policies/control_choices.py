@@ -32,7 +32,7 @@ class Choices:
 
     def head(self, outputs: Tensor, actor: nn.Module, allowed: Tensor | None, taken: Tensor | None) -> Product:
         logits = outputs if allowed is None else outputs.masked_fill(~allowed, NEVER)
-        return Product(tuple(Categorical(part) for part in logits.split(self.sizes, -1)))
+        return Product(tuple(Categorical(part) for part in torch.split(logits, list(self.sizes), -1)))
 
     def config(self) -> Mapping[str, Any]:
         return {"choices": list(self.sizes)}

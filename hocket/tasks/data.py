@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -375,17 +375,16 @@ MOST_ROWS = 1_000_000
 def _iterable(rows: Any, name: str) -> Iterable[Any]:
     """The rows of a table, or of what iterates over rows."""
     if hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # A DataFrame of pandas, in which NaN is no value.
-        return rows.astype(object).where(rows.notna(), None).to_dict("records")  # type: ignore[no-any-return]
+        rows = rows.astype(object).where(rows.notna(), None).to_dict("records")
     for convert in ("to_dicts", "to_pylist"):  # A DataFrame of polars, a table of pyarrow.
-        if hasattr(rows, convert):
-            return getattr(rows, convert)()  # type: ignore[no-any-return]
+        rows = getattr(rows, convert)() if hasattr(rows, convert) else rows
     if not is_rows(rows):
         raise ConfigurationError(
             f"{name} is of type {type(rows).__name__}; give an iterable of mappings, a DataFrame, or a dict of these "
             "by split"
         )
     if not isinstance(rows, Iterator):
-        return rows
+        return cast("Iterable[Any]", rows)
     taken = list(itertools.islice(rows, MOST_ROWS + 1))
     if len(taken) > MOST_ROWS:
         raise ConfigurationError(

@@ -295,10 +295,10 @@ def user_environment_task(environment: UserEnvironment, settings: Mapping[str, s
     if in_words:
         return EnvironmentTask(PlayEnvironment(GymnasiumWorld(environment, values), turns=TURNS))
     if interface == "gymnasium":
-        return GymTask(environment, values)
+        return GymTask(environment.name, values, environment)
     if interface == "parallel":
         ids = bool(values.pop("ids", True))
-        return JointTask(ZooTeam(environment, values), identified=ids)
+        return JointTask(ZooTeam(environment.name, values, environment), identified=ids)
     FROM_PYTHON[environment.name] = environment
     return variant("pettingzoo:MODULE?kind=control").make(environment.name, settings)
 

@@ -41,15 +41,17 @@ class GymTask:
     by their space's bounds, see `ranges`.
 
     Attributes:
-        environment: a registered name, also `MODULE:NAME`, or an environment of a user's own.
+        environment: a registered name, also `MODULE:NAME`, or the name of an environment of a user's own.
         settings: its arguments; `wrappers` are put around it, see `hocket.agents.environments.user_environments`.
+        maker: makes the environment, if it is a user's own.
 
     Raises:
         ConfigurationError: without gymnasium, for an unknown environment, or for spaces a small network cannot read.
     """
 
-    environment: str | UserEnvironment
+    environment: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    maker: UserEnvironment | None = None
 
     def __post_init__(self) -> None:
         _ = self._spaces  # opens the environment once, so that mistakes show at once
@@ -61,7 +63,7 @@ class GymTask:
     @property
     def remarks(self) -> Sequence[str]:
         """What a person should know before a run."""
-        endless = isinstance(self.environment, UserEnvironment) and without_limit(self.environment, self.settings)
+        endless = self.maker is not None and without_limit(self.maker, self.settings)
         return (*self._observation.remarks, *((limit_remark(self.name),) if endless else ()))
 
     @property
@@ -78,7 +80,7 @@ class GymTask:
 
     def scenario(self, split: Split, number: int) -> Scenario:
         seed = 2 * (number % 2**30) + (split == "eval")  # some environments take 32-bit seeds only
-        return Scenario(id=f"{self.environment}/{seed}", seed=seed, metadata={"environment": str(self.environment)})
+        return Scenario(id=f"{self.environment}/{seed}", seed=seed, metadata={"environment": self.environment})
 
     @property
     def rewards(self) -> Sequence[Reward]:
@@ -118,7 +120,7 @@ class GymTask:
                     f"{where}: its actions are {acts}; control networks choose Discrete, MultiDiscrete and MultiBinary "
                     "actions, and Box vectors of real numbers, so wrap the environment"
                 )
-            if isinstance(self.environment, UserEnvironment):
+            if self.maker is not None:
                 tried(world, where)
         finally:
             world.close()
@@ -131,9 +133,9 @@ class GymTask:
 
     def _open(self) -> Any:
         """A Gymnasium environment without the passive checker, whose cost per step is the environment's own."""
-        if isinstance(self.environment, UserEnvironment):
+        if self.maker is not None:
             _gymnasium()
-            return open_user_environment(self.environment, self.settings)
+            return open_user_environment(self.maker, self.settings)
         return _made(self.environment, self.settings)
 
     @property
@@ -279,7 +281,8 @@ def from_settings(name: str, settings: Mapping[str, str]) -> GymTask:
     """The task with these settings, read as JSON where they can be."""
     environment = name.removeprefix("gym:")
     values = {key: read_value(text) for key, text in settings.items()}
-    return GymTask(UserEnvironment.at(environment) if ".py:" in environment else environment, values)
+    maker = UserEnvironment.at(environment) if ".py:" in environment else None
+    return GymTask(environment if maker is None else maker.name, values, maker)
 
 
 GYM = TaskForm(

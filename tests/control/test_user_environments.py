@@ -129,7 +129,7 @@ def test_a_dict_is_one_vector_with_its_picture_first() -> None:
     assert seen[197:].tolist() == [0.5, -0.5]
     assert task.ranges == ((192, 0.0, 255.0), (7, 0.0, 1.0))
     remark, limit = task.remarks
-    assert "cut after 1000; max_episode_steps=N sets one" in limit
+    assert "cut after 1000 steps unless the environment ends it; max_episode_steps=N" in limit
     assert "a Dict, which networks read as one vector of 199 numbers (picture: 8 x 8 x 3, goal: 5, speed: 2)" in remark
 
 

@@ -143,11 +143,11 @@ def choice_sizes(space: Any) -> tuple[int, ...]:
     if hasattr(space, "nvec"):
         return tuple(int(size) for size in np.ravel(space.nvec))
     if type(space).__name__ == "MultiBinary":
-        return (2,) * math.prod(space.shape)
+        return (2,) * int(math.prod(space.shape))
     if type(space).__name__ not in ("Dict", "Tuple"):
         return ()
     inner = [choice_sizes(part) for part in _inner(space)]
-    return tuple(size for part in inner for size in part) if all(inner) else ()
+    return sum(inner, ()) if all(inner) else ()
 
 
 def chosen_action(space: Any, chosen: Iterator[int]) -> Any:

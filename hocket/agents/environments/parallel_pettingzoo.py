@@ -28,15 +28,17 @@ class ZooTeam:
     has one. Each copy is an environment of its own, one after the other: the native worlds are faster.
 
     Attributes:
-        module: a module such as `mpe2.simple_spread_v3`, or an environment of a user's own. settings: the arguments;
-            `wrappers` are put around it, see `hocket.agents.environments.user_environments`.
+        module: a module such as `mpe2.simple_spread_v3`, or the name of an environment of a user's own.
+        settings: the arguments; `wrappers` are put around it, see `hocket.agents.environments.user_environments`.
+        maker: makes the environment, if it is a user's own.
 
     Raises:
         ConfigurationError: for a module that is not there or only turn by turn, or spaces that a network cannot read.
     """
 
-    module: str | UserEnvironment
+    module: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    maker: UserEnvironment | None = None
 
     def __post_init__(self) -> None:
         _ = self.layout  # opens the environment once, so that mistakes show at once
@@ -65,7 +67,7 @@ class ZooTeam:
     def remarks(self) -> tuple[str, ...]:
         """What a person should know before a run."""
         cut = f"task {self.name}: an episode is cut after {LONGEST} steps unless the environment ends it"
-        limit = (cut,) if isinstance(self.module, UserEnvironment) else ()
+        limit = () if self.maker is None else (cut,)
         return (*next(iter(self.sights.values())).remarks, *limit)
 
     @cached_property
@@ -112,7 +114,7 @@ class ZooTeam:
         arguments = dict(self.settings)
         wrappers = arguments.pop("wrappers", "")
         try:
-            made = maker(self.module, ("parallel_env",))(**arguments)
+            made = (self.maker or maker(self.module, ("parallel_env",)))(**arguments)
         except (TypeError, AssertionError) as error:
             raise ConfigurationError(f"task {self.name}: {error}") from None
         return wrapped(made, wrappers, f"task {self.name}")
@@ -144,7 +146,7 @@ class _Side(JointEnvironment):
         self._state = np.zeros((width, world.joint), np.float32)
         self._sights = tuple(world.sights.values())
         self._steps = [0] * width
-        self._longest = LONGEST if isinstance(world.module, UserEnvironment) else math.inf
+        self._longest = math.inf if world.maker is None else LONGEST
 
     def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         failed = {}

@@ -15,7 +15,7 @@ from typing import Any, Self
 from hocket.agents.environments.legal import IllegalMoves, LegalMoves
 from hocket.agents.environments.protocol import Observation
 from hocket.agents.environments.spaces import actions_of, allowed, kept, shown
-from hocket.agents.environments.user_environments import FROM_PYTHON, UserEnvironment
+from hocket.agents.environments.user_environments import FROM_PYTHON
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.core.user_files import importing_from, load_file
@@ -120,14 +120,12 @@ def _module(environment: str) -> Any:
         raise ConfigurationError(f"{name} cannot be imported: {error}") from None
 
 
-def maker(environment: str | UserEnvironment, names: Sequence[str]) -> Callable[..., Any]:
-    """The first function of these names that a module of environments has; a user's environment itself.
+def maker(environment: str, names: Sequence[str]) -> Callable[..., Any]:
+    """The first function of these names that a module of environments has, or an environment from Python.
 
     Raises:
         ConfigurationError: without the module or what it needs, or when it has none of them.
     """
-    if isinstance(environment, UserEnvironment):
-        return environment
     if environment in FROM_PYTHON:
         return FROM_PYTHON[environment]
     module = _module(environment)

@@ -167,7 +167,10 @@ def _states_limit(environment: Any) -> bool:
 
 def limit_remark(name: str) -> str:
     """A sentence about the limit of steps of a user's environment that states none."""
-    return f"task {name} states no limit of steps, so an episode is cut after {LONGEST}; max_episode_steps=N sets one"
+    return (
+        f"task {name}: an episode is cut after {LONGEST} steps unless the environment ends it; max_episode_steps=N "
+        "sets another limit"
+    )
 
 
 _BEGUN = ("observation", "info")
