@@ -93,6 +93,8 @@ def _pattern(form: str) -> re.Pattern[str]:
 
 def _hint(base: str) -> str:
     """The nearest name, datasets of reasoning-gym included when their files can be seen without importing it."""
+    if base.endswith(".py"):
+        return f"; write {base}:NAME for a task, an environment or rows in that file"
     if Path(base).is_file():
         return "; a data file must end in .jsonl, .csv or .parquet"
     from hocket.tasks.reasoning import dataset_files

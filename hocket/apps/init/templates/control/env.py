@@ -8,7 +8,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 
-class Dock(gymnasium.Env[NDArray[np.float32], int]):
+class Dock(gymnasium.Env[NDArray[np.float32], np.int64]):
     """Observed are the distance to the goal and the speed; an action pushes left, not at all, or right.
 
     Args:
@@ -33,7 +33,7 @@ class Dock(gymnasium.Env[NDArray[np.float32], int]):
         self.distance, self.speed, self.time = float(self.np_random.uniform(-2, 2)), 0.0, 0
         return self._observation(), {}
 
-    def step(self, action: int) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64 | int) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """Moves by one step; the reward is 1 at rest at the goal, and less the farther or faster the cart is."""
         self.speed += 0.05 * (int(action) - 1)
         self.distance += self.speed

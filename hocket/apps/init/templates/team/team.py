@@ -2,7 +2,8 @@
 
 import re
 
-from hocket.agents.workflows import Outcome, Team, Workflow
+from hocket.agents.workflows.team import Team
+from hocket.agents.workflows.workflow import Outcome, Workflow
 from hocket.types import Scenario
 
 
