@@ -48,7 +48,7 @@ def task_of(value: Any, reference: str, settings: Mapping[str, str] | None = Non
     missing = [member for member in MEMBERS if not hasattr(made, member)]
     if missing:
         raise ConfigurationError(
-            f"task {reference} is of type {type(made).__name__} and lacks {', '.join(missing)}; give rows of data, an "
+            f"task {reference} lacks {', '.join(missing)} (it is of type {type(made).__name__}); give rows of data, an "
             "environment, or a task: derive it from hocket.tasks.text.TextTask, or give it the members of "
             "hocket.stages.Task"
         )
