@@ -50,3 +50,11 @@ def _value(text: str, hint: Any, default: Any, where: str) -> Any:
     if default is None and isinstance(data, list):
         return data
     raise ConfigurationError(f"{where} = {text!r}: it cannot be set this way; write a JSON list where it is a list")
+
+
+def read_value(text: str) -> Any:
+    """A setting as JSON where it can be read so, else the text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -25,6 +27,20 @@ def load_object(reference: str, where: str = "") -> Any:
     return getattr(module, name)
 
 
+@contextmanager
+def importing_from(folder: Path) -> Iterator[None]:
+    """Lets the modules of a folder be imported, after all others."""
+    place = str(folder)
+    if place in sys.path:
+        yield
+        return
+    sys.path.append(place)
+    try:
+        yield
+    finally:
+        sys.path.remove(place)
+
+
 class _AsWritten(SourceFileLoader):
     """Runs a file as it is written: what is compiled in a `__pycache__` beside it need not come from it."""
 
@@ -35,7 +51,7 @@ class _AsWritten(SourceFileLoader):
 
 
 def load_file(path: Path, where: str = "") -> ModuleType:
-    """Runs a user's file as a module, once per path."""
+    """Runs a user's file as a module, once per path. It may import modules of its folder."""
     resolved = path.resolve()
     name = f"hocket_user_{hashlib.blake2b(str(resolved).encode(), digest_size=8).hexdigest()}"
     if name in sys.modules:
@@ -49,7 +65,8 @@ def load_file(path: Path, where: str = "") -> ModuleType:
     module.__hocket_file__ = str(path)  # type: ignore[attr-defined]
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with importing_from(resolved.parent):
+            spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
         raise ConfigurationError(f"{path} cannot be run: {type(error).__name__}: {error}") from error

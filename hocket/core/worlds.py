@@ -77,6 +77,7 @@ class Seat:
             else the dimensions of its action vector, scaled to [-1, 1].
         shape: the shape of the grid at the beginning of the observation, channels included; empty if there is none.
         ranges: the ranges of numbers that a network must not read unscaled, such as pixels.
+        choices: the options of every choice, where an action is several choices; `actions` is then their sum.
         action_form: an `ActionForm` of `hocket.policies.control_parts`, for an action that is neither one choice nor a
             vector; `actions` is then the number of outputs that it reads. sight_form: a `SightForm` of the same module,
             for observations that need networks of their own. slots: the rows of other entities in the observation.
@@ -92,6 +93,7 @@ class Seat:
     slots: Slots | None = None
     plane: Plane | None = None
     ranges: Ranges = ()
+    choices: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,9 @@ from hocket.core.keys import Key
 from hocket.policies.beliefs import belief_outputs
 from hocket.policies.control_bodies import Recurrent
 from hocket.policies.control_central import JointState
+from hocket.policies.control_choices import Choices
 from hocket.policies.control_factory import Sight, made
-from hocket.policies.control_heads import Categorical, DiagonalGaussian, Head
+from hocket.policies.control_heads import NEVER, Categorical, DiagonalGaussian, Head
 from hocket.policies.control_networks import ActorCritic, Normaliser, reader
 from hocket.policies.control_parts import ActionForm, ControlPart, NetworkRequest
 from hocket.policies.settings import NetworkSettings, other_network
@@ -38,8 +39,6 @@ from hocket.types import Evaluation, Quantity
 WEIGHTS, CONFIG = "model.safetensors", "config.json"
 _ROWS = 32768
 """Decisions in one forward and backward pass: at 64 hidden units some 50 MB of activations."""
-NEVER = -1e9
-"""The logit of an action that is not allowed: its probability is 0 exactly, and no gradient passes."""
 _FIRST_LOG_STD = -0.5
 """Initial log standard deviation, in units of half an action's range."""
 
@@ -83,6 +82,8 @@ class ControlPolicy:
         self.spaces = spaces
         self.joint: int = getattr(spaces, "joint", 0)
         self.action_form: ActionForm | None = getattr(spaces, "action_form", None)
+        if choices := getattr(spaces, "choices", ()):
+            self.action_form = Choices(tuple(choices))
         self.sight = Sight.of(spaces)
         self.attached: tuple[ControlPart, ...] = ()
         self.key = key

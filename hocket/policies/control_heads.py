@@ -13,6 +13,9 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor
 
+NEVER = -1e9
+"""The logit of an action that is not allowed: its probability is 0 exactly, and no gradient passes."""
+
 
 class Head(Protocol):
     """A distribution over actions for each of B decisions."""

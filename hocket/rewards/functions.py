@@ -4,8 +4,9 @@
 
 A function may be sync or async. It receives only the arguments that it names, or all with `**columns`: `answer`, `id`
 (the scenario's, unless the data have a column of that name) and all metadata of scenarios. An argument `trajectories`
-receives the recorded trajectories. Prompts and completions are strings if the prompt is text, and lists of messages if
-it is a chat.
+receives the recorded trajectories. Completions are strings. Only if the prompt is a chat and the function asks for
+messages, they are lists of messages: it asks by the annotation `completions: list[list[dict]]`, or by reading a
+completion as messages, as in `completion[0]["content"]`. Prompts are strings, or lists of messages if they are chats.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ import inspect
 import math
 import re
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
 from hocket.core.components import load_named
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.keys import Key
+from hocket.core.notices import say
 from hocket.core.occurrences import unmarked
 from hocket.rewards.opinions import Opinions, RewardError, opinions_of
 from hocket.rewards.outside_calls import call_outside
@@ -45,6 +48,7 @@ class _CallFailed(Exception):
 @dataclass
 class _Memory:
     worked: bool = False
+    messages: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,10 +108,9 @@ class FunctionReward(Reward):
         """One opinion per trajectory. The function does not use `key`."""
         if not trajectories:
             return Opinions([])
-        arguments = self._arguments(trajectories)
         for attempt in range(self.retries + 1):
             try:
-                opinions = await self._attempt(arguments, len(trajectories))
+                opinions = await self._attempt(trajectories)
             except _CallFailed as failure:
                 sentence, tries = str(failure), attempt + 1
                 if not failure.again:
@@ -122,16 +125,35 @@ class FunctionReward(Reward):
             raise RewardError(f"{sentence}{counted}. It has never worked, so the run stops; correct {self.label}.")
         return Opinions.none(len(trajectories), f"{sentence}; these trajectories have no opinion from it")
 
-    async def _attempt(self, arguments: Mapping[str, Any], count: int) -> Opinions:
-        outcome = await call_outside(self._call, arguments, self.timeout)
+    async def _attempt(self, trajectories: Sequence[Trajectory]) -> Opinions:
+        outcome = await call_outside(self._call, self._arguments(trajectories), self.timeout)
+        if _read_as_messages(outcome.error) and not self._gets_messages and any(map(_is_chat, trajectories)):
+            arguments = self._arguments(trajectories, messages=True)
+            other = await call_outside(self._call, arguments, self.timeout)
+            if other.error is None and not other.timed_out:
+                self._memory.messages, outcome = True, other
+                say(f"reward {self.label} reads completions as messages, so it gets messages instead of text")
         if outcome.timed_out:
             raise _CallFailed(f"reward {self.label} took longer than its timeout of {self.timeout:g} s", True)
         if outcome.error is not None:
             raise _CallFailed(f"reward {self.label} raised {_described(outcome.error)}", True)
         try:
-            return opinions_of(outcome.value, count, self.label)
+            return opinions_of(outcome.value, len(trajectories), self.label)
         except RewardError as error:
             raise _CallFailed(str(error), False) from None
+
+    @property
+    def _gets_messages(self) -> bool:
+        """Whether completions of a chat are lists of messages."""
+        return self._memory.messages or self._asks_for_messages
+
+    @cached_property
+    def _asks_for_messages(self) -> bool:
+        try:
+            parameter = inspect.signature(self._call).parameters.get("completions")
+        except (TypeError, ValueError):  # some builtins have no signature
+            return False
+        return parameter is not None and bool(_MESSAGES.search(str(parameter.annotation)))
 
     @property
     def asked_for(self) -> list[str]:
@@ -146,13 +168,15 @@ class FunctionReward(Reward):
             if parameter.default is parameter.empty and parameter.kind not in _VARIADIC
         ]
 
-    def _arguments(self, trajectories: Sequence[Trajectory]) -> dict[str, Any]:
-        """The arguments of the function, from the columns.
+    def _arguments(self, trajectories: Sequence[Trajectory], *, messages: bool = False) -> dict[str, Any]:
+        """The arguments of the function, from the columns; with `messages` the completions of chats as messages.
 
         Raises:
             RewardError: if it requires a column that is missing.
         """
         columns = columns_of(trajectories)
+        if messages or self._gets_messages:
+            columns["completions"] = [_as_messages(one) if _is_chat(one) else one.text for one in trajectories]
         try:
             parameters = inspect.signature(self._call).parameters
         except (TypeError, ValueError):  # some builtins have no signature
@@ -172,6 +196,11 @@ class FunctionReward(Reward):
 GIVEN = ("prompts", "completions", "completion_ids", "trajectories")
 """The arguments computed from samples; columns of data cannot have these names."""
 
+_MESSAGES = re.compile(r"\b(?:dict|Dict|Mapping|Message)\b")
+"""In the annotation of `completions`: it asks for messages."""
+
+_TEXT_TAKEN_FOR_MESSAGES = re.compile(r"string indices must be integers|'str' object has no attribute")
+
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -189,7 +218,7 @@ def columns_of(trajectories: Sequence[Trajectory]) -> dict[str, list[Any]]:
         **columns,
         "answer": [scenario.answer for scenario in scenarios],
         "prompts": [_prompt(trajectory) for trajectory in trajectories],
-        "completions": [_completion(trajectory) for trajectory in trajectories],
+        "completions": [trajectory.text for trajectory in trajectories],
         "completion_ids": [t.turns[-1].action.tolist() if t.turns else [] for t in trajectories],
     }
 
@@ -201,11 +230,18 @@ def _prompt(trajectory: Trajectory) -> str | list[dict[str, Any]]:
     return [dict(message) for message in prompt]
 
 
-def _completion(trajectory: Trajectory) -> str | list[dict[str, Any]]:
+def _is_chat(trajectory: Trajectory) -> bool:
     prompt = trajectory.scenario.prompt
-    if prompt is None or isinstance(prompt, str):
-        return trajectory.text
+    return prompt is not None and not isinstance(prompt, str)
+
+
+def _as_messages(trajectory: Trajectory) -> list[dict[str, Any]]:
     return [{"role": "assistant", "content": trajectory.text}]
+
+
+def _read_as_messages(error: BaseException | None) -> bool:
+    """Whether a function failed because it took a completion for a list of messages."""
+    return isinstance(error, (TypeError, AttributeError)) and bool(_TEXT_TAKEN_FOR_MESSAGES.search(str(error)))
 
 
 def _described(error: BaseException) -> str:

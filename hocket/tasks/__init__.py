@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -64,16 +65,21 @@ def find(name: str) -> Task:
 
 
 def of(given: Any) -> Task:
-    """A task from Python: a task object, or rows of data.
+    """A task from Python: a task, rows of data, an environment, or what a class or function makes of these.
 
     Raises:
-        ConfigurationError: for invalid rows, and for an object of another kind.
+        ConfigurationError: for rows or environments that cannot be used, and for an object of another kind.
     """
-    if hasattr(given, "scenario"):
+    if hasattr(given, "scenario") and not isinstance(given, type):
         return cast("Task", given)
-    from hocket.tasks.data import from_rows
+    from hocket.agents.environments.user_environments import name_of
+    from hocket.tasks.data import from_rows, is_rows
 
-    return from_rows(given)
+    if is_rows(given):
+        return from_rows(given)
+    # Found by name, since tasks of users need the tasks that find others by name.
+    users: Any = importlib.import_module(TASKS.own["FILE.py:NAME"].module)
+    return cast("Task", users.task_of(given, name_of(given)))
 
 
 _GAP = re.compile(r"\b[A-Z]+\b")
@@ -91,6 +97,8 @@ def _hint(base: str) -> str:
 
     Datasets of reasoning-gym count where their files are seen without importing it, and environments of Gymnasium.
     """
+    if base.endswith(".py"):
+        return f"; write {base}:NAME for a task, an environment or rows in that file"
     if Path(base).is_file():
         return "; a data file must end in .jsonl, .csv or .parquet"
     from hocket.tasks.gym import environment_names

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -329,7 +330,7 @@ def from_rows(rows: Any, name: str = "data", **settings: Any) -> Data:
     """The task of rows from Python: an iterable of mappings, or one per split by its name, as in a `DatasetDict`.
 
     Args:
-        rows: see above; a `datasets.Dataset` is such an iterable.
+        rows: see above; a `datasets.Dataset` is such an iterable, and so is a DataFrame. An iterator is read once.
         name: of the task, and in messages: `data[2]` is the third row.
         settings: of `Data`.
 
@@ -337,11 +338,16 @@ def from_rows(rows: Any, name: str = "data", **settings: Any) -> Data:
         ConfigurationError: as `Data`.
     """
     if not isinstance(rows, Mapping):
-        return Data([Source(name, table_of(_iterable(rows, name), name))], name, **settings)
+        data = Data([Source(name, table_of(_iterable(rows, name), name))], name, **settings)
+        if isinstance(rows, Iterator):
+            data.remarks = (f"{name}: the iterator was read once, {len(data.sources[0].records)} rows, and kept",)
+        return data
     records: list[Record] = []
     for split, part in rows.items():
         if split not in SPLIT_NAMES:
-            raise ConfigurationError(f"{name}: the split {split!r} is unknown{nearest(str(split), SPLIT_NAMES)}")
+            table = "; a dict of columns goes in as pandas.DataFrame(columns)" * ("prompt" in rows)
+            hint = table or nearest(str(split), SPLIT_NAMES)
+            raise ConfigurationError(f"{name}: the split {split!r} is unknown{hint}")
         found = table_of(_iterable(part, f"{name}[{split!r}]"), f"{name}[{split!r}]")
         stated = [str(one.cells.get("split", split)).lower() for one in found]
         other = next(
@@ -357,10 +363,35 @@ def from_rows(rows: Any, name: str = "data", **settings: Any) -> Data:
     return Data([Source(name, records)], name, **settings)
 
 
+def is_rows(value: Any) -> bool:
+    """Whether something from Python is rows of data, or rows by split."""
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes, type))
+
+
+MOST_ROWS = 1_000_000
+"""How many rows an iterator may give, which does not state how many it has."""
+
+
 def _iterable(rows: Any, name: str) -> Iterable[Any]:
-    if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
-        raise ConfigurationError(f"{name} is of type {type(rows).__name__}; give an iterable of mappings")
-    return rows
+    """The rows of a table, or of what iterates over rows."""
+    if hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # A DataFrame of pandas, in which NaN is no value.
+        rows = rows.astype(object).where(rows.notna(), None).to_dict("records")
+    for convert in ("to_dicts", "to_pylist"):  # A DataFrame of polars, a table of pyarrow.
+        rows = getattr(rows, convert)() if hasattr(rows, convert) else rows
+    if not is_rows(rows):
+        raise ConfigurationError(
+            f"{name} is of type {type(rows).__name__}; give an iterable of mappings, a DataFrame, or a dict of these "
+            "by split"
+        )
+    if not isinstance(rows, Iterator):
+        return cast("Iterable[Any]", rows)
+    taken = list(itertools.islice(rows, MOST_ROWS + 1))
+    if len(taken) > MOST_ROWS:
+        raise ConfigurationError(
+            f"{name} has given {MOST_ROWS:,} rows and gives more; end it, as itertools.islice does, or write a task "
+            "that makes scenarios by number (hocket.tasks.text.TextTask)"
+        )
+    return taken
 
 
 _SETTINGS = {

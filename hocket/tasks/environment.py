@@ -5,7 +5,6 @@ A scenario is a seed, which determines all chance events.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,17 +12,20 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from hocket.agents.environments.gymnasium import GymnasiumWorld
 from hocket.agents.environments.legal import IllegalMoves
 from hocket.agents.environments.parallel_pettingzoo import ZooTeam
 from hocket.agents.environments.pettingzoo import of_pettingzoo, turn_by_turn
 from hocket.agents.environments.protocol import Environment, World
 from hocket.agents.environments.reading import READINGS
+from hocket.agents.environments.user_environments import FROM_PYTHON, UserEnvironment, interface_of
 from hocket.agents.workflows.environment import PlayEnvironment
 from hocket.core.columns import ILLEGAL, RETURNS
 from hocket.core.errors import ConfigurationError
-from hocket.core.options import checked
+from hocket.core.options import checked, read_value
 from hocket.stages import Reward, Split, Task
 from hocket.tasks.form import TaskForm, variant
+from hocket.tasks.gym import GymTask
 from hocket.tasks.joint import JointTask
 from hocket.tasks.lessons import Beginner, Lessons, any_move, episode
 from hocket.types import Scenario, Trajectory
@@ -217,14 +219,6 @@ def _ruled(name: str, settings: Mapping[str, str]) -> tuple[IllegalMoves, dict[s
         raise ConfigurationError(f"task {name}: {error}") from None
 
 
-def read_value(text: str) -> Any:
-    """A setting read as JSON if possible, else its text."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
 def _openspiel(name: str, settings: Mapping[str, str]) -> World:
     from hocket.agents.environments.openspiel import OpenSpiel
 
@@ -240,17 +234,15 @@ def _textarena(name: str, settings: Mapping[str, str]) -> World:
 
 
 def _gymnasium(name: str, settings: Mapping[str, str]) -> World:
-    from hocket.agents.environments.gymnasium import GymnasiumWorld
-
     rule, arguments = _ruled(f"gymnasium:{name}", settings)
-    return GymnasiumWorld(name, arguments, rule=rule)
+    return GymnasiumWorld(UserEnvironment.at(name) if ".py:" in name else name, arguments, rule=rule)
 
 
 def _pettingzoo(name: str, settings: Mapping[str, str]) -> World:
     from hocket.agents.environments.pettingzoo import PettingZoo
 
     rule, arguments = _ruled(f"pettingzoo:{name}", settings)
-    return PettingZoo(name, arguments, rule=rule)
+    return PettingZoo(UserEnvironment.at(name) if ".py:" in name else name, arguments, rule=rule)
 
 
 def _kind(name: str, options: dict[str, str], otherwise: str) -> str:
@@ -274,11 +266,41 @@ def zoo_task(name: str, settings: Mapping[str, str]) -> Task:
     module, options = name.removeprefix("pettingzoo:"), dict(settings)
     if _kind(name, options, "text" if of_pettingzoo(module) else "control") == "text":
         return environment_task(name, options)
+    if ".py:" in module:
+        return user_environment_task(UserEnvironment.at(module), options)
     if turn_by_turn(module):
         return variant("pettingzoo:MODULE?kind=control").make(name, options)
     ids = checked(name, {key: text for key, text in options.items() if key == "ids"}, {"ids": bool}).get("ids", True)
     left = {key: read_value(text) for key, text in options.items() if key != "ids"}
     return JointTask(ZooTeam(module, left), identified=bool(ids))
+
+
+OF_ENVIRONMENTS = ("wrappers", "max_episode_steps", "ids", "against", "searches")
+"""Settings of the tasks of users' environments that need not be arguments of the environment."""
+
+
+def user_environment_task(environment: UserEnvironment, settings: Mapping[str, str]) -> Task:
+    """The task of a user's environment, by its interface: for controllers, or in words if its actions are free text.
+
+    Raises:
+        ConfigurationError: when it cannot be made, or has spaces that no policy reads.
+    """
+    values = {key: read_value(text) for key, text in settings.items()}
+    sample = environment(**{key: value for key, value in values.items() if key not in OF_ENVIRONMENTS})
+    try:
+        interface = interface_of(sample)
+        in_words = interface == "gymnasium" and type(sample.action_space).__name__ == "Text"
+    finally:
+        sample.close()
+    if in_words:
+        return EnvironmentTask(PlayEnvironment(GymnasiumWorld(environment, values), turns=TURNS))
+    if interface == "gymnasium":
+        return GymTask(environment.name, values, environment)
+    if interface == "parallel":
+        ids = bool(values.pop("ids", True))
+        return JointTask(ZooTeam(environment.name, values, environment), identified=ids)
+    FROM_PYTHON[environment.name] = environment
+    return variant("pettingzoo:MODULE?kind=control").make(environment.name, settings)
 
 
 def _openenv(name: str, settings: Mapping[str, str]) -> World:

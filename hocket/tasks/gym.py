@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hocket.agents.environments.spaces import ranges_of
+from hocket.agents.environments.flat_spaces import FlatObservation, choice_sizes, chosen_action, is_choice, is_vector
+from hocket.agents.environments.user_environments import (
+    UserEnvironment,
+    limit_remark,
+    open_user_environment,
+    tried,
+    without_limit,
+    wrapped,
+)
 from hocket.core.batch import Level
 from hocket.core.components import has_path
 from hocket.core.errors import ConfigurationError, suggestion
+from hocket.core.options import read_value
+from hocket.core.user_files import importing_from
 from hocket.core.worlds import Ranges, reward_of
 from hocket.stages import Reward, Split
 from hocket.tasks.form import TaskForm
@@ -23,11 +33,16 @@ from hocket.types import Scenario, Trajectory
 
 @dataclass(frozen=True)
 class GymTask:
-    """Episodes of the Gymnasium environment `environment`, made with keyword arguments `settings`.
+    """Episodes of a Gymnasium environment, made with keyword arguments `settings`.
 
-    Scenario n resets with seed 2n in training and 2n + 1 in evaluation, without end. Box observations are flattened
-    and discrete ones become one-hot vectors; actions are discrete or a Box. Networks read pictures scaled by their
-    space's bounds, see `ranges`.
+    Scenario n resets with seed 2n in training and 2n + 1 in evaluation, without end. Observations are flattened, and
+    discrete parts become one-hot vectors; actions are a Box, or one or several choices. Networks read pictures scaled
+    by their space's bounds, see `ranges`.
+
+    Attributes:
+        environment: a registered name, also `MODULE:NAME`, or the name of an environment of a user's own.
+        settings: its arguments; `wrappers` are put around it, see `hocket.agents.environments.user_environments`.
+        maker: makes the environment, if it is a user's own.
 
     Raises:
         ConfigurationError: without gymnasium, for an unknown environment, or for spaces a small network cannot read.
@@ -35,6 +50,7 @@ class GymTask:
 
     environment: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    maker: UserEnvironment | None = None
 
     def __post_init__(self) -> None:
         _ = self._spaces  # opens the environment once, so that mistakes show at once
@@ -42,6 +58,12 @@ class GymTask:
     @property
     def name(self) -> str:
         return f"gym:{self.environment}"
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """What a person should know before a run."""
+        endless = self.maker is not None and without_limit(self.maker, self.settings)
+        return (*self._observation.remarks, *((limit_remark(self.name),) if endless else ()))
 
     @property
     def kind(self) -> Literal["control"]:
@@ -88,51 +110,65 @@ class GymTask:
     @cached_property
     def _spaces(self) -> tuple[Any, Any]:
         """Observation and action space, checked."""
-        world = _made(self.environment, self.settings)
-        world.close()
-        spaces = _gymnasium().spaces
-        observation_space, acted = world.observation_space, world.action_space
-        if not isinstance(observation_space, (spaces.Box, spaces.Discrete)):
-            raise ConfigurationError(
-                f"task {self.name}: its observations are a {type(observation_space).__name__} space; control networks "
-                "read Box or Discrete, so wrap the environment (gymnasium.wrappers.FlattenObservation)"
-            )
-        if not isinstance(acted, spaces.Discrete) and not _is_vector(acted, spaces):
-            raise ConfigurationError(
-                f"task {self.name}: its actions are {acted}; control networks choose Discrete actions or "
-                "one-dimensional Box vectors, so wrap the environment"
-            )
-        return observation_space, acted
+        world = self._open()
+        try:
+            where, sight, acts = f"task {self.name}", world.observation_space, world.action_space
+            FlatObservation(sight, where)
+            if not is_vector(acts) and not choice_sizes(acts):
+                raise ConfigurationError(
+                    f"{where}: its actions are {acts}; control networks choose Discrete, MultiDiscrete and MultiBinary "
+                    "actions, and Box vectors of real numbers, so wrap the environment"
+                )
+            if self.maker is not None:
+                tried(world, where)
+        finally:
+            world.close()
+        return sight, acts
+
+    @cached_property
+    def _observation(self) -> FlatObservation:
+        """How what is seen is read."""
+        return FlatObservation(self._spaces[0], f"task {self.name}")
+
+    def _open(self) -> Any:
+        """A Gymnasium environment without the passive checker, whose cost per step is the environment's own."""
+        if self.maker is not None:
+            _gymnasium()
+            return open_user_environment(self.maker, self.settings)
+        return _made(self.environment, self.settings)
 
     @property
     def discrete(self) -> bool:
-        return hasattr(self._spaces[1], "n")
+        return not is_vector(self._spaces[1])
 
     @property
     def actions(self) -> int:
-        """The number of choices if `discrete`, else of dimensions of the action vector."""
+        """The options of all choices if `discrete`, else the dimensions of the action vector."""
         space = self._spaces[1]
-        return int(space.n) if self.discrete else int(space.shape[0])
+        return sum(choice_sizes(space)) if self.discrete else int(np.prod(space.shape))
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """The options of every choice, where an action is several; empty for one choice or a vector."""
+        return () if is_choice(self._spaces[1]) else choice_sizes(self._spaces[1])
 
     @property
     def observations(self) -> int:
-        space = self._spaces[0]
-        return int(space.n) if hasattr(space, "n") else int(np.prod(space.shape))
+        return self._observation.size
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Height, width and channels of a grid observation."""
-        shape = tuple(int(side) for side in self._spaces[0].shape or ())
-        return shape if len(shape) in (2, 3) else ()
+        """Of what is seen, where it begins with a grid: height and width, and channels."""
+        return self._observation.shape
 
     @property
     def ranges(self) -> Ranges:
-        """The bounds by which networks scale observations, if they do."""
-        return ranges_of(self._spaces[0])
+        """Of what is seen, where networks do not read the numbers as they are."""
+        return self._observation.ranges
 
     def make(self) -> Gymnasium:
         """Opens one environment."""
-        return Gymnasium(_made(self.environment, self.settings), *self._spaces, name=f"task {self.name}")
+        return Gymnasium(self._open(), *self._spaces, name=f"task {self.name}")
 
     def rendered(self, mode: str) -> Self:
         """The same task whose environments are drawn: `human`, `rgb_array` or `ansi`.
@@ -140,7 +176,7 @@ class GymTask:
         Raises:
             ConfigurationError: when the environment does not draw so, naming the modes it has.
         """
-        world = _made(self.environment, self.settings)
+        world = self._open()
         modes = [str(one) for one in world.metadata.get("render_modes") or ()]
         world.close()
         if mode not in modes:
@@ -157,38 +193,35 @@ class Gymnasium:
 
     Attributes:
         world: the environment itself. space: of the observations that `read` takes.
+        read: one observation of the environment as the networks read it, `[O]`.
     """
 
     def __init__(self, world: Any, observations: Any, actions: Any, *, name: str = "the environment") -> None:
         self.world, self.space, self._name = world, observations, name
-        self._one_hot = np.eye(int(observations.n), dtype=np.float32) if hasattr(observations, "n") else None
-        self._start = int(getattr(observations, "start", 0))
-        self._first_action = int(getattr(actions, "start", 0))
+        self.read = FlatObservation(observations, name).read
+        self._actions = actions
+        self._single = is_choice(actions)
+        self._first_action = int(getattr(actions, "start", 0)) if self._single else 0
         self._range: tuple[NDArray[Any], ...] | None = None
-        if not hasattr(actions, "n"):
-            low, high = actions.low, actions.high
+        if is_vector(actions):
+            low, high = actions.low.ravel(), actions.high.ravel()
             bounded = np.isfinite(low) & np.isfinite(high)
             centre = np.where(bounded, 0.5 * (np.where(bounded, low, 0) + np.where(bounded, high, 0)), 0.0)
             half = np.where(bounded, np.where(bounded, high, 1) - centre, 1.0)
             self._range = (centre.astype(actions.dtype), half.astype(actions.dtype), low, high)
-
-    def read(self, observation: Any) -> NDArray[np.float32]:
-        """One observation of the environment as the networks read it, `[O]`."""
-        if self._one_hot is not None:
-            row: NDArray[np.float32] = self._one_hot[int(observation) - self._start].copy()
-            return row
-        # Some worlds fill one array again and again.
-        return np.array(observation, np.float32).reshape(-1)
 
     def reset(self, seed: int) -> NDArray[np.float32]:
         return self.read(self.world.reset(seed=seed)[0])
 
     def move(self, action: Any) -> Any:
         """A controller's action as the environment takes it."""
-        if self._range is None:
+        if self._single:
             return int(action) + self._first_action
+        if self._range is None:
+            return chosen_action(self._actions, iter(np.ravel(action).tolist()))
         centre, half, low, high = self._range
-        return np.minimum(np.maximum(centre + half * action, low), high)  # np.clip takes twice as long
+        moved = np.minimum(np.maximum(centre + half * action, low), high)  # np.clip takes twice as long
+        return moved.reshape(self._actions.shape)
 
     def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool]:
         observation, reward, terminated, truncated, _ = self.world.step(self.move(action))
@@ -196,10 +229,6 @@ class Gymnasium:
 
     def close(self) -> None:
         self.world.close()
-
-
-def _is_vector(space: Any, spaces: Any) -> bool:
-    return isinstance(space, spaces.Box) and len(space.shape) == 1 and np.issubdtype(space.dtype, np.floating)
 
 
 def _gymnasium() -> Any:
@@ -219,10 +248,12 @@ def environment_names() -> list[str]:
 
 
 def _made(name: str, settings: Mapping[str, Any]) -> Any:
-    """A Gymnasium environment without the passive checker, whose cost per step is that of the environment itself."""
-    gymnasium = _gymnasium()
+    """A registered environment in its wrappers."""
+    gymnasium, arguments = _gymnasium(), dict(settings)
+    wrappers = arguments.pop("wrappers", "")
     try:
-        return gymnasium.make(name, disable_env_checker=True, **settings)
+        with importing_from(Path.cwd()):
+            made = gymnasium.make(name, disable_env_checker=True, **arguments)
     except gymnasium.error.DependencyNotInstalled as error:
         raise ConfigurationError(f"task gym:{name}: {error}") from None
     except (gymnasium.error.Error, ImportError) as error:
@@ -235,6 +266,7 @@ def _made(name: str, settings: Mapping[str, Any]) -> Any:
         raise ConfigurationError(f"task gym:{name}: gymnasium has no such environment{hint}") from None
     except TypeError as error:
         raise ConfigurationError(f"task gym:{name}: {error}") from None
+    return wrapped(made, wrappers, f"task gym:{name}")
 
 
 _RUN: Mapping[str, Any] = {"threads": 1, "evaluation.n": 100, "evaluation.between": 20}
@@ -273,14 +305,10 @@ CONTINUOUS: Mapping[str, Any] = {"steps": 40, "curriculum.prompts": 32, "credit.
 
 def from_settings(name: str, settings: Mapping[str, str]) -> GymTask:
     """The task with these settings, read as JSON where they can be."""
-    return GymTask(name.removeprefix("gym:"), {key: _value(text) for key, text in settings.items()})
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+    environment = name.removeprefix("gym:")
+    values = {key: read_value(text) for key, text in settings.items()}
+    maker = UserEnvironment.at(environment) if ".py:" in environment else None
+    return GymTask(environment if maker is None else maker.name, values, maker)
 
 
 GYM = TaskForm(

@@ -33,6 +33,7 @@ class PolicySpaces:
     ranges: Ranges = ()
     joint_ranges: Ranges = ()
     world: JointWorld | None = field(default=None, compare=False)
+    choices: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,11 @@ class JointTask:
     @property
     def kind(self) -> Literal["control"]:
         return "control"
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """What a person should know before a run."""
+        return tuple(getattr(self.world, "remarks", ()))
 
     # ------------------------------------------------------------ scenarios
 
@@ -119,6 +125,7 @@ class JointTask:
             first.ranges,
             getattr(self.world, "joint_ranges", ()),
             self.world,
+            first.choices,
         )
 
     # ------------------------------------------------------------ settings

@@ -1,4 +1,4 @@
-"""Tasks of a user's own file: `FILE.py:NAME`."""
+"""Tasks of users: `FILE.py:NAME` and objects from Python; tasks, environments and rows of data."""
 
 from __future__ import annotations
 
@@ -6,36 +6,70 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, cast
 
+from hocket.agents.environments.user_environments import UserEnvironment, interface_of, is_environment
 from hocket.core.errors import ConfigurationError
 from hocket.core.options import checked
 from hocket.core.user_files import load_object
 from hocket.stages import Task
+from hocket.tasks.data import from_rows, is_rows
+from hocket.tasks.environment import OF_ENVIRONMENTS, user_environment_task
 from hocket.tasks.form import TaskForm
 
 MEMBERS = ("name", "kind", "size", "scenario", "rewards", "suggest", "describe", "success")
 
 
 def own_task(reference: str, settings: Mapping[str, str]) -> Task:
-    """A user's task: the object itself, or what a class or function makes of the settings."""
-    task = load_object(reference, "task")
-    if inspect.isclass(task) or inspect.isroutine(task):
-        hints = {name: _annotation(parameter) for name, parameter in inspect.signature(task).parameters.items()}
-        options = checked(reference, settings, hints)
-        try:
-            task = task(**options)
-        except TypeError as error:
-            raise ConfigurationError(
-                f"task {reference} cannot be made: {error}; write {reference}?key=value"
-            ) from error
-    elif settings:
+    """The task that `FILE.py:NAME` names, see `task_of`."""
+    return task_of(load_object(reference, "task"), reference, settings)
+
+
+def task_of(value: Any, reference: str, settings: Mapping[str, str] | None = None) -> Task:
+    """A user's task: a task, an environment or rows, or what a class or function makes of the settings.
+
+    Args:
+        reference: what the value is, for errors and, without its file, as the name of data.
+
+    Raises:
+        ConfigurationError: for what is none of these, and for settings that do not go with it.
+    """
+    texts = dict(settings or {})
+    if not hasattr(value, "scenario") and is_environment(value):
+        return user_environment_task(_named(value, reference), texts)
+    made = value
+    if inspect.isclass(value) or (callable(value) and not hasattr(value, "scenario") and not is_rows(value)):
+        made = _made(value, reference, texts)
+        if interface_of(made) is not None and not hasattr(made, "scenario"):
+            made.close()
+            return user_environment_task(_named(value, reference), texts)
+    elif texts:
         raise ConfigurationError(f"task {reference} is an object already, so it takes no settings")
-    missing = [member for member in MEMBERS if not hasattr(task, member)]
+    if not hasattr(made, "scenario") and is_rows(made):
+        return from_rows(made, reference.rpartition(":")[2])
+    missing = [member for member in MEMBERS if not hasattr(made, member)]
     if missing:
         raise ConfigurationError(
-            f"task {reference} lacks {', '.join(missing)}; derive it from hocket.tasks.text.TextTask, or give it the "
-            "members of hocket.stages.Task"
+            f"task {reference} lacks {', '.join(missing)} (it is of type {type(made).__name__}); give rows of data, an "
+            "environment, or a task: derive it from hocket.tasks.text.TextTask, or give it the members of "
+            "hocket.stages.Task"
         )
-    return cast(Task, task)
+    return cast(Task, made)
+
+
+def _named(value: Any, reference: str) -> UserEnvironment:
+    return UserEnvironment(reference.rpartition(":")[2], value)
+
+
+def _made(maker: Any, reference: str, settings: Mapping[str, str]) -> Any:
+    try:
+        parameters = inspect.signature(maker).parameters
+    except ValueError:  # Some builtins have no signature.
+        raise ConfigurationError(f"task {reference}: {maker!r} makes no task; give rows of data or a task") from None
+    hints = {name: _annotation(parameter) for name, parameter in parameters.items()}
+    arguments = {key: text for key, text in settings.items() if key in hints or key not in OF_ENVIRONMENTS}
+    try:
+        return maker(**checked(reference, arguments, hints))
+    except TypeError as error:
+        raise ConfigurationError(f"task {reference} cannot be made: {error}; write {reference}?key=value") from error
 
 
 def _annotation(parameter: inspect.Parameter) -> Any:
@@ -52,7 +86,7 @@ def _annotation(parameter: inspect.Parameter) -> Any:
 
 OWN = TaskForm(
     name="FILE.py:NAME",
-    description="a task object of yours, or a class or function that makes one",
+    description="a task, an environment or rows of yours, or a class or function that makes one",
     family="data",
     make=own_task,
 )

@@ -35,6 +35,11 @@ def check_examples(recipe: Recipe, task: Task) -> None:
         raise ConfigurationError(
             f"{bare}: neither a completion nor an answer, one of which recipe {recipe.name} learns from; add it"
         )
+    if task.kind == "control":
+        raise ConfigurationError(
+            f"recipe {recipe.name} learns from {wanted.value} in words, and task {task.name} is control; use ppo, a2c "
+            "or grpo, for several agents ippo or mappo (`hocket recipes multi-agent` lists others)"
+        )
     held = held_by(task.scenario("train", 0)) if example is None else {example}
     if wanted not in held:
         has = min(held, key=list(Example).index)

@@ -539,6 +539,16 @@ class Trainer:
             self.overlap.restore(state["overlap"])
 
 
+def _found(run: Path, name: str) -> Task:
+    """The task of this name."""
+    try:
+        return tasks.find(name)
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"{error}; if it was an object in Python, go on there: hocket.train(TASK, resume={str(run)!r})"
+        ) from None
+
+
 def resumed(
     run: Path, *, steps: int | None = None, track: Sequence[str] = (), trust: bool = False, **keywords: Any
 ) -> Trainer:
@@ -556,7 +566,7 @@ def resumed(
         raise ConfigurationError(
             f"{file} names no task, so it is not the whole configuration of a run; put back a copy"
         )
-    task = keywords.pop("task", None) or tasks.find(dict(pairs)["task"])
+    task = keywords.pop("task", None) or _found(run, dict(pairs)["task"])
     config = configuration.configure(pairs, task)
     config = dataclasses.replace(config, runs=str(run.parent), run=run.name)
     if steps is not None:

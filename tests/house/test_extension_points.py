@@ -43,7 +43,7 @@ CLASSES = [
 def test_the_table_is_read() -> None:
     assert len(list(rows())) > 40
     assert len(CLASSES) > 25
-    assert len(EXAMPLES) == 5
+    assert len(EXAMPLES) == 6
 
 
 @pytest.mark.parametrize(("path", "signature"), CLASSES)

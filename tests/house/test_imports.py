@@ -62,6 +62,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "serve": {"train", "front"} | BASE,
     "play": {"train", "serve"} | BASE,
     "live": {"train", "report", "front"} | BASE,
+    "init": set(),
     # What examines them.
     "lab": {"recipe", "recipes", "train", "swarm", "zoo"} | BASE,
     "claims": {

@@ -37,6 +37,7 @@ TIERS: Mapping[str, tuple[str, ...]] = {
         "hocket.apps.play",
         "hocket.apps.live",
         "hocket.apps.use",
+        "hocket.apps.init",
     ),
     "lab": ("hocket.lab", "hocket.lab.exact", "hocket.nano"),
     "zoo": ("hocket.zoo",),
@@ -53,11 +54,12 @@ GENERAL = ("engine", "distributed", "apps", "lab")
 
 @cache
 def modules() -> Mapping[str, Path]:
-    """Every module of the package by its name."""
+    """Every module of the package by its name; templates are projects of their own."""
     files = {}
     for file in sorted(PACKAGE.rglob("*.py")):
         parts = file.relative_to(PACKAGE.parent).with_suffix("").parts
-        files[".".join(parts).removesuffix(".__init__")] = file
+        if "templates" not in parts[:-1]:
+            files[".".join(parts).removesuffix(".__init__")] = file
     return files
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +21,6 @@ from hypothesis import strategies as st
 from hocket.core.components import from_plain, to_plain
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.rewards import functions as module
 from hocket.rewards.functions import FunctionReward, load_reward, load_rewards
 from hocket.rewards.novelty import Novelty
 from hocket.rewards.opinions import Opinions, RewardError, opinions_of
@@ -31,7 +31,7 @@ CHAT = ({"role": "system", "content": "s"}, {"role": "user", "content": "q"})
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PAUSE", 0.0)
+    monkeypatch.setattr(sys.modules[FunctionReward.__module__], "_PAUSE", 0.0)
 
 
 def said(text: str, prompt: Any = "q", answer: Any = None, **columns: Any) -> Trajectory:
@@ -94,15 +94,54 @@ def test_only_what_is_named() -> None:
     assert judged(FunctionReward(positional)) == [0.0, 0.0, 2.0]
 
 
-def test_chats_are_lists_of_messages() -> None:
+def test_completions_of_a_chat_are_text() -> None:
     seen: list[Any] = []
 
     def score(prompts: Any, completions: Any) -> list[float]:
         seen.extend([prompts, completions])
-        return [0.0]
+        return ["hi" in completion for completion in completions]
 
-    judged(FunctionReward(score), [said("hi", CHAT)])
-    assert seen == [[list(CHAT)], [[{"role": "assistant", "content": "hi"}]]]
+    assert judged(FunctionReward(score), [said("say hi", CHAT)]) == [1.0]
+    assert seen == [[list(CHAT)], ["say hi"]]
+
+
+MESSAGES = [{"role": "assistant", "content": "hi"}]
+
+
+def test_an_annotation_asks_for_messages() -> None:
+    seen: list[Any] = []
+
+    def score(completions: list[list[dict[str, str]]]) -> list[float]:
+        seen.extend(completions)
+        return [0.0] * len(completions)
+
+    judged(FunctionReward(score), [said("hi", CHAT), said("hi", "a prompt that is text")])
+    assert seen == [MESSAGES, "hi"]
+
+
+@pytest.mark.parametrize(
+    "read", [lambda c: c[0]["content"], lambda c: c[-1].get("content"), lambda c: "".join(m["content"] for m in c)]
+)
+def test_a_function_that_reads_messages_gets_them(read: Any) -> None:
+    calls: list[Any] = []
+
+    def score(completions):  # type: ignore[no-untyped-def]
+        calls.append(completions)
+        return [float(read(completion) == "hi") for completion in completions]
+
+    reward = FunctionReward(score)
+    with pytest.warns(RuntimeWarning, match="score reads completions as messages"):
+        assert judged(reward, [said("hi", CHAT), said("no", CHAT)]) == [1.0, 0.0]
+    assert judged(reward, [said("hi", CHAT)]) == [1.0]
+    assert len(calls) == 3, "text is tried once"
+
+
+def test_an_error_of_a_function_of_text_stays_its_own() -> None:
+    def score(completions: Any) -> list[float]:
+        return [completion.nothing for completion in completions]
+
+    with pytest.raises(RewardError, match="'str' object has no attribute 'nothing'"):
+        judged(FunctionReward(score, retries=0), [said("hi", CHAT)])
 
 
 async def slow_length(completions: list[str]) -> list[float]:

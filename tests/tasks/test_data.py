@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from decimal import Decimal
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.rewards.functions import columns_of
 from hocket.tasks import find
@@ -325,3 +327,72 @@ def test_rows_of_a_split_that_say_another_are_refused() -> None:
         from_rows(parts)
     parts["test"][0]["split"] = "validation"
     assert from_rows(parts).size("eval") == 1
+
+
+# ---------------------------------------------------------------- tables from Python
+
+
+def test_a_data_frame_is_rows_in_which_nan_is_no_value() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {"prompt": [f"q{n}" for n in range(9)], "answer": range(9), "note": [None, 1.5, *"abcdefg"]}
+    )
+    task = tasks.of(frame)
+    scenarios = [task.scenario("train", n) for n in range(task.size("train"))]
+    assert {scenario.prompt: scenario.answer for scenario in scenarios}["q5"] in (5, "5")
+    notes = {scenario.prompt: scenario.metadata["note"] for scenario in scenarios}
+    assert {"q0": None, "q1": 1.5, "q2": "a"}.items() <= (notes | {"q0": notes.get("q0")}).items()
+    parts = tasks.of({"train": frame[:6], "test": frame[6:]})
+    assert (parts.size("train"), parts.size("eval")) == (6, 3)
+
+
+class Columns:
+    """As a `datasets.Dataset`: columns inside, rows when it is iterated over, and not a sequence of mappings."""
+
+    def __init__(self, **columns: list[Any]) -> None:
+        self.columns = columns
+        self.column_names = list(columns)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def __iter__(self) -> Any:
+        return (dict(zip(self.columns, row, strict=True)) for row in zip(*self.columns.values(), strict=True))
+
+
+def test_what_iterates_over_rows_is_rows() -> None:
+    class Table(list[Any]):
+        def to_pylist(self) -> list[Any]:
+            return [{"prompt": text} for text in self]
+
+    assert tasks.of(Columns(prompt=["a", "b", "c"], answer=["1", "2", "3"])).size("train") == 2
+    assert tasks.of(Table("abc")).size("train") == 2
+
+
+def test_an_iterator_is_read_once_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    task: Any = tasks.of({"prompt": f"q{n}"} for n in range(7))
+    assert task.size("train") + task.size("eval") == 7
+    assert task.remarks == ("data: the iterator was read once, 7 rows, and kept",)
+    assert tasks.of([{"prompt": "a"}, {"prompt": "b"}]).remarks == ()  # type: ignore[attr-defined]
+    monkeypatch.setattr("hocket.tasks.data.MOST_ROWS", 50)
+    with pytest.raises(ConfigurationError, match="has given 50 rows and gives more"):
+        tasks.of({"prompt": f"q{n}"} for n in itertools.count())
+
+
+def test_a_dict_of_columns_is_sent_to_pandas() -> None:
+    with pytest.raises(ConfigurationError, match=r"pandas\.DataFrame\(columns\)"):
+        tasks.of({"prompt": ["a", "b"], "answer": ["1", "2"]})
+
+
+def test_rows_in_a_file_or_made_by_a_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "problems.py").write_text(
+        "ROWS = [{'prompt': 'a'}, {'prompt': 'b'}]\n\n"
+        "def sums(count: int = 4):\n    for n in range(count):\n        yield {'prompt': f'{n}+1', 'answer': n + 1}\n"
+    )
+    assert find("problems.py:ROWS").size("train") == 1
+    task = find("problems.py:sums?count=30")
+    assert task.size("train") + task.size("eval") == 30  # type: ignore[operator]
+    assert task.scenario("train", 0).id.startswith("sums:")
+    with pytest.raises(ConfigurationError, match="takes no settings"):
+        find("problems.py:ROWS?count=3")

@@ -6,13 +6,20 @@ import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Self
 
 from hocket.agents.environments.legal import IllegalMoves, LegalMoves
 from hocket.agents.environments.protocol import Environment, Observation
 from hocket.agents.environments.spaces import actions_of, allowed, kept, shown
+from hocket.agents.environments.user_environments import (
+    UserEnvironment,
+    open_user_environment,
+    wrapped,
+)
 from hocket.core.errors import ConfigurationError, HocketError, suggestion
 from hocket.core.keys import Key
+from hocket.core.user_files import importing_from
 from hocket.core.worlds import reward_of
 from hocket.types import Scenario
 
@@ -122,14 +129,19 @@ class GymnasiumWorld:
 
     def new(self) -> Any:
         """Opens one Gymnasium environment."""
+        if isinstance(self.environment, UserEnvironment):
+            return open_user_environment(self.environment, self.settings)
         if not isinstance(self.environment, str):
             return self.environment(**self.settings)
+        arguments = dict(self.settings)
+        wrappers = arguments.pop("wrappers", "")
         try:
             import gymnasium
         except ImportError:
             raise ConfigurationError("gymnasium tasks need gymnasium: pip install 'hocket[control]'") from None
         try:
-            return gymnasium.make(self.environment, disable_env_checker=True, **self.settings)
+            with importing_from(Path.cwd()):
+                made = gymnasium.make(self.environment, disable_env_checker=True, **arguments)
         except gymnasium.error.DependencyNotInstalled as error:
             raise ConfigurationError(f"{self.name}: {error}") from None
         except (gymnasium.error.Error, ImportError):
@@ -137,6 +149,7 @@ class GymnasiumWorld:
             raise ConfigurationError(f"gymnasium has no environment {self.environment!r}{hint}") from None
         except TypeError as error:
             raise ConfigurationError(f"{self.name}: {error}") from None
+        return wrapped(made, wrappers, self.name)
 
 
 class _Course:

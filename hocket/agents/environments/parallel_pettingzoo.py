@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,19 +11,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hocket.agents.environments.flat_spaces import FlatObservation, choice_sizes, chosen_action, is_choice, is_vector
 from hocket.agents.environments.pettingzoo import maker, observed
 from hocket.agents.environments.spaces import ranges_of
+from hocket.agents.environments.user_environments import LONGEST, UserEnvironment, wrapped
 from hocket.core.errors import ConfigurationError
 from hocket.core.worlds import JointEnvironment, Moved, Ranges, Seat, reward_of
 
 
 @dataclass(frozen=True)
 class ZooTeam:
-    """The parallel environment of a module, such as `mpe2.simple_spread_v3`, made with keyword arguments `settings`.
+    """A parallel environment, made with keyword arguments `settings`.
 
-    Box observations are flattened, a dictionary's `observation` is read and its `action_mask` kept to; actions are
-    discrete or a one-dimensional Box, of which +-1 are the ends. The joint state is the environment's own `state()`,
-    where it has one. Each copy is an environment of its own, one after the other: the native worlds are faster.
+    Observations are flattened, a dictionary's `observation` is read and its `action_mask` kept to; actions are one or
+    several choices, or a Box, of which +-1 are the ends. The joint state is the environment's own `state()`, where it
+    has one. Each copy is an environment of its own, one after the other: the native worlds are faster.
+
+    Attributes:
+        module: a module such as `mpe2.simple_spread_v3`, or the name of an environment of a user's own.
+        settings: the arguments; `wrappers` are put around it, see `hocket.agents.environments.user_environments`.
+        maker: makes the environment, if it is a user's own.
 
     Raises:
         ConfigurationError: for a module that is not there or only turn by turn, or spaces that a network cannot read.
@@ -30,6 +38,7 @@ class ZooTeam:
 
     module: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    maker: UserEnvironment | None = None
 
     def __post_init__(self) -> None:
         _ = self.layout  # opens the environment once, so that mistakes show at once
@@ -55,6 +64,25 @@ class ZooTeam:
         return self.layout[2]
 
     @cached_property
+    def remarks(self) -> tuple[str, ...]:
+        """What a person should know before a run."""
+        cut = f"task {self.name}: an episode is cut after {LONGEST} steps unless the environment ends it"
+        limit = () if self.maker is None else (cut,)
+        return (*next(iter(self.sights.values())).remarks, *limit)
+
+    @cached_property
+    def sights(self) -> Mapping[str, FlatObservation]:
+        """How each agent's observation is read."""
+        course = self.new()
+        try:
+            return {str(agent): self._sight(course, agent) for agent in course.possible_agents}
+        finally:
+            course.close()
+
+    def _sight(self, course: Any, agent: Any) -> FlatObservation:
+        return FlatObservation(without_mask(course.observation_space(agent)), f"task {self.name}, agent {agent}")
+
+    @cached_property
     def layout(self) -> tuple[Mapping[str, Seat], int, Ranges]:
         """Each agent's seat, and the size and ranges of the joint state."""
         course = self.new()
@@ -67,40 +95,54 @@ class ZooTeam:
             course.close()
 
     def _seat(self, course: Any, agent: Any) -> Seat:
-        seen, acts = course.observation_space(agent), course.action_space(agent)
-        seen = seen["observation"] if hasattr(seen, "spaces") and "action_mask" in seen.spaces else seen
-        if not hasattr(seen, "low"):
+        sight, acts = self._sight(course, agent), course.action_space(agent)
+        layout: dict[str, Any] = {"shape": sight.shape, "ranges": sight.ranges}
+        if is_vector(acts):
+            return Seat(sight.size, int(np.prod(acts.shape)), discrete=False, **layout)
+        sizes = choice_sizes(acts)
+        if not sizes:
             raise ConfigurationError(
-                f"task {self.name}: agent {agent} observes {seen}; control networks read Box observations, so wrap it"
+                f"task {self.name}: agent {agent} takes actions from {acts}; control networks choose Discrete, "
+                "MultiDiscrete and MultiBinary actions, and Box vectors of real numbers, so wrap it"
             )
-        grid = tuple(int(side) for side in seen.shape) if len(seen.shape) in (2, 3) else ()
-        if hasattr(acts, "n"):
-            return Seat(int(np.prod(seen.shape)), int(acts.n), shape=grid, ranges=ranges_of(seen))
-        if not hasattr(acts, "low") or len(acts.shape) != 1:
-            raise ConfigurationError(
-                f"task {self.name}: agent {agent} takes actions from {acts}; control networks choose Discrete actions "
-                "or one-dimensional Box vectors, so wrap it"
-            )
-        size = int(np.prod(seen.shape))
-        return Seat(size, int(acts.shape[0]), discrete=False, shape=grid, ranges=ranges_of(seen))
+        if is_choice(acts):
+            return Seat(sight.size, sizes[0], **layout)
+        return Seat(sight.size, sum(sizes), choices=sizes, **layout)
 
     def new(self) -> Any:
         """Opens one environment."""
+        arguments = dict(self.settings)
+        wrappers = arguments.pop("wrappers", "")
         try:
-            return maker(self.module, ("parallel_env",))(**self.settings)
+            made = (self.maker or maker(self.module, ("parallel_env",)))(**arguments)
         except (TypeError, AssertionError) as error:
             raise ConfigurationError(f"task {self.name}: {error}") from None
+        return wrapped(made, wrappers, f"task {self.name}")
 
     def open(self, width: int) -> JointEnvironment:
         return _Side(self, width)
 
 
+def without_mask(space: Any) -> Any:
+    """The space of what an agent sees beside its mask of actions, as `observed` gives it."""
+    inner = getattr(space, "spaces", None)
+    if not isinstance(inner, Mapping) or "action_mask" not in inner:
+        return space
+    rest = {name: part for name, part in inner.items() if name != "action_mask"}
+    if len(rest) == 1 or "observation" in rest:
+        return rest.get("observation") or next(iter(rest.values()))
+    return type(space)(rest)
+
+
 def move(space: Any, action: Any) -> Any:
     """A controller's action as an environment with this space of actions takes it."""
-    if hasattr(space, "n"):
+    if is_choice(space):
         return int(action) + int(getattr(space, "start", 0))
+    if not is_vector(space):
+        return chosen_action(space, iter(np.ravel(action).tolist()))
     bounded = np.isfinite(space.low) & np.isfinite(space.high)
     low, high = np.where(bounded, space.low, -1), np.where(bounded, space.high, 1)
+    action = np.reshape(action, space.shape)
     return np.clip((low + high) / 2 + (high - low) / 2 * action, space.low, space.high).astype(space.dtype)
 
 
@@ -114,6 +156,9 @@ class _Side(JointEnvironment):
         # Of the agents that ever had one.
         self._masks: dict[int, NDArray[np.bool_]] = {}
         self._state = np.zeros((width, world.joint), np.float32)
+        self._sights = tuple(world.sights.values())
+        self._steps = [0] * width
+        self._longest = math.inf if world.maker is None else LONGEST
 
     def reset(self, slots: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         failed = {}
@@ -123,6 +168,7 @@ class _Side(JointEnvironment):
                     self._courses[slot] = self.world.new()
                 for rows in self._seen:
                     rows[slot] = 0.0
+                self._steps[slot] = 0
                 self._note(slot, *self._courses[slot].reset(seed=seed))
             except Exception as error:
                 failed[slot] = self._broken(slot, error)
@@ -149,22 +195,26 @@ class _Side(JointEnvironment):
                 failed[slot] = self._broken(slot, error)
                 continue
             rewards[slot] = earned
+            self._steps[slot] += 1
+            ends[1, slot] = self._steps[slot] >= self._longest
             for number, agent in enumerate(agents):
                 # Who is told of no more has left.
                 ends[0, slot, number] = bool(terminated.get(agent, agent not in course.agents))
-                ends[1, slot, number] = bool(truncated.get(agent, False))
+                ends[1, slot, number] |= bool(truncated.get(agent, False))
         return Moved(rewards, ends[0], ends[1], failed)
 
     def _note(self, slot: int, seen: Mapping[str, Any], told: Mapping[str, Any]) -> None:
         for number, agent in enumerate(self.world.agents):
             sight, mask = observed(seen.get(agent), told.get(agent))
             if sight is not None:
-                shown = sight["observation"] if isinstance(sight, Mapping) else sight
-                self._seen[number][slot] = np.asarray(shown, np.float32).reshape(-1)
+                reader = self._sights[number]
+                is_read = not isinstance(sight, Mapping) or type(reader.space).__name__ == "Dict"
+                self._seen[number][slot] = reader.read(sight if is_read else sight["observation"])
             if mask is not None and number not in self._masks:
                 self._masks[number] = np.ones((len(self._courses), self.world.seats[number].actions), bool)
             if number in self._masks:  # What is not forbidden anew is free again.
-                self._masks[number][slot] = True if mask is None else np.asarray(mask, bool)
+                free = np.concatenate([np.ravel(part) for part in mask]) if isinstance(mask, tuple) else mask
+                self._masks[number][slot] = True if mask is None else np.asarray(free, bool)
         if self.world.joint:
             self._state[slot] = np.asarray(self._courses[slot].state(), np.float32).reshape(-1)
 

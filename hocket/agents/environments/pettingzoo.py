@@ -9,13 +9,16 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Self
 
 from hocket.agents.environments.legal import IllegalMoves, LegalMoves
 from hocket.agents.environments.protocol import Observation
 from hocket.agents.environments.spaces import actions_of, allowed, kept, shown
+from hocket.agents.environments.user_environments import FROM_PYTHON
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
+from hocket.core.user_files import importing_from, load_file
 from hocket.core.worlds import reward_of
 from hocket.types import Scenario
 
@@ -98,11 +101,14 @@ def of_pettingzoo(environment: str) -> bool:
 
 
 def _module(environment: str) -> Any:
-    """The module of an environment."""
+    """The module of an environment, which may be a file."""
+    if environment.endswith(".py"):
+        return load_file(Path(environment), "task")
     short = of_pettingzoo(environment) and not environment.startswith("pettingzoo.")
     path, name = f"pettingzoo.{environment}" if short else environment, f"pettingzoo:{environment}"
     try:
-        return importlib.import_module(path)
+        with importing_from(Path.cwd()):
+            return importlib.import_module(path)
     except ModuleNotFoundError as error:
         if error.name == "pettingzoo":
             raise ConfigurationError("PettingZoo's worlds need it: pip install 'hocket[games]'") from None
@@ -115,11 +121,13 @@ def _module(environment: str) -> Any:
 
 
 def maker(environment: str, names: Sequence[str]) -> Callable[..., Any]:
-    """The first function of these names that a module of environments has.
+    """The first function of these names that a module of environments has, or an environment from Python.
 
     Raises:
         ConfigurationError: without the module or what it needs, or when it has none of them.
     """
+    if environment in FROM_PYTHON:
+        return FROM_PYTHON[environment]
     module = _module(environment)
     makers: list[Callable[..., Any]] = [made for name in names if callable(made := getattr(module, name, None))]
     if not makers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Sequence
 from typing import cast
 
@@ -11,6 +12,7 @@ from hocket.agents.tools.sandbox import ProgramResult, Sandbox
 from hocket.core.errors import ConfigurationError, nearest
 from hocket.core.names import parse_name
 from hocket.core.options import checked
+from hocket.core.user_files import load_object
 
 __all__ = ["Call", "ProgramResult", "Sandbox", "Tool", "carried_out", "check_names", "find", "find_all", "read_calls"]
 
@@ -26,7 +28,9 @@ SEARCH = "search:"
 
 
 def find(name: str) -> Tool:
-    """The tool called `name`, with its usual settings, or `search:PATH` over documents of one's own.
+    """The tool called `name`, with its usual settings, `FILE.py:NAME`, or `search:PATH` over documents of one's own.
+
+    `FILE.py:NAME` is a plain function, a tool, or a class that makes one without arguments.
 
     PATH is a folder of texts or a `.jsonl` file, see `hocket.agents.tools.documents`; `search:PATH?top=3&words=100`
     says how many passages are answered and how long those of a folder are. `rank` is `words` for BM25, `embedding` for
@@ -37,11 +41,27 @@ def find(name: str) -> Tool:
     """
     if name.startswith(SEARCH):
         return _search(name)
+    if ".py:" in name:
+        return _own(name)
     if name not in TOOLS:
         known = f"; choose from {', '.join(TOOLS)} and {SEARCH}PATH" if name == "search" else nearest(name, TOOLS)
         raise ConfigurationError(f"there is no tool {name!r}{known}")
     module, _, made = TOOLS[name].partition(":")
     return cast(Tool, getattr(importlib.import_module(f"hocket.agents.tools.{module}"), made)())
+
+
+def _own(reference: str) -> Tool:
+    """A tool of a user's file."""
+    from hocket.agents.tools.function import FunctionTool
+
+    tool = load_object(reference, "tool")
+    tool = tool() if inspect.isclass(tool) else FunctionTool(tool) if inspect.isfunction(tool) else tool
+    if not (hasattr(tool, "name") and hasattr(tool, "schema") and callable(tool)):
+        raise ConfigurationError(
+            f"tool {reference} is of type {type(tool).__name__}; name a function, or an object with name, schema and "
+            "async __call__(arguments)"
+        )
+    return cast(Tool, tool)
 
 
 def _search(name: str) -> Tool:

@@ -50,7 +50,7 @@ def joint_task(name: str) -> JointTask:
     found = tasks.find(name)
     if not isinstance(found, JointTask):
         raise ConfigurationError(f"task {name} is no joint world; take one such as dilemma:prisoners or mpe:spread")
-    if any(seat.action_form is not None for seat in found.world.seats):
+    if any(seat.action_form is not None or seat.choices for seat in found.world.seats):
         raise ConfigurationError(
             f"task {name}: an operator chooses one action of a list, and here an action is a function with arguments; "
             "take a task such as mpe:spread, or measure a run with hocket eval"

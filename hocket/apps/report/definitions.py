@@ -87,12 +87,12 @@ class Module:
 
 
 def read_package(folder: Path) -> dict[str, Module]:
-    """The modules of the package in `folder` by name.
+    """The modules of the package in `folder` by name; folders of templates are no part of it.
 
     Raises:
         SyntaxError: when a file is no Python.
     """
-    files = sorted(folder.rglob("*.py"))
+    files = sorted(file for file in folder.rglob("*.py") if "templates" not in file.relative_to(folder).parts[:-1])
     return {module.name: module for module in (_read(file, folder) for file in files)}
 
 

@@ -143,15 +143,19 @@ def _joint(player: JointPlayer, agent: str) -> EnvironmentForm:
     if len(identity):
         identity[members.index(agent)] = 1.0
     convert: Callable[[Any], Any] = _unchanged
-    space = None
+    actions = read = space = None
     if isinstance(world, ZooTeam):
         course = world.new()
-        space = course.action_space(agent)
+        actions = course.action_space(agent)
         course.close()
-        convert = functools.partial(move, space)
+        convert = functools.partial(move, actions)
+        sight = world.sights[agent]
+        space, read = sight.space, None if hasattr(sight.space, "low") else sight.read
     shape = tuple(seat.shape) if seat.shape and int(np.prod(seat.shape)) == seat.observations else (seat.observations,)
     choices = seat.actions if seat.discrete else 0
-    return EnvironmentForm(shape, seat.observations, choices, convert, space, identity=identity)
+    return EnvironmentForm(
+        shape, seat.observations, choices, convert, actions, read=read, space=space, identity=identity
+    )
 
 
 def _unchanged(action: Any) -> Any:

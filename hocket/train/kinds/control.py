@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from hocket.tasks.joint import JointTask
 
 
+_PICTURE = 8
+"""Sides from which a grid is worth reading as a picture."""
+
+
 class Control(Network):
     """Vectors of observations in, actions out; tasks are those of `hocket.tasks.gym` and `hocket.tasks.joint`, or have
     their members.
@@ -37,13 +41,15 @@ class Control(Network):
         return ControlPolicy.for_task(cast("GymTask", task), name=name, key=key, network=network)
 
     def remarks(self, config: Config, task: Task, workflow: Any) -> Sequence[str]:
-        """Numbers that networks do not read as they are."""
+        """What the task says of itself, and numbers that networks do not read as they are."""
+        remarks = (*getattr(task, "remarks", ()), *_pictures(config, task))
         seats = getattr(getattr(task, "world", task), "seats", (task,))
         ends = {run[1:] for seat in seats for run in getattr(seat, "ranges", ())} - {(0.0, 1.0)}
         if not ends or config.network.normalise:
-            return ()
+            return remarks
         words = ", ".join(f"{low:g} to {high:g}" for low, high in sorted(ends))
-        return (f"what task {task.name} shows in {words} is read as 0 to 1 (its policy's config.json says scaled)",)
+        scaled = f"what task {task.name} shows in {words} is read as 0 to 1 (its policy's config.json says scaled)"
+        return (*remarks, scaled)
 
     def player(self, task: Task, policy: Any) -> Player:
         from hocket.rollout.vector import VectorPlayer
@@ -61,7 +67,7 @@ class Control(Network):
             if type(config.phases[0][0].cast) is not Shared:
                 raise ConfigurationError(
                     f"cast: task {task.name} has one agent, and {config.phases[0][0].name} seats a cast of several; "
-                    "choose a task of several agents, such as mpe:spread, or drop the cast"
+                    "choose a task of several agents, such as mpe:spread, or a recipe for one, such as ppo or a2c"
                 )
             self.check(config, task)
             policy = self.policy(task, POLICY, Key.of(config.seed).derive("policy", POLICY), config.network)
@@ -75,6 +81,15 @@ class Control(Network):
             return super().with_references(config, player, references)
         player.references = cast(Any, references)
         return player
+
+
+def _pictures(config: Config, task: Task) -> Sequence[str]:
+    """Advice for a task that shows a picture, where a perceptron reads it."""
+    shape = tuple(getattr(task, "shape", ()))
+    if config.network.body != "perceptron" or len(shape) < 2 or min(shape[:2]) < _PICTURE:
+        return ()
+    sides = " x ".join(map(str, shape))
+    return (f"task {task.name} shows a grid of {sides}; --network.body convolution reads it as a picture",)
 
 
 def _check_sequences(config: Config) -> None:
@@ -102,7 +117,10 @@ def _team(config: Config, task: JointTask) -> tuple[Mapping[str, Policy], Player
     usual = config.phases[0][0].cast
     seats = {agent: policy_of(agent, config.roles.get(agent, RoleSettings()), usual) for agent in agents}
     members = {name: [agent for agent in agents if seats[agent] == name] for name in dict.fromkeys(seats.values())}
-    acts = {seat.actions if not seat.discrete else 0 for seat in task.world.seats}
+    acts = {
+        (seat.actions if not seat.discrete else 0, getattr(seat.action_form, "draws", len(seat.choices)))
+        for seat in task.world.seats
+    }
     if len(acts) > 1:
         raise ConfigurationError(
             f"task {task.name}: some agents choose discrete actions and others vectors, or vectors of unequal size, "

@@ -50,15 +50,18 @@ class Network(Kind):
         """Refuses what is for language models."""
         if config.model != "nano" or config.lora or config.workflow or config.engine.kind != "local":
             raise ConfigurationError(
-                f"--model, --lora, --workflow and --engine are for language models; task {task.name} is {self.name}"
+                f"--model, --lora, --workflow and --engine are for language models; task {task.name} is {self.name}, "
+                "so drop them"
             )
         for recipe, _ in config.phases:
             if recipe.curriculum.needs_text:
                 raise ConfigurationError(
-                    f"task {task.name} is {self.name}, and only problems in words can be invented; use ppo"
+                    f"task {task.name} is {self.name}, and only problems in words can be invented; use ppo, a2c or ippo"
                 )
             if recipe.rollout.needs_text:
-                raise ConfigurationError(f"task {task.name} is {self.name}, and {recipe.name} samples words; use ppo")
+                raise ConfigurationError(
+                    f"task {task.name} is {self.name}, and {recipe.name} samples words; use ppo, a2c or ippo"
+                )
 
     def with_references(self, config: Config, player: Any, references: Mapping[str, Policy]) -> Player:
         player.reference = references[POLICY]

@@ -58,7 +58,8 @@ class Solo:
     @property
     def seats(self) -> tuple[Seat, ...]:
         task, shape, ranges = self.task, getattr(self.task, "shape", ()), getattr(self.task, "ranges", ())
-        return (Seat(task.observations, task.actions, task.discrete, shape, ranges=ranges),)
+        choices = getattr(self.task, "choices", ())
+        return (Seat(task.observations, task.actions, task.discrete, shape, ranges=ranges, choices=choices),)
 
     @property
     def joint(self) -> int:

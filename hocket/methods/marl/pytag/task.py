@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from hocket.core.errors import ConfigurationError
-from hocket.core.options import checked
+from hocket.core.options import checked, read_value
 from hocket.methods.marl.pytag.world import SpielTable, ZooTable
-from hocket.tasks.environment import read_value
 from hocket.tasks.form import TaskVariant
 from hocket.tasks.joint import JointTask
 

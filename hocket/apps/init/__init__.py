@@ -1,0 +1,1 @@
+"""`hocket init`: small projects to begin with."""
