@@ -21,6 +21,7 @@ from hocket.policies.loading import check_tokens, read_model, read_tokenizer, wi
 from hocket.policies.lora import add_adapter, load_adapter, merged_state, save_adapter
 from hocket.policies.sequences import rows_of, targets
 from hocket.policies.settings import LoraSettings
+from hocket.policies.shapes import text_config
 from hocket.policies.shared_base import SharedBaseCache, shared_clone
 from hocket.policies.templates import TemplateSettings
 from hocket.policies.value_head import ValueHead, has_value_head
@@ -87,7 +88,7 @@ class CausalLM(LanguageModel):
                 "(hocket.policies.scorer.Scorer), in a run or a phase of its own"
             )
         if Quantity.VALUE in needs and self._module.value_head is None:
-            self._module.value_head = ValueHead(int(self.model.config.hidden_size)).to(self.device)
+            self._module.value_head = ValueHead(int(text_config(self.model.config).hidden_size)).to(self.device)
 
     def chunks(self, batch: Batch, decisions: Tensor) -> list[Tensor]:
         """Splits decisions `[K]` so that what each part reads stays within `token_budget`.

@@ -20,6 +20,7 @@ from hocket.policies.lora import acting_parameters, adapted_layers, without_adap
 from hocket.policies.prefix_tree import PrefixTree, tree_of, tree_parts
 from hocket.policies.residence import HERE, Residence
 from hocket.policies.sequences import TOKEN_BUDGET, Row, blocks_of, padded
+from hocket.policies.shapes import context_length
 from hocket.policies.tree_forward import tree_states
 from hocket.policies.value_head import ValueHead
 
@@ -123,7 +124,7 @@ class LanguageModel:
     @property
     def context_length(self) -> int | None:
         """The most tokens a sequence may have; None when the architecture sets no limit."""
-        return getattr(self.model.config, "max_position_embeddings", None)
+        return context_length(self.model.config)
 
     @property
     def stop_ids(self) -> tuple[int, ...]:

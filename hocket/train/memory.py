@@ -18,6 +18,7 @@ from hocket.core.packing import pack
 from hocket.policies.activation_cache import MAX_BYTES, worth
 from hocket.policies.family import supports
 from hocket.policies.sequences import ATTENTION_LENGTH, Row
+from hocket.policies.shapes import model_size
 from hocket.stages import Task
 from hocket.train.cores import PROC, control_groups
 from hocket.train.oom_retry import LEAST_BUDGET
@@ -177,15 +178,12 @@ def _measured(
 
 def bound_bytes(policy: CausalLM, budget: float) -> float:
     """An upper bound of what a forward and backward pass over `budget` tokens holds, gradients of weights aside."""
-    config = policy.model.config
-    hidden, layers = int(config.hidden_size), int(config.num_hidden_layers)
-    heads = int(getattr(config, "num_attention_heads", None) or 1)
-    inner = int(getattr(config, "intermediate_size", None) or 4 * hidden)
+    size = model_size(policy.model.config)
     # Counted generously: norms, projections, rotary turns and gate with their gradients, and attention that keeps its
     # scores, of which a sequence has at most ATTENTION_LENGTH per token of the budget and head.
-    layer = 24 * hidden + 8 * inner + 3 * heads * ATTENTION_LENGTH
-    logits = 4 * 2**24 + 8 * int(config.vocab_size)
-    return 4.0 * (layers * layer * budget + logits)
+    layers = sum(24 * layer.hidden + 8 * layer.inner + 3 * layer.heads * ATTENTION_LENGTH for layer in size.layers)
+    logits = 4 * 2**24 + 8 * size.vocabulary
+    return 4.0 * (layers * budget + logits)
 
 
 def held_bytes(policy: CausalLM, *, references: int, policies: int, rows: int, length: int) -> float:
@@ -195,14 +193,10 @@ def held_bytes(policy: CausalLM, *, references: int, policies: int, rows: int, l
         references: copies of the weights to take KL against. policies: trained policies of this size.
         rows: sequences sampled together. length: their tokens.
     """
-    config = policy.model.config
     every = _weights(policy)
     trained = sum(weight.numel() for weight in policy.module.parameters() if weight.requires_grad)
     copies = references * every + (0.5 * every if policy.precision == "bf16" else 0.0)
-    heads = int(getattr(config, "num_attention_heads", None) or 1)
-    shared = int(getattr(config, "num_key_value_heads", None) or heads)
-    size = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
-    cache = 2 * rows * length * int(config.num_hidden_layers) * shared * size
+    cache = rows * model_size(policy.model.config).cached(length)
     recorded = policies * MAX_BYTES if supports(policy.model, 1) and worth(policy.model) else 0
     # Gradients and AdamW's two moments for each trained weight.
     return 4.0 * (policies * 3 * trained + copies + cache) + recorded
@@ -230,7 +224,7 @@ def measured_cost(policy: CausalLM, length: int, responses: int, *, checkpointin
 
 def _pass(policy: CausalLM, rows: int, length: int, responses: int) -> None:
     """One forward and backward pass over sequences that share nothing."""
-    vocabulary = int(policy.model.config.vocab_size)
+    vocabulary = model_size(policy.model.config).vocabulary
     tokens = (np.arange(rows)[:, None] + 7 * np.arange(length)) % vocabulary
     split = max(1, length - responses)
     played = [

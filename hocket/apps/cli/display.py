@@ -24,6 +24,7 @@ from hocket.core.components import is_component
 from hocket.core.examples import Example
 from hocket.core.waits import in_words, long_waits
 from hocket.recipe import Recipe
+from hocket.train import adapters
 from hocket.train.examples import replayed
 from hocket.train.kinds import ACCURACY, MEASURES, is_share, kind_of
 from hocket.train.kinds.ways import GREEDY, SAMPLED, TOLD_APART, as_told, leads_of, ways_shown
@@ -108,7 +109,8 @@ class LiveDisplay:
             soft_wrap=not self.console.is_terminal,
         )
         budget = getattr(getattr(trainer.machine, "memory", None), "token_budget", None)
-        for line in [*effective_batches(config, budget), *changes(config)]:
+        reach = adapters.lines(trainer.parts.learners)
+        for line in [*effective_batches(config, budget), *reach, *changes(config)]:
             self.console.print(line, style="dim", soft_wrap=not self.console.is_terminal)
         if self.console.is_terminal:
             self.live.start()
