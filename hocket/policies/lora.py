@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.policies.lora_targets import adapted_weights, plain_name, targets_of
 from hocket.policies.settings import LoraSettings
+from hocket.policies.stored_weights import CodedLinear
 
 ADAPTER = "default"
 
@@ -32,6 +34,8 @@ def add_adapter(model: Any, settings: LoraSettings, key: Key) -> None:
     from transformers.initialization import no_init_weights
     from transformers.pytorch_utils import Conv1D
 
+    if settings.dora and any(isinstance(module, CodedLinear) for module in model.modules()):
+        raise ConfigurationError("lora.dora needs the norms of fp32 weights; set weights = fp32, or drop lora.dora")
     if settings.dropout:
         raise ConfigurationError(f"lora.dropout = {settings.dropout}: sampler and learner would differ; set it to 0")
     targets = targets_of(model, settings.targets)
@@ -48,7 +52,11 @@ def add_adapter(model: Any, settings: LoraSettings, key: Key) -> None:
         fan_in_fan_out=any(isinstance(module, Conv1D) for module in model.modules()),
     )
     try:
-        with no_init_weights():  # the weights are drawn below, from the key
+        # The weights are drawn below, from the key. Of experts that a model has not, peft warns for nothing.
+        with no_init_weights(), warnings.catch_warnings():
+            warnings.filterwarnings(
+                "ignore", message="The following (rank|alpha)_pattern keys", category=RuntimeWarning
+            )
             inject_adapter_in_model(config, model, adapter_name=ADAPTER)
     except ValueError as error:
         raise ConfigurationError(f"lora.targets = {settings.targets!r}: {str(error).splitlines()[0]}") from error
@@ -145,7 +153,8 @@ def merged_state(model: nn.Module) -> dict[str, Tensor]:
 
 def _merged(layer: Any, weight: Tensor) -> Tensor:
     """A layer's weight with its adapter."""
-    merged = weight + layer.get_delta_weight(ADAPTER).to(weight.dtype)
+    delta = layer.get_delta_weight(ADAPTER).to(weight.device)
+    merged = (weight + delta).to(weight.dtype)  # Rounded once where the weight is in bf16.
     if not layer.use_dora.get(ADAPTER):
         return merged
     return merged * (layer.lora_magnitude_vector[ADAPTER].weight / torch.linalg.norm(merged, dim=1))[:, None]

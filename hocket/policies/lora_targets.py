@@ -11,6 +11,7 @@ from typing import Any
 from torch import nn
 
 from hocket.core.errors import ConfigurationError, nearest
+from hocket.policies.stored_weights import stored_sizes
 
 ALL_LINEAR = "all-linear"
 """The target that is every linear layer but the head."""
@@ -157,11 +158,11 @@ def coverage(model: nn.Module) -> Coverage:
     reached = {name for name, _ in adapted_weights(model)}
     total = in_layers = reached_sum = reached_inside = trained = 0
     left_out: dict[str, int] = {}
-    for name, weight in model.named_parameters():
+    for name, size, _ in stored_sizes(model):
         if ".lora_" in name:
-            trained += weight.numel()
+            trained += size
             continue
-        base, size, inside = plain_name(name), weight.numel(), bool(re.search(r"\.\d+\.", name))
+        base, inside = plain_name(name), bool(re.search(r"\.\d+\.", name))
         total, in_layers = total + size, in_layers + size * inside
         if base in reached:
             reached_sum, reached_inside = reached_sum + size, reached_inside + size * inside

@@ -203,9 +203,11 @@ def _precision(config: Config, models: Sequence[Any], probe: Probe) -> tuple[Pre
         return "fp32", "a small network"
     if config.precision != "auto":
         return config.precision, "set by precision"
+    if config.weights != "fp32":
+        return "bf16", f"the weights are in {config.weights}"
     stranger = next((model.model_type for model in models if not _known(model)), None)
     if stranger is not None:
-        return "fp32", f"there is no bf16 path for this {stranger} model"
+        return "fp32", f"this {stranger} model takes the forward pass of transformers; --precision bf16 is for it too"
     if config.engine.kind != "local" and probe.device.type == "cpu":
         return "fp32", "another engine's bf16 sums are not this one's, its fp32 sums nearly are"
     if not has_bf16(probe.device):

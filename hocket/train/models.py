@@ -90,6 +90,7 @@ def load_policy(
         name=name,
         lora=config.lora,
         precision=precision,
+        weights=config.weights,
         chat_template=_template(config, model),
         base_cache=base_cache,
         key=Key.of(config.seed).derive("policy", name),

@@ -18,6 +18,7 @@ from hocket.apps.cli.command import ROW_COMMANDS, Command
 from hocket.apps.cli.details import (
     ARENA,
     DESCRIPTION,
+    DOCTOR,
     EVAL,
     EXPORT,
     MICROSCOPE,
@@ -274,7 +275,11 @@ def build_parser(chosen: str = "") -> _Parser:
     as_json(microscope)
     _serve(command("serve", "serve a run or a model as an OpenAI-compatible endpoint", settings=True, details=SERVE))
     _play(command("play", "talk to a trained agent, or play with or against it", settings=True, details=PLAY))
-    doctor = command("doctor", "check the installation, with a ten-second self-test")
+    doctor = command(
+        "doctor", "check the installation, or what a model takes and what fits", settings=True, details=DOCTOR
+    )
+    doctor.add_argument("--context", type=int, metavar="N", help="tokens of a sequence (2048)")
+    doctor.add_argument("--memory", metavar="SIZE", help="the memory of a card, as 24GiB; else that of this machine")
     as_json(doctor)
     parser.commands = dict(commands.choices)
     return parser
