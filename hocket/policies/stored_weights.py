@@ -203,11 +203,21 @@ class WideHead(nn.Linear):
             return F.linear(x.to(self.weight.dtype), self.weight, self.bias)
 
 
+def _widen_buffers(model: nn.Module) -> None:
+    """Constants in fp32, as exact as a model read in fp32 has them: those that scale embeddings know their value."""
+    for module in model.modules():
+        for name, held in module._buffers.items():
+            if held is not None and held.dtype is torch.bfloat16:
+                scalar = getattr(module, f"scalar_{name}", None)
+                module._buffers[name] = held.float() if scalar is None else torch.tensor(float(scalar)).to(held.device)
+
+
 def freeze_in(model: Any, storage: Storage) -> None:
     """Stores a model's weights, which are not trained, in `storage`: matrices of linear layers; other ones in bf16.
 
     Vectors (norms, biases) are in fp32.
     """
+    _widen_buffers(model)
     tied: dict[int, Tensor] = {}
     head, embedding = model.get_output_embeddings(), model.get_input_embeddings()
     # Embeddings that scale what they give, as Gemma's, stay as they are, and so does a head that is tied to one.
@@ -234,6 +244,7 @@ def freeze_in(model: Any, storage: Storage) -> None:
 
 def train_in_half(model: Any) -> None:
     """Stores the matrices of the layers in bf16, to be trained; everything else is in fp32."""
+    _widen_buffers(model)
     outside = {id(module.weight) for module in (model.get_input_embeddings(), model.get_output_embeddings()) if module}
     for name, weight in model.named_parameters():
         layered = weight.ndim >= 2 and id(weight) not in outside and any(map(str.isdigit, name.split(".")))

@@ -205,8 +205,9 @@ def _activations(outline: ModelOutline, plan: Plan) -> float:
     records = records and outline.inside >= WORTH and recorded <= MAX_BYTES
     layers = [_kept(layer, outline.fast, narrow, plan.context, records) for layer in size.layers]
     kept = max(layers) + 4.0 * size.hidden * len(layers) if plan.checkpointing else sum(layers)
-    passing = (2 if plan.lora is None else 4) * max(layers)  # Gradients on the way back, and what adapters add.
-    return read * (kept + passing) + _logits(outline, read) + recorded * records
+    # Gradients on the way back, and what adapters add; of the pass of transformers the first fit into what is freed.
+    passing = (2 if outline.fast else 0) + (0 if plan.lora is None else 1 if outline.fast else 2)
+    return read * (kept + passing * max(layers)) + _logits(outline, read) + recorded * records
 
 
 def _kept(layer: LayerSize, fast: bool, narrow: float, length: int, replayed: bool) -> float:

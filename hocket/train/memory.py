@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -69,12 +70,14 @@ class MemoryPlan:
 
     Attributes:
         why: in words. figures: GiB and bytes that it was chosen by.
+        warning: a sentence where the longest sequences do not fit, with the length that does.
     """
 
     token_budget: int | None = None
     checkpointing: bool = False
     why: str = ""
     figures: dict[str, float] | None = None
+    warning: str = ""
 
 
 def planned(config: Config, task: Task, learners: Iterable[Learner], *, several_turns: bool) -> MemoryPlan:
@@ -165,9 +168,16 @@ def _measured(
         budget = int(min(policy.token_budget, max(LEAST_BUDGET, fits)))
         kib = cost.per_token / 1024
         why = f"{room / GIB:.1f} GiB for the learner at {kib:.0f} KiB a token"
+        warning = ""
         if fits < needed:
             why += f", which is short for sequences of {length} tokens"
-        plan = MemoryPlan(budget, checkpointing, why, {**figures, "kib_per_token": round(kib, 1)})
+            # A row of L tokens counts L (1 + L / ATTENTION_LENGTH), see `sequences`.
+            longest = int(ATTENTION_LENGTH / 2 * (math.sqrt(1 + 4 * max(0.0, fits) / ATTENTION_LENGTH) - 1))
+            warning = (
+                f"memory is short for sequences of {length} tokens: {longest} fit; lower decoding.max_tokens, or see "
+                "`hocket doctor --model` for ways that take less"
+            )
+        plan = MemoryPlan(budget, checkpointing, why, {**figures, "kib_per_token": round(kib, 1)}, warning)
         if fits >= needed:
             break
     return plan
