@@ -154,10 +154,10 @@ def merged_state(model: nn.Module) -> dict[str, Tensor]:
 def _merged(layer: Any, weight: Tensor) -> Tensor:
     """A layer's weight with its adapter."""
     delta = layer.get_delta_weight(ADAPTER).to(weight.device)
-    merged = (weight + delta).to(weight.dtype)  # Rounded once where the weight is in bf16.
-    if not layer.use_dora.get(ADAPTER):
-        return merged
-    return merged * (layer.lora_magnitude_vector[ADAPTER].weight / torch.linalg.norm(merged, dim=1))[:, None]
+    merged: Tensor = (weight + delta).to(weight.dtype)  # Rounded once where the weight is in bf16.
+    if layer.use_dora.get(ADAPTER):
+        merged = merged * (layer.lora_magnitude_vector[ADAPTER].weight / torch.linalg.norm(merged, dim=1))[:, None]
+    return merged
 
 
 def save_adapter(model: Any, folder: Path) -> None:

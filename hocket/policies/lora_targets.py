@@ -148,9 +148,9 @@ def _other_weights(model: nn.Module) -> list[str]:
     ]
 
 
-def _is_head(model: nn.Module, name: str) -> bool:
+def _is_head(model: Any, name: str) -> bool:
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
-    return head is not None and model.get_submodule(name) is head
+    return head is not None and bool(model.get_submodule(name) is head)
 
 
 def coverage(model: nn.Module) -> Coverage:

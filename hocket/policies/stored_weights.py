@@ -22,6 +22,9 @@ Storage = Literal["fp32", "bf16", "int8", "nf4"]
 BLOCK = 64
 """Weights of a row that share a scale."""
 
+AT_ONCE = 2**18
+"""Weights that are encoded at once."""
+
 NF4 = (
     *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635),
     *(-0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725),
@@ -33,6 +36,9 @@ NF4 = (
 class Codes(nn.Module):
     """A matrix `[N, H]` in few bits, without a gradient."""
 
+    codes: Tensor
+    scale: Tensor
+
     def __init__(self, weight: Tensor, storage: Storage) -> None:
         super().__init__()
         self.storage, self.shape = storage, tuple(weight.shape)
@@ -42,25 +48,31 @@ class Codes(nn.Module):
 
     def whole(self, dtype: torch.dtype) -> Tensor:
         """`[N, H]` in `dtype`."""
-        return decode(self.codes, self.scale, self.shape, self.storage, dtype)  # type: ignore[arg-type]
+        return decode(self.codes, self.scale, self.shape, self.storage, dtype)
 
     @property
     def nbytes(self) -> int:
-        return int(self.codes.nbytes + self.scale.nbytes)  # type: ignore[operator]
+        return self.codes.nbytes + self.scale.nbytes
 
 
 def encode(weight: Tensor, storage: Storage) -> tuple[Tensor, Tensor]:
     """Codes and scales of a matrix `[N, H]`; the last block of a row may be shorter than the others."""
     if storage == "bf16":
         return weight.detach().bfloat16(), weight.new_zeros(0)
+    # Some rows at a time: what is made on the way takes many times what the codes do.
+    parts = [_encoded(part, storage) for part in torch.split(weight.detach(), max(1, AT_ONCE // weight.shape[1]))]
+    return torch.cat([codes for codes, _ in parts]), torch.cat([scale for _, scale in parts])
+
+
+def _encoded(weight: Tensor, storage: Storage) -> tuple[Tensor, Tensor]:
     rows, width = weight.shape
-    blocks = F.pad(weight.detach().float(), (0, -width % BLOCK)).view(rows, -1, BLOCK)
+    blocks = F.pad(weight.float(), (0, -width % BLOCK)).view(rows, -1, BLOCK)
     scale = blocks.abs().amax(-1)
     share = blocks / scale.clamp_min(torch.finfo(torch.float32).tiny)[..., None]
     if storage == "int8":
         return (share * 127).round().to(torch.int8).view(rows, -1), scale
     levels = torch.tensor(NF4, device=weight.device)
-    number = torch.bucketize(share, (levels[1:] + levels[:-1]) / 2).to(torch.uint8).view(rows, -1)
+    number = torch.bucketize(share, (levels[1:] + levels[:-1]) / 2, out_int32=True).to(torch.uint8).view(rows, -1)
     return number[:, ::2] << 4 | number[:, 1::2], scale
 
 
@@ -147,6 +159,8 @@ class CodedLinear(nn.Linear):
 class HalfEmbedding(nn.Embedding):
     """A frozen embedding in bf16, whose states are in fp32."""
 
+    weight: Tensor
+
     def __init__(self, layer: nn.Embedding, weight: Tensor) -> None:
         nn.Module.__init__(self)
         self.num_embeddings, self.embedding_dim = layer.num_embeddings, layer.embedding_dim
@@ -163,13 +177,13 @@ class _HalfHead(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(weight)
-        return torch.cat([x @ part.float().t() for part in weight.split(PART)], -1)
+        return torch.cat([x @ part.float().t() for part in torch.split(weight, PART)], -1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (weight,) = ctx.saved_tensors
-        parts = zip(gradient.split(PART, -1), weight.split(PART), strict=True)
+        parts = zip(torch.split(gradient, PART, -1), torch.split(weight, PART), strict=True)
         found = torch.zeros(*gradient.shape[:-1], weight.shape[1], dtype=gradient.dtype, device=gradient.device)
         for part, rows in parts:
             found += part @ rows.float()
@@ -182,6 +196,8 @@ PART = 8192
 
 class HalfHead(nn.Linear):
     """A frozen head in bf16, whose logits are in fp32."""
+
+    weight: Tensor
 
     def __init__(self, layer: nn.Linear, weight: Tensor) -> None:
         nn.Module.__init__(self)
@@ -231,7 +247,10 @@ def freeze_in(model: Any, storage: Storage) -> None:
         if module is head or module is embedding:
             if not plain:
                 continue
-            weight = tied.setdefault(id(module.weight), module.weight.detach().bfloat16())
+            # A copy: else the whole file that the weight was read from stays in memory.
+            if id(module.weight) not in tied:
+                tied[id(module.weight)] = module.weight.detach().to(torch.bfloat16, copy=True)
+            weight = tied[id(module.weight)]
             kind: Any = HalfHead if module is head else HalfEmbedding
             setattr(parent, last, kind(module, weight))
         elif type(module) is nn.Linear:

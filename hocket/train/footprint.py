@@ -84,7 +84,7 @@ class Footprint:
 
     @property
     def total(self) -> float:
-        return sum(dataclasses.asdict(self).values())
+        return float(sum(dataclasses.asdict(self).values()))
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class ModelOutline:
         size: of its layers. coverage: the reach of the adapter; None without one.
         fast: whether sampler and learner run its layers themselves, see `hocket.policies.family`.
         inside, outside: weights of the layers' matrices, and the others. adapter: those of the adapter.
-        largest: weights of the largest matrix.
+        largest: weights of the layers' largest matrix.
     """
 
     size: ModelSize
@@ -132,7 +132,8 @@ def outlined(config: Any, lora: LoraSettings | None = None) -> ModelOutline:
     for name, weight in module.named_parameters():
         layered = weight.ndim >= 2 and any(part.isdigit() for part in name.split("."))
         counts["adapter" if ".lora_" in name else "inside" if layered else "outside"] += weight.numel()
-    largest = max((weight.numel() for weight in module.parameters() if weight.ndim == 2), default=0)
+    matrices = (w for name, w in module.named_parameters() if w.ndim == 2 and any(map(str.isdigit, name.split("."))))
+    largest = max((weight.numel() for weight in matrices), default=0)
     reach = None if lora is None else coverage(module)
     return ModelOutline(model_size(config), reach, fast, **counts, largest=largest)
 

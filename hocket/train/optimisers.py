@@ -172,7 +172,8 @@ def orthogonal(matrix: Tensor) -> Tensor:
     for _ in range(_ITERATIONS):
         gram = x @ x.t()
         x = a * x + (b * gram + c * gram @ gram) @ x
-    return x if wide is matrix else x.t()
+    found: Tensor = x if wide is matrix else x.t()
+    return found
 
 
 def fitted(optimiser: torch.optim.Optimizer, policy: Policy, settings: OptimiserSettings, key: Key) -> Any:
