@@ -138,7 +138,7 @@ def comparable(model: LanguageModel, reference: object) -> LanguageModel:
     """
     if not isinstance(reference, LanguageModel):
         raise HocketError(f"policy {model.name!r}: exact KL needs a reference that is a causal language model")
-    sizes = tuple(text_config(one.model.config).vocab_size for one in (model, reference))
+    sizes = tuple(text_config(policy.model.config).vocab_size for policy in (model, reference))
     if sizes[0] != sizes[1]:
         raise ConfigurationError(
             f"exact KL compares distributions over one vocabulary, but the policy has {sizes[0]} tokens and the "

@@ -257,7 +257,7 @@ class LanguageModel:
             return
         if self.model.dtype is not torch.float32:
             raise ConfigurationError(
-                f"precision = {self.precision!r} is for models read in fp32, not for one in {self.model.dtype}; use "
+                f"precision = {self.precision!r} needs a model read in fp32, and this is in {self.model.dtype}; use "
                 "'fp32', which computes in the model's own type"
             )
         head = self.model.get_output_embeddings()

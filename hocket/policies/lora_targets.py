@@ -107,27 +107,27 @@ def targets_of(model: nn.Module, names: Sequence[str] | None) -> Targets:
     for name in names:
         if name == ALL_LINEAR:
             head = {module for module in linear if _is_head(model, module)}
-            chosen, plain = [*chosen, *(one for one in linear if one not in head)], False
+            chosen, plain = [*chosen, *(module for module in linear if module not in head)], False
             continue
         modules = _matching(name, linear)
         weights = [] if modules and "*" not in name else _matching(name, others)
         if not modules and not weights:
-            ends = {one.rpartition(".")[2] for one in (*linear, *others)}
+            ends = {path.rpartition(".")[2] for path in (*linear, *others)}
             raise ConfigurationError(
                 f"lora.targets = {list(names)!r}: no linear layer and no weight is called {name!r}"
                 f"{nearest(name, [ALL_LINEAR, *ends])}"
             )
         plain = plain and "*" not in name and not weights
         chosen, parameters = [*chosen, *modules], [*parameters, *weights]
-    found = list(names) if plain else list(dict.fromkeys(chosen))
-    return Targets(found, tuple(dict.fromkeys(parameters)), tuple(one for one in excluded if not plain))
+    layers = list(names) if plain else list(dict.fromkeys(chosen))
+    return Targets(layers, tuple(dict.fromkeys(parameters)), () if plain else excluded)
 
 
 def _matching(name: str, candidates: Iterable[str]) -> list[str]:
     """The candidates that are `name`, end with it, or match it as a pattern."""
     if "*" in name:
-        return [one for one in candidates if fnmatch.fnmatchcase(one, name)]
-    return [one for one in candidates if one == name or one.endswith(f".{name}")]
+        return [path for path in candidates if fnmatch.fnmatchcase(path, name)]
+    return [path for path in candidates if path == name or path.endswith(f".{name}")]
 
 
 def _linear_layers(model: nn.Module) -> list[str]:

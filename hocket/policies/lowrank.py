@@ -18,7 +18,7 @@ from torch import Tensor
 
 from hocket.policies.fused_operations import ALIKE, known_product, prepared, product
 from hocket.policies.lora import active_adapter, base_of
-from hocket.policies.stored_weights import Codes, coded_product
+from hocket.policies.stored_weights import CodedMatrix, coded_product
 
 RANKS = 16
 """Ranks are filled up with zeros to a multiple of this: a product with one column gives a row other bits in other
@@ -47,10 +47,10 @@ class JoinedLinear:
         plain = [base_of(layer) for layer in layers]
         weights = [getattr(layer, "coded", layer.weight) for layer in plain]
         # Weights that are stored in what is multiplied in, or in codes, need no copy.
-        coded = isinstance(weights[0], Codes)
+        coded = isinstance(weights[0], CodedMatrix)
         large = large or coded or weights[0].dtype is dtype is torch.bfloat16
         self._scale = scale if large else None
-        self._weights: list[Tensor | Codes] = weights if large else [prepared(weights, scale, dtype)]
+        self._weights: list[Tensor | CodedMatrix] = weights if large else [prepared(weights, scale, dtype)]
         self.copies: list[Tensor] = [] if large else cast(list[Tensor], self._weights)
         self._sizes = [weight.shape[0] for weight in self._weights]
         self.width = sum(self._sizes)
@@ -80,13 +80,13 @@ class JoinedLinear:
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
 
-def _product(x: Tensor, weight: Tensor | Codes, bias: Tensor | None) -> Tensor:
-    return coded_product(x, weight, bias) if isinstance(weight, Codes) else product(x, weight, bias)
+def _product(x: Tensor, weight: Tensor | CodedMatrix, bias: Tensor | None) -> Tensor:
+    return coded_product(x, weight, bias) if isinstance(weight, CodedMatrix) else product(x, weight, bias)
 
 
-def added(more: Tensor, x: Tensor, weight: Tensor | Codes) -> Tensor:
+def added(more: Tensor, x: Tensor, weight: Tensor | CodedMatrix) -> Tensor:
     """more + x W^T, rounded once; each row's result depends on that row alone, to the last bit."""
-    if isinstance(weight, Codes):
+    if isinstance(weight, CodedMatrix):
         return coded_product(x, weight, more=more)
     rows = x.numel() // x.shape[-1]
     flat, to = x.reshape(rows, -1), more.reshape(rows, -1)

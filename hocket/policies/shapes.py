@@ -75,10 +75,10 @@ def model_size(config: Any) -> ModelSize:
     """The sizes from a `transformers` configuration; what it does not name has the usual size."""
     text = text_config(config)
     count = int(getattr(text, "num_hidden_layers", None) or 1)
-    own = getattr(text, "per_layer_config", None)
+    each = getattr(text, "per_layer_config", None)
     kinds = getattr(text, "layer_types", None)
     layers = tuple(
-        _layer(text if own is None else own[number], kinds[number] if kinds and number < len(kinds) else None)
+        _layer(text if each is None else each[number], kinds[number] if kinds and number < len(kinds) else None)
         for number in range(count)
     )
     return ModelSize(layers, int(getattr(text, "vocab_size", 0)), context_length(config))
@@ -116,7 +116,7 @@ def _inner(config: Any, hidden: int) -> int:
 
 def _number(config: Any, name: str) -> int:
     """A setting that is one whole number, else 0; some families have a list of them, one for each layer."""
-    found = getattr(config, name, None)
-    if isinstance(found, (list, tuple)) and found:
-        found = max(found)
-    return found if isinstance(found, int) else 0
+    value = getattr(config, name, None)
+    if isinstance(value, (list, tuple)) and value:
+        value = max(value)
+    return value if isinstance(value, int) else 0

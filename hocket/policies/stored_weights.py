@@ -33,7 +33,7 @@ NF4 = (
 """Quantiles of a normal distribution (QLoRA, appendix E)."""
 
 
-class Codes(nn.Module):
+class CodedMatrix(nn.Module):
     """A matrix `[N, H]` in few bits, without a gradient."""
 
     codes: Tensor
@@ -96,16 +96,16 @@ class _Product(Function):
     """x W^T + b (+ more) over a matrix in codes; the matrix is made again for the backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, more: Tensor | None, bias: Tensor | None, codes: Codes) -> Tensor:
+    def forward(ctx: Any, x: Tensor, more: Tensor | None, bias: Tensor | None, codes: CodedMatrix) -> Tensor:
         ctx.codes = codes
         flat, rows = x.reshape(-1, x.shape[-1]), x.numel() // x.shape[-1]
         filling = max(0, ALIKE - rows) if x.device.type == "cpu" else 0
         flat = F.pad(flat, (0, 0, 0, filling))
-        whole = codes.whole(x.dtype)
+        matrix = codes.whole(x.dtype)
         if more is None:
-            out = F.linear(flat, whole, None if bias is None else bias.to(x.dtype))
+            out = F.linear(flat, matrix, None if bias is None else bias.to(x.dtype))
         else:
-            out = torch.addmm(F.pad(more.reshape(rows, -1), (0, 0, 0, filling)), flat, whole.t())
+            out = torch.addmm(F.pad(more.reshape(rows, -1), (0, 0, 0, filling)), flat, matrix.t())
         return out[:rows].view(*x.shape[:-1], -1)
 
     @staticmethod
@@ -115,7 +115,7 @@ class _Product(Function):
         return for_x, gradient if ctx.needs_input_grad[1] else None, None, None
 
 
-def coded_product(x: Tensor, codes: Codes, bias: Tensor | None = None, more: Tensor | None = None) -> Tensor:
+def coded_product(x: Tensor, codes: CodedMatrix, bias: Tensor | None = None, more: Tensor | None = None) -> Tensor:
     """x W^T + b `[.., N]`, or with `more` `[.., N]` in the place of b; no gradient for W and b.
 
     Each row's result depends on that row alone, to the last bit.
@@ -130,7 +130,7 @@ class CodedLinear(nn.Linear):
     def __init__(self, layer: nn.Linear, storage: Storage) -> None:
         nn.Module.__init__(self)
         self.in_features, self.out_features = layer.in_features, layer.out_features
-        self.coded = Codes(layer.weight, storage)
+        self.coded = CodedMatrix(layer.weight, storage)
         self.register_parameter("bias", None if layer.bias is None else nn.Parameter(layer.bias.detach(), False))
 
     @property
@@ -151,7 +151,7 @@ class CodedLinear(nn.Linear):
     def _load_from_state_dict(self, state: Any, prefix: str, *_: Any) -> None:
         with torch.no_grad():
             if f"{prefix}weight" in state:
-                self.coded = Codes(state[f"{prefix}weight"].to(self.coded.codes.device), self.coded.storage)
+                self.coded = CodedMatrix(state[f"{prefix}weight"].to(self.coded.codes.device), self.coded.storage)
             if self.bias is not None and f"{prefix}bias" in state:
                 self.bias.copy_(state[f"{prefix}bias"])
 
@@ -184,10 +184,10 @@ class _HalfHead(Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (weight,) = ctx.saved_tensors
         parts = zip(torch.split(gradient, PART, -1), torch.split(weight, PART), strict=True)
-        found = torch.zeros(*gradient.shape[:-1], weight.shape[1], dtype=gradient.dtype, device=gradient.device)
+        for_x = torch.zeros(*gradient.shape[:-1], weight.shape[1], dtype=gradient.dtype, device=gradient.device)
         for part, rows in parts:
-            found += part @ rows.float()
-        return found, None
+            for_x += part @ rows.float()
+        return for_x, None
 
 
 PART = 8192

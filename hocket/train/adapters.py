@@ -24,15 +24,15 @@ def lines(learners: Mapping[str, Learner]) -> list[str]:
 
 def warnings(learners: Mapping[str, Learner]) -> list[str]:
     """What to type where an adapter reaches hardly anything; why a model with one takes the slower pass."""
-    found = [reach.advice() for _, reach in _coverages(learners) if reach.small]
+    sentences = [reach.advice() for _, reach in _coverages(learners) if reach.small]
     for learner in learners.values():
         because = getattr(getattr(learner.policy, "model", None), "padded_because", None)
         if because:
-            found.append(f"LoRA: {because}, so the model takes the forward pass of transformers, which is slower")
-    return list(dict.fromkeys(found))
+            sentences.append(f"LoRA: {because}, so the model takes the forward pass of transformers, which is slower")
+    return list(dict.fromkeys(sentences))
 
 
 def summary(learners: Mapping[str, Learner]) -> dict[str, Any]:
     """`adapters` in `summary.json`: the reach by policy; nothing without adapters."""
-    reach = {name: found.to_json() for name, found in _coverages(learners)}
+    reach = {name: coverage.to_json() for name, coverage in _coverages(learners)}
     return {"adapters": reach} if reach else {}

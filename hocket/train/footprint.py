@@ -41,7 +41,7 @@ SHARE = 0.92
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """How a model is trained.
 
     Attributes:
@@ -138,7 +138,7 @@ def outlined(config: Any, lora: LoraSettings | None = None) -> ModelOutline:
     return ModelOutline(model_size(config), reach, fast, **counts, largest=largest)
 
 
-def footprint(outline: ModelOutline, plan: Plan) -> Footprint:
+def footprint(outline: ModelOutline, plan: TrainingPlan) -> Footprint:
     """What a run of `plan` holds at its peak."""
     inside, outside, adapter = outline.inside, outline.outside, outline.adapter
     trained = adapter if plan.lora is not None else inside + outside
@@ -181,21 +181,21 @@ def _joined(layer: LayerSize) -> int:
     return sum(layer.hidden * width for width in matrices if layer.hidden * width <= JOINED)
 
 
-def _sampled(outline: ModelOutline, plan: Plan) -> float:
+def _sampled(outline: ModelOutline, plan: TrainingPlan) -> float:
     """Keys and values while sampling: of each prompt once where pages are shared, and the numbers of one step."""
     rows = min(plan.rows, plan.prompts * plan.samples)
     size = outline.size
     if outline.fast:
         groups = math.ceil(rows / plan.samples)
         answers = size.cached(plan.context) - size.cached(plan.prompt)
-        kept = 4.0 * (rows * answers + groups * size.cached(plan.prompt))
-        kept = min(kept, PAGES) if plan.device == "cpu" else kept
+        held = 4.0 * (rows * answers + groups * size.cached(plan.prompt))
+        held = min(held, PAGES) if plan.device == "cpu" else held
     else:
-        kept = 2 * 4.0 * rows * size.cached(plan.context)  # The cache is copied when it grows.
-    return kept + 3 * 4.0 * rows * size.vocabulary
+        held = 2 * 4.0 * rows * size.cached(plan.context)  # The cache is copied when it grows.
+    return held + 3 * 4.0 * rows * size.vocabulary
 
 
-def _activations(outline: ModelOutline, plan: Plan) -> float:
+def _activations(outline: ModelOutline, plan: TrainingPlan) -> float:
     """What a forward and backward pass over as many tokens as are read together keeps."""
     size, narrow = outline.size, 2.0 if plan.precision == "bf16" else 4.0
     group = plan.samples * (plan.context - plan.prompt) + plan.prompt * (1 if outline.fast else plan.samples)
@@ -205,10 +205,10 @@ def _activations(outline: ModelOutline, plan: Plan) -> float:
     records = outline.fast and plan.lora is None and plan.device == "cpu" and not plan.checkpointing
     records = records and outline.inside >= WORTH and recorded <= MAX_BYTES
     layers = [_kept(layer, outline.fast, narrow, plan.context, records) for layer in size.layers]
-    kept = max(layers) + 4.0 * size.hidden * len(layers) if plan.checkpointing else sum(layers)
+    held = max(layers) + 4.0 * size.hidden * len(layers) if plan.checkpointing else sum(layers)
     # Gradients on the way back, and what adapters add; of the pass of transformers the first fit into what is freed.
     passing = (2 if outline.fast else 0) + (0 if plan.lora is None else 1 if outline.fast else 2)
-    return read * (kept + passing * max(layers)) + _logits(outline, read) + recorded * records
+    return read * (held + passing * max(layers)) + _logits(outline, read) + recorded * records
 
 
 def _kept(layer: LayerSize, fast: bool, narrow: float, length: int, replayed: bool) -> float:
@@ -233,7 +233,7 @@ def _logits(outline: ModelOutline, tokens: float) -> float:
     return 4.0 * 3 * tokens * outline.size.vocabulary
 
 
-def adapted_plan(outline: ModelOutline, plan: Plan, room: float) -> Plan | None:
+def adapted_plan(outline: ModelOutline, plan: TrainingPlan, room: float) -> TrainingPlan | None:
     """The plan as it fits into `room` bytes: fewer rows sampled together, smaller passes, checkpointing; or None."""
     rows = min(plan.rows, plan.prompts * plan.samples)
     while True:
@@ -249,7 +249,7 @@ def adapted_plan(outline: ModelOutline, plan: Plan, room: float) -> Plan | None:
         rows = max(plan.samples, rows // 2)
 
 
-def least_plan(plan: Plan, context: int) -> Plan:
+def least_plan(plan: TrainingPlan, context: int) -> TrainingPlan:
     """The plan for sequences of `context` tokens with all that makes it smaller: one group, one sequence a pass."""
     prompt = plan.prompt * context // max(1, plan.context)
     return dataclasses.replace(
@@ -257,7 +257,7 @@ def least_plan(plan: Plan, context: int) -> Plan:
     )
 
 
-def longest_context(outline: ModelOutline, plan: Plan, room: float) -> int:
+def longest_context(outline: ModelOutline, plan: TrainingPlan, room: float) -> int:
     """The most tokens a sequence can have within `room` bytes, by `least_plan`; 0 when not even 16 fit."""
 
     def fits(context: int) -> bool:

@@ -84,20 +84,20 @@ class LeanOptimiser(torch.optim.Optimizer):
         state = self.state[weight]
         state["step"] = int(state.get("step", 0)) + 1
         gradient = weight.grad.float()  # type: ignore[union-attr]
-        whole = self._whole(weight, state)
-        whole.mul_(1 - group["lr"] * group["weight_decay"])
+        wide = self._whole(weight, state)
+        wide.mul_(1 - group["lr"] * group["weight_decay"])
         if self._settings.kind == "muon" and weight.ndim == 2 and not group.get("vectors", False):
-            self._muon(whole, gradient, group, state)
+            self._muon(wide, gradient, group, state)
         else:
-            self._adam(whole, gradient, group, state)
+            self._adam(wide, gradient, group, state)
         if weight.dtype is torch.float32:
             return
         if self._settings.rounding == "masters":
-            weight.copy_(whole)
-            state["master"] = self._away(whole)
+            weight.copy_(wide)
+            state["master"] = self._away(wide)
         else:
             generator = self._key.derive(state["step"], number).torch(weight.device)
-            weight.copy_(rounded_at_random(whole, generator))
+            weight.copy_(rounded_at_random(wide, generator))
 
     def _whole(self, weight: Tensor, state: dict[str, Any]) -> Tensor:
         """The weight in fp32: itself, its master, or a copy for this step."""
@@ -172,8 +172,8 @@ def orthogonal(matrix: Tensor) -> Tensor:
     for _ in range(_ITERATIONS):
         gram = x @ x.t()
         x = a * x + (b * gram + c * gram @ gram) @ x
-    found: Tensor = x if wide is matrix else x.t()
-    return found
+    result: Tensor = x if wide is matrix else x.t()
+    return result
 
 
 def fitted(optimiser: torch.optim.Optimizer, policy: Policy, settings: OptimiserSettings, key: Key) -> Any:

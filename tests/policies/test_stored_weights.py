@@ -25,7 +25,7 @@ from hocket.policies.settings import LoraSettings
 from hocket.policies.shared_base import SharedBaseCache
 from hocket.policies.stored_weights import (
     CodedLinear,
-    Codes,
+    CodedMatrix,
     coded_product,
     decode,
     encode,
@@ -91,7 +91,7 @@ def test_a_product_with_codes_is_that_with_the_decoded_matrix(storage) -> None:
     generator = Key.of(2).torch()
     weight, x = torch.randn(24, 100, generator=generator), torch.randn(33, 100, generator=generator, requires_grad=True)
     more, bias = torch.randn(33, 24, generator=generator, requires_grad=True), torch.randn(24, generator=generator)
-    codes = Codes(weight, storage)
+    codes = CodedMatrix(weight, storage)
     whole = codes.whole(torch.float32)
     for arguments, due in (({"bias": bias}, x @ whole.t() + bias), ({"more": more}, x @ whole.t() + more)):
         found = coded_product(x, codes, **arguments)

@@ -16,7 +16,7 @@ from hocket.apps.cli.model_memory import examine_model, size_of
 from hocket.core.errors import ConfigurationError
 from hocket.policies.settings import LoraSettings
 from hocket.policies.shapes import model_size
-from hocket.train.footprint import GIB, Plan, adapted_plan, footprint, least_plan, longest_context, outlined
+from hocket.train.footprint import GIB, TrainingPlan, adapted_plan, footprint, least_plan, longest_context, outlined
 
 SIZES = {
     "hidden_size": 64,
@@ -74,11 +74,11 @@ def test_experts_count_as_many_as_a_token_takes() -> None:
 def test_weights_gradients_and_state_are_those_of_the_model(kind: str) -> None:
     model = AutoModelForCausalLM.from_config(config(kind))
     count = sum(weight.numel() for weight in model.parameters())
-    whole = footprint(outlined(config(kind)), Plan())
+    whole = footprint(outlined(config(kind)), TrainingPlan())
     assert (whole.weights, whole.gradients, whole.optimiser) == (4 * count, 4 * count, 8 * count)
     lora = LoraSettings(rank=4)
     outline = outlined(config(kind), lora)
-    adapted = footprint(outline, Plan(lora=lora))
+    adapted = footprint(outline, TrainingPlan(lora=lora))
     assert adapted.gradients == 4 * outline.adapter == adapted.optimiser / 2
     assert adapted.weights == 4 * (count + outline.adapter)
 
@@ -86,12 +86,13 @@ def test_weights_gradients_and_state_are_those_of_the_model(kind: str) -> None:
 def test_fewer_bits_take_less() -> None:
     lora = LoraSettings(rank=4)
     outline = outlined(LARGE, lora)
-    stored = [footprint(outline, Plan(lora=lora, weights=kind)).weights for kind in ("fp32", "bf16", "int8", "nf4")]
+    kinds = ("fp32", "bf16", "int8", "nf4")
+    stored = [footprint(outline, TrainingPlan(lora=lora, weights=kind)).weights for kind in kinds]
     assert stored == sorted(stored, reverse=True)
     assert stored[-1] < stored[0] / 3
     whole = outlined(LARGE)
     states = [
-        footprint(whole, Plan(weights="bf16", precision="bf16", optimiser=kind)).optimiser
+        footprint(whole, TrainingPlan(weights="bf16", precision="bf16", optimiser=kind)).optimiser
         for kind in ("adamw+masters", "adamw", "muon", "adamw8bit")
     ]
     assert states == sorted(states, reverse=True)
@@ -99,14 +100,14 @@ def test_fewer_bits_take_less() -> None:
 
 def test_a_reference_is_a_copy_only_of_weights_that_are_trained() -> None:
     lora = LoraSettings(rank=4)
-    assert footprint(outlined(config()), Plan(reference=True)).reference > 0
-    assert footprint(outlined(config(), lora), Plan(lora=lora, reference=True)).reference == 0
+    assert footprint(outlined(config()), TrainingPlan(reference=True)).reference > 0
+    assert footprint(outlined(config(), lora), TrainingPlan(lora=lora, reference=True)).reference == 0
 
 
 @pytest.mark.parametrize("kind", ["llama", "gemma2"])
 def test_every_part_grows_with_what_it_is_of(kind: str) -> None:
     outline = outlined(config(kind))
-    base = Plan(context=256, prompt=64, prompts=2, samples=2)
+    base = TrainingPlan(context=256, prompt=64, prompts=2, samples=2)
     for more in ({"context": 300}, {"samples": 4}, {"prompts": 3}):
         assert footprint(outline, replace(base, **more)).total > footprint(outline, base).total
     again = footprint(outline, replace(base, checkpointing=True))
@@ -117,7 +118,7 @@ def test_every_part_grows_with_what_it_is_of(kind: str) -> None:
 
 
 def test_the_longest_context_is_the_last_that_fits() -> None:
-    outline, plan = outlined(LARGE), Plan(samples=8, device="cuda", weights="bf16", precision="bf16")
+    outline, plan = outlined(LARGE), TrainingPlan(samples=8, device="cuda", weights="bf16", precision="bf16")
     room = footprint(outline, least_plan(plan, 3000)).total / 0.92
     longest = longest_context(outline, plan, room)
     assert 2984 <= longest <= 3000
@@ -126,7 +127,8 @@ def test_the_longest_context_is_the_last_that_fits() -> None:
 
 
 def test_a_plan_becomes_smaller_until_it_fits() -> None:
-    outline, plan = outlined(LARGE), Plan(context=1024, prompt=256, device="cuda", weights="bf16", precision="bf16")
+    outline = outlined(LARGE)
+    plan = TrainingPlan(context=1024, prompt=256, device="cuda", weights="bf16", precision="bf16")
     assert adapted_plan(outline, plan, 1e15) == replace(plan, rows=128)
     whole, least = footprint(outline, plan).total, footprint(outline, least_plan(plan, 1024)).total
     found = adapted_plan(outline, plan, (0.3 * whole + 0.7 * least) / 0.92)
@@ -208,7 +210,7 @@ def test_the_sum_is_the_measured_peak_within_15_percent(kind, more, prompt, flag
     subprocess.run([sys.executable, "-m", "hocket", "train", *command.split()], check=True, capture_output=True)
     last = json.loads((tmp_path / "case" / "metrics.jsonl").read_text().splitlines()[-1])
     lora = LoraSettings(rank=16) if "lora" in flags else None
-    plan = Plan(
+    plan = TrainingPlan(
         lora=lora,
         precision="bf16" if "bf16" in flags else "fp32",
         prompts=4,

@@ -33,7 +33,7 @@ RANK = 16
 
 
 @dataclass(frozen=True)
-class Way:
+class TrainingWay:
     """One way to train the model.
 
     Attributes:
@@ -70,7 +70,7 @@ class ModelReport:
     context: int
     prompts: int
     samples: int
-    ways: tuple[Way, ...]
+    ways: tuple[TrainingWay, ...]
     advice: str
 
 
@@ -80,10 +80,10 @@ def size_of(text: str) -> float:
     Raises:
         ConfigurationError: when it is no size.
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", str(text).lower())
-    if found is None or found[2] not in UNITS or float(found[1]) <= 0:
+    size = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", str(text).lower())
+    if size is None or size[2] not in UNITS or float(size[1]) <= 0:
         raise ConfigurationError(f"--memory {text}: write a size, as 24GiB, 24GB or 16384MiB")
-    return float(found[1]) * UNITS[found[2]]
+    return float(size[1]) * UNITS[size[2]]
 
 
 def examine_model(model: str, pairs: Pairs, *, context: int | None = None, memory: str | None = None) -> ModelReport:
@@ -98,7 +98,7 @@ def examine_model(model: str, pairs: Pairs, *, context: int | None = None, memor
     from hocket.train.config import configure, task_of
     from hocket.train.footprint import (
         GIB,
-        Plan,
+        TrainingPlan,
         adapted_plan,
         footprint,
         least_plan,
@@ -114,18 +114,18 @@ def examine_model(model: str, pairs: Pairs, *, context: int | None = None, memor
     )
     settings = read_config(model_path(model))
     lora = config.lora or LoraSettings(rank=RANK)
-    whole, adapted = outlined(settings), outlined(settings, lora)
+    full, adapted = outlined(settings), outlined(settings, lora)
     # A size that is named is a card's, unless the device is named too.
     device = "cuda" if memory is not None and config.device == "auto" else device_of(config).type
     room = _room(device) if memory is None else size_of(memory)
-    limit = whole.size.context
+    limit = full.size.context
     tokens = min(context or CONTEXT, limit or context or CONTEXT)
     if context is not None and context < 2:
         raise ConfigurationError(f"--context {context}: a sequence has at least 2 tokens, one of the answer")
     if context is not None and limit is not None and context > limit:
         raise ConfigurationError(f"--context {context}: the model reads {limit} tokens at most; give that, or less")
     recipe = config.phases[0][0]
-    base = Plan(
+    base = TrainingPlan(
         prompts=int(getattr(recipe.curriculum, "prompts", None) or 1),
         samples=int(getattr(recipe.rollout, "samples", None) or 1),
         context=tokens,
@@ -138,22 +138,22 @@ def examine_model(model: str, pairs: Pairs, *, context: int | None = None, memor
     ways = []
     for name, flags, adapter, changes in _WAYS:
         plan = dataclasses.replace(base, lora=lora if adapter else None, **changes)
-        outline = adapted if adapter else whole
+        outline = adapted if adapter else full
         chosen = adapted_plan(outline, plan, room)
-        found = footprint(outline, chosen or least_plan(plan, tokens))
-        parts = {part: value / GIB for part, value in dataclasses.asdict(found).items()}
+        held = footprint(outline, chosen or least_plan(plan, tokens))
+        parts = {part: value / GIB for part, value in dataclasses.asdict(held).items()}
         fewer = chosen is not None and chosen.rows < min(plan.rows, plan.prompts * plan.samples)
         rows = f"--engine.max_rows {chosen.rows}" if chosen is not None and fewer else ""
         typed = " ".join(filter(None, (f"--lora.rank {lora.rank}" if adapter else "", flags, rows)))
         longest = longest_context(outline, plan, room)
-        ways.append(Way(name, typed, parts, found.total / GIB, chosen is not None, longest))
+        ways.append(TrainingWay(name, typed, parts, held.total / GIB, chosen is not None, longest))
     reach = adapted.coverage
     assert reach is not None
     return ModelReport(
         model,
         settings.model_type,
-        whole.inside + whole.outside,
-        whole.fast,
+        full.inside + full.outside,
+        full.fast,
         limit,
         reach.sentence(),
         reach.advice() if reach.small else "",
@@ -197,7 +197,7 @@ def _room(device: str) -> float:
     return float(free)
 
 
-def _advice(model: str, ways: list[Way], context: int, room: float) -> str:
+def _advice(model: str, ways: list[TrainingWay], context: int, room: float) -> str:
     """The first way that fits, as a command; all weights go before an adapter."""
     fitting = next((way for way in ways if way.fits), None)
     if fitting is not None:
