@@ -172,7 +172,8 @@ def _measured(
         if fits < needed:
             why += f", which is short for sequences of {length} tokens"
             # A row of L tokens counts L (1 + L / ATTENTION_LENGTH), see `sequences`.
-            longest = int(ATTENTION_LENGTH / 2 * (math.sqrt(1 + 4 * max(0.0, fits) / ATTENTION_LENGTH) - 1))
+            most = max(0.0, (room - cost.fixed) / cost.per_token)
+            longest = int(ATTENTION_LENGTH / 2 * (math.sqrt(1 + 4 * most / ATTENTION_LENGTH) - 1))
             warning = (
                 f"memory is short for sequences of {length} tokens: {longest} fit; lower decoding.max_tokens, or see "
                 "`hocket doctor --model` for ways that take less"
