@@ -236,7 +236,10 @@ class LocalEngine(BatchedEngine):
         for engine in self._company.engines:
             with engine.policy.applied():
                 for wave in engine._waves([item for item in entries if item.engine is engine]):
-                    engine._run_wave(wave)
+                    longest = max(len(item.request.tokens) + item.limit for item in wave)
+                    fast = supports(engine.policy.model, longest)
+                    with nullcontext() if fast else engine.policy.narrowed():
+                        engine._run_wave(wave)
 
     # ------------------------------------------------------------ over pages
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +22,9 @@ from hocket.policies.loading import check_tokens, read_model, read_tokenizer, wi
 from hocket.policies.lora import add_adapter, load_adapter, merged_state, save_adapter
 from hocket.policies.sequences import rows_of, targets
 from hocket.policies.settings import LoraSettings
-from hocket.policies.shared_base import SharedBaseCache, shared_clone
+from hocket.policies.shapes import text_config
+from hocket.policies.shared_base import SharedBaseCache, read_frozen, shared_clone
+from hocket.policies.stored_weights import Storage, train_in_half
 from hocket.policies.templates import TemplateSettings
 from hocket.policies.value_head import ValueHead, has_value_head
 from hocket.stages import Policy
@@ -40,6 +43,7 @@ class CausalLM(LanguageModel):
         lora: LoraSettings | None = None,
         dtype: torch.dtype = torch.float32,
         precision: Precision = "fp32",
+        weights: Storage = "fp32",
         chat_template: str | TemplateSettings | None = None,
         base_cache: SharedBaseCache | None = None,
         key: Key,
@@ -52,6 +56,7 @@ class CausalLM(LanguageModel):
             lora: trains an adapter instead of the weights.
             dtype: of the weights.
             precision: what layers multiply in, see the attribute.
+            weights: what they are stored in, see `hocket.policies.stored_weights`; fp32 leaves them in `dtype`.
             chat_template: text or file that replaces the tokenizer's own template, or settings of it.
             base_cache: models read before, whose weights a policy with an adapter shares.
             key: what the adapter's first weights are drawn from; nothing else is drawn.
@@ -60,10 +65,12 @@ class CausalLM(LanguageModel):
             ConfigurationError: when the model or its tokenizer is missing or unfit; the message says what to do.
         """
         where = str(path_or_name)
-        if lora is None or base_cache is None:
-            model, tokenizer = read_model(where, dtype), read_tokenizer(where, chat_template)
+        if lora is None:
+            model, tokenizer = read_trained(where, dtype, weights), read_tokenizer(where, chat_template)
+        elif base_cache is None:
+            model, tokenizer = read_frozen(where, dtype, weights), read_tokenizer(where, chat_template)
         else:
-            model, tokenizer = base_cache.model(where, dtype), base_cache.tokenizer(where, chat_template)
+            model, tokenizer = base_cache.model(where, dtype, weights), base_cache.tokenizer(where, chat_template)
         check_tokens(model, tokenizer, where)
         if lora is not None:
             add_adapter(model, lora, key)
@@ -87,7 +94,7 @@ class CausalLM(LanguageModel):
                 "(hocket.policies.scorer.Scorer), in a run or a phase of its own"
             )
         if Quantity.VALUE in needs and self._module.value_head is None:
-            self._module.value_head = ValueHead(int(self.model.config.hidden_size)).to(self.device)
+            self._module.value_head = ValueHead(int(text_config(self.model.config).hidden_size)).to(self.device)
 
     def chunks(self, batch: Batch, decisions: Tensor) -> list[Tensor]:
         """Splits decisions `[K]` so that what each part reads stays within `token_budget`.
@@ -198,3 +205,20 @@ class CausalLM(LanguageModel):
             self.require(frozenset({Quantity.VALUE}))
             assert self.value_head is not None
             self.value_head.load(folder)
+
+
+def read_trained(where: str, dtype: torch.dtype, weights: Storage) -> Any:
+    """A model whose weights are trained, stored in `weights`; errors as `read_model`.
+
+    Raises:
+        ConfigurationError: also when the weights would be codes.
+    """
+    if weights == "fp32":
+        return read_model(where, dtype)
+    if weights != "bf16":
+        raise ConfigurationError(
+            f"weights = {weights!r} are codes and cannot be trained; add an adapter, or choose bf16"
+        )
+    model = read_model(where, torch.bfloat16)
+    train_in_half(model)
+    return model

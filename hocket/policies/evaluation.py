@@ -18,6 +18,7 @@ from hocket.policies.heads import Head, TokenScores, read_head, rowwise
 from hocket.policies.language_model import LanguageModel
 from hocket.policies.masking import allowed_at
 from hocket.policies.sequences import Row, final_rows, rows_after, rows_of, targets
+from hocket.policies.shapes import text_config
 from hocket.policies.value_head import ValueHead
 from hocket.types import Evaluation, Quantity
 
@@ -70,7 +71,7 @@ def _evaluated(
         with model.applied():
             features, hidden = model.features(part, hidden=Quantity.VALUE in wanted)
         entropy = Quantity.ENTROPY in wanted
-        only = allowed_at(batch, target, model.model.config.vocab_size)
+        only = allowed_at(batch, target, text_config(model.model.config).vocab_size)
         allowed = None if only is None else only.to(model.device)
         reading = read_head(
             model.head, features, action, temperature, entropy=entropy, reference=against, allowed=allowed
@@ -119,7 +120,7 @@ def mean_states(model: LanguageModel, batch: Batch, decisions: Tensor) -> Tensor
     A state is read at the token itself, so that it knows the whole response. No gradient.
     """
     rows = rows_after(batch, decisions)
-    total = torch.zeros(batch.turns, int(model.model.config.hidden_size), dtype=torch.float64)
+    total = torch.zeros(batch.turns, int(text_config(model.model.config).hidden_size), dtype=torch.float64)
     with torch.no_grad(), model.applied(), model.residence.around():
         for part in model.parts(rows):
             states = model.features(part, hidden=True)[1]
@@ -137,7 +138,7 @@ def comparable(model: LanguageModel, reference: object) -> LanguageModel:
     """
     if not isinstance(reference, LanguageModel):
         raise HocketError(f"policy {model.name!r}: exact KL needs a reference that is a causal language model")
-    sizes = model.model.config.vocab_size, reference.model.config.vocab_size
+    sizes = tuple(text_config(policy.model.config).vocab_size for policy in (model, reference))
     if sizes[0] != sizes[1]:
         raise ConfigurationError(
             f"exact KL compares distributions over one vocabulary, but the policy has {sizes[0]} tokens and the "

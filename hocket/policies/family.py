@@ -41,6 +41,8 @@ Attend = Callable[[int, Tensor], Tensor]
 
 def supports(model: Any, longest: int) -> bool:
     """Whether the family's arithmetic is exactly what `model` computes on sequences of up to `longest` tokens."""
+    if getattr(model, "padded_because", None):  # An adapter that is no low-rank product of linear layers.
+        return False
     config = model.config
     rope = getattr(config, "rope_parameters", None) or {}
     window = getattr(config, "sliding_window", None)

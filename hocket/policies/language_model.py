@@ -14,12 +14,14 @@ from hocket.core.batch import Level
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.policies.activation_cache import ActivationCache, ReplaySteps, activation_cache_for
 from hocket.policies.copies import ModelCopies
-from hocket.policies.family import FAMILY, Precision, supports
+from hocket.policies.family import Precision, supports
 from hocket.policies.heads import Head
 from hocket.policies.lora import acting_parameters, adapted_layers, without_adapter
 from hocket.policies.prefix_tree import PrefixTree, tree_of, tree_parts
 from hocket.policies.residence import HERE, Residence
 from hocket.policies.sequences import TOKEN_BUDGET, Row, blocks_of, padded
+from hocket.policies.shapes import context_length
+from hocket.policies.stored_weights import WideHead, weight_count
 from hocket.policies.tree_forward import tree_states
 from hocket.policies.value_head import ValueHead
 
@@ -69,7 +71,7 @@ class LanguageModel:
         """Wraps a loaded model. `adapted` says whether its adapter, if it has one, takes part.
 
         Raises:
-            ConfigurationError: when `precision` is not one this architecture and its weights can be computed in.
+            ConfigurationError: when `precision` is not one that the weights can be computed in.
         """
         self.name = name
         self.version = 0
@@ -116,14 +118,14 @@ class LanguageModel:
     @property
     def default_lr(self) -> float:
         """1e-4 at a million parameters, falling with the square root of size (about 1e-6 at 7 billion); LoRA x 10."""
-        size = sum(parameter.numel() for parameter in self.model.parameters())
+        size = weight_count(self.model)
         full: float = min(1e-3, 1e-4 * (1e6 / size) ** 0.5)
         return full * 10 if self.lora else full
 
     @property
     def context_length(self) -> int | None:
         """The most tokens a sequence may have; None when the architecture sets no limit."""
-        return getattr(self.model.config, "max_position_embeddings", None)
+        return context_length(self.model.config)
 
     @property
     def stop_ids(self) -> tuple[int, ...]:
@@ -183,8 +185,6 @@ class LanguageModel:
         return (tree_parts if shared else blocks_of)(rows, self.token_budget)
 
     def _shares(self, rows: Sequence[Row]) -> bool:
-        if self.precision != "fp32":  # Checked at construction; the model's own forward pass would compute in fp32.
-            return True
         longest = max((len(row.tokens) for row in rows), default=0)
         whole = self.model.dtype in (torch.float32, torch.float64)
         return self.share_prefixes and whole and supports(self.model, longest)
@@ -211,11 +211,11 @@ class LanguageModel:
         block = padded(rows)
         ids, place = block.ids.to(self.device), block.place.to(self.device)
         if self._plain:
-            with self.residence.called():
+            with self.residence.called(), self.narrowed():
                 states = self.model.base_model(input_ids=ids, use_cache=False).last_hidden_state
-            picked = states.flatten(0, 1)[place]
+            picked = states.flatten(0, 1)[place].to(self.model.dtype)
             return picked, picked if hidden else None
-        with self.residence.called():
+        with self.residence.called(), self.narrowed():
             out = self.model(input_ids=ids, use_cache=False, output_hidden_states=hidden)
         states = out.hidden_states[-1].flatten(0, 1)[place] if hidden else None
         return out.logits.flatten(0, 1)[place], states
@@ -248,13 +248,25 @@ class LanguageModel:
         if self.precision not in get_args(Precision):
             raise ConfigurationError(f"precision = {self.precision!r}: choose one of {', '.join(get_args(Precision))}")
         if self.precision == "fp32":
+            stored = {weight.dtype for weight in self.model.parameters()}
+            if self.lora and {torch.float32, torch.bfloat16} <= stored:
+                raise ConfigurationError(
+                    "precision = 'fp32': some of the model's weights are stored in bf16, and products need one type; "
+                    "use precision = bf16"
+                )
             return
-        known = supports(self.model, self.context_length or sys.maxsize)
-        if not known or self.model.dtype is not torch.float32:
+        if self.model.dtype is not torch.float32:
             raise ConfigurationError(
-                f"precision = {self.precision!r} is for {', '.join(sorted(FAMILY))} models with fp32 weights and no "
-                f"sliding window, not for a {self.model.config.model_type} model in {self.model.dtype}; use 'fp32'"
+                f"precision = {self.precision!r} needs a model read in fp32, and this is in {self.model.dtype}; use "
+                "'fp32', which computes in the model's own type"
             )
+        head = self.model.get_output_embeddings()
+        if type(head) is nn.Linear and not supports(self.model, self.context_length or sys.maxsize):
+            head.__class__ = WideHead
+
+    def narrowed(self) -> AbstractContextManager[Any]:
+        """Inside, the forward pass of `transformers` multiplies in the policy's precision."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16")
 
 
 def _unchanged(logits: Tensor) -> Tensor:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import pickle
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +16,9 @@ import torch
 from hocket.core.errors import ConfigurationError, suggestion
 from hocket.core.inside import check_model_folder
 from hocket.policies.templates import TemplateSettings
+
+READ_WHOLE = frozenset({"mxfp4", "fp8"})
+"""Quantised checkpoints whose weights `transformers` makes whole when it reads them."""
 
 ATTENTION = "eager"
 """The backward pass of fused attention is slower on CPU at the lengths trained here."""
@@ -30,7 +36,9 @@ def read_model(where: str, dtype: torch.dtype) -> Any:
     logging.disable_progress_bar()  # Loading takes a moment, and hocket shows its own progress.
 
     _check_place(where)
-    if is_classifier(read_config(where)):  # With tied embeddings it would load, and write at random.
+    config = read_config(where)
+    _check_stored(config, where)
+    if is_classifier(config):  # With tied embeddings it would load, and write at random.
         raise ConfigurationError(
             f"model {where!r} is a scorer and writes no answers; pay by it (--reward model:{where}), or choose another "
             "model"
@@ -42,7 +50,39 @@ def read_model(where: str, dtype: torch.dtype) -> Any:
             f"model {where!r} lacks the weights of {sorted(report['missing_keys'])[0]!r}, so it is not a complete "
             "causal language model; choose another checkpoint"
         )
+    _check_numbers(model, where)
     return model.eval()
+
+
+def _check_stored(config: Any, where: str) -> None:
+    """Refuses weights in codes of others, which can neither be trained nor merged.
+
+    Raises:
+        ConfigurationError: naming the method and what to do instead.
+    """
+    stored = getattr(config, "quantization_config", None)
+    method = stored.get("quant_method") if isinstance(stored, dict) else getattr(stored, "quant_method", None)
+    if method is not None and str(getattr(method, "value", method)) not in READ_WHOLE:
+        raise ConfigurationError(
+            f"model {where!r} is quantised ({getattr(method, 'value', method)}), and such weights cannot be trained or "
+            "merged; name the model it was made from, with --weights nf4 and --lora.rank 16 for as little memory"
+        )
+
+
+def _check_numbers(model: Any, where: str) -> None:
+    """Refuses weights that are no numbers.
+
+    Raises:
+        ConfigurationError: naming the first tensor.
+    """
+    for name, weight in model.named_parameters():
+        # A sum is quick and catches almost all; it may overflow where all numbers are finite.
+        if weight.is_floating_point() and not math.isfinite(weight.detach().sum()) and not weight.isfinite().all():
+            count = int((~weight.isfinite()).sum())
+            raise ConfigurationError(
+                f"model {where!r}: {count} of the {weight.numel():,} numbers of {name!r} are NaN or infinite; the "
+                "checkpoint is broken, so choose an earlier one or download it again"
+            )
 
 
 def read_classifier(where: str, dtype: torch.dtype) -> Any:
@@ -170,7 +210,7 @@ def _fetch(loader: Any, what: str, where: str, settings: dict[str, Any]) -> Any:
         try:
             with without_progress_bars():
                 return loader.from_pretrained(str(folder), local_files_only=True, **settings)
-        except (OSError, ValueError, KeyError, RuntimeError) as error:
+        except (OSError, ValueError, KeyError, RuntimeError, ImportError, pickle.UnpicklingError) as error:
             raise ConfigurationError(f"the {what} in {where!r} cannot be read: {first_line(error)}") from error
     try:
         return loader.from_pretrained(where, local_files_only=True, **settings)
@@ -203,4 +243,8 @@ def first_line(error: BaseException) -> str:
     """What an error says first, to stand in a sentence."""
     if "trust_remote_code" in str(error):
         return "it needs code of its own, which is never run"
+    if unknown := re.search(r"model type `(.+?)` but Transformers does not recognize", str(error)):
+        return f"transformers has no architecture {unknown[1]!r}; update transformers, or choose another model"
+    if isinstance(error, pickle.UnpicklingError):
+        return "its .bin file holds more than tensors, or is broken; convert it to safetensors where you trust it"
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

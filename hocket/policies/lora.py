@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,16 +14,18 @@ from torch import Tensor, nn
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
+from hocket.policies.lora_targets import adapted_weights, plain_name, targets_of
 from hocket.policies.settings import LoraSettings
+from hocket.policies.stored_weights import CodedLinear
 
 ADAPTER = "default"
 
 
-def add_adapter(model: nn.Module, settings: LoraSettings, key: Key) -> None:
+def add_adapter(model: Any, settings: LoraSettings, key: Key) -> None:
     """Puts a trainable adapter into `model` and freezes everything else.
 
     Raises:
-        ConfigurationError: when `peft` is not installed, or no layer has one of the target names.
+        ConfigurationError: when `peft` is not installed, or a target is in no layer.
     """
     try:
         from peft import LoraConfig, inject_adapter_in_model
@@ -31,22 +34,32 @@ def add_adapter(model: nn.Module, settings: LoraSettings, key: Key) -> None:
     from transformers.initialization import no_init_weights
     from transformers.pytorch_utils import Conv1D
 
+    if settings.dora and any(isinstance(module, CodedLinear) for module in model.modules()):
+        raise ConfigurationError("lora.dora needs the norms of fp32 weights; set weights = fp32, or drop lora.dora")
     if settings.dropout:
         raise ConfigurationError(f"lora.dropout = {settings.dropout}: sampler and learner would differ; set it to 0")
-    targets = "all-linear" if settings.targets is None else list(settings.targets)
+    targets = targets_of(model, settings.targets)
     config = LoraConfig(
         r=settings.rank,
         lora_alpha=settings.alpha,
-        target_modules=targets,
+        target_modules=targets.modules,
+        target_parameters=list(targets.parameters) or None,
+        exclude_modules=list(targets.excluded) or None,
         lora_dropout=0.0,
+        use_rslora=settings.rslora,
+        use_dora=settings.dora,
         task_type="CAUSAL_LM",
         fan_in_fan_out=any(isinstance(module, Conv1D) for module in model.modules()),
     )
     try:
-        with no_init_weights():  # the weights are drawn below, from the key
+        # The weights are drawn below, from the key. Of experts that a model has not, peft warns for nothing.
+        with no_init_weights(), warnings.catch_warnings():
+            warnings.filterwarnings(
+                "ignore", message="The following (rank|alpha)_pattern keys", category=RuntimeWarning
+            )
             inject_adapter_in_model(config, model, adapter_name=ADAPTER)
     except ValueError as error:
-        raise ConfigurationError(f"lora.targets = {targets!r}: {str(error).splitlines()[0]}") from error
+        raise ConfigurationError(f"lora.targets = {settings.targets!r}: {str(error).splitlines()[0]}") from error
     generator = key.torch()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -57,6 +70,22 @@ def add_adapter(model: nn.Module, settings: LoraSettings, key: Key) -> None:
                 parameter.copy_(drawn)
             elif "lora_B" in name:
                 parameter.zero_()
+    for layer in adapted_layers(model):
+        if ADAPTER in layer.lora_variant:  # DoRA's magnitudes are the norms of the weights without an update.
+            layer.lora_variant[ADAPTER].init(layer, ADAPTER)
+    model.padded_because = not_joined(model)
+
+
+def not_joined(model: nn.Module) -> str | None:
+    """Why the adapter of `model` cannot be computed by `hocket.policies.lowrank`; None where it can.
+
+    The forward pass of `transformers` then does, of sequences padded to one length.
+    """
+    layers = adapted_layers(model)
+    if any(layer.use_dora.get(ADAPTER) for layer in layers):
+        return "DoRA scales the sums of whole layers"
+    stacks = [layer.parameter_name for layer in layers if hasattr(layer, "parameter_name")]
+    return f"{stacks[0]} is a weight of no linear layer" if stacks else None
 
 
 def is_adapters(name: str) -> bool:
@@ -112,20 +141,23 @@ def without_adapter(model: nn.Module) -> Iterator[None]:
 
 def merged_state(model: nn.Module) -> dict[str, Tensor]:
     """The state of the plain model whose weights include the adapter, where that is on."""
-    deltas = {
-        name: module.get_delta_weight(ADAPTER)
-        for name, module in model.named_modules()
-        if hasattr(module, "lora_A") and not module.disable_adapters
-    }
+    layers = {name: layer for name, layer in adapted_weights(model) if not layer.disable_adapters}
     state = {}
     with torch.no_grad():
         for name, value in model.state_dict().items():
-            if is_adapters(name):
-                continue
-            owner = name.removesuffix(".base_layer.weight")
-            merged = value + deltas[owner].to(value.dtype) if owner in deltas and owner != name else value
-            state[name.replace(".base_layer.", ".")] = merged
+            plain = plain_name(name)
+            if not is_adapters(name):
+                state[plain] = _merged(layers[plain], value) if plain in layers else value
     return state
+
+
+def _merged(layer: Any, weight: Tensor) -> Tensor:
+    """A layer's weight with its adapter."""
+    delta = layer.get_delta_weight(ADAPTER).to(weight.device)
+    merged: Tensor = (weight + delta).to(weight.dtype)  # Rounded once where the weight is in bf16.
+    if layer.use_dora.get(ADAPTER):
+        merged = merged * (layer.lora_magnitude_vector[ADAPTER].weight / torch.linalg.norm(merged, dim=1))[:, None]
+    return merged
 
 
 def save_adapter(model: Any, folder: Path) -> None:

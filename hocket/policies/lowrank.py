@@ -8,7 +8,7 @@ lost against the larger sum, and a policy whose adapter is zero or off computes 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from hocket.policies.fused_operations import ALIKE, known_product, prepared, product
 from hocket.policies.lora import active_adapter, base_of
+from hocket.policies.stored_weights import CodedMatrix, coded_product
 
 RANKS = 16
 """Ranks are filled up with zeros to a multiple of this: a product with one column gives a row other bits in other
@@ -31,7 +32,8 @@ class JoinedLinear:
     """Linear layers on one input as one function of `scale * x`, outputs side by side, adapters left out.
 
     They are joined into one matrix, with `scale` `[H]` (a norm's weight) multiplied into it, unless that copy would be
-    large. What is made here belongs to the weights of the moment.
+    large, or the weights are in codes or in what is multiplied in. What is made here belongs to the weights of the
+    moment.
 
     Args:
         layers: `nn.Linear`s, with an adapter or without.
@@ -43,38 +45,49 @@ class JoinedLinear:
 
     def __init__(self, layers: Sequence[Any], scale: Tensor | None, dtype: torch.dtype, *, large: bool) -> None:
         plain = [base_of(layer) for layer in layers]
-        weights = [layer.weight for layer in plain]
+        weights = [getattr(layer, "coded", layer.weight) for layer in plain]
+        # Weights that are stored in what is multiplied in, or in codes, need no copy.
+        coded = isinstance(weights[0], CodedMatrix)
+        large = large or coded or weights[0].dtype is dtype is torch.bfloat16
         self._scale = scale if large else None
-        self._weights = weights if large else [prepared(weights, scale, dtype)]
-        self.copies: list[Tensor] = [] if large else self._weights
-        self._sizes = [len(weight) for weight in self._weights]
+        self._weights: list[Tensor | CodedMatrix] = weights if large else [prepared(weights, scale, dtype)]
+        self.copies: list[Tensor] = [] if large else cast(list[Tensor], self._weights)
+        self._sizes = [weight.shape[0] for weight in self._weights]
         self.width = sum(self._sizes)
         self.bias = None if plain[0].bias is None else torch.cat([layer.bias for layer in plain]).to(dtype)
 
     def __call__(self, x: Tensor, more: Tensor | None = None) -> Tensor:
         """`[.., N]` of x `[.., H]`; with `more` `[.., N]` added in place of the bias."""
         if self._scale is not None:
-            x = x * self._scale
+            x = (x * self._scale).to(x.dtype)
         if more is not None:
             rest = torch.split(more, self._sizes, -1)
             parts = [added(part, x, weight) for part, weight in zip(rest, self._weights, strict=True)]
         else:
             biases = [None] * len(self._sizes) if self.bias is None else torch.split(self.bias, self._sizes)
-            parts = [product(x, weight, bias) for weight, bias in zip(self._weights, biases, strict=True)]
+            parts = [_product(x, weight, bias) for weight, bias in zip(self._weights, biases, strict=True)]
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
     def known(self, x: Tensor, out: Tensor) -> Tensor:
         """The same as calling it, where the result `out` is known: differentiable, but nothing is computed."""
         if self._scale is not None:
-            x = x * self._scale
+            x = (x * self._scale).to(x.dtype)
         biases = [None] * len(self._sizes) if self.bias is None else torch.split(self.bias, self._sizes)
         outs = torch.split(out, self._sizes, -1)
-        parts = [known_product(x, *given) for given in zip(self._weights, biases, outs, strict=True)]
+        parts = [
+            known_product(x, *given) for given in zip(cast(list[Tensor], self._weights), biases, outs, strict=True)
+        ]
         return parts[0] if len(parts) == 1 else torch.cat(parts, -1)
 
 
-def added(more: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+def _product(x: Tensor, weight: Tensor | CodedMatrix, bias: Tensor | None) -> Tensor:
+    return coded_product(x, weight, bias) if isinstance(weight, CodedMatrix) else product(x, weight, bias)
+
+
+def added(more: Tensor, x: Tensor, weight: Tensor | CodedMatrix) -> Tensor:
     """more + x W^T, rounded once; each row's result depends on that row alone, to the last bit."""
+    if isinstance(weight, CodedMatrix):
+        return coded_product(x, weight, more=more)
     rows = x.numel() // x.shape[-1]
     flat, to = x.reshape(rows, -1), more.reshape(rows, -1)
     if rows < ALIKE and x.device.type == "cpu":
@@ -108,7 +121,7 @@ def low_rank(layers: Sequence[Any], scale: Tensor | None, dtype: torch.dtype) ->
     width, before, ups = len(down) + filling, 0, []
     for layer, adapter in zip(layers, adapters, strict=True):
         if adapter is None:
-            ups.append(base_of(layer).weight.new_zeros(len(base_of(layer).weight), width))
+            ups.append(downs[0].new_zeros(base_of(layer).out_features, width))
         else:
             rank = len(adapter.down)
             ups.append(F.pad(adapter.up * adapter.scaling, (before, width - rank - before)))

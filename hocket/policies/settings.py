@@ -13,13 +13,19 @@ class LoraSettings:
 
     Attributes:
         rank: r. alpha: the update is scaled by alpha / rank. dropout: on the adapter's input; 0 keeps sampler and
-            learner alike. targets: module names; None adapts every linear layer but the head.
+            learner alike.
+        targets: names of layers or weights, ends of their names, or patterns (`*experts*`, `*router*`); `all-linear` is
+            every linear layer but the head, and so is None. Experts are often no layers but weights `[E, H, N]`.
+        rslora: scales by alpha / sqrt(rank) (Kalajdzievski 2023). dora: trains the norms of the weights' rows beside
+            their directions (Liu et al. 2024); such a model takes the forward pass of transformers.
     """
 
     rank: int = 8
     alpha: float = 16.0
     dropout: float = 0.0
     targets: tuple[str, ...] | None = None
+    rslora: bool = False
+    dora: bool = False
 
     def __post_init__(self) -> None:
         if self.rank < 1:

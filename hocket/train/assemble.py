@@ -124,6 +124,8 @@ def build_learners(
             total_steps=config.total_steps,
             frozen=settings.frozen,
             leaves=config.leaves,
+            optimiser=config.optimiser,
+            key=Key.of(config.seed).derive("optimiser", name),
         )
     _seat_teacher(config, learners, some=some)
     if not some and all(learner.frozen for learner in learners.values()):

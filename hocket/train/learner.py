@@ -27,7 +27,9 @@ from hocket.train.agreement import Agreement, agreement
 from hocket.train.annotate import annotate, with_behaviour
 from hocket.train.idle import idle_stages
 from hocket.train.oom_retry import MemoryRetry
+from hocket.train.optimisers import fitted
 from hocket.train.reference_cache import ReferenceCache
+from hocket.train.settings import OptimiserSettings
 from hocket.types import Evaluation, Quantity
 from hocket.update.gradient import GradientStep
 from hocket.update.problem import Problem
@@ -111,8 +113,17 @@ class Learner:
     """
 
     def __init__(
-        self, policy: Policy, recipe: Recipe, *, total_steps: int, frozen: bool = False, leaves: int = 1
+        self,
+        policy: Policy,
+        recipe: Recipe,
+        *,
+        total_steps: int,
+        frozen: bool = False,
+        leaves: int = 1,
+        optimiser: OptimiserSettings | None = None,
+        key: Key | None = None,
     ) -> None:
+        """`optimiser` replaces the recipe's unless it is AdamW in fp32; its rounding draws from `key`."""
         self.policy = policy
         self.recipe = recipe
         install_parts(policy, recipe)
@@ -130,7 +141,8 @@ class Learner:
         copied = policy if frozen or not recipe.wants_reference else policy.frozen_copy()
         self.reference: Policy | None = copied if recipe.wants_reference else None
         self.reference_cache = ReferenceCache()
-        self.optimiser = recipe.update.optimiser(policy)
+        made = recipe.update.optimiser(policy)
+        self.optimiser = made if frozen else fitted(made, policy, optimiser or OptimiserSettings(), key or Key.of(0))
         self.agreement: Agreement | None = None
         self.idle: list[str] = []
         self._first: tuple[Tensor, Evaluation] | None = None

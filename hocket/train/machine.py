@@ -18,6 +18,7 @@ import torch
 from hocket.core.errors import ConfigurationError
 from hocket.policies import kernels
 from hocket.policies.family import Precision, supports
+from hocket.policies.shapes import context_length, model_size
 from hocket.stages import Metrics, Policy
 from hocket.train.cores import CoreWatch, available_cores
 from hocket.train.memory import MemoryPlan
@@ -202,9 +203,11 @@ def _precision(config: Config, models: Sequence[Any], probe: Probe) -> tuple[Pre
         return "fp32", "a small network"
     if config.precision != "auto":
         return config.precision, "set by precision"
+    if config.weights != "fp32":
+        return "bf16", f"the weights are in {config.weights}"
     stranger = next((model.model_type for model in models if not _known(model)), None)
     if stranger is not None:
-        return "fp32", f"there is no bf16 path for this {stranger} model"
+        return "fp32", f"this {stranger} model takes the forward pass of transformers; --precision bf16 is for it too"
     if config.engine.kind != "local" and probe.device.type == "cpu":
         return "fp32", "another engine sums differently in bf16 and nearly equally in fp32"
     if not has_bf16(probe.device):
@@ -221,16 +224,12 @@ def _compiled(models: Sequence[Any], device: torch.device) -> tuple[bool, str]:
         return False, "the kernels are for language models on a processor"
     if stranger := next((model.model_type for model in models if not _known(model)), None):
         return False, f"{stranger} models take the forward pass of transformers"
-    missing = next((why for model in models if (why := kernels.reason(_head_size(model)))), None)
+    missing = next((why for model in models if (why := kernels.reason(model_size(model).widest.key))), None)
     return missing is None, missing or "the kernels are there"
 
 
-def _head_size(model: Any) -> int:
-    return int(getattr(model, "head_dim", None) or model.hidden_size // model.num_attention_heads)
-
-
 def _known(config: Any) -> bool:
-    return supports(SimpleNamespace(config=config), getattr(config, "max_position_embeddings", 0))
+    return supports(SimpleNamespace(config=config), context_length(config) or 0)
 
 
 def environment_threads() -> int | None:

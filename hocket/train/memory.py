@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from hocket.core.packing import pack
 from hocket.policies.activation_cache import MAX_BYTES, worth
 from hocket.policies.family import supports
 from hocket.policies.sequences import ATTENTION_LENGTH, Row
+from hocket.policies.shapes import model_size
 from hocket.stages import Task
 from hocket.train.cores import PROC, control_groups
 from hocket.train.oom_retry import LEAST_BUDGET
@@ -68,12 +70,14 @@ class MemoryPlan:
 
     Attributes:
         why: in words. figures: GiB and bytes that it was chosen by.
+        warning: a sentence where the longest sequences do not fit, with the length that does.
     """
 
     token_budget: int | None = None
     checkpointing: bool = False
     why: str = ""
     figures: dict[str, float] | None = None
+    warning: str = ""
 
 
 def planned(config: Config, task: Task, learners: Iterable[Learner], *, several_turns: bool) -> MemoryPlan:
@@ -164,9 +168,17 @@ def _measured(
         budget = int(min(policy.token_budget, max(LEAST_BUDGET, fits)))
         kib = cost.per_token / 1024
         why = f"{room / GIB:.1f} GiB for the learner at {kib:.0f} KiB a token"
+        warning = ""
         if fits < needed:
             why += f", which is short for sequences of {length} tokens"
-        plan = MemoryPlan(budget, checkpointing, why, {**figures, "kib_per_token": round(kib, 1)})
+            # A row of L tokens counts L (1 + L / ATTENTION_LENGTH), see `sequences`.
+            most = max(0.0, (room - cost.fixed) / cost.per_token)
+            longest = int(ATTENTION_LENGTH / 2 * (math.sqrt(1 + 4 * most / ATTENTION_LENGTH) - 1))
+            warning = (
+                f"memory is short for sequences of {length} tokens: {longest} fit; lower decoding.max_tokens, or see "
+                "`hocket doctor --model` for ways that take less"
+            )
+        plan = MemoryPlan(budget, checkpointing, why, {**figures, "kib_per_token": round(kib, 1)}, warning)
         if fits >= needed:
             break
     return plan
@@ -177,15 +189,12 @@ def _measured(
 
 def bound_bytes(policy: CausalLM, budget: float) -> float:
     """An upper bound of what a forward and backward pass over `budget` tokens holds, gradients of weights aside."""
-    config = policy.model.config
-    hidden, layers = int(config.hidden_size), int(config.num_hidden_layers)
-    heads = int(getattr(config, "num_attention_heads", None) or 1)
-    inner = int(getattr(config, "intermediate_size", None) or 4 * hidden)
+    size = model_size(policy.model.config)
     # Counted generously: norms, projections, rotary turns and gate with their gradients, and attention that keeps its
     # scores, of which a sequence has at most ATTENTION_LENGTH per token of the budget and head.
-    layer = 24 * hidden + 8 * inner + 3 * heads * ATTENTION_LENGTH
-    logits = 4 * 2**24 + 8 * int(config.vocab_size)
-    return 4.0 * (layers * layer * budget + logits)
+    layers = sum(24 * layer.hidden + 8 * layer.inner + 3 * layer.heads * ATTENTION_LENGTH for layer in size.layers)
+    logits = 4 * 2**24 + 8 * size.vocabulary
+    return 4.0 * (layers * budget + logits)
 
 
 def held_bytes(policy: CausalLM, *, references: int, policies: int, rows: int, length: int) -> float:
@@ -195,14 +204,10 @@ def held_bytes(policy: CausalLM, *, references: int, policies: int, rows: int, l
         references: copies of the weights to take KL against. policies: trained policies of this size.
         rows: sequences sampled together. length: their tokens.
     """
-    config = policy.model.config
     every = _weights(policy)
     trained = sum(weight.numel() for weight in policy.module.parameters() if weight.requires_grad)
     copies = references * every + (0.5 * every if policy.precision == "bf16" else 0.0)
-    heads = int(getattr(config, "num_attention_heads", None) or 1)
-    shared = int(getattr(config, "num_key_value_heads", None) or heads)
-    size = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
-    cache = 2 * rows * length * int(config.num_hidden_layers) * shared * size
+    cache = rows * model_size(policy.model.config).cached(length)
     recorded = policies * MAX_BYTES if supports(policy.model, 1) and worth(policy.model) else 0
     # Gradients and AdamW's two moments for each trained weight.
     return 4.0 * (policies * 3 * trained + copies + cache) + recorded
@@ -230,7 +235,7 @@ def measured_cost(policy: CausalLM, length: int, responses: int, *, checkpointin
 
 def _pass(policy: CausalLM, rows: int, length: int, responses: int) -> None:
     """One forward and backward pass over sequences that share nothing."""
-    vocabulary = int(policy.model.config.vocab_size)
+    vocabulary = model_size(policy.model.config).vocabulary
     tokens = (np.arange(rows)[:, None] + 7 * np.arange(length)) % vocabulary
     split = max(1, length - responses)
     played = [

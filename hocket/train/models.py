@@ -90,6 +90,7 @@ def load_policy(
         name=name,
         lora=config.lora,
         precision=precision,
+        weights=config.weights,
         chat_template=_template(config, model),
         base_cache=base_cache,
         key=Key.of(config.seed).derive("policy", name),
@@ -102,11 +103,19 @@ def load_policy(
 def load_scorer(
     config: Config, name: str, model: str | None = None, precision: Precision = "fp32", *, outputs: int
 ) -> Scorer:
-    """The scorer `name` of a run as configured, before any training, with at least `outputs` outputs."""
+    """The scorer `name` of a run as configured, before any training, with at least `outputs` outputs.
+
+    Raises:
+        ConfigurationError: also when the run stores weights in another type than fp32.
+    """
     from hocket.agents.workflows.chat import Chat
     from hocket.policies.scorer import Scorer
     from hocket.train.machine import device_of
 
+    if config.weights != "fp32":
+        raise ConfigurationError(
+            f"weights = {config.weights!r}: policy {name!r} is a scorer, which is trained in fp32; drop weights"
+        )
     policy = Scorer.from_pretrained(
         model_path(model or config.model),
         name=name,

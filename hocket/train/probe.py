@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hocket.policies.family import Precision
+from hocket.policies.shapes import model_size
 
 FEWEST_ROWS, DECODE_ROWS, TRAIN_ROWS = 32, 128, 4096
 """Rows of decoding-shaped products (the default job's 16 prompts x 8 samples) and of training-shaped ones."""
@@ -27,21 +28,17 @@ SECONDS = 0.1
 
 @dataclass(frozen=True)
 class LayerShapes:
-    """The matrices of one decoder layer, `(inputs, outputs)` each."""
+    """The matrices of the widest decoder layer, `(inputs, outputs)` each."""
 
     matrices: tuple[tuple[int, int], ...]
 
     @staticmethod
     def of(config: Any) -> LayerShapes:
         """From a `transformers` configuration; what it does not say is taken as is usual."""
-        hidden = int(config.hidden_size)
-        heads = int(getattr(config, "num_attention_heads", None) or 1)
-        shared = int(getattr(config, "num_key_value_heads", None) or heads)
-        size = int(getattr(config, "head_dim", None) or hidden // heads)
-        inner = int(getattr(config, "intermediate_size", None) or 4 * hidden)
-        return LayerShapes(
-            ((hidden, (heads + 2 * shared) * size), (heads * size, hidden), (hidden, 2 * inner), (inner, hidden))
-        )
+        layer = model_size(config).widest
+        hidden, mixed = layer.hidden, layer.heads * layer.value
+        attention = layer.heads * layer.key + layer.shared * (layer.key + layer.value)
+        return LayerShapes(((hidden, attention), (mixed, hidden), (hidden, 2 * layer.inner), (layer.inner, hidden)))
 
     @property
     def weights(self) -> int:

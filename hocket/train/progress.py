@@ -87,6 +87,7 @@ class RunSummary(TypedDict):
     best: dict[str, Any]
     samples: list[AnswerSample]
     reason: str
+    adapters: NotRequired[dict[str, Any]]
     watch: NotRequired[dict[str, int]]
     notes: NotRequired[list[str]]
 

@@ -41,6 +41,8 @@ class Resources:
         memory = planned(self._config, task, learners, several_turns=several)
         self.machine = dataclasses.replace(self.machine, memory=memory)
         self._recorder.machine(self.machine)
+        if memory.warning:
+            self._recorder.say(memory.warning)
 
     def begin(self, learners: Collection[Learner], step: int) -> None:
         """Before a step: the choices that hold in it."""

@@ -89,6 +89,23 @@ class MemorySettings:
 
 
 @dataclass(frozen=True)
+class OptimiserSettings:
+    """How the state of the optimiser is held; rates and decays are the recipe's.
+
+    Attributes:
+        kind: `adamw`; `adamw8bit` holds the moments in a byte a number, in blocks of 256; `muon` makes steps of
+            orthogonal matrices in the layers and of AdamW elsewhere, with one moment in place of two.
+        rounding: of weights in bf16: `stochastic` rounds every step at random by a key of the run, so that updates are
+            exact on average; `masters` keeps them in fp32 beside, 4 bytes a weight.
+        host: the state is in the memory of the host when the model is on an accelerator.
+    """
+
+    kind: Literal["adamw", "adamw8bit", "muon"] = "adamw"
+    rounding: Literal["stochastic", "masters"] = "stochastic"
+    host: bool = False
+
+
+@dataclass(frozen=True)
 class RoleSettings:
     """Which policy plays a role of a workflow, and how that policy is trained.
 
@@ -287,6 +304,9 @@ class Config:
         limits: the limits of one episode; the default takes the workflow's limits.
         threads: CPU threads; None measures at the start. engine: the engine that samples from policies.
         precision: the precision of language models' matrix products; `auto` decides at the start.
+        weights: what the matrices of the layers are stored in. `bf16` also trains in full; `int8` and `nf4` (4 bits)
+            are for frozen weights under an adapter. Others stay in fp32; frozen embeddings and heads are in bf16.
+        optimiser: how the optimiser's state is held.
         device: of language models: `cpu`, `cuda` or `cuda:N`; `auto` takes an accelerator if there is one.
         memory: the memory use of the learner. network: the networks of control policies.
         leaves: into how many parts of whole groups a gradient is split, a power of two. The parts are summed in a
@@ -335,6 +355,8 @@ class Config:
     track: tuple[str, ...] = ()
     threads: int | None = None
     precision: Literal["auto", "fp32", "bf16"] = "auto"
+    weights: Literal["fp32", "bf16", "int8", "nf4"] = "fp32"
+    optimiser: OptimiserSettings = OptimiserSettings()
     device: str = "auto"
     memory: MemorySettings = MemorySettings()
     network: NetworkSettings = NetworkSettings()
@@ -359,6 +381,7 @@ class Config:
             raise ValueError(f"threads must be at least 1, not {self.threads}")
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
             raise ValueError(f"device = {self.device!r}: choose auto, cpu, cuda or cuda:N")
+        self._check_weights()
         if self.leaves < 1 or self.leaves & (self.leaves - 1):
             raise ValueError(f"leaves must be a power of two, as 1, 2, 4 or 8, not {self.leaves}")
         if self.cluster is not None and not re.fullmatch(PLACES, self.cluster):
@@ -398,6 +421,21 @@ class Config:
     def to_yaml(self) -> str:
         """All settings as YAML. `hocket.configure(FILE)` and `hocket train FILE` restore an equal configuration."""
         return yaml.safe_dump(self.plain(), sort_keys=False, allow_unicode=True, width=110)
+
+    def _check_weights(self) -> None:
+        if self.weights in ("int8", "nf4") and self.lora is None:
+            raise ConfigurationError(
+                f"weights = {self.weights!r} cannot be trained in full: their numbers are codes without a gradient; "
+                "add an adapter (--lora.rank 16), or choose weights = bf16"
+            )
+        if self.weights == "bf16" and self.precision == "fp32":
+            raise ConfigurationError("weights = 'bf16' needs precision = bf16 (or auto): their products are in bf16")
+        if self.shard and (self.weights != "fp32" or self.optimiser != OptimiserSettings()):
+            raise ConfigurationError("shard: shares are of fp32 weights and AdamW's state; drop weights and optimiser")
+        if self.differences and self.weights != "fp32":
+            raise ConfigurationError(
+                f"differences: they are of fp32 weights, not of weights = {self.weights!r}; drop one"
+            )
 
     @property
     def template(self) -> TemplateSettings:

@@ -26,8 +26,8 @@ from hocket.distributed.cluster.samplers import Samplers, check_samplers, spread
 from hocket.distributed.cluster.sharding import check_shared, gathered
 from hocket.rewards import remembering
 from hocket.stages import Reward, State, Task
+from hocket.train import adapters, silences
 from hocket.train import config as configuration
-from hocket.train import silences
 from hocket.train.aio import run_async
 from hocket.train.assemble import build_learners, build_parts, seat_references
 from hocket.train.checkpoint import REFERENCE, Checkpoints, weights_in
@@ -195,6 +195,7 @@ class Trainer:
         self.evaluations = Evaluations(config, self.progress, self.say)
         remarks = kind_of(self.task).remarks(config, self.task, workflow)
         remarks = [*remarks, *self.groups.remarks, *unseen, *unmet_sizes(config, self.parts.player)]
+        remarks += adapters.warnings(self.parts.learners)
         for remark in () if resume else remarks:
             self.say(remark)
         self._clock = time.monotonic()
@@ -486,6 +487,8 @@ class Trainer:
         """The content of `summary.json`."""
         leads = leads_of(self.task) or GREEDY
         results = summary(self.config, kind_of(self.task), self.progress, reason, self.measure, leads)
+        if reach := adapters.summary(self.parts.learners):
+            results["adapters"] = reach
         return {**results, "watch": self.lookout.since, "notes": silences.notes(self.progress)}
 
     def state(self) -> State:

@@ -310,6 +310,18 @@ def test_doctor() -> None:
     assert "torch" in call("doctor").out
 
 
+def test_doctor_of_a_model() -> None:
+    said = call("doctor", "--model", "nano", "--memory", "4GiB", "--lora.rank", "4", "--context", "512", "--json")
+    assert said.code == 0, said.err
+    ways = said.json["ways"]
+    assert all(way["fits"] and abs(sum(way["parts"].values()) - way["total"]) < 1e-6 for way in ways)
+    assert "--lora.rank 4" in ways[-1]["flags"]
+    shown = call("doctor", "--model", "nano", "--memory", "100MiB")
+    assert shown.code == 1
+    assert "nothing fits into 0.1 GiB" in shown.out
+    assert "name one: hocket doctor --model" in call("doctor", "--context", "512").err
+
+
 def test_a_run_remembers_the_whole_task_that_its_recipe_is_for(tmp_path: Path) -> None:
     """Else it is resumed, measured and sampled elsewhere on another: a maze's own name leaves settings out."""
     flags = ["--steps", "0", "--evaluation.n", "2", "--threads", "1", "--quiet", "--runs", tmp_path, "--run", "run"]

@@ -156,7 +156,7 @@ def test_a_variant_is_found_by_its_form_and_not_listed() -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_a_command_is_listed_without_its_file_and_run_with_it() -> None:
-    assert "    greet       says hello to somebody\n" in call("--help").out
+    assert "  greet       says hello to somebody\n" in call("--help").out
     assert PACKAGE not in sys.modules
     assert "Says hello to somebody, at length." in call("greet", "--help").out
     done = call("greet", "you", "--a.b", "1", "--json")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.inside import check_model_folder, leads_out
 from hocket.nano import BASE
-from hocket.policies.loading import read_config, read_tokenizer
+from hocket.policies.loading import read_config, read_model, read_tokenizer
 from hocket.train.checkpoint import COMPLETE, Checkpoints, problem
 from hocket.train.export import export_run
 
@@ -128,3 +131,48 @@ def test_a_control_network_is_no_language_model(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"observations": 4, "actions": 2, "discrete": true, "hidden": [8]}')
     with pytest.raises(ConfigurationError, match="holds a control network, which has no words"):
         read_tokenizer(str(tmp_path))
+
+
+def changed(model: Path, **settings: object) -> Path:
+    file = model / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **settings}))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"model_type": "nobodys"}, r"has no architecture 'nobodys'"),
+        ({"model_type": "nobodys", "auto_map": {"AutoConfig": "c.C"}}, r"code of its own, which is never run"),
+        ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, r"quantised \(gptq\).*--weights nf4"),
+        (
+            {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}},
+            r"quantised \(bitsandbytes\)",
+        ),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_its_weights_are_read(settings, sentence: str, model: Path) -> None:
+    (model / "model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(ConfigurationError, match=sentence):
+        read_model(str(changed(model, **settings)), torch.float32)
+
+
+def test_weights_that_are_no_numbers_are_refused(model: Path) -> None:
+    weights = load_file(model / "model.safetensors")
+    name = sorted(weights)[-1]
+    weights[name].view(-1)[3] = float("nan")
+    save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ConfigurationError, match=rf"1 of the [\d,]+ numbers of '{re.escape(name)}' are NaN"):
+        read_model(str(model), torch.float32)
+
+
+def test_a_bin_file_is_read_as_tensors_alone(model: Path) -> None:
+    weights = load_file(model / "model.safetensors")
+    (model / "model.safetensors").unlink()
+    torch.save(weights, model / "pytorch_model.bin")
+    assert torch.equal(
+        read_model(str(model), torch.float32).state_dict()["model.norm.weight"], weights["model.norm.weight"]
+    )
+    (model / "pytorch_model.bin").write_bytes(b"\x80\x02cos\nsystem\nq\x00X\x04\x00\x00\x00trueq\x01\x85q\x02Rq\x03.")
+    with pytest.raises(ConfigurationError, match="holds more than tensors, or is broken"):
+        read_model(str(model), torch.float32)

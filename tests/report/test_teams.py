@@ -163,6 +163,7 @@ def begun(config):
         measure=ACCURACY,
         machine=machine,
         folder=SimpleNamespace(path="runs/x"),
+        parts=SimpleNamespace(learners={}),
     )
     LiveDisplay(console).started(trainer)
     return console.export_text()

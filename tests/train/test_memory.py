@@ -77,6 +77,9 @@ def test_checkpointing_where_a_long_sequence_would_not_fit(free) -> None:
     found = plan(policy, MemorySettings(checkpointing=False), length=200)
     assert (found.token_budget, found.checkpointing) == (256, False)
     assert "short for sequences of 200 tokens" in found.why
+    assert "memory is short for sequences of 200 tokens" in found.warning
+    fits = int(found.warning.split(": ")[1].split()[0])
+    assert memory._cost_of(1, fits) <= (0.8 * 1e8 - 1e6) / 1e6 < memory._cost_of(1, fits + 2)
 
 
 def test_what_is_set_is_taken(free) -> None:

@@ -81,7 +81,7 @@ def test_a_run_equals_one_whose_policies_are_apart(
     assert sum(batch == {0, 1} for batch in batches) > len(batches) / 2
     batches.clear()
     monkeypatch.setattr(engines, "batch_together", lambda one, other: False)
-    monkeypatch.setattr(SharedBaseCache, "model", lambda self, where, dtype: read_model(where, dtype))
+    monkeypatch.setattr(SharedBaseCache, "model", lambda self, where, dtype, weights: read_model(where, dtype))
     train(tmp_path, "apart", *flags, steps=3)
     assert all(len(batch) == 1 for batch in batches)
     assert_same(tmp_path / "together", tmp_path / "apart")

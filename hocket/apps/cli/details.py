@@ -117,6 +117,16 @@ every step are computed. See docs/exact.md.
   hocket solve --resume runs/solve-001 --steps 600   settings of the method: --method.NAME VALUE"""
 
 
+DOCTOR = """Checks the installation, with a ten-second self-test. With --model it says instead what a model
+takes, in full and with an adapter, and which sequences fit; only the model's configuration is read.
+Settings of `hocket train` change the plan (--rollout.samples, --curriculum.prompts, --lora.*,
+--recipe).
+
+  hocket doctor                                               packages, cores, memory
+  hocket doctor --model Qwen/Qwen3-4B --memory 24GiB          on a card of this size
+  hocket doctor --model FOLDER --lora.rank 32 --context 4096  on this machine"""
+
+
 PLAY = """Opens a chat with a trained agent in the terminal. In a run with a workflow or an environment you
 take one of the seats, and the agent takes the others. The episodes of a controller are stepped through.
 

@@ -26,6 +26,7 @@ from hocket.core.components import is_component
 from hocket.core.examples import Example
 from hocket.core.waits import in_words, long_waits
 from hocket.recipe import Recipe
+from hocket.train import adapters
 from hocket.train.examples import replayed
 from hocket.train.kinds import ACCURACY, MEASURES, is_share, kind_of
 from hocket.train.kinds.ways import GREEDY, SAMPLED, TOLD_APART, as_told, leads_of, ways_shown
@@ -233,6 +234,7 @@ def opening(trainer: Trainer) -> list[str]:
         f"[cyan]{config.method}[/], seed {config.seed}, {trainer.machine.briefly} "
         f"→ {trainer.folder.path}{onward}",
         *effective_batches(config, run_units(trainer), budget),
+        *adapters.lines(trainer.parts.learners),
         *changes(config),
     ]
 

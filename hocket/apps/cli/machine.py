@@ -31,6 +31,14 @@ def pretrain(options: argparse.Namespace, pairs: Pairs) -> int:
 
 def doctor(options: argparse.Namespace, pairs: Pairs) -> int:
     """`hocket doctor`."""
+    from hocket.core.errors import ConfigurationError
+
+    model = next((str(value) for key, value in reversed(pairs) if key == "model"), None)
+    if model is not None:
+        return _doctor_of_model(options, model, [pair for pair in pairs if pair[0] != "model"])
+    if pairs or options.context or options.memory:
+        stray = f"--{pairs[0][0]}" if pairs else "--context" if options.context else "--memory"
+        raise ConfigurationError(f"{stray} is about a model; name one: hocket doctor --model NAME_OR_FOLDER")
     from hocket.apps.cli.doctor import examine
 
     findings = examine()
@@ -43,3 +51,12 @@ def doctor(options: argparse.Namespace, pairs: Pairs) -> int:
             table.add_row(mark, finding.name, escape(finding.found), f"[dim]{escape(finding.advice)}[/]")
         out().print(table)
     return 0 if all(finding.fine or finding.optional for finding in findings) else 1
+
+
+def _doctor_of_model(options: argparse.Namespace, model: str, pairs: Pairs) -> int:
+    """Shows what a model takes; the exit code is 1 where nothing fits."""
+    from hocket.apps.cli.model_memory import examine_model, show_model
+
+    report = examine_model(model, pairs, context=options.context, memory=options.memory)
+    emit(dataclasses.asdict(report)) if options.json else show_model(report)
+    return 0 if any(way.fits for way in report.ways) else 1

@@ -18,6 +18,7 @@ from hocket.apps.cli.command import AGENTS, GROUPS, LOOK, METHODS, ROW_COMMANDS,
 from hocket.apps.cli.command import TRAIN as TRAINING
 from hocket.apps.cli.details import (
     ARENA,
+    DOCTOR,
     EVAL,
     EXPORT,
     MICROSCOPE,
@@ -293,7 +294,11 @@ def build_parser(chosen: str = "") -> _Parser:
         )
     )
     _play(command("play", "talk to a trained agent, or play with or against it", AGENTS, settings=True, details=PLAY))
-    doctor = command("doctor", "check the installation, with a ten-second self-test", SYSTEM)
+    doctor = command(
+        "doctor", "check the installation, or what fits of a model", SYSTEM, settings=True, details=DOCTOR
+    )
+    doctor.add_argument("--context", type=int, metavar="N", help="tokens of a sequence (2048)")
+    doctor.add_argument("--memory", metavar="SIZE", help="the memory of a card, as 24GiB; else that of this machine")
     as_json(doctor)
     parser.commands = dict(commands.choices)
     groups = (f"\n{group}\n" + "\n".join(lines) for group, lines in listed.items())
