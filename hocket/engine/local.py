@@ -24,7 +24,9 @@ from hocket.engine.session import Session
 from hocket.engine.stops import StopStrings
 from hocket.policies import kernels
 from hocket.policies.batching import batch_together
-from hocket.policies.family import Adapters, adapters_of, head_size, supports
+from hocket.policies.family import Adapters, adapters_of, head_size
+from hocket.policies.forms import known_form
+from hocket.policies.support import supports
 
 if TYPE_CHECKING:
     from hocket.policies.activation_cache import ActivationCache
@@ -358,7 +360,7 @@ class LocalEngine(BatchedEngine):
         for item in numbered:
             mask = item.request.decoding.mask
             masks = None if mask is None else (mask.copy,)
-            if supports(self.policy.model, len(item.request.tokens) + item.limit):
+            if _decodes(self.policy.model, len(item.request.tokens) + item.limit):
                 fast.setdefault(masks, []).append(item)
             else:
                 by_length.setdefault((masks, len(item.request.tokens)), []).append(item)
@@ -375,7 +377,7 @@ class LocalEngine(BatchedEngine):
         longest = max(len(item.request.tokens) + item.limit for item in wave)
 
         def session_of(model: Any, contexts: Sequence[tuple[int, ...]]) -> Session:
-            if supports(model, longest):
+            if _decodes(model, longest):
                 return DecoderSession(model, contexts, precision)
             return CachedSession(model, contexts)
 
@@ -399,6 +401,11 @@ class LocalEngine(BatchedEngine):
 
 def _asked(engine: BatchedEngine, request: Request, asker: Asker, live: LiveEpisode | None = None) -> _Asked:
     return _Asked(request, engine._limit(request), cast(LocalEngine, engine), asker, live)
+
+
+def _decodes(model: Any, longest: int) -> bool:
+    """Whether a `DecoderSession` serves."""
+    return supports(model, longest) and known_form(model).plain
 
 
 def _kernels(policy: CausalLM) -> Kernels | None:

@@ -20,7 +20,8 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from hocket.policies import kernels
-from hocket.policies.family import LayerSteps, Map, head_size, supports
+from hocket.policies.family import LayerSteps, Map
+from hocket.policies.forms import form_of
 from hocket.policies.lowrank import JoinedLinear
 from hocket.policies.prefix_tree import PrefixTree
 from hocket.policies.sequences import Row
@@ -37,7 +38,7 @@ MAX_BYTES = 2 * 2**30
 
 
 def worth(model: Any) -> bool:
-    """Whether an activation cache saves time for `model`, of the family."""
+    """Whether an activation cache saves time for `model`, of known form."""
     weights: int = sum(parameter.numel() for parameter in model.model.layers.parameters())
     return weights >= WORTH
 
@@ -130,10 +131,11 @@ class ActivationCache:
 
 
 def activation_cache_for(model: Any, weights: tuple[int, ...]) -> ActivationCache | None:
-    """An activation cache for `model` with these weights; None where kernels do not fit or it does not pay."""
-    fits = model.device.type == "cpu" and model.dtype is torch.float32 and supports(model, 1)
-    if fits and worth(model) and kernels.available(head_size(model)):
-        return ActivationCache(model.config.num_hidden_layers, weights)
+    """An activation cache for a supported model with these weights; None where it cannot be or does not pay."""
+    form = form_of(model)
+    fits = model.device.type == "cpu" and model.dtype is torch.float32 and form is not None and form.usual
+    if form is not None and fits and worth(model) and kernels.available(form.size):
+        return ActivationCache(len(form.layers), weights)
     return None
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 
 from hocket.policies.causal_lm import CausalLM
-from hocket.policies.family import FAMILY
 from hocket.policies.lora import is_adapters
+from hocket.policies.support import supports
 
-_IN_LAYERS = re.compile(r"model\.layers\.\d+\.(self_attn\.[qkvo]|mlp\.(gate|up|down))_proj\.lora_")
+_IN_LAYERS = re.compile(r"model\.layers\.\d+\.")
 
 
 def batch_together(one: CausalLM, other: CausalLM) -> bool:
-    """Whether two policies can sample in one batch: they differ in nothing but adapters inside the family's layers."""
+    """Whether two policies can sample in one batch: they differ in nothing but adapters of layers of known form."""
     return (
-        one.model.config.model_type in FAMILY
+        supports(one.model, 1)
         and one.precision == other.precision
         and one.tokenizer is other.tokenizer
         and one.stop_ids == other.stop_ids

@@ -14,17 +14,16 @@ from hocket.core.batch import Level
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.policies.activation_cache import ActivationCache, ReplaySteps, activation_cache_for
 from hocket.policies.copies import ModelCopies
-from hocket.policies.family import FAMILY, Precision, supports
+from hocket.policies.family import Precision, head_of, logit_states
+from hocket.policies.forms import form_of
 from hocket.policies.heads import Head
 from hocket.policies.lora import acting_parameters, adapted_layers, without_adapter
 from hocket.policies.prefix_tree import PrefixTree, tree_of, tree_parts
 from hocket.policies.residence import HERE, Residence
 from hocket.policies.sequences import TOKEN_BUDGET, Row, blocks_of, padded
+from hocket.policies.support import supports, trusted
 from hocket.policies.tree_forward import tree_states
 from hocket.policies.value_head import ValueHead
-
-PLAIN_HEAD = frozenset({"gpt2", "llama", "mistral", "qwen2", "qwen3"})
-"""Architectures whose logits are exactly `lm_head(last hidden state)`; of any other the model's own logits are used."""
 
 
 class LanguageModule(nn.Module):
@@ -50,7 +49,7 @@ class LanguageModel:
             `end_activation_cache`.
         checkpointing: whether the backward pass makes layers' activations again instead of holding them.
         share_prefixes: whether the learner computes prefixes that sequences share once, where the architecture is one
-            that `hocket.policies.family` knows; False pads every sequence and uses the model's own forward pass.
+            with a form, see `hocket.policies.forms`; False pads every sequence and uses the model's own forward pass.
         precision: what layers multiply in, for sampler and learner alike; see `hocket.policies.family.Precision`.
         lora: whether there is an adapter. adapted: whether it takes part; a reference's does not.
         residence: where the weights are.
@@ -85,6 +84,7 @@ class LanguageModel:
         self.lora = bool(adapted_layers(model))
         self.adapted = self.lora if adapted is None else adapted
         self._module = LanguageModule(model.eval())
+        form_of(model)  # Read while all weights are here.
         self._check_precision()
 
     # ------------------------------------------------------------ what it is
@@ -158,7 +158,7 @@ class LanguageModel:
         Nothing happens where that cannot be, with adapters or activation checkpointing and without kernels, or where it
         does not pay, with small models.
         """
-        if not self.lora and not self.checkpointing and self.residence.here:
+        if not self.lora and not self.checkpointing and self.residence.here and supports(self.model, 1):
             self.activations = activation_cache_for(self.model, self.fingerprint())
 
     def end_activation_cache(self) -> None:
@@ -207,14 +207,14 @@ class LanguageModel:
                 replay=replay,
                 residence=self.residence,
             )
-            return read, read if hidden else None
+            return self._for_head(read), read if hidden else None
         block = padded(rows)
         ids, place = block.ids.to(self.device), block.place.to(self.device)
         if self._plain:
             with self.residence.called():
                 states = self.model.base_model(input_ids=ids, use_cache=False).last_hidden_state
             picked = states.flatten(0, 1)[place]
-            return picked, picked if hidden else None
+            return self._for_head(picked), picked if hidden else None
         with self.residence.called():
             out = self.model(input_ids=ids, use_cache=False, output_hidden_states=hidden)
         states = out.hidden_states[-1].flatten(0, 1)[place] if hidden else None
@@ -228,12 +228,19 @@ class LanguageModel:
 
     @property
     def head(self) -> Head:
-        head: Head = self.model.lm_head if self._plain else _unchanged
+        if not self._plain:
+            return _unchanged
+        head: Head = head_of(self.model) if trusted(self.model) else self.model.lm_head
         return head
+
+    def _for_head(self, states: Tensor) -> Tensor:
+        """Last hidden states as the head reads them."""
+        return logit_states(self.model, states) if trusted(self.model) else states
 
     @property
     def _plain(self) -> bool:
-        return self.model.config.model_type in PLAIN_HEAD
+        """Whether the head reads last hidden states; of any other architecture the model's own logits are used."""
+        return self.model.config.model_type == "gpt2" or trusted(self.model)
 
     def check_lengths(self, rows: Sequence[Row]) -> None:
         limit = self.context_length
@@ -252,8 +259,8 @@ class LanguageModel:
         known = supports(self.model, self.context_length or sys.maxsize)
         if not known or self.model.dtype is not torch.float32:
             raise ConfigurationError(
-                f"precision = {self.precision!r} is for {', '.join(sorted(FAMILY))} models with fp32 weights and no "
-                f"sliding window, not for a {self.model.config.model_type} model in {self.model.dtype}; use 'fp32'"
+                f"precision = {self.precision!r} is for architectures of the fast path (docs/engines.md) with fp32 "
+                f"weights, not for a {self.model.config.model_type} model in {self.model.dtype}; use 'fp32'"
             )
 
 

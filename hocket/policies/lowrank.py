@@ -49,7 +49,12 @@ class JoinedLinear:
         self.copies: list[Tensor] = [] if large else self._weights
         self._sizes = [len(weight) for weight in self._weights]
         self.width = sum(self._sizes)
-        self.bias = None if plain[0].bias is None else torch.cat([layer.bias for layer in plain]).to(dtype)
+        self.bias: Tensor | None = None
+        if any(layer.bias is not None for layer in plain):
+            biases = [
+                layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias for layer in plain
+            ]
+            self.bias = torch.cat(biases).to(dtype)
 
     def __call__(self, x: Tensor, more: Tensor | None = None) -> Tensor:
         """`[.., N]` of x `[.., H]`; with `more` `[.., N]` added in place of the bias."""

@@ -10,14 +10,14 @@ import resource
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 from hocket.core.errors import ConfigurationError
 from hocket.policies import kernels
-from hocket.policies.family import Precision, supports
+from hocket.policies.family import Precision
+from hocket.policies.forms import expected
 from hocket.stages import Metrics, Policy
 from hocket.train.cores import CoreWatch, available_cores
 from hocket.train.memory import MemoryPlan
@@ -202,7 +202,7 @@ def _precision(config: Config, models: Sequence[Any], probe: Probe) -> tuple[Pre
         return "fp32", "a small network"
     if config.precision != "auto":
         return config.precision, "set by precision"
-    stranger = next((model.model_type for model in models if not _known(model)), None)
+    stranger = next((model.model_type for model in models if not expected(model)), None)
     if stranger is not None:
         return "fp32", f"there is no bf16 path for this {stranger} model"
     if config.engine.kind != "local" and probe.device.type == "cpu":
@@ -219,7 +219,7 @@ def _compiled(models: Sequence[Any], device: torch.device) -> tuple[bool, str]:
     """Whether all models run on the compiled kernels, and why."""
     if not models or device.type != "cpu":
         return False, "the kernels are for language models on a processor"
-    if stranger := next((model.model_type for model in models if not _known(model)), None):
+    if stranger := next((model.model_type for model in models if not expected(model)), None):
         return False, f"{stranger} models take the forward pass of transformers"
     missing = next((why for model in models if (why := kernels.reason(_head_size(model)))), None)
     return missing is None, missing or "the kernels are there"
@@ -227,10 +227,6 @@ def _compiled(models: Sequence[Any], device: torch.device) -> tuple[bool, str]:
 
 def _head_size(model: Any) -> int:
     return int(getattr(model, "head_dim", None) or model.hidden_size // model.num_attention_heads)
-
-
-def _known(config: Any) -> bool:
-    return supports(SimpleNamespace(config=config), getattr(config, "max_position_embeddings", 0))
 
 
 def told_threads() -> int | None:

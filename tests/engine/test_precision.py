@@ -87,10 +87,9 @@ def test_what_cannot_be_computed_in_bf16_is_refused():
         return CausalLM(tiny_models.model(kind, len(words), **more).to(dtype), words, precision=precision)
 
     assert made("qwen2").frozen_copy().precision == "bf16"
-    with pytest.raises(ConfigurationError, match=r"precision = 'bf16' is for llama.*not for a gpt2 model"):
+    with pytest.raises(ConfigurationError, match=r"precision = 'bf16' is for .*not for a gpt2 model"):
         made("gpt2")
-    with pytest.raises(ConfigurationError, match="no sliding window"):
-        made("mistral", sliding_window=16)
+    assert made("mistral", sliding_window=16).precision == "bf16"
     with pytest.raises(ConfigurationError, match=r"in torch\.bfloat16; use 'fp32'"):
         made("qwen3", dtype=torch.bfloat16)
     with pytest.raises(ConfigurationError, match="choose one of fp32, bf16"):

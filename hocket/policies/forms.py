@@ -1,0 +1,524 @@
+"""What a decoder computes, layer by layer, as plain data: read from a model's configuration and checked on its modules.
+
+A form names modules, and says how they are put together; it holds none of them. It is read by structure, so that an
+architecture with another name but the same modules is read as well. Every weight must have its place in the form. An
+architecture with a part that no form knows has none, and is computed by its own forward pass.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hocket.policies.lora import base_of, is_adapters
+
+KNOWN = frozenset(
+    {
+        "arcee",
+        "cohere",
+        "cohere2",
+        "ernie4_5",
+        "exaone4",
+        "gemma",
+        "gemma2",
+        "gemma3_text",
+        "glm",
+        "glm4",
+        "granite",
+        "helium",
+        "hunyuan_v1_dense",
+        "llama",
+        "ministral",
+        "mistral",
+        "nemotron",
+        "olmo",
+        "olmo2",
+        "olmo3",
+        "phi",
+        "phi3",
+        "qwen2",
+        "qwen3",
+        "seed_oss",
+        "smollm3",
+        "stablelm",
+        "starcoder2",
+    }
+)
+"""Architectures whose form is tested against their own forward pass; that of any other is checked on each model."""
+
+STATIC_ROTARY = frozenset({"default", "linear", "llama3", "yarn", "ntk_alpha"})
+"""Rotary embeddings whose angles depend on the position alone."""
+
+Kind = Literal["rms", "centred"]
+
+
+@dataclass(frozen=True)
+class NormForm:
+    """A norm.
+
+    Attributes:
+        name: of its module. kind: RMSNorm, or LayerNorm, which takes the mean away. epsilon: its.
+        offset: whether the weight kept is less by one. wide: over all heads together, where it is one of queries or keys.
+    """
+
+    name: str
+    kind: Kind
+    epsilon: float
+    offset: bool = False
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class AttentionForm:
+    """Attention with grouped queries.
+
+    Attributes:
+        projections: queries, keys and values, or all in one. output: back to the width of the states.
+        heads, shared, size: query heads, key and value heads, numbers of each. scale: of scores.
+        window: how many positions a token sees, its own the last; 0 for all. cap: soft cap of scores, 0 for none.
+        sinks: whether each head has one more score, whose weight goes nowhere.
+        rotary: name of the table of angles, None for no positions. turned: numbers of a head that turn.
+        interleaved: whether neighbours turn together, not halves.
+        norms: of queries and of keys, or nothing. late: whether these follow the turn.
+        clip: bound of queries, keys and values, 0 for none.
+    """
+
+    projections: tuple[str, ...]
+    output: str
+    heads: int
+    shared: int
+    size: int
+    scale: float
+    window: int = 0
+    cap: float = 0.0
+    sinks: bool = False
+    rotary: str | None = ""
+    turned: int = 0
+    interleaved: bool = False
+    norms: tuple[NormForm, NormForm] | None = None
+    late: bool = False
+    clip: float = 0.0
+
+
+@dataclass(frozen=True)
+class FeedForm:
+    """Feed-forward: `closing(act(gate) * up)`, or `closing(act(opening))` where nothing is gated."""
+
+    opening: tuple[str, ...]
+    closing: str
+    activation: str
+    gated: bool
+
+
+@dataclass(frozen=True)
+class LayerForm:
+    """One decoder layer.
+
+    Attributes:
+        attention_name, attention, feed_name, feed: its two parts.
+        norms: before and after attention, before and after feed-forward; None where there is none.
+        parallel: whether both parts read the same states. residual: factor of what they add.
+    """
+
+    attention_name: str
+    attention: AttentionForm
+    feed_name: str
+    feed: FeedForm
+    norms: tuple[NormForm | None, NormForm | None, NormForm | None, NormForm | None]
+    parallel: bool = False
+    residual: float = 1.0
+
+    @property
+    def usual(self) -> bool:
+        """RMSNorm before each part and nothing after it: what an activation cache records."""
+        before, after, between, last = self.norms
+        pre = before is not None and between is not None and before.kind == between.kind == "rms"
+        return pre and after is None and last is None and not self.parallel and isinstance(self.feed, FeedForm)
+
+
+@dataclass(frozen=True)
+class Form:
+    """A whole decoder.
+
+    Attributes:
+        layers: in order. norm: the last one. embedding_scale, logit_scale, logit_cap: as they say; a cap of 0 is none.
+        longest: tokens up to which angles depend on the position alone.
+    """
+
+    layers: tuple[LayerForm, ...]
+    norm: NormForm
+    embedding_scale: float
+    logit_scale: float
+    logit_cap: float
+    longest: int
+
+    @property
+    def heads(self) -> int:
+        return self.layers[0].attention.heads
+
+    @property
+    def shared(self) -> int:
+        return self.layers[0].attention.shared
+
+    @property
+    def size(self) -> int:
+        """Numbers per head."""
+        return self.layers[0].attention.size
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables of angles."""
+        return tuple(
+            dict.fromkeys(layer.attention.rotary for layer in self.layers if layer.attention.rotary is not None)
+        )
+
+    @property
+    def usual(self) -> bool:
+        """Whether every layer is, see there."""
+        return all(layer.usual for layer in self.layers)
+
+    @property
+    def plain(self) -> bool:
+        """Whether attention knows neither bounds nor layers of different kinds, besides being usual."""
+        first = self.layers[0].attention
+        bounded = first.window or first.cap or first.sinks or first.late or first.clip
+        whole = first.turned == first.size and not first.interleaved and first.rotary is not None
+        heads = first.norms is None or all(norm.kind == "rms" and not norm.wide for norm in first.norms)
+        alike = all(layer.attention == first and layer.residual == 1 for layer in self.layers)
+        return self.usual and alike and whole and heads and not bounded and self.norm.kind == "rms"
+
+
+_forms: WeakKeyDictionary[nn.Module, Form | None] = WeakKeyDictionary()
+
+
+def form_of(model: Any) -> Form | None:
+    """The form of a language model or of a scorer over its trunk, read once; None for an architecture without."""
+    if model not in _forms:
+        with torch.no_grad():
+            try:
+                _forms[model] = _form(model)
+            except _Other:
+                _forms[model] = None
+    return _forms[model]
+
+
+def known_form(model: Any) -> Form:
+    """The same where there is one."""
+    form = form_of(model)
+    assert form is not None
+    return form
+
+
+class _Other(Exception):
+    """The architecture has a part that no form knows."""
+
+
+def _form(model: Any) -> Form:
+    trunk, config = getattr(model, "model", None), model.config
+    if not isinstance(trunk, nn.Module) or not isinstance(getattr(trunk, "layers", None), nn.ModuleList):
+        raise _Other
+    last = _first(trunk, ("norm", "final_layernorm"))
+    _check_weights(trunk, ["embed_tokens", "layers", last])
+    layers = tuple(_layer(trunk, layer, config, number) for number, layer in enumerate(trunk.layers))
+    shapes = {(layer.attention.heads, layer.attention.shared, layer.attention.size) for layer in layers}
+    if len(shapes) != 1 or getattr(config, "use_bidirectional_attention", False):
+        raise _Other
+    scale = getattr(model, "logit_scale", None) or 1 / getattr(config, "logits_scaling", 1.0)
+    return Form(
+        layers=layers,
+        norm=_norm(trunk, last),
+        embedding_scale=float(getattr(config, "embedding_multiplier", 1.0)),
+        logit_scale=float(scale),
+        logit_cap=float(getattr(config, "final_logit_softcapping", None) or 0),
+        longest=_longest(trunk.rotary_emb, config),
+    )
+
+
+# ---------------------------------------------------------------- modules
+
+
+def _first(module: nn.Module, names: Iterable[str]) -> str:
+    found = next((name for name in names if isinstance(getattr(module, name, None), nn.Module)), None)
+    if found is None:
+        raise _Other
+    return found
+
+
+def _weights(module: nn.Module) -> set[str]:
+    return {
+        n.replace(".base_layer.", ".") for n, _ in module.named_parameters(remove_duplicate=False) if not is_adapters(n)
+    }
+
+
+def _check_weights(module: nn.Module, names: Iterable[str]) -> None:
+    """Every weight of a module is one of its children's of these names, or itself so called."""
+    known = tuple(names)
+    if any(name not in known and not name.startswith(tuple(f"{one}." for one in known)) for name in _weights(module)):
+        raise _Other
+
+
+def _linear(module: nn.Module, names: Iterable[str]) -> None:
+    for name in names:
+        if type(base_of(getattr(module, name, None))) is not nn.Linear:
+            raise _Other
+
+
+def _norm(parent: nn.Module, name: str, shape: tuple[int, ...] | None = None) -> NormForm:
+    """What a norm computes, found by trying it on numbers so small that its epsilon shows."""
+    module: Any = getattr(parent, name)
+    weight = getattr(module, "weight", None)
+    sizes = tuple(weight.shape if weight is not None else getattr(module, "normalized_shape", ()))
+    if not sizes or (weight is not None and not weight.numel()) or (weight is not None and weight.is_meta):
+        raise _Other
+    like = {"dtype": weight.dtype, "device": weight.device} if weight is not None else {}
+    x = torch.randn(sizes, generator=torch.Generator().manual_seed(0)).mul(0.01).to(**like)
+    due = module(x).double()
+    epsilon = getattr(module, "variance_epsilon", getattr(module, "eps", 1e-5))
+    exact = 1e-3 if x.dtype in (torch.float32, torch.float64) else 3e-2
+    for kind in ("rms", "centred"):
+        for offset in (False, True):
+            form = NormForm(name, kind, float(epsilon), offset)  # type: ignore[arg-type]
+            found = normed(form, module, x).double()
+            if (found - due).norm() <= exact * due.norm():
+                return form
+    raise _Other
+
+
+def weight_of(form: NormForm, module: Any) -> Tensor | None:
+    """What a norm multiplies by."""
+    weight: Tensor | None = getattr(module, "weight", None)
+    return weight + 1 if weight is not None and form.offset else weight
+
+
+def normed(form: NormForm, module: Any, x: Tensor) -> Tensor:
+    """A norm over the last axis by torch's operators."""
+    if form.kind == "centred":
+        x = F.layer_norm(x, x.shape[-1:], eps=form.epsilon)
+    else:
+        x = F.rms_norm(x, x.shape[-1:], eps=form.epsilon)
+    weight, bias = weight_of(form, module), getattr(module, "bias", None)
+    x = x if weight is None else x * weight
+    return x if bias is None else x + bias
+
+
+# ---------------------------------------------------------------- layers
+
+_NORMS: dict[tuple[str, ...], tuple[str | None, str | None, str | None, str | None]] = {
+    ("input_layernorm", "post_attention_layernorm"): ("input_layernorm", None, "post_attention_layernorm", None),
+    ("attention_layernorm", "feedforward_layernorm"): ("attention_layernorm", None, "feedforward_layernorm", None),
+    ("input_layernorm",): ("input_layernorm", None, None, None),
+    ("post_attention_layernorm", "post_feedforward_layernorm"): (
+        None,
+        "post_attention_layernorm",
+        None,
+        "post_feedforward_layernorm",
+    ),
+    ("input_layernorm", "post_attention_layernorm", "post_feedforward_layernorm", "pre_feedforward_layernorm"): (
+        "input_layernorm",
+        "post_attention_layernorm",
+        "pre_feedforward_layernorm",
+        "post_feedforward_layernorm",
+    ),
+    ("input_layernorm", "post_attention_layernorm", "post_mlp_layernorm", "post_self_attn_layernorm"): (
+        "input_layernorm",
+        "post_self_attn_layernorm",
+        "post_attention_layernorm",
+        "post_mlp_layernorm",
+    ),
+}
+"""By the names of a layer's norms: which stand before and after attention, before and after feed-forward."""
+
+
+def _layer(trunk: Any, layer: nn.Module, config: Any, number: int) -> LayerForm:
+    attention, feed = _first(layer, ("self_attn",)), _first(layer, ("mlp", "block_sparse_moe"))
+    names = tuple(sorted(name for name, child in layer.named_children() if "norm" in name and child is not None))
+    places = _NORMS.get(names)
+    if places is None:
+        raise _Other
+    _check_weights(layer, [attention, feed, *names])
+    norms = tuple(None if name is None else _norm(layer, name) for name in places)
+    return LayerForm(
+        attention_name=attention,
+        attention=_attention(trunk, getattr(layer, attention), config, number),
+        feed_name=feed,
+        feed=_feed(getattr(layer, feed)),
+        norms=norms,  # type: ignore[arg-type]
+        parallel=len(names) == 1 or bool(getattr(layer, "use_parallel_residual", False)),
+        residual=float(getattr(layer, "residual_multiplier", 1.0)),
+    )
+
+
+_QUERY_NORMS = (("q_norm", "k_norm"), ("q_layernorm", "k_layernorm"), ("query_layernorm", "key_layernorm"))
+
+
+def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionForm:
+    joint = hasattr(module, "qkv_proj")
+    projections = ("qkv_proj",) if joint else ("q_proj", "k_proj", "v_proj")
+    output = _first(module, ("o_proj", "dense"))
+    _linear(module, [*projections, output])
+    size, sinks = int(module.head_dim), isinstance(getattr(module, "sinks", None), nn.Parameter)
+    named = next((pair for pair in _QUERY_NORMS if getattr(module, pair[0], None) is not None), None)
+    _check_weights(module, [*projections, output, *(named or ()), *(["sinks"] if sinks else [])])
+    heads = base_of(getattr(module, output)).in_features // size
+    widths = [base_of(getattr(module, name)).out_features for name in projections]
+    shared = (widths[0] // size - heads) // 2 if joint else widths[1] // size
+    if sum(widths) != (heads + 2 * shared) * size or heads % max(shared, 1):
+        raise _Other
+    kind = _layer_type(config, number)
+    rotary = _rotary(trunk.rotary_emb, module, config, kind)
+    turned = 2 * _frequencies(trunk.rotary_emb, rotary or next(iter(_types(trunk.rotary_emb)), "")).numel()
+    interleaved, late = _interleaved(module), named == _QUERY_NORMS[2]
+    if late and (interleaved or turned != size):
+        raise _Other
+    norms = None
+    if named is not None:
+        pair = [_norm(module, name) for name in named]
+        shapes = [getattr(module, name).weight.shape[-1] for name in named]
+        wide = shapes != [size, size]
+        if wide and shapes != [heads * size, shared * size]:
+            raise _Other
+        norms = tuple(NormForm(one.name, one.kind, one.epsilon, one.offset, wide) for one in pair)
+    return AttentionForm(
+        projections=projections,
+        output=output,
+        heads=heads,
+        shared=shared,
+        size=size,
+        scale=float(getattr(module, "scaling", size**-0.5)),
+        window=_window(config, kind),
+        cap=float(getattr(module, "attn_logit_softcapping", None) or 0),
+        sinks=sinks,
+        rotary=rotary,
+        turned=turned,
+        interleaved=interleaved,
+        norms=norms,  # type: ignore[arg-type]
+        late=late,
+        clip=float(getattr(config, "clip_qkv", None) or 0),
+    )
+
+
+def _feed(module: Any) -> FeedForm:
+    for opening, closing, gated in (
+        (("gate_proj", "up_proj"), "down_proj", True),
+        (("gate_up_proj",), "down_proj", True),
+        (("up_proj",), "down_proj", False),
+        (("fc1",), "fc2", False),
+        (("c_fc",), "c_proj", False),
+    ):
+        if all(isinstance(getattr(module, name, None), nn.Module) for name in (*opening, closing)):
+            _linear(module, [*opening, closing])
+            _check_weights(module, [*opening, closing])
+            return FeedForm(opening, closing, _first(module, ("act_fn", "activation_fn", "act")), gated)
+    raise _Other
+
+
+def _layer_type(config: Any, number: int) -> str | None:
+    kinds = getattr(config, "layer_types", None)
+    kind = None if kinds is None else kinds[number]
+    if kind not in (None, "full_attention", "sliding_attention"):
+        raise _Other
+    return kind
+
+
+def _window(config: Any, kind: str | None) -> int:
+    """Configurations without kinds of layers mean all of them."""
+    window = getattr(config, "sliding_window", None)
+    used = kind == "sliding_attention" if kind is not None else getattr(config, "use_sliding_window", True)
+    return int(window) if window and used else 0
+
+
+# ---------------------------------------------------------------- positions
+
+_NO_POSITIONS: dict[str, Callable[[Any, str | None], bool]] = {
+    "cohere2": lambda config, kind: kind != "sliding_attention",
+    "exaone4": lambda config, kind: config.sliding_window is not None and kind != "sliding_attention",
+}
+"""Architectures that leave the positions out in some layers, and say so in their forward pass alone."""
+
+
+def _rotary(rotary: Any, module: Any, config: Any, kind: str | None) -> str | None:
+    without = _NO_POSITIONS.get(config.model_type)
+    if not getattr(module, "use_rope", True) or (without is not None and without(config, kind)):
+        return None
+    return kind if kind is not None and kind in _types(rotary) else ""
+
+
+def _types(rotary: Any) -> list[str]:
+    return list(getattr(rotary, "layer_types", ()))
+
+
+class Angles(NamedTuple):
+    """Cosines and sines `[S, R / 2]` of the R numbers of a head that turn."""
+
+    cosine: Tensor
+    sine: Tensor
+
+
+def pair_angles(rotary: Any, name: str, positions: int, device: torch.device, dtype: torch.dtype) -> Angles:
+    """One angle for each pair of numbers that turn together, for positions below `positions`."""
+    places = torch.arange(positions, device=device)[None]
+    arguments = (name,) if name else ()
+    with torch.no_grad():
+        cosine, sine = (part[0] for part in rotary(torch.zeros(1, dtype=dtype, device=device), places, *arguments))
+    pairs = _frequencies(rotary, name).numel()
+    if cosine.shape[1] == 2 * pairs:  # As two halves, or each angle twice.
+        step = slice(pairs) if cosine[:, :pairs].equal(cosine[:, pairs:]) else slice(None, None, 2)
+        cosine, sine = cosine[:, step], sine[:, step]
+    return Angles(cosine.to(dtype), sine.to(dtype))
+
+
+def _frequencies(rotary: Any, name: str) -> Tensor:
+    found = getattr(rotary, f"{name}_inv_freq" if name else "inv_freq", None)
+    if not isinstance(found, Tensor) or not found.numel() or found.is_meta:
+        raise _Other
+    return found
+
+
+def _interleaved(module: Any) -> bool:
+    """Whether an architecture turns neighbours, by its own `rotate_half`."""
+    rotate = getattr(sys.modules[type(module).__module__], "rotate_half", None)
+    return rotate is not None and rotate(torch.arange(4.0)).tolist() == [-1.0, 0.0, -3.0, 2.0]
+
+
+def turn_order(form: AttentionForm) -> list[int] | None:
+    """Which number of a head goes where so that halves turn, and those that do not turn stand in both; None as it is."""
+    rest, half = list(range(form.turned, form.size)), form.turned // 2
+    pairs = [(2 * i, 2 * i + 1) if form.interleaved else (i, half + i) for i in range(half)]
+    middle = len(rest) // 2
+    order = [one for one, _ in pairs] + rest[:middle] + [two for _, two in pairs] + rest[middle:]
+    return None if order == list(range(form.size)) else order
+
+
+def _longest(rotary: Any, config: Any) -> int:
+    kinds = rotary.rope_type if isinstance(rotary.rope_type, dict) else {"": rotary.rope_type}
+    return min((_static_up_to(kind, config) for kind in kinds.values()), default=sys.maxsize)
+
+
+def _static_up_to(kind: str, config: Any) -> int:
+    """Tokens up to which a kind of rotary embedding has the angles it begins with."""
+    parameters = getattr(config, "rope_parameters", None) or {}
+    if kind in STATIC_ROTARY or (kind == "dynamic" and parameters.get("alpha")):
+        return sys.maxsize
+    if kind == "longrope":
+        return int(parameters.get("original_max_position_embeddings") or config.max_position_embeddings)
+    return int(config.max_position_embeddings) if kind == "dynamic" else 0
+
+
+def expected(config: Any) -> bool:
+    """Whether a model of this configuration will have a form that serves its whole context, as far as that shows."""
+    parameters = getattr(config, "rope_parameters", None) or {}
+    nested = [one for one in parameters.values() if isinstance(one, dict)] or [parameters]
+    longest = min(_static_up_to(one.get("rope_type", "default"), config) for one in nested)
+    return config.model_type in KNOWN and longest >= (getattr(config, "max_position_embeddings", None) or 0)
+
+
+def layers_in(model: Any) -> Iterator[tuple[Any, LayerForm]]:
+    """A model's layers, each with its form."""
+    return zip(model.model.layers, known_form(model).layers, strict=True)
