@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from hocket.policies.causal_lm import CausalLM
+from hocket.policies.forms import known_form, linears_of
 from hocket.policies.lora import is_adapters
 from hocket.policies.support import supports
-
-_IN_LAYERS = re.compile(r"model\.layers\.\d+\.")
 
 
 def batch_together(one: CausalLM, other: CausalLM) -> bool:
@@ -25,10 +22,11 @@ def batch_together(one: CausalLM, other: CausalLM) -> bool:
 
 def _base(policy: CausalLM) -> dict[str, int] | None:
     """Where the base's weights are, by name; None when some adapter is outside the layers."""
-    found = {}
+    found, layers = {}, known_form(policy.model).layers
+    known = {f"model.layers.{number}.{name}" for number, form in enumerate(layers) for name in linears_of(form)}
     for name, parameter in policy.model.named_parameters():
         if not is_adapters(name):
             found[name.replace(".base_layer.", ".")] = parameter.data_ptr()
-        elif not _IN_LAYERS.search(name):
+        elif name.partition(".lora_")[0] not in known:
             return None
     return found

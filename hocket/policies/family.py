@@ -16,7 +16,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from hocket.policies.forms import LayerForm, NormForm, known_form, layers_in, normed, weight_of
+from hocket.policies.experts import Experts, expert_gate, rowwise_sigmoid
+from hocket.policies.forms import (
+    ExpertsForm,
+    FeedForm,
+    LayerForm,
+    NormForm,
+    known_form,
+    layers_in,
+    normed,
+    weight_of,
+)
 from hocket.policies.fused_operations import add_norm, gated_gelu, gated_silu
 from hocket.policies.kernels import Bounds
 from hocket.policies.lora import base_of
@@ -85,17 +95,32 @@ Group = tuple[list[Any], Tensor | None]
 def groups(layer: Any, form: LayerForm) -> tuple[Group, ...]:
     """The linear layers of a decoder layer by their input.
 
-    Queries, keys and values; attention's output; what opens the feed-forward part; what closes it.
+    Queries, keys and values; attention's output; what opens the feed-forward part; what closes it. Of routed experts
+    these two are the shared one's, if there is one, and its gate comes after them.
     """
     attention, feed = getattr(layer, form.attention_name), getattr(layer, form.feed_name)
-    first = _folded(layer, form.norms[0])
-    between = first if form.parallel else _folded(layer, form.norms[2])
-    return (
+    first, between = _folded(layer, form.norms[0]), before_feed(layer, form)
+    found: list[Group] = [
         ([getattr(attention, name) for name in form.attention.projections], first),
         ([getattr(attention, form.attention.output)], None),
-        ([getattr(feed, name) for name in form.feed.opening], between),
-        ([getattr(feed, form.feed.closing)], None),
-    )
+    ]
+    dense: FeedForm | None
+    if isinstance(form.feed, FeedForm):
+        dense = form.feed
+    else:
+        dense, shared = form.feed.shared_form, form.feed.shared
+        feed_gate = form.feed.shared_gate
+        gates: list[Group] = [] if feed_gate is None else [([getattr(feed, feed_gate)], between)]
+        feed = None if shared is None else getattr(feed, shared)
+    if dense is not None:
+        found.append(([getattr(feed, name) for name in dense.opening], between))
+        found.append(([getattr(feed, dense.closing)], None))
+    return tuple(found) if isinstance(form.feed, FeedForm) else (*found, *gates)
+
+
+def before_feed(layer: Any, form: LayerForm) -> Tensor | None:
+    """The weight of the RMSNorm before the feed-forward part."""
+    return _folded(layer, form.norms[0] if form.parallel else form.norms[2])
 
 
 def _folded(layer: Any, norm: NormForm | None) -> Tensor | None:
@@ -121,12 +146,23 @@ class Layer:
         """`maps` are those of `groups(layer, form)`."""
         attention, shape = getattr(layer, form.attention_name), form.attention
         self.form = form
-        self.qkv, self.output, self.gate_up, self.down = maps
+        self.qkv, self.output, *rest = maps
         self.copies: list[Tensor] = [copy for one in maps for copy in getattr(one, "copies", ())]
-        self.gate = _gate(getattr(getattr(layer, form.feed_name), form.feed.activation), form.feed.gated)
         self.scale = shape.scale
         own = base_of(getattr(attention, shape.output)).weight.dtype
         self.dtype = torch.bfloat16 if precision == "bf16" else own
+        self.experts: Experts | None = None
+        dense = getattr(layer, form.feed_name)
+        if isinstance(form.feed, ExpertsForm):
+            self.experts = _experts(dense, form.feed, before_feed(layer, form), self.dtype)
+            self.copies += self.experts.copies
+            dense = None if form.feed.shared is None else getattr(dense, form.feed.shared)
+        shape_of_feed = form.feed if isinstance(form.feed, FeedForm) else form.feed.shared_form
+        if shape_of_feed is not None:
+            self.gate_up, self.down = rest[:2]
+            self.gate = _gate(getattr(dense, shape_of_feed.activation), shape_of_feed.gated)
+        self._shares = shape_of_feed is not None
+        self._shared_gate = rest[2] if len(rest) > 2 else None
         self.before = Before(layer, form.norms[0]), Before(layer, form.norms[2])
         self._after = [(one, None if one is None else getattr(layer, one.name)) for one in form.norms[1::2]]
         self.bounds = Bounds(shape.window, shape.cap, attention.sinks if shape.sinks else None)
@@ -159,7 +195,13 @@ class Layer:
 
     def feed(self, normal: Tensor, steps: LayerSteps) -> Tensor:
         """The feed-forward part's output."""
-        return steps.output(self.down, self.gate(steps.product(self.gate_up, normal)))
+        if self.experts is None:
+            return steps.output(self.down, self.gate(steps.product(self.gate_up, normal)))
+        found = self.experts(normal)
+        if not self._shares:
+            return found
+        shared = self.down(self.gate(self.gate_up(normal)))
+        return found + (shared if self._shared_gate is None else rowwise_sigmoid(self._shared_gate(normal)) * shared)
 
     def added(self, place: int, x: Tensor) -> Tensor:
         """What attention (0) or feed-forward (1) adds, of their output."""
@@ -203,15 +245,21 @@ def finished(form: NormForm, module: Any, norm: Norm, x: Tensor, delta: Tensor |
     return normal if weight is None else normal * weight
 
 
+def _experts(feed: Any, form: ExpertsForm, scale: Tensor | None, dtype: torch.dtype) -> Experts:
+    module = getattr(feed, form.experts)
+    gate = _gate(getattr(module, form.activation), True) if form.activation else expert_gate(module)
+    return Experts(getattr(feed, form.router), module, gate, scale, dtype)
+
+
 def _gate(activation: nn.Module, gated: bool) -> Map:
-    if not gated:
-        return activation
     probe = torch.tensor([-1.5, 2.0])
     found = activation(probe)
+    if found.allclose(F.gelu(probe, approximate="tanh"), atol=1e-6):
+        return gated_gelu if gated else lambda x: gated_gelu(torch.cat((x, torch.ones_like(x)), -1))
+    if not gated:
+        return activation
     if found.equal(F.silu(probe)):
         return gated_silu
-    if found.equal(F.gelu(probe, approximate="tanh")):
-        return gated_gelu
 
     def gate(gate_up: Tensor) -> Tensor:
         opened, up = gate_up.chunk(2, -1)

@@ -25,26 +25,35 @@ KNOWN = frozenset(
         "cohere",
         "cohere2",
         "ernie4_5",
+        "ernie4_5_moe",
         "exaone4",
         "gemma",
         "gemma2",
         "gemma3_text",
         "glm",
         "glm4",
+        "glm4_moe",
+        "gpt_oss",
         "granite",
+        "granitemoe",
         "helium",
         "hunyuan_v1_dense",
+        "hunyuan_v1_moe",
         "llama",
         "ministral",
         "mistral",
+        "mixtral",
         "nemotron",
         "olmo",
         "olmo2",
         "olmo3",
+        "olmoe",
         "phi",
         "phi3",
         "qwen2",
+        "qwen2_moe",
         "qwen3",
+        "qwen3_moe",
         "seed_oss",
         "smollm3",
         "stablelm",
@@ -64,8 +73,10 @@ class NormForm:
     """A norm.
 
     Attributes:
-        name: of its module. kind: RMSNorm, or LayerNorm, which takes the mean away. epsilon: its.
-        offset: whether the weight kept is less by one. wide: over all heads together, where it is one of queries or keys.
+        name: of its module. kind: RMSNorm, or LayerNorm, which takes the mean away.
+        epsilon: its own.
+        offset: whether the weight kept is less by one.
+        wide: whether it is over all heads together, where it is one of queries or keys.
     """
 
     name: str
@@ -118,6 +129,23 @@ class FeedForm:
 
 
 @dataclass(frozen=True)
+class ExpertsForm:
+    """Routed experts, and one that every token passes, if there is one.
+
+    Attributes:
+        router, experts, shared, shared_gate: names of modules. shared_form: of the shared one.
+        activation: of the experts, the name of a module of theirs; empty where they have a gate of their own.
+    """
+
+    router: str
+    experts: str
+    activation: str
+    shared: str | None = None
+    shared_form: FeedForm | None = None
+    shared_gate: str | None = None
+
+
+@dataclass(frozen=True)
 class LayerForm:
     """One decoder layer.
 
@@ -130,7 +158,7 @@ class LayerForm:
     attention_name: str
     attention: AttentionForm
     feed_name: str
-    feed: FeedForm
+    feed: FeedForm | ExpertsForm
     norms: tuple[NormForm | None, NormForm | None, NormForm | None, NormForm | None]
     parallel: bool = False
     residual: float = 1.0
@@ -221,12 +249,13 @@ class _Other(Exception):
 
 
 def _form(model: Any) -> Form:
-    trunk, config = getattr(model, "model", None), model.config
-    if not isinstance(trunk, nn.Module) or not isinstance(getattr(trunk, "layers", None), nn.ModuleList):
+    trunk: Any = getattr(model, "model", None)
+    config, inner = model.config, getattr(trunk, "layers", None)
+    if not isinstance(inner, nn.ModuleList):
         raise _Other
     last = _first(trunk, ("norm", "final_layernorm"))
     _check_weights(trunk, ["embed_tokens", "layers", last])
-    layers = tuple(_layer(trunk, layer, config, number) for number, layer in enumerate(trunk.layers))
+    layers = tuple(_layer(trunk, layer, config, number) for number, layer in enumerate(inner))
     shapes = {(layer.attention.heads, layer.attention.shared, layer.attention.size) for layer in layers}
     if len(shapes) != 1 or getattr(config, "use_bidirectional_attention", False):
         raise _Other
@@ -282,12 +311,10 @@ def _norm(parent: nn.Module, name: str, shape: tuple[int, ...] | None = None) ->
     due = module(x).double()
     epsilon = getattr(module, "variance_epsilon", getattr(module, "eps", 1e-5))
     exact = 1e-3 if x.dtype in (torch.float32, torch.float64) else 3e-2
-    for kind in ("rms", "centred"):
-        for offset in (False, True):
-            form = NormForm(name, kind, float(epsilon), offset)  # type: ignore[arg-type]
-            found = normed(form, module, x).double()
-            if (found - due).norm() <= exact * due.norm():
-                return form
+    kinds: tuple[Kind, ...] = ("rms", "centred")
+    for form in (NormForm(name, kind, float(epsilon), offset) for kind in kinds for offset in (False, True)):
+        if (normed(form, module, x).double() - due).norm() <= exact * due.norm():
+            return form
     raise _Other
 
 
@@ -404,7 +431,51 @@ def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
     )
 
 
-def _feed(module: Any) -> FeedForm:
+_ROUTERS = ("gate", "router")
+_SHARED = ("shared_expert", "shared_experts", "shared_mlp")
+
+
+def _feed(module: Any) -> FeedForm | ExpertsForm:
+    return _experts(module) if isinstance(getattr(module, "experts", None), nn.Module) else _dense(module)
+
+
+def _experts(module: Any) -> ExpertsForm:
+    router, experts = _first(module, _ROUTERS), module.experts
+    names = {"gate_up_proj", "down_proj"} | (
+        {"gate_up_proj_bias", "down_proj_bias"} if _flag(experts, "has_bias") else set()
+    )
+    plain = _flag(experts, "has_gate") and not _flag(experts, "has_post_expert_norm")
+    if _weights(experts) != names or not plain:
+        raise _Other
+    shared = next((name for name in _SHARED if getattr(module, name, None) is not None), None)
+    gate = "shared_expert_gate" if hasattr(module, "shared_expert_gate") else None
+    _check_weights(module, [router, "experts", *(name for name in (shared, gate) if name is not None)])
+    weight = experts.down_proj
+    if weight.is_meta or not weight.numel():
+        raise _Other
+    width = weight.shape[2 if _flag(experts, "is_transposed") else 1]
+    routed = getattr(module, router)(torch.zeros(2, width, dtype=weight.dtype, device=weight.device))
+    if not isinstance(routed, tuple) or len(routed) != 3 or routed[1].shape != routed[2].shape:
+        raise _Other
+    own = type(experts)._apply_gate.__name__ != "_default_apply_gate"
+    return ExpertsForm(
+        router=router,
+        experts="experts",
+        activation="" if own else "act_fn",
+        shared=shared,
+        shared_form=None if shared is None else _dense(getattr(module, shared)),
+        shared_gate=gate,
+    )
+
+
+def _flag(module: Any, name: str) -> bool:
+    found = getattr(module, name, None)
+    if not isinstance(found, bool):
+        raise _Other
+    return found
+
+
+def _dense(module: Any) -> FeedForm:
     for opening, closing, gated in (
         (("gate_proj", "up_proj"), "down_proj", True),
         (("gate_up_proj",), "down_proj", True),
@@ -488,7 +559,7 @@ def _interleaved(module: Any) -> bool:
 
 
 def turn_order(form: AttentionForm) -> list[int] | None:
-    """Which number of a head goes where so that halves turn, and those that do not turn stand in both; None as it is."""
+    """Which number of a head goes where, so that halves turn; those that do not turn stand in both. None as it is."""
     rest, half = list(range(form.turned, form.size)), form.turned // 2
     pairs = [(2 * i, 2 * i + 1) if form.interleaved else (i, half + i) for i in range(half)]
     middle = len(rest) // 2
@@ -517,6 +588,17 @@ def expected(config: Any) -> bool:
     nested = [one for one in parameters.values() if isinstance(one, dict)] or [parameters]
     longest = min(_static_up_to(one.get("rope_type", "default"), config) for one in nested)
     return config.model_type in KNOWN and longest >= (getattr(config, "max_position_embeddings", None) or 0)
+
+
+def linears_of(form: LayerForm) -> set[str]:
+    """Names of the linear layers that a layer's form knows, within it."""
+    names = {f"{form.attention_name}.{name}" for name in (*form.attention.projections, form.attention.output)}
+    feed = form.feed
+    dense = feed if isinstance(feed, FeedForm) else feed.shared_form
+    within = form.feed_name if isinstance(feed, FeedForm) else f"{form.feed_name}.{feed.shared}"
+    names |= set() if dense is None else {f"{within}.{name}" for name in (*dense.opening, dense.closing)}
+    gate = None if isinstance(feed, FeedForm) else feed.shared_gate
+    return names if gate is None else names | {f"{form.feed_name}.{gate}"}
 
 
 def layers_in(model: Any) -> Iterator[tuple[Any, LayerForm]]:

@@ -151,6 +151,10 @@ ALIKE = 16
 def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x W^T + b `[.., N]`; each row's result depends on that row alone, to the last bit."""
     rows = x.numel() // x.shape[-1]
+    if len(weight) < ALIKE:  # Few columns: a row has other bits in other company.
+        wide = F.pad(weight, (0, 0, 0, ALIKE - len(weight)))
+        bias = None if bias is None else F.pad(bias, (0, ALIKE - len(bias)))
+        return product(x, wide, bias)[..., : len(weight)]
     if rows >= ALIKE or x.device.type != "cpu":
         return F.linear(x, weight, bias)
     flat = F.pad(x.reshape(rows, -1), (0, 0, 0, ALIKE - rows))

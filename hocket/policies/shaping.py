@@ -90,7 +90,7 @@ class Shaping:
             qkv = qkv.clamp(-form.clip, form.clip)
         if self._norms:
             wide = qkv if qkv.dtype is torch.float64 else qkv.float()
-            parts = wide.split([form.heads * form.size, form.shared * form.size, form.shared * form.size], -1)
+            parts = torch.split(wide, [form.heads * form.size, form.shared * form.size, form.shared * form.size], -1)
             found = [self._normal(one, module, x, turn) for (one, module), x in zip(self._norms, parts, strict=False)]
             qkv = torch.cat((*found, parts[2]), -1).to(qkv.dtype)
         if self._order is not None:

@@ -211,8 +211,8 @@ class _Attend(Function):
         mixed = torch.empty_like(gathered[: plan.queries])
         chances, capped = [], []
         pairs = plan.blocks(gathered[: plan.queries], gathered[plan.queries :])
-        parts = zip(pairs, plan.blocks(mixed, values), plan.masks[bounds.window], plan.shapes, strict=True)
-        for (q, k), (out, v), mask, shape in parts:
+        blocks = zip(pairs, plan.blocks(mixed, values), plan.masks[bounds.window], plan.shapes, strict=True)
+        for (q, k), (out, v), mask, shape in blocks:
             if bounds.cap:
                 capped.append(torch.bmm(q, k.transpose(1, 2)).mul_(scale / bounds.cap).tanh_())
                 scores = capped[-1] * bounds.cap + mask
