@@ -99,10 +99,6 @@ def test_where_bf16_is_not_for(pretend: Pretend, monkeypatch: pytest.MonkeyPatch
     one = {"threads": 1}
     assert "instructions" in Machine.chosen(Config(**one), [QWEN]).why["precision"]
     assert "gpt2 model" in Machine.chosen(Config(**one), [QWEN, GPT2]).why["precision"]
-    scaled = SimpleNamespace(
-        **vars(QWEN) | {"rope_parameters": {"rope_type": "dynamic"}, "max_position_embeddings": 64}
-    )
-    assert Machine.chosen(Config(**one), [scaled]).precision == "bf16"
     unknown = SimpleNamespace(**vars(QWEN) | {"rope_parameters": {"rope_type": "new"}, "max_position_embeddings": 64})
     assert f"{QWEN.model_type} model" in Machine.chosen(Config(**one), [unknown]).why["precision"]
     assert Machine.chosen(Config(**one), []).precision == "fp32"
