@@ -16,7 +16,7 @@ from hocket.engine.cached_session import CachedSession
 from hocket.engine.decoder import DecoderSession
 from hocket.engine.decoding import LockstepDecoding, Responses, decode
 from hocket.engine.masked_session import MaskedSession
-from hocket.engine.paged_model import Kernels, PagedCache, SamplingCounts
+from hocket.engine.paged_model import Kernels, PagedCache, Record, SamplingCounts
 from hocket.engine.requests import Request, Sample
 from hocket.engine.running import Asker, Running, Ticket
 from hocket.engine.scheduler import Scheduler
@@ -29,7 +29,6 @@ from hocket.policies.forms import known_form
 from hocket.policies.support import supports
 
 if TYPE_CHECKING:
-    from hocket.policies.activation_cache import ActivationCache
     from hocket.policies.causal_lm import CausalLM
 
 MAX_BYTES = 4 * 2**30
@@ -82,12 +81,12 @@ class _Company:
     cache: PagedCache | None = None
     weights: list[tuple[int, ...]] = field(default_factory=list)
     running: Running | None = None
-    began: tuple[PagedCache, list[tuple[int, ...]], ActivationCache | None] | None = None
+    began: tuple[PagedCache, list[tuple[int, ...]], Record | None] | None = None
     interrupted: bool = False
     _tensors: list[torch.Tensor] = field(default_factory=list)
     _changes: list[int] = field(default_factory=list)
 
-    def begin(self, began: tuple[PagedCache, list[tuple[int, ...]], ActivationCache | None]) -> None:
+    def begin(self, began: tuple[PagedCache, list[tuple[int, ...]], Record | None]) -> None:
         """Remembers what a batch begins with."""
         self.began = began
         self._tensors = [tensor for policy in self.policies for tensor in policy.acting_parameters()]
@@ -318,9 +317,13 @@ class LocalEngine(BatchedEngine):
         assert company.running is not None
         return company.running
 
-    def _activations(self) -> ActivationCache | None:
+    def _activations(self) -> Record | None:
         """Where what is computed is kept for the learner, if it is."""
-        activations = self.policy.activations if len(self._company.engines) == 1 else None
+        if len(self._company.engines) > 1:
+            return None
+        if self.policy.routes is not None:
+            return self.policy.routes
+        activations = self.policy.activations
         return activations if activations is not None and activations.weights == self.policy.fingerprint() else None
 
     def _current_cache(self) -> PagedCache:

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hocket.engine.pages import PAGE, PagePool, PageTree
-from hocket.policies.activation_cache import ActivationCache, Recording
 from hocket.policies.family import (
     STEPS,
     Adapters,
+    LayerSteps,
     Precision,
     embedded,
     head_of,
@@ -65,6 +65,22 @@ class Kernels(Protocol):
     def draw(
         self, logits: Tensor, uniform: Tensor, temperature: Tensor, greedy: Tensor, forced: Tensor
     ) -> tuple[Tensor, Tensor]: ...
+
+
+class Record(Protocol):
+    """What keeps of a pass what a learner wants: an activation cache, or a record of routes.
+
+    Attributes:
+        full: whether nothing is kept any more.
+    """
+
+    full: bool
+
+    def recording(self) -> LayerSteps: ...
+
+    def add(self, recording: LayerSteps, wanted: Tensor | None) -> int: ...
+
+    def remember(self, tokens: Sequence[int], trace: NDArray[np.int64]) -> None: ...
 
 
 def bucket(rows: int) -> int:
@@ -168,13 +184,13 @@ class PagedModel:
             self._reached = positions
 
     def logits(
-        self, given: ForwardBatch, pool: PagePool, wanted: Tensor | None, activations: ActivationCache | None = None
+        self, given: ForwardBatch, pool: PagePool, wanted: Tensor | None, activations: Record | None = None
     ) -> Tensor:
         """Logits after the `wanted` tokens `[K]`, `[K', V]`; after all without any; what is beyond K fills places.
 
-        What was computed on the way is kept on the `activations`.
+        What was computed on the way is kept on the `activations`, if these are not full.
         """
-        recording = Recording() if activations is not None and not activations.full else None
+        steps = STEPS if activations is None or activations.full else activations.recording()
         token, position, slot, table, run_start, run_row = given.end()
         owner, last = given.owner[: len(token)], len(self._layers) - 1
         self._say(owner)
@@ -185,7 +201,7 @@ class PagedModel:
             cosine, sine = self._tables[layer.rotary]
             if number == last and wanted is not None:  # Behind its attention the last layer has these rows alone.
                 self._say(owner[wanted.numpy()])
-            sums = torch.empty(len(qkv), self._heads) if recording is not None else None
+            sums = torch.empty(len(qkv), self._heads) if steps.sums else None
             mixed = self._kernels.paged_attention(
                 qkv,
                 pool.keys[number],
@@ -205,14 +221,14 @@ class PagedModel:
                 bounds=layer.bounds,
                 sums=sums,
             )
-            if recording is not None and sums is not None:
-                recording.kept.append((mixed, sums))
+            if sums is not None:
+                steps.attended(mixed, sums)
             return mixed
 
-        x, steps = embedded(self._model, token), recording or STEPS
+        x = embedded(self._model, token)
         states = run_layers(self._model, self._layers, x, attend, wanted=wanted, steps=steps)
-        if recording is not None and activations is not None:
-            first, slots = activations.add(recording, wanted), given.slot[: given.tokens]
+        if activations is not None and steps is not STEPS:
+            first, slots = activations.add(steps, wanted), given.slot[: given.tokens]
             pool.record.reshape(-1)[slots] = first + np.arange(len(slots)) if first >= 0 else -1
         return self._head(logit_states(self._model, states))
 
@@ -278,9 +294,9 @@ class PagedCache:
         self.pool = PagePool(*shape, most=most // page, dtype=self.model.dtype)
         self.tree = PageTree(self.pool)
         self.now = 0
-        self.activations: ActivationCache | None = None
+        self.activations: Record | None = None
 
-    def record(self, activations: ActivationCache | None) -> None:
+    def record(self, activations: Record | None) -> None:
         """Records on `activations` from now on. A new one begins with nothing computed, so that it has everything."""
         if activations is not None and activations is not self.activations:
             self.forget()

@@ -46,6 +46,8 @@ def worth(model: Any) -> bool:
 class Recording(LayerSteps):
     """Computes a pass and keeps what a backward pass needs."""
 
+    sums = True
+
     def __init__(self) -> None:
         self.kept: list[Kept] = []
 
@@ -58,6 +60,9 @@ class Recording(LayerSteps):
         out = linear(x)
         self.kept.append((out,))
         return out
+
+    def attended(self, mixed: Tensor, sums: Tensor) -> None:
+        self.kept.append((mixed, sums))
 
 
 class ActivationCache:
@@ -83,8 +88,13 @@ class ActivationCache:
         self._late_row = np.zeros(0, np.int64)
         self._traces: dict[bytes, Places] = {}
 
-    def add(self, recording: Recording, wanted: Tensor | None) -> int:
+    def recording(self) -> Recording:
+        """For one pass of the sampler."""
+        return Recording()
+
+    def add(self, recording: LayerSteps, wanted: Tensor | None) -> int:
         """Appends a pass; the number of its first token, -1 when the activation cache is full."""
+        assert isinstance(recording, Recording)
         rows = len(recording.kept[0][0])
         self._bytes += sum(part.nbytes for kept in recording.kept for part in kept)
         if self.full or self._bytes > self._most:

@@ -18,6 +18,14 @@ from hocket.policies.fused_operations import ALIKE, gated_silu, product
 Map = Callable[[Tensor], Tensor]
 
 
+class Routing(NamedTuple):
+    """A router's logits `[M, E]`, and the experts it chose with their weights, `[M, K]`."""
+
+    logits: Tensor
+    weight: Tensor
+    chosen: Tensor
+
+
 class Experts:
     """The routed experts of one layer.
 
@@ -43,11 +51,11 @@ class Experts:
         self.copies = [] if weights[0] is module.gate_up_proj else [*weights]
         self._dtype, self._own = dtype, module.gate_up_proj.dtype
 
-    def __call__(self, normal: Tensor) -> Tensor:
-        """`[M, H]` of normalised states `[M, H]`."""
+    def __call__(self, normal: Tensor, routed: Callable[[Routing], Routing]) -> Tensor:
+        """`[M, H]` of normalised states `[M, H]`; `routed` may send tokens elsewhere."""
         x = normal.to(self._own)
         x = x if self._scale is None else x * self._scale
-        weight, chosen = self.route(x)
+        _, weight, chosen = routed(self.route(x))
         rows, count = chosen.shape
         order = torch.argsort(chosen.flatten(), stable=True)
         counts = torch.bincount(chosen.flatten(), minlength=len(self._into.weights)).tolist()
@@ -60,13 +68,13 @@ class Experts:
             total = total + each[:, place] * weight[:, place, None]
         return total
 
-    def route(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights and experts of states `[M, H]`, `[M, K]`, experts in rising order."""
+    def route(self, x: Tensor) -> Routing:
+        """Where states `[M, H]` go, experts in rising order."""
         rows = len(x)
         wide = F.pad(x, (0, 0, 0, ALIKE - rows)) if rows < ALIKE else x
-        _, weight, chosen = self._router(wide)
+        logits, weight, chosen = self._router(wide)
         chosen, order = chosen[:rows].sort(-1)
-        return weight[:rows].gather(1, order), chosen
+        return Routing(logits[:rows], weight[:rows].gather(1, order), chosen)
 
     def _expert(self, number: int, x: Tensor) -> Tensor:
         for place, products in enumerate((self._into, self._back)):

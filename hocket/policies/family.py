@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from hocket.policies.experts import Experts, expert_gate, rowwise_sigmoid
+from hocket.policies.experts import Experts, Routing, expert_gate, rowwise_sigmoid
 from hocket.policies.forms import (
     ExpertsForm,
     FeedForm,
@@ -193,11 +193,13 @@ class Layer:
         """The table of angles that `shaped` asks for."""
         return self.form.attention.rotary
 
-    def feed(self, normal: Tensor, steps: LayerSteps) -> Tensor:
-        """The feed-forward part's output."""
+    def feed(self, number: int, normal: Tensor, steps: LayerSteps) -> Tensor:
+        """The feed-forward part's output; `number` is the layer's."""
         if self.experts is None:
             return steps.output(self.down, self.gate(steps.product(self.gate_up, normal)))
-        found = self.experts(normal)
+        form = self.form.feed
+        assert isinstance(form, ExpertsForm)
+        found = self.experts(normal, lambda routing: steps.routed(number, routing, form))
         if not self._shares:
             return found
         shared = self.down(self.gate(self.gate_up(normal)))
@@ -308,7 +310,13 @@ def mixed_layers(model: Any, precision: Precision, adapters: Sequence[Adapters],
 
 
 class LayerSteps:
-    """How `run_layers` takes its steps; an activation cache records or replays them instead."""
+    """How `run_layers` takes its steps; an activation cache records or replays them instead.
+
+    Attributes:
+        sums: whether `attended` wants to be told.
+    """
+
+    sums = False
 
     def norm(self, x: Tensor, delta: Tensor | None, epsilon: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """See `hocket.policies.fused_operations.add_norm`."""
@@ -321,6 +329,13 @@ class LayerSteps:
     def output(self, linear: Map, x: Tensor) -> Tensor:
         """A product that is added to the residual stream."""
         return linear(x)
+
+    def routed(self, number: int, routing: Routing, form: ExpertsForm) -> Routing:
+        """Where a layer's tokens go, after its router has chosen."""
+        return routing
+
+    def attended(self, mixed: Tensor, sums: Tensor) -> None:
+        """What attention mixed, and log-sums of its scores; for those who want these."""
 
 
 STEPS = LayerSteps()
@@ -377,9 +392,9 @@ def _run_layer(
         x, mixed = x.index_select(0, wanted), mixed.index_select(0, wanted)
     if layer.form.parallel:
         normal = normal if wanted is None else normal.index_select(0, wanted)
-        return x, layer.added(0, steps.output(layer.output, mixed)) + layer.added(1, layer.feed(normal, steps))
+        return x, layer.added(0, steps.output(layer.output, mixed)) + layer.added(1, layer.feed(number, normal, steps))
     x, normal = layer.before[1](x, layer.added(0, steps.output(layer.output, mixed)), layer.dtype, steps)
-    return x, layer.added(1, layer.feed(normal, steps))
+    return x, layer.added(1, layer.feed(number, normal, steps))
 
 
 def head_size(model: Any) -> int:

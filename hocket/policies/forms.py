@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -135,6 +135,8 @@ class ExpertsForm:
     Attributes:
         router, experts, shared, shared_gate: names of modules. shared_form: of the shared one.
         activation: of the experts, the name of a module of theirs; empty where they have a gate of their own.
+        scores: what the router makes of its logits, normalised to 1 over the chosen experts or not, times a factor;
+            None where it makes something else.
     """
 
     router: str
@@ -143,6 +145,9 @@ class ExpertsForm:
     shared: str | None = None
     shared_form: FeedForm | None = None
     shared_gate: str | None = None
+    scores: Literal["softmax", "sigmoid"] | None = None
+    normalised: bool = True
+    factor: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -454,18 +459,37 @@ def _experts(module: Any) -> ExpertsForm:
     if weight.is_meta or not weight.numel():
         raise _Other
     width = weight.shape[2 if _flag(experts, "is_transposed") else 1]
-    routed = getattr(module, router)(torch.zeros(2, width, dtype=weight.dtype, device=weight.device))
+    probe = torch.randn(16, width, generator=torch.Generator().manual_seed(0)).to(weight.device, weight.dtype)
+    routed = getattr(module, router)(probe)
     if not isinstance(routed, tuple) or len(routed) != 3 or routed[1].shape != routed[2].shape:
         raise _Other
     own = type(experts)._apply_gate.__name__ != "_default_apply_gate"
-    return ExpertsForm(
+    form = ExpertsForm(
         router=router,
         experts="experts",
         activation="" if own else "act_fn",
         shared=shared,
         shared_form=None if shared is None else _dense(getattr(module, shared)),
         shared_gate=gate,
+        factor=float(getattr(getattr(module, router), "routed_scaling_factor", 1.0)),
     )
+    logits, due, chosen = (part.double() if part.is_floating_point() else part for part in routed)
+    for scores in _SCORES:
+        for normalised in (True, False):
+            tried = replace(form, scores=scores, normalised=normalised)
+            if (routing_weights(tried, logits, chosen) - due).abs().max() < 1e-2:
+                return tried
+    return form
+
+
+_SCORES: tuple[Literal["softmax", "sigmoid"], ...] = ("softmax", "sigmoid")
+
+
+def routing_weights(form: ExpertsForm, logits: Tensor, chosen: Tensor) -> Tensor:
+    """Weights `[M, K]` of chosen experts, of a router's logits `[M, E]`."""
+    scores = torch.softmax(logits, -1) if form.scores == "softmax" else torch.sigmoid(logits)
+    weight = scores.gather(1, chosen)
+    return form.factor * (weight / weight.sum(-1, keepdim=True) if form.normalised else weight)
 
 
 def _flag(module: Any, name: str) -> bool:

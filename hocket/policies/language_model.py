@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,12 +15,13 @@ from hocket.core.batch import Level
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.policies.activation_cache import ActivationCache, ReplaySteps, activation_cache_for
 from hocket.policies.copies import ModelCopies
-from hocket.policies.family import Precision, head_of, logit_states
+from hocket.policies.family import STEPS, LayerSteps, Precision, head_of, logit_states
 from hocket.policies.forms import form_of
 from hocket.policies.heads import Head
 from hocket.policies.lora import acting_parameters, adapted_layers, without_adapter
 from hocket.policies.prefix_tree import PrefixTree, tree_of, tree_parts
 from hocket.policies.residence import HERE, Residence
+from hocket.policies.routes import ReplayedRoutes, RouteRecord, columns_of
 from hocket.policies.sequences import TOKEN_BUDGET, Row, blocks_of, padded
 from hocket.policies.support import supports, trusted
 from hocket.policies.tree_forward import tree_states
@@ -47,6 +49,8 @@ class LanguageModel:
         token_budget: tokens per forward and backward pass, padding included.
         activations: what the sampler has computed with these weights, between `begin_activation_cache` and
             `end_activation_cache`.
+        replay_routes: whether tokens go to the experts in learning that they went to in sampling.
+        routes: where these were, as long as `activations` would be kept.
         checkpointing: whether the backward pass makes layers' activations again instead of holding them.
         share_prefixes: whether the learner computes prefixes that sequences share once, where the architecture is one
             with a form, see `hocket.policies.forms`; False pads every sequence and uses the model's own forward pass.
@@ -76,6 +80,8 @@ class LanguageModel:
         self.token_budget: float = TOKEN_BUDGET
         self.checkpointing = False
         self.activations: ActivationCache | None = None
+        self.replay_routes = False
+        self.routes: RouteRecord | None = None
         self._copies = ModelCopies()
         self.share_prefixes = True
         self.precision = precision
@@ -156,14 +162,16 @@ class LanguageModel:
         """Keeps what the local engine computes from now on, so that the learner need not compute it again.
 
         Nothing happens where that cannot be, with adapters or activation checkpointing and without kernels, or where it
-        does not pay, with small models.
+        does not pay, with small models. With `replay_routes` a mixture of experts keeps its routes in its place.
         """
+        if self.replay_routes and self.residence.here and supports(self.model, 1) and columns_of(self.model):
+            self.routes = RouteRecord(self.model)
         if not self.lora and not self.checkpointing and self.residence.here and supports(self.model, 1):
             self.activations = activation_cache_for(self.model, self.fingerprint())
 
     def end_activation_cache(self) -> None:
         """Lets go of what was kept."""
-        self.activations = None
+        self.activations = self.routes = None
 
     def refresh_copy(self, name: str) -> None:
         """Makes the copy of this name equal to the model as it is now; see `hocket.policies.copies`."""
@@ -198,13 +206,13 @@ class LanguageModel:
         """
         if self._shares(rows):
             tree = tree_of(rows)
-            replay = self._replay(rows, tree)
             read = tree_states(
                 self.model,
                 tree,
                 self.precision,
                 gradient_checkpointing=self.checkpointing,
-                replay=replay,
+                replay=self._replay(rows, tree),
+                steps=self._steps(rows, tree),
                 residence=self.residence,
             )
             return self._for_head(read), read if hidden else None
@@ -219,6 +227,14 @@ class LanguageModel:
             out = self.model(input_ids=ids, use_cache=False, output_hidden_states=hidden)
         states = out.hidden_states[-1].flatten(0, 1)[place] if hidden else None
         return out.logits.flatten(0, 1)[place], states
+
+    def _steps(self, rows: list[Row], tree: PrefixTree) -> LayerSteps:
+        """How layers are computed of what no activation cache knows."""
+        if self.routes is None:
+            return STEPS
+        wanted = torch.from_numpy(np.unique(tree.place))
+        given = self.routes.find(rows, tree)
+        return ReplayedRoutes(columns_of(self.model), given, wanted, self.routes.counts)
 
     def _replay(self, rows: list[Row], tree: PrefixTree) -> ReplaySteps | None:
         """What the sampler has computed of `tree` with the weights as they are, where that saves a forward pass."""

@@ -12,7 +12,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from hocket.policies.activation_cache import ReplaySteps
-from hocket.policies.family import STEPS, Precision, embedded, run_layers
+from hocket.policies.family import STEPS, LayerSteps, Precision, embedded, run_layers
 from hocket.policies.forms import known_form
 from hocket.policies.prefix_tree import PrefixTree
 from hocket.policies.residence import HERE, Residence
@@ -27,12 +27,13 @@ def tree_states(
     *,
     gradient_checkpointing: bool = False,
     replay: ReplaySteps | None = None,
+    steps: LayerSteps = STEPS,
     residence: Residence = HERE,
 ) -> Tensor:
     """Last hidden states (after the final norm) at the tree's asked places, `[K, H]`.
 
-    `gradient_checkpointing` as in `run_layers`; `replay` is what the sampler has computed of this tree;
-    `residence` says where the weights are.
+    `gradient_checkpointing` and `steps` as in `run_layers`; `replay` is what the sampler has computed of this tree,
+    which then takes the place of `steps`; `residence` says where the weights are.
     """
     form, device = known_form(model), model.device
     x = embedded(model, torch.from_numpy(tree.token).to(device))
@@ -47,7 +48,6 @@ def tree_states(
 
     # The last layer's output is needed at the asked places only.
     wanted, back = np.unique(tree.place, return_inverse=True)
-    steps = STEPS if replay is None else replay
     states = run_layers(
         model,
         layers,
@@ -55,7 +55,7 @@ def tree_states(
         attend,
         wanted=torch.from_numpy(wanted).to(device),
         gradient_checkpointing=gradient_checkpointing,
-        steps=steps,
+        steps=steps if replay is None else replay,
         visit=visit,
     )
     if device.type == "cpu":

@@ -225,3 +225,60 @@ def test_angles_that_change_with_the_length_serve_up_to_there():
     model = tiny_forms.model("phi3", rope_parameters=rope, original_max_position_embeddings=64)
     assert supports(model, 64)
     assert not supports(model, 65)
+
+
+# ---------------------------------------------------------------- routes
+
+
+@pytest.mark.skipif(not kernels.available(16), reason="no kernels here")
+@pytest.mark.parametrize("kind", [kind for kind in QUICK if "moe" in kind or kind == "gpt_oss"])
+def test_tokens_are_sent_where_sampling_sent_them(kind):
+    """With the weights of sampling nothing changes. Where routers have moved since, only the weights of experts do."""
+    policy = CausalLM(tiny_forms.model(kind), tiny_models.tokenizer())
+    policy.replay_routes = True
+    policy.begin_activation_cache()
+    trajectories, recorded = sampled(policy)
+    batch, routes = pack(trajectories), policy.routes
+    assert torch.equal(policy.evaluate(batch, [Quantity.LOGP]).logp.detach(), recorded)
+    assert routes.metrics() == {"routes/known": 1.0, "routes/differing": 0.0}
+    with torch.no_grad():
+        for name, weight in policy.module.named_parameters():
+            if weight.ndim == 2 and name.endswith(("gate.weight", "router.weight", "wg.weight")):
+                weight.add_(0.5 * torch.randn(weight.shape, generator=Key.of(4).torch()))
+    replayed = policy.evaluate(batch, [Quantity.LOGP]).logp
+    assert 0.02 < routes.metrics()["routes/differing"] < 0.6
+    replayed.sum().backward()
+    policy.end_activation_cache()
+    free = policy.evaluate(batch, [Quantity.LOGP]).logp.detach()
+    assert (replayed - free).abs().max() > 1e-3
+
+
+def test_replayed_weights_are_the_routers_own():
+    """What a router would have given the experts of sampling, where it chooses others now."""
+    from hocket.policies.forms import routing_weights
+
+    for kind in ("mixtral", "glm4_moe", "ernie4_5_moe", "gpt_oss", "qwen2_moe"):
+        form = known_form(tiny_forms.model(kind)).layers[-1].feed
+        logits = torch.randn(40, 8, generator=Key.of(1).torch())
+        best = logits.topk(2).indices
+        found = routing_weights(form, logits, best)
+        if form.scores == "softmax":
+            due = torch.softmax(logits.gather(1, best), -1)
+            due = due if form.normalised else torch.softmax(logits, -1).gather(1, best)
+        else:
+            due = 1.5 * torch.sigmoid(logits).gather(1, best)
+            due = due / torch.sigmoid(logits).gather(1, best).sum(-1, keepdim=True)
+        torch.testing.assert_close(found, due)
+
+
+def test_a_run_replays_its_routes(tmp_path):
+    words = AutoTokenizer.from_pretrained(str(BASE))
+    more = {"vocab_size": len(words), "eos_token_id": words.eos_token_id, "max_position_embeddings": 512}
+    CausalLM(tiny_forms.model("qwen3_moe", **more), words).save(tmp_path / "model")
+    (tmp_path / "rewards.py").write_text(REWARDS)
+    told = ["--model", tmp_path / "model", "--reward", f"{tmp_path / 'rewards.py'}:spread", "--precision", "fp32"]
+    more_told = ["--router_replay", "true", "--update.epochs", "2", "--update.lr", "1e-2"]
+    train(tmp_path, "run", *told, *more_told, steps=2)
+    steps = [row for row in rows(tmp_path / "run") if "agreement/largest" in row]
+    assert [row["agreement/largest"] for row in steps] == [0.0, 0.0]
+    assert all(row["routes/known"] == 1.0 and row["routes/differing"] > 0 for row in steps)
