@@ -21,7 +21,7 @@ from hocket.policies.heads import Head
 from hocket.policies.lora import acting_parameters, adapted_layers, without_adapter
 from hocket.policies.prefix_tree import PrefixTree, tree_of, tree_parts
 from hocket.policies.residence import HERE, Residence
-from hocket.policies.routes import ReplayedRoutes, RouteRecord, columns_of
+from hocket.policies.routes import Balance, ReplayedRoutes, RouteRecord, columns_of
 from hocket.policies.sequences import TOKEN_BUDGET, Row, blocks_of, padded
 from hocket.policies.support import supports, trusted
 from hocket.policies.tree_forward import tree_states
@@ -197,25 +197,33 @@ class LanguageModel:
         whole = self.model.dtype in (torch.float32, torch.float64)
         return self.share_prefixes and whole and supports(self.model, longest)
 
-    def features(self, rows: list[Row], *, hidden: bool = False) -> tuple[Tensor, Tensor | None]:
+    def features(
+        self, rows: list[Row], *, hidden: bool = False, balances: list[Tensor] | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """What `head` reads at the rows' K places: hidden states `[K, H]`, or finished logits `[K, V]`.
 
-        Also the hidden states themselves when asked. Where prefixes are not shared, rows are padded on the right, where
+        Also the hidden states themselves when asked; and `balances` is appended how unevenly experts are used. Where prefixes are not shared, rows are padded on the right, where
         a causal model's earlier positions cannot see them, and start at position 0: neither a mask nor position numbers
         are needed. The `residence` is to be `around`.
         """
         if self._shares(rows):
             tree = tree_of(rows)
+            steps = self._steps(rows, tree)
+            balance = None if balances is None else Balance(steps)
             read = tree_states(
                 self.model,
                 tree,
                 self.precision,
                 gradient_checkpointing=self.checkpointing,
                 replay=self._replay(rows, tree),
-                steps=self._steps(rows, tree),
+                steps=steps if balance is None else balance,
                 residence=self.residence,
             )
+            if balances is not None and balance is not None:
+                balances.append(balance.mean())
             return self._for_head(read), read if hidden else None
+        if balances is not None:
+            raise HocketError(f"policy {self.name!r} says nothing of its experts where prefixes are not shared")
         block = padded(rows)
         ids, place = block.ids.to(self.device), block.place.to(self.device)
         if self._plain:

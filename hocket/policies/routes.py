@@ -137,3 +137,36 @@ class ReplayedRoutes(LayerSteps):
         again = routing_weights(form, routing.logits, chosen).to(routing.weight.dtype)
         weight = torch.where(differing[:, None], again, routing.weight)
         return Routing(routing.logits, weight, chosen)
+
+
+class Balance(LayerSteps):
+    """Measures in a pass of the learner how unevenly experts are used.
+
+    Args:
+        inner: how layers are computed.
+    """
+
+    def __init__(self, inner: LayerSteps) -> None:
+        self._inner = inner
+        self._found: dict[int, Tensor] = {}
+
+    def routed(self, number: int, routing: Routing, form: ExpertsForm) -> Routing:
+        routing = self._inner.routed(number, routing, form)
+        self._found[number] = unevenness(routing, form)
+        return routing
+
+    def mean(self) -> Tensor:
+        """Over the layers that route."""
+        return torch.stack([*self._found.values()]).mean()
+
+
+def unevenness(routing: Routing, form: ExpertsForm) -> Tensor:
+    """`E sum_e f_e P_e`: of E experts, f is the share of choices and P the mean probability; 1 when both are even.
+
+    The gradient is that of P (Fedus et al. 2021, arXiv 2101.03961, eq. 4). Sigmoid scores are divided by their sum.
+    """
+    logits = routing.logits.float() if routing.logits.dtype is not torch.float64 else routing.logits
+    scores = torch.sigmoid(logits) if form.scores == "sigmoid" else torch.softmax(logits, -1)
+    count = logits.shape[1]
+    share = torch.bincount(routing.chosen.flatten(), minlength=count).to(scores.dtype) / routing.chosen.numel()
+    return count * (share * (scores / scores.sum(-1, keepdim=True)).mean(0)).sum()

@@ -17,15 +17,17 @@ import tiny_models
 from tiny_runs import REWARDS, rows, train
 from transformers import AutoTokenizer
 
+from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.nano import BASE
+from hocket.objectives.balance import LoadBalance
 from hocket.policies import kernels
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.family import head_of, logit_states
-from hocket.policies.forms import KNOWN, form_of, known_form
+from hocket.policies.forms import KNOWN, form_of, known_form, routing_weights
 from hocket.policies.prefix_tree import tree_of
 from hocket.policies.sequences import Row
 from hocket.policies.settings import LoraSettings
@@ -255,8 +257,6 @@ def test_tokens_are_sent_where_sampling_sent_them(kind):
 
 def test_replayed_weights_are_the_routers_own():
     """What a router would have given the experts of sampling, where it chooses others now."""
-    from hocket.policies.forms import routing_weights
-
     for kind in ("mixtral", "glm4_moe", "ernie4_5_moe", "gpt_oss", "qwen2_moe"):
         form = known_form(tiny_forms.model(kind)).layers[-1].feed
         logits = torch.randn(40, 8, generator=Key.of(1).torch())
@@ -282,3 +282,46 @@ def test_a_run_replays_its_routes(tmp_path):
     steps = [row for row in rows(tmp_path / "run") if "agreement/largest" in row]
     assert [row["agreement/largest"] for row in steps] == [0.0, 0.0]
     assert all(row["routes/known"] == 1.0 and row["routes/differing"] > 0 for row in steps)
+
+
+# ---------------------------------------------------------------- even use
+
+
+def test_unevenness_is_the_load_balancing_loss():
+    """That of transformers, which sums over the choices of a token, of a model with one layer of experts."""
+    from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
+
+    model = tiny_forms.model("mixtral", num_hidden_layers=1)
+    policy = CausalLM(model, tiny_models.tokenizer())
+    tokens = Key.of(2).numpy().integers(3, 43, 30)
+    batch = pack([Trajectory(Scenario("0"), [Turn("a", "policy", tokens[:1], tokens[1:])])])
+    found = policy.evaluate(batch, [Quantity.LOGP, Quantity.BALANCE]).get(Quantity.BALANCE)
+    # The last layer is computed where decisions stand, which is everywhere but at the last token.
+    out = model(input_ids=torch.from_numpy(tokens[:-1])[None], output_router_logits=True)
+    due = load_balancing_loss_func(out.router_logits, 4, 2) / 2
+    torch.testing.assert_close(found, due.expand(29))
+    (gradient,) = torch.autograd.grad(found.mean(), model.model.layers[0].mlp.gate.weight)
+    assert gradient.abs().max() > 1e-4
+
+
+def test_experts_come_to_be_used_evenly():
+    policy = CausalLM(tiny_forms.model("qwen3_moe"), tiny_models.tokenizer())
+    policy.require(frozenset({Quantity.BALANCE}))
+    trajectories, _ = sampled(policy)
+    batch, loss = pack(trajectories), LoadBalance(1.0)
+    optimiser = torch.optim.SGD(policy.module.parameters(), lr=0.1)
+    seen = []
+    for _ in range(8):
+        terms = loss(policy.evaluate(batch, loss.needs), batch)
+        seen.append(float(terms.total()))
+        optimiser.zero_grad()
+        terms.total().backward()
+        optimiser.step()
+    assert seen[0] > 1.05
+    assert seen[-1] - 1 < 0.7 * (seen[0] - 1)
+
+
+def test_nothing_is_balanced_where_nothing_is_routed():
+    policy = CausalLM(tiny_forms.model("llama"), tiny_models.tokenizer())
+    with pytest.raises(ConfigurationError, match="drop LoadBalance"):
+        policy.require(frozenset({Quantity.BALANCE}))
