@@ -16,7 +16,7 @@ from hocket.engine.cached_session import CachedSession
 from hocket.engine.decoder import DecoderSession
 from hocket.engine.decoding import LockstepDecoding, Responses, decode
 from hocket.engine.masked_session import MaskedSession
-from hocket.engine.paged_model import Kernels, PagedCache, Record, SamplingCounts
+from hocket.engine.paged_model import Kernels, PagedCache, PassRecord, SamplingCounts
 from hocket.engine.requests import Request, Sample
 from hocket.engine.running import Asker, Running, Ticket
 from hocket.engine.scheduler import Scheduler
@@ -81,12 +81,12 @@ class _Company:
     cache: PagedCache | None = None
     weights: list[tuple[int, ...]] = field(default_factory=list)
     running: Running | None = None
-    began: tuple[PagedCache, list[tuple[int, ...]], Record | None] | None = None
+    began: tuple[PagedCache, list[tuple[int, ...]], PassRecord | None] | None = None
     interrupted: bool = False
     _tensors: list[torch.Tensor] = field(default_factory=list)
     _changes: list[int] = field(default_factory=list)
 
-    def begin(self, began: tuple[PagedCache, list[tuple[int, ...]], Record | None]) -> None:
+    def begin(self, began: tuple[PagedCache, list[tuple[int, ...]], PassRecord | None]) -> None:
         """Remembers what a batch begins with."""
         self.began = began
         self._tensors = [tensor for policy in self.policies for tensor in policy.acting_parameters()]
@@ -317,7 +317,7 @@ class LocalEngine(BatchedEngine):
         assert company.running is not None
         return company.running
 
-    def _activations(self) -> Record | None:
+    def _activations(self) -> PassRecord | None:
         """Where what is computed is kept for the learner, if it is."""
         if len(self._company.engines) > 1:
             return None

@@ -25,7 +25,7 @@ from hocket.policies.family import (
     run_layers,
 )
 from hocket.policies.forms import known_form
-from hocket.policies.kernels import UNBOUNDED, Bounds
+from hocket.policies.kernels import UNBOUNDED, ScoreBounds
 from hocket.policies.lowrank import Owners
 from hocket.policies.shaping import Angles, angle_tables
 
@@ -58,7 +58,7 @@ class Kernels(Protocol):
         scale: float,
         heads: int,
         shared: int,
-        bounds: Bounds = UNBOUNDED,
+        bounds: ScoreBounds = UNBOUNDED,
         sums: Tensor | None = None,
     ) -> Tensor: ...
 
@@ -67,7 +67,7 @@ class Kernels(Protocol):
     ) -> tuple[Tensor, Tensor]: ...
 
 
-class Record(Protocol):
+class PassRecord(Protocol):
     """What keeps of a pass what a learner wants: an activation cache, or a record of routes.
 
     Attributes:
@@ -184,7 +184,7 @@ class PagedModel:
             self._reached = positions
 
     def logits(
-        self, given: ForwardBatch, pool: PagePool, wanted: Tensor | None, activations: Record | None = None
+        self, given: ForwardBatch, pool: PagePool, wanted: Tensor | None, activations: PassRecord | None = None
     ) -> Tensor:
         """Logits after the `wanted` tokens `[K]`, `[K', V]`; after all without any; what is beyond K fills places.
 
@@ -294,9 +294,9 @@ class PagedCache:
         self.pool = PagePool(*shape, most=most // page, dtype=self.model.dtype)
         self.tree = PageTree(self.pool)
         self.now = 0
-        self.activations: Record | None = None
+        self.activations: PassRecord | None = None
 
-    def record(self, activations: Record | None) -> None:
+    def record(self, activations: PassRecord | None) -> None:
         """Records on `activations` from now on. A new one begins with nothing computed, so that it has everything."""
         if activations is not None and activations is not self.activations:
             self.forget()

@@ -22,11 +22,12 @@ def batch_together(one: CausalLM, other: CausalLM) -> bool:
 
 def _base(policy: CausalLM) -> dict[str, int] | None:
     """Where the base's weights are, by name; None when some adapter is outside the layers."""
-    found, layers = {}, known_form(policy.model).layers
+    weights: dict[str, int] = {}
+    layers = known_form(policy.model).layers
     known = {f"model.layers.{number}.{name}" for number, form in enumerate(layers) for name in linears_of(form)}
     for name, parameter in policy.model.named_parameters():
         if not is_adapters(name):
-            found[name.replace(".base_layer.", ".")] = parameter.data_ptr()
+            weights[name.replace(".base_layer.", ".")] = parameter.data_ptr()
         elif name.partition(".lora_")[0] not in known:
             return None
-    return found
+    return weights

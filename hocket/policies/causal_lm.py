@@ -89,7 +89,7 @@ class CausalLM(LanguageModel):
             )
         if Quantity.BALANCE in needs and not columns_of(self.model):
             raise ConfigurationError(
-                f"policy {self.name!r} routes nothing that could be balanced: drop LoadBalance, or train a mixture of experts"
+                f"policy {self.name!r} routes nothing to balance: drop LoadBalance, or train a mixture of experts"
             )
         if Quantity.VALUE in needs and self._module.value_head is None:
             self._module.value_head = ValueHead(int(self.model.config.hidden_size)).to(self.device)
@@ -109,7 +109,7 @@ class CausalLM(LanguageModel):
         *,
         reference: Policy | None = None,
     ) -> Evaluation:
-        """Log-probs, entropies, values, exact KL and balance of `decisions` `[K]` (all when None), scattered into `[T]`.
+        """Log-probs, entropies, values, exact KL and balance of `decisions` `[K]` (all when None), each as `[T]`.
 
         Distributions are softmax(logits / temperature of the turn); see `hocket.policies.evaluation`.
 

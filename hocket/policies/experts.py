@@ -60,8 +60,8 @@ class Experts:
         order = torch.argsort(chosen.flatten(), stable=True)
         counts = torch.bincount(chosen.flatten(), minlength=len(self._into.weights)).tolist()
         parts = torch.split(x.to(self._dtype).index_select(0, order // count), counts)
-        found = torch.cat([self._expert(number, part) for number, part in enumerate(parts) if len(part)])
-        each = found.index_select(0, torch.argsort(order)).view(rows, count, -1)
+        outputs = torch.cat([self._expert(number, part) for number, part in enumerate(parts) if len(part)])
+        each = outputs.index_select(0, torch.argsort(order)).view(rows, count, -1)
         weight = weight.to(self._dtype)
         total = each[:, 0] * weight[:, :1]
         for place in range(1, count):
@@ -103,13 +103,13 @@ def rowwise_sigmoid(x: Tensor) -> Tensor:
 def expert_gate(module: Any) -> Map:
     """Experts' own gate: that of gpt-oss by the kernels, any other as it is."""
     alpha, limit = getattr(module, "alpha", None), getattr(module, "limit", None)
-    own: Map = module._apply_gate
+    theirs: Map = module._apply_gate
     if alpha is None or limit is None:
-        return own
+        return theirs
 
     def gate(gate_up: Tensor) -> Tensor:
         opened, up = gate_up[..., ::2].clamp(max=limit), gate_up[..., 1::2].clamp(-limit, limit)
         return gated_silu(torch.cat((opened * alpha, (up + 1) * (1 / alpha)), -1))
 
     probe = torch.linspace(-2 * limit, 2 * limit, 12)[None]
-    return gate if gate(probe).allclose(own(probe), atol=1e-4) else own
+    return gate if gate(probe).allclose(theirs(probe), atol=1e-4) else theirs

@@ -28,7 +28,7 @@ from hocket.policies.forms import (
     weight_of,
 )
 from hocket.policies.fused_operations import add_norm, gated_gelu, gated_silu
-from hocket.policies.kernels import Bounds
+from hocket.policies.kernels import ScoreBounds
 from hocket.policies.lora import base_of
 from hocket.policies.lowrank import JoinedLinear, LowRank, MixedLinear, Owners, low_rank
 from hocket.policies.shaping import TurnOf, by_head, moved_heads, shaping_of
@@ -100,7 +100,7 @@ def groups(layer: Any, form: LayerForm) -> tuple[Group, ...]:
     """
     attention, feed = getattr(layer, form.attention_name), getattr(layer, form.feed_name)
     first, between = _folded(layer, form.norms[0]), before_feed(layer, form)
-    found: list[Group] = [
+    parts: list[Group] = [
         ([getattr(attention, name) for name in form.attention.projections], first),
         ([getattr(attention, form.attention.output)], None),
     ]
@@ -113,9 +113,9 @@ def groups(layer: Any, form: LayerForm) -> tuple[Group, ...]:
         gates: list[Group] = [] if feed_gate is None else [([getattr(feed, feed_gate)], between)]
         feed = None if shared is None else getattr(feed, shared)
     if dense is not None:
-        found.append(([getattr(feed, name) for name in dense.opening], between))
-        found.append(([getattr(feed, dense.closing)], None))
-    return tuple(found) if isinstance(form.feed, FeedForm) else (*found, *gates)
+        parts.append(([getattr(feed, name) for name in dense.opening], between))
+        parts.append(([getattr(feed, dense.closing)], None))
+    return tuple(parts) if isinstance(form.feed, FeedForm) else (*parts, *gates)
 
 
 def before_feed(layer: Any, form: LayerForm) -> Tensor | None:
@@ -149,8 +149,8 @@ class Layer:
         self.qkv, self.output, *rest = maps
         self.copies: list[Tensor] = [copy for one in maps for copy in getattr(one, "copies", ())]
         self.scale = shape.scale
-        own = base_of(getattr(attention, shape.output)).weight.dtype
-        self.dtype = torch.bfloat16 if precision == "bf16" else own
+        weight = base_of(getattr(attention, shape.output)).weight
+        self.dtype = torch.bfloat16 if precision == "bf16" else weight.dtype
         self.experts: Experts | None = None
         dense = getattr(layer, form.feed_name)
         if isinstance(form.feed, ExpertsForm):
@@ -163,15 +163,15 @@ class Layer:
             self.gate = _gate(getattr(dense, shape_of_feed.activation), shape_of_feed.gated)
         self._shares = shape_of_feed is not None
         self._shared_gate = rest[2] if len(rest) > 2 else None
-        self.before = Before(layer, form.norms[0]), Before(layer, form.norms[2])
-        self._after = [(one, None if one is None else getattr(layer, one.name)) for one in form.norms[1::2]]
-        self.bounds = Bounds(shape.window, shape.cap, attention.sinks if shape.sinks else None)
+        self.before = PreNorm(layer, form.norms[0]), PreNorm(layer, form.norms[2])
+        self._after = [(norm, None if norm is None else getattr(layer, norm.name)) for norm in form.norms[1::2]]
+        self.bounds = ScoreBounds(shape.window, shape.cap, attention.sinks if shape.sinks else None)
         self.rotary = None if shape.late else shape.rotary
         self._shaping = shaping_of(shape, attention)
         self.turn: Tensor | None = None
         self.turn_epsilon = 0.0
         if shape.norms is not None and by_head(shape):
-            weights = [weight_of(one, getattr(attention, one.name)) for one in shape.norms]
+            weights = [weight_of(norm, getattr(attention, norm.name)) for norm in shape.norms]
             counts = shape.heads, shape.shared
             rows = [
                 weight.expand(count, -1) for weight, count in zip(weights, counts, strict=True) if weight is not None
@@ -199,11 +199,11 @@ class Layer:
             return steps.output(self.down, self.gate(steps.product(self.gate_up, normal)))
         form = self.form.feed
         assert isinstance(form, ExpertsForm)
-        found = self.experts(normal, lambda routing: steps.routed(number, routing, form))
+        routed = self.experts(normal, lambda routing: steps.routed(number, routing, form))
         if not self._shares:
-            return found
+            return routed
         shared = self.down(self.gate(self.gate_up(normal)))
-        return found + (shared if self._shared_gate is None else rowwise_sigmoid(self._shared_gate(normal)) * shared)
+        return routed + (shared if self._shared_gate is None else rowwise_sigmoid(self._shared_gate(normal)) * shared)
 
     def added(self, place: int, x: Tensor) -> Tensor:
         """What attention (0) or feed-forward (1) adds, of their output."""
@@ -214,7 +214,7 @@ class Layer:
         return x if self.form.residual == 1 else x * self.form.residual
 
 
-class Before:
+class PreNorm:
     """What stands before a part: a norm, whose weight is left to the products after it, or nothing.
 
     Attributes:
@@ -255,12 +255,12 @@ def _experts(feed: Any, form: ExpertsForm, scale: Tensor | None, dtype: torch.dt
 
 def _gate(activation: nn.Module, gated: bool) -> Map:
     probe = torch.tensor([-1.5, 2.0])
-    found = activation(probe)
-    if found.allclose(F.gelu(probe, approximate="tanh"), atol=1e-6):
+    answer = activation(probe)
+    if answer.allclose(F.gelu(probe, approximate="tanh"), atol=1e-6):
         return gated_gelu if gated else lambda x: gated_gelu(torch.cat((x, torch.ones_like(x)), -1))
     if not gated:
         return activation
-    if found.equal(F.silu(probe)):
+    if answer.equal(F.silu(probe)):
         return gated_silu
 
     def gate(gate_up: Tensor) -> Tensor:
@@ -313,7 +313,7 @@ class LayerSteps:
     """How `run_layers` takes its steps; an activation cache records or replays them instead.
 
     Attributes:
-        sums: whether `attended` wants to be told.
+        sums: whether `attended` wants to hear of these.
     """
 
     sums = False
@@ -335,7 +335,7 @@ class LayerSteps:
         return routing
 
     def attended(self, mixed: Tensor, sums: Tensor) -> None:
-        """What attention mixed, and log-sums of its scores; for those who want these."""
+        """Hears what attention mixed, and log-sums of its scores."""
 
 
 STEPS = LayerSteps()

@@ -7,10 +7,9 @@ architecture with a part that no form knows has none, and is computed by its own
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import torch
@@ -18,6 +17,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hocket.policies.lora import base_of, is_adapters
+from hocket.policies.rotary import (
+    UnknownPart,
+    frequencies,
+    interleaves,
+    longest_static,
+    static_up_to,
+    table_names,
+    table_of,
+)
 
 KNOWN = frozenset(
     {
@@ -61,9 +69,6 @@ KNOWN = frozenset(
     }
 )
 """Architectures whose form is tested against their own forward pass; that of any other is checked on each model."""
-
-STATIC_ROTARY = frozenset({"default", "linear", "llama3", "yarn", "ntk_alpha"})
-"""Rotary embeddings whose angles depend on the position alone."""
 
 Kind = Literal["rms", "centred"]
 
@@ -222,10 +227,10 @@ class Form:
         """Whether attention knows neither bounds nor layers of different kinds, besides being usual."""
         first = self.layers[0].attention
         bounded = first.window or first.cap or first.sinks or first.late or first.clip
-        whole = first.turned == first.size and not first.interleaved and first.rotary is not None
+        halves = first.turned == first.size and not first.interleaved and first.rotary is not None
         heads = first.norms is None or all(norm.kind == "rms" and not norm.wide for norm in first.norms)
         alike = all(layer.attention == first and layer.residual == 1 for layer in self.layers)
-        return self.usual and alike and whole and heads and not bounded and self.norm.kind == "rms"
+        return self.usual and alike and halves and heads and not bounded and self.norm.kind == "rms"
 
 
 _forms: WeakKeyDictionary[nn.Module, Form | None] = WeakKeyDictionary()
@@ -237,7 +242,7 @@ def form_of(model: Any) -> Form | None:
         with torch.no_grad():
             try:
                 _forms[model] = _form(model)
-            except _Other:
+            except UnknownPart:
                 _forms[model] = None
     return _forms[model]
 
@@ -249,21 +254,17 @@ def known_form(model: Any) -> Form:
     return form
 
 
-class _Other(Exception):
-    """The architecture has a part that no form knows."""
-
-
 def _form(model: Any) -> Form:
     trunk: Any = getattr(model, "model", None)
     config, inner = model.config, getattr(trunk, "layers", None)
     if not isinstance(inner, nn.ModuleList):
-        raise _Other
+        raise UnknownPart
     last = _first(trunk, ("norm", "final_layernorm"))
     _check_weights(trunk, ["embed_tokens", "layers", last])
     layers = tuple(_layer(trunk, layer, config, number) for number, layer in enumerate(inner))
     shapes = {(layer.attention.heads, layer.attention.shared, layer.attention.size) for layer in layers}
     if len(shapes) != 1 or getattr(config, "use_bidirectional_attention", False):
-        raise _Other
+        raise UnknownPart
     scale = getattr(model, "logit_scale", None) or 1 / getattr(config, "logits_scaling", 1.0)
     return Form(
         layers=layers,
@@ -271,7 +272,7 @@ def _form(model: Any) -> Form:
         embedding_scale=float(getattr(config, "embedding_multiplier", 1.0)),
         logit_scale=float(scale),
         logit_cap=float(getattr(config, "final_logit_softcapping", None) or 0),
-        longest=_longest(trunk.rotary_emb, config),
+        longest=longest_static(trunk.rotary_emb, config),
     )
 
 
@@ -279,10 +280,10 @@ def _form(model: Any) -> Form:
 
 
 def _first(module: nn.Module, names: Iterable[str]) -> str:
-    found = next((name for name in names if isinstance(getattr(module, name, None), nn.Module)), None)
-    if found is None:
-        raise _Other
-    return found
+    for name in names:
+        if isinstance(getattr(module, name, None), nn.Module):
+            return name
+    raise UnknownPart
 
 
 def _weights(module: nn.Module) -> set[str]:
@@ -293,15 +294,16 @@ def _weights(module: nn.Module) -> set[str]:
 
 def _check_weights(module: nn.Module, names: Iterable[str]) -> None:
     """Every weight of a module is one of its children's of these names, or itself so called."""
-    known = tuple(names)
-    if any(name not in known and not name.startswith(tuple(f"{one}." for one in known)) for name in _weights(module)):
-        raise _Other
+    children = tuple(names)
+    within = tuple(f"{child}." for child in children)
+    if any(name not in children and not name.startswith(within) for name in _weights(module)):
+        raise UnknownPart
 
 
 def _linear(module: nn.Module, names: Iterable[str]) -> None:
     for name in names:
         if type(base_of(getattr(module, name, None))) is not nn.Linear:
-            raise _Other
+            raise UnknownPart
 
 
 def _norm(parent: nn.Module, name: str, shape: tuple[int, ...] | None = None) -> NormForm:
@@ -310,7 +312,7 @@ def _norm(parent: nn.Module, name: str, shape: tuple[int, ...] | None = None) ->
     weight = getattr(module, "weight", None)
     sizes = tuple(weight.shape if weight is not None else getattr(module, "normalized_shape", ()))
     if not sizes or (weight is not None and not weight.numel()) or (weight is not None and weight.is_meta):
-        raise _Other
+        raise UnknownPart
     like = {"dtype": weight.dtype, "device": weight.device} if weight is not None else {}
     x = torch.randn(sizes, generator=torch.Generator().manual_seed(0)).mul(0.01).to(**like)
     due = module(x).double()
@@ -320,7 +322,7 @@ def _norm(parent: nn.Module, name: str, shape: tuple[int, ...] | None = None) ->
     for form in (NormForm(name, kind, float(epsilon), offset) for kind in kinds for offset in (False, True)):
         if (normed(form, module, x).double() - due).norm() <= exact * due.norm():
             return form
-    raise _Other
+    raise UnknownPart
 
 
 def weight_of(form: NormForm, module: Any) -> Tensor | None:
@@ -373,7 +375,7 @@ def _layer(trunk: Any, layer: nn.Module, config: Any, number: int) -> LayerForm:
     names = tuple(sorted(name for name, child in layer.named_children() if "norm" in name and child is not None))
     places = _NORMS.get(names)
     if places is None:
-        raise _Other
+        raise UnknownPart
     _check_weights(layer, [attention, feed, *names])
     norms = tuple(None if name is None else _norm(layer, name) for name in places)
     return LayerForm(
@@ -402,21 +404,21 @@ def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
     widths = [base_of(getattr(module, name)).out_features for name in projections]
     shared = (widths[0] // size - heads) // 2 if joint else widths[1] // size
     if sum(widths) != (heads + 2 * shared) * size or heads % max(shared, 1):
-        raise _Other
+        raise UnknownPart
     kind = _layer_type(config, number)
-    rotary = _rotary(trunk.rotary_emb, module, config, kind)
-    turned = 2 * _frequencies(trunk.rotary_emb, rotary or next(iter(_types(trunk.rotary_emb)), "")).numel()
-    interleaved, late = _interleaved(module), named == _QUERY_NORMS[2]
+    rotary = table_of(trunk.rotary_emb, module, config, kind)
+    turned = 2 * frequencies(trunk.rotary_emb, rotary or next(iter(table_names(trunk.rotary_emb)), "")).numel()
+    interleaved, late = interleaves(module), named == _QUERY_NORMS[2]
     if late and (interleaved or turned != size):
-        raise _Other
+        raise UnknownPart
     norms = None
     if named is not None:
         pair = [_norm(module, name) for name in named]
         shapes = [getattr(module, name).weight.shape[-1] for name in named]
         wide = shapes != [size, size]
         if wide and shapes != [heads * size, shared * size]:
-            raise _Other
-        norms = tuple(NormForm(one.name, one.kind, one.epsilon, one.offset, wide) for one in pair)
+            raise UnknownPart
+        norms = tuple(replace(norm, wide=wide) for norm in pair)
     return AttentionForm(
         projections=projections,
         output=output,
@@ -451,23 +453,23 @@ def _experts(module: Any) -> ExpertsForm:
     )
     plain = _flag(experts, "has_gate") and not _flag(experts, "has_post_expert_norm")
     if _weights(experts) != names or not plain:
-        raise _Other
+        raise UnknownPart
     shared = next((name for name in _SHARED if getattr(module, name, None) is not None), None)
     gate = "shared_expert_gate" if hasattr(module, "shared_expert_gate") else None
     _check_weights(module, [router, "experts", *(name for name in (shared, gate) if name is not None)])
     weight = experts.down_proj
     if weight.is_meta or not weight.numel():
-        raise _Other
+        raise UnknownPart
     width = weight.shape[2 if _flag(experts, "is_transposed") else 1]
     probe = torch.randn(16, width, generator=torch.Generator().manual_seed(0)).to(weight.device, weight.dtype)
     routed = getattr(module, router)(probe)
     if not isinstance(routed, tuple) or len(routed) != 3 or routed[1].shape != routed[2].shape:
-        raise _Other
-    own = type(experts)._apply_gate.__name__ != "_default_apply_gate"
+        raise UnknownPart
+    usual = type(experts)._apply_gate.__name__ == "_default_apply_gate"
     form = ExpertsForm(
         router=router,
         experts="experts",
-        activation="" if own else "act_fn",
+        activation="act_fn" if usual else "",
         shared=shared,
         shared_form=None if shared is None else _dense(getattr(module, shared)),
         shared_gate=gate,
@@ -493,10 +495,10 @@ def routing_weights(form: ExpertsForm, logits: Tensor, chosen: Tensor) -> Tensor
 
 
 def _flag(module: Any, name: str) -> bool:
-    found = getattr(module, name, None)
-    if not isinstance(found, bool):
-        raise _Other
-    return found
+    flag = getattr(module, name, None)
+    if not isinstance(flag, bool):
+        raise UnknownPart
+    return flag
 
 
 def _dense(module: Any) -> FeedForm:
@@ -511,14 +513,14 @@ def _dense(module: Any) -> FeedForm:
             _linear(module, [*opening, closing])
             _check_weights(module, [*opening, closing])
             return FeedForm(opening, closing, _first(module, ("act_fn", "activation_fn", "act")), gated)
-    raise _Other
+    raise UnknownPart
 
 
 def _layer_type(config: Any, number: int) -> str | None:
     kinds = getattr(config, "layer_types", None)
     kind = None if kinds is None else kinds[number]
     if kind not in (None, "full_attention", "sliding_attention"):
-        raise _Other
+        raise UnknownPart
     return kind
 
 
@@ -529,57 +531,7 @@ def _window(config: Any, kind: str | None) -> int:
     return int(window) if window and used else 0
 
 
-# ---------------------------------------------------------------- positions
-
-_NO_POSITIONS: dict[str, Callable[[Any, str | None], bool]] = {
-    "cohere2": lambda config, kind: kind != "sliding_attention",
-    "exaone4": lambda config, kind: config.sliding_window is not None and kind != "sliding_attention",
-}
-"""Architectures that leave the positions out in some layers, and say so in their forward pass alone."""
-
-
-def _rotary(rotary: Any, module: Any, config: Any, kind: str | None) -> str | None:
-    without = _NO_POSITIONS.get(config.model_type)
-    if not getattr(module, "use_rope", True) or (without is not None and without(config, kind)):
-        return None
-    return kind if kind is not None and kind in _types(rotary) else ""
-
-
-def _types(rotary: Any) -> list[str]:
-    return list(getattr(rotary, "layer_types", ()))
-
-
-class Angles(NamedTuple):
-    """Cosines and sines `[S, R / 2]` of the R numbers of a head that turn."""
-
-    cosine: Tensor
-    sine: Tensor
-
-
-def pair_angles(rotary: Any, name: str, positions: int, device: torch.device, dtype: torch.dtype) -> Angles:
-    """One angle for each pair of numbers that turn together, for positions below `positions`."""
-    places = torch.arange(positions, device=device)[None]
-    arguments = (name,) if name else ()
-    with torch.no_grad():
-        cosine, sine = (part[0] for part in rotary(torch.zeros(1, dtype=dtype, device=device), places, *arguments))
-    pairs = _frequencies(rotary, name).numel()
-    if cosine.shape[1] == 2 * pairs:  # As two halves, or each angle twice.
-        step = slice(pairs) if cosine[:, :pairs].equal(cosine[:, pairs:]) else slice(None, None, 2)
-        cosine, sine = cosine[:, step], sine[:, step]
-    return Angles(cosine.to(dtype), sine.to(dtype))
-
-
-def _frequencies(rotary: Any, name: str) -> Tensor:
-    found = getattr(rotary, f"{name}_inv_freq" if name else "inv_freq", None)
-    if not isinstance(found, Tensor) or not found.numel() or found.is_meta:
-        raise _Other
-    return found
-
-
-def _interleaved(module: Any) -> bool:
-    """Whether an architecture turns neighbours, by its own `rotate_half`."""
-    rotate = getattr(sys.modules[type(module).__module__], "rotate_half", None)
-    return rotate is not None and rotate(torch.arange(4.0)).tolist() == [-1.0, 0.0, -3.0, 2.0]
+# ---------------------------------------------------------------- what they hold
 
 
 def turn_order(form: AttentionForm) -> list[int] | None:
@@ -587,30 +539,15 @@ def turn_order(form: AttentionForm) -> list[int] | None:
     rest, half = list(range(form.turned, form.size)), form.turned // 2
     pairs = [(2 * i, 2 * i + 1) if form.interleaved else (i, half + i) for i in range(half)]
     middle = len(rest) // 2
-    order = [one for one, _ in pairs] + rest[:middle] + [two for _, two in pairs] + rest[middle:]
+    order = [pair[0] for pair in pairs] + rest[:middle] + [pair[1] for pair in pairs] + rest[middle:]
     return None if order == list(range(form.size)) else order
-
-
-def _longest(rotary: Any, config: Any) -> int:
-    kinds = rotary.rope_type if isinstance(rotary.rope_type, dict) else {"": rotary.rope_type}
-    return min((_static_up_to(kind, config) for kind in kinds.values()), default=sys.maxsize)
-
-
-def _static_up_to(kind: str, config: Any) -> int:
-    """Tokens up to which a kind of rotary embedding has the angles it begins with."""
-    parameters = getattr(config, "rope_parameters", None) or {}
-    if kind in STATIC_ROTARY or (kind == "dynamic" and parameters.get("alpha")):
-        return sys.maxsize
-    if kind == "longrope":
-        return int(parameters.get("original_max_position_embeddings") or config.max_position_embeddings)
-    return int(config.max_position_embeddings) if kind == "dynamic" else 0
 
 
 def expected(config: Any) -> bool:
     """Whether a model of this configuration will have a form that serves its whole context, as far as that shows."""
     parameters = getattr(config, "rope_parameters", None) or {}
-    nested = [one for one in parameters.values() if isinstance(one, dict)] or [parameters]
-    longest = min(_static_up_to(one.get("rope_type", "default"), config) for one in nested)
+    nested = [table for table in parameters.values() if isinstance(table, dict)] or [parameters]
+    longest = min(static_up_to(table.get("rope_type", "default"), config) for table in nested)
     return config.model_type in KNOWN and longest >= (getattr(config, "max_position_embeddings", None) or 0)
 
 

@@ -202,9 +202,9 @@ class LanguageModel:
     ) -> tuple[Tensor, Tensor | None]:
         """What `head` reads at the rows' K places: hidden states `[K, H]`, or finished logits `[K, V]`.
 
-        Also the hidden states themselves when asked; and `balances` is appended how unevenly experts are used. Where prefixes are not shared, rows are padded on the right, where
-        a causal model's earlier positions cannot see them, and start at position 0: neither a mask nor position numbers
-        are needed. The `residence` is to be `around`.
+        Also the hidden states themselves when asked; how unevenly experts are used is appended to `balances`. Where
+        prefixes are not shared, rows are padded on the right, where a causal model's earlier positions cannot see them,
+        and start at position 0: neither a mask nor position numbers are needed. The `residence` is to be `around`.
         """
         if self._shares(rows):
             tree = tree_of(rows)
@@ -241,8 +241,7 @@ class LanguageModel:
         if self.routes is None:
             return STEPS
         wanted = torch.from_numpy(np.unique(tree.place))
-        given = self.routes.find(rows, tree)
-        return ReplayedRoutes(columns_of(self.model), given, wanted, self.routes.counts)
+        return ReplayedRoutes(columns_of(self.model), self.routes.find(rows, tree), wanted, self.routes.counts)
 
     def _replay(self, rows: list[Row], tree: PrefixTree) -> ReplaySteps | None:
         """What the sampler has computed of `tree` with the weights as they are, where that saves a forward pass."""

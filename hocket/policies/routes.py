@@ -29,8 +29,9 @@ UNKNOWN = -1
 def columns_of(model: Any) -> dict[int, int]:
     """By number of each layer that routes, its place among these."""
     form = form_of(model)
-    layers = () if form is None else form.layers
-    return {number: place for place, number in enumerate(n for n, one in enumerate(layers) if _routes(one.feed))}
+    feeds = [] if form is None else [layer.feed for layer in form.layers]
+    numbers = [number for number, feed in enumerate(feeds) if _routes(feed)]
+    return {number: place for place, number in enumerate(numbers)}
 
 
 def _routes(feed: object) -> bool:
@@ -73,13 +74,13 @@ class RouteRecord:
         """Appends a pass; the number of its first token."""
         assert isinstance(recording, RecordingRoutes)
         chosen = [recording.chosen[number] for number in self._columns]
-        rows, most = max(map(len, chosen)), max(one.shape[1] for one in chosen)
-        found = torch.full((rows, len(chosen), most), UNKNOWN, dtype=torch.int16)
-        for place, one in enumerate(chosen):
+        rows, most = max(map(len, chosen)), max(part.shape[1] for part in chosen)
+        routes = torch.full((rows, len(chosen), most), UNKNOWN, dtype=torch.int16)
+        for place, part in enumerate(chosen):
             # Behind the last layer's attention only those rows are computed whose states are wanted.
-            where = slice(None) if len(one) == rows or wanted is None else wanted
-            found[where, place, : one.shape[1]] = one.cpu()
-        self._chunks.append(found)
+            where = slice(None) if len(part) == rows or wanted is None else wanted
+            routes[where, place, : part.shape[1]] = part.cpu()
+        self._chunks.append(routes)
         first, self._rows = self._rows, self._rows + rows
         return first
 
@@ -97,11 +98,11 @@ class RouteRecord:
         if len(self._chunks) > 1:
             self._chunks = [torch.cat(self._chunks)]
         shape = self._chunks[0].shape[1:] if self._chunks else (len(self._columns), 1)
-        found = torch.full((len(place), *shape), UNKNOWN, dtype=torch.int16)
+        routes = torch.full((len(place), *shape), UNKNOWN, dtype=torch.int16)
         known = torch.from_numpy(place >= 0)
         if self._chunks:
-            found[known] = self._chunks[0][torch.from_numpy(place)[known]]
-        return found
+            routes[known] = self._chunks[0][torch.from_numpy(place)[known]]
+        return routes
 
     def metrics(self) -> Metrics:
         """Of choices made in learning: the share known from sampling, and of these the share that would differ."""
@@ -123,17 +124,17 @@ class ReplayedRoutes(LayerSteps):
     def routed(self, number: int, routing: Routing, form: ExpertsForm) -> Routing:
         if number not in self._columns:
             return routing
-        own = routing.chosen
-        given = self._given[:, self._columns[number], : own.shape[1]].to(own.device, own.dtype)
-        if len(given) != len(own):
-            given = given.index_select(0, self._wanted.to(own.device))
-        known = (given >= 0).all(-1)
-        differing = known & (given != own).any(-1)
-        for place, count in enumerate((len(own), int(known.sum()), int(differing.sum()))):
+        drawn = routing.chosen
+        before = self._given[:, self._columns[number], : drawn.shape[1]].to(drawn.device, drawn.dtype)
+        if len(before) != len(drawn):
+            before = before.index_select(0, self._wanted.to(drawn.device))
+        known = (before >= 0).all(-1)
+        differing = known & (before != drawn).any(-1)
+        for place, count in enumerate((len(drawn), int(known.sum()), int(differing.sum()))):
             self._counts[place] += count
         if not differing.any():
             return routing
-        chosen = torch.where(differing[:, None], given, own)
+        chosen = torch.where(differing[:, None], before, drawn)
         again = routing_weights(form, routing.logits, chosen).to(routing.weight.dtype)
         weight = torch.where(differing[:, None], again, routing.weight)
         return Routing(routing.logits, weight, chosen)

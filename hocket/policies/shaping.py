@@ -15,8 +15,9 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from hocket.policies.forms import AttentionForm, NormForm, known_form, pair_angles, turn_order, weight_of
+from hocket.policies.forms import AttentionForm, NormForm, known_form, turn_order, weight_of
 from hocket.policies.fused_operations import add_norm
+from hocket.policies.rotary import pair_angles
 
 Angles = tuple[Tensor, Tensor]
 """Cosines, and sines with the sign of the rotated half, `[S, D]`."""
@@ -29,16 +30,16 @@ TurnOf = Callable[[], Angles]
 def angle_tables(model: Any, positions: int) -> dict[str | None, Angles]:
     """All tables of a model for positions below `positions`."""
     form, device, dtype = known_form(model), model.device, model.dtype
-    found: dict[str | None, Angles] = {}
+    tables: dict[str | None, Angles] = {}
     for name in form.tables:
         cosine, sine = pair_angles(model.model.rotary_emb, name, positions, device, dtype)
         spare = form.size // 2 - cosine.shape[1]
         cosine, sine = F.pad(cosine, (0, spare), value=1.0), F.pad(sine, (0, spare))
-        found[name] = torch.cat((cosine, cosine), -1), torch.cat((-sine, sine), -1)
+        tables[name] = torch.cat((cosine, cosine), -1), torch.cat((-sine, sine), -1)
     if any(layer.attention.rotary is None or layer.attention.late for layer in form.layers):
         still = torch.ones(positions, form.size, dtype=dtype, device=device)
-        found[None] = still, torch.zeros_like(still)
-    return found
+        tables[None] = still, torch.zeros_like(still)
+    return tables
 
 
 class _Moved(Function):
@@ -62,8 +63,8 @@ def moved_heads(form: AttentionForm, weight: Tensor) -> Tensor:
     return weight if order is None else weight[..., torch.tensor(order, device=weight.device)]
 
 
-class Shaping:
-    """Bounds, norms that are not RMSNorm of each head before its turn, and numbers in another order.
+class QueryShaping:
+    """ScoreBounds, norms that are not RMSNorm of each head before its turn, and numbers in another order.
 
     Args:
         module: attention's own.
@@ -72,7 +73,7 @@ class Shaping:
     def __init__(self, form: AttentionForm, module: Any) -> None:
         self._form = form
         self._norms = (
-            [] if form.norms is None or by_head(form) else [(one, getattr(module, one.name)) for one in form.norms]
+            [] if form.norms is None or by_head(form) else [(norm, getattr(module, norm.name)) for norm in form.norms]
         )
         self._order: Tensor | None = None
         order = turn_order(form) if form.rotary is not None else None
@@ -91,8 +92,8 @@ class Shaping:
         if self._norms:
             wide = qkv if qkv.dtype is torch.float64 else qkv.float()
             parts = torch.split(wide, [form.heads * form.size, form.shared * form.size, form.shared * form.size], -1)
-            found = [self._normal(one, module, x, turn) for (one, module), x in zip(self._norms, parts, strict=False)]
-            qkv = torch.cat((*found, parts[2]), -1).to(qkv.dtype)
+            normal = [self._normal(*norm, x, turn) for norm, x in zip(self._norms, parts, strict=False)]
+            qkv = torch.cat((*normal, parts[2]), -1).to(qkv.dtype)
         if self._order is not None:
             if self._order.device != qkv.device:
                 self._order, self._back = self._order.to(qkv.device), self._back.to(qkv.device)
@@ -118,10 +119,10 @@ class Shaping:
 
 def by_head(form: AttentionForm) -> bool:
     """Whether kernels norm queries and keys: RMSNorm of each head, before the turn."""
-    return form.norms is not None and not form.late and all(one.kind == "rms" and not one.wide for one in form.norms)
+    return form.norms is not None and not form.late and all(norm.kind == "rms" and not norm.wide for norm in form.norms)
 
 
-def shaping_of(form: AttentionForm, module: Any) -> Shaping | None:
+def shaping_of(form: AttentionForm, module: Any) -> QueryShaping | None:
     """What a layer needs; None for nothing."""
     moved = form.rotary is not None and turn_order(form) is not None
-    return Shaping(form, module) if form.clip or moved or (form.norms is not None and not by_head(form)) else None
+    return QueryShaping(form, module) if form.clip or moved or (form.norms is not None and not by_head(form)) else None

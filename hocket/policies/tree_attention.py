@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from hocket.policies import kernels
 from hocket.policies.fused_operations import by_kernels, normalise_backward, scale_down
-from hocket.policies.kernels import Bounds, TreePaths
+from hocket.policies.kernels import ScoreBounds, TreePaths
 from hocket.policies.prefix_tree import TokenRun, attention_blocks
 from hocket.policies.shaping import Angles, Tables
 
@@ -108,8 +108,8 @@ class AttentionPlan:
             k_rows.append((k * (heads + shared) + heads + key_head).ravel())
             v_rows.append((k * (heads + 2 * shared) + heads + shared + key_head).ravel())
             shapes.append(shape)
-            for window, found in masks.items():
-                found.append(_mask(seen, shape, shared, repeat, like, window))
+            for window, blocks in masks.items():
+                blocks.append(_mask(seen, shape, shared, repeat, like, window))
         used_q, used_k = np.concatenate(q_used), np.concatenate(k_used)
         qk, v = np.concatenate([*q_rows, *k_rows]), np.concatenate(v_rows)
         back = np.concatenate(o_rows)
@@ -195,7 +195,7 @@ class _Attend(Function):
         epsilon: float,
         scale: float,
         plan: AttentionPlan,
-        bounds: Bounds,
+        bounds: ScoreBounds,
     ) -> Tensor:
         total, size, turning = len(qkv), cosine.shape[-1], plan.heads + plan.shared
         parts = qkv.view(total, turning + plan.shared, size)
@@ -231,7 +231,7 @@ class _Attend(Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         weight, cosine, sine, normal, inverse, gathered, values, *kept = ctx.saved_tensors
         plan: AttentionPlan = ctx.plan
-        bounds: Bounds = ctx.bounds
+        bounds: ScoreBounds = ctx.bounds
         chances, capped = kept[: len(plan.shapes)], kept[len(plan.shapes) :]
         for_sinks = gradient.new_zeros(plan.heads) if ctx.sinks else None
         total, size, turning = len(gradient), cosine.shape[-1], plan.heads + plan.shared
@@ -298,7 +298,7 @@ class _AttendByKernels(Function):
         paths: TreePaths,
         mixed: Tensor | None,
         sums: Tensor | None,
-        bounds: Bounds,
+        bounds: ScoreBounds,
     ) -> Tensor:
         turned, inverse = kernels.apply_rope(qkv, weight, cosine, sine, depth, epsilon, shared)
         if mixed is None or sums is None:

@@ -17,7 +17,7 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.policies import fused_operations
 from hocket.policies.causal_lm import CausalLM
-from hocket.policies.kernels import Bounds
+from hocket.policies.kernels import ScoreBounds
 from hocket.policies.prefix_tree import attention_blocks, tree_of, tree_parts
 from hocket.policies.sequences import Row, rows_of
 from hocket.policies.settings import LoraSettings
@@ -254,7 +254,7 @@ def test_attention_along_the_tree_equals_finite_differences(kind):
     part = weight if sinks is None else sinks
 
     def compute(qkv, part=None):
-        bounds = Bounds(window, cap, part if sinks is not None else None)
+        bounds = ScoreBounds(window, cap, part if sinks is not None else None)
         turn = part if sinks is None else None
         layer = SimpleNamespace(
             turn=turn, turn_epsilon=1e-3, scale=0.5, rotary="", bounds=bounds, shaped=lambda qkv, turn: qkv

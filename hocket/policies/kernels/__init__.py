@@ -17,7 +17,7 @@ from torch import Tensor
 
 from hocket.policies.kernels.build import library, reason
 
-__all__ = ["ANY_HEAD", "PAGE", "UNBOUNDED", "Bounds", "Opening", "TreePaths", "available", "reason"]
+__all__ = ["ANY_HEAD", "PAGE", "UNBOUNDED", "Opening", "ScoreBounds", "TreePaths", "available", "reason"]
 
 PAGE = 16
 """Positions per page of keys and values."""
@@ -66,7 +66,7 @@ Opening = Literal["silu", "gelu"]
 _OPENINGS = {"silu": 0, "gelu": 1}
 
 
-class Bounds(NamedTuple):
+class ScoreBounds(NamedTuple):
     """What becomes of a layer's scores before they are weights; the plain case leaves them as they are.
 
     Attributes:
@@ -80,7 +80,7 @@ class Bounds(NamedTuple):
     sinks: Tensor | None = None
 
 
-UNBOUNDED = Bounds()
+UNBOUNDED = ScoreBounds()
 
 
 class TreePaths(NamedTuple):
@@ -210,7 +210,7 @@ def apply_rope_backward(
 
 
 def tree_attention(
-    turned: Tensor, qkv: Tensor, paths: TreePaths, scale: float, size: int, shared: int, bounds: Bounds = UNBOUNDED
+    turned: Tensor, qkv: Tensor, paths: TreePaths, scale: float, size: int, shared: int, bounds: ScoreBounds = UNBOUNDED
 ) -> tuple[Tensor, Tensor]:
     """Attention of each token to its path: `[M, H D]`, and log-sums of its scores `[M, H]`; values are read in qkv."""
     heads = qkv.shape[1] // size - 2 * shared
@@ -244,7 +244,7 @@ def tree_attention_backward(
     scale: float,
     size: int,
     shared: int,
-    bounds: Bounds = UNBOUNDED,
+    bounds: ScoreBounds = UNBOUNDED,
 ) -> Tensor:
     """Gradients of turned queries, keys, and of values, `[M, (H + 2 S) D]` fp32."""
     heads = qkv.shape[1] // size - 2 * shared
@@ -287,7 +287,7 @@ def paged_attention(
     scale: float,
     heads: int,
     shared: int,
-    bounds: Bounds = UNBOUNDED,
+    bounds: ScoreBounds = UNBOUNDED,
     sums: Tensor | None = None,
 ) -> Tensor:
     """Writes the keys and values of M tokens to pages, then lets each attend to its row's positions up to its own.
