@@ -29,6 +29,7 @@ from hocket.policies.forms import (
 )
 from hocket.policies.fused_operations import add_norm, gated_gelu, gated_silu
 from hocket.policies.kernels import ScoreBounds
+from hocket.policies.latent import Group, LatentProjection, NarrowOutput, inner_groups
 from hocket.policies.lora import base_of
 from hocket.policies.lowrank import JoinedLinear, LowRank, MixedLinear, Owners, low_rank
 from hocket.policies.shaping import TurnOf, by_head, moved_heads, shaping_of
@@ -88,10 +89,6 @@ def dtype_of(layers: Sequence[Any], precision: Precision) -> torch.dtype:
     return torch.bfloat16 if precision == "bf16" else own
 
 
-Group = tuple[list[Any], Tensor | None]
-"""Linear layers on one input, and the weight of the RMSNorm before them."""
-
-
 def groups(layer: Any, form: LayerForm) -> tuple[Group, ...]:
     """The linear layers of a decoder layer by their input.
 
@@ -100,10 +97,7 @@ def groups(layer: Any, form: LayerForm) -> tuple[Group, ...]:
     """
     attention, feed = getattr(layer, form.attention_name), getattr(layer, form.feed_name)
     first, between = _folded(layer, form.norms[0]), before_feed(layer, form)
-    parts: list[Group] = [
-        ([getattr(attention, name) for name in form.attention.projections], first),
-        ([getattr(attention, form.attention.output)], None),
-    ]
+    parts = [*inner_groups(attention, form.attention, first), ([getattr(attention, form.attention.output)], None)]
     dense: FeedForm | None
     if isinstance(form.feed, FeedForm):
         dense = form.feed
@@ -146,7 +140,12 @@ class Layer:
         """`maps` are those of `groups(layer, form)`."""
         attention, shape = getattr(layer, form.attention_name), form.attention
         self.form = form
-        self.qkv, self.output, *rest = maps
+        inner = 1 if shape.latent is None else len(shape.inner) - 1
+        self.output, *rest = maps[inner:]
+        self.qkv = maps[0]
+        if shape.latent is not None:
+            self.qkv = LatentProjection(shape, shape.latent, maps[:inner])
+            self.output = NarrowOutput(shape, shape.latent, self.output)
         self.copies: list[Tensor] = [copy for one in maps for copy in getattr(one, "copies", ())]
         self.scale = shape.scale
         weight = base_of(getattr(attention, shape.output)).weight

@@ -32,6 +32,7 @@ KNOWN = frozenset(
         "arcee",
         "cohere",
         "cohere2",
+        "deepseek_v3",
         "ernie4_5",
         "ernie4_5_moe",
         "exaone4",
@@ -92,6 +93,29 @@ class NormForm:
 
 
 @dataclass(frozen=True)
+class LatentForm:
+    """How queries, keys and values come of narrow states (latent attention, arXiv 2405.04434).
+
+    Attributes:
+        down: to the narrow states of queries, and to those of keys and values with the part of keys that turns. Without
+            narrow queries the first gives these themselves.
+        query_norm, query_up: of narrow queries, if there are any. norm, up: of narrow keys and values.
+        still, turning, values: numbers of a head's queries and keys that do not turn, that do, and of its values.
+        rank: width of the narrow states of keys and values.
+    """
+
+    down: tuple[str, str]
+    query_norm: NormForm | None
+    query_up: str | None
+    norm: NormForm
+    up: str
+    still: int
+    turning: int
+    values: int
+    rank: int
+
+
+@dataclass(frozen=True)
 class AttentionForm:
     """Attention with grouped queries.
 
@@ -104,6 +128,7 @@ class AttentionForm:
         interleaved: whether neighbours turn together, not halves.
         norms: of queries and of keys, or nothing. late: whether these follow the turn.
         clip: bound of queries, keys and values, 0 for none.
+        latent: how these come of narrow states, if they do.
     """
 
     projections: tuple[str, ...]
@@ -121,6 +146,15 @@ class AttentionForm:
     norms: tuple[NormForm, NormForm] | None = None
     late: bool = False
     clip: float = 0.0
+    latent: LatentForm | None = None
+
+    @property
+    def inner(self) -> tuple[str, ...]:
+        """Names of the linear layers before attention."""
+        latent = self.latent
+        if latent is None:
+            return self.projections
+        return (*latent.down, *(() if latent.query_up is None else (latent.query_up,)), latent.up)
 
 
 @dataclass(frozen=True)
@@ -178,7 +212,8 @@ class LayerForm:
         """RMSNorm before each part and nothing after it: what an activation cache records."""
         before, after, between, last = self.norms
         pre = before is not None and between is not None and before.kind == between.kind == "rms"
-        return pre and after is None and last is None and not self.parallel and isinstance(self.feed, FeedForm)
+        dense = isinstance(self.feed, FeedForm) and self.attention.latent is None
+        return pre and after is None and last is None and not self.parallel and dense
 
 
 @dataclass(frozen=True)
@@ -380,13 +415,57 @@ def _layer(trunk: Any, layer: nn.Module, config: Any, number: int) -> LayerForm:
     norms = tuple(None if name is None else _norm(layer, name) for name in places)
     return LayerForm(
         attention_name=attention,
-        attention=_attention(trunk, getattr(layer, attention), config, number),
+        attention=_attention_of(trunk, getattr(layer, attention), config, number),
         feed_name=feed,
         feed=_feed(getattr(layer, feed)),
         norms=norms,  # type: ignore[arg-type]
         parallel=len(names) == 1 or bool(getattr(layer, "use_parallel_residual", False)),
         residual=float(getattr(layer, "residual_multiplier", 1.0)),
     )
+
+
+def _attention_of(trunk: Any, module: Any, config: Any, number: int) -> AttentionForm:
+    return (_latent if hasattr(module, "kv_b_proj") else _attention)(trunk, module, config, number)
+
+
+def _latent(trunk: Any, module: Any, config: Any, number: int) -> AttentionForm:
+    narrow = module.q_lora_rank is not None
+    down = ("q_a_proj" if narrow else "q_proj", "kv_a_proj_with_mqa")
+    norms = [_norm(module, name) for name in (*(["q_a_layernorm"] if narrow else []), "kv_a_layernorm")]
+    if any(norm.kind != "rms" for norm in norms):
+        raise UnknownPart
+    form = LatentForm(
+        down=down,
+        query_norm=norms[0] if narrow else None,
+        query_up="q_b_proj" if narrow else None,
+        norm=norms[-1],
+        up="kv_b_proj",
+        still=module.qk_nope_head_dim,
+        turning=module.qk_rope_head_dim,
+        values=module.v_head_dim,
+        rank=module.kv_lora_rank,
+    )
+    kind, heads = _layer_type(config, number), module.num_heads
+    rotary = table_of(trunk.rotary_emb, module, config, kind)
+    shape = AttentionForm(
+        projections=(),
+        output="o_proj",
+        heads=heads,
+        shared=heads,
+        size=form.still + form.turning,
+        scale=float(module.scaling),
+        window=_window(config, kind),
+        rotary=rotary,
+        turned=form.turning,
+        interleaved=bool(getattr(config, "rope_interleave", False)),
+        latent=form,
+    )
+    _linear(module, [*shape.inner, "o_proj"])
+    _check_weights(module, [*shape.inner, "o_proj", *(norm.name for norm in norms)])
+    turns = rotary is not None and 2 * frequencies(trunk.rotary_emb, rotary).numel() == form.turning
+    if not turns or form.values > shape.size:
+        raise UnknownPart
+    return shape
 
 
 _QUERY_NORMS = (("q_norm", "k_norm"), ("q_layernorm", "k_layernorm"), ("query_layernorm", "key_layernorm"))
@@ -553,7 +632,7 @@ def expected(config: Any) -> bool:
 
 def linears_of(form: LayerForm) -> set[str]:
     """Names of the linear layers that a layer's form knows, within it."""
-    names = {f"{form.attention_name}.{name}" for name in (*form.attention.projections, form.attention.output)}
+    names = {f"{form.attention_name}.{name}" for name in (*form.attention.inner, form.attention.output)}
     feed = form.feed
     dense = feed if isinstance(feed, FeedForm) else feed.shared_form
     within = form.feed_name if isinstance(feed, FeedForm) else f"{form.feed_name}.{feed.shared}"

@@ -40,7 +40,7 @@ torch.set_num_threads(1)
 QUICK = (
     "cohere",
     "cohere2",
-    "ernie4_5_moe",
+    "deepseek_v3",
     "exaone4",
     "gemma",
     "gemma2",

@@ -31,6 +31,24 @@ TABLE: dict[str, tuple[str, dict[str, Any]]] = {
     "arcee": ("ArceeConfig", _WIDE),
     "cohere": ("CohereConfig", {"use_qk_norm": True}),
     "cohere2": ("Cohere2Config", _KINDS),
+    "deepseek_v3": (
+        "DeepseekV3Config",
+        _FEW
+        | {
+            "num_key_value_heads": 4,
+            "q_lora_rank": 24,
+            "kv_lora_rank": 16,
+            "qk_nope_head_dim": 24,
+            "qk_rope_head_dim": 8,
+            "v_head_dim": 20,
+            "moe_intermediate_size": 16,
+            "n_routed_experts": 8,
+            "n_group": 2,
+            "topk_group": 1,
+            "n_shared_experts": 1,
+            "first_k_dense_replace": 1,
+        },
+    ),
     "ernie4_5": ("Ernie4_5Config", _WIDE | {"use_bias": True}),
     "ernie4_5_moe": (
         "Ernie4_5_MoeConfig",
