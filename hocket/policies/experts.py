@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hocket.policies.forms import ExpertsForm, routing_weights
 from hocket.policies.fused_operations import ALIKE, gated_silu, product
 
 Map = Callable[[Tensor], Tensor]
@@ -38,8 +39,10 @@ class Experts:
         copies: what was made of the weights.
     """
 
-    def __init__(self, router: Any, module: Any, gate: Map, scale: Tensor | None, dtype: torch.dtype) -> None:
-        self._router, self._gate, self._scale = router, gate, scale
+    def __init__(
+        self, form: ExpertsForm, router: Any, module: Any, gate: Map, scale: Tensor | None, dtype: torch.dtype
+    ) -> None:
+        self._form, self._router, self._gate, self._scale = form, router, gate, scale
         self._transposed = bool(module.is_transposed)
         weights = module.gate_up_proj.to(dtype), module.down_proj.to(dtype)
         biases = [getattr(module, f"{name}_bias").to(dtype) if module.has_bias else None for name in _WEIGHTS]
@@ -71,10 +74,12 @@ class Experts:
     def route(self, x: Tensor) -> Routing:
         """Where states `[M, H]` go, experts in rising order."""
         rows = len(x)
-        wide = F.pad(x, (0, 0, 0, ALIKE - rows)) if rows < ALIKE else x
-        logits, weight, chosen = self._router(wide)
-        chosen, order = chosen[:rows].sort(-1)
-        return Routing(logits[:rows], weight[:rows].gather(1, order), chosen)
+        # In whole registers torch's sigmoid gives an element the same bits wherever it stands.
+        logits, weight, chosen = self._router(F.pad(x, (0, 0, 0, -rows % ALIKE)))
+        logits, (chosen, order) = logits[:rows], chosen[:rows].sort(-1)
+        if self._form.scores is None:
+            return Routing(logits, weight[:rows].gather(1, order), chosen)
+        return Routing(logits, routing_weights(self._form, logits, chosen), chosen)
 
     def _expert(self, number: int, x: Tensor) -> Tensor:
         for place, products in enumerate((self._into, self._back)):

@@ -249,7 +249,7 @@ def finished(form: NormForm, module: Any, norm: Norm, x: Tensor, delta: Tensor |
 def _experts(feed: Any, form: ExpertsForm, scale: Tensor | None, dtype: torch.dtype) -> Experts:
     module = getattr(feed, form.experts)
     gate = _gate(getattr(module, form.activation), True) if form.activation else expert_gate(module)
-    return Experts(getattr(feed, form.router), module, gate, scale, dtype)
+    return Experts(form, getattr(feed, form.router), module, gate, scale, dtype)
 
 
 def _gate(activation: nn.Module, gated: bool) -> Map:

@@ -7,6 +7,7 @@ architecture with a part that no form knows has none, and is computed by its own
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -32,10 +33,14 @@ KNOWN = frozenset(
         "arcee",
         "cohere",
         "cohere2",
+        "cohere2_moe",
         "deepseek_v3",
+        "dots1",
         "ernie4_5",
         "ernie4_5_moe",
         "exaone4",
+        "exaone_moe",
+        "flex_olmo",
         "gemma",
         "gemma2",
         "gemma3_text",
@@ -44,12 +49,18 @@ KNOWN = frozenset(
         "glm4_moe",
         "gpt_oss",
         "granite",
+        "granite_swa",
         "granitemoe",
         "helium",
         "hunyuan_v1_dense",
         "hunyuan_v1_moe",
+        "internlm3",
+        "iquestcoder",
+        "jais2",
         "llama",
+        "mellum",
         "ministral",
+        "ministral3",
         "mistral",
         "mixtral",
         "nemotron",
@@ -59,12 +70,14 @@ KNOWN = frozenset(
         "olmoe",
         "phi",
         "phi3",
+        "phimoe",
         "qwen2",
         "qwen2_moe",
         "qwen3",
         "qwen3_moe",
         "seed_oss",
         "smollm3",
+        "solar_open",
         "stablelm",
         "starcoder2",
     }
@@ -277,7 +290,13 @@ def form_of(model: Any) -> Form | None:
         with torch.no_grad():
             try:
                 _forms[model] = _form(model)
-            except UnknownPart:
+            except (
+                UnknownPart,
+                AttributeError,
+                RuntimeError,
+                TypeError,
+                ValueError,
+            ):  # Its parts are others than these.
                 _forms[model] = None
     return _forms[model]
 
@@ -454,7 +473,7 @@ def _latent(trunk: Any, module: Any, config: Any, number: int) -> AttentionForm:
         shared=heads,
         size=form.still + form.turning,
         scale=float(module.scaling),
-        window=_window(config, kind),
+        window=_window(trunk, config, kind),
         rotary=rotary,
         turned=form.turning,
         interleaved=bool(getattr(config, "rope_interleave", False)),
@@ -505,7 +524,7 @@ def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
         shared=shared,
         size=size,
         scale=float(getattr(module, "scaling", size**-0.5)),
-        window=_window(config, kind),
+        window=_window(trunk, config, kind),
         cap=float(getattr(module, "attn_logit_softcapping", None) or 0),
         sinks=sinks,
         rotary=rotary,
@@ -567,10 +586,18 @@ _SCORES: tuple[Literal["softmax", "sigmoid"], ...] = ("softmax", "sigmoid")
 
 
 def routing_weights(form: ExpertsForm, logits: Tensor, chosen: Tensor) -> Tensor:
-    """Weights `[M, K]` of chosen experts, of a router's logits `[M, E]`."""
-    scores = torch.softmax(logits, -1) if form.scores == "softmax" else torch.sigmoid(logits)
+    """Weights `[M, K]` of chosen experts, of a router's logits `[M, E]`; each row's bits depend on that row alone."""
+    if form.scores == "sigmoid":
+        scores = torch.softmax(torch.stack((logits, torch.zeros_like(logits)), -1), -1)[..., 0]
+    else:
+        scores = torch.softmax(logits, -1)
     weight = scores.gather(1, chosen)
-    return form.factor * (weight / weight.sum(-1, keepdim=True) if form.normalised else weight)
+    if form.normalised:
+        total = weight[:, :1]
+        for place in range(1, weight.shape[1]):
+            total = total + weight[:, place, None]
+        weight = weight / total
+    return weight if form.factor == 1 else weight * form.factor
 
 
 def _flag(module: Any, name: str) -> bool:
@@ -603,11 +630,13 @@ def _layer_type(config: Any, number: int) -> str | None:
     return kind
 
 
-def _window(config: Any, kind: str | None) -> int:
-    """Configurations without kinds of layers mean all of them."""
+def _window(trunk: Any, config: Any, kind: str | None) -> int:
+    """Configurations without kinds of layers mean all of them, if the architecture has windows at all."""
     window = getattr(config, "sliding_window", None)
-    used = kind == "sliding_attention" if kind is not None else getattr(config, "use_sliding_window", True)
-    return int(window) if window and used else 0
+    if kind is not None:
+        return int(window) if window and kind == "sliding_attention" else 0
+    slides = hasattr(sys.modules[type(trunk).__module__], "create_sliding_window_causal_mask")
+    return int(window) if window and slides and getattr(config, "use_sliding_window", True) else 0
 
 
 # ---------------------------------------------------------------- what they hold

@@ -17,9 +17,15 @@ class UnknownPart(Exception):
     """The architecture has a part that no form knows."""
 
 
-_NO_POSITIONS: dict[str, Callable[[Any, str | None], bool]] = {
-    "cohere2": lambda config, kind: kind != "sliding_attention",
-    "exaone4": lambda config, kind: config.sliding_window is not None and kind != "sliding_attention",
+def _hybrid(module: Any, config: Any, kind: str | None) -> bool:
+    return config.sliding_window is not None and kind != "sliding_attention"
+
+
+_NO_POSITIONS: dict[str, Callable[[Any, Any, str | None], bool]] = {
+    "cohere2": lambda module, config, kind: kind != "sliding_attention",
+    "cohere2_moe": lambda module, config, kind: kind != "sliding_attention" and not module.force_rope,
+    "exaone4": _hybrid,
+    "exaone_moe": _hybrid,
 }
 """Architectures that leave the positions out in some layers, and say so in their forward pass alone."""
 
@@ -27,7 +33,7 @@ _NO_POSITIONS: dict[str, Callable[[Any, str | None], bool]] = {
 def table_of(rotary: Any, module: Any, config: Any, kind: str | None) -> str | None:
     """The name of the table of angles of a layer of this kind; None where it has no positions."""
     without = _NO_POSITIONS.get(config.model_type)
-    if not getattr(module, "use_rope", True) or (without is not None and without(config, kind)):
+    if not getattr(module, "use_rope", True) or (without is not None and without(module, config, kind)):
         return None
     return kind if kind is not None and kind in table_names(rotary) else ""
 

@@ -36,8 +36,11 @@ def trusted(model: Any) -> bool:
     if model.config.model_type in KNOWN:
         return True
     if model not in _checked:
-        with torch.no_grad():
-            _checked[model] = _agrees(model)
+        try:
+            with torch.no_grad():
+                _checked[model] = _agrees(model)
+        except (RuntimeError, TypeError, ValueError):  # What its modules are for was guessed wrong.
+            _checked[model] = False
     return _checked[model]
 
 

@@ -313,7 +313,7 @@ def test_experts_come_to_be_used_evenly():
     seen = []
     for _ in range(8):
         terms = loss(policy.evaluate(batch, loss.needs), batch)
-        seen.append(float(terms.total()))
+        seen.append(terms.total().item())
         optimiser.zero_grad()
         terms.total().backward()
         optimiser.step()

@@ -26,14 +26,23 @@ _GRANITE = {
     "attention_multiplier": 0.2,
 }
 _FEW = {"num_experts_per_tok": 2}
+_ROUTED = _FEW | {
+    "moe_intermediate_size": 16,
+    "n_routed_experts": 8,
+    "n_group": 2,
+    "topk_group": 1,
+    "n_shared_experts": 1,
+    "first_k_dense_replace": 1,
+}
 
 TABLE: dict[str, tuple[str, dict[str, Any]]] = {
     "arcee": ("ArceeConfig", _WIDE),
     "cohere": ("CohereConfig", {"use_qk_norm": True}),
     "cohere2": ("Cohere2Config", _KINDS),
+    "cohere2_moe": ("Cohere2MoeConfig", _KINDS | _FEW | {"num_experts": 4}),
     "deepseek_v3": (
         "DeepseekV3Config",
-        _FEW
+        _ROUTED
         | {
             "num_key_value_heads": 4,
             "q_lora_rank": 24,
@@ -41,14 +50,9 @@ TABLE: dict[str, tuple[str, dict[str, Any]]] = {
             "qk_nope_head_dim": 24,
             "qk_rope_head_dim": 8,
             "v_head_dim": 20,
-            "moe_intermediate_size": 16,
-            "n_routed_experts": 8,
-            "n_group": 2,
-            "topk_group": 1,
-            "n_shared_experts": 1,
-            "first_k_dense_replace": 1,
         },
     ),
+    "dots1": ("Dots1Config", _WIDE | _ROUTED | _KINDS),
     "ernie4_5": ("Ernie4_5Config", _WIDE | {"use_bias": True}),
     "ernie4_5_moe": (
         "Ernie4_5_MoeConfig",
@@ -61,6 +65,11 @@ TABLE: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "exaone4": ("Exaone4Config", _WIDE | _KINDS),
+    "exaone_moe": (
+        "ExaoneMoeConfig",
+        _WIDE | _KINDS | _FEW | {"num_experts": 4, "moe_intermediate_size": 16, "n_group": 1},
+    ),
+    "flex_olmo": ("FlexOlmoConfig", _FEW | {"num_experts": 4}),
     "gemma": ("GemmaConfig", _WIDE),
     "gemma2": ("Gemma2Config", _WIDE | _KINDS | _CAPS),
     "gemma3_text": ("Gemma3TextConfig", _WIDE | _KINDS | {"query_pre_attn_scalar": 20}),
@@ -68,18 +77,7 @@ TABLE: dict[str, tuple[str, dict[str, Any]]] = {
     "glm4": ("Glm4Config", _WIDE),
     "glm4_moe": (
         "Glm4MoeConfig",
-        _WIDE
-        | _FEW
-        | {
-            "moe_intermediate_size": 16,
-            "n_routed_experts": 8,
-            "n_group": 2,
-            "topk_group": 1,
-            "n_shared_experts": 1,
-            "first_k_dense_replace": 1,
-            "use_qk_norm": True,
-            "routed_scaling_factor": 1.5,
-        },
+        _WIDE | _ROUTED | {"use_qk_norm": True, "routed_scaling_factor": 1.5},
     ),
     "gpt_oss": (
         "GptOssConfig",
@@ -89,12 +87,18 @@ TABLE: dict[str, tuple[str, dict[str, Any]]] = {
         | {"num_local_experts": 4, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
     ),
     "granite": ("GraniteConfig", _GRANITE),
+    "granite_swa": ("GraniteSWAConfig", _GRANITE | _KINDS),
     "granitemoe": ("GraniteMoeConfig", _GRANITE | _FEW | {"num_local_experts": 4}),
     "helium": ("HeliumConfig", {"head_dim": 16}),
     "hunyuan_v1_dense": ("HunYuanDenseV1Config", _WIDE),
     "hunyuan_v1_moe": ("HunYuanMoEV1Config", _WIDE | {"num_experts": 4, "moe_topk": 2}),
+    "internlm3": ("InternLM3Config", _WIDE | {"bias": True, "qkv_bias": True}),
+    "iquestcoder": ("IQuestCoderConfig", _WIDE),
+    "jais2": ("Jais2Config", _WIDE),
     "llama": ("LlamaConfig", _WIDE),
+    "mellum": ("MellumConfig", _WIDE | _KINDS | _FEW | {"num_experts": 4, "moe_intermediate_size": 16}),
     "ministral": ("MinistralConfig", _WIDE | _KINDS),
+    "ministral3": ("Ministral3Config", _WIDE),
     "mistral": ("MistralConfig", _WIDE | {"sliding_window": WINDOW}),
     "mixtral": ("MixtralConfig", _WIDE | _FEW | {"sliding_window": WINDOW, "num_local_experts": 4}),
     "nemotron": ("NemotronConfig", {}),
@@ -104,6 +108,7 @@ TABLE: dict[str, tuple[str, dict[str, Any]]] = {
     "olmoe": ("OlmoeConfig", _FEW | {"num_experts": 4}),
     "phi": ("PhiConfig", {"qk_layernorm": True}),
     "phi3": ("Phi3Config", {"sliding_window": WINDOW}),
+    "phimoe": ("PhimoeConfig", _FEW | {"num_local_experts": 4}),
     "qwen2": ("Qwen2Config", _KINDS | {"use_sliding_window": True}),
     "qwen2_moe": (
         "Qwen2MoeConfig",
@@ -122,6 +127,7 @@ TABLE: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "seed_oss": ("SeedOssConfig", _WIDE | {"attention_bias": True}),
     "smollm3": ("SmolLM3Config", {"no_rope_layers": [1, 0, 1]}),
+    "solar_open": ("SolarOpenConfig", _WIDE | _ROUTED),
     "stablelm": ("StableLmConfig", {"use_parallel_residual": True}),
     "starcoder2": ("Starcoder2Config", {"sliding_window": WINDOW}),
 }
