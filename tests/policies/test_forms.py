@@ -1,5 +1,6 @@
 """Every architecture with a form: it is what the architecture computes, and sampler and learner agree on it."""
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -100,6 +101,12 @@ def two_sequences() -> list[list[int]]:
 def test_the_table_is_whole():
     assert set(tiny_forms.TABLE) == KNOWN
     assert set(QUICK) < KNOWN
+
+
+def test_the_page_lists_the_same():
+    page = Path(__file__).parent.parent.parent / "docs" / "engines.md"
+    table = page.read_text().split("| group | `model_type` |")[1].split("\n\n")[0]
+    assert sorted(re.findall(r"`(\w+)`", table)) == sorted(KNOWN)
 
 
 @pytest.mark.parametrize("kind", EACH)
