@@ -151,10 +151,9 @@ ALIKE = 16
 def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x W^T + b `[.., N]`; each row's result depends on that row alone, to the last bit."""
     rows = x.numel() // x.shape[-1]
-    if len(weight) < ALIKE:  # Few columns: a row has other bits in other company.
-        wide = F.pad(weight, (0, 0, 0, ALIKE - len(weight)))
-        bias = None if bias is None else F.pad(bias, (0, ALIKE - len(bias)))
-        return product(x, wide, bias)[..., : len(weight)]
+    if len(weight) == 1:  # With one column a row has other bits in other company.
+        bias = None if bias is None else bias.expand(ALIKE)
+        return product(x, weight.expand(ALIKE, -1), bias)[..., :1].contiguous()
     if rows >= ALIKE or x.device.type != "cpu":
         return F.linear(x, weight, bias)
     flat = F.pad(x.reshape(rows, -1), (0, 0, 0, ALIKE - rows))

@@ -80,10 +80,9 @@ class JoinedLinear:
 
 def added(more: Tensor, x: Tensor, weight: Tensor) -> Tensor:
     """more + x W^T, rounded once; each row's result depends on that row alone, to the last bit."""
-    rows, columns = x.numel() // x.shape[-1], len(weight)
-    if columns < ALIKE:
-        wide = F.pad(weight, (0, 0, 0, ALIKE - columns))
-        return added(F.pad(more, (0, ALIKE - columns)), x, wide)[..., :columns]
+    rows = x.numel() // x.shape[-1]
+    if len(weight) == 1:
+        return added(more.expand(*more.shape[:-1], ALIKE), x, weight.expand(ALIKE, -1))[..., :1].contiguous()
     flat, to = x.reshape(rows, -1), more.reshape(rows, -1)
     if rows < ALIKE and x.device.type == "cpu":
         flat, to = (F.pad(part, (0, 0, 0, ALIKE - rows)) for part in (flat, to))
