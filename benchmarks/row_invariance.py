@@ -16,6 +16,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from hocket.policies.family import Map, Precision, groups, linear
+from hocket.policies.forms import known_form
 from hocket.train.models import model_path
 
 
@@ -35,7 +36,7 @@ def main() -> None:
     print(f"torch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads")
     made = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model_path(options.model)))
     precisions: tuple[Precision, ...] = ("fp32", "bf16")
-    for layers, scale in groups(made.model.layers[0]):
+    for layers, scale in groups(made.model.layers[0], known_form(made).layers[0]):
         width, to = layers[0].in_features, sum(layer.out_features for layer in layers)
         for precision in precisions:
             dtype = torch.bfloat16 if precision == "bf16" else torch.float32

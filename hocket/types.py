@@ -329,6 +329,7 @@ class Quantity(enum.StrEnum):
     KL_EXACT = "kl_exact"
     SCORE = "score"
     BELIEF = "belief"
+    BALANCE = "balance"
 
 
 @dataclass(frozen=True)
@@ -338,7 +339,8 @@ class Evaluation:
     `kl_exact` is KL(policy || reference) over all actions at each decision, in nats. `score` `[T, K]` are the outputs
     of a scorer: K numbers that depend on the decision itself, unlike `value`, which depends on the state before it.
     A scorer has no log-probs: its `logp` is 0. `belief` `[T, D]` is the output of a belief model for the loss that
-    trains it (see `hocket.policies.beliefs`).
+    trains it (see `hocket.policies.beliefs`). `balance` is how unevenly a mixture of experts is used where a decision
+    was read, 1 when evenly (see `hocket.policies.routes`).
     """
 
     logp: Tensor
@@ -347,6 +349,7 @@ class Evaluation:
     kl_exact: Tensor | None = None
     score: Tensor | None = None
     belief: Tensor | None = None
+    balance: Tensor | None = None
 
     def get(self, quantity: Quantity) -> Tensor:
         """The tensor of one quantity; raises `ValueError` when it was not evaluated."""

@@ -1,4 +1,4 @@
-"""Fast decoding for the common decoder family (see `hocket.policies.family`).
+"""Fast decoding without kernels, for decoders of plain form (see `hocket.policies.forms`).
 
 The layers are those the learner computes, made from the model's own modules, so they follow its weights and adapters.
 A prompt shared by several rows is encoded once *and stored once*: its keys and values are read once per step for all
@@ -20,7 +20,9 @@ from torch import Tensor
 
 from hocket.engine.fixed_step import FixedStep
 from hocket.engine.session import distinct
-from hocket.policies.family import Precision, angles, head_size, layers_of
+from hocket.policies.family import Precision, embedded, head_of, layers_of, logit_states
+from hocket.policies.forms import known_form
+from hocket.policies.shaping import Angles, angle_tables
 
 PREFILL_TOKENS = 8192
 _BLOCK = 8
@@ -40,11 +42,9 @@ class DecoderSession:
 
     def __init__(self, model: Any, contexts: Sequence[tuple[int, ...]], precision: Precision = "fp32") -> None:
         self._model = model
-        config = model.config
-        self._layers = layers_of(model, precision)
-        self._heads: int = config.num_attention_heads
-        self._shared: int = config.num_key_value_heads
-        self._size = head_size(model)
+        form = known_form(model)
+        self._layers, self._head = layers_of(model, precision), head_of(model)
+        self._heads, self._shared, self._size = form.heads, form.shared, form.size
         self._scale = self._layers[0].scale
         self._total = len(contexts)
         unique, index = distinct(contexts)
@@ -68,7 +68,7 @@ class DecoderSession:
         shape = (len(prompts), self._shared, width, self._size)
         like = {"dtype": self._model.dtype, "device": device}
         self._prompt = [(torch.zeros(shape, **like), torch.zeros(shape, **like)) for _ in self._layers]
-        self._cosine, self._sine = angles(self._model, width)
+        self._cosine, self._sine = self._angles(width)
         order = sorted(range(len(prompts)), key=lambda number: len(prompts[number]))
         last = torch.zeros(len(prompts), self._model.config.hidden_size, **like)
         step = max(1, PREFILL_TOKENS // width)
@@ -78,14 +78,20 @@ class DecoderSession:
             for row, number in enumerate(numbers.tolist()):
                 ids[row, : len(prompts[number])] = torch.tensor(prompts[number])
             last[numbers] = self._encode(ids.to(device), numbers)
-        logits: Tensor = self._model.lm_head(last)
-        return logits
+        return self._head(logit_states(self._model, last))
+
+    def _angles(self, positions: int) -> Angles:
+        return angle_tables(self._model, positions)[self._layers[0].rotary]
+
+    def _last(self, x: Tensor) -> Tensor:
+        """States after the final norm."""
+        states: Tensor = getattr(self._model.model, known_form(self._model).norm.name)(x)
+        return states
 
     def _encode(self, ids: Tensor, numbers: Tensor) -> Tensor:
         """Reads prompts `[B, P]`, padded on the right, and stores their keys and values; last states `[B, H]`."""
         batch, length = ids.shape
-        inner = self._model.model
-        x = inner.embed_tokens(ids)
+        x = embedded(self._model, ids)
         cosine, sine = self._cosine[:length, None], self._sine[:length, None]
         for number, (keys, values) in enumerate(self._prompt):
             q, k, v = self._project(number, x, cosine, sine)
@@ -94,8 +100,7 @@ class DecoderSession:
             mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=self._scale, enable_gqa=True)
             x = self._finish(number, x, mixed.transpose(1, 2).reshape(batch, length, -1))
         rows = torch.arange(batch, device=x.device)
-        states: Tensor = inner.norm(x[rows, self._lengths[numbers] - 1])
-        return states
+        return self._last(x[rows, self._lengths[numbers] - 1])
 
     # ------------------------------------------------------------ one layer
 
@@ -130,17 +135,15 @@ class DecoderSession:
 
     def _next(self, tokens: Tensor, place: int | Tensor) -> Tensor:
         """Logits after `tokens` `[R]`, written to column `place`; a tensor `[1]` where shapes are fixed."""
-        inner = self._model.model
         position = self._start + place
         cosine, sine = self._cosine[position][:, None], self._sine[position][:, None]
-        x = inner.embed_tokens(tokens)
+        x = embedded(self._model, tokens)
         attend = self._attend_apart if self._front else self._attend
         length, unseen = self._columns(place)
         for number in range(len(self._layers)):
             q, k, v = self._project(number, x, cosine, sine)
             x = self._finish(number, x, attend(number, q, k, v, place, length, unseen))
-        logits: Tensor = self._model.lm_head(inner.norm(x))
-        return logits
+        return self._head(logit_states(self._model, self._last(x)))
 
     def _columns(self, place: int | Tensor) -> tuple[int, Tensor | None]:
         """The number of row columns to read, and the mask of those not yet written, `[1, 1, columns]`."""
@@ -224,7 +227,7 @@ class DecoderSession:
         else:
             self._fixed.forget()
             self._capacity = self._written + max(_FIXED_BLOCK, self._written)
-        self._cosine, self._sine = angles(self._model, int(self._start.max()) + self._capacity)
+        self._cosine, self._sine = self._angles(int(self._start.max()) + self._capacity)
 
     def _room(self, part: Tensor) -> Tensor:
         """`part` `[.., columns, D]`, padded to the capacity."""

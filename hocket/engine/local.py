@@ -16,7 +16,7 @@ from hocket.engine.cached_session import CachedSession
 from hocket.engine.decoder import DecoderSession
 from hocket.engine.decoding import LockstepDecoding, Responses, decode
 from hocket.engine.masked_session import MaskedSession
-from hocket.engine.paged_model import Kernels, PagedCache, SamplingCounts
+from hocket.engine.paged_model import Kernels, PagedCache, PassRecord, SamplingCounts
 from hocket.engine.requests import Request, Sample
 from hocket.engine.running import Asker, Running, Ticket
 from hocket.engine.scheduler import Scheduler
@@ -24,10 +24,11 @@ from hocket.engine.session import Session
 from hocket.engine.stops import StopStrings
 from hocket.policies import kernels
 from hocket.policies.batching import batch_together
-from hocket.policies.family import Adapters, adapters_of, head_size, supports
+from hocket.policies.family import Adapters, adapters_of, head_size
+from hocket.policies.forms import known_form
+from hocket.policies.support import supports
 
 if TYPE_CHECKING:
-    from hocket.policies.activation_cache import ActivationCache
     from hocket.policies.causal_lm import CausalLM
 
 MAX_BYTES = 4 * 2**30
@@ -80,12 +81,12 @@ class _Company:
     cache: PagedCache | None = None
     weights: list[tuple[int, ...]] = field(default_factory=list)
     running: Running | None = None
-    began: tuple[PagedCache, list[tuple[int, ...]], ActivationCache | None] | None = None
+    began: tuple[PagedCache, list[tuple[int, ...]], PassRecord | None] | None = None
     interrupted: bool = False
     _tensors: list[torch.Tensor] = field(default_factory=list)
     _changes: list[int] = field(default_factory=list)
 
-    def begin(self, began: tuple[PagedCache, list[tuple[int, ...]], ActivationCache | None]) -> None:
+    def begin(self, began: tuple[PagedCache, list[tuple[int, ...]], PassRecord | None]) -> None:
         """Records the cache and weights with which a batch begins."""
         self.began = began
         self._tensors = [tensor for policy in self.policies for tensor in policy.acting_parameters()]
@@ -315,9 +316,13 @@ class LocalEngine(BatchedEngine):
         assert company.running is not None
         return company.running
 
-    def _activations(self) -> ActivationCache | None:
-        """The cache that keeps activations for the learner, if there is one."""
-        activations = self.policy.activations if len(self._company.engines) == 1 else None
+    def _activations(self) -> PassRecord | None:
+        """Where what is computed is kept for the learner, if it is."""
+        if len(self._company.engines) > 1:
+            return None
+        if self.policy.routes is not None:
+            return self.policy.routes
+        activations = self.policy.activations
         return activations if activations is not None and activations.weights == self.policy.fingerprint() else None
 
     def _current_cache(self) -> PagedCache:
@@ -357,7 +362,7 @@ class LocalEngine(BatchedEngine):
         for item in numbered:
             mask = item.request.decoding.mask
             masks = None if mask is None else (mask.copy,)
-            if supports(self.policy.model, len(item.request.tokens) + item.limit):
+            if _decodes(self.policy.model, len(item.request.tokens) + item.limit):
                 fast.setdefault(masks, []).append(item)
             else:
                 by_length.setdefault((masks, len(item.request.tokens)), []).append(item)
@@ -374,7 +379,7 @@ class LocalEngine(BatchedEngine):
         longest = max(len(item.request.tokens) + item.limit for item in wave)
 
         def session_of(model: Any, contexts: Sequence[tuple[int, ...]]) -> Session:
-            if supports(model, longest):
+            if _decodes(model, longest):
                 return DecoderSession(model, contexts, precision)
             return CachedSession(model, contexts)
 
@@ -398,6 +403,11 @@ class LocalEngine(BatchedEngine):
 
 def _asked(engine: BatchedEngine, request: Request, asker: Asker, live: LiveEpisode | None = None) -> _Asked:
     return _Asked(request, engine._limit(request), cast(LocalEngine, engine), asker, live)
+
+
+def _decodes(model: Any, longest: int) -> bool:
+    """Whether a `DecoderSession` serves."""
+    return supports(model, longest) and known_form(model).plain
 
 
 def _kernels(policy: CausalLM) -> Kernels | None:

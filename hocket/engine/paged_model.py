@@ -1,4 +1,4 @@
-"""The forward pass of the common decoder family over pages of keys and values, and the cache of these pages."""
+"""The forward pass of a decoder of known form over pages of keys and values, and the cache of these pages."""
 
 from __future__ import annotations
 
@@ -12,9 +12,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hocket.engine.pages import PAGE, PagePool, PageTree
-from hocket.policies.activation_cache import ActivationCache, Recording
-from hocket.policies.family import STEPS, Adapters, Precision, angles, head_size, layers_of, mixed_layers, run_layers
+from hocket.policies.family import (
+    STEPS,
+    Adapters,
+    LayerSteps,
+    Precision,
+    embedded,
+    head_of,
+    layers_of,
+    logit_states,
+    mixed_layers,
+    run_layers,
+)
+from hocket.policies.forms import known_form
+from hocket.policies.kernels import UNBOUNDED, ScoreBounds
 from hocket.policies.lowrank import Owners
+from hocket.policies.shaping import Angles, angle_tables
 
 BUCKET = 16
 """Matrix products have a multiple of this many rows: results are then equal to the last bit, and shapes are few."""
@@ -45,12 +58,29 @@ class Kernels(Protocol):
         scale: float,
         heads: int,
         shared: int,
+        bounds: ScoreBounds = UNBOUNDED,
         sums: Tensor | None = None,
     ) -> Tensor: ...
 
     def draw(
         self, logits: Tensor, uniform: Tensor, temperature: Tensor, greedy: Tensor, forced: Tensor
     ) -> tuple[Tensor, Tensor]: ...
+
+
+class PassRecord(Protocol):
+    """What keeps of a pass what a learner wants: an activation cache, or a record of routes.
+
+    Attributes:
+        full: whether nothing is kept any more.
+    """
+
+    full: bool
+
+    def recording(self) -> LayerSteps: ...
+
+    def add(self, recording: LayerSteps, wanted: Tensor | None) -> int: ...
+
+    def remember(self, tokens: Sequence[int], trace: NDArray[np.int64]) -> None: ...
 
 
 def bucket(rows: int) -> int:
@@ -131,8 +161,8 @@ class PagedModel:
     def __init__(
         self, model: Any, precision: Precision, kernels: Kernels, adapters: Sequence[Adapters] | None = None
     ) -> None:
-        config = model.config
-        self._model = model
+        form = known_form(model)
+        self._model, self._head = model, head_of(model)
         self.vocabulary = int(model.lm_head.out_features)
         self._owners = None if adapters is None else Owners()
         if adapters is None or self._owners is None:
@@ -140,33 +170,38 @@ class PagedModel:
         else:
             self._layers = mixed_layers(model, precision, adapters, self._owners)
         self._kernels = kernels
-        self._heads: int = config.num_attention_heads
-        self._shared: int = config.num_key_value_heads
-        self._cosine, self._sine = angles(model, 1)
+        self._heads, self._shared = form.heads, form.shared
+        self._tables: dict[str | None, Angles] = {}
+        self._reached = 0
+        self.reach(1)
         self.dtype = self._layers[0].dtype
 
     def reach(self, positions: int) -> None:
         """Prepares for positions below `positions`."""
-        if positions > len(self._cosine):
-            self._cosine, self._sine = (part.contiguous() for part in angles(self._model, positions))
+        if positions > self._reached:
+            tables = angle_tables(self._model, positions)
+            self._tables = {name: (one.contiguous(), two.contiguous()) for name, (one, two) in tables.items()}
+            self._reached = positions
 
     def logits(
-        self, batch: ForwardBatch, pool: PagePool, wanted: Tensor | None, activations: ActivationCache | None = None
+        self, batch: ForwardBatch, pool: PagePool, wanted: Tensor | None, activations: PassRecord | None = None
     ) -> Tensor:
         """Logits after the `wanted` tokens `[K]`, or after all; `[K', V]`, where rows beyond K are padding.
 
-        The `activations` record intermediate results.
+        The `activations` record intermediate results unless they are full.
         """
-        recording = Recording() if activations is not None and not activations.full else None
+        steps = STEPS if activations is None or activations.full else activations.recording()
         token, position, slot, table, run_start, run_row = batch.end()
         owner, last = batch.owner[: len(token)], len(self._layers) - 1
         self._say(owner)
 
         def attend(number: int, qkv: Tensor) -> Tensor:
             layer = self._layers[number]
+            qkv = layer.shaped(qkv, lambda: self._turn(layer.late, position))
+            cosine, sine = self._tables[layer.rotary]
             if number == last and wanted is not None:  # After its attention the last layer computes only these rows.
                 self._say(owner[wanted.numpy()])
-            sums = torch.empty(len(qkv), self._heads) if recording is not None else None
+            sums = torch.empty(len(qkv), self._heads) if steps.sums else None
             mixed = self._kernels.paged_attention(
                 qkv,
                 pool.keys[number],
@@ -178,24 +213,29 @@ class PagedModel:
                 run_row=run_row,
                 weight=layer.turn,
                 epsilon=layer.turn_epsilon,
-                cosine=self._cosine,
-                sine=self._sine,
+                cosine=cosine,
+                sine=sine,
                 scale=layer.scale,
                 heads=self._heads,
                 shared=self._shared,
+                bounds=layer.bounds,
                 sums=sums,
             )
-            if recording is not None and sums is not None:
-                recording.kept.append((mixed, sums))
+            if sums is not None:
+                steps.attended(mixed, sums)
             return mixed
 
-        x, steps = self._model.model.embed_tokens(token), recording or STEPS
+        x = embedded(self._model, token)
         states = run_layers(self._model, self._layers, x, attend, wanted=wanted, steps=steps)
-        if recording is not None and activations is not None:
-            first, slots = activations.add(recording, wanted), batch.slot[: batch.tokens]
+        if activations is not None and steps is not STEPS:
+            first, slots = activations.add(steps, wanted), batch.slot[: batch.tokens]
             pool.record.reshape(-1)[slots] = first + np.arange(len(slots)) if first >= 0 else -1
-        logits: Tensor = self._model.lm_head(states)
-        return logits
+        return self._head(logit_states(self._model, states))
+
+    def _turn(self, table: str | None, position: Tensor) -> Angles:
+        """Tokens' own angles `[M, D]`."""
+        cosine, sine = self._tables[table]
+        return cosine[position], sine[position]
 
     def _say(self, owner: Ints) -> None:
         if self._owners is not None:
@@ -247,16 +287,16 @@ class PagedCache:
     ) -> None:
         self.model = PagedModel(model, precision, kernels, adapters)
         self.kernels = kernels
-        config = model.config
-        shape = config.num_hidden_layers, config.num_key_value_heads, head_size(model)
+        form = known_form(model)
+        shape = len(form.layers), form.shared, form.size
         page = PagePool.bytes_per_page(*shape, self.model.dtype)
         self.page_bytes = page
         self.pool = PagePool(*shape, most=most // page, dtype=self.model.dtype)
         self.tree = PageTree(self.pool)
         self.now = 0
-        self.activations: ActivationCache | None = None
+        self.activations: PassRecord | None = None
 
-    def record(self, activations: ActivationCache | None) -> None:
+    def record(self, activations: PassRecord | None) -> None:
         """Records further passes on `activations`. A new one begins with an empty cache, so that it is complete."""
         if activations is not None and activations is not self.activations:
             self.forget()

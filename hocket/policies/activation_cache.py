@@ -20,7 +20,8 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from hocket.policies import kernels
-from hocket.policies.family import LayerSteps, Map, head_size, supports
+from hocket.policies.family import LayerSteps, Map
+from hocket.policies.forms import form_of
 from hocket.policies.lowrank import JoinedLinear
 from hocket.policies.prefix_tree import PrefixTree
 from hocket.policies.sequences import Row
@@ -37,13 +38,15 @@ MAX_BYTES = 2 * 2**30
 
 
 def worth(model: Any) -> bool:
-    """Whether an activation cache saves time for `model`, of the family."""
+    """Whether an activation cache saves time for `model`, of known form."""
     weights: int = sum(parameter.numel() for parameter in model.model.layers.parameters())
     return weights >= WORTH
 
 
 class Recording(LayerSteps):
     """Computes a pass and keeps what a backward pass needs."""
+
+    sums = True
 
     def __init__(self) -> None:
         self.kept: list[Kept] = []
@@ -57,6 +60,9 @@ class Recording(LayerSteps):
         out = linear(x)
         self.kept.append((out,))
         return out
+
+    def attended(self, mixed: Tensor, sums: Tensor) -> None:
+        self.kept.append((mixed, sums))
 
 
 class ActivationCache:
@@ -82,8 +88,13 @@ class ActivationCache:
         self._late_row = np.zeros(0, np.int64)
         self._traces: dict[bytes, Places] = {}
 
-    def add(self, recording: Recording, wanted: Tensor | None) -> int:
+    def recording(self) -> Recording:
+        """For one pass of the sampler."""
+        return Recording()
+
+    def add(self, recording: LayerSteps, wanted: Tensor | None) -> int:
         """Appends a pass; the number of its first token, -1 when the activation cache is full."""
+        assert isinstance(recording, Recording)
         rows = len(recording.kept[0][0])
         self._bytes += sum(part.nbytes for kept in recording.kept for part in kept)
         if self.full or self._bytes > self._most:
@@ -130,10 +141,11 @@ class ActivationCache:
 
 
 def activation_cache_for(model: Any, weights: tuple[int, ...]) -> ActivationCache | None:
-    """An activation cache for `model` with these weights; None where kernels do not fit or it does not pay."""
-    fits = model.device.type == "cpu" and model.dtype is torch.float32 and supports(model, 1)
-    if fits and worth(model) and kernels.available(head_size(model)):
-        return ActivationCache(model.config.num_hidden_layers, weights)
+    """An activation cache for a supported model with these weights; None where it cannot be or does not pay."""
+    form = form_of(model)
+    fits = model.device.type == "cpu" and model.dtype is torch.float32 and form is not None and form.usual
+    if form is not None and fits and worth(model) and kernels.available(form.size):
+        return ActivationCache(len(form.layers), weights)
     return None
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 from hocket.policies.causal_lm import CausalLM
-from hocket.policies.family import FAMILY
+from hocket.policies.forms import known_form, linears_of
 from hocket.policies.lora import is_adapters
-
-_IN_LAYERS = re.compile(r"model\.layers\.\d+\.(self_attn\.[qkvo]|mlp\.(gate|up|down))_proj\.lora_")
+from hocket.policies.support import supports
 
 
 def batch_together(one: CausalLM, other: CausalLM) -> bool:
-    """Whether two policies can sample in one batch: they differ in nothing but adapters inside the family's layers."""
+    """Whether two policies can sample in one batch: they differ in nothing but adapters of layers of known form."""
     return (
-        one.model.config.model_type in FAMILY
+        supports(one.model, 1)
         and one.precision == other.precision
         and one.tokenizer is other.tokenizer
         and one.stop_ids == other.stop_ids
@@ -25,10 +22,12 @@ def batch_together(one: CausalLM, other: CausalLM) -> bool:
 
 def _base(policy: CausalLM) -> dict[str, int] | None:
     """Where the base's weights are, by name; None when some adapter is outside the layers."""
-    found = {}
+    weights: dict[str, int] = {}
+    layers = known_form(policy.model).layers
+    known = {f"model.layers.{number}.{name}" for number, form in enumerate(layers) for name in linears_of(form)}
     for name, parameter in policy.model.named_parameters():
         if not is_adapters(name):
-            found[name.replace(".base_layer.", ".")] = parameter.data_ptr()
-        elif not _IN_LAYERS.search(name):
+            weights[name.replace(".base_layer.", ".")] = parameter.data_ptr()
+        elif name.partition(".lora_")[0] not in known:
             return None
-    return found
+    return weights

@@ -20,6 +20,7 @@ from hocket.policies.family import Precision
 from hocket.policies.language_model import LanguageModel
 from hocket.policies.loading import check_tokens, read_model, read_tokenizer, without_progress_bars
 from hocket.policies.lora import add_adapter, load_adapter, merged_state, save_adapter
+from hocket.policies.routes import columns_of
 from hocket.policies.sequences import rows_of, targets
 from hocket.policies.settings import LoraSettings
 from hocket.policies.shapes import text_config
@@ -93,6 +94,10 @@ class CausalLM(LanguageModel):
                 f"policy {self.name!r} writes answers and gives no scores; a recipe that reads scores trains a scorer "
                 "(hocket.policies.scorer.Scorer), in a run or a phase of its own"
             )
+        if Quantity.BALANCE in needs and not columns_of(self.model):
+            raise ConfigurationError(
+                f"policy {self.name!r} routes nothing to balance: drop LoadBalance, or train a mixture of experts"
+            )
         if Quantity.VALUE in needs and self._module.value_head is None:
             self._module.value_head = ValueHead(int(text_config(self.model.config).hidden_size)).to(self.device)
 
@@ -111,7 +116,7 @@ class CausalLM(LanguageModel):
         *,
         reference: Policy | None = None,
     ) -> Evaluation:
-        """Log-probs, entropies, values and exact KL of `decisions` `[K]` (all when None), each scattered into `[T]`.
+        """Log-probs, entropies, values, exact KL and balance of `decisions` `[K]` (all when None), each as `[T]`.
 
         Distributions are softmax(logits / temperature of the turn); see `hocket.policies.evaluation`.
 

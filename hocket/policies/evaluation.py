@@ -45,10 +45,11 @@ def evaluate(
         return torch.zeros(batch.decisions).index_copy(0, target, values.to(batch.action.device))
 
     return Evaluation(
-        logp=scattered([reading.logp for reading, _ in found]),
-        entropy=scattered([reading.entropy for reading, _ in found]) if Quantity.ENTROPY in wanted else None,
-        value=scattered([value for _, value in found]) if Quantity.VALUE in wanted else None,
-        kl_exact=scattered([reading.kl for reading, _ in found]) if Quantity.KL_EXACT in wanted else None,
+        logp=scattered([reading.logp for reading, _, _ in found]),
+        entropy=scattered([reading.entropy for reading, _, _ in found]) if Quantity.ENTROPY in wanted else None,
+        value=scattered([value for _, value, _ in found]) if Quantity.VALUE in wanted else None,
+        kl_exact=scattered([reading.kl for reading, _, _ in found]) if Quantity.KL_EXACT in wanted else None,
+        balance=scattered([balance for _, _, balance in found]) if Quantity.BALANCE in wanted else None,
     )
 
 
@@ -58,8 +59,8 @@ def _evaluated(
     part: list[Row],
     wanted: frozenset[Quantity],
     other: LanguageModel | None,
-) -> tuple[TokenScores, Tensor | None]:
-    """What the head says at the places of rows read together, and the values there."""
+) -> tuple[TokenScores, Tensor | None, Tensor | None]:
+    """What the head says at the places of rows read together, the values there, and how unevenly experts are used."""
     target = targets(part)
     action = batch.action[target].long().to(model.device)
     temperature = _temperatures(batch)[batch.turn[target]].float().to(model.device)
@@ -69,7 +70,8 @@ def _evaluated(
             with torch.no_grad(), other.applied():
                 against = (other.head, other.features(part)[0])
         with model.applied():
-            features, hidden = model.features(part, hidden=Quantity.VALUE in wanted)
+            balances: list[Tensor] | None = [] if Quantity.BALANCE in wanted else None
+            features, hidden = model.features(part, hidden=Quantity.VALUE in wanted, balances=balances)
         entropy = Quantity.ENTROPY in wanted
         only = allowed_at(batch, target, text_config(model.model.config).vocab_size)
         allowed = None if only is None else only.to(model.device)
@@ -77,7 +79,8 @@ def _evaluated(
             model.head, features, action, temperature, entropy=entropy, reference=against, allowed=allowed
         )
         head = model.value_head
-        return reading, None if hidden is None or head is None else head(hidden)
+        balance = balances[0].expand(len(target)) if balances else None
+        return reading, None if hidden is None or head is None else head(hidden), balance
 
 
 def distributions(model: LanguageModel, batch: Batch, decisions: Tensor) -> Callable[[Tensor], Tensor]:

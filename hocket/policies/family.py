@@ -1,7 +1,8 @@
-"""The common decoder family, part by part: RMSNorm, rotary positions, grouped queries, gated feed-forward.
+"""Decoders of a known form, part by part: norms, rotary positions, grouped queries, feed-forward.
 
-Sampler and learner compute its layers by the functions here, from the model's own modules, so that both follow the
-weights and adapters, and by the same kernels, so that a token's numbers are the same in both to the last bit.
+Sampler and learner compute their layers by the functions here, from the model's own modules, so that both follow the
+weights and adapters, and by the same kernels, so that a token's numbers are the same in both to the last bit. What a
+decoder is made of stands in its form, see `hocket.policies.forms`.
 """
 
 from __future__ import annotations
@@ -15,13 +16,23 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from hocket.policies.fused_operations import add_norm, gated
+from hocket.policies.experts import Experts, Routing, expert_gate, rowwise_sigmoid
+from hocket.policies.forms import (
+    ExpertsForm,
+    FeedForm,
+    LayerForm,
+    NormForm,
+    known_form,
+    layers_in,
+    normed,
+    weight_of,
+)
+from hocket.policies.fused_operations import add_norm, gated_gelu, gated_silu
+from hocket.policies.kernels import ScoreBounds
+from hocket.policies.latent import Group, LatentProjection, NarrowOutput, inner_groups
 from hocket.policies.lora import base_of
 from hocket.policies.lowrank import JoinedLinear, LowRank, MixedLinear, Owners, low_rank
-
-FAMILY = frozenset({"llama", "mistral", "qwen2", "qwen3"})
-STATIC_ROTARY = frozenset({"default", "linear", "llama3", "yarn"})
-"""Rotary embeddings whose angles depend on the position alone."""
+from hocket.policies.shaping import TurnOf, by_head, moved_heads, shaping_of
 
 Precision = Literal["fp32", "bf16"]
 """What the layers multiply in: activations between them are of this type too. The residual stream, norms, softmax,
@@ -37,17 +48,6 @@ Visit = Callable[[int, Run, Tensor, Tensor | None], tuple[Tensor, Tensor]]
 
 Attend = Callable[[int, Tensor], Tensor]
 """From a layer's number and its queries, keys and values `[M, (H + 2 S) D]` to what attention mixed, `[M, H D]`."""
-
-
-def supports(model: Any, longest: int) -> bool:
-    """Whether the family's arithmetic is exactly what `model` computes on sequences of up to `longest` tokens."""
-    if getattr(model, "padded_because", None):  # An adapter that is no low-rank product of linear layers.
-        return False
-    config = model.config
-    rope = getattr(config, "rope_parameters", None) or {}
-    window = getattr(config, "sliding_window", None)
-    windowed = window is not None and getattr(config, "use_sliding_window", True) and longest > window
-    return config.model_type in FAMILY and rope.get("rope_type", "default") in STATIC_ROTARY and not windowed
 
 
 def linear(layers: Sequence[Any], scale: Tensor | None, precision: Precision) -> Map:
@@ -89,55 +89,178 @@ def dtype_of(layers: Sequence[Any], precision: Precision) -> torch.dtype:
     return torch.bfloat16 if precision == "bf16" else own
 
 
-def groups(layer: Any) -> tuple[tuple[list[Any], Tensor | None], ...]:
-    """The linear layers of a decoder layer by their input, each with the weight of the norm before them.
+def groups(layer: Any, form: LayerForm) -> tuple[Group, ...]:
+    """The linear layers of a decoder layer by their input.
 
-    Queries, keys and values; attention's output; gate and up; down.
+    Queries, keys and values; attention's output; what opens the feed-forward part; what closes it. Of routed experts
+    these two are the shared one's, if there is one, and its gate comes after them.
     """
-    attention, mlp = layer.self_attn, layer.mlp
-    return (
-        ([attention.q_proj, attention.k_proj, attention.v_proj], layer.input_layernorm.weight),
-        ([attention.o_proj], None),
-        ([mlp.gate_proj, mlp.up_proj], layer.post_attention_layernorm.weight),
-        ([mlp.down_proj], None),
-    )
+    attention, feed = getattr(layer, form.attention_name), getattr(layer, form.feed_name)
+    first, between = _folded(layer, form.norms[0]), before_feed(layer, form)
+    parts = [*inner_groups(attention, form.attention, first), ([getattr(attention, form.attention.output)], None)]
+    dense: FeedForm | None
+    if isinstance(form.feed, FeedForm):
+        dense = form.feed
+    else:
+        dense, shared = form.feed.shared_form, form.feed.shared
+        feed_gate = form.feed.shared_gate
+        gates: list[Group] = [] if feed_gate is None else [([getattr(feed, feed_gate)], between)]
+        feed = None if shared is None else getattr(feed, shared)
+    if dense is not None:
+        parts.append(([getattr(feed, name) for name in dense.opening], between))
+        parts.append(([getattr(feed, dense.closing)], None))
+    return tuple(parts) if isinstance(form.feed, FeedForm) else (*parts, *gates)
+
+
+def before_feed(layer: Any, form: LayerForm) -> Tensor | None:
+    """The weight of the RMSNorm before the feed-forward part."""
+    return _folded(layer, form.norms[0] if form.parallel else form.norms[2])
+
+
+def _folded(layer: Any, norm: NormForm | None) -> Tensor | None:
+    """The weight of a norm that the linear layers after it take over."""
+    return None if norm is None or norm.kind != "rms" else weight_of(norm, getattr(layer, norm.name))
 
 
 class Layer:
-    """One decoder layer as four linear maps around norms, attention and gate; holds no weights of its own.
+    """One decoder layer as linear maps around norms, attention and gate; holds no weights of its own.
 
     Attributes:
-        qkv, gate_up: from normalised states (without the norm's weight) to queries, keys and values `[.., heads * D]`,
-            and to gate and up `[.., 2 F]`. output, down: back to the width of the states.
+        qkv, opening: from normalised states (without an RMSNorm's weight) to queries, keys and values
+            `[.., heads * D]`, and to gate and up `[.., 2 F]`. output, down: back to the width of the states.
         gate: from gate and up `[.., 2 F]` to `[.., F]`.
-        scale: of attention's scores.
+        scale: of attention's scores. bounds: theirs. rotary: name of the table of angles.
         turn: weights `[heads + shared, D]` of the norms of queries and keys, or None. turn_epsilon: theirs.
-        epsilons: of the norms before attention and feed-forward.
+        before: what stands before attention and before feed-forward.
         dtype: of activations.
         copies: of whole matrices, made for this layer of the weights of the moment.
     """
 
-    def __init__(self, layer: Any, heads: int, shared: int, precision: Precision, maps: Sequence[Map]) -> None:
-        """`maps` are those of `groups(layer)`."""
-        attention = layer.self_attn
-        before, after = layer.input_layernorm, layer.post_attention_layernorm
-        self.qkv, self.output, self.gate_up, self.down = maps
+    def __init__(self, layer: Any, form: LayerForm, precision: Precision, maps: Sequence[Map]) -> None:
+        """`maps` are those of `groups(layer, form)`."""
+        attention, shape = getattr(layer, form.attention_name), form.attention
+        self.form = form
+        inner = 1 if shape.latent is None else len(shape.inner) - 1
+        self.output, *rest = maps[inner:]
+        self.qkv = maps[0]
+        if shape.latent is not None:
+            self.qkv = LatentProjection(shape, shape.latent, maps[:inner])
+            self.output = NarrowOutput(shape, shape.latent, self.output)
         self.copies: list[Tensor] = [copy for one in maps for copy in getattr(one, "copies", ())]
-        self.gate = _gate(layer.mlp.act_fn)
-        self.scale = float(attention.scaling)
-        self.epsilons = float(before.variance_epsilon), float(after.variance_epsilon)
-        self.dtype = torch.bfloat16 if precision == "bf16" else before.weight.dtype
+        self.scale = shape.scale
+        weight = base_of(getattr(attention, shape.output)).weight
+        self.dtype = torch.bfloat16 if precision == "bf16" else weight.dtype
+        self.experts: Experts | None = None
+        dense = getattr(layer, form.feed_name)
+        if isinstance(form.feed, ExpertsForm):
+            self.experts = _experts(dense, form.feed, before_feed(layer, form), self.dtype)
+            self.copies += self.experts.copies
+            dense = None if form.feed.shared is None else getattr(dense, form.feed.shared)
+        shape_of_feed = form.feed if isinstance(form.feed, FeedForm) else form.feed.shared_form
+        if shape_of_feed is not None:
+            self.gate_up, self.down = rest[:2]
+            self.gate = _gate(getattr(dense, shape_of_feed.activation), shape_of_feed.gated)
+        self._shares = shape_of_feed is not None
+        self._shared_gate = rest[2] if len(rest) > 2 else None
+        self.before = PreNorm(layer, form.norms[0]), PreNorm(layer, form.norms[2])
+        self._after = [(norm, None if norm is None else getattr(layer, norm.name)) for norm in form.norms[1::2]]
+        self.bounds = ScoreBounds(shape.window, shape.cap, attention.sinks if shape.sinks else None)
+        self.rotary = None if shape.late else shape.rotary
+        self._shaping = shaping_of(shape, attention)
         self.turn: Tensor | None = None
         self.turn_epsilon = 0.0
-        if hasattr(attention, "q_norm"):
-            q, k = attention.q_norm.weight, attention.k_norm.weight
-            self.turn = torch.cat((q.expand(heads, -1), k.expand(shared, -1)))
-            self.turn_epsilon = float(attention.q_norm.variance_epsilon)
+        if shape.norms is not None and by_head(shape):
+            weights = [weight_of(norm, getattr(attention, norm.name)) for norm in shape.norms]
+            counts = shape.heads, shape.shared
+            rows = [
+                weight.expand(count, -1) for weight, count in zip(weights, counts, strict=True) if weight is not None
+            ]
+            self.turn = moved_heads(shape, torch.cat(rows))
+            self.turn_epsilon = shape.norms[0].epsilon
+
+    @property
+    def epsilons(self) -> tuple[float, float]:
+        """Of the norms before attention and feed-forward."""
+        return self.before[0].epsilon, self.before[1].epsilon
+
+    def shaped(self, qkv: Tensor, turn: TurnOf) -> Tensor:
+        """Queries, keys and values as attention wants them, see `hocket.policies.shaping`."""
+        return qkv if self._shaping is None else self._shaping(qkv, turn)
+
+    @property
+    def late(self) -> str | None:
+        """The table of angles that `shaped` asks for."""
+        return self.form.attention.rotary
+
+    def feed(self, number: int, normal: Tensor, steps: LayerSteps) -> Tensor:
+        """The feed-forward part's output; `number` is the layer's."""
+        if self.experts is None:
+            return steps.output(self.down, self.gate(steps.product(self.gate_up, normal)))
+        form = self.form.feed
+        assert isinstance(form, ExpertsForm)
+        routed = self.experts(normal, lambda routing: steps.routed(number, routing, form))
+        if not self._shares:
+            return routed
+        shared = self.down(self.gate(self.gate_up(normal)))
+        return routed + (shared if self._shared_gate is None else rowwise_sigmoid(self._shared_gate(normal)) * shared)
+
+    def added(self, place: int, x: Tensor) -> Tensor:
+        """What attention (0) or feed-forward (1) adds, of their output."""
+        norm, module = self._after[place]
+        if norm is not None:
+            wide = x if x.dtype is torch.float64 else x.float()
+            x = finished(norm, module, STEPS.norm, wide, None).to(x.dtype)
+        return x if self.form.residual == 1 else x * self.form.residual
 
 
-def _gate(activation: nn.Module) -> Map:
-    if activation(torch.tensor([-1.5, 2.0])).equal(F.silu(torch.tensor([-1.5, 2.0]))):
-        return gated
+class PreNorm:
+    """What stands before a part: a norm, whose weight is left to the products after it, or nothing.
+
+    Attributes:
+        epsilon: the norm's.
+    """
+
+    def __init__(self, layer: Any, form: NormForm | None) -> None:
+        self._form, self._module = form, None if form is None else getattr(layer, form.name)
+        self._rms = form is not None and form.kind == "rms"
+        self.epsilon = 0.0 if form is None else form.epsilon
+
+    def __call__(self, x: Tensor, delta: Tensor | None, dtype: torch.dtype, steps: LayerSteps) -> tuple[Tensor, Tensor]:
+        """`x + delta`, and that sum normalised in `dtype`."""
+        if self._rms:
+            return steps.norm(x, delta, self.epsilon, dtype)
+        if delta is not None:
+            x = x + delta
+        return x, (x if self._form is None else normed(self._form, self._module, x)).to(dtype)
+
+
+Norm = Callable[[Tensor, Tensor | None, float, torch.dtype], tuple[Tensor, Tensor]]
+
+
+def finished(form: NormForm, module: Any, norm: Norm, x: Tensor, delta: Tensor | None) -> Tensor:
+    """`x + delta` after a norm, its weight included."""
+    if form.kind == "centred":
+        return normed(form, module, x if delta is None else x + delta)
+    _, normal = norm(x, delta, form.epsilon, x.dtype)
+    weight = weight_of(form, module)
+    return normal if weight is None else normal * weight
+
+
+def _experts(feed: Any, form: ExpertsForm, scale: Tensor | None, dtype: torch.dtype) -> Experts:
+    module = getattr(feed, form.experts)
+    gate = _gate(getattr(module, form.activation), True) if form.activation else expert_gate(module)
+    return Experts(form, getattr(feed, form.router), module, gate, scale, dtype)
+
+
+def _gate(activation: nn.Module, gated: bool) -> Map:
+    probe = torch.tensor([-1.5, 2.0])
+    answer = activation(probe)
+    if answer.allclose(F.gelu(probe, approximate="tanh"), atol=1e-6):
+        return gated_gelu if gated else lambda x: gated_gelu(torch.cat((x, torch.ones_like(x)), -1))
+    if not gated:
+        return activation
+    if answer.equal(F.silu(probe)):
+        return gated_silu
 
     def gate(gate_up: Tensor) -> Tensor:
         opened, up = gate_up.chunk(2, -1)
@@ -148,13 +271,14 @@ def _gate(activation: nn.Module) -> Map:
 
 
 def layers_of(model: Any, precision: Precision) -> list[Layer]:
-    """All layers of a model of the family, with its adapter where that is on."""
+    """All layers of a model, with its adapter where that is on."""
     return [layer_of(model, precision, number) for number in range(len(model.model.layers))]
 
 
 def layer_of(model: Any, precision: Precision, number: int) -> Layer:
     """One of them."""
-    return _layer(model, precision, number, [linear(*group, precision) for group in groups(model.model.layers[number])])
+    layer, form = model.model.layers[number], known_form(model).layers[number]
+    return Layer(layer, form, precision, [linear(*group, precision) for group in groups(layer, form)])
 
 
 Adapters = list[list[LowRank | None]]
@@ -162,32 +286,36 @@ Adapters = list[list[LowRank | None]]
 
 
 def adapters_of(model: Any, precision: Precision) -> Adapters:
-    """The adapter of a model of the family, for `mixed_layers`; nothing but None where it is off."""
+    """The adapter of a model, for `mixed_layers`; nothing but None where it is off."""
     return [
-        [low_rank(layers, scale, dtype_of(layers, precision)) for layers, scale in groups(layer)]
-        for layer in model.model.layers
+        [low_rank(layers, scale, dtype_of(layers, precision)) for layers, scale in groups(layer, form)]
+        for layer, form in layers_in(model)
     ]
 
 
 def mixed_layers(model: Any, precision: Precision, adapters: Sequence[Adapters], owners: Owners) -> list[Layer]:
-    """All layers of a model of the family, each row with the adapter of its owner; the model's own one is left out."""
+    """All layers of a model, each row with the adapter of its owner; the model's own one is left out."""
 
-    def maps(number: int, layer: Any) -> list[Map]:
+    def maps(number: int, layer: Any, form: LayerForm) -> list[Map]:
         return [
             MixedLinear(joined(*group, precision), [adapter[number][place] for adapter in adapters], owners)
-            for place, group in enumerate(groups(layer))
+            for place, group in enumerate(groups(layer, form))
         ]
 
-    return [_layer(model, precision, number, maps(number, layer)) for number, layer in enumerate(model.model.layers)]
-
-
-def _layer(model: Any, precision: Precision, number: int, maps: Sequence[Map]) -> Layer:
-    heads, shared = model.config.num_attention_heads, model.config.num_key_value_heads
-    return Layer(model.model.layers[number], heads, shared, precision, maps)
+    return [
+        Layer(layer, form, precision, maps(number, layer, form))
+        for number, (layer, form) in enumerate(layers_in(model))
+    ]
 
 
 class LayerSteps:
-    """How `run_layers` takes its steps; an activation cache records or replays them instead."""
+    """How `run_layers` takes its steps; an activation cache records or replays them instead.
+
+    Attributes:
+        sums: whether `attended` wants to hear of these.
+    """
+
+    sums = False
 
     def norm(self, x: Tensor, delta: Tensor | None, epsilon: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """See `hocket.policies.fused_operations.add_norm`."""
@@ -200,6 +328,13 @@ class LayerSteps:
     def output(self, linear: Map, x: Tensor) -> Tensor:
         """A product that is added to the residual stream."""
         return linear(x)
+
+    def routed(self, number: int, routing: Routing, form: ExpertsForm) -> Routing:
+        """Where a layer's tokens go, after its router has chosen."""
+        return routing
+
+    def attended(self, mixed: Tensor, sums: Tensor) -> None:
+        """Hears what attention mixed, and log-sums of its scores."""
 
 
 STEPS = LayerSteps()
@@ -242,34 +377,45 @@ def run_layers(
     delta: Tensor | None = None
     for number in range(len(layers)):
         x, delta = visit(number, partial(run, number), x, delta)
-    norm = model.model.norm
-    _, normal = steps.norm(x, delta, float(norm.variance_epsilon), x.dtype)
-    states: Tensor = normal * norm.weight
-    return states
+    norm = known_form(model).norm
+    return finished(norm, getattr(model.model, norm.name), steps.norm, x, delta)
 
 
 def _run_layer(
     layer: Layer, number: int, x: Tensor, delta: Tensor | None, attend: Attend, wanted: Tensor | None, steps: LayerSteps
 ) -> tuple[Tensor, Tensor]:
     """The residual stream before the feed-forward part's output, and that output."""
-    x, normal = steps.norm(x, delta, layer.epsilons[0], layer.dtype)
+    x, normal = layer.before[0](x, delta, layer.dtype, steps)
     mixed = attend(number, steps.product(layer.qkv, normal))
     if wanted is not None:
         x, mixed = x.index_select(0, wanted), mixed.index_select(0, wanted)
-    x, normal = steps.norm(x, steps.output(layer.output, mixed), layer.epsilons[1], layer.dtype)
-    return x, steps.output(layer.down, layer.gate(steps.product(layer.gate_up, normal)))
+    if layer.form.parallel:
+        normal = normal if wanted is None else normal.index_select(0, wanted)
+        return x, layer.added(0, steps.output(layer.output, mixed)) + layer.added(1, layer.feed(number, normal, steps))
+    x, normal = layer.before[1](x, layer.added(0, steps.output(layer.output, mixed)), layer.dtype, steps)
+    return x, layer.added(1, layer.feed(number, normal, steps))
 
 
 def head_size(model: Any) -> int:
     """D."""
-    config = model.config
-    return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+    return known_form(model).size
 
 
-def angles(model: Any, positions: int) -> tuple[Tensor, Tensor]:
-    """Cosines, and sines with the sign of the rotated half, for positions below `positions`; each `[S, D]`."""
-    device, half = model.device, head_size(model) // 2
-    places = torch.arange(positions, device=device)[None]
-    with torch.no_grad():
-        cosine, sine = model.model.rotary_emb(torch.zeros(1, dtype=model.dtype, device=device), places)
-    return cosine[0], torch.cat((-sine[0, :, :half], sine[0, :, half:]), -1)
+def embedded(model: Any, token: Tensor) -> Tensor:
+    """Tokens as the first layer reads them."""
+    x: Tensor = model.model.embed_tokens(token)
+    scale = known_form(model).embedding_scale
+    return x if scale == 1 else x * scale
+
+
+def logit_states(model: Any, states: Tensor) -> Tensor:
+    """Last hidden states as the head reads them."""
+    scale = known_form(model).logit_scale
+    return states if scale == 1 else states * scale
+
+
+def head_of(model: Any) -> Map:
+    """From `logit_states` to logits."""
+    head: Map = model.lm_head
+    cap = known_form(model).logit_cap
+    return head if not cap else lambda states: cap * torch.tanh(head(states) / cap)

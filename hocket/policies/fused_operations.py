@@ -92,37 +92,54 @@ def add_norm(x: Tensor, delta: Tensor | None, epsilon: float, dtype: torch.dtype
 
 class _Gate(Function):
     @staticmethod
-    def forward(ctx: Any, gate_up: Tensor) -> Tensor:
+    def forward(ctx: Any, gate_up: Tensor, opening: kernels.Opening) -> Tensor:
         ctx.save_for_backward(gate_up)
-        return _gate(gate_up)
+        ctx.opening = opening
+        return _gate(gate_up, opening)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (gate_up,) = ctx.saved_tensors
         if by_kernels(gate_up):
-            return kernels.gate_backward(gradient, gate_up)
+            return kernels.gate_backward(gradient, gate_up, ctx.opening), None
         gate, up = gate_up.chunk(2, -1)
         found = torch.empty_like(gate_up)
         for_gate, for_up = found.chunk(2, -1)
-        torch.mul(gradient, F.silu(gate), out=for_up)
-        torch.ops.aten.silu_backward.grad_input(gradient * up, gate, grad_input=for_gate)
-        return found
+        torch.mul(gradient, _opened(gate, ctx.opening), out=for_up)
+        if ctx.opening == "silu":
+            torch.ops.aten.silu_backward.grad_input(gradient * up, gate, grad_input=for_gate)
+        else:
+            torch.ops.aten.gelu_backward.grad_input(gradient * up, gate, approximate="tanh", grad_input=for_gate)
+        return found, None
 
 
-def _gate(gate_up: Tensor) -> Tensor:
+def _opened(gate: Tensor, opening: kernels.Opening) -> Tensor:
+    return F.silu(gate) if opening == "silu" else F.gelu(gate, approximate="tanh")
+
+
+def _gate(gate_up: Tensor, opening: kernels.Opening) -> Tensor:
     if by_kernels(gate_up):
-        return kernels.gate(gate_up)
+        return kernels.gate(gate_up, opening)
     gate, up = gate_up.chunk(2, -1)
-    return F.silu(gate).mul_(up)
+    return _opened(gate, opening).mul_(up)
 
 
-def gated(gate_up: Tensor) -> Tensor:
-    """silu(gate) * up of `[M, 2 F]` (SwiGLU: Shazeer 2020)."""
+def _gated(gate_up: Tensor, opening: kernels.Opening) -> Tensor:
     if torch.is_grad_enabled():
-        fed: Tensor = _Gate.apply(gate_up)  # type: ignore[no-untyped-call]
+        fed: Tensor = _Gate.apply(gate_up, opening)  # type: ignore[no-untyped-call]
         return fed
-    return _gate(gate_up)
+    return _gate(gate_up, opening)
+
+
+def gated_silu(gate_up: Tensor) -> Tensor:
+    """silu(gate) * up of `[M, 2 F]` (SwiGLU: Shazeer 2020)."""
+    return _gated(gate_up, "silu")
+
+
+def gated_gelu(gate_up: Tensor) -> Tensor:
+    """gelu(gate) * up of `[M, 2 F]`, gelu by its tangent (GeGLU)."""
+    return _gated(gate_up, "gelu")
 
 
 # ---------------------------------------------------------------- products
@@ -134,6 +151,9 @@ ALIKE = 16
 def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x W^T + b `[.., N]`; each row's result depends on that row alone, to the last bit."""
     rows = x.numel() // x.shape[-1]
+    if len(weight) == 1:  # With one column a row has other bits in other company.
+        bias = None if bias is None else bias.expand(ALIKE)
+        return product(x, weight.expand(ALIKE, -1), bias)[..., :1].contiguous()
     if rows >= ALIKE or x.device.type != "cpu":
         return F.linear(x, weight, bias)
     flat = F.pad(x.reshape(rows, -1), (0, 0, 0, ALIKE - rows))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,19 +15,19 @@ from hocket.core.batch import Level
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.policies.activation_cache import ActivationCache, ReplaySteps, activation_cache_for
 from hocket.policies.copies import ModelCopies
-from hocket.policies.family import Precision, supports
+from hocket.policies.family import STEPS, LayerSteps, Precision, head_of, logit_states
+from hocket.policies.forms import form_of
 from hocket.policies.heads import Head
 from hocket.policies.lora import acting_parameters, adapted_layers, without_adapter
 from hocket.policies.prefix_tree import PrefixTree, tree_of, tree_parts
 from hocket.policies.residence import HERE, Residence
+from hocket.policies.routes import Balance, ReplayedRoutes, RouteRecord, columns_of
 from hocket.policies.sequences import TOKEN_BUDGET, Row, blocks_of, padded
 from hocket.policies.shapes import context_length
 from hocket.policies.stored_weights import WideHead, weight_count
+from hocket.policies.support import supports, trusted
 from hocket.policies.tree_forward import tree_states
 from hocket.policies.value_head import ValueHead
-
-PLAIN_HEAD = frozenset({"gpt2", "llama", "mistral", "qwen2", "qwen3"})
-"""Architectures whose logits are exactly `lm_head(last hidden state)`; of any other the model's own logits are used."""
 
 
 class LanguageModule(nn.Module):
@@ -50,9 +51,11 @@ class LanguageModel:
         token_budget: tokens per forward and backward pass, padding included.
         activations: what the sampler has computed with these weights, between `begin_activation_cache` and
             `end_activation_cache`.
+        replay_routes: whether tokens go to the experts in learning that they went to in sampling.
+        routes: where these were, as long as `activations` would be kept.
         checkpointing: whether the backward pass makes layers' activations again instead of holding them.
         share_prefixes: whether the learner computes prefixes that sequences share once, where the architecture is one
-            that `hocket.policies.family` knows; False pads every sequence and uses the model's own forward pass.
+            with a form, see `hocket.policies.forms`; False pads every sequence and uses the model's own forward pass.
         precision: what layers multiply in, for sampler and learner alike; see `hocket.policies.family.Precision`.
         lora: whether there is an adapter. adapted: whether it takes part; a reference's does not.
         residence: where the weights are.
@@ -79,6 +82,8 @@ class LanguageModel:
         self.token_budget: float = TOKEN_BUDGET
         self.checkpointing = False
         self.activations: ActivationCache | None = None
+        self.replay_routes = False
+        self.routes: RouteRecord | None = None
         self._copies = ModelCopies()
         self.share_prefixes = True
         self.precision = precision
@@ -87,6 +92,7 @@ class LanguageModel:
         self.lora = bool(adapted_layers(model))
         self.adapted = self.lora if adapted is None else adapted
         self._module = LanguageModule(model.eval())
+        form_of(model)  # Read while all weights are here.
         self._check_precision()
 
     # ------------------------------------------------------------ what it is
@@ -158,14 +164,16 @@ class LanguageModel:
         """Keeps what the local engine computes from now on, so that the learner need not compute it again.
 
         Nothing happens where that cannot be, with adapters or activation checkpointing and without kernels, or where it
-        does not pay, with small models.
+        does not pay, with small models. With `replay_routes` a mixture of experts keeps its routes in its place.
         """
-        if not self.lora and not self.checkpointing and self.residence.here:
+        if self.replay_routes and self.residence.here and supports(self.model, 1) and columns_of(self.model):
+            self.routes = RouteRecord(self.model)
+        if not self.lora and not self.checkpointing and self.residence.here and supports(self.model, 1):
             self.activations = activation_cache_for(self.model, self.fingerprint())
 
     def end_activation_cache(self) -> None:
         """Lets go of what was kept."""
-        self.activations = None
+        self.activations = self.routes = None
 
     def refresh_copy(self, name: str) -> None:
         """Makes the copy of this name equal to the model as it is now; see `hocket.policies.copies`."""
@@ -189,36 +197,51 @@ class LanguageModel:
         whole = self.model.dtype in (torch.float32, torch.float64)
         return self.share_prefixes and whole and supports(self.model, longest)
 
-    def features(self, rows: list[Row], *, hidden: bool = False) -> tuple[Tensor, Tensor | None]:
+    def features(
+        self, rows: list[Row], *, hidden: bool = False, balances: list[Tensor] | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """What `head` reads at the rows' K places: hidden states `[K, H]`, or finished logits `[K, V]`.
 
-        Also the hidden states themselves when asked. Where prefixes are not shared, rows are padded on the right, where
-        a causal model's earlier positions cannot see them, and start at position 0: neither a mask nor position numbers
-        are needed. The `residence` is to be `around`.
+        Also the hidden states themselves when asked; how unevenly experts are used is appended to `balances`. Where
+        prefixes are not shared, rows are padded on the right, where a causal model's earlier positions cannot see them,
+        and start at position 0: neither a mask nor position numbers are needed. The `residence` is to be `around`.
         """
         if self._shares(rows):
             tree = tree_of(rows)
-            replay = self._replay(rows, tree)
+            steps = self._steps(rows, tree)
+            balance = None if balances is None else Balance(steps)
             read = tree_states(
                 self.model,
                 tree,
                 self.precision,
                 gradient_checkpointing=self.checkpointing,
-                replay=replay,
+                replay=self._replay(rows, tree),
+                steps=steps if balance is None else balance,
                 residence=self.residence,
             )
-            return read, read if hidden else None
+            if balances is not None and balance is not None:
+                balances.append(balance.mean())
+            return self._for_head(read), read if hidden else None
+        if balances is not None:
+            raise HocketError(f"policy {self.name!r} says nothing of its experts where prefixes are not shared")
         block = padded(rows)
         ids, place = block.ids.to(self.device), block.place.to(self.device)
         if self._plain:
             with self.residence.called(), self.narrowed():
                 states = self.model.base_model(input_ids=ids, use_cache=False).last_hidden_state
             picked = states.flatten(0, 1)[place].to(self.model.dtype)
-            return picked, picked if hidden else None
+            return self._for_head(picked), picked if hidden else None
         with self.residence.called(), self.narrowed():
             out = self.model(input_ids=ids, use_cache=False, output_hidden_states=hidden)
         states = out.hidden_states[-1].flatten(0, 1)[place] if hidden else None
         return out.logits.flatten(0, 1)[place], states
+
+    def _steps(self, rows: list[Row], tree: PrefixTree) -> LayerSteps:
+        """How layers are computed of what no activation cache knows."""
+        if self.routes is None:
+            return STEPS
+        wanted = torch.from_numpy(np.unique(tree.place))
+        return ReplayedRoutes(columns_of(self.model), self.routes.find(rows, tree), wanted, self.routes.counts)
 
     def _replay(self, rows: list[Row], tree: PrefixTree) -> ReplaySteps | None:
         """What the sampler has computed of `tree` with the weights as they are, where that saves a forward pass."""
@@ -228,12 +251,19 @@ class LanguageModel:
 
     @property
     def head(self) -> Head:
-        head: Head = self.model.lm_head if self._plain else _unchanged
+        if not self._plain:
+            return _unchanged
+        head: Head = head_of(self.model) if trusted(self.model) else self.model.lm_head
         return head
+
+    def _for_head(self, states: Tensor) -> Tensor:
+        """Last hidden states as the head reads them."""
+        return logit_states(self.model, states) if trusted(self.model) else states
 
     @property
     def _plain(self) -> bool:
-        return self.model.config.model_type in PLAIN_HEAD
+        """Whether the head reads last hidden states; of any other architecture the model's own logits are used."""
+        return self.model.config.model_type == "gpt2" or trusted(self.model)
 
     def check_lengths(self, rows: Sequence[Row]) -> None:
         limit = self.context_length

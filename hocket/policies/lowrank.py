@@ -54,7 +54,12 @@ class JoinedLinear:
         self.copies: list[Tensor] = [] if large else cast(list[Tensor], self._weights)
         self._sizes = [weight.shape[0] for weight in self._weights]
         self.width = sum(self._sizes)
-        self.bias = None if plain[0].bias is None else torch.cat([layer.bias for layer in plain]).to(dtype)
+        self.bias: Tensor | None = None
+        if any(layer.bias is not None for layer in plain):
+            biases = [
+                layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias for layer in plain
+            ]
+            self.bias = torch.cat(biases).to(dtype)
 
     def __call__(self, x: Tensor, more: Tensor | None = None) -> Tensor:
         """`[.., N]` of x `[.., H]`; with `more` `[.., N]` added in place of the bias."""
@@ -89,6 +94,8 @@ def added(more: Tensor, x: Tensor, weight: Tensor | CodedMatrix) -> Tensor:
     if isinstance(weight, CodedMatrix):
         return coded_product(x, weight, more=more)
     rows = x.numel() // x.shape[-1]
+    if len(weight) == 1:
+        return added(more.expand(*more.shape[:-1], ALIKE), x, weight.expand(ALIKE, -1))[..., :1].contiguous()
     flat, to = x.reshape(rows, -1), more.reshape(rows, -1)
     if rows < ALIKE and x.device.type == "cpu":
         flat, to = (F.pad(part, (0, 0, 0, ALIKE - rows)) for part in (flat, to))

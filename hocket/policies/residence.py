@@ -34,7 +34,7 @@ class Residence:
         return nullcontext()
 
     def layers(self, model: Any, precision: Precision) -> tuple[Sequence[Layer], Visit]:
-        """The layers of a model of the family for one forward pass, and how each is visited."""
+        """The layers of a model of known form for one forward pass, and how each is visited."""
         return layers_of(model, precision), visited
 
     def held(self, weights: Iterable[Tensor]) -> list[Tensor]:

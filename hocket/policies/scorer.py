@@ -106,6 +106,9 @@ class Scorer(LanguageModel):
     def _plain(self) -> bool:
         return True  # Of every architecture the head reads the trunk's last states.
 
+    def _for_head(self, states: Tensor) -> Tensor:
+        return states
+
     @property
     def default_lr(self) -> float:
         """Five times that of a policy of its size: what it learns from are labels, not noisy credit."""
@@ -155,11 +158,11 @@ class Scorer(LanguageModel):
         if rows:
             self.check_lengths(rows)
             parts = self.parts(rows)
-            found = torch.cat([self._read(part) for part in parts])
+            found = torch.cat([self._scored(part) for part in parts])
             score = score.index_copy(0, torch.cat([targets(part) for part in parts]), found.to(score.device))
         return Evaluation(logp=torch.zeros(batch.decisions), score=score)
 
-    def _read(self, rows: list[Row]) -> Tensor:
+    def _scored(self, rows: list[Row]) -> Tensor:
         with self.residence.around():
             with self.applied():
                 states, _ = self.features(rows)

@@ -5,8 +5,9 @@ On processors `hocket.policies.kernels` walk the tree; elsewhere blocks of nodes
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,8 +19,12 @@ from torch.autograd.function import once_differentiable
 
 from hocket.policies import kernels
 from hocket.policies.fused_operations import by_kernels, normalise_backward, scale_down
-from hocket.policies.kernels import TreePaths
+from hocket.policies.kernels import ScoreBounds, TreePaths
 from hocket.policies.prefix_tree import TokenRun, attention_blocks
+from hocket.policies.shaping import Angles, Tables
+
+if TYPE_CHECKING:
+    from hocket.policies.family import Layer
 
 
 class Shape(NamedTuple):
@@ -61,7 +66,7 @@ class AttentionPlan:
         heads, shared: H and S. shapes: of the blocks.
         qk_rows: queries of all blocks, then keys of all blocks. v_rows: values of all blocks.
         queries: how many of `qk_rows` are queries.
-        masks: per block, what is added to scores, `[B * S, Q * H / S, K]`.
+        masks: per block, what is added to scores, `[B * S, Q * H / S, K]`, by the window of a layer.
         out_rows: for each output row its place among the queries. back_rows: for each query its output row.
         vacant: queries that only fill a block.
         qk_bags, v_bags: sums of the gradients of gathered rows.
@@ -73,7 +78,7 @@ class AttentionPlan:
     qk_rows: Tensor
     v_rows: Tensor
     queries: int
-    masks: list[Tensor]
+    masks: Mapping[int, list[Tensor]]
     out_rows: Tensor
     back_rows: Tensor
     vacant: Tensor
@@ -81,13 +86,16 @@ class AttentionPlan:
     v_bags: Bags
 
     @staticmethod
-    def of(nodes: list[TokenRun], heads: int, shared: int, like: Tensor) -> AttentionPlan:
-        """The plan of a tree's nodes, with masks of the kind of `like`."""
+    def of(
+        nodes: list[TokenRun], heads: int, shared: int, like: Tensor, windows: Iterable[int] = (0,)
+    ) -> AttentionPlan:
+        """The plan of a tree's nodes, with masks of the kind of `like` for layers of these windows."""
         total, device, repeat = sum(node.own for node in nodes), like.device, heads // shared
         head = np.arange(heads).reshape(shared, 1, repeat)
         key_head = np.arange(shared)[:, None]
         q_rows, k_rows, v_rows, o_rows, q_used, k_used = [], [], [], [], [], []
-        shapes, masks = [], []
+        shapes: list[Shape] = []
+        masks: dict[int, list[Tensor]] = {window: [] for window in windows}
         for block in attention_blocks(nodes):
             query, key, seen = _padded([nodes[number] for number in block])
             shape = Shape(query.shape[0], query.shape[1], key.shape[1])
@@ -100,7 +108,8 @@ class AttentionPlan:
             k_rows.append((k * (heads + shared) + heads + key_head).ravel())
             v_rows.append((k * (heads + 2 * shared) + heads + shared + key_head).ravel())
             shapes.append(shape)
-            masks.append(_mask(seen, shape, shared, repeat, like))
+            for window, blocks in masks.items():
+                blocks.append(_mask(seen, shape, shared, repeat, like, window))
         used_q, used_k = np.concatenate(q_used), np.concatenate(k_used)
         qk, v = np.concatenate([*q_rows, *k_rows]), np.concatenate(v_rows)
         back = np.concatenate(o_rows)
@@ -137,6 +146,15 @@ class AttentionPlan:
             start, begin = start + rows, begin + columns
         return found
 
+    def beside(self, sinks: Tensor, shape: Shape) -> Tensor:
+        """One more column for the scores of a block: each query's sink, `[B * S, Q * H / S, 1]`."""
+        rows = sinks.view(1, self.shared, 1, -1).expand(shape.nodes, -1, shape.queries, -1)
+        return rows.reshape(shape.nodes * self.shared, -1, 1)
+
+    def by_head(self, column: Tensor, shape: Shape) -> Tensor:
+        """Such a column's gradient, summed `[H]`."""
+        return column.view(shape.nodes, self.shared, shape.queries, -1).sum((0, 2)).flatten()
+
 
 def _padded(nodes: list[TokenRun]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Places of queries `[B, Q]` and keys `[B, K]`, -1 where vacant, and the last key each query sees `[B, Q]`."""
@@ -150,9 +168,10 @@ def _padded(nodes: list[TokenRun]) -> tuple[NDArray[np.int64], NDArray[np.int64]
     return query, key, seen
 
 
-def _mask(seen: NDArray[np.int64], shape: Shape, shared: int, repeat: int, like: Tensor) -> Tensor:
+def _mask(seen: NDArray[np.int64], shape: Shape, shared: int, repeat: int, like: Tensor, window: int) -> Tensor:
     last = torch.from_numpy(seen).to(like.device)[:, None, :, None, None]
-    hidden = torch.arange(shape.keys, device=like.device) > last
+    place = torch.arange(shape.keys, device=like.device)
+    hidden = (place > last) | (place <= last - window) if window else place > last
     mask = torch.zeros(hidden.shape, dtype=like.dtype, device=like.device).masked_fill_(hidden, -torch.inf)
     full = mask.expand(shape.nodes, shared, shape.queries, repeat, shape.keys)
     return full.reshape(shape.nodes * shared, shape.queries * repeat, shape.keys)
@@ -172,9 +191,11 @@ class _Attend(Function):
         weight: Tensor | None,
         cosine: Tensor,
         sine: Tensor,
+        sinks: Tensor | None,
         epsilon: float,
         scale: float,
         plan: AttentionPlan,
+        bounds: ScoreBounds,
     ) -> Tensor:
         total, size, turning = len(qkv), cosine.shape[-1], plan.heads + plan.shared
         parts = qkv.view(total, turning + plan.shared, size)
@@ -188,32 +209,50 @@ class _Attend(Function):
         gathered = turned.view(-1, size).index_select(0, plan.qk_rows)
         values = qkv.view(-1, size).index_select(0, plan.v_rows)
         mixed = torch.empty_like(gathered[: plan.queries])
-        chances = []
+        chances, capped = [], []
         pairs = plan.blocks(gathered[: plan.queries], gathered[plan.queries :])
-        for (q, k), (out, v), mask in zip(pairs, plan.blocks(mixed, values), plan.masks, strict=True):
-            scores = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=scale)
+        blocks = zip(pairs, plan.blocks(mixed, values), plan.masks[bounds.window], plan.shapes, strict=True)
+        for (q, k), (out, v), mask, shape in blocks:
+            if bounds.cap:
+                capped.append(torch.bmm(q, k.transpose(1, 2)).mul_(scale / bounds.cap).tanh_())
+                scores = capped[-1] * bounds.cap + mask
+            else:
+                scores = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=scale)
+            if sinks is not None:
+                scores = torch.cat((scores, plan.beside(sinks, shape)), -1)
             chances.append(torch.softmax(scores, -1))
-            torch.bmm(chances[-1], v, out=out)
-        ctx.save_for_backward(weight, cosine, sine, normal, inverse, gathered, values, *chances)
-        ctx.scale, ctx.plan = scale, plan
+            torch.bmm(chances[-1][..., : shape.keys], v, out=out)
+        ctx.save_for_backward(weight, cosine, sine, normal, inverse, gathered, values, *chances, *capped)
+        ctx.scale, ctx.plan, ctx.bounds, ctx.sinks = scale, plan, bounds, sinks is not None
         return mixed.index_select(0, plan.out_rows).view(total, plan.heads * size)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        weight, cosine, sine, normal, inverse, gathered, values, *chances = ctx.saved_tensors
+        weight, cosine, sine, normal, inverse, gathered, values, *kept = ctx.saved_tensors
         plan: AttentionPlan = ctx.plan
+        bounds: ScoreBounds = ctx.bounds
+        chances, capped = kept[: len(plan.shapes)], kept[len(plan.shapes) :]
+        for_sinks = gradient.new_zeros(plan.heads) if ctx.sinks else None
         total, size, turning = len(gradient), cosine.shape[-1], plan.heads + plan.shared
         back = gradient.reshape(-1, size).index_select(0, plan.back_rows).index_fill_(0, plan.vacant, 0.0)
         for_qk, for_v = torch.empty_like(gathered), torch.empty_like(values)
         pairs = plan.blocks(gathered[: plan.queries], gathered[plan.queries :])
         results = plan.blocks(for_qk[: plan.queries], for_qk[plan.queries :])
         outputs, sums = plan.blocks(back, values), plan.blocks(back, for_v)
-        for (q, k), (for_q, for_k), (out, v), (_, into), chance in zip(
-            pairs, results, outputs, sums, chances, strict=True
+        for number, ((q, k), (for_q, for_k), (out, v), (_, into), chance) in enumerate(
+            zip(pairs, results, outputs, sums, chances, strict=True)
         ):
-            torch.bmm(chance.transpose(1, 2), out, out=into)
-            scores = torch._softmax_backward_data(torch.bmm(out, v.transpose(1, 2)), chance, -1, chance.dtype)
+            torch.bmm(chance[..., : k.shape[1]].transpose(1, 2), out, out=into)
+            slopes = torch.bmm(out, v.transpose(1, 2))
+            if for_sinks is not None:
+                slopes = F.pad(slopes, (0, 1))
+            scores = torch._softmax_backward_data(slopes, chance, -1, chance.dtype)
+            if for_sinks is not None:
+                for_sinks += plan.by_head(scores[..., -1], plan.shapes[number])
+                scores = scores[..., :-1]
+            if bounds.cap:
+                scores = scores * (1 - capped[number].square())
             scores.mul_(ctx.scale)
             torch.bmm(scores, k, out=for_q)
             torch.bmm(scores.transpose(1, 2), q, out=for_k)
@@ -226,7 +265,7 @@ class _Attend(Function):
             for_weight = (given * normal).sum(0)
             given = normalise_backward(given.mul_(weight), normal, inverse)
         found[:, :turning] = given
-        return found.view(total, -1), for_weight, None, None, None, None, None
+        return found.view(total, -1), for_weight, None, None, for_sinks, *(None,) * 4
 
 
 def paths_of(nodes: list[TokenRun]) -> TreePaths:
@@ -252,31 +291,37 @@ class _AttendByKernels(Function):
         cosine: Tensor,
         sine: Tensor,
         depth: Tensor,
+        sinks: Tensor | None,
         epsilon: float,
         scale: float,
         shared: int,
         paths: TreePaths,
         mixed: Tensor | None,
         sums: Tensor | None,
+        bounds: ScoreBounds,
     ) -> Tensor:
         turned, inverse = kernels.apply_rope(qkv, weight, cosine, sine, depth, epsilon, shared)
         if mixed is None or sums is None:
-            mixed, sums = kernels.tree_attention(turned, qkv, paths, scale, cosine.shape[1], shared)
+            mixed, sums = kernels.tree_attention(turned, qkv, paths, scale, cosine.shape[1], shared, bounds)
         else:
             mixed = mixed.view_as(mixed)
-        ctx.save_for_backward(qkv, weight, cosine, sine, depth, turned, inverse, mixed, sums)
-        ctx.scale, ctx.shared, ctx.paths = scale, shared, paths
+        ctx.save_for_backward(qkv, weight, cosine, sine, depth, turned, inverse, mixed, sums, sinks)
+        ctx.scale, ctx.shared, ctx.paths, ctx.bounds = scale, shared, paths, bounds
         return mixed
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        qkv, weight, cosine, sine, depth, turned, inverse, mixed, sums = ctx.saved_tensors
+        qkv, weight, cosine, sine, depth, turned, inverse, mixed, sums, sinks = ctx.saved_tensors
         found = kernels.tree_attention_backward(
-            turned, qkv, mixed, gradient, sums, ctx.paths, ctx.scale, cosine.shape[1], ctx.shared
+            turned, qkv, mixed, gradient, sums, ctx.paths, ctx.scale, cosine.shape[1], ctx.shared, ctx.bounds
         )
         for_qkv, for_weight = kernels.apply_rope_backward(found, qkv, weight, cosine, sine, depth, inverse, ctx.shared)
-        return for_qkv, for_weight, *(None,) * 9
+        for_sinks = None
+        if sinks is not None:
+            along = (gradient * mixed).float().view(*sums.shape, -1).sum(-1)
+            for_sinks = -(torch.exp(sinks - sums) * along).sum(0)
+        return for_qkv, for_weight, None, None, None, for_sinks, *(None,) * 7
 
 
 class TreeAttention:
@@ -284,50 +329,69 @@ class TreeAttention:
 
     Args:
         nodes: of the tree. depth: of each token `[M]` int64.
-        angles: tables of cosine, and of sine with the sign of the rotated half, `[P, D]`.
+        tables: of cosine, and of sine with the sign of the rotated half, `[P, D]`, by name.
         heads, shared: H query heads, S key and value heads. like: a tensor of the kind activations are.
+        windows: of the layers.
     """
 
     def __init__(
-        self, nodes: list[TokenRun], depth: Tensor, angles: tuple[Tensor, Tensor], heads: int, shared: int, like: Tensor
+        self,
+        nodes: list[TokenRun],
+        depth: Tensor,
+        tables: Tables,
+        heads: int,
+        shared: int,
+        like: Tensor,
+        windows: Iterable[int] = (0,),
     ) -> None:
-        self._shared = shared
+        self._shared, self._depth, self._tables = shared, depth, tables
         self._plan: AttentionPlan | None = None
-        if by_kernels(like) and kernels.available(angles[0].shape[1]):
-            self._depth, self._angles = depth.to(torch.int32), (angles[0].contiguous(), angles[1].contiguous())
+        size = next(iter(tables.values()))[0].shape[1]
+        self._angles: dict[str | None, Angles] = {}
+        if by_kernels(like) and kernels.available(size):
+            self._places = depth.to(torch.int32)
             self._paths = paths_of(nodes)
         else:
             wide = like if like.dtype is torch.float64 else like.float()
-            self._plan = AttentionPlan.of(nodes, heads, shared, wide)
-            self._angles = (angles[0][depth][:, None], angles[1][depth][:, None])
+            self._plan = AttentionPlan.of(nodes, heads, shared, wide, windows)
 
     @property
     def by_kernels(self) -> bool:
         """Whether the kernels compute it."""
         return self._plan is None
 
-    def __call__(
-        self,
-        qkv: Tensor,
-        weight: Tensor | None,
-        epsilon: float,
-        scale: float,
-        known: tuple[Tensor | None, Tensor | None] = (None, None),
-    ) -> Tensor:
+    def turn(self, table: str | None) -> Angles:
+        """The tokens' own angles `[M, D]`."""
+        cosine, sine = self._tables[table]
+        return cosine[self._depth], sine[self._depth]
+
+    def __call__(self, qkv: Tensor, layer: Layer, known: tuple[Tensor | None, Tensor | None] = (None, None)) -> Tensor:
         """Outputs `[M, H * D]`.
 
         Args:
             qkv: queries, keys and values before norm and rotation, `[M, (H + 2 S) * D]`.
-            weight, epsilon: of the RMSNorm of queries and keys, `[H + S, D]`; None where the architecture has none.
-            scale: of the scores.
+            layer: whose scale, norms of queries and keys, table of angles and bounds are used.
             known: outputs and log-sums of scores `[M, H]`, if they are; for the kernels only.
         """
         out: Tensor
+        qkv = layer.shaped(qkv, lambda: self.turn(layer.late))
+        if layer.rotary not in self._angles:
+            self._angles[layer.rotary] = self._ready(layer.rotary)
+        weight, angles, bounds = layer.turn, self._angles[layer.rotary], layer.bounds
+        shape = layer.turn_epsilon, layer.scale
         if self._plan is None:
             out = _AttendByKernels.apply(  # type: ignore[no-untyped-call]
-                qkv, weight, *self._angles, self._depth, epsilon, scale, self._shared, self._paths, *known
+                qkv, weight, *angles, self._places, bounds.sinks, *shape, self._shared, self._paths, *known, bounds
             )
             return out
         wide = qkv if qkv.dtype is torch.float64 else qkv.float()
-        out = _Attend.apply(wide, weight, *self._angles, epsilon, scale, self._plan)  # type: ignore[no-untyped-call]
+        out = _Attend.apply(wide, weight, *angles, bounds.sinks, *shape, self._plan, bounds)  # type: ignore[no-untyped-call]
         return out.to(qkv.dtype)
+
+    def _ready(self, table: str | None) -> Angles:
+        """A table as kernels read it, or the tokens' own angles."""
+        if self._plan is None:
+            cosine, sine = self._tables[table]
+            return cosine.contiguous(), sine.contiguous()
+        cosine, sine = self.turn(table)
+        return cosine[:, None], sine[:, None]

@@ -1,4 +1,4 @@
-"""The forward pass of the common decoder family over a tree of shared prefixes, without padding."""
+"""The forward pass of a decoder of known form over a tree of shared prefixes, without padding."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from hocket.policies.activation_cache import ReplaySteps
-from hocket.policies.family import STEPS, Precision, angles, run_layers
+from hocket.policies.family import STEPS, LayerSteps, Precision, embedded, run_layers
+from hocket.policies.forms import known_form
 from hocket.policies.prefix_tree import PrefixTree
 from hocket.policies.residence import HERE, Residence
+from hocket.policies.shaping import angle_tables
 from hocket.policies.tree_attention import Bags, TreeAttention
 
 
@@ -25,29 +27,27 @@ def tree_states(
     *,
     gradient_checkpointing: bool = False,
     replay: ReplaySteps | None = None,
+    steps: LayerSteps = STEPS,
     residence: Residence = HERE,
 ) -> Tensor:
     """Last hidden states (after the final norm) at the tree's asked places, `[K, H]`.
 
-    `gradient_checkpointing` as in `run_layers`; `replay` is what the sampler has computed of this tree;
-    `residence` says where the weights are.
+    `gradient_checkpointing` and `steps` as in `run_layers`; `replay` is what the sampler has computed of this tree,
+    which then takes the place of `steps`; `residence` says where the weights are.
     """
-    config, device = model.config, model.device
-    x = model.model.embed_tokens(torch.from_numpy(tree.token).to(device))
+    form, device = known_form(model), model.device
+    x = embedded(model, torch.from_numpy(tree.token).to(device))
     depth = torch.from_numpy(tree.depth).to(device)
-    tables = angles(model, int(tree.depth.max()) + 1)
-    heads, shared = config.num_attention_heads, config.num_key_value_heads
-    attention = TreeAttention(tree.nodes, depth, tables, heads, shared, x)
+    tables = angle_tables(model, int(tree.depth.max()) + 1)
+    windows = {layer.attention.window for layer in form.layers}
+    attention = TreeAttention(tree.nodes, depth, tables, form.heads, form.shared, x, windows)
     layers, visit = residence.layers(model, precision)
 
     def attend(number: int, qkv: Tensor) -> Tensor:
-        layer = layers[number]
-        known = (None, None) if replay is None else replay.attention()
-        return attention(qkv, layer.turn, layer.turn_epsilon, layer.scale, known)
+        return attention(qkv, layers[number], (None, None) if replay is None else replay.attention())
 
     # The last layer's output is needed at the asked places only.
     wanted, back = np.unique(tree.place, return_inverse=True)
-    steps = STEPS if replay is None else replay
     states = run_layers(
         model,
         layers,
@@ -55,7 +55,7 @@ def tree_states(
         attend,
         wanted=torch.from_numpy(wanted).to(device),
         gradient_checkpointing=gradient_checkpointing,
-        steps=steps,
+        steps=steps if replay is None else replay,
         visit=visit,
     )
     if device.type == "cpu":

@@ -9,14 +9,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 from hocket.core.errors import ConfigurationError
 from hocket.policies.activation_cache import MAX_BYTES, WORTH
-from hocket.policies.family import supports
+from hocket.policies.forms import expected
 from hocket.policies.lora_targets import Coverage, coverage
 from hocket.policies.sequences import ATTENTION_LENGTH, TOKEN_BUDGET
 from hocket.policies.settings import LoraSettings
@@ -127,7 +126,7 @@ def outlined(config: Any, lora: LoraSettings | None = None) -> ModelOutline:
         ) from error
     if lora is not None:
         add_adapter(module, lora, Key.of(0))
-    fast = getattr(module, "padded_because", None) is None and supports(SimpleNamespace(config=config), 1)
+    fast = getattr(module, "padded_because", None) is None and expected(config)
     counts = {"inside": 0, "outside": 0, "adapter": 0}
     for name, weight in module.named_parameters():
         layered = weight.ndim >= 2 and any(part.isdigit() for part in name.split("."))

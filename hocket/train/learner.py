@@ -225,6 +225,8 @@ class Learner:
             metrics[SATURATED] = self._share(metrics[SATURATED], mine)
         self._first = problem.first
         metrics |= self._agree(problem, self.completed(mine)) if agreed is None else agreed
+        routes = getattr(self.policy, "routes", None)
+        metrics |= {} if routes is None else routes.metrics()
         if isinstance(self.policy, Observes):
             self.policy.observe(mine)  # After the update, which uses the statistics that the batch was sampled with.
         self.policy.version += 1

@@ -10,15 +10,15 @@ import resource
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 from hocket.core.errors import ConfigurationError
 from hocket.policies import kernels
-from hocket.policies.family import Precision, supports
-from hocket.policies.shapes import context_length, model_size
+from hocket.policies.family import Precision
+from hocket.policies.forms import expected
+from hocket.policies.shapes import model_size
 from hocket.stages import Metrics, Policy
 from hocket.train.cores import CoreWatch, available_cores
 from hocket.train.memory import MemoryPlan
@@ -205,7 +205,7 @@ def _precision(config: Config, models: Sequence[Any], probe: Probe) -> tuple[Pre
         return config.precision, "set by precision"
     if config.weights != "fp32":
         return "bf16", f"the weights are in {config.weights}"
-    stranger = next((model.model_type for model in models if not _known(model)), None)
+    stranger = next((model.model_type for model in models if not expected(model)), None)
     if stranger is not None:
         return "fp32", f"this {stranger} model takes the forward pass of transformers; --precision bf16 is for it too"
     if config.engine.kind != "local" and probe.device.type == "cpu":
@@ -222,14 +222,10 @@ def _compiled(models: Sequence[Any], device: torch.device) -> tuple[bool, str]:
     """Whether all models run on the compiled kernels, and why."""
     if not models or device.type != "cpu":
         return False, "the kernels are for language models on a processor"
-    if stranger := next((model.model_type for model in models if not _known(model)), None):
+    if stranger := next((model.model_type for model in models if not expected(model)), None):
         return False, f"{stranger} models take the forward pass of transformers"
     missing = next((why for model in models if (why := kernels.reason(model_size(model).widest.key))), None)
     return missing is None, missing or "the kernels are there"
-
-
-def _known(config: Any) -> bool:
-    return supports(SimpleNamespace(config=config), context_length(config) or 0)
 
 
 def environment_threads() -> int | None:

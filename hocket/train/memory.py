@@ -17,9 +17,9 @@ import torch
 
 from hocket.core.packing import pack
 from hocket.policies.activation_cache import MAX_BYTES, worth
-from hocket.policies.family import supports
 from hocket.policies.sequences import ATTENTION_LENGTH, Row
 from hocket.policies.shapes import model_size
+from hocket.policies.support import supports
 from hocket.stages import Task
 from hocket.train.cores import PROC, control_groups
 from hocket.train.oom_retry import LEAST_BUDGET

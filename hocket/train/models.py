@@ -83,6 +83,7 @@ def load_policy(
     """
     from hocket.agents.workflows.chat import Chat
     from hocket.policies.causal_lm import CausalLM
+    from hocket.policies.routes import columns_of
     from hocket.train.machine import device_of
 
     policy = CausalLM.from_pretrained(
@@ -97,6 +98,10 @@ def load_policy(
     )
     policy.module.to(device_of(config))
     policy.end_of_turn = Chat(policy.tokenizer).stops
+    if config.router_replay and not columns_of(policy.model):
+        kind = policy.model.config.model_type
+        raise ConfigurationError(f"router_replay: no router of this {kind} model is known; drop the setting")
+    policy.replay_routes = config.router_replay
     return policy
 
 

@@ -307,6 +307,8 @@ class Config:
         weights: what the matrices of the layers are stored in. `bf16` also trains in full; `int8` and `nf4` (4 bits)
             are for frozen weights under an adapter. Others stay in fp32; frozen embeddings and heads are in bf16.
         optimiser: how the optimiser's state is held.
+        router_replay: in learning, tokens of a mixture of experts go to the experts that sampling sent them to; the
+            metric `routes/differing` is the share that would go elsewhere.
         device: of language models: `cpu`, `cuda` or `cuda:N`; `auto` takes an accelerator if there is one.
         memory: the memory use of the learner. network: the networks of control policies.
         leaves: into how many parts of whole groups a gradient is split, a power of two. The parts are summed in a
@@ -357,6 +359,7 @@ class Config:
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     weights: Literal["fp32", "bf16", "int8", "nf4"] = "fp32"
     optimiser: OptimiserSettings = OptimiserSettings()
+    router_replay: bool = False
     device: str = "auto"
     memory: MemorySettings = MemorySettings()
     network: NetworkSettings = NetworkSettings()
@@ -392,6 +395,10 @@ class Config:
             raise ValueError(f"samplers must be at least 0, not {self.samplers}")
         if self.overlap < 0:
             raise ValueError(f"overlap must be at least 0, not {self.overlap}")
+        if self.router_replay and (self.samplers or self.overlap or self.learners > 1 or self.engine.kind != "local"):
+            raise ValueError(
+                "router_replay needs sampling and learning in one process: drop it, or the other processes"
+            )
         if self.order not in ORDERS:
             raise ValueError(f"order = {self.order!r}{nearest(self.order, ORDERS)}")
         if not 0 <= self.verify <= 1:

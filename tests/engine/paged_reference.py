@@ -2,6 +2,8 @@
 
 import torch
 
+from hocket.policies.kernels import UNBOUNDED
+
 
 def _turned(x, weight, epsilon, cosine, sine):
     """Queries or keys `[heads, D]` of one token, normalised and rotated."""
@@ -27,6 +29,7 @@ def paged_attention(
     scale,
     heads,
     shared,
+    bounds=UNBOUNDED,
     sums=None,
 ):
     assert sums is None
@@ -53,7 +56,14 @@ def paged_attention(
             k = keys[used].float().permute(1, 2, 0, 3).reshape(shared, size, -1)[:, :, :seen]
             v = values[used].float().transpose(0, 1).reshape(shared, -1, size)[:, :seen]
             q = queries[token].to(qkv.dtype).float().view(shared, -1, size)
-            out[token] = (torch.softmax(q @ k * scale, -1) @ v).reshape(heads, size)
+            scores = q @ k * scale
+            if bounds.cap:
+                scores = bounds.cap * torch.tanh(scores / bounds.cap)
+            if bounds.window:
+                scores[..., : max(0, seen - bounds.window)] = -torch.inf
+            if bounds.sinks is not None:
+                scores = torch.cat((scores, bounds.sinks.view(shared, -1, 1)), -1)
+            out[token] = (torch.softmax(scores, -1)[..., :seen] @ v).reshape(heads, size)
     return out.view(len(qkv), -1).to(qkv.dtype)
 
 

@@ -1,7 +1,11 @@
 """Attention along trees, forward and backward, against float64."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_oracle import (
@@ -17,7 +21,12 @@ from kernel_oracle import (
     threads,
 )
 
+from hocket.core.keys import Key
 from hocket.policies import kernels
+from hocket.policies.kernels import ScoreBounds
+from hocket.policies.prefix_tree import tree_of
+from hocket.policies.sequences import Row
+from hocket.policies.tree_attention import TreeAttention
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.skipif(not kernels.available(), reason="no kernels here")
@@ -215,3 +224,58 @@ def test_gradients_that_cancel():
     out, sums = kernels.tree_attention(turned, qkv, trees.paths(), 0.25, 16, 1)
     found = kernels.tree_attention_backward(turned, qkv, out, gradient, sums, trees.paths(), 0.25, 16, 1)
     assert found[:, :48].abs().max() < 2e-4
+
+
+BOUNDS = {
+    "plain": (0, 0.0, False),
+    "window": (19, 0.0, False),
+    "cap": (0, 1.5, False),
+    "sinks": (0, 0.0, True),
+    "all": (35, 2.0, True),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_bounded_scores_are_those_of_torch_in_double(name):
+    """Outputs and gradients over a tree whose shared prefix is longer than the windows."""
+    window, cap, sinking = BOUNDS[name]
+    prefix = list(range(3, 43))
+    rows = [[*prefix, *range(50, 50 + length)] for length in (3, 20, 33)]
+    tree = tree_of([Row(np.array(row), np.array([len(row) - 1]), np.array([n])) for n, row in enumerate(rows)])
+    draw = Key.of(6).torch()
+    heads, shared, size, total = 6, 2, 16, len(tree.token)
+    qkv = torch.randn(total, (heads + 2 * shared) * size, generator=draw)
+    sinks = torch.randn(heads, generator=draw) if sinking else None
+    factor = torch.randn(total, heads * size, generator=draw)
+    angle = torch.randn(80, size // 2, generator=draw)
+    cosine, sine = torch.cos(angle), torch.sin(angle)
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        tables = {"": (torch.cat((cosine, cosine), -1).to(dtype), torch.cat((-sine, sine), -1).to(dtype))}
+        depth = torch.from_numpy(tree.depth)
+        like = torch.zeros(1, dtype=dtype)
+        attention = TreeAttention(tree.nodes, depth, tables, heads, shared, like, [window])
+        assert attention.by_kernels == (dtype is torch.float32)
+        inputs = [one.to(dtype).clone().requires_grad_() for one in (qkv, sinks) if one is not None]
+        bounds = ScoreBounds(window, cap, inputs[1] if sinking else None)
+        layer = SimpleNamespace(
+            turn=None, turn_epsilon=0.0, scale=0.6, rotary="", bounds=bounds, shaped=lambda qkv, turn: qkv
+        )
+        out = attention(inputs[0], layer)
+        found.append((out, *torch.autograd.grad((out * factor.to(dtype)).sum(), inputs)))
+    for one, due in zip(*found, strict=True):
+        torch.testing.assert_close(one.double(), due, atol=3e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("opening", ["silu", "gelu"])
+def test_gates_are_those_of_torch(opening):
+    both = (
+        torch.linspace(-9, 9, 2 * 37 * 5).view(5, 74)[:, torch.randperm(74, generator=Key.of(0).torch())].contiguous()
+    )
+    gradient = torch.randn(5, 37, generator=Key.of(1).torch())
+    wide = both.double().requires_grad_()
+    gate, up = wide.chunk(2, -1)
+    due = (F.silu(gate) if opening == "silu" else F.gelu(gate, approximate="tanh")) * up
+    (due * gradient).sum().backward()
+    torch.testing.assert_close(kernels.gate(both, opening).double(), due.detach(), atol=2e-6, rtol=2e-6)
+    torch.testing.assert_close(kernels.gate_backward(gradient, both, opening).double(), wide.grad, atol=1e-5, rtol=1e-5)

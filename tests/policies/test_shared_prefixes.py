@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,9 +17,11 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.policies import fused_operations
 from hocket.policies.causal_lm import CausalLM
+from hocket.policies.kernels import ScoreBounds
 from hocket.policies.prefix_tree import attention_blocks, tree_of, tree_parts
 from hocket.policies.sequences import Row, rows_of
 from hocket.policies.settings import LoraSettings
+from hocket.policies.tree_attention import TreeAttention
 from hocket.policies.tree_forward import RowRepeat
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
@@ -150,16 +153,15 @@ def test_a_reference_of_another_architecture_is_read_beside():
     assert_alike(policy, batch, torch.arange(batch.decisions), reference)
 
 
-def test_beyond_a_sliding_window_the_models_own_pass_is_used(monkeypatch):
-    policy = tiny_models.policy("mistral", sliding_window=16)
-    calls = []
-    own = policy.model.model.forward
-    monkeypatch.setattr(policy.model.model, "forward", lambda *a, **k: (calls.append(1), own(*a, **k))[1])
+def test_windows_shorter_than_a_shared_prefix_are_kept():
+    """Nodes of the tree see no more of a prefix than the model's own pass does of the whole sequence."""
+    policy, reference = (tiny_models.policy("mistral", seed, sliding_window=5) for seed in (0, 1))
+    policy.require(frozenset({Quantity.VALUE}))
     draw = Key.of(0).numpy()
-    for length, expected in ((10, 0), (30, 1)):
-        turn = Turn("a", "policy", draw.integers(3, 30, 4), draw.integers(3, 30, length))
-        policy.evaluate(pack([Trajectory(Scenario("s"), [turn])]), [Quantity.LOGP])
-        assert len(calls) == expected
+    prompt = draw.integers(3, 30, 24)
+    turns = [Turn("a", "policy", prompt, draw.integers(3, 30, length)) for length in (3, 9, 20)]
+    batch = pack([Trajectory(Scenario(str(number)), [turn]) for number, turn in enumerate(turns)])
+    assert_alike(policy, batch, torch.arange(batch.decisions), reference)
 
 
 # ---------------------------------------------------------------- the tree
@@ -233,25 +235,33 @@ def random(*shape):
 
 def test_backward_passes_by_hand_equal_finite_differences():
     assert torch.autograd.gradcheck(lambda x: fused_operations.normalise(x, 1e-3), (random(3, 4, 6),))
-    assert torch.autograd.gradcheck(fused_operations.gated, (random(5, 8),))
+    assert torch.autograd.gradcheck(fused_operations.gated_silu, (random(5, 8),))
+    assert torch.autograd.gradcheck(fused_operations.gated_gelu, (random(5, 8),))
 
 
-@pytest.mark.parametrize("kind", ["qwen3", "qwen2"])
+@pytest.mark.parametrize("kind", ["qwen3", "qwen2", "window", "cap", "sinks"])
 def test_attention_along_the_tree_equals_finite_differences(kind):
-    from hocket.policies.tree_attention import TreeAttention
-
     shared_prefix = list(range(20, 30))
     tree = tree_of(rows_from([[*shared_prefix, 1, 2], [*shared_prefix, 3], [7, 8, 9, 9, 9]]))
     assert len(tree.nodes) == 4
     total = len(tree.token)
     weight = random(6, 4) if kind == "qwen3" else None
-    tables = random(12, 4).detach(), random(12, 4).detach() * 0.5
-    attention = TreeAttention(tree.nodes, torch.from_numpy(tree.depth), tables, 4, 2, torch.zeros(1).double())
+    tables = {"": (random(12, 4).detach(), random(12, 4).detach() * 0.5)}
+    window, cap = 5 if kind == "window" else 0, 0.7 if kind == "cap" else 0.0
+    like = torch.zeros(1).double()
+    attention = TreeAttention(tree.nodes, torch.from_numpy(tree.depth), tables, 4, 2, like, [window])
+    sinks = random(4) if kind == "sinks" else None
+    part = weight if sinks is None else sinks
 
-    def compute(qkv, weight=weight):
-        return attention(qkv, weight, 1e-3, 0.5)
+    def compute(qkv, part=None):
+        bounds = ScoreBounds(window, cap, part if sinks is not None else None)
+        turn = part if sinks is None else None
+        layer = SimpleNamespace(
+            turn=turn, turn_epsilon=1e-3, scale=0.5, rotary="", bounds=bounds, shaped=lambda qkv, turn: qkv
+        )
+        return attention(qkv, layer)
 
-    inputs = (random(total, 8 * 4),) if weight is None else (random(total, 8 * 4), weight)
+    inputs = (random(total, 8 * 4),) if part is None else (random(total, 8 * 4), part)
     assert torch.autograd.gradcheck(compute, inputs)
 
 

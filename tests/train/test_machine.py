@@ -99,10 +99,8 @@ def test_where_bf16_is_not_for(pretend: Pretend, monkeypatch: pytest.MonkeyPatch
     one = {"threads": 1}
     assert "instructions" in Machine.chosen(Config(**one), [QWEN]).why["precision"]
     assert "gpt2 model" in Machine.chosen(Config(**one), [QWEN, GPT2]).why["precision"]
-    windowed = SimpleNamespace(
-        **vars(QWEN) | {"model_type": "mistral", "sliding_window": 8, "max_position_embeddings": 64}
-    )
-    assert "mistral model" in Machine.chosen(Config(**one), [windowed]).why["precision"]
+    unknown = SimpleNamespace(**vars(QWEN) | {"rope_parameters": {"rope_type": "new"}, "max_position_embeddings": 64})
+    assert f"{QWEN.model_type} model" in Machine.chosen(Config(**one), [unknown]).why["precision"]
     assert Machine.chosen(Config(**one), []).precision == "fp32"
     # Asked for, it is given; whether a model can is the policy's to say.
     assert Machine.chosen(Config(**one, precision="bf16"), [QWEN]).precision == "bf16"

@@ -35,7 +35,7 @@ def _run(options: argparse.Namespace, pairs: Pairs) -> int:
 
 INIT = Command(
     name="init",
-    description="write a small project: task, reward, recipe, test and configuration",
+    description="write a small project: task, reward, recipe, test, config",
     details="""Writes a small project into a new folder; it trains within a minute or two and its tests pass.
 
 kinds:

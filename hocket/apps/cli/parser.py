@@ -294,9 +294,7 @@ def build_parser(chosen: str = "") -> _Parser:
         )
     )
     _play(command("play", "talk to a trained agent, or play with or against it", AGENTS, settings=True, details=PLAY))
-    doctor = command(
-        "doctor", "check the installation, or what fits of a model", SYSTEM, settings=True, details=DOCTOR
-    )
+    doctor = command("doctor", "check the installation, or what fits of a model", SYSTEM, settings=True, details=DOCTOR)
     doctor.add_argument("--context", type=int, metavar="N", help="tokens of a sequence (2048)")
     doctor.add_argument("--memory", metavar="SIZE", help="the memory of a card, as 24GiB; else that of this machine")
     as_json(doctor)

@@ -50,6 +50,7 @@ PUBLIC: Mapping[str, str] = {
     "hocket.credit.scored_answers": "credit where some samples have no score",
     "hocket.credit.vtrace": "credit of stale experience, of IMPALA",
     "hocket.curriculum.level_bandit": "a curriculum for any task with levels",
+    "hocket.objectives.balance": "even use of experts, for any recipe that trains a mixture of them",
     "hocket.objectives.importance": "the weight of CISPO",
     "hocket.objectives.listwise": "losses on users' own rankings",
     "hocket.objectives.measures": "what pairwise losses compare",

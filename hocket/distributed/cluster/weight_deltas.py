@@ -28,8 +28,10 @@ from torch import Tensor
 
 from hocket.core.errors import HocketError
 from hocket.distributed.cluster.weights import Layout, PackedWeights, packed
-from hocket.policies.family import groups, supports
+from hocket.policies.family import groups
+from hocket.policies.forms import layers_in
 from hocket.policies.lora import base_of
+from hocket.policies.support import supports
 
 if TYPE_CHECKING:
     from hocket.stages import Policy
@@ -174,9 +176,11 @@ def products_of(policy: Policy) -> Products:
         names.setdefault(id(weight), name)
     found: dict[str, str | None] = {}
     twice = set[str]()
-    for layer in model.model.layers:
-        for layers, scale in groups(layer):
+    for layer, form in layers_in(model):
+        for layers, scale in groups(layer, form):
             matrices = [base_of(one).weight for one in layers]
+            if scale is not None and id(scale) not in names:
+                continue  # What the norm multiplies by is made of its weight.
             for name in (names[id(one)] for one in matrices if one.dtype is torch.float32):
                 twice |= {name} & found.keys()
                 found[name] = None if scale is None else names[id(scale)]

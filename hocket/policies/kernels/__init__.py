@@ -10,29 +10,30 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from hocket.policies.kernels.build import library, reason
 
-__all__ = ["ANY_HEAD", "PAGE", "TreePaths", "available", "reason"]
+__all__ = ["ANY_HEAD", "PAGE", "UNBOUNDED", "Opening", "ScoreBounds", "TreePaths", "available", "reason"]
 
 PAGE = 16
 """Positions per page of keys and values."""
 
 _POINTER, _INT, _FLOAT = ctypes.c_void_p, ctypes.c_int, ctypes.c_float
 _TREE = (_POINTER,) * 5 + (_INT,)
+_BOUNDS = (_INT, _FLOAT)
 _SIGNATURES = {
     "add_norm": (_INT, *(_POINTER,) * 5, _INT, _INT, _FLOAT, _INT),
     "add_norm_backward": (_INT, *(_POINTER,) * 6, _INT, _INT, _INT),
-    "gate": (_INT, _POINTER, _POINTER, _INT, _INT, _INT),
-    "gate_backward": (_INT, *(_POINTER,) * 3, _INT, _INT, _INT),
+    "gate": (_INT, _INT, _POINTER, _POINTER, _INT, _INT, _INT),
+    "gate_backward": (_INT, _INT, *(_POINTER,) * 3, _INT, _INT, _INT),
     "apply_rope": (_INT, *(_POINTER,) * 5, _FLOAT, _POINTER, _POINTER, *(_INT,) * 4),
     "apply_rope_backward": (_INT, *(_POINTER,) * 9, *(_INT,) * 4),
-    "tree_attention": (_INT, _POINTER, _POINTER, *_TREE, _FLOAT, _POINTER, _POINTER, *(_INT,) * 3),
-    "tree_attention_backward": (_INT, *(_POINTER,) * 5, *_TREE, _FLOAT, _POINTER, *(_INT,) * 3),
+    "tree_attention": (_INT, *(_POINTER,) * 2, *_TREE, _FLOAT, *_BOUNDS, *(_POINTER,) * 3, *(_INT,) * 3),
+    "tree_attention_backward": (_INT, *(_POINTER,) * 5, *_TREE, _FLOAT, *_BOUNDS, _POINTER, *(_INT,) * 3),
     "paged_attention": (
         _INT,
         *(_POINTER,) * 6,
@@ -45,6 +46,8 @@ _SIGNATURES = {
         _POINTER,
         _POINTER,
         _FLOAT,
+        *_BOUNDS,
+        _POINTER,
         _POINTER,
         _POINTER,
         *(_INT,) * 4,
@@ -57,6 +60,27 @@ _SIGNATURES = {
 _TYPES = (torch.float32, torch.bfloat16)
 ANY_HEAD = 32
 """The library used where heads do not matter."""
+
+Opening = Literal["silu", "gelu"]
+"""What opens a gate; `gelu` is the one by its tangent."""
+_OPENINGS = {"silu": 0, "gelu": 1}
+
+
+class ScoreBounds(NamedTuple):
+    """What becomes of a layer's scores before they are weights; the plain case leaves them as they are.
+
+    Attributes:
+        window: how many positions a token sees, its own the last; 0 for all.
+        cap: scores s become `cap * tanh(s / cap)`; 0 for none.
+        sinks: one more score per head `[H]` fp32, whose weight goes nowhere (attention sinks, gpt-oss); or None.
+    """
+
+    window: int = 0
+    cap: float = 0.0
+    sinks: Tensor | None = None
+
+
+UNBOUNDED = ScoreBounds()
 
 
 class TreePaths(NamedTuple):
@@ -103,19 +127,19 @@ def add_norm_backward(
     return for_x, for_delta
 
 
-def gate(both: Tensor) -> Tensor:
-    """silu(gate) * up of `[M, 2 F]`."""
+def gate(both: Tensor, opening: Opening = "silu") -> Tensor:
+    """opening(gate) * up of `[M, 2 F]`."""
     both = _flat(both)
     out = both.new_empty(len(both), both.shape[1] // 2)
-    _call("gate", _half(both.dtype), both, out, *out.shape)
+    _call("gate", _half(both.dtype), _OPENINGS[opening], both, out, *out.shape)
     return out
 
 
-def gate_backward(gradient: Tensor, both: Tensor) -> Tensor:
+def gate_backward(gradient: Tensor, both: Tensor, opening: Opening = "silu") -> Tensor:
     """dL/d both `[M, 2 F]`."""
     out = torch.empty_like(both)
     gradient = _flat(gradient.to(both.dtype))
-    _call("gate_backward", _half(both.dtype), gradient, both, out, *gradient.shape)
+    _call("gate_backward", _half(both.dtype), _OPENINGS[opening], gradient, both, out, *gradient.shape)
     return out
 
 
@@ -186,7 +210,7 @@ def apply_rope_backward(
 
 
 def tree_attention(
-    turned: Tensor, qkv: Tensor, paths: TreePaths, scale: float, size: int, shared: int
+    turned: Tensor, qkv: Tensor, paths: TreePaths, scale: float, size: int, shared: int, bounds: ScoreBounds = UNBOUNDED
 ) -> tuple[Tensor, Tensor]:
     """Attention of each token to its path: `[M, H D]`, and log-sums of its scores `[M, H]`; values are read in qkv."""
     heads = qkv.shape[1] // size - 2 * shared
@@ -200,6 +224,7 @@ def tree_attention(
         *paths,
         len(paths.start),
         scale,
+        *bounds,
         out,
         sums,
         heads,
@@ -219,6 +244,7 @@ def tree_attention_backward(
     scale: float,
     size: int,
     shared: int,
+    bounds: ScoreBounds = UNBOUNDED,
 ) -> Tensor:
     """Gradients of turned queries, keys, and of values, `[M, (H + 2 S) D]` fp32."""
     heads = qkv.shape[1] // size - 2 * shared
@@ -234,6 +260,8 @@ def tree_attention_backward(
         *paths,
         len(paths.start),
         scale,
+        bounds.window,
+        bounds.cap,
         result,
         heads,
         shared,
@@ -259,6 +287,7 @@ def paged_attention(
     scale: float,
     heads: int,
     shared: int,
+    bounds: ScoreBounds = UNBOUNDED,
     sums: Tensor | None = None,
 ) -> Tensor:
     """Writes the keys and values of M tokens to pages, then lets each attend to its row's positions up to its own.
@@ -295,6 +324,7 @@ def paged_attention(
         cosine,
         sine,
         scale,
+        *bounds,
         out,
         sums,
         len(qkv),

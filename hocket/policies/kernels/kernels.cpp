@@ -77,6 +77,7 @@ inline void put(bf16* to, float x) {
 
 inline Part maximum(Part a, Part b) { return a > b ? a : b; }
 inline Part if_positive(Part a, Part x) { return a > 0.0f ? x : Part{}; }
+inline Part if_small(Part a, Part x, Part y) { return a < 0.625f ? x : y; }
 
 // e^x, about one unit in the last place, for x <= 88; 0 below -87.3.
 inline Part expo(Part x) {
@@ -104,6 +105,7 @@ alignas(64) constexpr int32_t COUNT[LANES] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 
 inline Ints places(int start) { Ints at; std::memcpy(&at, COUNT, sizeof at); return at + start; }
 inline Part hide_after(int at, int start, Part x) { return places(start) > at ? Part{} - INFINITY : x; }
 inline Part only_at(int at, int start, Part x) { return places(start) == at ? x : Part{}; }
+inline Part hide_to(int at, int start, Part x) { return places(start) <= at ? Part{} - INFINITY : x; }
 
 template <class Half> struct Two {
     static constexpr int MID = sizeof(Half) / sizeof(float);
@@ -126,9 +128,15 @@ template <class T, class H> inline void fetch(Two<H>& x, const T* at) { fetch(x.
 template <class T, class H> inline void store(T* to, Two<H> x) { store(to, x.low); store(to + x.MID, x.high); }
 OF_TWO maximum(Two<H> a, Two<H> b) { return {maximum(a.low, b.low), maximum(a.high, b.high)}; }
 OF_TWO if_positive(Two<H> a, Two<H> x) { return {if_positive(a.low, x.low), if_positive(a.high, x.high)}; }
+OF_TWO if_small(Two<H> a, Two<H> x, Two<H> y) {
+    return {if_small(a.low, x.low, y.low), if_small(a.high, x.high, y.high)};
+}
 OF_TWO expo(Two<H> x) { return {expo(x.low), expo(x.high)}; }
 OF_TWO hide_after(int at, int start, Two<H> x) {
     return {hide_after(at, start, x.low), hide_after(at, start + x.MID, x.high)};
+}
+OF_TWO hide_to(int at, int start, Two<H> x) {
+    return {hide_to(at, start, x.low), hide_to(at, start + x.MID, x.high)};
 }
 OF_TWO only_at(int at, int start, Two<H> x) {
     return {only_at(at, start, x.low), only_at(at, start + x.MID, x.high)};
@@ -157,6 +165,17 @@ template <class T> inline Vec some(const T* from, int n, float rest) {  // The f
     float part[LANES];
     for (int i = 0; i < LANES; i++) part[i] = i < n ? one(from + i) : rest;
     return load(part);
+}
+
+// By e^2x; near zero, where that cancels, by the polynomial of Cephes. Odd to the last bit.
+inline Vec tangent(Vec x) {
+    const Vec size = maximum(x, -x), square = x * x;
+    Vec p = square * -5.70498872745e-3f + 2.06390887954e-2f;
+    p = p * square - 5.37397155531e-2f;
+    p = p * square + 1.33314422036e-1f;
+    p = p * square - 3.33332819422e-1f;
+    const Vec e = expo(size * -2.0f), far = (1.0f - e) / (e + 1.0f);
+    return if_small(size, p * square * x + x, if_positive(x, far) - if_positive(-x, far));
 }
 
 // ---------------------------------------------------------------- norms and the gate
@@ -217,23 +236,43 @@ void add_norm_backward(const T* g, const T* normal, const float* inverse, const 
     }
 }
 
-template <class T> inline Vec silu_gate(Vec gate) { return gate / (expo(-gate) + 1.0f); }
+// What opens a gate: silu, or gelu by its tangent.
+enum Opening { SILU, GELU };
+constexpr float GELU_BY = 0.7978845608028654f, GELU_CUBE = 0.044715f;
 
-template <class T> void gate(const T* both, T* out, int rows, int width, int threads) {
+template <int KIND> inline Vec opened(Vec x) {
+    if constexpr (KIND == SILU) return x / (expo(-x) + 1.0f);
+    return x * 0.5f * (tangent((x * x * x * GELU_CUBE + x) * GELU_BY) + 1.0f);
+}
+
+// Gradients of gate and up from that of their product.
+template <int KIND> inline void opened_backward(Vec x, Vec up, Vec dy, Vec& for_gate, Vec& for_up) {
+    if constexpr (KIND == SILU) {
+        const Vec s = 1.0f / (expo(-x) + 1.0f);
+        for_up = dy * x * s;
+        for_gate = dy * up * s * (x * (1.0f - s) + 1.0f);
+    } else {
+        const Vec t = tangent((x * x * x * GELU_CUBE + x) * GELU_BY), share = (t + 1.0f) * 0.5f;
+        for_up = dy * x * share;
+        for_gate = dy * up * (share + x * 0.5f * (1.0f - t * t) * (x * x * (3 * GELU_CUBE) + 1.0f) * GELU_BY);
+    }
+}
+
+template <class T, int KIND> void gate(const T* both, T* out, int rows, int width, int threads) {
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int row = 0; row < rows; row++) {
         const T *g = both + 2ll * row * width, *u = g + width;
         T* to = out + int64_t(row) * width;
         int i = 0;
-        for (; i + LANES <= width; i += LANES) store(to + i, silu_gate<T>(load(g + i)) * load(u + i));
+        for (; i + LANES <= width; i += LANES) store(to + i, opened<KIND>(load(g + i)) * load(u + i));
         if (i < width) {
-            Vec v = silu_gate<T>(some(g + i, width - i, 0)) * some(u + i, width - i, 0);
+            Vec v = opened<KIND>(some(g + i, width - i, 0)) * some(u + i, width - i, 0);
             for (int j = 0; i < width; i++, j++) put(to + i, v[j]);
         }
     }
 }
 
-template <class T> void gate_backward(const T* grad, const T* both, T* out, int rows, int width, int threads) {
+template <class T, int KIND> void gate_backward(const T* grad, const T* both, T* out, int rows, int width, int threads) {
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int row = 0; row < rows; row++) {
         const T *g = both + 2ll * row * width, *u = g + width, *d = grad + int64_t(row) * width;
@@ -243,8 +282,8 @@ template <class T> void gate_backward(const T* grad, const T* both, T* out, int 
             const bool whole = n >= LANES;
             Vec x = whole ? load(g + i) : some(g + i, n, 0), up = whole ? load(u + i) : some(u + i, n, 0);
             Vec dy = whole ? load(d + i) : some(d + i, n, 0);
-            Vec s = 1.0f / (expo(-x) + 1.0f);
-            Vec for_up = dy * x * s, for_gate = dy * up * s * (x * (1.0f - s) + 1.0f);
+            Vec for_up, for_gate;
+            opened_backward<KIND>(x, up, dy, for_gate, for_up);
             if (whole) { store(to_g + i, for_gate); store(to_u + i, for_up); continue; }
             for (int j = 0; j < n; j++) { put(to_g + i + j, for_gate[j]); put(to_u + i + j, for_up[j]); }
         }
@@ -386,16 +425,51 @@ inline void score_all(const float* q, const K* const* keys, int from, int to, co
     for (; b < to; b++) score<K, D, Q, 1>(q, keys + b, b, position, scores, most);
 }
 
+// What becomes of scores in layers that are not plain: bounded by a cap, those before the window hidden, and a sink
+// that takes its share of the weight. A window or cap of 0 and no sinks leave them as they are.
+struct Bounds {
+    int window;
+    float cap;
+    const float* sinks;  // One per head.
+    bool any() const { return window || cap != 0.0f; }
+    // The first position that one at `position` sees.
+    int first(int position) const { return window && position >= window ? position - window + 1 : 0; }
+};
+
+inline Vec capped(Vec score, float cap) { return tangent(score * (1.0f / cap)) * cap; }
+
+// The scores of a query at `position`, blocks from..to-1, within bounds; returns the largest by lane.
+__attribute__((noinline)) Vec bounded(float* scores, int from, int to, int position, const Bounds& bounds) {
+    Vec most = splat(-INFINITY);
+    const int hidden = bounds.first(position) - 1;
+    for (int b = from; b < to; b++) {
+        Vec x = load(scores + b * LANES);
+        if (bounds.cap != 0.0f) x = capped(x, bounds.cap);
+        const int start = b * LANES;
+        if (position < start + LANES - 1) x = hide_after(position, start, x);
+        if (hidden >= start) x = hide_to(hidden, start, x);
+        store(scores + b * LANES, x);
+        most = maximum(most, x);
+    }
+    return most;
+}
+
 // Scores become weights e^(score - largest); returns their sum.
-__attribute__((noinline)) float soften(float* scores, int blocks, Vec most, float& peak) {
+__attribute__((noinline)) float soften(float* scores, int from, int blocks, Vec most, float& peak) {
     peak = largest(most);
     Vec total{};
-    for (int b = 0; b < blocks; b++) {
+    for (int b = from; b < blocks; b++) {
         Vec p = expo(load(scores + b * LANES) - peak);
         store(scores + b * LANES, p);
         total += p;
     }
     return sum(total);
+}
+
+// With a sink, whose own weight is in the sum and nowhere else.
+__attribute__((noinline)) float soften_beside(float* scores, int from, int blocks, Vec most, float sink, float& peak) {
+    const float total = soften(scores, from, blocks, maximum(most, splat(sink)), peak);
+    return total + expo(splat(sink - peak))[0];
 }
 
 __attribute__((noinline)) float log_sum(float peak, float total) { return peak + std::log(total); }
@@ -431,20 +505,23 @@ inline void mix(const float* const* weights, const V* const* values, int from, i
 // A tile of queries of rows whose first `common` blocks are the same. Query i is one of `each` of row i / each.
 template <class T, int D> struct Tile {
     static constexpr int MOST = 8;
-    int queries = 0, each = 1, common = 0;
+    int queries = 0, each = 1, common = 0, first = 0;
+    Bounds bounds{};
     float q[MOST * D], acc[MOST * D];
     int position[MOST];
     const T* const* keys[MOST];  // By row.
     const T* const* values[MOST];
     float* scores[MOST];
-    float peak[MOST], total[MOST];
+    float peak[MOST], total[MOST], sink[MOST];
 
-    template <int Q> void shared_scores(Vec* most) { score_all<T, D, Q>(q, keys[0], 0, common, position, scores, most); }
+    template <int Q> void shared_scores(Vec* most) {
+        score_all<T, D, Q>(q, keys[0], first, common, position, scores, most);
+    }
     template <int Q> void own_scores(int row, int blocks, Vec* most) {
         const int i = row * each;
-        score_all<T, D, Q>(q + i * D, keys[row], common, blocks, position + i, scores + i, most + i);
+        score_all<T, D, Q>(q + i * D, keys[row], beyond(), blocks, position + i, scores + i, most + i);
     }
-    template <int Q> void shared_mix(int to) { mix<T, D, Q>(scores, values[0], 0, to, acc); }
+    template <int Q> void shared_mix(int to) { mix<T, D, Q>(scores, values[0], first * LANES, to, acc); }
     template <int Q> void own_mix(int row, int from, int to) {
         const int i = row * each;
         mix<T, D, Q>(scores + i, values[row], from, to, acc + i * D);
@@ -463,40 +540,52 @@ template <class T, int D> struct Tile {
         }
     }
 
+    // The first block that rows have for themselves, of those that are seen.
+    int beyond() const { return common > first ? common : first; }
+
     void run() {
         Vec most[MOST];
         int last[MOST] = {};
         const int rows = queries / each;
+        first = 0;
+        if (bounds.window) {
+            int least = position[0];
+            for (int i = 1; i < queries; i++) least = position[i] < least ? position[i] : least;
+            first = bounds.first(least) / LANES;
+        }
         for (int i = 0; i < queries; i++) most[i] = splat(-INFINITY);
         for (int row = 0; row < rows; row++) {
             last[row] = 0;
             for (int i = row * each; i < (row + 1) * each; i++) last[row] = position[i] > last[row] ? position[i] : last[row];
         }
-        if (common) sized(queries, [&](auto n) { this->template shared_scores<decltype(n)::value>(most); });
+        if (common > first) sized(queries, [&](auto n) { this->template shared_scores<decltype(n)::value>(most); });
         for (int row = 0; row < rows; row++) {
             const int blocks = last[row] / LANES + 1;
             if (blocks > common) sized(each, [&](auto n) { this->template own_scores<decltype(n)::value>(row, blocks, most); });
         }
         for (int i = 0; i < queries; i++) {
-            const int blocks = last[i / each] / LANES + 1;
-            total[i] = soften(scores[i], blocks > common ? blocks : common, most[i], peak[i]);
+            const int used = last[i / each] / LANES + 1, blocks = used > common ? used : common;
+            if (bounds.any()) most[i] = bounded(scores[i], first, blocks, position[i], bounds);
+            total[i] = bounds.sinks ? soften_beside(scores[i], first, blocks, most[i], sink[i], peak[i])
+                                    : soften(scores[i], first, blocks, most[i], peak[i]);
         }
         std::memset(acc, 0, sizeof(float) * queries * D);
         int least = last[0] + 1;
         for (int row = 1; row < rows; row++) least = last[row] + 1 < least ? last[row] + 1 : least;
         const int together = common * LANES < least ? common * LANES : least;
-        if (together) sized(queries, [&](auto n) { this->template shared_mix<decltype(n)::value>(together); });
+        const int from = together > first * LANES ? together : first * LANES;
+        if (together > first * LANES) sized(queries, [&](auto n) { this->template shared_mix<decltype(n)::value>(together); });
         for (int row = 0; row < rows; row++)
             if (last[row] + 1 > together)
-                sized(each, [&](auto n) { this->template own_mix<decltype(n)::value>(row, together, last[row] + 1); });
+                sized(each, [&](auto n) { this->template own_mix<decltype(n)::value>(row, from, last[row] + 1); });
     }
 };
 
 template <class T, int D>
 void paged_attention(const T* qkv, T* keys, T* values, const int32_t* position, const int32_t* slot,
                      const int32_t* table, int table_width, const int32_t* run_start, const int32_t* run_row, int runs,
-                     const float* weight, float eps, const float* cosine, const float* sine, float scale, T* out,
-                     float* sums, int tokens, int heads, int shared, int threads) {
+                     const float* weight, float eps, const float* cosine, const float* sine, float scale,
+                     const Bounds& bounds, T* out, float* sums, int tokens, int heads, int shared, int threads) {
     const int turning = heads + shared, all = heads + 2 * shared, repeat = heads / shared;
     std::vector<T> turned(int64_t(tokens) * heads * D);
 #pragma omp parallel for num_threads(threads) if (threads > 1)
@@ -554,6 +643,7 @@ void paged_attention(const T* qkv, T* keys, T* values, const int32_t* position, 
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         Tile<T, D> tile;
+        tile.bounds = bounds;
         std::vector<float> scores(int64_t(Tile<T, D>::MOST) * blocks * LANES);
         std::vector<const T*> where(int64_t(Tile<T, D>::MOST) * 2 * blocks);
 #pragma omp for schedule(dynamic, 4)
@@ -582,6 +672,7 @@ void paged_attention(const T* qkv, T* keys, T* values, const int32_t* position, 
                     const int t = piece.from + i / taken, head = h * repeat + r0 + i % taken;
                     const T* q = turned.data() + (int64_t(t) * heads + head) * D;
                     for (int c = 0; c < D; c += LANES) store(tile.q + i * D + c, load(q + c) * scale);
+                    if (bounds.sinks) tile.sink[i] = bounds.sinks[head];
                     tile.position[i] = position[t];
                     tile.scores[i] = scores.data() + int64_t(i) * blocks * LANES;
                 }
@@ -634,8 +725,8 @@ void gather(const Tree& tree, int n, const T* from, int64_t stride, float* acros
 }
 
 template <class T, int D>
-void tree_attention(const T* turned, const T* qkv, const Tree& tree, float scale, T* out, float* lse, int heads,
-                    int shared, int threads) {
+void tree_attention(const T* turned, const T* qkv, const Tree& tree, float scale, const Bounds& bounds, T* out,
+                    float* lse, int heads, int shared, int threads) {
     const int turning = heads + shared, all = heads + 2 * shared, repeat = heads / shared;
     int longest = 0;
     for (int n = 0; n < tree.nodes; n++) longest = std::max(longest, tree.path(n));
@@ -643,6 +734,7 @@ void tree_attention(const T* turned, const T* qkv, const Tree& tree, float scale
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         Tile<float, D> tile;
+        tile.bounds = bounds;
         std::vector<float> keys(int64_t(blocks) * LANES * D), values(keys.size());
         std::vector<float> scores(int64_t(Tile<float, D>::MOST) * blocks * LANES);
         std::vector<const float*> where(2 * blocks);
@@ -664,6 +756,7 @@ void tree_attention(const T* turned, const T* qkv, const Tree& tree, float scale
                     const int t = tree.start[n] + (first + i) / repeat, head = h * repeat + (first + i) % repeat;
                     const T* q = turned + (int64_t(t) * turning + head) * D;
                     for (int c = 0; c < D; c += LANES) store(tile.q + i * D + c, load(q + c) * scale);
+                    if (bounds.sinks) tile.sink[i] = bounds.sinks[head];
                     tile.position[i] = base + (first + i) / repeat;
                     tile.scores[i] = scores.data() + int64_t(i) * blocks * LANES;
                 }
@@ -680,14 +773,15 @@ void tree_attention(const T* turned, const T* qkv, const Tree& tree, float scale
     }
 }
 
-// sums[j] += sum_i weight[i][j] row[i] for j < to; `rows` `[Q, D]`.
-template <int D, int Q> inline void spread(const float* const* weights, const float* rows, int to, float* sums) {
+// sums[j] += sum_i weight[i][j] row[i] for from <= j < to; `rows` `[Q, D]`.
+template <int D, int Q>
+inline void spread(const float* const* weights, const float* rows, int from, int to, float* sums) {
     constexpr int C = D / LANES >= 2 && (D / LANES) % 2 == 0 ? 2 : 1;
     for (int at = 0; at < D; at += C * LANES) {
         Vec row[Q][C];
         for (int i = 0; i < Q; i++)
             for (int c = 0; c < C; c++) row[i][c] = load(rows + i * D + at + c * LANES);
-        for (int j = 0; j < to; j++) {
+        for (int j = from; j < to; j++) {
             float* into = sums + int64_t(j) * D + at;
             Vec acc[C];
             for (int c = 0; c < C; c++) acc[c] = load(into + c * LANES);
@@ -722,8 +816,9 @@ template <int D> struct Back {
 // One tile of a node's queries. `q` holds scaled queries, `g` gradients of outputs; writes `for_q`.
 template <int D>
 void tile_backward(Back<D>& room, int queries, int base, const float* q, const float* g, const float* lse,
-                   const float* delta, const int* position, float scale, float* for_q) {
+                   const float* delta, const int* position, float scale, const Bounds& bounds, float* for_q) {
     constexpr int Q = Back<D>::Q;
+    const int begin = bounds.first(position[0]) / LANES, from = begin * LANES;
     const int blocks = position[queries - 1] / LANES + 1, seen = position[queries - 1] + 1;
     float *p[Q], *s[Q];
     int open[Q];
@@ -734,24 +829,30 @@ void tile_backward(Back<D>& room, int queries, int base, const float* q, const f
         open[i] = 1 << 30;
         most[i] = splat(-INFINITY);
     }
-    score_all<float, D, Q>(q, room.key_block.data(), 0, blocks, position, p, most);
-    score_all<float, D, Q>(g, room.value_block.data(), 0, blocks, open, s, most);
-    for (int i = 0; i < Q; i++)
-        for (int b = 0; b < blocks; b++) {
-            Vec chance = i < queries ? expo(load(p[i] + b * LANES) - lse[i]) : Vec{};
+    score_all<float, D, Q>(q, room.key_block.data(), begin, blocks, position, p, most);
+    score_all<float, D, Q>(g, room.value_block.data(), begin, blocks, open, s, most);
+    for (int i = 0; i < Q; i++) {
+        if (bounds.any() && i < queries) bounded(p[i], begin, blocks, position[i], bounds);
+        for (int b = begin; b < blocks; b++) {
+            Vec score = load(p[i] + b * LANES);
+            Vec chance = i < queries ? expo(score - lse[i]) : Vec{};
             store(p[i] + b * LANES, chance);
-            store(s[i] + b * LANES, chance * (load(s[i] + b * LANES) - delta[i]));
+            Vec slope = chance * (load(s[i] + b * LANES) - delta[i]);
+            if (bounds.cap != 0.0f) slope = if_positive(chance, slope * (1.0f - score * score * (1 / (bounds.cap * bounds.cap))));
+            store(s[i] + b * LANES, slope);
         }
-    spread<D, Q>(p, g, seen, room.for_values.data());
-    spread<D, Q>(s, q, seen, room.for_keys.data());  // The scale is in q already.
+    }
+    spread<D, Q>(p, g, from, seen, room.for_values.data());
+    spread<D, Q>(s, q, from, seen, room.for_keys.data());  // The scale is in q already.
     std::memset(for_q, 0, sizeof(float) * Q * D);
-    mix<float, D, Q>(s, room.key_row.data(), 0, seen, for_q);
+    mix<float, D, Q>(s, room.key_row.data(), from, seen, for_q);
     for (int i = 0; i < queries * D; i++) for_q[i] *= scale;
 }
 
 template <class T, int D>
 void tree_attention_backward(const T* turned, const T* qkv, const T* out, const T* grad, const float* lse,
-                             const Tree& tree, float scale, float* result, int heads, int shared, int threads) {
+                             const Tree& tree, float scale, const Bounds& bounds, float* result, int heads, int shared,
+                             int threads) {
     constexpr int Q = Back<D>::Q;
     const int turning = heads + shared, all = heads + 2 * shared, repeat = heads / shared;
     int longest = 0;
@@ -783,7 +884,7 @@ void tree_attention_backward(const T* turned, const T* qkv, const T* out, const 
                     sums[i] = lse[int64_t(t) * heads + head];
                     position[i] = base + (first + i) / repeat;
                 }
-                tile_backward<D>(room, queries, base, q, g, sums, delta, position, scale, for_q);
+                tile_backward<D>(room, queries, base, q, g, sums, delta, position, scale, bounds, for_q);
                 for (int i = 0; i < queries; i++) {
                     const int t = tree.start[n] + (first + i) / repeat, head = h * repeat + (first + i) % repeat;
                     std::memcpy(result + (int64_t(t) * all + head) * D, for_q + i * D, sizeof(float) * D);
@@ -924,11 +1025,14 @@ void hocket_add_norm_backward(int half, const void* g, const void* normal, const
                               float* gx, void* gdelta, int rows, int width, int threads) {
     BY_TYPE((add_norm_backward<T>((const T*)g, (const T*)normal, inverse, more, gx, (T*)gdelta, rows, width, threads)))
 }
-void hocket_gate(int half, const void* both, void* out, int rows, int width, int threads) {
-    BY_TYPE((gate<T>((const T*)both, (T*)out, rows, width, threads)))
+void hocket_gate(int half, int kind, const void* both, void* out, int rows, int width, int threads) {
+    if (kind == GELU) { BY_TYPE((gate<T, GELU>((const T*)both, (T*)out, rows, width, threads))) }
+    else { BY_TYPE((gate<T, SILU>((const T*)both, (T*)out, rows, width, threads))) }
 }
-void hocket_gate_backward(int half, const void* grad, const void* both, void* out, int rows, int width, int threads) {
-    BY_TYPE((gate_backward<T>((const T*)grad, (const T*)both, (T*)out, rows, width, threads)))
+void hocket_gate_backward(int half, int kind, const void* grad, const void* both, void* out, int rows, int width,
+                          int threads) {
+    if (kind == GELU) { BY_TYPE((gate_backward<T, GELU>((const T*)grad, (const T*)both, (T*)out, rows, width, threads))) }
+    else { BY_TYPE((gate_backward<T, SILU>((const T*)grad, (const T*)both, (T*)out, rows, width, threads))) }
 }
 void hocket_apply_rope(int half, const void* qkv, const float* weight, const float* cosine, const float* sine,
                    const int32_t* depth, float eps, void* turned, float* inverse, int tokens, int heads, int shared,
@@ -943,26 +1047,31 @@ void hocket_apply_rope_backward(int half, const float* grad, const void* qkv, co
 }
 void hocket_tree_attention(int half, const void* turned, const void* qkv, const int32_t* start,
                            const int32_t* own, const int32_t* piece, const int32_t* begin, const int32_t* length,
-                           int nodes, float scale, void* out, float* lse, int heads, int shared, int threads) {
+                           int nodes, float scale, int window, float cap, const float* sinks, void* out, float* lse,
+                           int heads, int shared, int threads) {
     const Tree tree{start, own, piece, begin, length, nodes};
-    BY_TYPE((tree_attention<T, D>((const T*)turned, (const T*)qkv, tree, scale, (T*)out, lse, heads, shared, threads)))
+    const Bounds bounds{window, cap, sinks};
+    BY_TYPE((tree_attention<T, D>((const T*)turned, (const T*)qkv, tree, scale, bounds, (T*)out, lse, heads, shared, threads)))
 }
 void hocket_tree_attention_backward(int half, const void* turned, const void* qkv, const void* out,
                                     const void* grad, const float* lse, const int32_t* start, const int32_t* own,
                                     const int32_t* piece, const int32_t* begin, const int32_t* length, int nodes,
-                                    float scale, float* result, int heads, int shared, int threads) {
+                                    float scale, int window, float cap, float* result, int heads, int shared,
+                                    int threads) {
     const Tree tree{start, own, piece, begin, length, nodes};
+    const Bounds bounds{window, cap, nullptr};  // Of a sink the sums of scores know.
     BY_TYPE((tree_attention_backward<T, D>((const T*)turned, (const T*)qkv, (const T*)out, (const T*)grad, lse, tree,
-                                           scale, result, heads, shared, threads)))
+                                           scale, bounds, result, heads, shared, threads)))
 }
 void hocket_paged_attention(int half, const void* qkv, void* keys, void* values, const int32_t* position,
                             const int32_t* slot, const int32_t* table, int table_width, const int32_t* run_start,
                             const int32_t* run_row, int runs, const float* weight, float eps, const float* cosine,
-                            const float* sine, float scale, void* out, float* sums, int tokens, int heads, int shared,
-                            int threads) {
+                            const float* sine, float scale, int window, float cap, const float* sinks, void* out,
+                            float* sums, int tokens, int heads, int shared, int threads) {
+    const Bounds bounds{window, cap, sinks};
     BY_TYPE((paged_attention<T, D>((const T*)qkv, (T*)keys, (T*)values, position, slot, table, table_width, run_start,
-                                   run_row, runs, weight, eps, cosine, sine, scale, (T*)out, sums, tokens, heads, shared,
-                                   threads)))
+                                   run_row, runs, weight, eps, cosine, sine, scale, bounds, (T*)out, sums, tokens, heads,
+                                   shared, threads)))
 }
 void hocket_token_logprobs(int half, const void* logits, const int64_t* action, const float* temperature, float* logp, float* peaks,
                    float* totals, float* entropy, int rows, int size, int threads) {
