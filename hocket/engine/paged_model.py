@@ -197,7 +197,8 @@ class PagedModel:
 
         def attend(number: int, qkv: Tensor) -> Tensor:
             layer = self._layers[number]
-            qkv = layer.shaped(qkv, lambda: self._turn(layer.late, position))
+            if layer.shaping is not None:
+                qkv = layer.shaping(qkv, lambda: self._turn(layer.late, position))
             cosine, sine = self._tables[layer.rotary]
             if number == last and wanted is not None:  # Behind its attention the last layer has these rows alone.
                 self._say(owner[wanted.numpy()])
