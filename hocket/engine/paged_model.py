@@ -24,7 +24,7 @@ from hocket.policies.family import (
     mixed_layers,
     run_layers,
 )
-from hocket.policies.forms import known_form
+from hocket.policies.form_reading import known_form
 from hocket.policies.kernels import UNBOUNDED, ScoreBounds
 from hocket.policies.lowrank import Owners
 from hocket.policies.shaping import Angles, angle_tables

@@ -17,16 +17,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from hocket.policies.experts import Experts, Routing, expert_gate, rowwise_sigmoid
-from hocket.policies.forms import (
-    ExpertsForm,
-    FeedForm,
-    LayerForm,
-    NormForm,
-    known_form,
-    layers_in,
-    normed,
-    weight_of,
-)
+from hocket.policies.form_reading import known_form, layers_in
+from hocket.policies.forms import ExpertsForm, FeedForm, LayerForm, NormForm, normed, weight_of
 from hocket.policies.fused_operations import add_norm, gated_gelu, gated_silu
 from hocket.policies.kernels import ScoreBounds
 from hocket.policies.latent import Group, LatentProjection, NarrowOutput, inner_groups
