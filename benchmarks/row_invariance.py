@@ -16,7 +16,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from hocket.policies.family import Map, Precision, groups, linear
-from hocket.policies.forms import known_form
+from hocket.policies.form_reading import known_form
 from hocket.train.models import model_path
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from hocket.engine.fixed_step import FixedStep
 from hocket.engine.session import distinct
 from hocket.policies.family import Precision, embedded, head_of, layers_of, logit_states
-from hocket.policies.forms import known_form
+from hocket.policies.form_reading import known_form
 from hocket.policies.shaping import Angles, angle_tables
 
 PREFILL_TOKENS = 8192

@@ -25,7 +25,7 @@ from hocket.engine.stops import StopStrings
 from hocket.policies import kernels
 from hocket.policies.batching import batch_together
 from hocket.policies.family import Adapters, adapters_of, head_size
-from hocket.policies.forms import known_form
+from hocket.policies.form_reading import known_form
 from hocket.policies.support import supports
 
 if TYPE_CHECKING:

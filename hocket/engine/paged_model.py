@@ -24,7 +24,7 @@ from hocket.policies.family import (
     mixed_layers,
     run_layers,
 )
-from hocket.policies.forms import known_form
+from hocket.policies.form_reading import known_form
 from hocket.policies.kernels import UNBOUNDED, ScoreBounds
 from hocket.policies.lowrank import Owners
 from hocket.policies.shaping import Angles, angle_tables
@@ -197,7 +197,8 @@ class PagedModel:
 
         def attend(number: int, qkv: Tensor) -> Tensor:
             layer = self._layers[number]
-            qkv = layer.shaped(qkv, lambda: self._turn(layer.late, position))
+            if layer.shaping is not None:
+                qkv = layer.shaping(qkv, lambda: self._turn(layer.late, position))
             cosine, sine = self._tables[layer.rotary]
             if number == last and wanted is not None:  # After its attention the last layer computes only these rows.
                 self._say(owner[wanted.numpy()])

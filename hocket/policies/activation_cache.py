@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from hocket.policies import kernels
 from hocket.policies.family import LayerSteps, Map
-from hocket.policies.forms import form_of
+from hocket.policies.form_reading import form_of
 from hocket.policies.lowrank import JoinedLinear
 from hocket.policies.prefix_tree import PrefixTree
 from hocket.policies.sequences import Row

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hocket.policies.causal_lm import CausalLM
-from hocket.policies.forms import known_form, linears_of
+from hocket.policies.form_reading import known_form
+from hocket.policies.forms import linears_of
 from hocket.policies.lora import is_adapters
 from hocket.policies.support import supports
 

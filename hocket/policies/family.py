@@ -17,22 +17,14 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from hocket.policies.experts import Experts, Routing, expert_gate, rowwise_sigmoid
-from hocket.policies.forms import (
-    ExpertsForm,
-    FeedForm,
-    LayerForm,
-    NormForm,
-    known_form,
-    layers_in,
-    normed,
-    weight_of,
-)
+from hocket.policies.form_reading import known_form, layers_in
+from hocket.policies.forms import ExpertsForm, FeedForm, LayerForm, NormForm, normed, weight_of
 from hocket.policies.fused_operations import add_norm, gated_gelu, gated_silu
 from hocket.policies.kernels import ScoreBounds
 from hocket.policies.latent import Group, LatentProjection, NarrowOutput, inner_groups
 from hocket.policies.lora import base_of
 from hocket.policies.lowrank import JoinedLinear, LowRank, MixedLinear, Owners, low_rank
-from hocket.policies.shaping import TurnOf, by_head, moved_heads, shaping_of
+from hocket.policies.shaping import by_head, moved_heads, shaping_of
 
 Precision = Literal["fp32", "bf16"]
 """What the layers multiply in: activations between them are of this type too. The residual stream, norms, softmax,
@@ -131,7 +123,8 @@ class Layer:
         gate: from gate and up `[.., 2 F]` to `[.., F]`.
         scale: of attention's scores. bounds: theirs. rotary: name of the table of angles.
         turn: weights `[heads + shared, D]` of the norms of queries and keys, or None. turn_epsilon: theirs.
-        before: what stands before attention and before feed-forward.
+        shaping: what is done to queries, keys and values besides, see `hocket.policies.shaping`; None for nothing.
+        before: what stands before attention and before feed-forward. bare: whether their outputs are added as they are.
         dtype: of activations.
         copies: of whole matrices, made for this layer of the weights of the moment.
     """
@@ -166,7 +159,8 @@ class Layer:
         self._after = [(norm, None if norm is None else getattr(layer, norm.name)) for norm in form.norms[1::2]]
         self.bounds = ScoreBounds(shape.window, shape.cap, attention.sinks if shape.sinks else None)
         self.rotary = None if shape.late else shape.rotary
-        self._shaping = shaping_of(shape, attention)
+        self.shaping = shaping_of(shape, attention)
+        self.bare = form.norms[1] is form.norms[3] is None and form.residual == 1 and not form.parallel
         self.turn: Tensor | None = None
         self.turn_epsilon = 0.0
         if shape.norms is not None and by_head(shape):
@@ -183,13 +177,9 @@ class Layer:
         """Of the norms before attention and feed-forward."""
         return self.before[0].epsilon, self.before[1].epsilon
 
-    def shaped(self, qkv: Tensor, turn: TurnOf) -> Tensor:
-        """Queries, keys and values as attention wants them, see `hocket.policies.shaping`."""
-        return qkv if self._shaping is None else self._shaping(qkv, turn)
-
     @property
     def late(self) -> str | None:
-        """The table of angles that `shaped` asks for."""
+        """The table of angles that `shaping` asks for."""
         return self.form.attention.rotary
 
     def feed(self, number: int, normal: Tensor, steps: LayerSteps) -> Tensor:
@@ -389,10 +379,15 @@ def _run_layer(
     mixed = attend(number, steps.product(layer.qkv, normal))
     if wanted is not None:
         x, mixed = x.index_select(0, wanted), mixed.index_select(0, wanted)
+    out = steps.output(layer.output, mixed)
+    if layer.bare:
+        x, normal = layer.before[1](x, out, layer.dtype, steps)
+        return x, layer.feed(number, normal, steps)
+    out = layer.added(0, out)
     if layer.form.parallel:
         normal = normal if wanted is None else normal.index_select(0, wanted)
-        return x, layer.added(0, steps.output(layer.output, mixed)) + layer.added(1, layer.feed(number, normal, steps))
-    x, normal = layer.before[1](x, layer.added(0, steps.output(layer.output, mixed)), layer.dtype, steps)
+        return x, out + layer.added(1, layer.feed(number, normal, steps))
+    x, normal = layer.before[1](x, out, layer.dtype, steps)
     return x, layer.added(1, layer.feed(number, normal, steps))
 
 

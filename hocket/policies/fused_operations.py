@@ -151,7 +151,7 @@ ALIKE = 16
 def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x W^T + b `[.., N]`; each row's result depends on that row alone, to the last bit."""
     rows = x.numel() // x.shape[-1]
-    if len(weight) == 1:  # With one column a row has other bits in other company.
+    if weight.shape[0] == 1:  # With one column a row has other bits in other company.
         bias = None if bias is None else bias.expand(ALIKE)
         return product(x, weight.expand(ALIKE, -1), bias)[..., :1].contiguous()
     if rows >= ALIKE or x.device.type != "cpu":

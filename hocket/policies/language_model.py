@@ -16,7 +16,7 @@ from hocket.core.errors import ConfigurationError, HocketError
 from hocket.policies.activation_cache import ActivationCache, ReplaySteps, activation_cache_for
 from hocket.policies.copies import ModelCopies
 from hocket.policies.family import STEPS, LayerSteps, Precision, head_of, logit_states
-from hocket.policies.forms import form_of
+from hocket.policies.form_reading import form_of
 from hocket.policies.heads import Head
 from hocket.policies.lora import acting_parameters, adapted_layers, without_adapter
 from hocket.policies.prefix_tree import PrefixTree, tree_of, tree_parts

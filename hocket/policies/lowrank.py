@@ -94,7 +94,7 @@ def added(more: Tensor, x: Tensor, weight: Tensor | CodedMatrix) -> Tensor:
     if isinstance(weight, CodedMatrix):
         return coded_product(x, weight, more=more)
     rows = x.numel() // x.shape[-1]
-    if len(weight) == 1:
+    if weight.shape[0] == 1:
         return added(more.expand(*more.shape[:-1], ALIKE), x, weight.expand(ALIKE, -1))[..., :1].contiguous()
     flat, to = x.reshape(rows, -1), more.reshape(rows, -1)
     if rows < ALIKE and x.device.type == "cpu":

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from hocket.policies.experts import Routing
 from hocket.policies.family import LayerSteps
-from hocket.policies.forms import ExpertsForm, form_of, routing_weights
+from hocket.policies.form_reading import form_of
+from hocket.policies.forms import ExpertsForm, routing_weights
 from hocket.policies.prefix_tree import PrefixTree
 from hocket.policies.sequences import Row
 from hocket.stages import Metrics

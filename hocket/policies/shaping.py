@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from hocket.policies.forms import AttentionForm, NormForm, known_form, turn_order, weight_of
+from hocket.policies.form_reading import known_form
+from hocket.policies.forms import AttentionForm, NormForm, turn_order, weight_of
 from hocket.policies.fused_operations import add_norm
 from hocket.policies.rotary import pair_angles
 

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from hocket.policies.family import head_of, logit_states
-from hocket.policies.forms import KNOWN, form_of
+from hocket.policies.form_reading import form_of
+from hocket.policies.forms import KNOWN
 from hocket.policies.prefix_tree import tree_of
 from hocket.policies.sequences import Row
 from hocket.policies.tree_forward import tree_states

@@ -374,7 +374,8 @@ class TreeAttention:
             known: outputs and log-sums of scores `[M, H]`, if they are; for the kernels only.
         """
         out: Tensor
-        qkv = layer.shaped(qkv, lambda: self.turn(layer.late))
+        if layer.shaping is not None:
+            qkv = layer.shaping(qkv, lambda: self.turn(layer.late))
         if layer.rotary not in self._angles:
             self._angles[layer.rotary] = self._ready(layer.rotary)
         weight, angles, bounds = layer.turn, self._angles[layer.rotary], layer.bounds

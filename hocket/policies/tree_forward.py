@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from hocket.policies.activation_cache import ReplaySteps
 from hocket.policies.family import STEPS, LayerSteps, Precision, embedded, run_layers
-from hocket.policies.forms import known_form
+from hocket.policies.form_reading import known_form
 from hocket.policies.prefix_tree import PrefixTree
 from hocket.policies.residence import HERE, Residence
 from hocket.policies.shaping import angle_tables

@@ -258,9 +258,7 @@ def test_bounded_scores_are_those_of_torch_in_double(name):
         assert attention.by_kernels == (dtype is torch.float32)
         inputs = [one.to(dtype).clone().requires_grad_() for one in (qkv, sinks) if one is not None]
         bounds = ScoreBounds(window, cap, inputs[1] if sinking else None)
-        layer = SimpleNamespace(
-            turn=None, turn_epsilon=0.0, scale=0.6, rotary="", bounds=bounds, shaped=lambda qkv, turn: qkv
-        )
+        layer = SimpleNamespace(turn=None, turn_epsilon=0.0, scale=0.6, rotary="", bounds=bounds, shaping=None)
         out = attention(inputs[0], layer)
         found.append((out, *torch.autograd.grad((out * factor.to(dtype)).sum(), inputs)))
     for one, due in zip(*found, strict=True):

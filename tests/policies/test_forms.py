@@ -28,7 +28,8 @@ from hocket.objectives.balance import LoadBalance
 from hocket.policies import kernels
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.family import head_of, logit_states
-from hocket.policies.forms import KNOWN, form_of, known_form, routing_weights
+from hocket.policies.form_reading import form_of, known_form
+from hocket.policies.forms import KNOWN, routing_weights
 from hocket.policies.prefix_tree import tree_of
 from hocket.policies.sequences import Row
 from hocket.policies.settings import LoraSettings

@@ -29,7 +29,7 @@ from torch import Tensor
 from hocket.core.errors import HocketError
 from hocket.distributed.cluster.weights import Layout, PackedWeights, packed
 from hocket.policies.family import groups
-from hocket.policies.forms import layers_in
+from hocket.policies.form_reading import layers_in
 from hocket.policies.lora import base_of
 from hocket.policies.support import supports
 

@@ -1,0 +1,357 @@
+"""Reads the form of a decoder from its configuration and its modules, see `hocket.policies.forms`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+
+from hocket.policies.forms import (
+    AttentionForm,
+    ExpertsForm,
+    FeedForm,
+    Form,
+    Kind,
+    LatentForm,
+    LayerForm,
+    NormForm,
+    normed,
+    routing_weights,
+)
+from hocket.policies.lora import base_of, is_adapters
+from hocket.policies.rotary import UnknownPart, frequencies, interleaves, longest_static, table_names, table_of
+
+_forms: WeakKeyDictionary[nn.Module, Form | None] = WeakKeyDictionary()
+
+
+def form_of(model: Any) -> Form | None:
+    """The form of a language model or of a scorer over its trunk, read once; None for an architecture without."""
+    if model not in _forms:
+        with torch.no_grad():
+            try:
+                _forms[model] = _form(model)
+            except (
+                UnknownPart,
+                AttributeError,
+                RuntimeError,
+                TypeError,
+                ValueError,
+            ):  # Its parts are others than these.
+                _forms[model] = None
+    return _forms[model]
+
+
+def known_form(model: Any) -> Form:
+    """The same where there is one."""
+    form = form_of(model)
+    assert form is not None
+    return form
+
+
+def _form(model: Any) -> Form:
+    trunk: Any = getattr(model, "model", None)
+    config, inner = model.config, getattr(trunk, "layers", None)
+    if not isinstance(inner, nn.ModuleList):
+        raise UnknownPart
+    last = _first(trunk, ("norm", "final_layernorm"))
+    _check_weights(trunk, ["embed_tokens", "layers", last])
+    layers = tuple(_layer(trunk, layer, config, number) for number, layer in enumerate(inner))
+    shapes = {(layer.attention.heads, layer.attention.shared, layer.attention.size) for layer in layers}
+    if len(shapes) != 1 or getattr(config, "use_bidirectional_attention", False):
+        raise UnknownPart
+    scale = getattr(model, "logit_scale", None) or 1 / getattr(config, "logits_scaling", 1.0)
+    return Form(
+        layers=layers,
+        norm=_norm(trunk, last),
+        embedding_scale=float(getattr(config, "embedding_multiplier", 1.0)),
+        logit_scale=float(scale),
+        logit_cap=float(getattr(config, "final_logit_softcapping", None) or 0),
+        longest=longest_static(trunk.rotary_emb, config),
+    )
+
+
+# ---------------------------------------------------------------- modules
+
+
+def _first(module: nn.Module, names: Iterable[str]) -> str:
+    for name in names:
+        if isinstance(getattr(module, name, None), nn.Module):
+            return name
+    raise UnknownPart
+
+
+def _weights(module: nn.Module) -> set[str]:
+    return {
+        n.replace(".base_layer.", ".") for n, _ in module.named_parameters(remove_duplicate=False) if not is_adapters(n)
+    }
+
+
+def _check_weights(module: nn.Module, names: Iterable[str]) -> None:
+    """Every weight of a module is one of its children's of these names, or itself so called."""
+    children = tuple(names)
+    within = tuple(f"{child}." for child in children)
+    if any(name not in children and not name.startswith(within) for name in _weights(module)):
+        raise UnknownPart
+
+
+def _linear(module: nn.Module, names: Iterable[str]) -> None:
+    for name in names:
+        if type(base_of(getattr(module, name, None))) is not nn.Linear:
+            raise UnknownPart
+
+
+def _norm(parent: nn.Module, name: str, shape: tuple[int, ...] | None = None) -> NormForm:
+    """What a norm computes, found by trying it on numbers so small that its epsilon shows."""
+    module: Any = getattr(parent, name)
+    weight = getattr(module, "weight", None)
+    sizes = tuple(weight.shape if weight is not None else getattr(module, "normalized_shape", ()))
+    if not sizes or (weight is not None and not weight.numel()) or (weight is not None and weight.is_meta):
+        raise UnknownPart
+    like = {"dtype": weight.dtype, "device": weight.device} if weight is not None else {}
+    x = torch.randn(sizes, generator=torch.Generator().manual_seed(0)).mul(0.01).to(**like)
+    due = module(x).double()
+    epsilon = getattr(module, "variance_epsilon", getattr(module, "eps", 1e-5))
+    exact = 1e-3 if x.dtype in (torch.float32, torch.float64) else 3e-2
+    kinds: tuple[Kind, ...] = ("rms", "centred")
+    for form in (NormForm(name, kind, float(epsilon), offset) for kind in kinds for offset in (False, True)):
+        if (normed(form, module, x).double() - due).norm() <= exact * due.norm():
+            return form
+    raise UnknownPart
+
+
+# ---------------------------------------------------------------- layers
+
+_NORMS: dict[tuple[str, ...], tuple[str | None, str | None, str | None, str | None]] = {
+    ("input_layernorm", "post_attention_layernorm"): ("input_layernorm", None, "post_attention_layernorm", None),
+    ("attention_layernorm", "feedforward_layernorm"): ("attention_layernorm", None, "feedforward_layernorm", None),
+    ("input_layernorm",): ("input_layernorm", None, None, None),
+    ("post_attention_layernorm", "post_feedforward_layernorm"): (
+        None,
+        "post_attention_layernorm",
+        None,
+        "post_feedforward_layernorm",
+    ),
+    ("input_layernorm", "post_attention_layernorm", "post_feedforward_layernorm", "pre_feedforward_layernorm"): (
+        "input_layernorm",
+        "post_attention_layernorm",
+        "pre_feedforward_layernorm",
+        "post_feedforward_layernorm",
+    ),
+    ("input_layernorm", "post_attention_layernorm", "post_mlp_layernorm", "post_self_attn_layernorm"): (
+        "input_layernorm",
+        "post_self_attn_layernorm",
+        "post_attention_layernorm",
+        "post_mlp_layernorm",
+    ),
+}
+"""By the names of a layer's norms: which stand before and after attention, before and after feed-forward."""
+
+
+def _layer(trunk: Any, layer: nn.Module, config: Any, number: int) -> LayerForm:
+    attention, feed = _first(layer, ("self_attn",)), _first(layer, ("mlp", "block_sparse_moe"))
+    names = tuple(sorted(name for name, child in layer.named_children() if "norm" in name and child is not None))
+    places = _NORMS.get(names)
+    if places is None:
+        raise UnknownPart
+    _check_weights(layer, [attention, feed, *names])
+    norms = tuple(None if name is None else _norm(layer, name) for name in places)
+    return LayerForm(
+        attention_name=attention,
+        attention=_attention_of(trunk, getattr(layer, attention), config, number),
+        feed_name=feed,
+        feed=_feed(getattr(layer, feed)),
+        norms=norms,  # type: ignore[arg-type]
+        parallel=len(names) == 1 or bool(getattr(layer, "use_parallel_residual", False)),
+        residual=float(getattr(layer, "residual_multiplier", 1.0)),
+    )
+
+
+def _attention_of(trunk: Any, module: Any, config: Any, number: int) -> AttentionForm:
+    return (_latent if hasattr(module, "kv_b_proj") else _attention)(trunk, module, config, number)
+
+
+def _latent(trunk: Any, module: Any, config: Any, number: int) -> AttentionForm:
+    narrow = module.q_lora_rank is not None
+    down = ("q_a_proj" if narrow else "q_proj", "kv_a_proj_with_mqa")
+    norms = [_norm(module, name) for name in (*(["q_a_layernorm"] if narrow else []), "kv_a_layernorm")]
+    if any(norm.kind != "rms" for norm in norms):
+        raise UnknownPart
+    form = LatentForm(
+        down=down,
+        query_norm=norms[0] if narrow else None,
+        query_up="q_b_proj" if narrow else None,
+        norm=norms[-1],
+        up="kv_b_proj",
+        still=module.qk_nope_head_dim,
+        turning=module.qk_rope_head_dim,
+        values=module.v_head_dim,
+        rank=module.kv_lora_rank,
+    )
+    kind, heads = _layer_type(config, number), module.num_heads
+    rotary = table_of(trunk.rotary_emb, module, config, kind)
+    shape = AttentionForm(
+        projections=(),
+        output="o_proj",
+        heads=heads,
+        shared=heads,
+        size=form.still + form.turning,
+        scale=float(module.scaling),
+        window=_window(trunk, config, kind),
+        rotary=rotary,
+        turned=form.turning,
+        interleaved=bool(getattr(config, "rope_interleave", False)),
+        latent=form,
+    )
+    _linear(module, [*shape.inner, "o_proj"])
+    _check_weights(module, [*shape.inner, "o_proj", *(norm.name for norm in norms)])
+    turns = rotary is not None and 2 * frequencies(trunk.rotary_emb, rotary).numel() == form.turning
+    if not turns or form.values > shape.size:
+        raise UnknownPart
+    return shape
+
+
+_QUERY_NORMS = (("q_norm", "k_norm"), ("q_layernorm", "k_layernorm"), ("query_layernorm", "key_layernorm"))
+
+
+def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionForm:
+    joint = hasattr(module, "qkv_proj")
+    projections = ("qkv_proj",) if joint else ("q_proj", "k_proj", "v_proj")
+    output = _first(module, ("o_proj", "dense"))
+    _linear(module, [*projections, output])
+    size, sinks = int(module.head_dim), isinstance(getattr(module, "sinks", None), nn.Parameter)
+    named = next((pair for pair in _QUERY_NORMS if getattr(module, pair[0], None) is not None), None)
+    _check_weights(module, [*projections, output, *(named or ()), *(["sinks"] if sinks else [])])
+    heads = base_of(getattr(module, output)).in_features // size
+    widths = [base_of(getattr(module, name)).out_features for name in projections]
+    shared = (widths[0] // size - heads) // 2 if joint else widths[1] // size
+    if sum(widths) != (heads + 2 * shared) * size or heads % max(shared, 1):
+        raise UnknownPart
+    kind = _layer_type(config, number)
+    rotary = table_of(trunk.rotary_emb, module, config, kind)
+    turned = 2 * frequencies(trunk.rotary_emb, rotary or next(iter(table_names(trunk.rotary_emb)), "")).numel()
+    interleaved, late = interleaves(module), named == _QUERY_NORMS[2]
+    if late and (interleaved or turned != size):
+        raise UnknownPart
+    norms = None
+    if named is not None:
+        pair = [_norm(module, name) for name in named]
+        shapes = [getattr(module, name).weight.shape[-1] for name in named]
+        wide = shapes != [size, size]
+        if wide and shapes != [heads * size, shared * size]:
+            raise UnknownPart
+        norms = tuple(replace(norm, wide=wide) for norm in pair)
+    return AttentionForm(
+        projections=projections,
+        output=output,
+        heads=heads,
+        shared=shared,
+        size=size,
+        scale=float(getattr(module, "scaling", size**-0.5)),
+        window=_window(trunk, config, kind),
+        cap=float(getattr(module, "attn_logit_softcapping", None) or 0),
+        sinks=sinks,
+        rotary=rotary,
+        turned=turned,
+        interleaved=interleaved,
+        norms=norms,  # type: ignore[arg-type]
+        late=late,
+        clip=float(getattr(config, "clip_qkv", None) or 0),
+    )
+
+
+_ROUTERS = ("gate", "router")
+_SHARED = ("shared_expert", "shared_experts", "shared_mlp")
+
+
+def _feed(module: Any) -> FeedForm | ExpertsForm:
+    return _experts(module) if isinstance(getattr(module, "experts", None), nn.Module) else _dense(module)
+
+
+def _experts(module: Any) -> ExpertsForm:
+    router, experts = _first(module, _ROUTERS), module.experts
+    names = {"gate_up_proj", "down_proj"} | (
+        {"gate_up_proj_bias", "down_proj_bias"} if _flag(experts, "has_bias") else set()
+    )
+    plain = _flag(experts, "has_gate") and not _flag(experts, "has_post_expert_norm")
+    if _weights(experts) != names or not plain:
+        raise UnknownPart
+    shared = next((name for name in _SHARED if getattr(module, name, None) is not None), None)
+    gate = "shared_expert_gate" if hasattr(module, "shared_expert_gate") else None
+    _check_weights(module, [router, "experts", *(name for name in (shared, gate) if name is not None)])
+    weight = experts.down_proj
+    if weight.is_meta or not weight.numel():
+        raise UnknownPart
+    width = weight.shape[2 if _flag(experts, "is_transposed") else 1]
+    probe = torch.randn(16, width, generator=torch.Generator().manual_seed(0)).to(weight.device, weight.dtype)
+    routed = getattr(module, router)(probe)
+    if not isinstance(routed, tuple) or len(routed) != 3 or routed[1].shape != routed[2].shape:
+        raise UnknownPart
+    usual = type(experts)._apply_gate.__name__ == "_default_apply_gate"
+    form = ExpertsForm(
+        router=router,
+        experts="experts",
+        activation="act_fn" if usual else "",
+        shared=shared,
+        shared_form=None if shared is None else _dense(getattr(module, shared)),
+        shared_gate=gate,
+        factor=float(getattr(getattr(module, router), "routed_scaling_factor", 1.0)),
+    )
+    logits, due, chosen = (part.double() if part.is_floating_point() else part for part in routed)
+    for scores in _SCORES:
+        for normalised in (True, False):
+            tried = replace(form, scores=scores, normalised=normalised)
+            if (routing_weights(tried, logits, chosen) - due).abs().max() < 1e-2:
+                return tried
+    return form
+
+
+_SCORES: tuple[Literal["softmax", "sigmoid"], ...] = ("softmax", "sigmoid")
+
+
+def _flag(module: Any, name: str) -> bool:
+    flag = getattr(module, name, None)
+    if not isinstance(flag, bool):
+        raise UnknownPart
+    return flag
+
+
+def _dense(module: Any) -> FeedForm:
+    for opening, closing, gated in (
+        (("gate_proj", "up_proj"), "down_proj", True),
+        (("gate_up_proj",), "down_proj", True),
+        (("up_proj",), "down_proj", False),
+        (("fc1",), "fc2", False),
+        (("c_fc",), "c_proj", False),
+    ):
+        if all(isinstance(getattr(module, name, None), nn.Module) for name in (*opening, closing)):
+            _linear(module, [*opening, closing])
+            _check_weights(module, [*opening, closing])
+            return FeedForm(opening, closing, _first(module, ("act_fn", "activation_fn", "act")), gated)
+    raise UnknownPart
+
+
+def _layer_type(config: Any, number: int) -> str | None:
+    kinds = getattr(config, "layer_types", None)
+    kind = None if kinds is None else kinds[number]
+    if kind not in (None, "full_attention", "sliding_attention"):
+        raise UnknownPart
+    return kind
+
+
+def _window(trunk: Any, config: Any, kind: str | None) -> int:
+    """Configurations without kinds of layers mean all of them, if the architecture has windows at all."""
+    window = getattr(config, "sliding_window", None)
+    if kind is not None:
+        return int(window) if window and kind == "sliding_attention" else 0
+    slides = hasattr(sys.modules[type(trunk).__module__], "create_sliding_window_causal_mask")
+    return int(window) if window and slides and getattr(config, "use_sliding_window", True) else 0
+
+
+def layers_in(model: Any) -> Iterator[tuple[Any, LayerForm]]:
+    """A model's layers, each with its form."""
+    return zip(model.model.layers, known_form(model).layers, strict=True)
