@@ -92,9 +92,9 @@ def _model_of(run: Path, checkpoint: Path, policy: str | None) -> Path:
         raise ConfigurationError(f"run {run} has the policies {', '.join(folders)}; choose one with --policy")
     if name not in folders:
         raise ConfigurationError(f"run {run} has no policy {name!r}{nearest(name, folders)}")
+    _refuse_links(folders[name])
     if not _is_model(folders[name]):
         raise ConfigurationError(f"policy {name!r} of run {run} is no language model, so there is no model to export")
-    _refuse_links(folders[name])
     return folders[name]
 
 
