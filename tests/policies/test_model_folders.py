@@ -99,7 +99,7 @@ def test_code_that_a_model_brings_is_never_run(model: Path) -> None:
 
 def checkpoint(folder: Path, place: str = "policy") -> Path:
     def save(where: Path) -> None:
-        (where / "config.json").write_text("{}")
+        (where / "config.json").write_text('{"model_type": "llama"}')
 
     written = Checkpoints(folder / "checkpoints").save(1, {"a": 1}, {"policy": save})
     complete = json.loads((written / COMPLETE).read_text())
