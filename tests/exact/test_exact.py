@@ -154,7 +154,7 @@ def test_a_broken_world_is_one_sentence(broken: Any, words: str, tmp_path: Path,
         (["--method", "action-grouping", "--method.groups", "3"], "choose from 0, 1, 4"),
         (["--steps", "0"], "steps = 0"),
         (["--eta", "1"], "--method.NAME"),
-        (["--resume", "nowhere"], "no run to go on with"),
+        (["--resume", "nowhere"], "no run to continue"),
     ],
 )
 def test_bad_input_is_one_sentence(more: Sequence[str], words: str, tmp_path: Path, capsys: Any) -> None:

@@ -48,7 +48,8 @@ def _recipes(options: argparse.Namespace) -> None:
         found = card(options.name)
         if options.json:
             return emit(methods.in_full(found))
-        out().print(methods.page(found, options.name))
+        written = options.name if ":" in options.name else str(found["name"])
+        out().print(methods.page(found, written))
         if not lists.of_family(entries, options.name):
             return None
     listed = [cards()[one.name] for one in chosen(options, "recipe", "standard methods", entries)]
