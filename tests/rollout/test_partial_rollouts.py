@@ -138,7 +138,7 @@ def test_labels_are_numbers():
 def test_a_task_without_labels_and_what_samples_ahead_are_refused(tmp_path: Path):
     said = call("train", "--recipe", "kimi-k1-5-long", "--task", "sums", "--runs", tmp_path, *TINY)
     assert said.code == 2
-    assert "EasyToHard reads 'difficulty' of scenarios, and those of task sums tell" in said.err
+    assert "EasyToHard reads 'difficulty' of scenarios, and those of task sums have" in said.err
     said = call("train", "--recipe", "kimi-k1-5-long", "--overlap", "1", "--runs", tmp_path, *TINY)
     assert said.code == 2
     assert "PartialRollouts" in said.err

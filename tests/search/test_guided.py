@@ -108,7 +108,7 @@ def test_recipes_that_fit_a_value_of_transcripts_can_guide(recipe: str) -> None:
 
 
 def test_a_recipe_without_such_a_value_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="grpo fits none; masprm and oreo do"):
+    with pytest.raises(ConfigurationError, match="grpo learns none; masprm and oreo do"):
         guide_of(bench("grpo").parts)
 
 

@@ -270,7 +270,7 @@ def test_what_is_no_rows_is_refused() -> None:
     for given_, sentence in (
         ([], "data is empty"),
         ([3], r"data\[0\]: a number where a mapping belongs"),
-        (7, "data is of type int; give an iterable"),
+        (7, "it is of type int.; give rows of data, an environment, or a task"),
         ({"trian": [PAIR]}, "split 'trian' is unknown; did you mean 'train'"),
     ):
         with pytest.raises(ConfigurationError, match=sentence):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from hocket.apps.studies.page import DIFFERENCES, forest
@@ -27,15 +28,22 @@ svg { --soft: #5c6878; --c0: #2563b8; --c1: #c2560c } text { font: 12px system-u
 """
 
 
+_TABLE = re.compile(r" data-table='[^']*'")
+"""The figures that the page's script reads."""
+WIDTH = ' class="whiskers" style="max-width: 860px"'
+
+
 def pictures(found: Json) -> dict[str, str]:
     """The differences from the baseline as SVG files that follow light and dark, by file name."""
     drawn = {f"{name}.svg".replace("_", "-"): forest(found, name) for _, name in DIFFERENCES}
-    opening = '<svg xmlns="http://www.w3.org/2000/svg" '
-    return {
-        name: str(svg).replace("<svg ", opening, 1).replace(">", f"><style>{STYLE}</style>", 1) + "\n"
-        for name, svg in drawn.items()
-        if svg is not None
-    }
+    return {name: _alone(str(svg)) for name, svg in drawn.items() if svg is not None}
+
+
+def _alone(svg: str) -> str:
+    """A drawing of the page as a file of its own."""
+    drawing = _TABLE.sub("", svg, count=1).replace(' class="whiskers forest"', WIDTH, 1)
+    head = drawing.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    return head.replace(">", f"><style>{STYLE}</style>", 1) + "\n"
 
 
 def markdown(found: Json) -> str:
