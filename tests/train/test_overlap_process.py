@@ -156,7 +156,7 @@ def test_a_second_process_that_dies_is_a_sentence_and_costs_nothing(
     process = trainer.overlap.process.process_id
     assert process is not None
     os.kill(process, signal.SIGKILL)
-    with pytest.raises(HocketError, match=r"that samples ended by SIGKILL, as when memory runs out; .*--resume"):
+    with pytest.raises(HocketError, match=r"sampling process ended by SIGKILL, as when memory runs out; .*--resume"):
         trainer.step()
     trainer.folder.release()
     assert rows(tmp_path / "parts") == rows(whole)[:4]

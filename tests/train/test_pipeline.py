@@ -228,7 +228,7 @@ REFUSED: dict[str, tuple[list[tuple[str, Any]], str]] = {
     "a setting of its own": ([("plan", [{"recipe": "grpo", "steps": 1, "stepz": 3}])], "phase grpo:.*'stepz'"),
     "a setting of the whole": ([("plan", [{"recipe": "grpo", "steps": 1, "runs": "x"}])], "plan.0.runs.*whole plan"),
     "a name": ([("plan", [{"recipe": "grpo", "steps": 1, "name": "a b"}])], "plan.0.name = 'a b'"),
-    "no rounds": ([("plan", ROUNDS), ("rounds", 0)], "rounds = 0.*at least once"),
+    "no rounds": ([("plan", ROUNDS), ("rounds", 0)], "rounds = 0.*at least 1"),
     "rounds of nothing": ([("rounds", 2)], "rounds repeats"),
     "controllers": (
         [("plan", [{"recipe": "grpo", "steps": 1, "task": "gym:CartPole-v1"}])],
