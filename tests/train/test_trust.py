@@ -484,8 +484,9 @@ def test_a_run_does_not_write_through_links() -> None:
 def test_every_command_on_a_run_that_may_bring_code_takes_trust() -> None:
     from hocket.apps.cli.parser import build_parser
 
-    for name in ("train", "eval", "replay", "serve", "play", "arena", "summarise", "solve", "optimise"):
+    with_code = ("train", "eval", "replay", "serve", "play", "arena", "summarise", "solve", "optimise", "act", "export")
+    for name in with_code:
         assert "--trust" in build_parser(name).commands[name].flags, name
-    for name in ("report", "status", "compare", "export"):  # These look at data alone.
+    for name in ("report", "status", "compare"):  # These look at data alone.
         assert "--trust" not in build_parser(name).commands[name].flags, name
     assert isinstance(build_parser("eval").commands["eval"].parse_args(["RUN", "--trust"]), Namespace)

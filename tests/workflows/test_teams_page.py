@@ -35,7 +35,7 @@ def test_the_page_runs_and_the_report_shows_who_earned_what(desk: Path) -> None:
     assert "called in none of" not in said.out + said.err
     write_report(desk / "runs" / "team")
     page = (desk / "runs" / "team" / "report.html").read_text()
-    for word in ("reckoner", "teller", "decisions per episode", "turn rewards per episode", "tool calls per episode"):
+    for word in ("reckoner", "teller", "tokens per episode", "turn rewards per episode", "tool calls per episode"):
         assert word in page
 
 
