@@ -19,6 +19,7 @@ import secrets
 import shlex
 import site
 import stat
+import sys
 import sysconfig
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -281,7 +282,9 @@ def _module(name: str, files: dict[str, Path]) -> None:
 @functools.cache
 def _installed_in() -> tuple[Path, ...]:
     paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    return tuple(Path(path).resolve() for path in (*paths, *site.getsitepackages()))
+    # Another environment's packages may be on the path as well.
+    others = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    return tuple(Path(path).resolve() for path in (*paths, *site.getsitepackages(), *others))
 
 
 def _installed(place: Path) -> bool:

@@ -490,3 +490,17 @@ def test_every_command_on_a_run_that_may_bring_code_takes_trust() -> None:
     for name in ("report", "status", "compare"):  # These look at data alone.
         assert "--trust" not in build_parser(name).commands[name].flags, name
     assert isinstance(build_parser("eval").commands["eval"].parse_args(["RUN", "--trust"]), Namespace)
+
+
+def test_packages_of_another_environment_on_the_path_are_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages = tmp_path / "other" / "site-packages"
+    packages.mkdir(parents=True)
+    (packages / "elsewhere_installed.py").write_text("import os\n")
+    Path("mine.py").write_text("import elsewhere_installed\n")
+    monkeypatch.syspath_prepend(packages)
+    trust._installed_in.cache_clear()
+    files = trust._files([trust.NamedCode("task", "mine.py:T", "file")])
+    trust._installed_in.cache_clear()
+    assert list(files) == ["mine.py"]
