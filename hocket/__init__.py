@@ -33,7 +33,7 @@ if "OMP_WAIT_POLICY" not in os.environ:
 if "ipykernel" in sys.modules:  # A library that transformers loads misses widgets for a bar that nobody sees.
     warnings.filterwarnings("ignore", message="IProgress not found")
 
-__all__ = [  # noqa: RUF022  (the order in which they are met)
+__all__ = [  # noqa: RUF022  (ordered by first use)
     "train",
     "load",
     "Run",

@@ -203,6 +203,10 @@ def _set(config: Config, key: str, value: Any) -> Config:
         return dataclasses.replace(config, plan=_phases(value))
     if head == "engine" and not rest and isinstance(value, str):
         key = "engine.kind"  # `--engine vllm`
+    hint = known[head]
+    grouped = isinstance(hint, type) and dataclasses.is_dataclass(hint)
+    if grouped and "." not in key and not isinstance(value, (Mapping, hint)):
+        raise ConfigurationError(f"{key} = {value!r}: it has settings of its own; write {key}.NAME VALUE")
     if head == "lora" and (rest or value is True):
         config = dataclasses.replace(config, lora=config.lora or LoraSettings())
         return config if not rest else _checked(config, key, value)

@@ -94,6 +94,7 @@ class ModelOutline:
         size: of its layers. coverage: the reach of the adapter; None without one.
         fast: whether sampler and learner run its layers themselves, see `hocket.policies.family`.
         inside, outside: weights of the layers' matrices, and the others. adapter: those of the adapter.
+        stacked: those of `inside` that are stacks of matrices, as experts are; codes leave these in bf16.
         largest: weights of the layers' largest matrix.
     """
 
@@ -102,6 +103,7 @@ class ModelOutline:
     fast: bool
     inside: int
     outside: int
+    stacked: int
     adapter: int
     largest: int
 
@@ -127,10 +129,12 @@ def outlined(config: Any, lora: LoraSettings | None = None) -> ModelOutline:
     if lora is not None:
         add_adapter(module, lora, Key.of(0))
     fast = getattr(module, "padded_because", None) is None and expected(config)
-    counts = {"inside": 0, "outside": 0, "adapter": 0}
+    counts = {"inside": 0, "outside": 0, "stacked": 0, "adapter": 0}
     for name, weight in module.named_parameters():
         layered = weight.ndim >= 2 and any(part.isdigit() for part in name.split("."))
-        counts["adapter" if ".lora_" in name else "inside" if layered else "outside"] += weight.numel()
+        part = "adapter" if ".lora_" in name else "inside" if layered else "outside"
+        counts[part] += weight.numel()
+        counts["stacked"] += weight.numel() * (part == "inside" and weight.ndim > 2)
     matrices = (w for name, w in module.named_parameters() if w.ndim == 2 and any(map(str.isdigit, name.split("."))))
     largest = max((weight.numel() for weight in matrices), default=0)
     reach = None if lora is None else coverage(module)
@@ -142,7 +146,9 @@ def footprint(outline: ModelOutline, plan: TrainingPlan) -> Footprint:
     inside, outside, adapter = outline.inside, outline.outside, outline.adapter
     trained = adapter if plan.lora is not None else inside + outside
     frozen = plan.lora is not None
-    stored = inside * WEIGHT_BYTES[plan.weights] + outside * (2 if frozen and plan.weights != "fp32" else 4)
+    stacked = outline.stacked if plan.weights in ("int8", "nf4") else 0
+    stored = (inside - stacked) * WEIGHT_BYTES[plan.weights] + 2 * stacked
+    stored += outside * (2 if frozen and plan.weights != "fp32" else 4)
     weights = stored + 4 * adapter
     halved = plan.weights == "bf16" and not frozen
     gradients = 2 * inside + 4 * outside if halved else 4 * trained

@@ -215,6 +215,12 @@ def test_a_configuration_refuses_what_it_does_not_know(settings: dict[str, Any],
     assert message in str(error.value)
 
 
+@pytest.mark.parametrize("key", ["evaluation", "decoding", "memory", "limits"])
+def test_a_group_of_settings_takes_no_single_value(key: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"{key} = 3: it has settings of its own; write {key}\.NAME VALUE"):
+        configure([("task", "sums"), (key, 3)], tasks.find("sums"))
+
+
 def test_a_configuration_takes_dotted_and_nested_keys() -> None:
     nested = Config(
         recipe="ppo",

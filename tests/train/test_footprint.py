@@ -16,6 +16,7 @@ from hocket.apps.cli.model_memory import examine_model, size_of
 from hocket.core.errors import ConfigurationError
 from hocket.policies.settings import LoraSettings
 from hocket.policies.shapes import model_size
+from hocket.policies.stored_weights import freeze_in
 from hocket.train.footprint import GIB, TrainingPlan, adapted_plan, footprint, least_plan, longest_context, outlined
 
 SIZES = {
@@ -96,6 +97,20 @@ def test_fewer_bits_take_less() -> None:
         for kind in ("adamw+masters", "adamw", "muon", "adamw8bit")
     ]
     assert states == sorted(states, reverse=True)
+
+
+@pytest.mark.global_rng  # The model draws its own weights.
+def test_codes_leave_stacked_experts_in_bf16() -> None:
+    mixture = config("qwen3_moe", num_experts=8, num_experts_per_tok=2, moe_intermediate_size=40)
+    model = AutoModelForCausalLM.from_config(mixture)
+    freeze_in(model, "nf4")
+    stacks = [weight for weight in model.parameters() if weight.ndim == 3]
+    assert stacks
+    assert {weight.dtype for weight in stacks} == {torch.bfloat16}
+    outline = outlined(mixture, LoraSettings(rank=4))
+    assert outline.stacked == sum(weight.numel() for weight in stacks)
+    plan = TrainingPlan(lora=LoraSettings(rank=4), weights="nf4", precision="bf16")
+    assert footprint(outline, plan).weights > 2 * outline.stacked
 
 
 def test_a_reference_is_a_copy_only_of_weights_that_are_trained() -> None:

@@ -1,4 +1,4 @@
-"""The tool: a plain function. Its types and its docstring are what the model is told of it."""
+"""The tool: a plain function. The model sees its types and its docstring."""
 
 COLOURS = ("red", "blue", "green", "black", "white", "brown", "grey", "pink")
 THINGS = ("lamp", "chair", "table", "cup", "plate", "rug", "shelf", "clock", "vase", "stool")
