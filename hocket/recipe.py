@@ -38,7 +38,7 @@ from hocket.stages import (
     coarsest,
     walk,
 )
-from hocket.types import Evaluation, Quantity, Terms
+from hocket.types import COMPARED, Evaluation, Quantity, Terms
 from hocket.update.gradient import GradientStep
 from hocket.update.problem import Update
 
@@ -158,7 +158,7 @@ class Recipe:
 
     @property
     def wants_reference(self) -> bool:
-        return Column.REFERENCE in self.reads or Quantity.KL_EXACT in self.needs or self.plays_reference
+        return Column.REFERENCE in self.reads or bool(COMPARED & self.needs) or self.plays_reference
 
     @property
     def wants_value(self) -> bool:

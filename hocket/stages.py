@@ -583,7 +583,7 @@ class Policy(Protocol):
     ) -> Evaluation:
         """Log-probs and the like of `decisions` (all when None), scattered into `[T]` tensors.
 
-        Log-probs are at each turn's sampling temperature. `reference` is needed for `KL_EXACT` only.
+        Log-probs are at each turn's sampling temperature. `reference` is needed for `KL_EXACT` and `DIVERGENCE` only.
         """
 
     def final_values(self, batch: Batch) -> Tensor:

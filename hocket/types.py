@@ -330,6 +330,11 @@ class Quantity(enum.StrEnum):
     SCORE = "score"
     BELIEF = "belief"
     BALANCE = "balance"
+    DIVERGENCE = "divergence"
+
+
+COMPARED = frozenset({Quantity.KL_EXACT, Quantity.DIVERGENCE})
+"""Quantities that are evaluated against a reference."""
 
 
 @dataclass(frozen=True)
@@ -340,7 +345,8 @@ class Evaluation:
     of a scorer: K numbers that depend on the decision itself, unlike `value`, which depends on the state before it.
     A scorer has no log-probs: its `logp` is 0. `belief` `[T, D]` is the output of a belief model for the loss that
     trains it (see `hocket.policies.beliefs`). `balance` is how unevenly a mixture of experts is used where a decision
-    was read, 1 when evenly (see `hocket.policies.routes`).
+    was read, 1 when evenly (see `hocket.policies.routes`). `divergence` is the one that a stage chose
+    (`hocket.core.divergences.Comparison`), from the reference, over all actions at each decision, in nats.
     """
 
     logp: Tensor
@@ -350,6 +356,7 @@ class Evaluation:
     score: Tensor | None = None
     belief: Tensor | None = None
     balance: Tensor | None = None
+    divergence: Tensor | None = None
 
     def get(self, quantity: Quantity) -> Tensor:
         """The tensor of one quantity; raises `ValueError` when it was not evaluated."""

@@ -20,7 +20,7 @@ from hocket.core.columns import EMBEDDING, FEEDBACK, HISTORY, LABEL, METADATA, O
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.packing import Codes
 from hocket.recipe import Recipe
-from hocket.types import Evaluation, Quantity
+from hocket.types import COMPARED, Evaluation, Quantity
 
 
 def inspect(recipe: Recipe, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _check_fields(recipe: Recipe, read: RecordedBatch) -> None:
     reads = frozenset[Column]().union(*(stage.reads for stage in recipe.stages if stage.room != "rollout"))
     if Quantity.BELIEF in recipe.needs:
         raise HocketError(f"{recipe.name} needs a policy's beliefs, which a recorded batch does not hold")
-    if Quantity.KL_EXACT in recipe.needs or any(isinstance(column, Annotator) for column in reads):
+    if COMPARED & recipe.needs or any(isinstance(column, Annotator) for column in reads):
         raise HocketError(f"{recipe.name} needs whole distributions, which a recorded batch does not hold")
 
 

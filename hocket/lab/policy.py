@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from hocket.core.batch import Batch, Level
 from hocket.core.columns import ALLOWED, UNMASKED
+from hocket.core.divergences import Divergence
 from hocket.lab.world import Answer, World
 from hocket.policies.masking import allowed_at, masked
 from hocket.stages import Policy
@@ -44,6 +45,7 @@ class Tabular:
 
     def __init__(self, world: World, *, lr: float = 0.05, name: str = "policy") -> None:
         self.world = world
+        self.divergence: Divergence | None = None
         self.name, self.version = name, 0
         self.default_lr = lr
         self._rows: dict[tuple[Any, ...], int] = {}
@@ -201,7 +203,7 @@ class Tabular:
         def scattered(values: Tensor) -> Tensor:
             return torch.zeros(batch.decisions, dtype=values.dtype).index_put((chosen,), values)
 
-        value = kl = None
+        value = kl = apart = None
         if Quantity.VALUE in wanted:
             assert self._module.values is not None, "call require first"
             value = scattered(self._module.values[rows])
@@ -209,11 +211,17 @@ class Tabular:
             assert isinstance(reference, Tabular), "an exact KL needs a Tabular as reference"
             other = torch.log_softmax(reference.logits[rows].detach() / temperature, -1)
             kl = scattered((table.exp() * (finite - other)).sum(-1))
+        if Quantity.DIVERGENCE in wanted:
+            assert isinstance(reference, Tabular), "a divergence needs a Tabular as reference"
+            assert self.divergence is not None, "install a Comparison first"
+            logits = masked(reference.logits[rows].detach(), only)
+            apart = scattered(self.divergence(table, torch.log_softmax(logits / temperature, -1)))
         return Evaluation(
             logp=scattered(table.gather(1, batch.action[chosen].long()[:, None])[:, 0]),
             entropy=scattered(-(table.exp() * finite).sum(-1)) if Quantity.ENTROPY in wanted else None,
             value=value,
             kl_exact=kl,
+            divergence=apart,
         )
 
     def distributions(self, batch: Batch, decisions: Tensor) -> Callable[[Tensor], Tensor]:

@@ -29,7 +29,7 @@ from hocket.policies.stored_weights import Storage, train_in_half
 from hocket.policies.templates import TemplateSettings
 from hocket.policies.value_head import ValueHead, has_value_head
 from hocket.stages import Policy
-from hocket.types import Evaluation, Quantity
+from hocket.types import COMPARED, Evaluation, Quantity
 
 
 class CausalLM(LanguageModel):
@@ -116,7 +116,7 @@ class CausalLM(LanguageModel):
         *,
         reference: Policy | None = None,
     ) -> Evaluation:
-        """Log-probs, entropies, values, exact KL and balance of `decisions` `[K]` (all when None), each as `[T]`.
+        """The wanted quantities of `decisions` `[K]` (all when None), each as `[T]`.
 
         Distributions are softmax(logits / temperature of the turn); see `hocket.policies.evaluation`.
 
@@ -125,7 +125,7 @@ class CausalLM(LanguageModel):
                 longer than the model's context.
         """
         wanted = frozenset(needs)
-        other = comparable(self, reference) if Quantity.KL_EXACT in wanted else None
+        other = comparable(self, reference) if wanted & COMPARED else None
         asked = torch.arange(batch.decisions) if decisions is None else decisions
         return evaluate(self, batch, wanted, asked, other)
 

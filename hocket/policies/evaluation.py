@@ -26,7 +26,7 @@ from hocket.types import Evaluation, Quantity
 def evaluate(
     model: LanguageModel, batch: Batch, wanted: frozenset[Quantity], asked: Tensor, other: LanguageModel | None
 ) -> Evaluation:
-    """Quantities of the decisions `asked` `[K]`, each scattered into `[T]`; exact KL is taken against `other`.
+    """Quantities of the decisions `asked` `[K]`, each scattered into `[T]`; exact KL and divergence are from `other`.
 
     Raises:
         HocketError: when values are asked without a value head, or a sequence is longer than the model's context.
@@ -50,6 +50,7 @@ def evaluate(
         value=scattered([value for _, value, _ in found]) if Quantity.VALUE in wanted else None,
         kl_exact=scattered([reading.kl for reading, _, _ in found]) if Quantity.KL_EXACT in wanted else None,
         balance=scattered([balance for _, _, balance in found]) if Quantity.BALANCE in wanted else None,
+        divergence=scattered([r.divergence for r, _, _ in found]) if Quantity.DIVERGENCE in wanted else None,
     )
 
 
@@ -75,8 +76,17 @@ def _evaluated(
         entropy = Quantity.ENTROPY in wanted
         only = allowed_at(batch, target, text_config(model.model.config).vocab_size)
         allowed = None if only is None else only.to(model.device)
+        compare = model.divergence if Quantity.DIVERGENCE in wanted else None
         reading = read_head(
-            model.head, features, action, temperature, entropy=entropy, reference=against, allowed=allowed
+            model.head,
+            features,
+            action,
+            temperature,
+            entropy=entropy,
+            reference=against,
+            kl=Quantity.KL_EXACT in wanted,
+            divergence=compare,
+            allowed=allowed,
         )
         head = model.value_head
         balance = balances[0].expand(len(target)) if balances else None
@@ -134,17 +144,19 @@ def mean_states(model: LanguageModel, batch: Batch, decisions: Tensor) -> Tensor
 
 
 def comparable(model: LanguageModel, reference: object) -> LanguageModel:
-    """`reference`, where an exact KL can be taken against it.
+    """`reference`, where distributions can be compared with its own.
 
     Raises:
         HocketError: when it is no language model, or one with other tokens.
     """
     if not isinstance(reference, LanguageModel):
-        raise HocketError(f"policy {model.name!r}: exact KL needs a reference that is a causal language model")
+        raise HocketError(
+            f"policy {model.name!r}: comparing distributions needs a reference that is a causal language model"
+        )
     sizes = tuple(text_config(policy.model.config).vocab_size for policy in (model, reference))
     if sizes[0] != sizes[1]:
         raise ConfigurationError(
-            f"exact KL compares distributions over one vocabulary, but the policy has {sizes[0]} tokens and the "
+            f"distributions are compared over one vocabulary, but the policy has {sizes[0]} tokens and the "
             f"reference {sizes[1]}; choose a reference with the policy's tokenizer"
         )
     return reference

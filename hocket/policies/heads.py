@@ -12,6 +12,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
+from hocket.core.divergences import Divergence
 from hocket.policies import kernels
 from hocket.policies.fused_operations import ALIKE, by_kernels, product
 from hocket.policies.masking import masked
@@ -30,6 +31,7 @@ class TokenScores(NamedTuple):
     logp: Tensor
     entropy: Tensor | None
     kl: Tensor | None
+    divergence: Tensor | None = None
 
 
 def read_head(
@@ -40,6 +42,8 @@ def read_head(
     *,
     entropy: bool = False,
     reference: tuple[Head, Tensor] | None = None,
+    kl: bool = True,
+    divergence: Divergence | None = None,
     allowed: Tensor | None = None,
 ) -> TokenScores:
     """Log-prob of `action` `[K]` and, if asked, entropy and KL(policy || reference) at each of K places, in nats.
@@ -49,6 +53,8 @@ def read_head(
         features: `[K, H]`.
         temperature: `[K]`; every distribution is softmax(logits / temperature).
         reference: the other policy's head and features, which get no gradient.
+        kl: whether that KL is wanted where there is a reference.
+        divergence: a divergence from the reference that is wanted, between the distributions over what is allowed.
         allowed: `[K, V]` bool; of anything else the policy's probability and gradient are 0. None allows everything.
     """
     width = head(features[:1]).shape[-1] if len(features) else 1
@@ -68,7 +74,7 @@ def read_head(
         piece = slice(start, start + step)
         other = None if reference is None else (reference[0], reference[1][piece])
         only = None if allowed is None else allowed[piece]
-        arguments = (head, features[piece], action[piece], temperature[piece], entropy, other, only)
+        arguments = (head, features[piece], action[piece], temperature[piece], entropy, other, kl, divergence, only)
         if len(features) <= step or not torch.is_grad_enabled():
             parts.append(_read(*arguments))
         else:
@@ -77,6 +83,7 @@ def read_head(
         torch.cat([part[0] for part in parts]),
         _joined([part[1] for part in parts]),
         _joined([part[2] for part in parts]),
+        _joined([part[3] for part in parts]),
     )
 
 
@@ -92,27 +99,33 @@ def _read(
     temperature: Tensor,
     entropy: bool,
     reference: tuple[Head, Tensor] | None,
+    kl: bool,
+    divergence: Divergence | None,
     allowed: Tensor | None,
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
     logits = rowwise(head, features).float()
     if allowed is not None:
         logits = masked(logits, allowed)
     elif reference is None and by_kernels(logits):
         chosen, spread = _TokenLogprobs.apply(logits, action, temperature, entropy)  # type: ignore[no-untyped-call]
-        return chosen, spread, None
+        return chosen, spread, None, None
     logits = logits / temperature[:, None]
     if not entropy and reference is None:
-        return logits.gather(1, action[:, None]).squeeze(1) - torch.logsumexp(logits, 1), None, None
+        return logits.gather(1, action[:, None]).squeeze(1) - torch.logsumexp(logits, 1), None, None, None
     logp = torch.log_softmax(logits, 1)
     chosen = logp.gather(1, action[:, None]).squeeze(1)
     # A logit of -inf has probability 0 and adds nothing.
     finite = logp.masked_fill(torch.isneginf(logp), 0.0)
     spread = -(logp.exp() * finite).sum(1) if entropy else None
     if reference is None:
-        return chosen, spread, None
+        return chosen, spread, None, None
     with torch.no_grad():
-        other = torch.log_softmax(rowwise(*reference).float() / temperature[:, None], 1)
-    return chosen, spread, (logp.exp() * (finite - other.masked_fill(torch.isneginf(other), 0.0))).sum(1)
+        logits = rowwise(*reference).float()
+        other = torch.log_softmax(logits / temperature[:, None], 1)
+    found = (logp.exp() * (finite - other.masked_fill(torch.isneginf(other), 0.0))).sum(1) if kl else None
+    if divergence is not None and allowed is not None:
+        other = torch.log_softmax(masked(logits, allowed) / temperature[:, None], 1)
+    return chosen, spread, found, None if divergence is None else divergence(logp, other)
 
 
 def rowwise(head: Head, features: Tensor) -> Tensor:

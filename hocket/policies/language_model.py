@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from hocket.core.batch import Level
+from hocket.core.divergences import Divergence
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.policies.activation_cache import ActivationCache, ReplaySteps, activation_cache_for
 from hocket.policies.copies import ModelCopies
@@ -60,6 +61,7 @@ class LanguageModel:
         lora: whether there is an adapter. adapted: whether it takes part; a reference's does not.
         residence: where the weights are.
         end_of_turn: tokens that end a turn by the chat template, where the model itself does not name them.
+        divergence: what is evaluated as `Quantity.DIVERGENCE`.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class LanguageModel:
         self.share_prefixes = True
         self.precision = precision
         self.end_of_turn: tuple[int, ...] = ()
+        self.divergence: Divergence | None = None
         self.residence: Residence = HERE
         self.lora = bool(adapted_layers(model))
         self.adapted = self.lora if adapted is None else adapted

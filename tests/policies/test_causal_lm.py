@@ -11,6 +11,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent / "engine"))
 import tiny_models
 
+from hocket.core.divergences import Comparison, JensenShannon, SkewedForward
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
@@ -185,6 +186,23 @@ def test_final_values():
         head = policy.module.value_head
         due = states[-1][0, -1] @ head.weight + head.bias if batch.truncated[number] else torch.tensor(0.0)
         assert abs(float(found[number]) - float(due)) < 1e-4
+
+
+def test_a_divergence_is_computed_beside_the_exact_kl():
+    """The reverse form is that KL; another one is counted from whole logits."""
+    policy, reference, batch = tiny_models.policy("qwen3"), tiny_models.policy("qwen3", seed=7), tree(2)
+    wanted = [Quantity.KL_EXACT, Quantity.DIVERGENCE]
+    Comparison(JensenShannon(1.0)).install(policy)
+    found = policy.evaluate(batch, wanted, reference=reference)
+    torch.testing.assert_close(found.divergence, found.kl_exact)
+    assert float(found.kl_exact.max()) > 1e-3
+    policy.divergence = SkewedForward(0.1)
+    found = policy.evaluate(batch, wanted, reference=reference)
+    everything, every = torch.arange(batch.decisions), torch.arange(batch.decisions)
+    tables = [one.distributions(batch, everything)(every).double() for one in (policy, reference)]
+    torch.testing.assert_close(found.divergence.double(), policy.divergence(*tables), atol=1e-6, rtol=1e-5)
+    with pytest.raises(HocketError, match="needs a reference"):
+        policy.evaluate(batch, [Quantity.DIVERGENCE])
 
 
 def test_refusals():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hocket.lab.peers import agents, author_code, frameworks, preferences, trl, verl
+from hocket.lab.peers import agents, author_code, distillation, frameworks, preferences, trl, verl
 from hocket.lab.peers.comparing import Distance, PeerComparison, distance
 
 __all__ = ["LEDGER", "Distance", "PeerComparison", "distance"]
@@ -20,4 +20,5 @@ LEDGER: Sequence[PeerComparison] = (
     *author_code.ENTRIES,
     *frameworks.ENTRIES,
     *agents.ENTRIES,
+    *distillation.ENTRIES,
 )

@@ -30,6 +30,7 @@ class PeerComparison:
         samples: answers of a prompt. others: the last of them is not the policy's, and no two earn the same.
         turns: answers have several: with `beliefs` in the right answer as each began, or with `rewards` of their own,
             where two players alternate, at least one turn each, and nobody earns anything in the first.
+        teacher: the reference is another policy than the one that sampled, some nat away at every token.
     """
 
     name: str
@@ -42,6 +43,7 @@ class PeerComparison:
     samples: int = 4
     others: bool = False
     turns: Literal["beliefs", "rewards"] | None = None
+    teacher: bool = False
 
     def settled(self) -> Recipe:
         """The recipe with the changes."""
@@ -108,6 +110,10 @@ def _document(number: int, gap: float, entry: PeerComparison) -> dict[str, Any]:
     if entry.turns == "rewards":
         first = document["trajectories"][0]
         first |= {"scores": {"reward": 0.0}, "turn_scores": [{"reward": 0.0} for _ in first["turn_scores"]]}
+    if entry.teacher:
+        rng = key.derive("teacher").numpy()
+        for row in document["trajectories"]:
+            row["logp_ref"] = [-abs(one + float(rng.normal())) for one in row["logp_behaviour"]]
     for place, row in enumerate(document["trajectories"]):
         row["truncated"] = False
         if entry.others and place % entry.samples == entry.samples - 1:
