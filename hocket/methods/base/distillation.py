@@ -112,13 +112,17 @@ class TeacherLogRatio(Credit):
         """The batch's occurrences with advantages `[E]` float64."""
         occurrences = batch.occurrences
         counted = (occurrences.weight != 0).double()
-        own = _log_ratio(batch)
+        own = _log_ratio(batch, self.teacher(batch))
         to_go, terms = (
             suffix_sum(values, occurrences.trajectory, batch.trajectories, discount=self.gamma)
             - (values if self.later else torch.zeros_like(values))
             for values in (own, counted)
         )
         return replace(occurrences, advantage=counted * (to_go / terms.clamp(min=1) if self.mean else to_go))
+
+    def teacher(self, batch: Batch) -> Tensor:
+        """The teacher's log-probs, `[T]`."""
+        return recorded(batch, "reference")
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,7 @@ class PrefixWeightedLogRatio(Credit):
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages `[E]` float64."""
-        trajectory, own = batch.occurrences.trajectory, _log_ratio(batch)
+        trajectory, own = batch.occurrences.trajectory, _log_ratio(batch, recorded(batch, "reference"))
         size = own.abs()
         total = segment_sum(size, trajectory, batch.trajectories)[trajectory]
         before = total - suffix_sum(size, trajectory, batch.trajectories)
@@ -153,10 +157,10 @@ class PrefixWeightedLogRatio(Credit):
         return replace(batch.occurrences, advantage=weight * own)
 
 
-def _log_ratio(batch: Batch) -> Tensor:
+def _log_ratio(batch: Batch, teacher: Tensor) -> Tensor:
     """log q - log p_old at each occurrence, `[E]` float64; 0 where it does not count."""
     occurrences = batch.occurrences
-    ratio = (recorded(batch, "reference") - anchor(batch)).double()[occurrences.decision]
+    ratio = (teacher - anchor(batch)).double()[occurrences.decision]
     return torch.where(occurrences.weight != 0, ratio, torch.zeros_like(ratio))
 
 

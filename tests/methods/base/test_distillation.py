@@ -15,6 +15,7 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.lab.bench import Bench
 from hocket.lab.claims.harness import inspect_rows
+from hocket.lab.claims.lesson_data import begin
 from hocket.lab.policy import Tabular
 from hocket.lab.world import World
 from hocket.methods.base.distillation import (
@@ -31,8 +32,10 @@ from hocket.methods.base.distillation import (
     PrefixWeightedLogRatio,
     TeacherLogRatio,
 )
+from hocket.methods.base.self_distillation import PRIVILEGED_PROMPT
 from hocket.policies import heads
 from hocket.policies.heads import read_head
+from hocket.rollout.demonstrations import demonstrated
 from hocket.train.aio import run_async
 from hocket.types import Assignment, Decoding, Quantity, Scenario, Trajectory, Turn
 
@@ -284,3 +287,28 @@ def test_the_head_computes_it_in_parts(form, budget, barred, monkeypatch):
     sums = found.divergence.double().sum(), exact.sum()
     slopes = [torch.autograd.grad(one, features, retain_graph=True)[0] for one in sums]
     assert torch.allclose(*slopes, atol=1e-5)
+
+
+# ------------------------------------------------------------ self-distillation
+
+
+def test_the_teacher_reads_the_same_tokens_behind_the_prompt_that_tells_more():
+    """On the shipped model: each token's credit is what it gains by the line, as one pass over both texts says."""
+    pupil = begin("sdft", "sums", {"curriculum.prompts": 2, "rollout.samples": 2, "decoding.max_tokens": 12}).run(1)
+    result, learner = pupil.results[0], begin("sdft", "sums").parts.lead
+    credited = result.batch.occurrences.advantage
+    words, found = learner.policy.tokenizer, []
+    for trajectory in result.trajectories:
+        (turn,) = trajectory.turns
+        told = words.decode(PRIVILEGED_PROMPT.get(trajectory))
+        line = f"\nAnswer: {demonstrated(trajectory.scenario).metadata['demonstration']}"
+        assert line in told
+        assert told.replace(line, "") == words.decode(turn.observation.tolist())
+        for prompt in (PRIVILEGED_PROMPT.get(trajectory), turn.observation.tolist()):
+            tokens = torch.tensor([[*prompt, *turn.action.tolist()]])
+            with torch.no_grad():
+                logp = learner.policy.model(tokens).logits.double().log_softmax(-1)[0, len(prompt) - 1 : -1]
+            found.append(logp.gather(1, tokens[0, len(prompt) :, None])[:, 0])
+    gains = torch.cat([behind - plain for behind, plain in zip(found[::2], found[1::2], strict=True)])
+    assert torch.allclose(credited, gains, atol=1e-4)
+    assert gains.abs().max() > 0.1
