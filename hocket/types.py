@@ -330,6 +330,10 @@ class Quantity(enum.StrEnum):
     SCORE = "score"
     BELIEF = "belief"
     BALANCE = "balance"
+    ACTION_VALUE = "action_value"
+    BACKUP = "backup"
+    PATHWISE = "pathwise"
+    TEMPERATURE = "temperature"
 
 
 @dataclass(frozen=True)
@@ -341,6 +345,10 @@ class Evaluation:
     A scorer has no log-probs: its `logp` is 0. `belief` `[T, D]` is the output of a belief model for the loss that
     trains it (see `hocket.policies.beliefs`). `balance` is how unevenly a mixture of experts is used where a decision
     was read, 1 when evenly (see `hocket.policies.routes`).
+
+    Of policies with action values (see `hocket.policies.action_values`): `action_value` `[T, K]` is Q of the recorded
+    action by each of K critics; `backup` `[T]` what it should be, without gradient; `pathwise` `[T]` the actor's loss at
+    an action drawn anew, whose gradient reaches the actor alone; `temperature` `[T]` the loss of the temperature.
     """
 
     logp: Tensor
@@ -350,6 +358,10 @@ class Evaluation:
     score: Tensor | None = None
     belief: Tensor | None = None
     balance: Tensor | None = None
+    action_value: Tensor | None = None
+    backup: Tensor | None = None
+    pathwise: Tensor | None = None
+    temperature: Tensor | None = None
 
     def get(self, quantity: Quantity) -> Tensor:
         """The tensor of one quantity; raises `ValueError` when it was not evaluated."""
