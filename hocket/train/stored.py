@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -73,8 +72,7 @@ def learn_stored(
         batch = store.draw(parts.store, share * store.rows, drawn_key)
         _learn_draw(parts, store, batch, members, (drawn_key, step, share), reports)
     for name, rows in reports.items():
-        metrics[name] |= _means(rows) if rows else {"loss": math.nan}
-        metrics[name] |= {"update/gradients": float(gradients)} if rows else {}
+        metrics[name] |= {**_means(rows), "update/gradients": float(gradients)} if rows else {}
     several = len(metrics) > 1
     return credited, {
         (f"{name}/" if several else "") + metric: value for name, row in metrics.items() for metric, value in row.items()
