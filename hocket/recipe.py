@@ -360,8 +360,11 @@ def _unfit_for_store(recipe: Recipe) -> str | None:
     """Which stage does not go with the recipe's store, or needs one, as a sentence; None when all fit."""
     of_rows = [loss for loss in recipe.losses if getattr(loss, "learns_from_rows", False)]
     if recipe.store is None:
-        return of_rows and (
-            f"{_kind(of_rows[0])} learns from rows that a store has drawn; set store to hocket.rollout.Transitions"
+        return (
+            of_rows
+            and (
+                f"{_kind(of_rows[0])} learns from rows that a store has drawn; set store to hocket.rollout.Transitions"
+            )
         ) or None
     if (recipe.update.epochs, recipe.update.minibatches) != (1, 1):
         return (

@@ -347,8 +347,8 @@ class Evaluation:
     was read, 1 when evenly (see `hocket.policies.routes`).
 
     Of policies with action values (see `hocket.policies.action_values`): `action_value` `[T, K]` is Q of the recorded
-    action by each of K critics; `backup` `[T]` what it should be, without gradient; `pathwise` `[T]` the actor's loss at
-    an action drawn anew, whose gradient reaches the actor alone; `temperature` `[T]` the loss of the temperature.
+    action by each of K critics; `backup` `[T]` what it should be, without gradient; `pathwise` `[T]` the actor's loss
+    at an action drawn anew, whose gradient reaches the actor alone; `temperature` `[T]` the loss of the temperature.
     """
 
     logp: Tensor

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.core.stored_rows import ALLOWED_THEN, FOLLOWING, GOES_ON, NOISE, PAID, StoredColumn
+from hocket.core.stored_rows import ALLOWED_THEN, FOLLOWING, GOES_ON, NOISE, PAID
 from hocket.policies.control_heads import NEVER, Head
 from hocket.policies.control_networks import ACTIVATIONS
 from hocket.policies.control_parts import ControlPart, EvaluatedRows, Links, PartHost
@@ -87,7 +87,9 @@ class ValuePart(ControlPart):
     def _check(self, host: PartHost, *, discrete: bool) -> None:
         """Raises an error for a policy whose actions or body do not go with action values."""
         if host.discrete != discrete or host.action_form is not None:
-            kind = "vectors" if not host.discrete else "several choices" if host.action_form else "one of several choices"
+            kind = (
+                "vectors" if not host.discrete else "several choices" if host.action_form else "one of several choices"
+            )
             instead = "sac, td3 or ddpg" if not host.discrete else "ppo" if host.action_form else "dqn"
             needs = "a value for each of several choices" if discrete else "actions that are vectors of real numbers"
             raise ConfigurationError(
@@ -355,9 +357,7 @@ class SteeredValues(VectorValues):
 
     groups: ClassVar[Mapping[str, str]] = {**VectorValues.groups, "slow_actor": "slow_actor"}
     slow: ClassVar[Mapping[str, str]] = {**VectorValues.slow, "slow_actor": "actor"}
-    quantities: ClassVar[frozenset[Quantity]] = frozenset(
-        {Quantity.ACTION_VALUE, Quantity.BACKUP, Quantity.PATHWISE}
-    )
+    quantities: ClassVar[frozenset[Quantity]] = frozenset({Quantity.ACTION_VALUE, Quantity.BACKUP, Quantity.PATHWISE})
 
     def _form(self, host: PartHost) -> _Vectors:
         return _Vectors(host.actions, host.actions, self.random, lambda out: Steered.of(out, self.noise), "steered")

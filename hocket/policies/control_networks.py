@@ -14,7 +14,6 @@ from torch.nn import functional
 from hocket.core.keys import Key
 from hocket.core.worlds import Ranges
 
-
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": torch.relu}
 
 

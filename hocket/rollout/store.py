@@ -49,7 +49,7 @@ class Store(Stage):
         raise NotImplementedError
 
     def learnt(self, state: State, errors: Mapping[str, tuple[NDArray[Any], NDArray[Any]]]) -> State:
-        """The memory after a draw was learnt from; `errors` are the places of rows `[M]` and their errors, by policy."""
+        """The memory after an update from a draw; `errors` are places of rows `[M]` and their errors, by policy."""
         return state
 
     @fact

@@ -21,8 +21,8 @@ from hocket.core.joint import apart
 from hocket.core.keys import Key
 from hocket.core.signals import REWARD, rewards_by_occurrence
 from hocket.core.stored_rows import ALLOWED_THEN, FOLLOWING, GOES_ON, NOISE, PAID, PLACE
-from hocket.rollout.sum_tree import SumTree
 from hocket.rollout.store import Columns, Store, blank, cut, length
+from hocket.rollout.sum_tree import SumTree
 from hocket.stages import State
 
 
@@ -62,7 +62,9 @@ class Transitions(Store):
         if min(self.rows, self.steps, self.draws) < 1 or self.begin < 0:
             raise ValueError("rows, steps and draws must be at least 1, and begin at least 0")
         if self.size < self.rows:
-            raise ValueError(f"size = {self.size} keeps fewer rows than a mini-batch has ({self.rows}); set a larger size")
+            raise ValueError(
+                f"size = {self.size} keeps fewer rows than a mini-batch has ({self.rows}); set a larger size"
+            )
         if self.begin > self.size:
             raise ValueError(f"begin = {self.begin} waits for more rows than are kept; set at most size = {self.size}")
         if not 0 <= self.gamma <= 1:
@@ -227,7 +229,9 @@ def _of_turns(batch: Batch, decision: NDArray[Any], values: Any) -> NDArray[Any]
     return joined.astype(np.float32) if joined.dtype == np.float64 else joined
 
 
-def _final_states(batch: Batch, trajectories: NDArray[Any], observed: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def _final_states(
+    batch: Batch, trajectories: NDArray[Any], observed: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
     """The final states of these trajectories, `[M, O]`, 0 where unknown, and which are known, `[M]`."""
     final = np.zeros((len(trajectories), *observed.shape[1:]), observed.dtype)
     known = np.zeros(len(trajectories), bool)

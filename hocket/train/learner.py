@@ -218,9 +218,7 @@ class Learner:
 
     def learn_drawn(self, batch: Batch, key: Key, step: int, minibatches: int, watch: Watch | None = None) -> Metrics:
         """An update by a gradient for each of `minibatches` parts of rows with credit."""
-        problem = self._problem(
-            batch.of_policy(self.policy.name), self.recipe.update.lr_factor(step, self.total_steps)
-        )
+        problem = self._problem(batch.of_policy(self.policy.name), self.recipe.update.lr_factor(step, self.total_steps))
         problem.dealt, problem.watch = minibatches, watch
         metrics = self.recipe.update.step(problem, key)
         if "update" in self.memory:

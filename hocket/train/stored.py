@@ -35,7 +35,8 @@ def check_store(config: Config) -> None:
     for name, value in processes.items():
         if value:
             raise ConfigurationError(
-                f"{name} = {getattr(config, name)}: {recipe.name} learns from a store, which this process alone holds; drop it"
+                f"{name} = {getattr(config, name)}: {recipe.name} learns from a store, which one process alone holds; "
+                "drop it"
             )
     if config.network.body == "recurrent":
         raise ConfigurationError(
@@ -75,7 +76,9 @@ def learn_stored(
         metrics[name] |= {**_means(rows), "update/gradients": float(gradients)} if rows else {}
     several = len(metrics) > 1
     return credited, {
-        (f"{name}/" if several else "") + metric: value for name, row in metrics.items() for metric, value in row.items()
+        (f"{name}/" if several else "") + metric: value
+        for name, row in metrics.items()
+        for metric, value in row.items()
     }
 
 

@@ -78,7 +78,8 @@ def test_a_drawn_batch_carries_its_rows_and_equal_keys_draw_equal_rows():
     assert torch.equal(batch.annotations[GOES_ON.name] == 0, seen == 19)
     assert batch.annotations[NOISE.name].shape == (64, 2, 2)
     assert batch.trajectories == batch.decisions == len(batch.occurrences) == 64
-    assert set(seen.tolist()) <= set(range(20)) and len(set(seen.tolist())) > 10
+    assert set(seen.tolist()) <= set(range(20))
+    assert len(set(seen.tolist())) > 10
 
 
 def test_unknown_log_probs_stay_unknown():
@@ -102,7 +103,8 @@ def test_every_policy_of_a_team_draws_the_same_rows():
     state = store.add(store.init(), paid_at_decisions(batch, torch.arange(12.0, dtype=torch.float64)))
     drawn = store.draw(state, 8, Key.of(0))
     one, other = drawn.observation
-    assert drawn.names["policy"] == ("a", "b") and other.shape == (8, 2)
+    assert drawn.names["policy"] == ("a", "b")
+    assert other.shape == (8, 2)
     assert one[:, 0].tolist() == other[:, 0].tolist()
     mine = drawn.of_policy("b")
     assert drawn.annotations[PAID.name][mine.occurrences.decision].tolist() == [6 + x for x in other[:, 0]]

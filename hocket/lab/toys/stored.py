@@ -55,7 +55,9 @@ def rows(recipe: Recipe, *, discrete: bool, seed: int = 0, count: int = 32) -> B
     for number in range(8):
         size = int(rng.integers(3, 9))
         seen = rng.normal(size=(size + 1, 3)).astype(np.float32)
-        action: NDArray[Any] = rng.integers(0, 3, size) if discrete else rng.uniform(-1, 1, (size, 2)).astype(np.float32)
+        action: NDArray[Any] = (
+            rng.integers(0, 3, size) if discrete else rng.uniform(-1, 1, (size, 2)).astype(np.float32)
+        )
         turn = Turn("agent", "policy", seen[:-1], action, np.full(size, -1.0, np.float32))
         score = Score(rng.normal(size=size), Level.DECISION)
         ends = {"terminated": number % 2 == 0, "truncated": number % 2 == 1, "final_state": seen[-1]}
@@ -108,7 +110,8 @@ def _layers(policy: ControlPolicy, name: str) -> list[tuple[Array, Array]]:
     held = policy.module.state_dict()
     count = sum(key.startswith(f"{name}.weights.") for key in held)
     return [
-        (held[f"{name}.weights.{n}"].double().numpy(), held[f"{name}.biases.{n}"].double().numpy()) for n in range(count)
+        (held[f"{name}.weights.{n}"].double().numpy(), held[f"{name}.biases.{n}"].double().numpy())
+        for n in range(count)
     ]
 
 

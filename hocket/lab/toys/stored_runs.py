@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
 from hocket import tasks
 from hocket.core.keys import Key
 from hocket.recipe import Recipe
@@ -18,7 +17,7 @@ EPISODES = 20
 
 
 def returns(recipe: Recipe, task: str, seed: int, steps: int, **settings: Any) -> tuple[float, float]:
-    """Mean greedy returns over `EPISODES` unseen episodes before and after so many steps, as `hocket train` makes them."""
+    """Mean greedy returns over `EPISODES` unseen episodes before and after so many steps of `hocket train`."""
     world = tasks.find(task)
     pairs = [("task", task), ("recipe", recipe), ("seed", seed), *settings.items()]
     parts = build_parts(configure(pairs, world), world)

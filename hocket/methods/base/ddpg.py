@@ -24,8 +24,8 @@ DDPG = Recipe(
     conventions={
         **STORED,
         "slow copies": "of actor and critic, tau 0.005, after every gradient",
-        "exploration": "independent Gaussian noise of deviation 0.1, in units of half an action's range; the paper's is "
-        "correlated in time. The first 100 decisions are uniform",
+        "exploration": "independent Gaussian noise of deviation 0.1, in units of half an action's range; the paper's "
+        "is correlated in time. The first 100 decisions are uniform",
         "critics": "1",
     },
     task="gym:Pendulum-v1",

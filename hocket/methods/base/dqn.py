@@ -1,8 +1,8 @@
 """DQN: action values by their own backup (Mnih et al., Nature 2015), with the changes that became usual.
 
 `ChoiceValues` of `hocket.policies.action_values` is the policy: a network of action values, acted on epsilon-greedily,
-and a slow copy of it. The backup takes the slow value of the action that the learnt network prefers (van Hasselt et al.,
-arXiv:1509.06461). `dqn-duelling` splits values into those of states and advantages of actions (Wang et al.,
+and a slow copy of it. The backup takes the slow value of the action that the learnt network prefers (van Hasselt et
+al., arXiv:1509.06461). `dqn-duelling` splits values into those of states and advantages of actions (Wang et al.,
 arXiv:1511.06581). `store.steps` joins n decisions, `store.take` = `prioritised` draws by errors (arXiv:1511.05952).
 """
 

@@ -54,7 +54,9 @@ def each_loss_moves_its_own_part_alone() -> Finding:
     now = policy.evaluate(batch, SAC.needs)
     moved = [reached(policy, loss(now, batch).total()) for loss in SAC.losses]
     held = moved == [frozenset({"critics"}), frozenset({"actor"}), frozenset({"temperature"})]
-    return Finding(held and not now.get(Quantity.BACKUP).requires_grad, "; ".join(", ".join(sorted(one)) for one in moved))
+    return Finding(
+        held and not now.get(Quantity.BACKUP).requires_grad, "; ".join(", ".join(sorted(one)) for one in moved)
+    )
 
 
 @claim("A squashed Gaussian's density integrates to 1, and at the ends of the range, in float32, it is finite.")
@@ -63,7 +65,9 @@ def a_squashed_gaussians_density_integrates_to_one() -> Finding:
     middle = (edges[1:] + edges[:-1]) / 2
     off = 0.0
     for mean, log_std in ((0.0, 0.0), (1.0, -1.0), (-0.5, 0.3)):
-        head = SquashedGaussian(torch.full((len(middle), 1), mean).double(), torch.full((len(middle), 1), log_std).double())
+        head = SquashedGaussian(
+            torch.full((len(middle), 1), mean).double(), torch.full((len(middle), 1), log_std).double()
+        )
         off = max(off, abs(float(head.logp(middle[:, None]).exp().mean()) * 2 - 1))
     ends = SquashedGaussian(torch.zeros(2, 1), torch.zeros(2, 1)).logp(torch.tensor([[-1.0], [1.0]]))
     return Finding(off < 1e-3 and bool(ends.isfinite().all()), say(off=off, log_density_at_the_ends=ends.tolist()))
