@@ -6,8 +6,9 @@ its value counts. Several decisions are joined as rows are added, when their who
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,11 +20,16 @@ from hocket.core.batch import Batch, Level, LevelScores, Occurrences, RecordedNu
 from hocket.core.errors import ConfigurationError
 from hocket.core.joint import apart
 from hocket.core.keys import Key
-from hocket.core.signals import REWARD, rewards_by_occurrence
+from hocket.core.packing import pack
+from hocket.core.signals import REWARD, paid_at_decisions, rewards_by_occurrence
 from hocket.core.stored_rows import ALLOWED_THEN, FOLLOWING, GOES_ON, NOISE, PAID, PLACE
+from hocket.rollout.recorded_rows import read_rows
 from hocket.rollout.store import Columns, Store, blank, cut, length
 from hocket.rollout.sum_tree import SumTree
 from hocket.stages import State
+
+POLICY = "policy"
+"""The policy of a run with one controller."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class Transitions(Store):
         begin: the least number of rows before anything is learnt. draws: of a step; with more than one, later draws
             know the errors of earlier ones, and other policies' changes.
         alpha, beta: of prioritised draws.
-        data: a file of recorded decisions, with which the store begins; see `hocket record`.
+        data: files of recorded decisions, with which the store begins, separated by commas; see `hocket record`.
     """
 
     size: int = 1_000_000
@@ -79,8 +85,16 @@ class Transitions(Store):
         return self.take == "prioritised"
 
     def init(self) -> State:
-        """No rows."""
-        return {"rings": {}}
+        """No rows, or those of `data`.
+
+        Raises:
+            ConfigurationError: when a file of `data` is missing or wrong.
+        """
+        state: State = {"rings": {}}
+        for file in (self.data or "").split(",") if self.data else ():
+            batch = pack(read_rows(Path(file.strip()), POLICY))
+            state = self.add(state, paid_at_decisions(batch, batch.scores["reward"].values))
+        return state
 
     def gradients(self, state: State, fresh: int) -> int:
         held = [min(int(ring["added"]), self.size) for ring in state["rings"].values()]
@@ -312,11 +326,3 @@ def _stacked(parts: list[NDArray[Any]]) -> NDArray[Any]:
     if width and any(part.shape[1] != width for part in parts):
         parts = [np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts]
     return np.concatenate(parts)
-
-
-# ---------------------------------------------------------------- what a checkpoint holds
-
-
-def held_rows(state: State) -> Iterator[tuple[str, State]]:
-    """The rings of a store by policy."""
-    yield from state.get("rings", {}).items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,15 @@ from hocket.train.run_parts import RunParts
 from hocket.train.settings import Config
 from hocket.train.step_metrics import credit_metrics
 from hocket.types import Evaluation, Quantity
+
+
+@runtime_checkable
+class Controls(Protocol):
+    """A policy over vectors of observations: `hocket.policies.control.ControlPolicy`."""
+
+    observations: int
+    actions: int
+    discrete: bool
 
 
 def check_store(config: Config) -> None:
@@ -54,6 +64,7 @@ def learn_stored(
     """
     if parts.store is None:
         parts.store = store.init()
+        _check_rows(parts)
     metrics: dict[str, Metrics] = {name: {} for name in parts.learners}
     credited, decisions = fresh, 0
     if fresh is not None:
@@ -66,6 +77,11 @@ def learn_stored(
             credited = with_credit(credited or fresh, rewarded, name)
         decisions = int((rewarded.occurrences.weight != 0).sum()) // max(len(rewarded.names["policy"]), 1)
     gradients = store.gradients(parts.store, decisions)
+    if fresh is None and not gradients:
+        raise ConfigurationError(
+            f"{parts.method} samples nothing, and its store holds too little to learn from; set store.data to a file "
+            "of hocket record"
+        )
     members = [learner for name, learner in parts.learners.items() if name in learning]
     reports: dict[str, list[Metrics]] = {name: [] for name in parts.learners}
     for number, share in enumerate(_shares(gradients, store.draws)):
@@ -80,6 +96,29 @@ def learn_stored(
         for name, row in metrics.items()
         for metric, value in row.items()
     }
+
+
+def _check_rows(parts: RunParts) -> None:
+    """Refuses recorded rows of another task."""
+    for name, ring in (parts.store or {}).get("rings", {}).items():
+        policy = parts.learners[name].policy if name in parts.learners else None
+        if not isinstance(policy, Controls):
+            raise ConfigurationError(f"store.data: policy {name!r} of the data is no controller of this run; drop it")
+        columns = ring["columns"]
+        observations, action = columns["observed"].shape[1:], columns["action"]
+        wanted = f"{policy.observations} numbers and {policy.actions} {'choices' if policy.discrete else 'dimensions'}"
+        fits = (
+            (action.ndim == 1 and action.dtype.kind in "iu")
+            if policy.discrete
+            else action.shape[1:] == (policy.actions,)
+        )
+        if policy.discrete and fits:
+            fits = action.min(initial=0) >= 0 and action.max(initial=0) < policy.actions
+        if observations != (policy.observations,) or not fits:
+            raise ConfigurationError(
+                f"store.data: rows observe {list(observations)} numbers and act by {action.dtype.name} "
+                f"{list(action.shape[1:])}, and task {parts.task.name} has {wanted}; take data of the same task"
+            )
 
 
 def _learn_draw(
