@@ -13,6 +13,7 @@ from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.stored_rows import PLACE
+from hocket.rollout.offline import Offline
 from hocket.rollout.store import Store
 from hocket.stages import Metrics
 from hocket.train.annotate import annotated, with_credit
@@ -55,6 +56,24 @@ def check_store(config: Config) -> None:
         )
 
 
+def begin_store(parts: RunParts) -> None:
+    """Makes the memory of the recipe's store, unless there is one or the recipe has none.
+
+    Raises:
+        ConfigurationError: for data that are missing, wrong or of another task.
+    """
+    recipe = parts.lead.recipe
+    if recipe.store is None or parts.store is not None:
+        return
+    parts.store = recipe.store.init()
+    _check_rows(parts)
+    if isinstance(recipe.rollout, Offline) and not recipe.store.gradients(parts.store, 1):
+        raise ConfigurationError(
+            f"{recipe.name} samples nothing, and its store holds too little to learn from; set store.data to a file of "
+            "hocket record"
+        )
+
+
 def learn_stored(
     parts: RunParts, store: Store, fresh: Batch | None, learning: frozenset[str], key: Key, step: int
 ) -> tuple[Batch | None, Metrics]:
@@ -62,9 +81,8 @@ def learn_stored(
 
     Returns the fresh batch with its rewards, and the metrics. Sampler and learner are compared before the update.
     """
-    if parts.store is None:
-        parts.store = store.init()
-        _check_rows(parts)
+    begin_store(parts)
+    assert parts.store is not None
     metrics: dict[str, Metrics] = {name: {} for name in parts.learners}
     credited, decisions = fresh, 0
     if fresh is not None:
@@ -77,11 +95,6 @@ def learn_stored(
             credited = with_credit(credited or fresh, rewarded, name)
         decisions = int((rewarded.occurrences.weight != 0).sum()) // max(len(rewarded.names["policy"]), 1)
     gradients = store.gradients(parts.store, decisions)
-    if fresh is None and not gradients:
-        raise ConfigurationError(
-            f"{parts.method} samples nothing, and its store holds too little to learn from; set store.data to a file "
-            "of hocket record"
-        )
     members = [learner for name, learner in parts.learners.items() if name in learning]
     reports: dict[str, list[Metrics]] = {name: [] for name in parts.learners}
     for number, share in enumerate(_shares(gradients, store.draws)):

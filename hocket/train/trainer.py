@@ -51,6 +51,7 @@ from hocket.train.rows import check_rows, left_out
 from hocket.train.runfolder import RunFolder, read_json
 from hocket.train.segments import restored as restored_store
 from hocket.train.settings import Config
+from hocket.train.stored import begin_store
 from hocket.train.tracking import read_metrics
 from hocket.train.trust import run_pairs
 from hocket.train.unseen_scenarios import measured_by_run
@@ -185,6 +186,7 @@ class Trainer:
         self.overlap = self._beside()
         if newest is not None:
             self._restore(newest)
+        begin_store(self.parts)
         done = self.progress.step
         if self.total_steps < done:
             raise ConfigurationError(f"steps = {self.total_steps}: run {self.folder.name} has done {done}; set more")
