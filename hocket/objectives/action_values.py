@@ -11,7 +11,6 @@ from torch.nn import functional
 
 from hocket.core.batch import Batch, Level
 from hocket.core.policy_parts import PolicyPart
-from hocket.objectives.aggregate import weights
 from hocket.stages import Objective
 from hocket.types import Evaluation, Quantity, Terms
 
@@ -25,8 +24,10 @@ class _OfRows(Objective):
 
 
 def _terms(value: Tensor, batch: Batch, metrics: dict[str, Tensor]) -> Terms:
-    term = value[batch.occurrences.decision]
-    return Terms(term, weights(batch, "token-mean", dtype=term.dtype), metrics=metrics)
+    occurrences = batch.occurrences
+    # As `token-mean`, without sums over all trajectories: a mini-batch knows those of the whole draw.
+    weight = occurrences.weight.to(value.dtype)
+    return Terms(value[occurrences.decision], weight / weight.count_nonzero().clamp(min=1), metrics=metrics)
 
 
 @dataclass(frozen=True)
