@@ -22,6 +22,7 @@ from hocket.rewards.combine import WeightedSum
 from hocket.rewards.remembering import RememberingReward
 from hocket.rollout.independent import Independent
 from hocket.rollout.remembering import RememberingRollout
+from hocket.rollout.store import Store
 from hocket.stages import (
     Combine,
     Correction,
@@ -76,6 +77,7 @@ class Recipe:
     rewards: tuple[Reward, ...] = ()
     combine: Combine = WeightedSum()
     shaping: tuple[Shaping, ...] = ()
+    store: Store | None = None
     credit: Credit
     correction: Correction | None = None
     objective: Objective
@@ -167,7 +169,7 @@ class Recipe:
     # ------------------------------------------------------------ computation
 
     def stateful(self) -> Iterator[tuple[str, Stateful]]:
-        """The stages with memory, by slot. Rewards are excluded: the run holds their memory.
+        """The stages with memory, by slot. Rewards and the store are excluded: the run holds their memory.
 
         Losses have no memory, because they are evaluated several times per step.
         """
@@ -200,6 +202,10 @@ class Recipe:
         for number, shape in enumerate(self.shaping):
             batch = _call(shape, f"shaping.{number}", state, batch)
             yield f"shaping.{number}", batch
+        yield from self.drawn_credit_steps(batch, state)
+
+    def drawn_credit_steps(self, batch: Batch, state: State) -> Iterator[tuple[str, Batch]]:
+        """The stages after the store, as `credit_steps`: credit and correction. Changes `state`."""
         # Pairs compare whole trajectories, also of teams; all other credit is computed per agent.
         split = batch if self.credit.pairs else apart(batch)
         credited = cast(Occurrences, _call(self.credit, "credit", state, split))
@@ -228,6 +234,7 @@ ROOMS = {
     "rewards": "rewards",
     "combine": "rewards",
     "shaping": "rewards",
+    "store": "rollout",
     "credit": "credit",
     "correction": "credit",
     "objective": "objectives",
@@ -259,7 +266,7 @@ _BY_CLASS: Mapping[str, type[Stage]] = {
 }
 """The slots whose stages need a particular base class for memory, because they are called several times per step."""
 
-REMEMBERING = (*_BY_CLASS, "combine", "shaping", "credit", "correction", "update")
+REMEMBERING = (*_BY_CLASS, "combine", "shaping", "store", "credit", "correction", "update")
 """The slots whose stages may have memory."""
 
 
@@ -342,8 +349,40 @@ def _unmet(recipe: Recipe) -> str | None:
             f"{_kind(objective)} has no importance ratio, so only the first update from a batch would be right; set "
             "update.epochs and update.minibatches to 1 or objective to hocket.objectives.ClippedSurrogate"
         )
+    if (reason := _unfit_for_store(recipe)) is not None:
+        return reason
     if recipe.couples is Level.BATCH and update.minibatches > 1:
         return f"a loss couples the whole batch; set update.minibatches to 1, not {update.minibatches}"
+    return None
+
+
+def _unfit_for_store(recipe: Recipe) -> str | None:
+    """Which stage does not go with the recipe's store, or needs one, as a sentence; None when all fit."""
+    of_rows = [loss for loss in recipe.losses if getattr(loss, "learns_from_rows", False)]
+    if recipe.store is None:
+        return (
+            of_rows
+            and (
+                f"{_kind(of_rows[0])} learns from rows that a store has drawn; set store to hocket.rollout.Transitions"
+            )
+        ) or None
+    if (recipe.update.epochs, recipe.update.minibatches) != (1, 1):
+        return (
+            "mini-batches of a store are set by store.rows and store.ratio; leave update.epochs and update.minibatches "
+            "at 1"
+        )
+    if any(Column.VALUE in stage.reads for stage in walk(recipe.credit)):
+        return (
+            f"{_kind(recipe.credit)} reads the values of whole episodes, and a store draws single rows; set credit to "
+            "hocket.credit.Uniform, or drop the store"
+        )
+    if recipe.correction is None:
+        for loss in recipe.losses:
+            if loss.on_policy_only or loss.idle_without_advantage:
+                return (
+                    f"{_kind(loss)} is for samples of the present policy, and a store draws old ones; set correction, "
+                    "or objective to hocket.objectives.CriticLoss"
+                )
     return None
 
 

@@ -331,6 +331,10 @@ class Quantity(enum.StrEnum):
     BELIEF = "belief"
     BALANCE = "balance"
     DIVERGENCE = "divergence"
+    ACTION_VALUE = "action_value"
+    BACKUP = "backup"
+    PATHWISE = "pathwise"
+    TEMPERATURE = "temperature"
 
 
 COMPARED = frozenset({Quantity.KL_EXACT, Quantity.DIVERGENCE})
@@ -347,6 +351,10 @@ class Evaluation:
     trains it (see `hocket.policies.beliefs`). `balance` is how unevenly a mixture of experts is used where a decision
     was read, 1 when evenly (see `hocket.policies.routes`). `divergence` is the one that a stage chose
     (`hocket.core.divergences.Comparison`), from the reference, over all actions at each decision, in nats.
+
+    Of policies with action values (see `hocket.policies.action_values`): `action_value` `[T, K]` is Q of the recorded
+    action by each of K critics; `backup` `[T]` what it should be, without gradient; `pathwise` `[T]` the actor's loss
+    at an action drawn anew, whose gradient reaches the actor alone; `temperature` `[T]` the loss of the temperature.
     """
 
     logp: Tensor
@@ -357,6 +365,10 @@ class Evaluation:
     belief: Tensor | None = None
     balance: Tensor | None = None
     divergence: Tensor | None = None
+    action_value: Tensor | None = None
+    backup: Tensor | None = None
+    pathwise: Tensor | None = None
+    temperature: Tensor | None = None
 
     def get(self, quantity: Quantity) -> Tensor:
         """The tensor of one quantity; raises `ValueError` when it was not evaluated."""

@@ -29,7 +29,7 @@ from hocket.policies.control_choices import Choices
 from hocket.policies.control_factory import Sight, made
 from hocket.policies.control_heads import NEVER, Categorical, DiagonalGaussian, Head
 from hocket.policies.control_networks import ActorCritic, Normaliser, reader
-from hocket.policies.control_parts import ActionForm, ControlPart, NetworkRequest
+from hocket.policies.control_parts import ActionForm, ControlPart, EvaluatedRows, NetworkRequest
 from hocket.policies.settings import NetworkSettings, other_network
 from hocket.policies.spaces import Spaces
 from hocket.policies.turns import at_ends, before, of_whole_turns, sequences
@@ -144,6 +144,11 @@ class ControlPolicy:
         others = {id(weight) for weight in (*critic, *(one for group in groups.values() for one in group))}
         found = {"actor": [weight for weight in self._module.parameters() if id(weight) not in others]}
         return {**found, **({"critic": critic} if critic else {}), **groups}
+
+    def slow_parts(self) -> dict[str, tuple[list[nn.Parameter], list[nn.Parameter]]]:
+        """By name the weights of every slow copy, and those that it follows; see `hocket.update.following`."""
+        pairs = {slow: learnt for part in self.attached for slow, learnt in part.slow.items()}
+        return {slow: (self._weights(slow), self._weights(learnt)) for slow, learnt in pairs.items()}
 
     @property
     def _critics(self) -> tuple[str, ...]:
@@ -269,7 +274,7 @@ class ControlPolicy:
         Raises:
             ValueError: for `VALUE` before `require`, and for `KL_EXACT` without a `ControlPolicy` as reference.
         """
-        wanted, size = frozenset(needs), batch.decisions
+        wanted, size, dealt = frozenset(needs), batch.decisions, batch
         every = torch.arange(size)
         places = chosen = every if decisions is None else decisions
         whole = torch.equal(places, every)
@@ -277,10 +282,11 @@ class ControlPolicy:
         if (taken := batch.taken) is not None:
             batch, chosen = taken.whole, taken.decision if whole else taken.decision[places]
         kept = self._allowed(batch, chosen)
-        head = self._decided(batch, chosen, kept)
+        outputs = self._along(self._module.actor, batch, chosen)
+        head = self._decided(batch, chosen, kept, outputs)
 
         def scattered(values: Tensor) -> Tensor:
-            return values if whole else torch.zeros(size, dtype=values.dtype).index_put((places,), values)
+            return values if whole else values.new_zeros(size, *values.shape[1:]).index_put((places,), values)
 
         value = scattered(self._values(batch, chosen)) if Quantity.VALUE in wanted else None
         kl = None
@@ -290,17 +296,25 @@ class ControlPolicy:
             with torch.no_grad():
                 other: Any = reference._decided(batch, chosen, kept)
             kl = scattered(head.kl(other))
+        more = dict[str, Tensor]()
+        for part in self.attached:
+            if wanted & part.quantities:
+                seen = self._read(batch, chosen, critic=False)
+                rows = EvaluatedRows(dealt, places, seen, outputs, head, action)
+                more |= {name.value: scattered(one) for name, one in part.evaluated(self, wanted, rows).items()}
         return Evaluation(
             logp=scattered(head.logp(action)),
             entropy=scattered(head.entropy()) if Quantity.ENTROPY in wanted else None,
             value=value,
             kl_exact=kl,
             belief=belief_outputs(self, batch, chosen) if Quantity.BELIEF in wanted else None,
+            **more,
         )
 
-    def _decided(self, batch: Batch, chosen: Tensor, allowed: Tensor | None) -> Head:
-        """The distributions that the chosen decisions were drawn from, as they are now."""
-        outputs = self._along(self._module.actor, batch, chosen)
+    def _decided(self, batch: Batch, chosen: Tensor, allowed: Tensor | None, outputs: Tensor | None = None) -> Head:
+        """The distributions that the chosen decisions were drawn from, as they are now, by the actor's `outputs`."""
+        if outputs is None:
+            outputs = self._along(self._module.actor, batch, chosen)
         head = self._head(outputs, allowed, None if self.action_form is None else batch.action[chosen])
         if batch.temperature is None or bool((batch.temperature == 1).all()):
             return head
@@ -429,6 +443,7 @@ class ControlPolicy:
             **{name: one for part in self.attached for name, one in part.config(self).items()},
             **({} if self.action_form is None else self.action_form.config()),
             **({"normalise": True} if self.network.normalise else {}),
+            **({"activation": self.network.activation} if self.network.activation != "tanh" else {}),
             **({"scaled": True} if self._module.scaled else {}),
             **({"body": self.network.body} if self.network.body != "perceptron" else {}),
             **({} if self.sight.form is None else self.sight.form.config()),

@@ -42,6 +42,10 @@ def made(settings: NetworkSettings, hidden: Sequence[int], sight: Sight, wanted:
     """
     if sight.form is not None:
         return sight.form.network(settings, hidden, wanted, key)
+    if settings.activation != "tanh" and settings.body != "perceptron":
+        raise ConfigurationError(
+            f"network.activation = {settings.activation} is for perceptrons; drop it, or network.body = {settings.body}"
+        )
     sizes: tuple[int, Sequence[int], int] = (wanted.inputs, hidden, wanted.outputs)
     if settings.body == "recurrent":
         return Recurrent(*sizes, last_gain=wanted.gain, key=key)
@@ -53,7 +57,8 @@ def made(settings: NetworkSettings, hidden: Sequence[int], sight: Sight, wanted:
         return Convolution(sight.shape, *sizes, offset=wanted.offset, last_gain=wanted.gain, key=key)
     if settings.body in ("sets", "equivariant"):
         return _over_sets(settings, hidden, sight, wanted, key)
-    return Perceptron((wanted.inputs, *hidden, wanted.outputs), last_gain=wanted.gain, key=key)
+    layers = (wanted.inputs, *hidden, wanted.outputs)
+    return Perceptron(layers, last_gain=wanted.gain, key=key, activation=settings.activation)
 
 
 def _over_sets(

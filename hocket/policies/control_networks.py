@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,16 +14,21 @@ from torch.nn import functional
 from hocket.core.keys import Key
 from hocket.core.worlds import Ranges
 
+ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": torch.relu}
+
 
 class Perceptron(nn.Module):
-    """Linear layers with tanh between them: `[B, sizes[0]]` to `[B, sizes[-1]]`.
+    """Linear layers with an activation between them: `[B, sizes[0]]` to `[B, sizes[-1]]`.
 
     Weights are orthogonal with gain sqrt(2), the last layer's with gain `last_gain`, biases are 0 (the initialisation
     that Andrychowicz et al. 2021, arXiv 2006.05990, recommend for policies: a small last layer starts near uniform).
     """
 
-    def __init__(self, sizes: Sequence[int], *, last_gain: float, key: Key) -> None:
+    def __init__(
+        self, sizes: Sequence[int], *, last_gain: float, key: Key, activation: Literal["tanh", "relu"] = "tanh"
+    ) -> None:
         super().__init__()
+        self.activation = ACTIVATIONS[activation]
         pairs = list(itertools.pairwise(sizes))
         # nn.Linear would draw its initial weights from the global generator.
         self.weights = nn.ParameterList([torch.zeros(wide, narrow) for narrow, wide in pairs])
@@ -37,7 +42,7 @@ class Perceptron(nn.Module):
         weights, biases = (cast(dict[str, Tensor], held._parameters) for held in (self.weights, self.biases))
         *inner, last = zip(weights.values(), biases.values(), strict=True)
         for weight, bias in inner:
-            x = torch.tanh(functional.linear(x, weight, bias))
+            x = self.activation(functional.linear(x, weight, bias))
         return functional.linear(x, *last)
 
 

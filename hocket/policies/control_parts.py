@@ -14,9 +14,11 @@ from torch import Tensor, nn
 from hocket.core.batch import Batch
 from hocket.core.keys import Key
 from hocket.core.policy_parts import PolicyPart
+from hocket.core.stored_rows import StoredColumn
 from hocket.policies.control_heads import Head
 from hocket.policies.control_networks import ActorCritic
 from hocket.policies.settings import NetworkSettings
+from hocket.types import Quantity
 
 
 @dataclass(frozen=True)
@@ -121,18 +123,44 @@ class Attaches(Protocol):
     def attach(self, part: ControlPart) -> None: ...
 
 
+@dataclass(frozen=True)
+class EvaluatedRows:
+    """K decisions of a batch that are evaluated, as parts with quantities of their own read them.
+
+    Attributes:
+        batch: the batch, whose annotations hold what was stored. places: the decisions in it, `[K]`.
+        seen: what the actor reads, `[K, I]`. outputs: what it gives, `[K, ..]`. head: the distribution by it.
+        action: the recorded actions, `[K, ..]`.
+    """
+
+    batch: Batch
+    places: Tensor
+    seen: Tensor
+    outputs: Tensor
+    head: Head
+    action: Tensor
+
+    def column(self, column: StoredColumn) -> Tensor:
+        """A stored column at the decisions, `[K, ..]`."""
+        values = column.read(self.batch, "the policy")
+        return values if len(self.places) == len(values) else values[self.places]
+
+
 class ControlPart(PolicyPart):
     """A part of control policies. Its networks, if it has any, are named modules of the policy's module.
 
     Attributes:
         recurrent: whether decisions depend on what was seen before. critics: names of its modules beside `critic` that
             values alone need, which `add_critics` makes. groups: of its weights that are neither the actor's nor the
-            critic's, in `ControlPolicy.parts`: a name, and the module that they are in.
+            critic's, in `ControlPolicy.parts`: a name, and the module that they are in. slow: by module of a slow copy,
+            the module that it follows. quantities: those that `evaluated` gives.
     """
 
     recurrent: ClassVar[bool] = False
     critics: ClassVar[tuple[str, ...]] = ()
     groups: ClassVar[Mapping[str, str]] = {}
+    slow: ClassVar[Mapping[str, str]] = {}
+    quantities: ClassVar[frozenset[Quantity]] = frozenset()
 
     def fits(self, policy: Any) -> bool:
         return isinstance(policy, Attaches)
@@ -192,3 +220,7 @@ class ControlPart(PolicyPart):
 
     def observe(self, host: PartHost, batch: Batch, mine: Tensor) -> None:
         """Lets an update take effect that was made with these decisions of a batch."""
+
+    def evaluated(self, host: PartHost, wanted: frozenset[Quantity], rows: EvaluatedRows) -> Mapping[Quantity, Tensor]:
+        """The wanted quantities of its own at these decisions, `[K, ..]`."""
+        return {}

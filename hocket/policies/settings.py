@@ -42,11 +42,13 @@ class NetworkSettings:
             in any order; `equivariant`, the same for a world that may be turned, with it.
         hidden: units of each hidden layer, those after the filters where it is a `convolution`; the first ones read the
             agent's own numbers, and as many every row, where it reads rows.
+        activation: what stands between the layers of a `perceptron`, `tanh` or `relu`.
         normalise: whether they read what they see less its running mean, over its running deviation.
     """
 
     body: Literal["perceptron", "recurrent", "convolution", "sets", "equivariant"] = "perceptron"
     hidden: tuple[int, ...] = (64, 64)
+    activation: Literal["tanh", "relu"] = "tanh"
     normalise: bool = False
 
     def __post_init__(self) -> None:

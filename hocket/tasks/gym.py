@@ -98,6 +98,8 @@ class GymTask:
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         """Settings with which a recipe learns the classic problems within a minute; see this module's constants."""
+        if recipe.store is not None:
+            return OFF_POLICY if not has_path(recipe, "objective.values.over") else {**OFF_POLICY, **VALUES}
         if has_path(recipe, "credit.lam"):
             chosen = ACTOR_CRITIC if self.discrete else {**ACTOR_CRITIC, **CONTINUOUS}
         else:
@@ -301,6 +303,20 @@ ACTOR_CRITIC: Mapping[str, Any] = {
 
 CONTINUOUS: Mapping[str, Any] = {"steps": 40, "curriculum.prompts": 32, "credit.gamma": 0.95, "update.lr": 1.5e-3}
 """Changes for continuous actions, whose noise needs more episodes, a shorter horizon and smaller steps."""
+
+
+OFF_POLICY: Mapping[str, Any] = {
+    **_RUN,
+    "steps": 60,
+    "curriculum.prompts": 1,
+    "rollout.samples": 1,
+    "network.hidden": [256, 256],
+    "network.activation": "relu",
+}
+"""An episode at a time, since every decision is learnt from many times."""
+
+VALUES: Mapping[str, Any] = {"steps": 300, "network.hidden": [64, 64]}
+"""Changes for recipes that choose by action values."""
 
 
 def from_settings(name: str, settings: Mapping[str, str]) -> GymTask:

@@ -134,6 +134,9 @@ class JointTask:
         """Settings with which a recipe learns small worlds within a minute or two."""
         chosen = {**(ACTOR_CRITIC if has_path(recipe, "credit.lam") else GROUPED), **(self.suggested or {})}
         settings = {key: value for key, value in chosen.items() if "." not in key or _known(recipe, key)}
+        if recipe.store is not None:  # Each decision is learnt from many times, by mini-batches of the store's.
+            mine = {key: value for key, value in settings.items() if not key.startswith("update.")}
+            return {**mine, "curriculum.prompts": 4}
         return {**settings, "update.minibatches": 1} if recipe.couples is Level.BATCH else settings
 
 

@@ -29,6 +29,7 @@ from hocket.train.scorer_rewards import is_scorer, scorer_reward, with_words_of
 from hocket.train.searching import check_embedder
 from hocket.train.sequential import refuse_ahead
 from hocket.train.settings import Config, RoleSettings
+from hocket.train.stored import check_store
 
 if TYPE_CHECKING:
     from hocket.policies.family import Precision
@@ -56,6 +57,7 @@ def build_parts(
     Raises:
         ConfigurationError: when parts do not fit together, or no part uses the judge or the embedder.
     """
+    check_store(config)
     key = Key.of(config.seed)
     policies, player = kind_of(task).build(config, task, workflow=workflow, journal=journal, precision=precision)
     kind_rewards = kind_of(task).rewards(config, task, workflow)

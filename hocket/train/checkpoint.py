@@ -19,6 +19,8 @@ from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.inside import leads_out
 from hocket.stages import State
 from hocket.train.disk import Chunk, DiskWriter, Writer, log_problem
+from hocket.train.segments import FOLDER, defect, remove_unnamed, segment_file
+from hocket.train.segments import written as written_store
 from hocket.train.tree import TreeEncoder, load_tree, safetensors_chunks, structure_bytes
 
 STRUCTURE, TENSORS, COMPLETE = "state.json", "state.safetensors", "COMPLETE"
@@ -59,11 +61,21 @@ class Checkpoints:
 
     # ------------------------------------------------------------ writing
 
-    def save(self, step: int, tree: State, policies: Mapping[str, SavePolicy], *, best: bool = False) -> Path:
+    def save(
+        self,
+        step: int,
+        tree: State,
+        policies: Mapping[str, SavePolicy],
+        *,
+        best: bool = False,
+        store: State | None = None,
+    ) -> Path:
         """Writes the checkpoint of `step`, replaces one of the same step, and removes superfluous ones.
 
         `best` marks it as the best so far; the mark of a replaced checkpoint stays. Checkpoints of later steps, from a
         run that was resumed at an earlier one, are removed too, unless they are marked best and this one is not.
+        Rows of a `store` go to segments beside the checkpoints, see `hocket.train.segments`; those that no checkpoint
+        names are removed.
 
         Raises:
             CheckpointError: when the disk refuses; earlier checkpoints are intact and no partial files are left.
@@ -76,7 +88,12 @@ class Checkpoints:
             # Partial files of a killed process.
             self._remove(self.folder.glob(".step-*.tmp"))
             temporary.mkdir()
-            self._fill(temporary, step, tree, policies, best=best or step == self._best_step(dict(self._candidates())))
+            segments: dict[str, dict[str, Any]] = {}
+            if store is not None:
+                rows, segments = written_store(store, self.folder, self.writer)
+                tree = {**tree, "store": rows}
+            marked = best or step == self._best_step(dict(self._candidates()))
+            self._fill(temporary, step, tree, policies, best=marked, segments=segments)
             self._place(temporary, target)
         except (OSError, RuntimeError, SafetensorError) as error:
             # RuntimeError and SafetensorError are how torch and safetensors report a full disk.
@@ -90,7 +107,16 @@ class Checkpoints:
         self._prune(step, best=best)
         return target
 
-    def _fill(self, folder: Path, step: int, tree: State, policies: Mapping[str, SavePolicy], *, best: bool) -> None:
+    def _fill(
+        self,
+        folder: Path,
+        step: int,
+        tree: State,
+        policies: Mapping[str, SavePolicy],
+        *,
+        best: bool,
+        segments: Mapping[str, Any],
+    ) -> None:
         encoder = TreeEncoder()
         structure = structure_bytes(encoder.encode(tree))
         written = {
@@ -109,8 +135,9 @@ class Checkpoints:
             if digests.get(name) != digest:
                 raise OSError(f"{name} did not reach the disk whole")
         complete = {"version": 1, "step": step, "best": best, "policies": folders, "files": digests}
+        complete |= {"segments": dict(segments)} if segments else {}
         self._write(folder / COMPLETE, [json.dumps(complete, indent=1).encode()])
-        reason = problem(folder)
+        reason = problem(folder, whole=False)
         if reason is not None:
             raise OSError(reason)
         for inner in (*(folder / place for place in folders.values()), folder):
@@ -152,6 +179,8 @@ class Checkpoints:
                     self._remove([aside])
                     self.writer.rename(path, aside)
             self._remove(self.folder.glob(".step-*.old"))
+            if (self.folder / FOLDER).is_dir():
+                remove_unnamed(self.folder, [_complete(path) for path in self.folder.glob("*step-*")])
         except OSError as error:
             self.on_problem(f"{self.folder}: old checkpoints could not be removed ({_reason(error)}).")
 
@@ -280,8 +309,20 @@ def _marked_best(path: Path) -> bool:
         return False
 
 
-def problem(path: Path) -> str | None:
-    """The defect of a checkpoint folder in a few words; None if every file agrees with `COMPLETE`."""
+def _complete(path: Path) -> Mapping[str, Any]:
+    """The content of `COMPLETE`; nothing if it is unreadable."""
+    try:
+        content = json.loads((path / COMPLETE).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def problem(path: Path, *, whole: bool = True) -> str | None:
+    """The defect of a checkpoint folder in a few words; None if every file agrees with `COMPLETE`.
+
+    Segments beside it are read if `whole`, else only their sizes are compared.
+    """
     try:
         complete = json.loads((path / COMPLETE).read_bytes())
         files = dict(complete["files"])
@@ -301,6 +342,9 @@ def problem(path: Path) -> str | None:
                 return f"{name} has {file.stat().st_size} bytes instead of {files[name]['bytes']}"
             if _digest(file) != files[name]:
                 return f"{name} has changed"
+        for name, written_as in dict(complete.get("segments", {})).items():
+            if (reason := defect(path.parent, name, None if whole else written_as["bytes"])) is not None:
+                return f"{segment_file(path.parent, name)} {reason}"
     except FileNotFoundError:
         return f"{COMPLETE} is missing"
     except (ValueError, KeyError, TypeError, RecursionError):

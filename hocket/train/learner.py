@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -39,6 +39,10 @@ SATURATED = "ratio/saturated"
 
 AGREEMENT_SAMPLE = 2048
 """How many decisions are compared if the update evaluates none."""
+
+
+Watch = Callable[[Batch, Evaluation], None]
+"""Receives every mini-batch with its evaluation."""
 
 
 @runtime_checkable
@@ -174,7 +178,7 @@ class Learner:
         `completed`.
         """
         reads = self.recipe.reads - {Column.VALUE} if self.frozen else self.recipe.reads
-        later = later and self._evaluates_all
+        later = later and (self._evaluates_all or self.recipe.store is not None)
         return self.retry(
             lambda: annotate(batch, reads, self.policy, self.reference, self.reference_cache, later=later)
         )
@@ -201,6 +205,31 @@ class Learner:
         assert self.elsewhere is not None
         self.elsewhere.begin(self, batch.of_policy(self.policy.name), key, step)
         self._begun = True
+
+    def credit_drawn(self, batch: Batch, step: int) -> Batch:
+        """Computes credit over rows that a store has drawn."""
+        batch = batch.but(step=step, progress=min(1.0, (step - 1) / max(1, self.total_steps - 1)))
+        memory = dict(self.memory)
+        with torch.no_grad():
+            for _, after in self.recipe.drawn_credit_steps(batch, memory):
+                batch = after
+        self.memory = memory
+        return batch
+
+    def learn_drawn(self, batch: Batch, key: Key, step: int, minibatches: int, watch: Watch | None = None) -> Metrics:
+        """An update by a gradient for each of `minibatches` parts of rows with credit."""
+        problem = self._problem(batch.of_policy(self.policy.name), self.recipe.update.lr_factor(step, self.total_steps))
+        problem.dealt, problem.watch = minibatches, watch
+        metrics = self.recipe.update.step(problem, key)
+        if "update" in self.memory:
+            self.memory = {**self.memory, "update": problem.memory}
+        self.policy.version += 1
+        return metrics
+
+    def compare(self, batch: Batch) -> Metrics:
+        """The agreement of sampler and learner on fresh decisions, at the present weights."""
+        mine = batch.of_policy(self.policy.name)
+        return self._agree(self._problem(mine, 1.0), mine)
 
     def learn(self, batch: Batch, key: Key, step: int) -> Metrics:
         """One update from the decisions of this policy in a batch with credit; see `completed` for missing columns."""

@@ -29,6 +29,7 @@ from hocket.train.scenario_draws import ScenarioDraws
 from hocket.train.step_memory import outcomes, remember
 from hocket.train.step_messages import first_step_messages, messages
 from hocket.train.step_metrics import credit_metrics, engine_metrics, sampling_metrics
+from hocket.train.stored import learn_stored
 from hocket.types import Assignment, Experience, Trajectory
 
 
@@ -136,12 +137,16 @@ def learn(
     Each learner's recipe computes credit over the joint experience, and each learner learns from its own decisions.
     Learners that a hook withholds are skipped, unless `everyone` is set.
     """
-    if not trajectories:
+    store = parts.lead.recipe.store
+    if not trajectories and store is None:
         return None, {}
     trained = [name for name, learner in parts.learners.items() if not learner.frozen]
     learning = parts.lead.recipe.cast.learning(trained, step)
     learning -= frozenset() if everyone else parts.hooks.withheld(parts)
 
+    if store is not None:
+        fresh = annotated_batch(parts, trajectories, frozenset(), frozenset()) if trajectories else None
+        return learn_stored(parts, store, fresh, learning, key, step)
     reads: frozenset[Column] = frozenset().union(*(learner.recipe.reads for learner in parts.learners.values()))
     batch = annotated_batch(parts, trajectories, reads, learning)
     begun = begin_elsewhere(parts, batch, learning, key, step)

@@ -99,12 +99,18 @@ class Recorder:
         return time.monotonic() - self._saved_at >= settings.seconds or step - self._saved_step >= settings.steps
 
     def checkpoint(
-        self, step: int, state: State, policies: Mapping[str, SavePolicy], *, best: bool = False
+        self,
+        step: int,
+        state: State,
+        policies: Mapping[str, SavePolicy],
+        *,
+        best: bool = False,
+        store: State | None = None,
     ) -> Path | None:
         """Writes a checkpoint and returns its path. A failed write is reported, and the previous checkpoint stays."""
         self._saved_step, self._saved_at = step, time.monotonic()
         try:
-            path = self.checkpoints.save(step, state, policies, best=best)
+            path = self.checkpoints.save(step, state, policies, best=best, store=store)
         except CheckpointError as error:
             self.say(str(error))
             path = None

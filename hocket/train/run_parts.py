@@ -10,7 +10,7 @@ from hocket.core.keys import Key
 from hocket.core.outcomes import StepResult
 from hocket.rewards import remembering
 from hocket.rewards.judging import Judge
-from hocket.stages import Hook, Player, Policy, Reward, Split, Task
+from hocket.stages import Hook, Player, Policy, Reward, Split, State, Task
 from hocket.train.embedders import Embedder
 from hocket.train.evaluate import evaluate
 from hocket.train.hooks import Hooks, named
@@ -39,6 +39,7 @@ class RunParts(ABC):
         overlap: how many updates the sampling weights lag behind the learner's; see `hocket.train.overlap`.
         hooks: calls the hooks and holds their memory.
         judge: a model that stages question. embedder: computes embeddings of texts, if a stage reads them.
+        store: the memory of the recipe's store; None before it has one.
         needs_reward: whether the task cannot verify answers, so that only rewards tell right from wrong.
     """
 
@@ -56,6 +57,7 @@ class RunParts(ABC):
     hooks: Hooks = field(default_factory=Hooks)
     judge: Judge | None = None
     embedder: Embedder | None = None
+    store: State | None = None
     needs_reward: bool = False
 
     def __post_init__(self) -> None:

@@ -205,6 +205,7 @@ SLOTS = (
     "rewards",
     "combine",
     "shaping",
+    "store",
     "credit",
     "correction",
     "objective",

@@ -23,6 +23,8 @@ def note(heard: dict[str, int], result: StepResult, step: int, trained: Collecti
     sampled = [] if experience is None else [*experience.trajectories, *experience.discarded]
     present: set[str] = {EPISODE}
     spoke = {EPISODE} if any(trajectory.failure is None and trajectory.length for trajectory in sampled) else set[str]()
+    if not sampled and any(name.endswith("update/gradients") for name in result.metrics):
+        spoke = {EPISODE}  # Nothing was to be sampled: the step learnt from what a store holds.
     for trajectory in sampled:
         if trajectory.failure is None:
             named, opinions = _opinions(trajectory, trained)

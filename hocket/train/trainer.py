@@ -49,7 +49,9 @@ from hocket.train.recorder import Recorder
 from hocket.train.resources import Resources
 from hocket.train.rows import check_rows, left_out
 from hocket.train.runfolder import RunFolder, read_json
+from hocket.train.segments import restored as restored_store
 from hocket.train.settings import Config
+from hocket.train.stored import begin_store
 from hocket.train.tracking import read_metrics
 from hocket.train.trust import run_pairs
 from hocket.train.unseen_scenarios import measured_by_run
@@ -184,6 +186,7 @@ class Trainer:
         self.overlap = self._beside()
         if newest is not None:
             self._restore(newest)
+        begin_store(self.parts)
         done = self.progress.step
         if self.total_steps < done:
             raise ConfigurationError(f"steps = {self.total_steps}: run {self.folder.name} has done {done}; set more")
@@ -443,7 +446,7 @@ class Trainer:
         if self.progress.phase:
             references = {n: learner.reference for n, learner in learners.items() if learner.reference is not None}
             policies |= {name + REFERENCE: reference.save for name, reference in references.items()}
-        return self.recorder.checkpoint(self.progress.step, self.state(), policies, best=best)
+        return self.recorder.checkpoint(self.progress.step, self.state(), policies, best=best, store=self.parts.store)
 
     def finish(self, reason: str) -> str:
         """Writes `summary.json` and the report, and unlocks the run folder. Returns how the run ended.
@@ -492,7 +495,7 @@ class Trainer:
         return {**results, "watch": self.lookout.since, "notes": silences.notes(self.progress)}
 
     def state(self) -> State:
-        """Everything except weights, as one tree."""
+        """Everything except weights and the rows of a store, as one tree."""
         remembered = remembering.memories(self.parts.rewards)
         return {
             "progress": dataclasses.asdict(self.progress),
@@ -532,6 +535,8 @@ class Trainer:
             self.parts.enter_phase(self.progress.phase, self._learners(self.progress.phase))
             seat_references(self.config, self.parts)
         self.parts.rewards = remembering.restored(self.parts.rewards, state.get("rewards", {}))
+        if "store" in state:
+            self.parts.store = restored_store(state["store"], checkpoint.parent)
         self.parts.hooks.restore(state["hooks"], self.parts)
         folders = Checkpoints.policies(checkpoint)
         for name, learner in self.parts.learners.items():

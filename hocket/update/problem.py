@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -32,6 +32,8 @@ class Problem:
         memory: the memory of the update, which may replace it.
         first: the decisions and the result of the first evaluation with a gradient (before any change of the weights),
             for agreement checks; no decisions if there was no signal.
+        dealt: into how many mini-batches the batch is cut, where a store says so. watch: receives every mini-batch with
+            its evaluation.
     """
 
     batch: Batch
@@ -45,6 +47,8 @@ class Problem:
     lr_factor: float = 1.0
     memory: State = field(default_factory=dict)
     first: tuple[Tensor, Evaluation] | None = None
+    dealt: int | None = None
+    watch: Callable[[Batch, Evaluation], None] | None = None
 
     # ------------------------------------------------------------ splits
 
@@ -53,6 +57,7 @@ class Problem:
 
         A unit is a decision for policies without context, else a trajectory, or a larger unit if the loss couples it.
         """
+        minibatches = self.dealt or minibatches
         for epoch in range(epochs):
             if minibatches == 1:
                 yield self.batch
@@ -132,6 +137,8 @@ class Problem:
             now = self._by_cotangent(batch, chunks, decisions)
         if self.first is None or not len(self.first[0]):  # A mini-batch without signal changes nothing.
             self.first = _in_whole(batch, decisions, now)
+        if self.watch is not None:
+            self.watch(batch, now)
         return self._report(now, batch, decisions) if metrics is None else metrics
 
     def _direct(self, batch: Batch, chunks: list[Tensor]) -> tuple[Evaluation, Metrics | None]:

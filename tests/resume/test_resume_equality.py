@@ -90,6 +90,17 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         CONTROL,
         ["--recipe", "ppo", "--update.minibatches", "2", "--network.body", "recurrent", "--network.normalise", "true"],
     ),
+    "cartpole-store": (
+        CONTROL,
+        [
+            *("--recipe", "dqn-duelling", "--store.begin", "0", "--store.rows", "8", "--store.take", "prioritised"),
+            *("--store.draws", "3", "--store.steps", "3", "--store.ratio", "0.3", "--network.normalise", "true"),
+        ],
+    ),
+    "pendulum-store": (
+        ["--task", "gym:Pendulum-v1?max_episode_steps=20", *CONTROL[2:]],
+        ["--recipe", "td3", "--store.begin", "0", "--store.rows", "8", "--store.ratio", "0.3"],
+    ),
     "team-mappo": (TEAM, ["--recipe", "mappo", "--update.epochs", "2"]),
     "team-happo": (TEAM, ["--recipe", "happo", "--update.paces", "{critic: {every: 3, lr: 1e-4}}"]),
     "team-penalties": (TEAM, ["--recipe", "decentralized-policy-optimization"]),
@@ -99,7 +110,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_run_stopped_between_checkpoints_ends_equal(name: str, tmp_path: Path, reward: Path) -> None:
     tiny, more = CASES[name]
-    more = more if tiny in (CONTROL, TEAM) else [*more, "--reward", f"{reward}:spread"]
+    more = more if tiny is not TINY else [*more, "--reward", f"{reward}:spread"]
     train(tmp_path, "whole", *more, *OFTEN, steps=4, tiny=tiny)
     stepped(tmp_path, "parts", *more, stop=3, steps=4, tiny=tiny)
     resume(tmp_path, "parts")

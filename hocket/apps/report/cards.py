@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 FILE = METHODS / "cards.jsonl"
 
 SLOTS = (
-    *("workflow", "cast", "curriculum", "hooks", "rollout", "rewards", "combine", "shaping", "credit"),
-    *("correction", "objective", "regularisers", "update"),
+    *("workflow", "cast", "curriculum", "hooks", "rollout", "rewards", "combine", "shaping", "store"),
+    *("credit", "correction", "objective", "regularisers", "update"),
 )
 
 Card = Mapping[str, Any]

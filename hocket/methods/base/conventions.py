@@ -49,3 +49,14 @@ TURNS = {
     "several agents": "turns are compared and discounted agent by agent",
     "tool output": "observation, never a decision: no gradient",
 }
+
+
+STORED = {
+    "detached": "backups and occurrence weights are constants; critics are constants in the actor's loss",
+    "aggregation": "mean over the rows of a mini-batch",
+    "updates": "as many gradients after every step as it brought decisions, each on rows drawn anew from all that is "
+    "kept; all parts step at the same time",
+    "truncated samples": "the value of the final state is backed up",
+    "rows": "drawn independently, so a row may come twice",
+}
+"""Of methods that learn from a store."""

@@ -1,0 +1,33 @@
+"""Columns of batches that were drawn from a store: a row is a decision with what followed from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from hocket.core.batch import Batch
+from hocket.core.columns import Column
+from hocket.core.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class StoredColumn(Column):
+    """A column of stored rows, `[T, ..]`, in `Batch.annotations`."""
+
+    def read(self, batch: Batch, reader: str) -> Tensor:
+        """The column `[T, ..]`; raises `ConfigurationError` naming `reader` for a batch that no store has drawn."""
+        if self.name not in batch.annotations:
+            raise ConfigurationError(
+                f"{reader} reads {self.name}, which batches have that a store has drawn; set store to "
+                "hocket.rollout.Transitions"
+            )
+        return batch.annotations[self.name]
+
+
+FOLLOWING = StoredColumn("following", "The observation n decisions later, or the final one, [T, O].")
+PAID = StoredColumn("paid", "What these n decisions paid, discounted, [T].")
+GOES_ON = StoredColumn("goes_on", "The factor of the value of what follows, [T]: gamma^n, 0 after termination.")
+ALLOWED_THEN = StoredColumn("allowed_then", "The actions that will be allowed, [T, A] bool.")
+NOISE = StoredColumn("noise", "Standard normal numbers for two actions that are drawn anew, [T, 2, A].")
+PLACE = StoredColumn("place", "The place of the row in its store, [T].")

@@ -1,0 +1,87 @@
+"""Losses of action values and of actors that follow them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from hocket.core.batch import Batch, Level
+from hocket.core.policy_parts import PolicyPart
+from hocket.stages import Objective
+from hocket.types import Evaluation, Quantity, Terms
+
+
+class _OfRows(Objective):
+    """A loss of rows that a store has drawn: the mean over them."""
+
+    couples: ClassVar[Level] = Level.DECISION
+    idle_without_advantage: ClassVar[bool] = False
+    learns_from_rows: ClassVar[bool] = True
+
+
+def _terms(value: Tensor, batch: Batch, metrics: dict[str, Tensor]) -> Terms:
+    occurrences = batch.occurrences
+    # As `token-mean`, without sums over all trajectories: a mini-batch knows those of the whole draw.
+    weight = occurrences.weight.to(value.dtype)
+    return Terms(value[occurrences.decision], weight / weight.count_nonzero().clamp(min=1), metrics=metrics)
+
+
+@dataclass(frozen=True)
+class CriticLoss(_OfRows):
+    """Minimises coefficient sum_k loss(Q_k(s, a) - y), y the backup of the policy.
+
+    Attributes:
+        values: the part of the policy that gives action values and backups.
+        shape: `square`, or `huber`, which is half the square up to 1 and linear beyond.
+    """
+
+    values: PolicyPart
+    coefficient: float = 0.5
+    shape: Literal["square", "huber"] = "square"
+
+    needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.ACTION_VALUE, Quantity.BACKUP})
+
+    def __post_init__(self) -> None:
+        if self.shape not in ("square", "huber"):
+            raise ValueError(f"shape must be square or huber, not {self.shape!r}")
+        if not self.coefficient > 0:
+            raise ValueError(f"coefficient must be positive, not {self.coefficient}")
+
+    @property
+    def policy_parts(self) -> tuple[PolicyPart, ...]:
+        return (self.values,)
+
+    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
+        value, target = now.get(Quantity.ACTION_VALUE), now.get(Quantity.BACKUP).detach()[:, None]
+        if self.shape == "square":
+            error = (value - target).square()
+        else:
+            error = functional.smooth_l1_loss(value, target.expand_as(value), reduction="none")
+        with torch.no_grad():
+            metrics = {"values/mean": value.mean(), "values/error": (value - target).abs().mean()}
+        return _terms(self.coefficient * error.sum(1), batch, metrics)
+
+
+@dataclass(frozen=True)
+class PathwiseLoss(_OfRows):
+    """Minimises what the policy loses by an action drawn anew: -Q(s, a), with SAC alpha log pi(a) more."""
+
+    needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.PATHWISE})
+
+    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
+        value = now.get(Quantity.PATHWISE)
+        return _terms(value, batch, {"actor/loss": value.detach().mean()})
+
+
+@dataclass(frozen=True)
+class TemperatureLoss(_OfRows):
+    """Minimises -log alpha (log pi(a) + H), which raises the temperature while the entropy is below H."""
+
+    needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.TEMPERATURE})
+
+    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
+        return _terms(now.get(Quantity.TEMPERATURE), batch, {})

@@ -1,0 +1,67 @@
+"""Slow copies of networks: parts of a policy that follow its learnt parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import nn
+
+from hocket.core.errors import ConfigurationError
+from hocket.stages import Policy
+from hocket.update.parts import PartedStep
+
+
+@runtime_checkable
+class HasSlowParts(Protocol):
+    """A policy with slow copies of some of its weights."""
+
+    def slow_parts(self) -> Mapping[str, tuple[list[nn.Parameter], list[nn.Parameter]]]:
+        """By name the weights of a copy, and those that it follows."""
+        ...
+
+
+@dataclass(frozen=True)
+class FollowingStep(PartedStep):
+    """`PartedStep` after whose gradients slow copies move towards what is learnt: `slow <- slow + rate (w - slow)`.
+
+    Attributes:
+        rate: in (0, 1]; 1 copies. follow_every: they move after every so many gradients, counted over the run.
+    """
+
+    rate: float = 0.005
+    follow_every: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.rate <= 1 or self.follow_every < 1:
+            raise ValueError(
+                f"rate must lie in (0, 1] and follow_every be at least 1, not {self.rate} and {self.follow_every}"
+            )
+
+    def optimiser(self, policy: Policy) -> torch.optim.Optimizer:
+        """A fresh optimiser, whose steps move the slow copies too.
+
+        Raises:
+            ConfigurationError: for a policy without slow copies, and for an unknown part.
+        """
+        held = policy.slow_parts() if isinstance(policy, HasSlowParts) else {}
+        if not held:
+            raise ConfigurationError(
+                f"policy {policy.name!r} has no slow copies that could follow; set update to hocket.update.PartedStep"
+            )
+        optimiser = super().optimiser(policy)
+        slow = [weight for copy, _ in held.values() for weight in copy]
+        learnt = [weight for _, weights in held.values() for weight in weights]
+        optimiser.param_groups[0]["steps"] = 0  # In the state of the optimiser, so that a resumed run counts on.
+
+        def follow(stepped: torch.optim.Optimizer, *_: Any) -> None:
+            stepped.param_groups[0]["steps"] += 1
+            if stepped.param_groups[0]["steps"] % self.follow_every == 0:
+                with torch.no_grad():
+                    torch._foreach_lerp_(slow, learnt, self.rate)
+
+        optimiser.register_step_post_hook(follow)
+        return optimiser

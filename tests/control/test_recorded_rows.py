@@ -1,0 +1,98 @@
+"""Data of controllers: recorded, read, and learnt from without sampling."""
+
+import json
+
+import numpy as np
+import pytest
+from tiny_runs import call, rows, train
+
+from hocket.core.errors import ConfigurationError
+from hocket.core.keys import Key
+from hocket.rollout.recorded_rows import read_rows, write_rows
+from hocket.rollout.transitions import Transitions
+
+PPO = ["--task", "gym:CartPole-v1?max_episode_steps=20", "--recipe", "ppo", "--threads", "1", "--evaluation.n", "2"]
+PPO += ["--curriculum.prompts", "2"]
+
+
+def data(size=12, **changes):
+    """Three episodes of four decisions each; the second one is cut."""
+    columns = {
+        "observations": np.arange(size * 4, dtype=np.float64).reshape(size, 4),
+        "actions": np.arange(size) % 2,
+        "rewards": np.ones(size),
+        "terminations": np.isin(np.arange(size), (3, 11)),
+        "truncations": np.arange(size) == 7,
+    }
+    return {name: column for name, column in {**columns, **changes}.items() if column is not None}
+
+
+def saved(folder, **changes):
+    file = folder / "d.npz"
+    np.savez(file, **data(**changes))
+    return file
+
+
+def test_episodes_come_back_as_they_were_written(tmp_path):
+    file = saved(tmp_path, next_observations=np.arange(48.0).reshape(12, 4) + 4)
+    episodes = read_rows(file, "policy")
+    assert [len(one.turns[0]) for one in episodes] == [4, 4, 4]
+    assert [one.terminated for one in episodes] == [True, False, True]
+    assert episodes[1].final_state.tolist() == [32, 33, 34, 35]
+    assert episodes[0].turns[0].logp is None
+    assert write_rows(tmp_path / "again.npz", episodes) == 12
+    with np.load(file) as one, np.load(tmp_path / "again.npz") as other:
+        for name in one.files:
+            np.testing.assert_array_equal(one[name], other[name])
+
+
+def test_without_next_observations_the_last_row_of_a_cut_episode_is_left_out(tmp_path):
+    state = Transitions(rows=4, begin=1, data=str(saved(tmp_path))).init()
+    assert state["rings"]["policy"]["added"] == 11
+    names = {"terminals": data()["terminations"], "timeouts": data()["truncations"]}
+    other = Transitions(rows=4, begin=1, data=str(saved(tmp_path, terminations=None, truncations=None, **names)))
+    drawn = other.draw(other.init(), 100, Key.of(0))
+    assert not drawn.logp["behaviour"].present.any()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rewards": np.append(np.ones(11), np.nan)}, "not finite, in row 11 of rewards"),
+        ({"rewards": np.ones(11)}, "12 observations and 11 rewards"),
+        ({"actions": None}, "no array 'actions'"),
+        ({"terminations": np.zeros(12), "truncations": np.zeros(12)}, "marks no end"),
+    ],
+)
+def test_wrong_data_are_named(tmp_path, changes, message):
+    with pytest.raises(ConfigurationError, match=message):
+        read_rows(saved(tmp_path, **changes), "policy")
+
+
+def test_files_that_are_no_data_are_named(tmp_path):
+    (tmp_path / "d.npz").write_text("no")
+    with pytest.raises(ConfigurationError, match="no readable"):
+        read_rows(tmp_path / "d.npz", "policy")
+    with pytest.raises(ConfigurationError, match="there is no file"):
+        read_rows(tmp_path / "e.npz", "policy")
+
+
+def test_a_run_is_recorded_and_cloned(tmp_path):
+    train(tmp_path, "expert", steps=1, tiny=PPO)
+    file = tmp_path / "d.npz"
+    said = call("record", tmp_path / "expert", "--n", "3", "--out", file, "--json")
+    assert said.code == 0
+    assert json.loads(said.out)["rows"] == len(np.load(file)["rewards"])
+    clone = [*PPO[:2], "--recipe", "bc", "--store.data", str(file), "--store.gradients_per_step", "3", *PPO[4:8]]
+    train(tmp_path, "clone", "--store.rows", "8", steps=2, tiny=clone)
+    found = rows(tmp_path / "clone")
+    assert [row["update/gradients"] for row in found[1:]] == [3, 3]
+    assert found[2]["loss"] != found[1]["loss"]
+    said = call("train", "--runs", tmp_path, "--recipe", "bc", *PPO[:2], "--steps", "1")
+    assert said.code == 2
+    assert "store.data" in said.err
+    said = call(
+        "train", "--runs", tmp_path, "--recipe", "bc", "--steps", "1", "--task", "gym:Pendulum-v1", "--store.data", file
+    )
+    assert said.code == 2
+    assert "data of the same task" in said.err
