@@ -11,16 +11,20 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from hocket.core.names import RECIPES
 from hocket.lab.claims.claim import Check, Verdict
 from hocket.lab.claims.kept_lines import lines_of, replace_lines
 
 METHODS = Path(__file__).parents[2] / "methods"
+ATLAS = "atlas.jsonl"
+"""In a group's folder, the runs of `hocket.lab.claims.atlas`."""
 ROOMS = (
     "methods",
     "curriculum",
@@ -59,6 +63,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _OWN = re.compile(r"from hocket[\w.]* import ([\s\S]*)")
 _NAME = re.compile(r"\w+(?: as \w+)?")
 _SHIPPED = re.compile(r"^claim\.shipped\((?:.*\)|\n(?:[ \t].*\n)+\))\n", re.MULTILINE)
+_LEARNS = re.compile(r"^claim\.learns\((?:.*\)|\n(?:[ \t].*\n)+\))\n", re.MULTILINE)
 _SPARES = re.compile(r"^claim\.spares\((?:.*\)|\n(?:[ \t].*\n)+\))\n", re.MULTILINE)
 
 
@@ -71,8 +76,13 @@ def _read(module: str) -> tuple[str, str, tuple[str, ...]]:
     file = METHODS.parents[1].joinpath(*module.split(".")).with_suffix(".py")
     if not file.is_file():
         return "", "", ()
-    text = _code(_SPARES.sub("", _SHIPPED.sub("", file.read_text(encoding="utf-8"))))
+    text = _code(_plainly(file.read_text(encoding="utf-8")))
     return hashed(_placeless(text)), hashed(_placeless(_WORDS.sub("", text))), tuple(sorted(set(_IMPORT.findall(text))))
+
+
+def _plainly(text: str) -> str:
+    """Without claims about recipes as shipped, what these learn, and reasons to spare mutants."""
+    return _SPARES.sub("", _LEARNS.sub("", _SHIPPED.sub("", text)))
 
 
 def _code(text: str) -> str:
@@ -126,23 +136,27 @@ class Sources:
 
     Attributes:
         ground: of all that its claims use, for a claim whose sentence is made by code. claims: by their sentences.
-        shipped: the claims on the recipe as shipped; empty without any.
+        shipped: the claims on the recipe as shipped; empty without any. learns: the claims on what it learns, with the
+            runs that the atlas has of it and its parent; empty without any.
     """
 
     ground: str
     claims: Mapping[str, str]
     shipped: str
+    learns: str = ""
 
     def of(self, check: Check) -> str:
         """What a verdict of `check` would be made from."""
         if check.shipped:
             return self.shipped or self.ground  # A row may state by itself how it is run.
+        if check.learns:
+            return self.learns or self.ground
         return self.claims.get(check.claim, self.ground)
 
     def stale(self, verdicts: Iterable[Verdict]) -> bool:
         """Whether a verdict is of other code, or a claim without one."""
         kept = {verdict.made_from for verdict in verdicts}
-        wanted = {*self.claims.values(), self.shipped} - {""}
+        wanted = {*self.claims.values(), self.shipped, self.learns} - {""}
         return not wanted <= kept <= wanted | {self.ground}
 
 
@@ -160,13 +174,31 @@ def claims_file(row: str) -> Path | None:
 def sources_of(claims: Path) -> Sources:
     """The digests of a row by its file of claims."""
     text = claims.read_text(encoding="utf-8")
-    method, shipped = method_of(claims), "".join(_SHIPPED.findall(text))
-    file = ClaimsSource.of(_SPARES.sub("", _SHIPPED.sub("", text)))
+    method, shipped, learns = method_of(claims), "".join(_SHIPPED.findall(text)), "".join(_LEARNS.findall(text))
+    file = ClaimsSource.of(_plainly(text))
     return Sources(
         file.digest(method, *file.definitions.values()),
         {sentence: file.digest(method, code) for sentence, code in file.claims.items()},
         hashed(digest(method) + shipped) if shipped else "",
+        hashed(digest(method) + learns + _atlas_of(method)) if learns else "",
     )
+
+
+def _atlas_of(method: str) -> str:
+    """The kept runs of the recipes that a method's file declares, and of their parents on the same tasks."""
+    own = {one.name: METHODS / method.split(".")[2] / ATLAS for one in RECIPES.own.values() if one.module == method}
+    parents = [parent for name in own if (parent := _parents().get(name)) in RECIPES.own]
+    known = own | {name: METHODS / RECIPES.own[name].module.split(".")[2] / ATLAS for name in parents if name}
+    places = {line["task"] for name, file in own.items() for line in lines_of(file, name)}
+    lines = (line for name, file in sorted(known.items()) for line in lines_of(file, name))
+    return "".join(str(line) for line in lines if line["task"] in places)
+
+
+@functools.cache
+def _parents() -> Mapping[str, str | None]:
+    """The parent of every recipe, as the cards have it, so that no method is imported."""
+    cards = (json.loads(line)["card"] for line in (METHODS / "cards.jsonl").read_text(encoding="utf-8").splitlines())
+    return {one["name"]: one["parent"] for one in cards}
 
 
 @dataclass(frozen=True)
@@ -317,6 +349,6 @@ def _file(claims: Path) -> Path:
 
 
 def _plain(verdict: Verdict) -> dict[str, object]:
-    left_out = {"row"} if verdict.shipped else {"row", "shipped"}
+    left_out = {"row", *(name for name in ("shipped", "learns") if not getattr(verdict, name))}
     plain = {name: value for name, value in asdict(verdict).items() if name not in left_out}
     return plain | {"seconds": round(verdict.seconds, 2)}

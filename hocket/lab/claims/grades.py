@@ -1,0 +1,101 @@
+"""How far a catalogue row has come, by what was seen: its claims, and what its recipes learnt in the atlas."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import yaml
+
+from hocket.lab.claims import atlas
+from hocket.lab.claims.atlas import Standing, standing
+from hocket.lab.claims.learns_check import in_words
+from hocket.lab.claims.record import METHODS, status_of, verdicts_of
+
+Grade = Literal["works", "works (exact)", "works (stand-in)", "works (formula)", "partial", "stale", "open"]
+
+GRADES: Mapping[Grade, str] = {
+    "works": "it learns on a task of its kind: nothing diverges, success on unseen scenarios rises by more than its "
+    "interval, and it is not worse than its parent at equal samples by more than a margin; or a claim of its own says "
+    "so of what its paper is for",
+    "works (exact)": "nothing has to be learnt: theory that is shown by enumeration of small worlds, or a system or "
+    "benchmark whose claims are computed",
+    "works (stand-in)": "it learns, on a world or modality that stands in for the paper's",
+    "works (formula)": "its formulas hold and its part acts in the recipe as shipped, but that it learns is not "
+    "recorded yet, or was not seen",
+    "partial": "a defining part, or the paper's effect, was not seen",
+    "stale": "its code has changed since its claims were last run",
+    "open": "nothing is there yet",
+}
+"""Every grade and what it means."""
+
+UNRECORDED = "that it learns is not recorded yet"
+
+
+@dataclass(frozen=True)
+class Graded:
+    """A grade and why it is no better; for one that works what was seen."""
+
+    grade: Grade
+    why: str = ""
+
+
+def graded(rows: Sequence[str], recipes: Iterable[str], note: str, *, exact: bool = False, ships: bool = True) -> Graded:
+    """The grade of catalogue rows that are one method.
+
+    Args:
+        recipes: its recipes. note: what these note as weaker. exact: whether nothing has to be learnt. ships: as of `status_of`.
+    """
+    substitutes = [_entries("stand-ins")[row] for row in rows if row in _entries("stand-ins")]
+    state = status_of(rows, "" if substitutes else note, ships=ships)
+    if state != "works":
+        return Graded(state, note)
+    lacking = [_entries("not-seen")[row] for row in rows if row in _entries("not-seen")]
+    if lacking:
+        return Graded("partial", "; ".join(lacking))
+    if exact:
+        return Graded("works (exact)")
+    learnt, seen, diverged = evidence(rows, recipes)
+    if not learnt and diverged:
+        return Graded("partial", f"it diverges: {seen}")
+    if not learnt:
+        return Graded("works (formula)", f"not learnt on {seen}" if seen else UNRECORDED)
+    if substitutes:
+        return Graded("works (stand-in)", "; ".join(substitutes))
+    return Graded("works", seen)
+
+
+def evidence(rows: Iterable[str], recipes: Iterable[str]) -> tuple[bool, str, bool]:
+    """Whether a row's claims or its recipes' runs in the atlas show that it learns, what was seen, and divergence."""
+    claim = next((one for row in rows for one in verdicts_of(row) if one.learns and one.holds), None)
+    if claim is not None:
+        return True, claim.saw, False
+    known = [(task, found) for name in recipes for task, found in standings(name).items()]
+    best = next(((task, found) for task, found in known if found.learns), known[0] if known else None)
+    if best is None:
+        return False, "", False
+    task, found = best
+    return found.learns, f"{task}: {in_words(found)}", any(not one.sound for _, one in known)
+
+
+@functools.cache
+def standings(recipe: str) -> Mapping[str, Standing]:
+    """What the atlas says of a recipe's present code, by task, beside the recipe that its runs name."""
+    found = {}
+    for task in dict.fromkeys(run.task for run in atlas.runs_of(recipe)):
+        runs = atlas.current(recipe, task)
+        rival = next((run.beside for run in runs if run.beside), "")
+        others = atlas.current(rival, task, runs[0].steps) if rival and runs else []
+        one = standing(runs, others)
+        if one is not None:
+            found[task] = one
+    return found
+
+
+@functools.cache
+def _entries(part: str) -> Mapping[str, str]:
+    """A part of `methods/grades.yaml`: a sentence by row."""
+    found: Mapping[str, Mapping[str, str]] = yaml.safe_load((METHODS / "grades.yaml").read_text(encoding="utf-8"))
+    return found[part]
