@@ -45,6 +45,7 @@ from hocket.train.settings import Config
 from hocket.train.suggestions import changed
 from hocket.train.trainer import Trainer
 
+
 def recent_mean(values: list[float]) -> float:
     """Of the last ten; not a number where there are none."""
     recent = values[-10:]

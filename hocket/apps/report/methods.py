@@ -14,9 +14,9 @@ from rich.table import Table
 from hocket.apps.report.cards import Card, card_of, cards
 from hocket.apps.report.chart import sparkline
 from hocket.core.names import RECIPES
-from hocket.lab.claims.atlas import Standing
+from hocket.lab.claims.atlas import Standing, standings
 from hocket.lab.claims.claim import Verdict
-from hocket.lab.claims.grades import UNRECORDED, Graded, evidence, graded, standings
+from hocket.lab.claims.grades import UNRECORDED, Graded, evidence, graded
 from hocket.lab.claims.learns_check import in_words
 from hocket.lab.claims.record import status_of, verdicts_of
 

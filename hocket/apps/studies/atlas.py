@@ -19,7 +19,7 @@ from hocket.apps.studies.study import Study, StudyMeasure, StudyMethod
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.names import RECIPES, unknown_recipe
 from hocket.lab.claims import atlas as data
-from hocket.lab.claims.atlas import AtlasRun, CurvePoint, code_of, thinned
+from hocket.lab.claims.atlas import AtlasRun, CurvePoint, Figure, code_of, thinned
 from hocket.train.kinds import kind_of
 
 WORDS, PAIRS, TURNS, TOOLS = "words", "pairs", "turns", "tools"
@@ -44,7 +44,7 @@ LONGEST = 60
 LIMIT = 90.0
 """Processor seconds after which a run of the library's atlas ends."""
 
-MEASURE = StudyMeasure(n=200, between=60, points=8, problems=1, samples=0)
+MEASURE = StudyMeasure(n=200, between=60, points=8, problems=200, samples=2)
 
 RECORDED = ("Preferences", "ScoredPreferences", "Labelled", "Ranked", "Demonstrations")
 """Rollouts of recorded answers."""
@@ -292,6 +292,7 @@ def line_of(run: StudyRun, folder: StudyFolder) -> AtlasRun:
             n=int(run.measure["n"]),
             before=_figure(first),
             final=_figure(last),
+            sampled=None if result["sampled"] is None else _pair(*result["sampled"]),
             curve=tuple(points),
             reward=tuple(rewards),
             gradient=None if result["gradient"] is None else _short(result["gradient"]),
@@ -308,7 +309,14 @@ def line_of(run: StudyRun, folder: StudyFolder) -> AtlasRun:
 def _figure(row: Mapping[str, Any]) -> tuple[float, float, float]:
     value = row["value"]
     ends = (value if row[name] is None else row[name] for name in ("low", "high"))
-    low, high = ends
+    return _shortened(value, *ends)
+
+
+def _pair(before: Figure, final: Figure) -> tuple[Figure, Figure]:
+    return _shortened(*before), _shortened(*final)
+
+
+def _shortened(value: float, low: float, high: float) -> tuple[float, float, float]:
     return _short(value), _short(low), _short(high)
 
 

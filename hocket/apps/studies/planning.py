@@ -59,6 +59,11 @@ class StudyRun:
     limit: float = 0.0
     key: str = ""
 
+    @property
+    def shipped(self) -> bool:
+        """Whether it is of a study of recipes as shipped."""
+        return self.unit == "steps"
+
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "pairs": [list(pair) for pair in self.pairs]}
 

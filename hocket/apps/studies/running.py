@@ -8,7 +8,7 @@ import math
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
@@ -176,19 +176,18 @@ def _trained(trainer: MeteredTrainer, run: StudyRun) -> dict[str, Any]:
     measure = trainer.measure.name
     meter, rows, every = trainer.meter, list[dict[str, Any]](), list[dict[str, Any]]()
     began, ended = time.process_time(), ""
+    sampled = _pass(trainer, run) if run.shipped else {}
     while not trainer.done and not _spent(trainer, run) and not ended:
         every.append(trainer.step())
         seconds = time.process_time() - began - trainer.measuring
-        rows.append(
-            {**_told(every[-1], measure), "answers": meter.answers, "tokens": meter.tokens, "seconds": seconds}
-        )
+        rows.append({**_told(every[-1], measure), "answers": meter.answers, "tokens": meter.tokens, "seconds": seconds})
         if run.limit and seconds > run.limit and not trainer.done:
             ended = f"{run.limit:g} s were over after {trainer.progress.step} of {trainer.total_steps} steps"
     if not trainer.done:  # The budget ended it early.
         final = trainer.evaluate()
         rows[-1] |= {"value": final.success, "eval_length": final.length, "low": final.low, "high": final.high}
     values = [(min(1.0, row[USED[run.unit]] / run.budget), row["value"]) for row in rows if row["value"] is not None]
-    last = rows[-max(1, round(LAST * len(rows))) :]
+    last, passed = rows[-max(1, round(LAST * len(rows))) :], _pass(trainer, run)
     return {
         "measure": measure,
         "steps": trainer.progress.step,
@@ -199,7 +198,8 @@ def _trained(trainer: MeteredTrainer, run: StudyRun) -> dict[str, Any]:
         "tokens": meter.tokens,
         "length": rows[-1]["eval_length"],
         "entropy": _mean([row["entropy"] for row in last]),
-        "pass": _pass(trainer, run),
+        "pass": {str(k): value for k, (value, _, _) in passed.items()},
+        "sampled": [list(of[1]) for of in (sampled, passed)] if sampled and passed else None,
         "share": trainer.measure.share,
         "gradient": max((row["gradient"] for row in rows if row["gradient"] is not None), default=None),
         "diverged": dict(trainer.lookout.since),
@@ -213,12 +213,12 @@ USED = {"steps": "step", "answers": "answers", "tokens": "tokens"}
 """By the unit of a budget, the column that counts it."""
 
 NORM = re.compile(r"(?!eval/)(.*/)?gradient/norm")
-ASIDE = re.compile(r"(time|memory|machine|watch|agreement|update/seconds|cache|idle)/|.*/time/|step$")
+ASIDE = re.compile(r"(time|memory|machine|watch|agreement|cache|idle|throughput)/|.*/time/|step$|eval/(low|high|n)$")
 """Metrics that say nothing of what was learnt."""
 
 
 def _ends(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
-    """Of every metric its mean over the first and the last quarter of the steps that have it; measurements their ends."""
+    """Of every metric its mean over its first and its last quarter of steps; of measurements the ends."""
     columns: dict[str, list[float]] = {}
     for row in rows:
         for name, value in row.items():
@@ -250,8 +250,8 @@ def _told(row: dict[str, Any], measure: str) -> dict[str, Any]:
     return {"step": row["step"], **kept, "entropy": row.get("entropy"), "length": row.get("length/mean")}
 
 
-def _pass(trainer: MeteredTrainer, run: StudyRun) -> dict[str, float]:
-    """pass@k of the trained policy by k, from sampled answers."""
+def _pass(trainer: MeteredTrainer, run: StudyRun) -> Mapping[int, tuple[float, float, float]]:
+    """pass@k of the policy by k with its interval, from sampled answers."""
     samples = run.measure["samples"]
     if not samples or not kind_of(trainer.task).measure.share:
         return {}
@@ -265,9 +265,11 @@ def _pass(trainer: MeteredTrainer, run: StudyRun) -> dict[str, float]:
         decoding=parts.decoding,
         key=parts.key.derive("evaluation"),
     )
+    began = time.process_time()
     with trainer.meter.paused():
         found = run_async(work)
-    return {str(k): value for k, (value, _, _) in found.items()}
+    trainer.measuring += time.process_time() - began
+    return found
 
 
 def _mean(values: Sequence[Any]) -> float | None:

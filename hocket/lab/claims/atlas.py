@@ -30,7 +30,7 @@ MARGIN = 0.05
 Figure = tuple[float, float, float]
 """A value and the ends of its 95 % interval over problems."""
 
-Budget = Literal["answers", "seconds", "steps"]
+Budget = Literal["answers", "seconds", "step"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ class AtlasRun:
             compared with on this task.
         measure: of `before`, `final` and `curve`, greedy on unseen scenarios. n: how many of them. share: whether it is
             a share in [0, 1].
+        sampled: what `before` and `final` are for sampled answers; None where success is no share.
         reward: mean reward of the samples by step, thinned. gradient: its largest norm, None without any.
         diverged: metrics that blew up, and the step. metrics: of each the mean over the first and the last quarter.
         answers, tokens, seconds: sampled for training, and processor time without measurements.
@@ -73,6 +74,7 @@ class AtlasRun:
     n: int = 0
     before: Figure = (math.nan, math.nan, math.nan)
     final: Figure = (math.nan, math.nan, math.nan)
+    sampled: tuple[Figure, Figure] | None = None
     curve: tuple[CurvePoint, ...] = ()
     reward: tuple[tuple[int, float], ...] = ()
     gradient: float | None = None
@@ -120,13 +122,17 @@ class AtlasRun:
         """As kept, without what is empty."""
         plain = {**asdict(self), "curve": [list(asdict(point).values()) for point in self.curve]}
         if self.failure:
-            return {name: plain[name] for name in ("recipe", "task", "seed", "steps", "key", "code", "beside", "failure")}
+            return {
+                name: plain[name] for name in ("recipe", "task", "seed", "steps", "key", "code", "beside", "failure")
+            }
         return {name: value for name, value in plain.items() if value not in ("", {}, None)}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> AtlasRun:
         """The run that `to_json` made a line of."""
-        listed = {name: tuple(data[name]) for name in ("before", "final") if name in data}
+        listed: dict[str, Any] = {name: tuple(data[name]) for name in ("before", "final") if name in data}
+        if "sampled" in data:
+            listed["sampled"] = tuple(tuple(of) for of in data["sampled"])
         listed["curve"] = tuple(CurvePoint(*point) for point in data.get("curve", ()))
         listed["reward"] = tuple((step, value) for step, value in data.get("reward", ()))
         pairs = {name: (first, last) for name, (first, last) in data.get("metrics", {}).items()}
@@ -177,9 +183,10 @@ def fresh(run: AtlasRun) -> bool:
     return run.code == code_of(run.recipe)
 
 
-def current(recipe: str, task: str, steps: int | None = None) -> list[AtlasRun]:
+def current(recipe: str, task: str, steps: int | None = None, file: Path | None = None) -> list[AtlasRun]:
     """The runs of a recipe on a task that are of its present code, by seed; those with the most steps by default."""
-    known = [run for run in runs_of(recipe) if run.task == task and fresh(run)]
+    runs = runs_of(recipe) if file is None else read(file, recipe)
+    known = [run for run in runs if run.task == task and fresh(run)]
     wanted = max((run.steps for run in known), default=0) if steps is None else steps
     return [run for run in known if run.steps == wanted]
 
@@ -205,6 +212,8 @@ class Standing:
 
     Attributes:
         runs, rival: by seed. before, final: greedy, on unseen scenarios. gain: final minus before.
+        sampled: the final figure of sampled answers, `sampled_gain` how much it rose, and `sampled_beside` minus the
+            rival's, where both sampled about as many answers; None where it is not measured.
         beside: final minus the rival's where the smaller of both numbers of answers is used up; `sooner` the same of
             the mean height of the curves until there, `in_time` of processor seconds. None without a rival.
     """
@@ -214,6 +223,9 @@ class Standing:
     before: Spread
     final: Spread
     gain: Spread
+    sampled: Spread | None
+    sampled_gain: Spread | None
+    sampled_beside: Spread | None
     beside: Spread | None
     sooner: Spread | None
     in_time: Spread | None
@@ -225,12 +237,13 @@ class Standing:
 
     @property
     def rose(self) -> bool:
-        """Whether unseen success rose by more than its interval."""
-        return self.gain.low > 0
+        """Whether unseen success rose by more than its interval, greedy or sampled."""
+        return self.gain.low > 0 or (self.sampled_gain is not None and self.sampled_gain.low > 0)
 
     def keeps_up(self, margin: float = MARGIN) -> bool:
-        """Whether it is not worse than its rival by more than the margin."""
-        return self.beside is None or self.beside.value >= -margin * self.scale
+        """Whether it is neither greedy nor sampled worse than its rival, by more than the margin and the interval."""
+        known = [one for one in (self.beside, self.sampled_beside) if one is not None]
+        return not any(one.value < -margin * self.scale and one.high < 0 for one in known)
 
     @property
     def scale(self) -> float:
@@ -264,10 +277,23 @@ def standing(runs: Iterable[AtlasRun], rival: Iterable[AtlasRun] = ()) -> Standi
         _spread([run.before[0] for run in mine], [_error(run.before) for run in mine]),
         _spread([run.final[0] for run in mine], [_error(run.final) for run in mine]),
         _spread([run.final[0] - run.before[0] for run in mine], [_both(run.final, run.before) for run in mine]),
+        *_sampled(mine, [(ours[seed], theirs[seed]) for seed in shared]),
         beside,
         sooner,
         in_time,
     )
+
+
+def standings(recipe: str, file: Path | None = None) -> dict[str, Standing]:
+    """What the runs of a recipe say by task, beside the recipe that they name; those in `file`, else the library's."""
+    found = {}
+    for task in dict.fromkeys(run.task for run in (runs_of(recipe) if file is None else read(file, recipe))):
+        runs = current(recipe, task, file=file)
+        rival = next((run.beside for run in runs if run.beside), "")
+        one = standing(runs, current(rival, task, runs[0].steps, file) if rival else ())
+        if one is not None:
+            found[task] = one
+    return found
 
 
 def _beside(
@@ -278,10 +304,30 @@ def _beside(
     """The differences at the smaller of both budgets; in steps where one samples nothing."""
     gaps = []
     for one, other in pairs:
-        of: Budget = budget if one.answers and other.answers else "steps"
+        of: Budget = budget if one.answers and other.answers else "step"
         amount = min(float(getattr(run.curve[-1], of)) for run in (one, other))
         gaps.append(read_at(one, of, amount) - read_at(other, of, amount))
     return _spread(gaps, [_both(one.final, other.final) for one, other in pairs])
+
+
+ALIKE = 0.1
+"""By what share numbers of answers may differ for final figures to be compared."""
+
+
+def _sampled(
+    runs: Sequence[AtlasRun], pairs: Sequence[tuple[AtlasRun, AtlasRun]]
+) -> tuple[Spread | None, Spread | None, Spread | None]:
+    """The final figure of sampled answers, its rise, and its difference from the rival's."""
+    known = [run.sampled for run in runs if run.sampled is not None]
+    if len(known) < len(runs):
+        return None, None, None
+    final = _spread([last[0] for _, last in known], [_error(last) for _, last in known])
+    gain = _spread([last[0] - first[0] for first, last in known], [_both(first, last) for first, last in known])
+    alike = all(abs(one.answers - other.answers) <= ALIKE * other.answers for one, other in pairs)
+    both = [(one.sampled[1], other.sampled[1]) for one, other in pairs if one.sampled and other.sampled]
+    if not both or len(both) < len(pairs) or not alike:
+        return final, gain, None
+    return final, gain, _spread([one[0] - other[0] for one, other in both], [_both(*pair) for pair in both])
 
 
 def _spread(values: Sequence[float], errors: Sequence[float]) -> Spread:

@@ -51,7 +51,9 @@ class Check:
             place = f"{where.filename.rsplit('/', 1)[-1]}:{where.lineno}"
             finding = Finding(False, f"{type(error).__name__} at {place}: {error}")
         seconds = time.perf_counter() - started
-        return Verdict(self.row, self.claim, bool(finding.holds), finding.saw, seconds, self.shipped, learns=self.learns)
+        return Verdict(
+            self.row, self.claim, bool(finding.holds), finding.saw, seconds, self.shipped, learns=self.learns
+        )
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from typing import Literal
 
 import yaml
 
-from hocket.lab.claims import atlas
-from hocket.lab.claims.atlas import Standing, standing
+from hocket.lab.claims.atlas import standings
 from hocket.lab.claims.learns_check import in_words
 from hocket.lab.claims.record import METHODS, status_of, verdicts_of
 
@@ -42,11 +41,14 @@ class Graded:
     why: str = ""
 
 
-def graded(rows: Sequence[str], recipes: Iterable[str], note: str, *, exact: bool = False, ships: bool = True) -> Graded:
+def graded(
+    rows: Sequence[str], recipes: Iterable[str], note: str, *, exact: bool = False, ships: bool = True
+) -> Graded:
     """The grade of catalogue rows that are one method.
 
     Args:
-        recipes: its recipes. note: what these note as weaker. exact: whether nothing has to be learnt. ships: as of `status_of`.
+        recipes: its recipes. note: what these note as weaker. exact: whether nothing has to be learnt.
+        ships: as of `status_of`.
     """
     substitutes = [_entries("stand-ins")[row] for row in rows if row in _entries("stand-ins")]
     state = status_of(rows, "" if substitutes else note, ships=ships)
@@ -78,20 +80,6 @@ def evidence(rows: Iterable[str], recipes: Iterable[str]) -> tuple[bool, str, bo
         return False, "", False
     task, found = best
     return found.learns, f"{task}: {in_words(found)}", any(not one.sound for _, one in known)
-
-
-@functools.cache
-def standings(recipe: str) -> Mapping[str, Standing]:
-    """What the atlas says of a recipe's present code, by task, beside the recipe that its runs name."""
-    found = {}
-    for task in dict.fromkeys(run.task for run in atlas.runs_of(recipe)):
-        runs = atlas.current(recipe, task)
-        rival = next((run.beside for run in runs if run.beside), "")
-        others = atlas.current(rival, task, runs[0].steps) if rival and runs else []
-        one = standing(runs, others)
-        if one is not None:
-            found[task] = one
-    return found
 
 
 @functools.cache

@@ -48,7 +48,9 @@ class Learning:
     def sentence(self) -> str:
         """The claim."""
         steps = f" --steps {self.steps}" if self.steps else ""
-        said = f"`hocket train --recipe {self.recipe.name} --task {self.place}{steps}` diverges in none of {self.seeds} "
+        said = (
+            f"`hocket train --recipe {self.recipe.name} --task {self.place}{steps}` diverges in none of {self.seeds} "
+        )
         said += "runs"
         if self.metric is not None:
             name, sign = self.metric
@@ -65,7 +67,9 @@ class Learning:
         for name, runs in ((self.recipe.name, ours), (self.rival, theirs)):
             if name is not None and len(runs) < self.seeds:
                 filled = f"hocket atlas --fill --recipes {self.recipe.name} --seeds {self.seeds}"
-                return Finding(False, f"the atlas has {len(runs)} of {self.seeds} runs of {name}; `{filled}` makes them")
+                return Finding(
+                    False, f"the atlas has {len(runs)} of {self.seeds} runs of {name}; `{filled}` makes them"
+                )
         failure = next((run for run in [*ours, *theirs] if run.failure), None)
         if failure is not None:
             return Finding(False, f"{failure.recipe}, seed {failure.seed}: {failure.failure}")
@@ -93,6 +97,7 @@ class Learning:
 def in_words(found: Standing) -> str:
     """The figures of a standing in a line."""
     parts = [f"{found.before.value:.3g} → {found.final}"]
+    parts += [f"sampled {found.sampled}"] if found.sampled is not None else []
     if found.beside is not None:
         parts.append(f"{found.beside} against {found.rival[0].recipe} at equal samples")
     gradients = [run.gradient for run in found.runs if run.gradient is not None]
