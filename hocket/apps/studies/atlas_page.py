@@ -23,7 +23,7 @@ Outcome = Literal["learns", "behind", "not learnt", "diverged", "failed"]
 
 OUTCOMES: Mapping[Outcome, str] = {
     "learns": "nothing diverged, unseen success rose by more than its interval, and it is not behind",
-    "behind": f"it rose, and ends below the recipe beside it by more than {MARGIN:g} and the interval, greedy or sampled",
+    "behind": f"it rose, greedy or sampled, and ends below the recipe beside it by more than {MARGIN:g} and the interval",
     "not learnt": "success on unseen scenarios did not rise by more than its interval, neither greedy nor sampled",
     "diverged": f"a number that is watched blew up, or a gradient norm passed {GRADIENT:.0e}",
     "failed": "there is no result",

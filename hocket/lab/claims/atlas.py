@@ -274,8 +274,8 @@ def standing(runs: Iterable[AtlasRun], rival: Iterable[AtlasRun] = ()) -> Standi
     return Standing(
         mine,
         other,
-        _spread([run.before[0] for run in mine], [_error(run.before) for run in mine]),
-        _spread([run.final[0] for run in mine], [_error(run.final) for run in mine]),
+        _level([run.before for run in mine], mine[0].share),
+        _level([run.final for run in mine], mine[0].share),
         _spread([run.final[0] - run.before[0] for run in mine], [_both(run.final, run.before) for run in mine]),
         *_sampled(mine, [(ours[seed], theirs[seed]) for seed in shared]),
         beside,
@@ -321,13 +321,21 @@ def _sampled(
     known = [run.sampled for run in runs if run.sampled is not None]
     if len(known) < len(runs):
         return None, None, None
-    final = _spread([last[0] for _, last in known], [_error(last) for _, last in known])
+    final = _level([last for _, last in known], runs[0].share)
     gain = _spread([last[0] - first[0] for first, last in known], [_both(first, last) for first, last in known])
     alike = all(abs(one.answers - other.answers) <= ALIKE * other.answers for one, other in pairs)
     both = [(one.sampled[1], other.sampled[1]) for one, other in pairs if one.sampled and other.sampled]
     if not both or len(both) < len(pairs) or not alike:
         return final, gain, None
     return final, gain, _spread([one[0] - other[0] for one, other in both], [_both(*pair) for pair in both])
+
+
+def _level(figures: Sequence[Figure], share: bool) -> Spread:
+    """The mean of figures; one keeps its interval, and shares stay between 0 and 1."""
+    if len(figures) == 1:
+        return Spread(*figures[0])
+    one = _spread([figure[0] for figure in figures], [_error(figure) for figure in figures])
+    return Spread(one.value, max(0.0, one.low), min(1.0, one.high)) if share else one
 
 
 def _spread(values: Sequence[float], errors: Sequence[float]) -> Spread:
