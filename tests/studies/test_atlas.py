@@ -177,7 +177,7 @@ def test_outcomes(rows: list[atlas_page.AtlasRow]) -> None:
         "gmpo": "diverged",
         "sapo": "not learnt",
     }
-    assert [row.recipe for row in rows][0] == "dr-grpo"
+    assert rows[0].recipe == "dr-grpo"
 
 
 def test_sentences_say_what_helps_and_what_was_not_significant(rows: list[atlas_page.AtlasRow]) -> None:
