@@ -137,7 +137,7 @@ def works(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_row_works_only_when_it_learns(kept: Path, works: None) -> None:
-    assert graded((ROW,), (ROW,), "") == grades.Graded("works (formula)", grades.UNRECORDED)
+    assert graded((ROW,), (ROW,), "") == grades.RowGrade("works (formula)", grades.UNRECORDED)
     store(kept, *pair(0.12))
     assert graded((ROW,), (ROW,), "").grade == "works (formula)"
     store(kept, *pair(0.6))
@@ -162,7 +162,7 @@ def test_a_learning_claim_counts_as_evidence(kept: Path, monkeypatch: pytest.Mon
         Verdict(ROW, "it learns", True, "0.1 → 0.6", 0.0, learns=True),
     )
     monkeypatch.setattr(record, "recorded", lambda row: record.RowRecord(verdicts, stale=False))
-    assert graded((ROW,), (ROW,), "") == grades.Graded("works", "0.1 → 0.6")
+    assert graded((ROW,), (ROW,), "") == grades.RowGrade("works", "0.1 → 0.6")
 
 
 def test_rows_named_in_the_file_of_grades_exist() -> None:

@@ -39,15 +39,6 @@ Finished runs stay in the study's folder; the same command again continues the s
   hocket study STUDY.yaml --update.epochs 2 --measure.n 400   settings of all runs, of the study"""
 
 
-ATLAS = """What recipes learn as shipped, each beside its parent (docs/atlas/index.md).
-
-  hocket atlas                                 the kept runs of the library's recipes
-  hocket atlas --recipes gspo,preference       of some recipes and families
-  hocket atlas --fill --seeds 3                make those that are lacking; the same command again goes on
-  hocket atlas --task mine.jsonl --reward my.py:fn --recipes group-relative
-                                               the same on a task of your own, in runs/atlas"""
-
-
 MICROSCOPE = """Shows what recipes compute from one recorded batch, in float64 and without a model.
 
 A batch is one JSON object: {"version": 1, "trajectories": [..], "state": {..}}. A trajectory has

@@ -18,7 +18,6 @@ from hocket.apps.cli.command import AGENTS, GROUPS, LOOK, METHODS, ROW_COMMANDS,
 from hocket.apps.cli.command import TRAIN as TRAINING
 from hocket.apps.cli.details import (
     ARENA,
-    ATLAS,
     DOCTOR,
     EVAL,
     EXPORT,
@@ -49,7 +48,6 @@ COMMANDS = {
     "compare": "runs",
     "export": "exporting",
     "study": "studies",
-    "atlas": "studies",
     "simulate": "simulating",
     "swarm": "swarm",
     "optimise": "optimise",
@@ -265,15 +263,6 @@ def build_parser(chosen: str = "") -> _Parser:
             details=STUDY,
         )
     )
-    _atlas(
-        command(
-            "atlas",
-            "what recipes learn as shipped, beside their parents; also on a task of your own",
-            METHODS,
-            settings=True,
-            details=ATLAS,
-        )
-    )
     _simulate(command("simulate", "simulate asynchronous training on many nodes", SYSTEM))
     _swarm(command("swarm", "train nodes that learn from each other's answers", TRAINING, settings=True, details=SWARM))
     _optimise(command("optimise", "improve prompts instead of weights", TRAINING, settings=True, details=OPTIMISE))
@@ -417,24 +406,6 @@ def _study(parser: _Parser) -> None:
     parser.add_argument("--cluster", metavar="WHERE", help="run the study on a Ray cluster: auto or ray://HOST:PORT")
     parser.add_argument("--out", metavar="DIR", help="the study's folder (runs/studies/NAME)")
     parser.add_argument("--dry-run", action="store_true", help="only print how many runs and hours it would take")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-    as_json(parser)
-
-
-def _atlas(parser: _Parser) -> None:
-    parser.add_argument("--recipes", metavar="A,B", help="recipes and families, by name (all that train a policy)")
-    parser.add_argument("--task", metavar="NAME", help="an atlas of your own, on this task, as in `hocket train`")
-    parser.add_argument("--reward", metavar="FILE.py:NAME", action="append", help="with --task: its reward")
-    parser.add_argument("--model", metavar="PATH", help="with --task: nano, smollm2, a model folder or a hub name")
-    parser.add_argument("--steps", type=int, metavar="N", help="with --task: steps of a run (40)")
-    parser.add_argument("--fill", action="store_true", help="make the runs of the library's atlas that are lacking")
-    parser.add_argument("--again", action="store_true", help="also repeat those that failed")
-    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="seeds of every recipe and task, from 0 (1)")
-    parser.add_argument("--workers", type=int, metavar="N", help="runs in parallel (one per core)")
-    parser.add_argument("--cluster", metavar="WHERE", help="run them on a Ray cluster: auto or ray://HOST:PORT")
-    parser.add_argument("--out", metavar="DIR", help="with --task: the folder of the atlas (runs/atlas/TASK)")
-    parser.add_argument("--docs", metavar="DIR", help="write the pages of the library's atlas: DIR/atlas")
-    parser.add_argument("--dry-run", action="store_true", help="only print how many runs and hours are lacking")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     as_json(parser)
 

@@ -1,4 +1,4 @@
-"""`hocket study` and `hocket atlas`."""
+"""`hocket study`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,3 @@ def study(options: argparse.Namespace, pairs: Pairs) -> int:
     from hocket.apps.studies import command
 
     return command.main(options, pairs, emit)
-
-
-def atlas(options: argparse.Namespace, pairs: Pairs) -> int:
-    """`hocket atlas`."""
-    from hocket.apps.studies import atlas_command
-
-    return atlas_command.main(options, pairs, emit)

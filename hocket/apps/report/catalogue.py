@@ -21,8 +21,9 @@ from hocket.apps.report.methods import MARKS, weaker
 from hocket.core.discovery import Registry
 from hocket.core.names import ANALYSES
 from hocket.lab.claims.claim import Verdict
+from hocket.lab.claims.digests import METHODS
 from hocket.lab.claims.grades import GRADES, Grade, graded
-from hocket.lab.claims.record import METHODS, Status, status_of, verdicts_of
+from hocket.lab.claims.record import Status, status_of, verdicts_of
 from hocket.lab.exact.solver import SOLVERS
 
 COMMANDS = ((SEARCHERS, "hocket optimise --searcher"), (SOLVERS, "hocket solve --method"))

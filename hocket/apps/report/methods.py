@@ -16,7 +16,7 @@ from hocket.apps.report.chart import sparkline
 from hocket.core.names import RECIPES
 from hocket.lab.claims.atlas import Standing, standings
 from hocket.lab.claims.claim import Verdict
-from hocket.lab.claims.grades import UNRECORDED, Graded, evidence, graded
+from hocket.lab.claims.grades import UNRECORDED, RowGrade, evidence, graded
 from hocket.lab.claims.learns_check import in_words
 from hocket.lab.claims.record import status_of, verdicts_of
 
@@ -46,15 +46,15 @@ def status(card: Card) -> str:
     return "partial" if card["note"] else "works"
 
 
-def grade(card: Card) -> Graded:
+def grade(card: Card) -> RowGrade:
     """Of its catalogue rows, by what this recipe learnt; of a standard method without one by that alone."""
     if card["catalogue_ids"]:
         return graded(card["catalogue_ids"], (card["name"],), card["note"])
     state = status(card)
     if state != "works":
-        return Graded("partial" if state == "partial" else "open", card["note"])
+        return RowGrade("partial" if state == "partial" else "open", card["note"])
     learnt, seen, _ = evidence((), (card["name"],))
-    return Graded("works" if learnt else "works (formula)", seen or UNRECORDED)
+    return RowGrade("works" if learnt else "works (formula)", seen or UNRECORDED)
 
 
 def _ours(name: str) -> bool:

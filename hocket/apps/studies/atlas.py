@@ -102,11 +102,11 @@ class AtlasPlan:
             planned: set[tuple[str, str]] = set()
             for name, places in self.tasks.items():
                 for task, steps in places.items():
-                    for one in (rival_of(name, task), name):
-                        if one is None or (one, task) in planned:
+                    for recipe in (rival_of(name, task), name):
+                        if recipe is None or (recipe, task) in planned:
                             continue
-                        planned.add((one, task))
-                        run = self._run(planner, one, task, steps, seed)
+                        planned.add((recipe, task))
+                        run = self._run(planner, recipe, task, steps, seed)
                         if run is not None:
                             yield run, self.kept(run)
 
@@ -119,7 +119,7 @@ class AtlasPlan:
 
     def kept(self, run: StudyRun) -> AtlasRun | None:
         """What is kept of a run as it would be made now."""
-        return next((one for one in data.read(self.file(run.label), run.label) if one.key == run.key), None)
+        return next((line for line in data.read(self.file(run.label), run.label) if line.key == run.key), None)
 
 
 def rival_of(name: str, task: str) -> str | None:
@@ -162,25 +162,25 @@ def tasks_of(recipe: Card) -> dict[str, int]:
     if recipe["family"] == SCORERS:
         return {}
     places = dict(COMMON[kind] for kind in _kinds(recipe))
-    own = recipe["task"]
-    if own and own != "sums" and own not in places:
-        places[own] = _steps(own)
-    return places or {own or "sums": STEPS}
+    task = recipe["task"] or "sums"
+    if task != "sums" and task not in places:
+        places[task] = _steps(task)
+    return places or {task: STEPS}
 
 
 def _kinds(recipe: Card) -> list[str]:
     """The kinds whose common task a recipe is for."""
-    required, own = set(recipe["requires"]), recipe["task"] or "sums"
-    if own.startswith("mpe:") and not required & {"agents that decide one after the other within a step"}:
+    required, task = set(recipe["requires"]), recipe["task"] or "sums"
+    if task.startswith("mpe:") and not required & {"agents that decide one after the other within a step"}:
         return [TEAM]
-    if _control(own):
-        return [] if any("agents" in one for one in required) else [CONTROL]
-    if any(one not in REQUIRED for one in required):
+    if _control(task):
+        return [] if any("agents" in need for need in required) else [CONTROL]
+    if any(need not in REQUIRED for need in required):
         return []
     if required:
-        return [kind for kind in dict.fromkeys(REQUIRED[one] for one in sorted(required)) if kind]
+        return [kind for kind in dict.fromkeys(REQUIRED[need] for need in sorted(required)) if kind]
     if _recorded(recipe):
-        return [PAIRS] if own.startswith("graded-sums") else []
+        return [PAIRS] if task.startswith("graded-sums") else []
     both = recipe["family"] in ("actor-critic", "policy-gradient") and not recipe["task"]
     return [WORDS, CONTROL] if both else [WORDS]
 
@@ -225,10 +225,10 @@ def named(words: str | None) -> list[str]:
     """
     entries = recipes()
     if words is None:
-        return [name for name, one in cards().items() if one["family"] != SCORERS]
+        return [name for name, recipe in cards().items() if recipe["family"] != SCORERS]
     chosen: list[str] = []
     for word in (word.strip() for word in words.split(",")):
-        family = [one.name for one in of_family(entries, word)]
+        family = [entry.name for entry in of_family(entries, word)]
         if word in RECIPES or ".py:" in word:
             chosen.append(word)
         elif family:

@@ -90,13 +90,13 @@ def _check(options: argparse.Namespace, pairs: Pairs) -> None:
 def _estimate(plan: AtlasPlan, out: Console, emit: Callable[[Any], None] | None) -> int:
     """How many runs are there and lacking, and the processor hours by the mean of those that are there."""
     runs = list(plan.runs(Planner(plan.study)))
-    known = [one for _, one in runs if one is not None]
-    seconds = [one.seconds for one in known if not one.failure]
-    left = len(runs) - len(known)
+    lines = [line for _, line in runs if line is not None]
+    seconds = [line.seconds for line in lines if not line.failure]
+    left = len(runs) - len(lines)
     hours = left * fmean(seconds) / 3600 if seconds else None
     if emit is not None:
-        emit({"runs": len(runs), "done": len(known), "cpu_hours": hours})
+        emit({"runs": len(runs), "done": len(lines), "cpu_hours": hours})
         return 0
     about = "" if hours is None else f", about {hours:.1f} hours of processor time"
-    out.print(f"{len(runs)} runs, {len(known)} are kept; {left} are lacking{about}")
+    out.print(f"{len(runs)} runs, {len(lines)} are kept; {left} are lacking{about}")
     return 0

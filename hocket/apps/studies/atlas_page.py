@@ -16,7 +16,7 @@ from hocket.apps.report.cards import card
 from hocket.apps.report.chart import Chart, ChartLine
 from hocket.apps.report.page import asset, drawn, duration, percent, plain, template
 from hocket.lab.claims import atlas as data
-from hocket.lab.claims.atlas import GRADIENT, MARGIN, AtlasRun, Spread, Standing, standings
+from hocket.lab.claims.atlas import GRADIENT, MARGIN, AtlasRun, FigureInterval, Standing, standings
 from hocket.lab.claims.learns_check import in_words
 
 Outcome = Literal["learns", "behind", "not learnt", "diverged", "failed"]
@@ -65,37 +65,37 @@ class AtlasRow:
     @property
     def outcome(self) -> Outcome:
         """What it came to."""
-        one = self.standing
-        if one is None:
+        result = self.standing
+        if result is None:
             return "failed"
-        if not one.sound:
+        if not result.sound:
             return "diverged"
-        if not one.rose:
+        if not result.rose:
             return "not learnt"
-        return "learns" if one.keeps_up() else "behind"
+        return "learns" if result.keeps_up() else "behind"
 
     def cells(self) -> list[tuple[str, float | None]]:
         """By `HEADINGS`, each with the number that it is sorted by; None for words."""
-        one = self.standing
+        result = self.standing
         words: list[tuple[str, float | None]] = [(self.recipe, None), (self.family, None), (self.task, None)]
-        if one is None:
+        if result is None:
             return [*words, (f"failed: {self.failure}", None), *[("–", None)] * (len(HEADINGS) - 4)]
-        first, share = one.runs[0], one.runs[0].share
-        seconds = fmean(run.seconds for run in one.runs)
-        gradients = [run.gradient for run in one.runs if run.gradient is not None]
-        differences = (one.beside, one.sampled_beside, one.sooner, one.in_time)
+        first, share = result.runs[0], result.runs[0].share
+        seconds = fmean(run.seconds for run in result.runs)
+        gradients = [run.gradient for run in result.runs if run.gradient is not None]
+        differences = (result.beside, result.sampled_beside, result.sooner, result.in_time)
         ended = f" ({first.ended})" if first.ended else ""
         return [
             *words,
             (f"{self.outcome}{ended}", None),
-            (_value(one.before.value, share), one.before.value),
-            (_spread(one.final, share), one.final.value),
-            ("–", None) if one.sampled is None else (_spread(one.sampled, share), one.sampled.value),
-            (one.rival[0].recipe if one.rival else "–", None),
+            (_value(result.before.value, share), result.before.value),
+            (_spread(result.final, share), result.final.value),
+            ("–", None) if result.sampled is None else (_spread(result.sampled, share), result.sampled.value),
+            (result.rival[0].recipe if result.rival else "–", None),
             *((_signed(of, share), None if of is None else of.value) for of in differences),
             (duration(seconds), seconds),
             (f"{max(gradients):.2g}", max(gradients)) if gradients else ("–", None),
-            (str(len(one.runs)), len(one.runs)),
+            (str(len(result.runs)), len(result.runs)),
         ]
 
 
@@ -104,7 +104,7 @@ def collected(recipes: Iterable[str], file: Path | None = None) -> list[AtlasRow
     rows = []
     for name in recipes:
         known = standings(name, file)
-        rows += [AtlasRow(name, task, one) for task, one in known.items()]
+        rows += [AtlasRow(name, task, result) for task, result in known.items()]
         runs = data.runs_of(name) if file is None else data.read(file, name)
         failed = {run.task: run.failure for run in runs if run.failure and data.fresh(run) and run.task not in known}
         rows += [AtlasRow(name, task, None, failure) for task, failure in failed.items()]
@@ -121,16 +121,16 @@ def _final(row: AtlasRow) -> float:
 
 def sentences(rows: Sequence[AtlasRow]) -> list[str]:
     """What helps on which task, and what was not significant."""
-    found = []
+    lines = []
     for task in dict.fromkeys(row.task for row in rows):
         known = [row for row in rows if row.task == task and row.standing is not None]
         compared = [(row, row.standing.beside) for row in known if row.standing and row.standing.beside is not None]
         if len(compared) < 2:
             continue
-        above = _named((row, one) for row, one in compared if one.low > 0)
-        below = _named((row, one) for row, one in compared if one.high < 0)
+        above = _named((row, gap) for row, gap in compared if gap.low > 0)
+        below = _named((row, gap) for row, gap in compared if gap.high < 0)
         sooner = _named((row, row.standing.sooner) for row, _ in compared if row.standing and _above(row.standing))
-        level = len(compared) - sum(one.low > 0 or one.high < 0 for _, one in compared)
+        level = len(compared) - sum(gap.low > 0 or gap.high < 0 for _, gap in compared)
         parts = [
             f"better than the recipe beside it at equal samples: {above or 'none'}",
             f"worse: {below or 'none'}",
@@ -138,28 +138,28 @@ def sentences(rows: Sequence[AtlasRow]) -> list[str]:
             f"earlier, by the mean height of the curve: {sooner or 'none'}",
             f"by chance about {max(1, round(0.05 * len(compared)))} would differ",
         ]
-        found.append(f"On `{task}`: {'; '.join(parts)}.")
-    return found
+        lines.append(f"On `{task}`: {'; '.join(parts)}.")
+    return lines
 
 
 def _above(one: Standing) -> bool:
     return one.sooner is not None and one.sooner.low > 0
 
 
-def _named(pairs: Iterable[tuple[AtlasRow, Spread | None]]) -> str:
+def _named(pairs: Iterable[tuple[AtlasRow, FigureInterval | None]]) -> str:
     shown = []
-    for row, one in pairs:
-        if one is not None and row.standing is not None:
-            shown.append(f"`{row.recipe}` {_signed(one, row.standing.runs[0].share).partition(' (')[0]}")
+    for row, gap in pairs:
+        if gap is not None and row.standing is not None:
+            shown.append(f"`{row.recipe}` {_signed(gap, row.standing.runs[0].share).partition(' (')[0]}")
     return ", ".join(shown)
 
 
 def counts(rows: Sequence[AtlasRow]) -> str:
     """How many recipes and rows there are, and what they came to."""
-    found = {outcome: sum(row.outcome == outcome for row in rows) for outcome in OUTCOMES}
-    said = ", ".join(f"{outcome} {count}" for outcome, count in found.items() if count)
+    by_outcome = {outcome: sum(row.outcome == outcome for row in rows) for outcome in OUTCOMES}
+    words = ", ".join(f"{outcome} {count}" for outcome, count in by_outcome.items() if count)
     recipes, tasks = len({row.recipe for row in rows}), len({row.task for row in rows})
-    return f"{_number(recipes, 'recipe')}, {_number(tasks, 'task')}; outcomes: {said or 'no runs'}"
+    return f"{_number(recipes, 'recipe')}, {_number(tasks, 'task')}; outcomes: {words or 'no runs'}"
 
 
 def _number(count: int, what: str) -> str:
@@ -170,12 +170,12 @@ def _value(value: float, share: bool) -> str:
     return percent(value) if share else plain(value)
 
 
-def _spread(one: Spread, share: bool) -> str:
+def _spread(one: FigureInterval, share: bool) -> str:
     ends = f"{_value(one.low, share).removesuffix(' %')} to {_value(one.high, share).removesuffix(' %')}"
     return f"{_value(one.value, share)} ({ends})"
 
 
-def _signed(one: Spread | None, share: bool) -> str:
+def _signed(one: FigureInterval | None, share: bool) -> str:
     """A difference in points, or in units of the return."""
     if one is None:
         return "–"
@@ -256,11 +256,11 @@ def markdown(rows: Sequence[AtlasRow]) -> str:
     ]
     places = [number for number, heading in enumerate(HEADINGS) if heading not in ("task", "family")]
     for task in dict.fromkeys(row.task for row in rows):
-        here = [row for row in rows if row.task == task]
-        steps = sorted({run.steps for row in here if row.standing for run in row.standing.runs})
+        members = [row for row in rows if row.task == task]
+        steps = sorted({run.steps for row in members if row.standing for run in row.standing.runs})
         lines += ["", f"## {task}", "", f"Steps: {', '.join(map(str, steps)) or '–'}.", ""]
         lines += ["| " + " | ".join(HEADINGS[place] for place in places) + " |", "|---" * len(places) + "|"]
-        for row in here:
+        for row in members:
             cells = row.cells()
             shown = [f"`{row.recipe}`", *(cells[place][0].replace("|", "\\|") for place in places[1:])]
             lines.append("| " + " | ".join(shown) + " |")
@@ -277,7 +277,7 @@ def page(rows: Sequence[AtlasRow], title: str = "Atlas") -> str:
         css=asset("page.css"),
         js=asset("page.js") + asset("atlas.js"),
         counts=counts(rows),
-        sentences=[one.replace("`", "") for one in sentences(rows)],
+        sentences=[line.replace("`", "") for line in sentences(rows)],
         headings=HEADINGS,
         meanings=COLUMNS,
         outcomes=OUTCOMES,

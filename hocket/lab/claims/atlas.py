@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from hocket.core.intervals import Z95
 from hocket.core.names import RECIPES
+from hocket.lab.claims.digests import ATLAS, METHODS, digest
 from hocket.lab.claims.kept_lines import lines_of, replace_lines
-from hocket.lab.claims.record import ATLAS, METHODS, digest
 
 POINTS = 20
 """A kept curve has about so many points at most."""
@@ -155,9 +155,9 @@ def read(file: Path, recipe: str) -> list[AtlasRun]:
 
 def keep(file: Path, run: AtlasRun) -> None:
     """Keeps a run in the place of that of the same task, number of steps and seed."""
-    others = [one for one in read(file, run.recipe) if _place(one) != _place(run)]
+    others = [other for other in read(file, run.recipe) if _place(other) != _place(run)]
     ordered = sorted([*others, run], key=_place)
-    lines = [{name: value for name, value in one.to_json().items() if name != "recipe"} for one in ordered]
+    lines = [{name: value for name, value in line.to_json().items() if name != "recipe"} for line in ordered]
     replace_lines(file, run.recipe, lines)
 
 
@@ -195,7 +195,7 @@ def current(recipe: str, task: str, steps: int | None = None, file: Path | None 
 
 
 @dataclass(frozen=True)
-class Spread:
+class FigureInterval:
     """A figure with its 95 % interval."""
 
     value: float
@@ -220,15 +220,15 @@ class Standing:
 
     runs: Sequence[AtlasRun]
     rival: Sequence[AtlasRun]
-    before: Spread
-    final: Spread
-    gain: Spread
-    sampled: Spread | None
-    sampled_gain: Spread | None
-    sampled_beside: Spread | None
-    beside: Spread | None
-    sooner: Spread | None
-    in_time: Spread | None
+    before: FigureInterval
+    final: FigureInterval
+    gain: FigureInterval
+    sampled: FigureInterval | None
+    sampled_gain: FigureInterval | None
+    sampled_beside: FigureInterval | None
+    beside: FigureInterval | None
+    sooner: FigureInterval | None
+    in_time: FigureInterval | None
 
     @property
     def sound(self) -> bool:
@@ -242,8 +242,8 @@ class Standing:
 
     def keeps_up(self, margin: float = MARGIN) -> bool:
         """Whether it is neither greedy nor sampled worse than its rival, by more than the margin and the interval."""
-        known = [one for one in (self.beside, self.sampled_beside) if one is not None]
-        return not any(one.value < -margin * self.scale and one.high < 0 for one in known)
+        gaps = [gap for gap in (self.beside, self.sampled_beside) if gap is not None]
+        return not any(gap.value < -margin * self.scale and gap.high < 0 for gap in gaps)
 
     @property
     def scale(self) -> float:
@@ -286,28 +286,28 @@ def standing(runs: Iterable[AtlasRun], rival: Iterable[AtlasRun] = ()) -> Standi
 
 def standings(recipe: str, file: Path | None = None) -> dict[str, Standing]:
     """What the runs of a recipe say by task, beside the recipe that they name; those in `file`, else the library's."""
-    found = {}
+    by_task = {}
     for task in dict.fromkeys(run.task for run in (runs_of(recipe) if file is None else read(file, recipe))):
         runs = current(recipe, task, file=file)
         rival = next((run.beside for run in runs if run.beside), "")
-        one = standing(runs, current(rival, task, runs[0].steps, file) if rival else ())
-        if one is not None:
-            found[task] = one
-    return found
+        result = standing(runs, current(rival, task, runs[0].steps, file) if rival else ())
+        if result is not None:
+            by_task[task] = result
+    return by_task
 
 
 def _beside(
     pairs: Sequence[tuple[AtlasRun, AtlasRun]],
     budget: Budget,
     read_at: Callable[[AtlasRun, Budget, float], float] = AtlasRun.at,
-) -> Spread:
+) -> FigureInterval:
     """The differences at the smaller of both budgets; in steps where one samples nothing."""
     gaps = []
-    for one, other in pairs:
-        of: Budget = budget if one.answers and other.answers else "step"
-        amount = min(float(getattr(run.curve[-1], of)) for run in (one, other))
-        gaps.append(read_at(one, of, amount) - read_at(other, of, amount))
-    return _spread(gaps, [_both(one.final, other.final) for one, other in pairs])
+    for ours, theirs in pairs:
+        of: Budget = budget if ours.answers and theirs.answers else "step"
+        amount = min(float(getattr(run.curve[-1], of)) for run in (ours, theirs))
+        gaps.append(read_at(ours, of, amount) - read_at(theirs, of, amount))
+    return _spread(gaps, [_both(ours.final, theirs.final) for ours, theirs in pairs])
 
 
 ALIKE = 0.1
@@ -316,34 +316,34 @@ ALIKE = 0.1
 
 def _sampled(
     runs: Sequence[AtlasRun], pairs: Sequence[tuple[AtlasRun, AtlasRun]]
-) -> tuple[Spread | None, Spread | None, Spread | None]:
+) -> tuple[FigureInterval | None, FigureInterval | None, FigureInterval | None]:
     """The final figure of sampled answers, its rise, and its difference from the rival's."""
     known = [run.sampled for run in runs if run.sampled is not None]
     if len(known) < len(runs):
         return None, None, None
     final = _level([last for _, last in known], runs[0].share)
     gain = _spread([last[0] - first[0] for first, last in known], [_both(first, last) for first, last in known])
-    alike = all(abs(one.answers - other.answers) <= ALIKE * other.answers for one, other in pairs)
-    both = [(one.sampled[1], other.sampled[1]) for one, other in pairs if one.sampled and other.sampled]
+    alike = all(abs(ours.answers - theirs.answers) <= ALIKE * theirs.answers for ours, theirs in pairs)
+    both = [(ours.sampled[1], theirs.sampled[1]) for ours, theirs in pairs if ours.sampled and theirs.sampled]
     if not both or len(both) < len(pairs) or not alike:
         return final, gain, None
-    return final, gain, _spread([one[0] - other[0] for one, other in both], [_both(*pair) for pair in both])
+    return final, gain, _spread([ours[0] - theirs[0] for ours, theirs in both], [_both(*pair) for pair in both])
 
 
-def _level(figures: Sequence[Figure], share: bool) -> Spread:
+def _level(figures: Sequence[Figure], share: bool) -> FigureInterval:
     """The mean of figures; one keeps its interval, and shares stay between 0 and 1."""
     if len(figures) == 1:
-        return Spread(*figures[0])
-    one = _spread([figure[0] for figure in figures], [_error(figure) for figure in figures])
-    return Spread(one.value, max(0.0, one.low), min(1.0, one.high)) if share else one
+        return FigureInterval(*figures[0])
+    mean = _spread([figure[0] for figure in figures], [_error(figure) for figure in figures])
+    return FigureInterval(mean.value, max(0.0, mean.low), min(1.0, mean.high)) if share else mean
 
 
-def _spread(values: Sequence[float], errors: Sequence[float]) -> Spread:
+def _spread(values: Sequence[float], errors: Sequence[float]) -> FigureInterval:
     """The mean, with the larger of the errors that the scenarios and the seeds tell of."""
     among = math.sqrt(sum(error**2 for error in errors)) / len(errors)
     seeds = math.sqrt(variance(values) / len(values)) if len(values) > 1 else 0.0
     mean, half = fmean(values), Z95 * max(among, seeds)
-    return Spread(mean, mean - half, mean + half)
+    return FigureInterval(mean, mean - half, mean + half)
 
 
 def _error(figure: Figure) -> float:

@@ -10,8 +10,9 @@ from typing import Literal
 import yaml
 
 from hocket.lab.claims.atlas import standings
+from hocket.lab.claims.digests import METHODS
 from hocket.lab.claims.learns_check import in_words
-from hocket.lab.claims.record import METHODS, status_of, verdicts_of
+from hocket.lab.claims.record import status_of, verdicts_of
 
 Grade = Literal["works", "works (exact)", "works (stand-in)", "works (formula)", "partial", "stale", "open"]
 
@@ -34,7 +35,7 @@ UNRECORDED = "that it learns is not recorded yet"
 
 
 @dataclass(frozen=True)
-class Graded:
+class RowGrade:
     """A grade and why it is no better; for one that works what was seen."""
 
     grade: Grade
@@ -43,7 +44,7 @@ class Graded:
 
 def graded(
     rows: Sequence[str], recipes: Iterable[str], note: str, *, exact: bool = False, ships: bool = True
-) -> Graded:
+) -> RowGrade:
     """The grade of catalogue rows that are one method.
 
     Args:
@@ -53,37 +54,37 @@ def graded(
     substitutes = [_entries("stand-ins")[row] for row in rows if row in _entries("stand-ins")]
     state = status_of(rows, "" if substitutes else note, ships=ships)
     if state != "works":
-        return Graded(state, note)
+        return RowGrade(state, note)
     lacking = [_entries("not-seen")[row] for row in rows if row in _entries("not-seen")]
     if lacking:
-        return Graded("partial", "; ".join(lacking))
+        return RowGrade("partial", "; ".join(lacking))
     if exact:
-        return Graded("works (exact)")
-    learnt, seen, diverged = evidence(rows, recipes)
+        return RowGrade("works (exact)")
+    learnt, figures, diverged = evidence(rows, recipes)
     if not learnt and diverged:
-        return Graded("partial", f"it diverges: {seen}")
+        return RowGrade("partial", f"it diverges: {figures}")
     if not learnt:
-        return Graded("works (formula)", f"not learnt on {seen}" if seen else UNRECORDED)
+        return RowGrade("works (formula)", f"not learnt on {figures}" if figures else UNRECORDED)
     if substitutes:
-        return Graded("works (stand-in)", "; ".join(substitutes))
-    return Graded("works", seen)
+        return RowGrade("works (stand-in)", "; ".join(substitutes))
+    return RowGrade("works", figures)
 
 
 def evidence(rows: Iterable[str], recipes: Iterable[str]) -> tuple[bool, str, bool]:
     """Whether a row's claims or its recipes' runs in the atlas show that it learns, what was seen, and divergence."""
-    claim = next((one for row in rows for one in verdicts_of(row) if one.learns and one.holds), None)
+    claim = next((verdict for row in rows for verdict in verdicts_of(row) if verdict.learns and verdict.holds), None)
     if claim is not None:
         return True, claim.saw, False
-    known = [(task, found) for name in recipes for task, found in standings(name).items()]
-    best = next(((task, found) for task, found in known if found.learns), known[0] if known else None)
+    known = [place for name in recipes for place in standings(name).items()]
+    best = next((place for place in known if place[1].learns), known[0] if known else None)
     if best is None:
         return False, "", False
-    task, found = best
-    return found.learns, f"{task}: {in_words(found)}", any(not one.sound for _, one in known)
+    task, result = best
+    return result.learns, f"{task}: {in_words(result)}", any(not other.sound for _, other in known)
 
 
 @functools.cache
 def _entries(part: str) -> Mapping[str, str]:
     """A part of `methods/grades.yaml`: a sentence by row."""
-    found: Mapping[str, Mapping[str, str]] = yaml.safe_load((METHODS / "grades.yaml").read_text(encoding="utf-8"))
-    return found[part]
+    parts: Mapping[str, Mapping[str, str]] = yaml.safe_load((METHODS / "grades.yaml").read_text(encoding="utf-8"))
+    return parts[part]

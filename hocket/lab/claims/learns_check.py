@@ -48,18 +48,18 @@ class Learning:
     def sentence(self) -> str:
         """The claim."""
         steps = f" --steps {self.steps}" if self.steps else ""
-        said = (
+        words = (
             f"`hocket train --recipe {self.recipe.name} --task {self.place}{steps}` diverges in none of {self.seeds} "
         )
-        said += "runs"
+        words += "runs"
         if self.metric is not None:
             name, sign = self.metric
-            return f"{said}, and its {name} ends {'higher' if sign > 0 else 'lower'} than that of {self.rival}."
-        said += " and solves more unseen scenarios than before, by more than the interval"
+            return f"{words}, and its {name} ends {'higher' if sign > 0 else 'lower'} than that of {self.rival}."
+        words += " and solves more unseen scenarios than before, by more than the interval"
         if self.rival is None:
-            return f"{said}."
+            return f"{words}."
         least = "more" if self.better else f"not fewer, by more than {self.margin:g},"
-        return f"{said}; {least} than {self.rival} at equal samples."
+        return f"{words}; {least} than {self.rival} at equal samples."
 
     def __call__(self) -> Finding:
         ours = self._runs(self.recipe.name)
@@ -73,36 +73,36 @@ class Learning:
         failure = next((run for run in [*ours, *theirs] if run.failure), None)
         if failure is not None:
             return Finding(False, f"{failure.recipe}, seed {failure.seed}: {failure.failure}")
-        found = standing(ours, theirs)
-        assert found is not None
+        result = standing(ours, theirs)
+        assert result is not None
         if self.metric is not None:
-            return self._measured(found, *self.metric)
-        better = not self.better or (found.beside is not None and found.beside.low > 0)
-        return Finding(found.sound and found.rose and found.keeps_up(self.margin) and better, in_words(found))
+            return self._measured(result, *self.metric)
+        better = not self.better or (result.beside is not None and result.beside.low > 0)
+        return Finding(result.sound and result.rose and result.keeps_up(self.margin) and better, in_words(result))
 
     def _runs(self, recipe: str) -> list[AtlasRun]:
         return [run for run in atlas.current(recipe, self.place, self.steps) if run.seed < self.seeds]
 
-    def _measured(self, found: Standing, name: str, sign: int) -> Finding:
-        lacking = [run.recipe for run in [*found.runs, *found.rival] if name not in run.metrics]
+    def _measured(self, result: Standing, name: str, sign: int) -> Finding:
+        lacking = [run.recipe for run in [*result.runs, *result.rival] if name not in run.metrics]
         if lacking:
             return Finding(False, f"the runs of {lacking[0]} have no metric {name}")
-        ours, theirs = ([run.metrics[name][1] for run in runs] for runs in (found.runs, found.rival))
-        pairs = [(one, other) for one, other in zip(ours, theirs, strict=False)]
-        holds = bool(pairs) and all(sign * (one - other) > 0 for one, other in pairs)
-        said = "; ".join(f"{one:.4g} and {other:.4g} of {self.rival}" for one, other in pairs)
-        return Finding(holds and found.sound, f"{name} {said}, {in_words(found)}")
+        ours, theirs = ([run.metrics[name][1] for run in runs] for runs in (result.runs, result.rival))
+        pairs = list(zip(ours, theirs, strict=False))
+        holds = bool(pairs) and all(sign * (mine - other) > 0 for mine, other in pairs)
+        figures = "; ".join(f"{mine:.4g} and {other:.4g} of {self.rival}" for mine, other in pairs)
+        return Finding(holds and result.sound, f"{name} {figures}, {in_words(result)}")
 
 
-def in_words(found: Standing) -> str:
+def in_words(result: Standing) -> str:
     """The figures of a standing in a line."""
-    parts = [f"{found.before.value:.3g} → {found.final}"]
-    parts += [f"sampled {found.sampled}"] if found.sampled is not None else []
-    if found.beside is not None:
-        parts.append(f"{found.beside} against {found.rival[0].recipe} at equal samples")
-    gradients = [run.gradient for run in found.runs if run.gradient is not None]
+    parts = [f"{result.before.value:.3g} → {result.final}"]
+    parts += [f"sampled {result.sampled}"] if result.sampled is not None else []
+    if result.beside is not None:
+        parts.append(f"{result.beside} against {result.rival[0].recipe} at equal samples")
+    gradients = [run.gradient for run in result.runs if run.gradient is not None]
     parts += [f"largest gradient norm {max(gradients):.2g}"] if gradients else []
-    blown = sorted({name for run in found.runs for name in run.diverged})
+    blown = sorted({name for run in result.runs for name in run.diverged})
     parts += [f"diverged: {', '.join(blown)}"] if blown else []
-    parts.append(f"{len(found.runs)} {'seed' if len(found.runs) == 1 else 'seeds'}")
+    parts.append(f"{len(result.runs)} {'seed' if len(result.runs) == 1 else 'seeds'}")
     return ", ".join(parts)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,104 +19,23 @@ from typing import Literal
 
 from hocket.core.names import RECIPES
 from hocket.lab.claims.claim import Check, Verdict
-from hocket.lab.claims.kept_lines import lines_of, replace_lines
-
-METHODS = Path(__file__).parents[2] / "methods"
-ATLAS = "atlas.jsonl"
-"""In a group's folder, the runs of `hocket.lab.claims.atlas`."""
-ROOMS = (
-    "methods",
-    "curriculum",
-    "rollout",
-    "rewards",
-    "credit",
-    "objectives",
-    "update",
-    "hooks",
-    "lab.exact",
-    "lab.toys",
+from hocket.lab.claims.digests import (
+    ATLAS,
+    LEARNS,
+    METHODS,
+    ORIGIN,
+    PIECE,
+    SHIPPED,
+    code_alone,
+    digest,
+    hashed,
+    without_runs,
 )
-"""Where the pieces of a method are; the rest of the library is held by its own tests."""
-
-ENGINE = frozenset({"hocket.update.problem"})
-"""In a room of pieces, but none of a method: how any loss becomes a gradient, which is the same for all."""
+from hocket.lab.claims.kept_lines import lines_of, replace_lines
 
 Status = Literal["works", "partial", "stale", "open"]
 
-# ---------------------------------------------------------------- what a verdict was made from
-
-_IMPORT = re.compile(rf"^\s*from (hocket\.(?:{'|'.join(map(re.escape, ROOMS))})\.[\w.]+) import ", re.MULTILINE)
-_REMARK = re.compile(r"^[ \t]*(?:#.*)?\n", re.MULTILINE)
-_WORDS = re.compile(
-    r"^    (?:title|source|family|catalogue_ids|axes|formula|conventions|note|task|requires)=.*\n"
-    r"(?:(?:    [ \t\"\])}].*)?\n)*"
-    r"|^from hocket\.core\.requirements import .*\n",
-    re.MULTILINE,
-)
-"""What a recipe says of itself, as arguments of its making, and the import of what it requires."""
-_STRING = re.compile(r'(?P<docstring>^[ \t]*r?"""[\s\S]*?"""[ \t]*\n)|"""[\s\S]*?"""', re.MULTILINE)
-_IMPORTS = re.compile(r"^(?:from|import) (?:.*\(\n(?:[ \t].*\n)+\)|.*)\n", re.MULTILINE)
-_ORIGIN = re.compile(r"(?<=from )hocket[\w.]*(?= import )")
-"""Where a function imports from."""
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
-_OWN = re.compile(r"from hocket[\w.]* import ([\s\S]*)")
-_NAME = re.compile(r"\w+(?: as \w+)?")
-_SHIPPED = re.compile(r"^claim\.shipped\((?:.*\)|\n(?:[ \t].*\n)+\))\n", re.MULTILINE)
-_LEARNS = re.compile(r"^claim\.learns\((?:.*\)|\n(?:[ \t].*\n)+\))\n", re.MULTILINE)
-_SPARES = re.compile(r"^claim\.spares\((?:.*\)|\n(?:[ \t].*\n)+\))\n", re.MULTILINE)
-
-
-@functools.cache
-def _read(module: str) -> tuple[str, str, tuple[str, ...]]:
-    """A module's digests with what recipes say of themselves and without, and the pieces that it imports.
-
-    Remarks, empty lines, docstrings, imports and claims about recipes as shipped are left out.
-    """
-    file = METHODS.parents[1].joinpath(*module.split(".")).with_suffix(".py")
-    if not file.is_file():
-        return "", "", ()
-    text = _code(_plainly(file.read_text(encoding="utf-8")))
-    return hashed(_placeless(text)), hashed(_placeless(_WORDS.sub("", text))), tuple(sorted(set(_IMPORT.findall(text))))
-
-
-def _plainly(text: str) -> str:
-    """Without claims about recipes as shipped, what these learn, and reasons to spare mutants."""
-    return _SPARES.sub("", _LEARNS.sub("", _SHIPPED.sub("", text)))
-
-
-def _code(text: str) -> str:
-    """Without remarks, empty lines and docstrings."""
-    return _REMARK.sub("", _STRING.sub(lambda found: "" if found["docstring"] else found[0], text))
-
-
-def _placeless(text: str) -> str:
-    """A module without where it imports from: of the library's names, which stay as they are when a piece moves."""
-    lines: set[str] = set()
-    for statement in _IMPORTS.findall(text):
-        own = _OWN.match(statement)
-        lines |= set(_NAME.findall(own[1])) if own else {statement.strip()}
-    return _ORIGIN.sub("", _IMPORTS.sub("", text)) + "\n".join(sorted(lines))
-
-
-def hashed(text: str) -> str:
-    """A short digest of a text."""
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-
-
-def digest(*modules: str, words: bool = False) -> str:
-    """A digest of modules and all pieces that they use, in turn; `words`: also of what recipes say of themselves.
-
-    It is of the code alone: a piece that moves to another file keeps it.
-    """
-    waiting, known = list(modules), dict[str, str]()
-    while waiting:
-        module = waiting.pop()
-        if module not in known and module not in ENGINE:
-            whole, code, used = _read(module)
-            known[module] = whole if words else code
-            waiting += used
-    return hashed("\n".join(sorted(set(known.values()))))
-
 
 # ---------------------------------------------------------------- what is kept
 
@@ -174,8 +92,8 @@ def claims_file(row: str) -> Path | None:
 def sources_of(claims: Path) -> Sources:
     """The digests of a row by its file of claims."""
     text = claims.read_text(encoding="utf-8")
-    method, shipped, learns = method_of(claims), "".join(_SHIPPED.findall(text)), "".join(_LEARNS.findall(text))
-    file = ClaimsSource.of(_plainly(text))
+    method, shipped, learns = method_of(claims), "".join(SHIPPED.findall(text)), "".join(LEARNS.findall(text))
+    file = ClaimsSource.of(without_runs(text))
     return Sources(
         file.digest(method, *file.definitions.values()),
         {sentence: file.digest(method, code) for sentence, code in file.claims.items()},
@@ -224,7 +142,7 @@ class ClaimsSource:
         for node in ast.parse(text).body:
             decorators = getattr(node, "decorator_list", [])
             first = min(one.lineno for one in (node, *decorators))
-            code = _code("".join(lines[first - 1 : node.end_lineno]).rstrip("\n") + "\n")
+            code = code_alone("".join(lines[first - 1 : node.end_lineno]).rstrip("\n") + "\n")
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 origin = node.module or "" if isinstance(node, ast.ImportFrom) else ""
                 imports |= {one.asname or one.name.partition(".")[0]: origin for one in node.names}
@@ -244,9 +162,9 @@ class ClaimsSource:
             used |= names & (self.definitions.keys() | self.imports.keys())
             waiting += [self.definitions[name] for name in sorted(names & self.definitions.keys())]
         imported = sorted(used & self.imports.keys())
-        pieces = {self.imports[name] for name in imported if _IMPORT.match(f"from {self.imports[name]} import ")}
+        pieces = {self.imports[name] for name in imported if PIECE.match(f"from {self.imports[name]} import ")}
         texts = {self.definitions[name] for name in used & self.definitions.keys()} | {self.rest, *codes}
-        return hashed(digest(method, *sorted(pieces)) + _ORIGIN.sub("", "\n".join([*imported, *sorted(texts)])))
+        return hashed(digest(method, *sorted(pieces)) + ORIGIN.sub("", "\n".join([*imported, *sorted(texts)])))
 
 
 def _sentence(node: ast.AST) -> str:
