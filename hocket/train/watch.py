@@ -36,6 +36,9 @@ CUT = 0.2
 STAYS = 5
 """Steps in a row that are far, which is no spike."""
 
+HUGE = 1e9
+"""A gradient norm that is too large wherever a run began."""
+
 _WITH_REWARDS = {"loss": 2, "gradient/norm": 2, "value/largest": 1, "reward/shaped": 1}
 """What grows with the rewards that a policy earns as it learns, by its power: an error of values with the square."""
 
@@ -76,7 +79,8 @@ class _Track:
 class Watch:
     """What has blown up in a run, and since which step; every phase has a scale of its own.
 
-    A number that is large from the start is none, nor is one that comes with larger rewards, nor a spike.
+    A number that is large from the start is none (but a gradient beyond `HUGE`), nor is one that comes with larger
+    rewards, nor a spike.
 
     Attributes:
         since: by metric the step at which it was noticed first.
@@ -140,6 +144,9 @@ class Watch:
                 learnt = what in ("loss", "gradient/norm") and row.get(f"{match['role']}groups/with_signal")
                 if math.isinf(value) or learnt:
                     yield name, "is not a finite number"
+                continue
+            if what == "gradient/norm" and value > HUGE:
+                yield name, f"is {value:.2g}: a term of the loss is far too large"
                 continue
             plain = what.startswith("reward") and what != "reward/shaped"
             usual, _ = track.usual

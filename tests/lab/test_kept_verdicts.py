@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hocket.apps.cli.parser import main
-from hocket.lab.claims import record
+from hocket.lab.claims import digests, record
 from hocket.lab.claims.claim import Check, Finding, Verdict
 from hocket.lab.claims.registry import checks_of, files
 
@@ -34,16 +34,17 @@ def _() -> Finding:
 def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the library's sources whose verdicts are read and kept, those of a few rows of the code as it is."""
     package = tmp_path / "hocket"
-    shutil.copytree(record.METHODS.parent, package, ignore=shutil.ignore_patterns("__pycache__", "*.so", "base.bin"))
-    monkeypatch.setattr(record, "METHODS", package / "methods")
-    for cached in (record.recorded, record._read):
+    shutil.copytree(digests.METHODS.parent, package, ignore=shutil.ignore_patterns("__pycache__", "*.so", "base.bin"))
+    for place in (record, digests):
+        monkeypatch.setattr(place, "METHODS", package / "methods")
+    for cached in (record.recorded, digests.read_module):
         cached.cache_clear()
     for row in ("mrt", "gigpo", "mashost", "gmpo"):
         asked = checks_of(row)
         verdicts = [Verdict(one.row, one.claim, True, "seen", 0.1, one.shipped) for one in asked]
         record.keep(verdicts, {row: asked})
     yield package
-    for cached in (record.recorded, record._read):
+    for cached in (record.recorded, digests.read_module):
         cached.cache_clear()
 
 
@@ -52,7 +53,7 @@ def changed(file: Path, old: str, new: str) -> None:
     assert old in text
     file.write_text(text.replace(old, new, 1))
     record.recorded.cache_clear()
-    record._read.cache_clear()
+    digests.read_module.cache_clear()
 
 
 def test_a_flipped_sign_in_a_method_makes_its_verdicts_stale(copied: Path) -> None:
@@ -78,11 +79,11 @@ def test_a_changed_piece_of_a_room_makes_all_stale_that_use_it(copied: Path) -> 
 def test_the_engine_is_no_piece_of_a_method_and_an_update_is(copied: Path) -> None:
     method = copied / "methods/group_relative/trpo.py"
     assert "from hocket.update.problem import" in method.read_text()
-    before = record.digest("hocket.methods.group_relative.trpo")
+    before = digests.digest("hocket.methods.group_relative.trpo")
     changed(copied / "update/problem.py", "class Problem:", "CHANGED = 1\n\n\nclass Problem:")
-    assert record.digest("hocket.methods.group_relative.trpo") == before
+    assert digests.digest("hocket.methods.group_relative.trpo") == before
     changed(copied / "update/gradient.py", "class GradientStep", "CHANGED = 1\n\n\nclass GradientStep")
-    assert record.digest("hocket.methods.group_relative.trpo") != before
+    assert digests.digest("hocket.methods.group_relative.trpo") != before
 
 
 def test_verdicts_of_changed_code_are_kept_whole_or_not_at_all(copied: Path) -> None:
@@ -99,7 +100,7 @@ def test_verdicts_of_changed_code_are_kept_whole_or_not_at_all(copied: Path) -> 
 def test_a_claim_on_the_recipe_as_shipped_leaves_the_other_verdicts(copied: Path) -> None:
     file, checks = copied / "methods/group_relative/claims/gmpo.py", checks_of("gmpo")
     others = [one for one in checks if not one.shipped]
-    text = record._SHIPPED.sub("", file.read_text())
+    text = digests.SHIPPED.sub("", file.read_text())
     file.write_text(text + '\n\nclaim.shipped(\n    GMPO,\n    "objective",\n    steps=2,\n)\n')
     changed(file, "steps=2", "steps=1")
     assert record.recorded("gmpo").stale
@@ -126,7 +127,7 @@ def test_without_a_claim_on_the_recipe_as_shipped_a_row_is_partial(copied: Path)
         copied / "methods/group_relative/claims/gmpo.py",
         [one for one in checks_of("gmpo") if not one.shipped],
     )
-    changed(file, file.read_text(), record._SHIPPED.sub("", file.read_text()))
+    changed(file, file.read_text(), digests.SHIPPED.sub("", file.read_text()))
     record.keep([Verdict("gmpo", others[0].claim, True, "seen", 0.1)], {"gmpo": others})
     assert record.status_of(("gmpo",), "") == "partial"
     assert record.status_of(("gmpo",), "", ships=False) == "works"

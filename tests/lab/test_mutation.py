@@ -14,7 +14,7 @@ from hocket.apps.report import mutants
 from hocket.apps.report.mutants import OPEN, mutants_page
 from hocket.core.errors import ConfigurationError
 from hocket.core.user_files import load_file
-from hocket.lab.claims import record, survey
+from hocket.lab.claims import digests, record, survey
 from hocket.lab.claims.mutants import of_code, of_recipe
 from hocket.lab.claims.mutation import asked, mutants_of, mutate, surveyed, within
 from hocket.lab.claims.registry import checks_of
@@ -130,12 +130,12 @@ def test_a_mutant_ends_although_it_takes_every_error_for_a_failed_episode() -> N
 def kept_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the methods' sources whose surveys are read and kept; the file of gmpo's method."""
     methods = tmp_path / "hocket" / "methods"
-    shutil.copytree(record.METHODS, methods, ignore=shutil.ignore_patterns("__pycache__", "*.json", "*.jsonl"))
-    for place in (record, mutants):
+    shutil.copytree(digests.METHODS, methods, ignore=shutil.ignore_patterns("__pycache__", "*.json", "*.jsonl"))
+    for place in (record, digests, mutants):
         monkeypatch.setattr(place, "METHODS", methods)
-    record._read.cache_clear()
+    digests.read_module.cache_clear()
     yield methods / "group_relative" / "gmpo.py"
-    record._read.cache_clear()
+    digests.read_module.cache_clear()
 
 
 def test_a_survey_stands_while_the_method_and_the_claims_that_noticed_something_do(kept_here: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_survey_stands_while_the_method_and_the_claims_that_noticed_something_
     survey.keep("gmpo", whole)
     text = kept_here.read_text()
     kept_here.write_text(text.replace("low=0.4", "low=0.5"))
-    record._read.cache_clear()
+    digests.read_module.cache_clear()
     assert text != kept_here.read_text()
     assert survey.standing("gmpo") is None
     assert survey.kept("gmpo") == whole

@@ -49,6 +49,7 @@ GROWING = [0.3 * 4**n for n in range(14)]
         ("ratio__furthest", GROWING, 10),
         ("kl__behaviour", GROWING, 10),
         ("gradient__norm", [0.3] * 5 + [1e6] * 6, 10),  # One jump that stays is no spike.
+        ("gradient__norm", [1.6e10, 0.3], 1),  # Too large wherever it begins.
         ("loss", [0.1, 0.1, math.nan, 0.1], 3),
         ("a__loss", [0.1, math.inf, 0.1], 2),
         ("gradient__norm", [0.1, math.inf], 2),

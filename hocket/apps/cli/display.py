@@ -19,6 +19,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from hocket.apps.report.chart import sparkline
 from hocket.apps.report.page import diagnosis_of
 from hocket.apps.report.reading import read_run
 from hocket.core.casting import Shared
@@ -43,20 +44,6 @@ from hocket.train.kinds.words import (
 from hocket.train.settings import Config
 from hocket.train.suggestions import changed
 from hocket.train.trainer import Trainer
-
-BLOCKS = " ▁▂▃▄▅▆▇█"
-
-
-def sparkline(values: list[float], width: int = 40) -> str:
-    """The values as `width` blocks at most, each the mean of its stretch, scaled between least and largest."""
-    finite = [value for value in values if math.isfinite(value)]
-    if not finite:
-        return ""
-    size = max(1, math.ceil(len(finite) / width))
-    points = [sum(finite[i : i + size]) / len(finite[i : i + size]) for i in range(0, len(finite), size)]
-    low, high = min(points), max(points)
-    span = high - low or 1.0
-    return "".join(BLOCKS[1 + round((point - low) / span * 7)] for point in points)
 
 
 def recent_mean(values: list[float]) -> float:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hocket.core.discovery import Declaration
 from hocket.core.names import RECIPES, unknown_recipe
-from hocket.lab.claims.record import METHODS, digest
+from hocket.lab.claims.digests import METHODS, digest
 
 if TYPE_CHECKING:
     from hocket.recipe import Recipe

@@ -21,13 +21,13 @@ from hocket.apps.report.methods import MARKS, weaker
 from hocket.core.discovery import Registry
 from hocket.core.names import ANALYSES
 from hocket.lab.claims.claim import Verdict
-from hocket.lab.claims.record import METHODS, Status, status_of, verdicts_of
+from hocket.lab.claims.digests import METHODS
+from hocket.lab.claims.grades import GRADES, Grade, graded
+from hocket.lab.claims.record import Status, status_of, verdicts_of
 from hocket.lab.exact.solver import SOLVERS
 
 COMMANDS = ((SEARCHERS, "hocket optimise --searcher"), (SOLVERS, "hocket solve --method"))
 """Where methods are found that are no recipe, and how a user runs them; commands that rows bring have others."""
-
-STATES: tuple[Status, ...] = ("works", "partial", "stale", "open")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class CatalogueRow:
     """A row of the catalogue.
 
     Attributes:
-        id, title: as published. field: what it belongs to. state: how far it has come. note: what is weaker, or why.
+        id, title: as published. field: what it belongs to. state: how far it has come by its claims. grade: also by
+            what its recipes learnt. note: what is weaker, why, or what was seen.
         where: its recipes, or the page of an analysis. verdicts: what was found of its claims.
     """
 
@@ -43,6 +44,7 @@ class CatalogueRow:
     title: str
     field: str
     state: Status
+    grade: Grade
     note: str
     where: tuple[str, ...]
     verdicts: Sequence[Verdict] = ()
@@ -58,6 +60,7 @@ class CatalogueRow:
         return {
             **plain,
             "status": self.state,
+            "grade": self.grade,
             "where": list(self.where),
             "checks": [one.to_json() for one in self.verdicts],
         }
@@ -79,19 +82,23 @@ def _row(name: str, title: str, field: str) -> CatalogueRow:
     recipes, found = tuple(_recipes().get(name, ())), verdicts_of(name)
     if name in ANALYSES.declared:
         state, where = status_of((name,), "", ships=False), (*recipes, ANALYSES.load(name).where)
-        return CatalogueRow(name, title, field, state, weaker(state, found), where, found)
+        one = graded((name,), recipes, "", exact=True, ships=False)
+        return CatalogueRow(name, title, field, state, one.grade, weaker(state, found) or one.why, where, found)
     for registry, command in _commands():
         if name not in registry.declared:
             continue
         method = registry.load(name)
         state = status_of((name,), method.note)
         where = (*recipes, f"{command} {name}")
-        return CatalogueRow(name, title, field, state, method.note or weaker(state, found), where, found)
+        one = graded((name,), recipes, method.note, exact=registry is SOLVERS)
+        note = method.note or weaker(state, found) or one.why
+        return CatalogueRow(name, title, field, state, one.grade, note, where, found)
     if not recipes:
-        return CatalogueRow(name, title, field, "open", "", ())
+        return CatalogueRow(name, title, field, "open", "open", "", ())
     note = " ".join(dict.fromkeys(cards()[one]["note"] for one in recipes if cards()[one]["note"]))
-    state = status_of((name,), note)
-    return CatalogueRow(name, title, field, state, note or weaker(state, found), recipes, found)
+    state, one = status_of((name,), note), graded((name,), recipes, note)
+    shown = (note if one.grade == state else "") or weaker(state, found) * (one.grade == state) or one.why
+    return CatalogueRow(name, title, field, state, one.grade, shown, recipes, found)
 
 
 @functools.cache
@@ -121,18 +128,18 @@ def _recipes() -> Mapping[str, Sequence[str]]:
 def rows_table(rows: Sequence[CatalogueRow]) -> Table:
     """Every row that is not open: its state, how many of its claims held, and where it stands."""
     table = Table(box=None, header_style="dim")
-    for heading in ("row", "state", "claims that held", "where"):
+    for heading in ("row", "grade", "claims that held", "where"):
         table.add_column(heading, no_wrap=heading == "row", overflow="fold")
     for row in sorted((one for one in rows if one.state != "open"), key=lambda one: one.id):
         held = f"{row.held} of {len(row.verdicts)}"
-        table.add_row(f"[bold]{row.id}[/]", MARKS[row.state], held, escape(", ".join(row.where)))
+        table.add_row(f"[bold]{row.id}[/]", MARKS[row.grade], held, escape(", ".join(row.where)))
     return table
 
 
 def counts(rows: Sequence[CatalogueRow]) -> str:
-    """How many rows are in which state, in a line."""
-    found = {state: sum(row.state == state for row in rows) for state in STATES}
-    return ", ".join(f"{count} {state}" for state, count in found.items() if count)
+    """How many rows have which grade, in a line."""
+    found = {grade: sum(row.grade == grade for row in rows) for grade in GRADES}
+    return ", ".join(f"{count} {grade}" for grade, count in found.items() if count)
 
 
 def catalogue_page() -> str:
@@ -142,10 +149,15 @@ def catalogue_page() -> str:
         "# Catalogue",
         "",
         "Every published method that hocket sets out to hold. Generated by `hocket recipes --docs docs`;",
-        "`hocket catalogue` lists what there is in the terminal. A row *works* when all its claims hold, nothing is",
-        "noted as weaker, and its recipe, as a user runs it, was seen to be what its paper says.",
+        "`hocket catalogue` lists what there is in the terminal. In every row that works all claims hold, nothing is",
+        "noted as weaker, and its own part acts in the recipe as a user runs it. What it learns is read from claims",
+        "and from [the atlas](atlas/index.md).",
         "",
         f"In all: {counts(rows)}.",
+        "",
+        "| grade | rows | meaning |",
+        "|---|---|---|",
+        *(f"| {grade} | {sum(row.grade == grade for row in rows)} | {text} |" for grade, text in GRADES.items()),
     ]
     for field in dict.fromkeys(row.field for row in rows):
         here = [row for row in rows if row.field == field]
@@ -158,7 +170,7 @@ def catalogue_page() -> str:
         ]
         done = [row for row in here if row.state != "open"]
         if done:
-            lines += ["| row | state | claims that held | recipes |", "|---|---|---|---|"]
+            lines += ["| row | grade | claims that held | recipes |", "|---|---|---|---|"]
             lines += [_line(row) for row in done]
         left = ", ".join(f"{row.id} ({row.title})" for row in here if row.state == "open")
         lines += ["", f"Open: {left}."] if left else []
@@ -168,5 +180,5 @@ def catalogue_page() -> str:
 def _line(row: CatalogueRow) -> str:
     note = f": {row.note}" if row.note else ""
     where = ", ".join(f"`{one}`" for one in row.where)
-    cells = (f"{row.id}: {row.title}", f"{row.state}{note}", f"{row.held} of {len(row.verdicts)}", where)
+    cells = (f"{row.id}: {row.title}", f"{row.grade}{note}", f"{row.held} of {len(row.verdicts)}", where)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

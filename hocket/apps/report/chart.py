@@ -192,3 +192,18 @@ def _thinned(line: ChartLine, most: int = 500) -> ChartLine:
     parts = [line.points[start : start + size] for start in range(0, len(line.points), size)]
     points = [(part[-1][0], sums.mean([y for _, y in part])) for part in parts]
     return ChartLine(line.name, points, line.band, line.marks)
+
+
+BLOCKS = " ▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[float], width: int = 40) -> str:
+    """The values as `width` blocks at most, each the mean of its stretch, scaled between least and largest."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return ""
+    size = max(1, math.ceil(len(finite) / width))
+    points = [sum(finite[i : i + size]) / len(finite[i : i + size]) for i in range(0, len(finite), size)]
+    low, high = min(points), max(points)
+    span = high - low or 1.0
+    return "".join(BLOCKS[1 + round((point - low) / span * 7)] for point in points)

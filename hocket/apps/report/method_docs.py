@@ -10,7 +10,7 @@ from hocket.apps.report import cards
 from hocket.apps.report.cards import card_of
 from hocket.apps.report.catalogue import catalogue_page
 from hocket.apps.report.known_flags import known_flags_page
-from hocket.apps.report.methods import status
+from hocket.apps.report.methods import grade
 from hocket.apps.report.mutants import mutants_page
 from hocket.apps.report.primitives import ROOMS, primitives
 from hocket.lab.peers import LEDGER, distance
@@ -54,7 +54,7 @@ def recipes_page() -> str:
     for family, members in sorted(families.items()):
         lines += ["", f"## {family}", "", "| recipe | what it is | formula | from | state |", "|---|---|---|---|---|"]
         for recipe in sorted(members, key=lambda one: one.name):
-            state = status(card_of(recipe)) if recipe.catalogue_ids else "standard"
+            state = grade(card_of(recipe)).grade if recipe.catalogue_ids else "standard"
             note = f": {recipe.note}" if recipe.note else ""
             cells = (
                 f"`{recipe.name}`",

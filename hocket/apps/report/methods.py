@@ -12,8 +12,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from hocket.apps.report.cards import Card, card_of, cards
+from hocket.apps.report.chart import sparkline
 from hocket.core.names import RECIPES
+from hocket.lab.claims.atlas import Standing, standings
 from hocket.lab.claims.claim import Verdict
+from hocket.lab.claims.grades import UNRECORDED, RowGrade, evidence, graded
+from hocket.lab.claims.learns_check import in_words
 from hocket.lab.claims.record import status_of, verdicts_of
 
 if TYPE_CHECKING:
@@ -21,10 +25,12 @@ if TYPE_CHECKING:
 
 MARKS = {
     "works": "[green]works[/]",
+    **{f"works ({what})": f"[green]works[/] [dim]({what})[/]" for what in ("exact", "stand-in", "formula")},
     "partial": "[yellow]partial[/]",
     "stale": "[yellow]stale[/]",
     "open": "[red]open[/]",
 }
+ATLAS_PAGE = "docs/atlas"
 STALE = "the code has changed since its claims were last run"
 UNSHIPPED = "its formulas hold, but no claim shows the recipe as shipped at work"
 
@@ -38,6 +44,17 @@ def status(card: Card) -> str:
     if not _ours(card["name"]):
         return "open"
     return "partial" if card["note"] else "works"
+
+
+def grade(card: Card) -> RowGrade:
+    """Of its catalogue rows, by what this recipe learnt; of a standard method without one by that alone."""
+    if card["catalogue_ids"]:
+        return graded(card["catalogue_ids"], (card["name"],), card["note"])
+    state = status(card)
+    if state != "works":
+        return RowGrade("partial" if state == "partial" else "open", card["note"])
+    learnt, seen, _ = evidence((), (card["name"],))
+    return RowGrade("works" if learnt else "works (formula)", seen or UNRECORDED)
 
 
 def _ours(name: str) -> bool:
@@ -55,6 +72,8 @@ def as_row(card: Card) -> dict[str, Any]:
         **{name: card[name] for name in head},
         "checks": [verdict.to_json() for verdict in checks],
         "status": state,
+        "grade": grade(card).grade,
+        "atlas": {task: in_words(one) for task, one in standings(card["name"]).items()},
         "note": card["note"] or weaker(state, checks),
     }
 
@@ -145,7 +164,7 @@ def listing(recipes: Iterable[Card]) -> Group:
     for family, members in sorted(families.items()):
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
         for recipe in sorted(members, key=lambda one: str(one["name"])):
-            mark = MARKS[status(recipe)] if recipe["catalogue_ids"] else "[dim]standard[/]"
+            mark = MARKS[grade(recipe).grade] if recipe["catalogue_ids"] else "[dim]standard[/]"
             parent = recipe["parent"] or ""
             table.add_row(f"  [bold]{recipe['name']}[/]", mark, escape(recipe["title"]), f"[dim]{parent}[/]")
         parts += [f"[cyan]{family}[/] ({len(members)})", table, ""]
@@ -174,6 +193,10 @@ def page(recipe: Card, written: str) -> Group:
     lines += [escape(_wrapped(f"  {name}: {choice}")) for name, choice in recipe["conventions"].items()]
     shown = yaml.safe_dump(recipe["composition"], sort_keys=False, width=100)
     lines += ["\n[dim]composition (every line is a flag, e.g. --objective.low 0.1)[/]", escape(shown)]
+    one = grade(recipe)
+    lines.append(f"[dim]grade[/] {MARKS[one.grade]} {escape(_wrapped(one.why))}")
+    if kept := standings(recipe["name"]):
+        lines += [f"[dim]learnt as shipped ({ATLAS_PAGE})[/]", standing_table(kept), ""]
     checks = [verdict for row in recipe["catalogue_ids"] for verdict in verdicts_of(row)]
     if checks:
         changed = f"; {STALE}" if status(recipe) == "stale" else ""
@@ -203,6 +226,20 @@ def comparison(left: Recipe, right: Recipe) -> Group:
     lies = [f"gradients {name}: [bold]{escape(found)}[/]" for name, found in relations(left, right).items()]
     formulas = [escape(f"{one.name:>16}  {one.formula}") for one in (left, right)]
     return Group(*formulas, "", difference_table(card_of(left), card_of(right)), "", table, "", *lies)
+
+
+def standing_table(kept: Mapping[str, Standing]) -> Table:
+    """A row per task: the curve of unseen success, its ends, and the difference from what it is compared with."""
+    table = Table(box=None, header_style="dim")
+    for heading in ("task", "curve", "before", "final", "beside", "difference", "seeds"):
+        table.add_column(heading, overflow="fold")
+    for task, one in kept.items():
+        beside = one.rival[0].recipe if one.rival else ""
+        difference = "" if one.beside is None else str(one.beside)
+        curve = sparkline([point.value for point in one.runs[0].curve])
+        final = f"{one.final}" if one.sound else f"{one.final} [red]diverged[/]"
+        table.add_row(escape(task), curve, f"{one.before.value:.3g}", final, beside, difference, str(len(one.runs)))
+    return table
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> Table:

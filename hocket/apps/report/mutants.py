@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hocket.lab.claims.record import METHODS
+from hocket.lab.claims.digests import METHODS
 from hocket.lab.claims.survey import Survey, is_of_now, kept, reasons
 
 OPEN = "**no reason yet**"

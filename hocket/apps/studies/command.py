@@ -40,7 +40,7 @@ def study(options: argparse.Namespace, pairs: Pairs, *, out: Console, err: Conso
     if options.workers is not None and options.workers < 1:
         raise ConfigurationError(f"--workers {options.workers}: at least one worker is needed")
     if options.dry_run:
-        workers = options.workers or _workers(options.cluster, None).size
+        workers = options.workers or workers_at(options.cluster, None).size
         return _estimate(wanted, place, workers, out, emit if options.json else None)
     say = (lambda message: None) if options.quiet else lambda message: err.print(message, markup=False)
     found = run(wanted, place, options.workers, say, options.cluster)
@@ -57,7 +57,7 @@ def study(options: argparse.Namespace, pairs: Pairs, *, out: Console, err: Conso
     return 1 if found["runs"]["failed"] else 0
 
 
-def _workers(cluster: str | None, count: int | None) -> Workers:
+def workers_at(cluster: str | None, count: int | None) -> Workers:
     """`count` workers where they are to be; as many as there are cores when None."""
     if cluster is None:
         return WorkerPool(count or available_cores())
@@ -75,7 +75,7 @@ def run(
     """
     planner = Planner(wanted)
     methods = checked(wanted, planner)  # Before the folder is touched, so that a study with a mistake leaves nothing.
-    pool = _workers(cluster, workers)
+    pool = workers_at(cluster, workers)
     folder = StudyFolder.open(place, wanted)
     try:
         conducted = StudyRunner(planner, methods, folder, pool, say).run()

@@ -105,7 +105,7 @@ class StudyRunner:
                 for search in searches
                 for candidate, run in search.runs(number, self.planner, self.study)
             ]
-            self._run([run for _, _, run in wanted], f"tuning, round {number + 1}")
+            self.carry_out([run for _, _, run in wanted], f"tuning, round {number + 1}")
             for search, candidate, run in wanted:
                 search.hear(candidate, self.folder.result(run.key), self.study.tuning.by)
             for search in searches:
@@ -129,7 +129,7 @@ class StudyRunner:
         order = [
             run for seed in self.study.testing_seeds for group in runs.values() for run in group if run.seed == seed
         ]
-        self._run(order, "testing")
+        self.carry_out(order, "testing")
         for place, group in runs.items():
             results = [(run, self.folder.result(run.key)) for run in group]
             found.results[place] = [{**result, "seed": run.seed} for run, result in results if result is not None]
@@ -139,7 +139,10 @@ class StudyRunner:
 
     # ------------------------------------------------------------ jobs
 
-    def _run(self, runs: Sequence[StudyRun], what: str) -> None:
+    def carry_out(
+        self, runs: Sequence[StudyRun], what: str, heard: Callable[[StudyRun], None] = lambda run: None
+    ) -> None:
+        """Does the runs that the folder lacks, each key once; `heard` is called with each that has ended."""
         place = self.folder.path
         jobs = [
             {
@@ -150,7 +153,12 @@ class StudyRunner:
             }
             for run in {run.key: run for run in runs}.values()
         ]
-        self._do(jobs, what, self._told)
+
+        def tell(job: Job) -> str:
+            heard(StudyRun.from_json(job["run"]))
+            return self._told(job)
+
+        self._do(jobs, what, tell)
 
     def _do(self, jobs: Sequence[Job], what: str, tell: Callable[[Job], str]) -> None:
         """Does the jobs whose file is not there."""

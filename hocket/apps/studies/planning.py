@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from hocket import __version__, tasks
 from hocket.apps.studies.study import Study, StudyMethod, rival
 from hocket.core.components import has_path, to_plain
 from hocket.core.errors import ConfigurationError
+from hocket.lab.claims.atlas import code_of
 from hocket.recipe import Recipe
 from hocket.recipes import find
 from hocket.rollout.baseline import WithGreedyBaseline
@@ -23,6 +24,7 @@ from hocket.stages import Task
 from hocket.tasks.lessons import lessons_of
 from hocket.train.config import configure
 from hocket.train.kinds import kind_of
+from hocket.train.lessons import with_lessons
 from hocket.train.settings import SLOTS, Config
 
 Pairs = list[tuple[str, Any]]
@@ -41,7 +43,7 @@ class StudyRun:
         label, task, seed: what it is. pairs: all settings, as `hocket.train.config.configure` takes them.
         budget: of sampled answers or tokens, its `unit`, after which it ends. metered: how much a step samples is not
             known before, so the number of steps follows from a measurement. measure: see `Measure`.
-        lessons: supervised steps on the task's lessons, after which it begins.
+        lessons: supervised steps on the task's lessons, after which it begins. limit: of processor seconds, 0 for none.
         key: a hash of everything its result depends on.
     """
 
@@ -54,7 +56,13 @@ class StudyRun:
     measure: Mapping[str, int]
     unit: str = "answers"
     lessons: int = 0
+    limit: float = 0.0
     key: str = ""
+
+    @property
+    def shipped(self) -> bool:
+        """Whether it is of a study of recipes as shipped."""
+        return self.unit == "steps"
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "pairs": [list(pair) for pair in self.pairs]}
@@ -109,6 +117,8 @@ class Planner:
         return self._made[place]
 
     def _make(self, entry: StudyMethod, task: str, settings: Mapping[str, Any]) -> tuple[StudyRun, Config]:
+        if self.study.shipped:
+            return self._make_shipped(entry, task, {**settings, **entry.settings})
         study, source = self.study, self.task(task)
         # What a method sets itself stays, also where its family was tuned.
         own = {**{key: value for key, value in settings.items() if self.has(entry, key)}, **entry.settings}
@@ -133,6 +143,7 @@ class Planner:
             metered=metered,
             measure=asdict(measure),
             lessons=study.lessons.get(task, 0),
+            limit=study.limit,
         )
         if run.lessons and lessons_of(source) is None:
             raise ConfigurationError(f"it has no lessons; leave lessons.{task} out")
@@ -140,6 +151,29 @@ class Planner:
         content |= {"unit": run.unit} if study.tokens else {}
         content |= {"lessons": run.lessons} if run.lessons else {}
         return replace(run, key=_digest(content)), config
+
+    def _make_shipped(self, entry: StudyMethod, task: str, own: Mapping[str, Any]) -> tuple[StudyRun, Config]:
+        """A recipe as `hocket train --recipe NAME --task TASK` runs it, its lessons shared by all that begin alike."""
+        study, source = self.study, self.task(task)
+        steps, measure = int(own.get("steps", study.steps)), study.measure
+        model = (("model", study.model),) if kind_of(source).textual else ()
+        typed = {**dict(model), **study.settings, **own, "task": task, "recipe": entry.recipe, "steps": steps}
+        plan = dict(with_lessons(list(typed.items()), task, source)).get("plan", ({"steps": 0}, typed))
+        first, then = plan if "plan" not in typed else ({"steps": 0}, typed)
+        pairs: Pairs = [
+            *(("task", task), ("recipe", entry.recipe), ("threads", 1), ("steps", steps), *model),
+            *(("evaluation.n", measure.n), ("evaluation.between", min(measure.between, measure.n))),
+            ("evaluation.every", max(1, steps // measure.points)),
+            *((key, plain(value)) for key, value in then.items() if key not in (*dict(model), *TYPED)),
+        ]
+        config = configure(pairs, source)
+        run = StudyRun(
+            *(entry.label, task, 0, tuple(pairs), steps, False, asdict(measure), "steps", int(first["steps"])),
+            limit=study.limit,
+        )
+        content = {**_content(config), "measure": run.measure, "lessons": run.lessons}
+        del content["hocket"]  # A new version of the library is no new method; the digest of its code is.
+        return replace(run, key=_digest({**content, "code": code_of(entry.recipe)})), config
 
     def _with_fitting(self, entry: StudyMethod, source: Task, pairs: Pairs, own: Mapping[str, Any]) -> Pairs:
         """`pairs` with those of the study's settings that the recipe has and can take; the baseline takes all."""
@@ -190,6 +224,15 @@ def equal_budget(recipe: Recipe, study: Study, own: Mapping[str, Any]) -> tuple[
         same = study.prompts * study.samples
         found["curriculum.prompts"] = study.prompts if metered else max(1, round(same / each))
     return found, metered
+
+
+TYPED = ("task", "recipe", "steps", "name")
+"""What a run is started with, besides its settings."""
+
+
+def plain(value: Any) -> Any:
+    """A setting as JSON has it."""
+    return to_plain(value) if is_dataclass(value) else value
 
 
 def _content(config: Config) -> dict[str, Any]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from hocket import tasks
@@ -82,16 +84,23 @@ def _sampled(turn: Any) -> int:
 
 
 class MeteredTrainer(Trainer):
-    """A trainer that counts what it samples and keeps no checkpoints: a run cut off is short, and run again."""
+    """A trainer that counts what it samples and keeps no checkpoints: a run cut off is short, and run again.
+
+    `measuring` are the processor seconds of evaluations.
+    """
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self.meter = Meter(self.parts.player)
+        self.measuring = 0.0
         self.parts.player = self.meter
 
     def evaluate(self, n: int | None = None) -> EvaluationResult:
+        began = time.process_time()
         with self.meter.paused():
-            return super().evaluate(n)
+            found = super().evaluate(n)
+        self.measuring += time.process_time() - began
+        return found
 
     def save(self, *, best: bool = False) -> Path | None:
         return None
@@ -165,15 +174,20 @@ def _steps(run: StudyRun, pairs: dict[str, Any], place: Path) -> int:
 def _trained(trainer: MeteredTrainer, run: StudyRun) -> dict[str, Any]:
     """Steps until the budget or the steps are used up, then measures."""
     measure = trainer.measure.name
-    meter, rows = trainer.meter, []
-    while not trainer.done and not _spent(trainer, run):
-        row = trainer.step()
-        rows.append({**_told(row, measure), "answers": meter.answers, "tokens": meter.tokens})
+    meter, rows, every = trainer.meter, list[dict[str, Any]](), list[dict[str, Any]]()
+    began, ended = time.process_time(), ""
+    sampled = _pass(trainer, run) if run.shipped else {}
+    while not trainer.done and not _spent(trainer, run) and not ended:
+        every.append(trainer.step())
+        seconds = time.process_time() - began - trainer.measuring
+        rows.append({**_told(every[-1], measure), "answers": meter.answers, "tokens": meter.tokens, "seconds": seconds})
+        if run.limit and seconds > run.limit and not trainer.done:
+            ended = f"{run.limit:g} s were over after {trainer.progress.step} of {trainer.total_steps} steps"
     if not trainer.done:  # The budget ended it early.
         final = trainer.evaluate()
-        rows[-1] |= {"value": final.success, "eval_length": final.length}
-    values = [(min(1.0, row[run.unit] / run.budget), row["value"]) for row in rows if row["value"] is not None]
-    last = rows[-max(1, round(LAST * len(rows))) :]
+        rows[-1] |= {"value": final.success, "eval_length": final.length, "low": final.low, "high": final.high}
+    values = [(min(1.0, row[USED[run.unit]] / run.budget), row["value"]) for row in rows if row["value"] is not None]
+    last, passed = rows[-max(1, round(LAST * len(rows))) :], _pass(trainer, run)
     return {
         "measure": measure,
         "steps": trainer.progress.step,
@@ -184,13 +198,44 @@ def _trained(trainer: MeteredTrainer, run: StudyRun) -> dict[str, Any]:
         "tokens": meter.tokens,
         "length": rows[-1]["eval_length"],
         "entropy": _mean([row["entropy"] for row in last]),
-        "pass": _pass(trainer, run),
+        "pass": {str(k): value for k, (value, _, _) in passed.items()},
+        "sampled": [list(of[1]) for of in (sampled, passed)] if sampled and passed else None,
+        "share": trainer.measure.share,
+        "gradient": max((row["gradient"] for row in rows if row["gradient"] is not None), default=None),
+        "diverged": dict(trainer.lookout.since),
+        "metrics": _ends(every),
+        "ended": ended,
         "rows": rows,
     }
 
 
+USED = {"steps": "step", "answers": "answers", "tokens": "tokens"}
+"""By the unit of a budget, the column that counts it."""
+
+NORM = re.compile(r"(?!eval/)(.*/)?gradient/norm")
+ASIDE = re.compile(r"(time|memory|machine|watch|agreement|cache|idle|throughput)/|.*/time/|step$|eval/(low|high|n)$")
+"""Metrics that say nothing of what was learnt."""
+
+
+def _ends(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
+    """Of every metric its mean over its first and its last quarter of steps; of measurements the ends."""
+    columns: dict[str, list[float]] = {}
+    for row in rows:
+        for name, value in row.items():
+            known = isinstance(value, (int, float)) and math.isfinite(value)
+            if known and not ASIDE.match(name) and (row["step"] or name.startswith("eval/")):
+                columns.setdefault(name, []).append(float(value))
+    found = {}
+    for name, values in columns.items():
+        part = 1 if name.startswith("eval/") else max(1, round(LAST * len(values)))
+        found[name] = (float(f"{fmean(values[:part]):.4g}"), float(f"{fmean(values[-part:]):.4g}"))
+    return found
+
+
 def _spent(trainer: MeteredTrainer, run: StudyRun) -> bool:
     """Whether another step like those before would end further from the budget than the run is now."""
+    if run.unit == "steps":
+        return False
     used, steps = trainer.meter.used(run.unit), trainer.progress.step
     return steps > 0 and used + used / steps / 2 > run.budget
 
@@ -198,12 +243,15 @@ def _spent(trainer: MeteredTrainer, run: StudyRun) -> bool:
 def _told(row: dict[str, Any], measure: str) -> dict[str, Any]:
     """What a study keeps of a step."""
     names = {"value": f"eval/{measure}", "eval_length": "eval/length", "reward": "reward/mean"}
+    names |= {"low": "eval/low", "high": "eval/high"}
     kept = {name: row.get(key) for name, key in names.items()}
+    norms = [value for name, value in row.items() if NORM.fullmatch(name) and value is not None]
+    kept["gradient"] = max(norms, default=None)
     return {"step": row["step"], **kept, "entropy": row.get("entropy"), "length": row.get("length/mean")}
 
 
-def _pass(trainer: MeteredTrainer, run: StudyRun) -> dict[str, float]:
-    """pass@k of the trained policy by k, from sampled answers."""
+def _pass(trainer: MeteredTrainer, run: StudyRun) -> Mapping[int, tuple[float, float, float]]:
+    """pass@k of the policy by k with its interval, from sampled answers."""
     samples = run.measure["samples"]
     if not samples or not kind_of(trainer.task).measure.share:
         return {}
@@ -217,9 +265,11 @@ def _pass(trainer: MeteredTrainer, run: StudyRun) -> dict[str, float]:
         decoding=parts.decoding,
         key=parts.key.derive("evaluation"),
     )
+    began = time.process_time()
     with trainer.meter.paused():
         found = run_async(work)
-    return {str(k): value for k, (value, _, _) in found.items()}
+    trainer.measuring += time.process_time() - began
+    return found
 
 
 def _mean(values: Sequence[Any]) -> float | None:

@@ -110,6 +110,9 @@ class Study:
         seconds: processor seconds of a run by task, as measured, for estimates.
         lessons: by task, how many supervised steps on its lessons come before every run on it; all begin with the same
             weights, and what they take is no part of the budget.
+        shipped: every recipe runs as `hocket train` runs it, with the task's own suggestions and lessons, for `steps`
+            steps; the curves say what is sampled meanwhile.
+        limit: processor seconds after which a run ends early; 0 for none.
     """
 
     name: str = "study"
@@ -130,6 +133,8 @@ class Study:
     equal_batches: int = 200
     seconds: Mapping[str, float] = field(default_factory=dict)
     lessons: Mapping[str, int] = field(default_factory=dict)
+    shipped: bool = False
+    limit: float = 0.0
 
     def __post_init__(self) -> None:
         if min(self.steps, self.prompts, self.samples) < 1:
@@ -162,11 +167,15 @@ class Study:
     @property
     def unit(self) -> str:
         """What the budget counts."""
+        if self.shipped:
+            return "steps"
         return "tokens" if self.tokens else "answers"
 
     @property
     def budget(self) -> int:
-        """Of a run, in sampled answers or tokens."""
+        """Of a run, in steps, sampled answers or tokens."""
+        if self.shipped:
+            return self.steps
         return self.tokens or self.answers
 
     @property
@@ -180,7 +189,7 @@ class Study:
 
 LISTS = ("recipes", "catalogue", "teams", "tasks")
 
-BUDGET = ("model", "steps", "prompts", "samples", "tokens", "settings", "measure", "lessons")
+BUDGET = ("model", "steps", "prompts", "samples", "tokens", "settings", "measure", "lessons", "shipped", "limit")
 """What all runs of a study's folder have in common; recipes, tasks, seeds and tuning may be added to."""
 
 

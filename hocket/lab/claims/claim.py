@@ -29,6 +29,7 @@ class Check:
         run: puts it to the test. An exception counts as a claim that does not hold.
         source: where the claim stands (paper, equation), or that it was derived here.
         slow: takes more than a few seconds (it trains something). shipped: runs the recipe as a user does.
+        learns: reads of runs as a user makes them what the recipe learnt.
     """
 
     row: str
@@ -37,6 +38,7 @@ class Check:
     source: str = ""
     slow: bool = False
     shipped: bool = False
+    learns: bool = False
 
     def __call__(self) -> Verdict:
         """Runs it."""
@@ -49,12 +51,16 @@ class Check:
             place = f"{where.filename.rsplit('/', 1)[-1]}:{where.lineno}"
             finding = Finding(False, f"{type(error).__name__} at {place}: {error}")
         seconds = time.perf_counter() - started
-        return Verdict(self.row, self.claim, bool(finding.holds), finding.saw, seconds, self.shipped)
+        return Verdict(
+            self.row, self.claim, bool(finding.holds), finding.saw, seconds, self.shipped, learns=self.learns
+        )
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check found. `seconds` are wall-clock; `shipped` as of the check; `made_from` a digest of the code."""
+    """What a check found. `seconds` are wall-clock; `shipped` and `learns` as of the check; `made_from` a digest of the
+    code, and of the runs that were read.
+    """
 
     row: str
     claim: str
@@ -63,6 +69,7 @@ class Verdict:
     seconds: float
     shipped: bool = False
     made_from: str = ""
+    learns: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As in `--json`."""
@@ -80,6 +87,7 @@ class Claims(list[Check]):
         claim.reduces("At the old policy its gradient is GRPO's.", GIGPO, GRPO, gap=0.0)
         claim.constants("The paper's constants are the recipe's.", GIGPO, {"credit.weight": 1.0}, "table 4")
         claim.shipped(GIGPO, "credit", task="maze")
+        claim.learns(GIGPO, task="maze", steps=40)
 
     `source` is where a claim stands that names no place of its own.
     """
@@ -179,6 +187,18 @@ class Claims(list[Check]):
 
         one = Shipment(recipe, slots, **how)
         self.append(Check(self.row, one.sentence, one, self.source, slow=True, shipped=True))
+
+    def learns(self, recipe: Recipe, **how: Any) -> None:
+        """States that the recipe as a user runs it learns: nothing diverges, unseen success rises by more than its
+        interval, and it is not worse than its parent at equal samples by more than a margin.
+
+        It reads the runs of the atlas (`hocket atlas --fill`) and makes none. `how` are further fields of
+        `hocket.lab.claims.learns_check.Learning`. In a call of its own, at the margin of the file.
+        """
+        from hocket.lab.claims.learns_check import Learning
+
+        one = Learning(recipe, **how)
+        self.append(Check(self.row, one.sentence, one, self.source, learns=True))
 
     def searched(self, method: Any, reflect: Callable[[str], str], **settings: Any) -> None:
         """States the same of a searcher, run by `hocket optimise` on the shipped model.

@@ -10,104 +10,32 @@ from __future__ import annotations
 
 import ast
 import functools
-import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from hocket.core.names import RECIPES
 from hocket.lab.claims.claim import Check, Verdict
-from hocket.lab.claims.kept_lines import lines_of, replace_lines
-
-METHODS = Path(__file__).parents[2] / "methods"
-ROOMS = (
-    "methods",
-    "curriculum",
-    "rollout",
-    "rewards",
-    "credit",
-    "objectives",
-    "update",
-    "hooks",
-    "lab.exact",
-    "lab.toys",
+from hocket.lab.claims.digests import (
+    ATLAS,
+    LEARNS,
+    METHODS,
+    ORIGIN,
+    PIECE,
+    SHIPPED,
+    code_alone,
+    digest,
+    hashed,
+    without_runs,
 )
-"""Where the pieces of a method are; the rest of the library is held by its own tests."""
-
-ENGINE = frozenset({"hocket.update.problem"})
-"""In a room of pieces, but none of a method: how any loss becomes a gradient, which is the same for all."""
+from hocket.lab.claims.kept_lines import lines_of, replace_lines
 
 Status = Literal["works", "partial", "stale", "open"]
 
-# ---------------------------------------------------------------- what a verdict was made from
-
-_IMPORT = re.compile(rf"^\s*from (hocket\.(?:{'|'.join(map(re.escape, ROOMS))})\.[\w.]+) import ", re.MULTILINE)
-_REMARK = re.compile(r"^[ \t]*(?:#.*)?\n", re.MULTILINE)
-_WORDS = re.compile(
-    r"^    (?:title|source|family|catalogue_ids|axes|formula|conventions|note|task|requires)=.*\n"
-    r"(?:(?:    [ \t\"\])}].*)?\n)*"
-    r"|^from hocket\.core\.requirements import .*\n",
-    re.MULTILINE,
-)
-"""What a recipe says of itself, as arguments of its making, and the import of what it requires."""
-_STRING = re.compile(r'(?P<docstring>^[ \t]*r?"""[\s\S]*?"""[ \t]*\n)|"""[\s\S]*?"""', re.MULTILINE)
-_IMPORTS = re.compile(r"^(?:from|import) (?:.*\(\n(?:[ \t].*\n)+\)|.*)\n", re.MULTILINE)
-_ORIGIN = re.compile(r"(?<=from )hocket[\w.]*(?= import )")
-"""Where a function imports from."""
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
-_OWN = re.compile(r"from hocket[\w.]* import ([\s\S]*)")
-_NAME = re.compile(r"\w+(?: as \w+)?")
-_SHIPPED = re.compile(r"^claim\.shipped\((?:.*\)|\n(?:[ \t].*\n)+\))\n", re.MULTILINE)
-_SPARES = re.compile(r"^claim\.spares\((?:.*\)|\n(?:[ \t].*\n)+\))\n", re.MULTILINE)
-
-
-@functools.cache
-def _read(module: str) -> tuple[str, str, tuple[str, ...]]:
-    """A module's digests with what recipes say of themselves and without, and the pieces that it imports.
-
-    Remarks, empty lines, docstrings, imports and claims about recipes as shipped are left out.
-    """
-    file = METHODS.parents[1].joinpath(*module.split(".")).with_suffix(".py")
-    if not file.is_file():
-        return "", "", ()
-    text = _code(_SPARES.sub("", _SHIPPED.sub("", file.read_text(encoding="utf-8"))))
-    return hashed(_placeless(text)), hashed(_placeless(_WORDS.sub("", text))), tuple(sorted(set(_IMPORT.findall(text))))
-
-
-def _code(text: str) -> str:
-    """Without remarks, empty lines and docstrings."""
-    return _REMARK.sub("", _STRING.sub(lambda found: "" if found["docstring"] else found[0], text))
-
-
-def _placeless(text: str) -> str:
-    """A module without where it imports from: of the library's names, which stay as they are when a piece moves."""
-    lines: set[str] = set()
-    for statement in _IMPORTS.findall(text):
-        own = _OWN.match(statement)
-        lines |= set(_NAME.findall(own[1])) if own else {statement.strip()}
-    return _ORIGIN.sub("", _IMPORTS.sub("", text)) + "\n".join(sorted(lines))
-
-
-def hashed(text: str) -> str:
-    """A short digest of a text."""
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-
-
-def digest(*modules: str, words: bool = False) -> str:
-    """A digest of modules and all pieces that they use, in turn; `words`: also of what recipes say of themselves.
-
-    It is of the code alone: a piece that moves to another file keeps it.
-    """
-    waiting, known = list(modules), dict[str, str]()
-    while waiting:
-        module = waiting.pop()
-        if module not in known and module not in ENGINE:
-            whole, code, used = _read(module)
-            known[module] = whole if words else code
-            waiting += used
-    return hashed("\n".join(sorted(set(known.values()))))
-
 
 # ---------------------------------------------------------------- what is kept
 
@@ -126,23 +54,27 @@ class Sources:
 
     Attributes:
         ground: of all that its claims use, for a claim whose sentence is made by code. claims: by their sentences.
-        shipped: the claims on the recipe as shipped; empty without any.
+        shipped: the claims on the recipe as shipped; empty without any. learns: the claims on what it learns, with the
+            runs that the atlas has of it and its parent; empty without any.
     """
 
     ground: str
     claims: Mapping[str, str]
     shipped: str
+    learns: str = ""
 
     def of(self, check: Check) -> str:
         """What a verdict of `check` would be made from."""
         if check.shipped:
             return self.shipped or self.ground  # A row may state by itself how it is run.
+        if check.learns:
+            return self.learns or self.ground
         return self.claims.get(check.claim, self.ground)
 
     def stale(self, verdicts: Iterable[Verdict]) -> bool:
         """Whether a verdict is of other code, or a claim without one."""
         kept = {verdict.made_from for verdict in verdicts}
-        wanted = {*self.claims.values(), self.shipped} - {""}
+        wanted = {*self.claims.values(), self.shipped, self.learns} - {""}
         return not wanted <= kept <= wanted | {self.ground}
 
 
@@ -160,13 +92,31 @@ def claims_file(row: str) -> Path | None:
 def sources_of(claims: Path) -> Sources:
     """The digests of a row by its file of claims."""
     text = claims.read_text(encoding="utf-8")
-    method, shipped = method_of(claims), "".join(_SHIPPED.findall(text))
-    file = ClaimsSource.of(_SPARES.sub("", _SHIPPED.sub("", text)))
+    method, shipped, learns = method_of(claims), "".join(SHIPPED.findall(text)), "".join(LEARNS.findall(text))
+    file = ClaimsSource.of(without_runs(text))
     return Sources(
         file.digest(method, *file.definitions.values()),
         {sentence: file.digest(method, code) for sentence, code in file.claims.items()},
         hashed(digest(method) + shipped) if shipped else "",
+        hashed(digest(method) + learns + _atlas_of(method)) if learns else "",
     )
+
+
+def _atlas_of(method: str) -> str:
+    """The kept runs of the recipes that a method's file declares, and of their parents on the same tasks."""
+    own = {one.name: METHODS / method.split(".")[2] / ATLAS for one in RECIPES.own.values() if one.module == method}
+    parents = [parent for name in own if (parent := _parents().get(name)) in RECIPES.own]
+    known = own | {name: METHODS / RECIPES.own[name].module.split(".")[2] / ATLAS for name in parents if name}
+    places = {line["task"] for name, file in own.items() for line in lines_of(file, name)}
+    lines = (line for name, file in sorted(known.items()) for line in lines_of(file, name))
+    return "".join(str(line) for line in lines if line["task"] in places)
+
+
+@functools.cache
+def _parents() -> Mapping[str, str | None]:
+    """The parent of every recipe, as the cards have it, so that no method is imported."""
+    cards = (json.loads(line)["card"] for line in (METHODS / "cards.jsonl").read_text(encoding="utf-8").splitlines())
+    return {one["name"]: one["parent"] for one in cards}
 
 
 @dataclass(frozen=True)
@@ -192,7 +142,7 @@ class ClaimsSource:
         for node in ast.parse(text).body:
             decorators = getattr(node, "decorator_list", [])
             first = min(one.lineno for one in (node, *decorators))
-            code = _code("".join(lines[first - 1 : node.end_lineno]).rstrip("\n") + "\n")
+            code = code_alone("".join(lines[first - 1 : node.end_lineno]).rstrip("\n") + "\n")
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 origin = node.module or "" if isinstance(node, ast.ImportFrom) else ""
                 imports |= {one.asname or one.name.partition(".")[0]: origin for one in node.names}
@@ -212,9 +162,9 @@ class ClaimsSource:
             used |= names & (self.definitions.keys() | self.imports.keys())
             waiting += [self.definitions[name] for name in sorted(names & self.definitions.keys())]
         imported = sorted(used & self.imports.keys())
-        pieces = {self.imports[name] for name in imported if _IMPORT.match(f"from {self.imports[name]} import ")}
+        pieces = {self.imports[name] for name in imported if PIECE.match(f"from {self.imports[name]} import ")}
         texts = {self.definitions[name] for name in used & self.definitions.keys()} | {self.rest, *codes}
-        return hashed(digest(method, *sorted(pieces)) + _ORIGIN.sub("", "\n".join([*imported, *sorted(texts)])))
+        return hashed(digest(method, *sorted(pieces)) + ORIGIN.sub("", "\n".join([*imported, *sorted(texts)])))
 
 
 def _sentence(node: ast.AST) -> str:
@@ -317,6 +267,6 @@ def _file(claims: Path) -> Path:
 
 
 def _plain(verdict: Verdict) -> dict[str, object]:
-    left_out = {"row"} if verdict.shipped else {"row", "shipped"}
+    left_out = {"row", *(name for name in ("shipped", "learns") if not getattr(verdict, name))}
     plain = {name: value for name, value in asdict(verdict).items() if name not in left_out}
     return plain | {"seconds": round(verdict.seconds, 2)}

@@ -12,7 +12,7 @@ from hocket.core.discovery import sources
 from hocket.core.names import RECIPES
 from hocket.core.user_files import load_file
 from hocket.lab.claims.claim import Check, Claims
-from hocket.lab.claims.record import METHODS
+from hocket.lab.claims.digests import METHODS
 
 
 @functools.cache

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hocket.lab.claims.claim import Check
+from hocket.lab.claims.digests import digest, hashed
 from hocket.lab.claims.kept_lines import lines_of, replace_lines
-from hocket.lab.claims.record import Sources, claims_file, digest, hashed, method_of, sources_of
+from hocket.lab.claims.record import Sources, claims_file, method_of, sources_of
 from hocket.lab.claims.registry import checks_of
 
 UNSAID = ""

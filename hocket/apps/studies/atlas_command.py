@@ -1,0 +1,102 @@
+"""`hocket atlas`: what is kept shown, what is lacking made, pages written."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from rich.console import Console
+
+from hocket.apps.studies.atlas import AtlasPlan, fill, library_plan, named, own_plan
+from hocket.apps.studies.atlas_page import as_json, collected, counts, markdown, page, sentences, terminal
+from hocket.apps.studies.command import workers_at
+from hocket.apps.studies.planning import Planner
+from hocket.core.errors import ConfigurationError
+from hocket.train.disk import write_atomic
+
+Pairs = list[tuple[str, Any]]
+
+OF_TASKS = ("reward", "model", "steps", "out")
+"""Flags that go with a task of the user's."""
+
+
+def main(options: argparse.Namespace, pairs: Pairs, emit: Callable[[Any], None]) -> int:
+    """Shows, fills or writes an atlas; returns the exit code, 1 when a run failed."""
+    _check(options, pairs)
+    out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+    names = named(options.recipes)
+    place: Path | None = None
+    if options.task:
+        settings = {**dict(pairs), **{name: getattr(options, name) for name in ("reward", "model")}}
+        settings = {name: value for name, value in settings.items() if value is not None}
+        words = "".join(letter if letter.isalnum() else "-" for letter in options.task).strip("-")
+        folder = Path(options.out) if options.out else Path("runs") / "atlas" / words
+        plan, place = own_plan(names, options.task, options.steps, options.seeds, settings, folder), folder
+    else:
+        plan = library_plan(names, options.seeds)
+    if options.dry_run:
+        return _estimate(plan, out, emit if options.json else None)
+    failed = 0
+    if options.fill or options.task:
+
+        def say(message: str) -> None:
+            if not options.quiet:
+                err.print(message, markup=False)
+
+        failed = fill(plan, workers_at(options.cluster, options.workers), say, again=options.again)
+        for (name, task), why in plan.left_out.items():
+            say(f"without a run: {name} on {task}: {why.removeprefix(f'{name} on {task}: ')}")
+    rows = collected(names, None if place is None else place / "atlas.jsonl")
+    if place is not None:
+        rows = [row for row in rows if row.task == options.task]
+        write_atomic(place / "report.html", page(rows, f"Atlas of {options.task}"))
+    if options.docs:
+        folder = Path(options.docs) / "atlas"
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(folder / "index.md", markdown(rows))
+        write_atomic(folder / "atlas.html", page(rows))
+    if options.json:
+        emit(as_json(rows))
+        return int(failed > 0)
+    table = terminal(rows)
+    out.width = max(out.width, min(200, out.measure(table, options=out.options.update(max_width=200)).maximum))
+    out.print(table)
+    for sentence in sentences(rows):
+        out.print(sentence, markup=False)
+    out.print(counts(rows), markup=False)
+    if place is not None:
+        out.print(f"{place / 'report.html'}", markup=False)
+    return int(failed > 0)
+
+
+def _check(options: argparse.Namespace, pairs: Pairs) -> None:
+    """Refuses flags that do not go together."""
+    if not options.task:
+        stray = next((name for name in OF_TASKS if getattr(options, name) is not None), None)
+        stray = stray or (pairs[0][0] if pairs else None)
+        if stray is not None:
+            raise ConfigurationError(f"--{stray}: the library's recipes run as shipped; name a --task of your own")
+    elif options.docs:
+        raise ConfigurationError("--docs: the pages are of the library's atlas; drop --task")
+    if options.seeds < 1:
+        raise ConfigurationError(f"--seeds {options.seeds}: at least one is needed")
+    if options.steps is not None and options.steps < 1:
+        raise ConfigurationError(f"--steps {options.steps}: at least one is needed")
+
+
+def _estimate(plan: AtlasPlan, out: Console, emit: Callable[[Any], None] | None) -> int:
+    """How many runs are there and lacking, and the processor hours by the mean of those that are there."""
+    runs = list(plan.runs(Planner(plan.study)))
+    lines = [line for _, line in runs if line is not None]
+    seconds = [line.seconds for line in lines if not line.failure]
+    left = len(runs) - len(lines)
+    hours = left * fmean(seconds) / 3600 if seconds else None
+    if emit is not None:
+        emit({"runs": len(runs), "done": len(lines), "cpu_hours": hours})
+        return 0
+    about = "" if hours is None else f", about {hours:.1f} hours of processor time"
+    out.print(f"{len(runs)} runs, {len(lines)} are kept; {left} are lacking{about}")
+    return 0

@@ -1,0 +1,306 @@
+"""The atlas as tables, sentences and pages: Markdown for the site, and HTML with a table to sort and with curves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal
+
+from rich.markup import escape
+from rich.table import Table
+
+from hocket import __version__
+from hocket.apps.report.cards import card
+from hocket.apps.report.chart import Chart, ChartLine
+from hocket.apps.report.page import asset, drawn, duration, percent, plain, template
+from hocket.lab.claims import atlas as data
+from hocket.lab.claims.atlas import GRADIENT, MARGIN, AtlasRun, FigureInterval, Standing, standings
+from hocket.lab.claims.learns_check import in_words
+
+Outcome = Literal["learns", "behind", "not learnt", "diverged", "failed"]
+
+OUTCOMES: Mapping[Outcome, str] = {
+    "learns": "nothing diverged, unseen success rose by more than its interval, and it is not behind",
+    "behind": f"it rose and ends below the recipe beside it by more than {MARGIN:g} and the interval, in either figure",
+    "not learnt": "success on unseen scenarios did not rise by more than its interval, neither greedy nor sampled",
+    "diverged": f"a number that is watched blew up, or a gradient norm passed {GRADIENT:.0e}",
+    "failed": "there is no result",
+}
+"""What a run can come to, and when."""
+
+HEADINGS: tuple[str, ...] = (
+    *("recipe", "family", "task", "outcome", "before", "final", "sampled", "beside", "difference"),
+    *("sampled difference", "sooner", "in equal time", "processor time", "largest gradient", "seeds"),
+)
+
+COLUMNS = {
+    "before": "greedy success on unseen scenarios, as `final`",
+    "sampled": "the final figure of answers that are sampled as in training",
+    "difference": "final minus that of the recipe beside it, where the smaller of both numbers of sampled answers is "
+    "used up",
+    "sampled difference": "of the sampled figure at the end, where both sampled about as many answers",
+    "sooner": "the same of the mean height of the curves until there: who learns earlier",
+    "in equal time": "the same of the final figure where the smaller of both processor times is used up",
+    "processor time": "of training, without measurements, a run",
+}
+"""What a heading means."""
+
+
+@dataclass(frozen=True)
+class AtlasRow:
+    """A recipe on a task: what its runs say, or why there are none."""
+
+    recipe: str
+    task: str
+    standing: Standing | None
+    failure: str = ""
+
+    @property
+    def family(self) -> str:
+        """Of the recipe."""
+        return str(card(self.recipe)["family"])
+
+    @property
+    def outcome(self) -> Outcome:
+        """What it came to."""
+        result = self.standing
+        if result is None:
+            return "failed"
+        if not result.sound:
+            return "diverged"
+        if not result.rose:
+            return "not learnt"
+        return "learns" if result.keeps_up() else "behind"
+
+    def cells(self) -> list[tuple[str, float | None]]:
+        """By `HEADINGS`, each with the number that it is sorted by; None for words."""
+        result = self.standing
+        words: list[tuple[str, float | None]] = [(self.recipe, None), (self.family, None), (self.task, None)]
+        if result is None:
+            return [*words, (f"failed: {self.failure}", None), *[("–", None)] * (len(HEADINGS) - 4)]
+        first, share = result.runs[0], result.runs[0].share
+        seconds = fmean(run.seconds for run in result.runs)
+        gradients = [run.gradient for run in result.runs if run.gradient is not None]
+        differences = (result.beside, result.sampled_beside, result.sooner, result.in_time)
+        ended = f" ({first.ended})" if first.ended else ""
+        return [
+            *words,
+            (f"{self.outcome}{ended}", None),
+            (_value(result.before.value, share), result.before.value),
+            (_spread(result.final, share), result.final.value),
+            ("–", None) if result.sampled is None else (_spread(result.sampled, share), result.sampled.value),
+            (result.rival[0].recipe if result.rival else "–", None),
+            *((_signed(of, share), None if of is None else of.value) for of in differences),
+            (duration(seconds), seconds),
+            (f"{max(gradients):.2g}", max(gradients)) if gradients else ("–", None),
+            (str(len(result.runs)), len(result.runs)),
+        ]
+
+
+def collected(recipes: Iterable[str], file: Path | None = None) -> list[AtlasRow]:
+    """What is kept of recipes, by task and final figure; in `file`, else beside the library's methods."""
+    rows = []
+    for name in recipes:
+        known = standings(name, file)
+        rows += [AtlasRow(name, task, result) for task, result in known.items()]
+        runs = data.runs_of(name) if file is None else data.read(file, name)
+        failed = {run.task: run.failure for run in runs if run.failure and data.fresh(run) and run.task not in known}
+        rows += [AtlasRow(name, task, None, failure) for task, failure in failed.items()]
+    sizes = {task: sum(row.task == task for row in rows) for task in {row.task for row in rows}}
+    return sorted(rows, key=lambda row: (-sizes[row.task], row.task, -_final(row), row.recipe))
+
+
+def _final(row: AtlasRow) -> float:
+    return float("-inf") if row.standing is None else row.standing.final.value
+
+
+# ---------------------------------------------------------------- in words
+
+
+def sentences(rows: Sequence[AtlasRow]) -> list[str]:
+    """What helps on which task, and what was not significant."""
+    lines = []
+    for task in dict.fromkeys(row.task for row in rows):
+        known = [row for row in rows if row.task == task and row.standing is not None]
+        compared = [(row, row.standing.beside) for row in known if row.standing and row.standing.beside is not None]
+        if len(compared) < 2:
+            continue
+        above = _named((row, gap) for row, gap in compared if gap.low > 0)
+        below = _named((row, gap) for row, gap in compared if gap.high < 0)
+        sooner = _named((row, row.standing.sooner) for row, _ in compared if row.standing and _above(row.standing))
+        level = len(compared) - sum(gap.low > 0 or gap.high < 0 for _, gap in compared)
+        parts = [
+            f"better than the recipe beside it at equal samples: {above or 'none'}",
+            f"worse: {below or 'none'}",
+            f"no significant difference: {level} of {len(compared)}",
+            f"earlier, by the mean height of the curve: {sooner or 'none'}",
+            f"by chance about {max(1, round(0.05 * len(compared)))} would differ",
+        ]
+        lines.append(f"On `{task}`: {'; '.join(parts)}.")
+    return lines
+
+
+def _above(one: Standing) -> bool:
+    return one.sooner is not None and one.sooner.low > 0
+
+
+def _named(pairs: Iterable[tuple[AtlasRow, FigureInterval | None]]) -> str:
+    shown = []
+    for row, gap in pairs:
+        if gap is not None and row.standing is not None:
+            shown.append(f"`{row.recipe}` {_signed(gap, row.standing.runs[0].share).partition(' (')[0]}")
+    return ", ".join(shown)
+
+
+def counts(rows: Sequence[AtlasRow]) -> str:
+    """How many recipes and rows there are, and what they came to."""
+    by_outcome = {outcome: sum(row.outcome == outcome for row in rows) for outcome in OUTCOMES}
+    words = ", ".join(f"{outcome} {count}" for outcome, count in by_outcome.items() if count)
+    recipes, tasks = len({row.recipe for row in rows}), len({row.task for row in rows})
+    return f"{_number(recipes, 'recipe')}, {_number(tasks, 'task')}; outcomes: {words or 'no runs'}"
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def _value(value: float, share: bool) -> str:
+    return percent(value) if share else plain(value)
+
+
+def _spread(one: FigureInterval, share: bool) -> str:
+    ends = f"{_value(one.low, share).removesuffix(' %')} to {_value(one.high, share).removesuffix(' %')}"
+    return f"{_value(one.value, share)} ({ends})"
+
+
+def _signed(one: FigureInterval | None, share: bool) -> str:
+    """A difference in points, or in units of the return."""
+    if one is None:
+        return "–"
+    factor, form = (100, "+.1f") if share else (1, "+.3g")
+    value, low, high = (format(factor * end, form).replace("-", "−") for end in (one.value, one.low, one.high))
+    return f"{value} ({low} to {high})"
+
+
+# ---------------------------------------------------------------- pages
+
+
+def terminal(rows: Sequence[AtlasRow]) -> Table:
+    """A row each; what is long stands on the page."""
+    table = Table(box=None, header_style="dim")
+    shown = [
+        HEADINGS.index(name)
+        for name in ("recipe", "task", "outcome", "before", "final", "sampled", "beside", "difference")
+    ]
+    for place in shown:
+        table.add_column(HEADINGS[place], overflow="fold")
+    for row in rows:
+        cells = row.cells()
+        table.add_row(*(escape(cells[place][0]) for place in shown))
+    return table
+
+
+def as_json(rows: Sequence[AtlasRow]) -> list[dict[str, Any]]:
+    """As in `hocket atlas --json`."""
+    return [
+        {
+            "recipe": row.recipe,
+            "family": row.family,
+            "task": row.task,
+            "outcome": row.outcome,
+            "failure": row.failure,
+            **({} if row.standing is None else _figures(row.standing)),
+        }
+        for row in rows
+    ]
+
+
+def _figures(one: Standing) -> dict[str, Any]:
+    names = ("before", "final", "gain", "sampled", "sampled_gain", "beside", "sampled_beside", "sooner", "in_time")
+    spreads = {name: getattr(one, name) for name in names}
+    return {
+        **{name: None if of is None else [of.value, of.low, of.high] for name, of in spreads.items()},
+        "rival": one.rival[0].recipe if one.rival else None,
+        "words": in_words(one),
+        "runs": [run.to_json() for run in one.runs],
+    }
+
+
+def markdown(rows: Sequence[AtlasRow]) -> str:
+    """The page of the site; `atlas.html` lies beside it."""
+    lines = [
+        "# Atlas",
+        "",
+        f"What recipes learn as shipped ({counts(rows)}). Generated by `hocket atlas --docs docs` from the runs that",
+        "`hocket atlas --fill` keeps beside the methods. [The same with curves, to sort and filter](atlas.html)",
+        "(open it from a clone).",
+        "",
+        "Each recipe runs as `hocket train --recipe NAME --task TASK` does, with the task's suggestions and lessons,",
+        "for the stated number of steps, on its own task and on one that its kind has in common, beside its parent.",
+        "Success is greedy, on unseen scenarios. Intervals of 95 % are of the scenarios, or of the seeds where these",
+        "differ more; with one seed they do not cover how seeds differ, so small differences mean nothing.",
+        "",
+        "| outcome | when |",
+        "|---|---|",
+        *(f"| {outcome} | {text} |" for outcome, text in OUTCOMES.items()),
+        "",
+        "| column | meaning |",
+        "|---|---|",
+        *(f"| {heading} | {text} |" for heading, text in COLUMNS.items()),
+        "",
+        "## What helps on what",
+        "",
+        *(f"- {sentence}" for sentence in sentences(rows) or ["No task has two compared recipes yet."]),
+    ]
+    places = [number for number, heading in enumerate(HEADINGS) if heading not in ("task", "family")]
+    for task in dict.fromkeys(row.task for row in rows):
+        members = [row for row in rows if row.task == task]
+        steps = sorted({run.steps for row in members if row.standing for run in row.standing.runs})
+        lines += ["", f"## {task}", "", f"Steps: {', '.join(map(str, steps)) or '–'}.", ""]
+        lines += ["| " + " | ".join(HEADINGS[place] for place in places) + " |", "|---" * len(places) + "|"]
+        for row in members:
+            cells = row.cells()
+            shown = [f"`{row.recipe}`", *(cells[place][0].replace("|", "\\|") for place in places[1:])]
+            lines.append("| " + " | ".join(shown) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def page(rows: Sequence[AtlasRow], title: str = "Atlas") -> str:
+    """The page with a table to sort and filter, and curves."""
+    tasks = list(dict.fromkeys(row.task for row in rows))
+    charts = {task: [_chart(row.standing) for row in rows if row.task == task and row.standing] for task in tasks}
+    commands = {(row.recipe, row.task): row.standing.runs[0].command for row in rows if row.standing}
+    return template("atlas.html", Path(__file__).parent).render(
+        title=title,
+        css=asset("page.css"),
+        js=asset("page.js") + asset("atlas.js"),
+        counts=counts(rows),
+        sentences=[line.replace("`", "") for line in sentences(rows)],
+        headings=HEADINGS,
+        meanings=COLUMNS,
+        outcomes=OUTCOMES,
+        tasks=tasks,
+        families=sorted({row.family for row in rows}),
+        rows=[(row.cells(), row.outcome, commands.get((row.recipe, row.task), "")) for row in rows],
+        charts=[(task, drawn(of)) for task, of in charts.items() if of],
+        footer=f"hocket {__version__}",
+    )
+
+
+def _chart(one: Standing) -> Chart:
+    """The curve of a recipe and of what it stands beside, over sampled answers, or steps where it samples none."""
+    runs = [one.runs, *([one.rival] if one.rival else [])]
+    across: data.Budget = "answers" if all(run.answers for group in runs for run in group) else "step"
+    lines = [_line(group, across) for group in runs]
+    return Chart(one.runs[0].recipe, lines, share=one.runs[0].share, across=across)
+
+
+def _line(runs: Sequence[AtlasRun], across: data.Budget) -> ChartLine:
+    """The mean over seeds at the points of the first, and the least and largest of several."""
+    places = [float(getattr(point, across)) for point in runs[0].curve]
+    columns = [[run.at(across, place) for run in runs] for place in places]
+    points = [(place, fmean(column)) for place, column in zip(places, columns, strict=True)]
+    band = [(place, min(column), max(column)) for place, column in zip(places, columns, strict=True)]
+    return ChartLine(runs[0].recipe, points, band if len(runs) > 1 else (), marks=True)

@@ -1,0 +1,90 @@
+"""How far a catalogue row has come, by what was seen: its claims, and what its recipes learnt in the atlas."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import yaml
+
+from hocket.lab.claims.atlas import standings
+from hocket.lab.claims.digests import METHODS
+from hocket.lab.claims.learns_check import in_words
+from hocket.lab.claims.record import status_of, verdicts_of
+
+Grade = Literal["works", "works (exact)", "works (stand-in)", "works (formula)", "partial", "stale", "open"]
+
+GRADES: Mapping[Grade, str] = {
+    "works": "it learns on a task of its kind: nothing diverges, success on unseen scenarios rises by more than its "
+    "interval, and it is not worse than its parent at equal samples by more than a margin; or a claim of its own says "
+    "so of what its paper is for",
+    "works (exact)": "nothing has to be learnt: theory that is shown by enumeration of small worlds, or a system or "
+    "benchmark whose claims are computed",
+    "works (stand-in)": "it learns, on a world or modality that stands in for the paper's",
+    "works (formula)": "its formulas hold and its part acts in the recipe as shipped, but that it learns is not "
+    "recorded yet, or was not seen",
+    "partial": "a defining part, or the paper's effect, was not seen",
+    "stale": "its code has changed since its claims were last run",
+    "open": "nothing is there yet",
+}
+"""Every grade and what it means."""
+
+UNRECORDED = "that it learns is not recorded yet"
+
+
+@dataclass(frozen=True)
+class RowGrade:
+    """A grade and why it is no better; for one that works what was seen."""
+
+    grade: Grade
+    why: str = ""
+
+
+def graded(
+    rows: Sequence[str], recipes: Iterable[str], note: str, *, exact: bool = False, ships: bool = True
+) -> RowGrade:
+    """The grade of catalogue rows that are one method.
+
+    Args:
+        recipes: its recipes. note: what these note as weaker. exact: whether nothing has to be learnt.
+        ships: as of `status_of`.
+    """
+    substitutes = [_entries("stand-ins")[row] for row in rows if row in _entries("stand-ins")]
+    state = status_of(rows, "" if substitutes else note, ships=ships)
+    if state != "works":
+        return RowGrade(state, note)
+    lacking = [_entries("not-seen")[row] for row in rows if row in _entries("not-seen")]
+    if lacking:
+        return RowGrade("partial", "; ".join(lacking))
+    if exact:
+        return RowGrade("works (exact)")
+    learnt, figures, diverged = evidence(rows, recipes)
+    if not learnt and diverged:
+        return RowGrade("partial", f"it diverges: {figures}")
+    if not learnt:
+        return RowGrade("works (formula)", f"not learnt on {figures}" if figures else UNRECORDED)
+    if substitutes:
+        return RowGrade("works (stand-in)", "; ".join(substitutes))
+    return RowGrade("works", figures)
+
+
+def evidence(rows: Iterable[str], recipes: Iterable[str]) -> tuple[bool, str, bool]:
+    """Whether a row's claims or its recipes' runs in the atlas show that it learns, what was seen, and divergence."""
+    claim = next((verdict for row in rows for verdict in verdicts_of(row) if verdict.learns and verdict.holds), None)
+    if claim is not None:
+        return True, claim.saw, False
+    known = [place for name in recipes for place in standings(name).items()]
+    best = next((place for place in known if place[1].learns), known[0] if known else None)
+    if best is None:
+        return False, "", False
+    task, result = best
+    return result.learns, f"{task}: {in_words(result)}", any(not other.sound for _, other in known)
+
+
+@functools.cache
+def _entries(part: str) -> Mapping[str, str]:
+    """A part of `methods/grades.yaml`: a sentence by row."""
+    parts: Mapping[str, Mapping[str, str]] = yaml.safe_load((METHODS / "grades.yaml").read_text(encoding="utf-8"))
+    return parts[part]
