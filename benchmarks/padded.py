@@ -49,13 +49,12 @@ def peak() -> float:
 
 
 def policy_of(case: Case, precision: str) -> Any:
+    import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
     from hocket.policies.causal_lm import CausalLM
     from hocket.policies.loading import read_tokenizer
     from hocket.train.models import model_path
-
-    import torch
 
     torch.set_num_threads(1)
     config = AutoConfig.for_model(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from hocket.core.errors import ConfigurationError
-from hocket.engine.context_store import ContextStore, aligned, merged, stored_row
+from hocket.engine.context_store import ContextStore, StoredRow, aligned, merged, stored_row
 from hocket.engine.decoder import PREFILL_TOKENS
 from hocket.engine.session import distinct
 from hocket.policies.own_pass import cache_traits, padding_inputs
@@ -38,6 +38,8 @@ class CachedSession:
         self._name, self._plain = traits.name, traits.plain and traits.pads
         self.rows = torch.arange(len(contexts), device=model.device)
         self._contexts = [list(context) for context in contexts]
+        self._begun = [len(context) for context in contexts]
+        self._left: dict[int, StoredRow] = {}
         unique, index = distinct(contexts)
         self._lengths = self._tensor([len(context) for context in contexts])
         self._width = int(self._lengths.max())
@@ -65,14 +67,19 @@ class CachedSession:
             layer.select(chosen, beyond)
         self._width -= beyond
 
-    def end(self) -> None:
-        """Leaves the rows that are left to the store."""
+    def end(self, written: Sequence[int]) -> None:
+        """Stores what was read of every continuation, of which so many tokens belong to its response."""
         self._remember(range(len(self._contexts)))
+        for number, row in self._left.items():
+            assert self._store is not None
+            # The last token was never read, and a row that waited to leave has read more than its response.
+            self._store.add(row.first(self._begun[number] + written[number] - 1))
 
     def _remember(self, places: Sequence[int]) -> None:
         if self._store is not None and self._plain:
             for place in places:
-                self._store.add(stored_row(tuple(self._contexts[place]), self._cache, place))
+                row = stored_row(tuple(self._contexts[place]), self._cache, place)
+                self._left[int(self.rows[place])] = row
 
     # ------------------------------------------------------------ contexts
 

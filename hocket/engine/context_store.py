@@ -67,6 +67,10 @@ class StoredRow:
     def bytes(self) -> int:
         return sum(part.nbytes for layer in self.layers for part in layer)
 
+    def first(self, count: int) -> StoredRow:
+        """Its first `count` tokens."""
+        return StoredRow(self.tokens[:count], [(keys[:, :count], values[:, :count]) for keys, values in self.layers])
+
 
 def aligned(past: Sequence[tuple[StoredRow | None, int]], more: int) -> Any:
     """A cache whose rows begin with so many tokens of stored rows each, right-aligned, with room for `more` columns.

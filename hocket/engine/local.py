@@ -375,8 +375,8 @@ class LocalEngine(BatchedEngine):
         if len({length for _, length in by_length if length is not None}) > 1 and not self._equal_lengths:
             self._equal_lengths = True
             say(
-                f"policy {self.policy.name!r}: padding changes what {self.policy.model.config.model_type!r} computes, so "
-                "only prompts of equal length are sampled together"
+                f"policy {self.policy.name!r}: padding changes what architecture "
+                f"{self.policy.model.config.model_type!r} computes, so only prompts of equal length are sampled together"
             )
         for group in (*fast.values(), *by_length.values()):
             for start in range(0, len(group), self.max_rows):
@@ -430,7 +430,7 @@ class LocalEngine(BatchedEngine):
                 requests, limits, lambda contexts: session_of(self.policy.model, contexts), self._stops, self.policy
             )
         for session in opened:
-            session.end()
+            session.end([len(sample.tokens) for sample in samples])
         for item, sample in zip(wave, samples, strict=True):
             item.asker.answer(sample)
 
