@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import torch
 
 from hocket.core.errors import HocketError
+from hocket.core.notices import say
 from hocket.engine.barrier import Barrier, LiveEpisode
 from hocket.engine.batched_engine import BatchedEngine, Pending, Promise
-from hocket.engine.cached_session import CachedSession
 from hocket.engine.decoder import DecoderSession
 from hocket.engine.decoding import LockstepDecoding, Responses, decode
 from hocket.engine.masked_session import MaskedSession
@@ -26,9 +26,12 @@ from hocket.policies import kernels
 from hocket.policies.batching import batch_together
 from hocket.policies.family import Adapters, adapters_of, head_size
 from hocket.policies.form_reading import known_form
+from hocket.policies.own_pass import cache_traits, steady_length
 from hocket.policies.support import supports
 
 if TYPE_CHECKING:
+    from hocket.engine.cached_session import CachedSession
+    from hocket.engine.context_store import ContextStore
     from hocket.policies.causal_lm import CausalLM
 
 MAX_BYTES = 4 * 2**30
@@ -152,6 +155,8 @@ class LocalEngine(BatchedEngine):
         self._stops = StopStrings(policy.tokenizer)
         self._company: _Company = _Company() if beside is None else beside._company
         self._company.engines.append(self)
+        self._contexts: tuple[tuple[int, ...], ContextStore] | None = None
+        self._equal_lengths = False
         self.release()
 
     def like(self, policy: CausalLM) -> LocalEngine:
@@ -189,7 +194,7 @@ class LocalEngine(BatchedEngine):
     def release(self) -> None:
         """Frees the memory of the cache; responses in progress begin again."""
         company = self._company
-        company.cache = None
+        company.cache = self._contexts = None
         if company.running is not None and not company.running.tickets:
             company.running = None
 
@@ -356,19 +361,42 @@ class LocalEngine(BatchedEngine):
     # ------------------------------------------------------------ in waves
 
     def _waves(self, numbered: list[_Asked]) -> Iterator[list[_Asked]]:
-        """The requests decoded together: full batches on the fast path, equal context lengths on the other."""
+        """The requests decoded together: full batches, of equal context lengths where rows cannot be padded."""
         fast: dict[_Masks, list[_Asked]] = {}
-        by_length: dict[tuple[_Masks, int], list[_Asked]] = {}
+        by_length: dict[tuple[_Masks, int | None], list[_Asked]] = {}
         for item in numbered:
             mask = item.request.decoding.mask
             masks = None if mask is None else (mask.copy,)
             if _decodes(self.policy.model, len(item.request.tokens) + item.limit):
                 fast.setdefault(masks, []).append(item)
             else:
-                by_length.setdefault((masks, len(item.request.tokens)), []).append(item)
+                length = len(item.request.tokens)
+                by_length.setdefault((masks, None if self._pads(length + item.limit) else length), []).append(item)
+        if len({length for _, length in by_length if length is not None}) > 1 and not self._equal_lengths:
+            self._equal_lengths = True
+            say(
+                f"policy {self.policy.name!r}: padding changes what architecture "
+                f"{self.policy.model.config.model_type!r} computes, so only prompts of equal length are sampled together"
+            )
         for group in (*fast.values(), *by_length.values()):
             for start in range(0, len(group), self.max_rows):
                 yield group[start : start + self.max_rows]
+
+    def _pads(self, longest: int) -> bool:
+        """Whether contexts of unequal lengths, with their responses up to `longest`, can share a batch."""
+        model = self.policy.model
+        with self.policy.narrowed():
+            steady = steady_length(model)
+            return cache_traits(model).pads and (steady is None or longest <= steady)
+
+    def _context_store(self) -> ContextStore:
+        """Contexts that a model's own pass has read with the present weights."""
+        from hocket.engine.context_store import ContextStore
+
+        weights = self.policy.fingerprint()
+        if self._contexts is None or self._contexts[0] != weights:
+            self._contexts = weights, ContextStore(self.max_bytes)
+        return self._contexts[1]
 
     def _run_wave(self, wave: list[_Asked]) -> None:
         # Requests with the same context are adjacent.
@@ -377,26 +405,32 @@ class LocalEngine(BatchedEngine):
             raise HocketError("the paged engine cannot serve these requests, and only it continues begun responses")
         precision = self.policy.precision
         longest = max(len(item.request.tokens) + item.limit for item in wave)
+        opened: list[CachedSession] = []
 
         def session_of(model: Any, contexts: Sequence[tuple[int, ...]]) -> Session:
             if _decodes(model, longest):
                 return DecoderSession(model, contexts, precision)
-            return CachedSession(model, contexts)
+            from hocket.engine.cached_session import CachedSession
+
+            opened.append(CachedSession(model, contexts, self._context_store() if model is self.policy.model else None))
+            return opened[-1]
 
         requests, limits = [item.request for item in wave], [item.limit for item in wave]
         mask = requests[0].decoding.mask
         if mask is not None:
             contexts = [request.tokens for request in requests]
             copied = None if mask.copy is None else session_of(self.policy.model_copy(mask.copy), contexts)
-            session = MaskedSession(session_of(self.policy.model, contexts), copied, requests)
+            masked = MaskedSession(session_of(self.policy.model, contexts), copied, requests)
             written = LockstepDecoding(requests, limits, self.policy.stop_ids, self._stops).run(
-                session, self.policy.version
+                masked, self.policy.version
             )
-            samples = session.completed(written, requests)
+            samples = masked.completed(written, requests)
         else:
             samples = decode(
                 requests, limits, lambda contexts: session_of(self.policy.model, contexts), self._stops, self.policy
             )
+        for session in opened:
+            session.end([len(sample.tokens) for sample in samples])
         for item, sample in zip(wave, samples, strict=True):
             item.asker.answer(sample)
 

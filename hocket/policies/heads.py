@@ -25,6 +25,11 @@ DEVICE_LOGIT_BUDGET = 2**28
 Head = Callable[[Tensor], Tensor]
 
 
+def finished(logits: Tensor) -> Tensor:
+    """The head of features that are logits already."""
+    return logits
+
+
 class TokenScores(NamedTuple):
     """What the head says at K places, each `[K]` fp32; what was not asked is None."""
 
@@ -59,6 +64,8 @@ def read_head(
     """
     width = head(features[:1]).shape[-1] if len(features) else 1
     step = max(1, (LOGIT_BUDGET if features.device.type == "cpu" else DEVICE_LOGIT_BUDGET) // width)
+    if head is finished and torch.is_grad_enabled():
+        step = max(step, len(features))  # They exist as a whole, and parts of them would share their gradient's place.
     if (
         len(features) > step
         and reference is None

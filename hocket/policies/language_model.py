@@ -18,8 +18,9 @@ from hocket.policies.activation_cache import ActivationCache, ReplaySteps, activ
 from hocket.policies.copies import ModelCopies
 from hocket.policies.family import STEPS, LayerSteps, Precision, head_of, logit_states
 from hocket.policies.form_reading import form_of
-from hocket.policies.heads import Head
+from hocket.policies.heads import Head, finished
 from hocket.policies.lora import acting_parameters, adapted_layers, without_adapter
+from hocket.policies.own_pass import own_head, own_logits, own_states, steady_length
 from hocket.policies.prefix_tree import PrefixTree, tree_of, tree_parts
 from hocket.policies.residence import HERE, Residence
 from hocket.policies.routes import Balance, ReplayedRoutes, RouteRecord, columns_of
@@ -192,8 +193,11 @@ class LanguageModel:
 
     def parts(self, rows: list[Row], other: LanguageModel | None = None) -> list[list[Row]]:
         """Rows read together, by this policy and by `other`; whether prefixes are shared decides what they cost."""
-        shared = all(policy is None or policy._shares(rows) for policy in (self, other))
-        return (tree_parts if shared else blocks_of)(rows, self.token_budget)
+        policies = [self] if other is None else [self, other]
+        if all(policy._shares(rows) for policy in policies):
+            return tree_parts(rows, self.token_budget)
+        steady = [length for policy in policies if (length := steady_length(policy.model)) is not None]
+        return blocks_of(rows, self.token_budget, min(steady, default=None))
 
     def _shares(self, rows: Sequence[Row]) -> bool:
         longest = max((len(row.tokens) for row in rows), default=0)
@@ -229,15 +233,14 @@ class LanguageModel:
             raise HocketError(f"policy {self.name!r} says nothing of its experts where prefixes are not shared")
         block = padded(rows)
         ids, place = block.ids.to(self.device), block.place.to(self.device)
-        if self._plain:
-            with self.residence.called(), self.narrowed():
-                states = self.model.base_model(input_ids=ids, use_cache=False).last_hidden_state
-            picked = states.flatten(0, 1)[place].to(self.model.dtype)
-            return self._for_head(picked), picked if hidden else None
+        again = self.checkpointing and self.residence.here
         with self.residence.called(), self.narrowed():
-            out = self.model(input_ids=ids, use_cache=False, output_hidden_states=hidden)
-        states = out.hidden_states[-1].flatten(0, 1)[place] if hidden else None
-        return out.logits.flatten(0, 1)[place], states
+            if self._plain:
+                states = own_states(self.model, ids, gradient_checkpointing=again)
+                picked = states.flatten(0, 1)[place].to(self.model.dtype)
+                return self._for_head(picked), picked if hidden else None
+            logits, last = own_logits(self.model, ids, hidden=hidden, gradient_checkpointing=again)
+        return logits.flatten(0, 1)[place], None if last is None else last.flatten(0, 1)[place]
 
     def _steps(self, rows: list[Row], tree: PrefixTree) -> LayerSteps:
         """How layers are computed of what no activation cache knows."""
@@ -254,10 +257,9 @@ class LanguageModel:
 
     @property
     def head(self) -> Head:
-        if not self._plain:
-            return _unchanged
-        head: Head = head_of(self.model) if trusted(self.model) else self.model.lm_head
-        return head
+        if trusted(self.model):
+            return head_of(self.model)
+        return own_head(self.model) or finished
 
     def _for_head(self, states: Tensor) -> Tensor:
         """Last hidden states as the head reads them."""
@@ -265,8 +267,8 @@ class LanguageModel:
 
     @property
     def _plain(self) -> bool:
-        """Whether the head reads last hidden states; of any other architecture the model's own logits are used."""
-        return self.model.config.model_type == "gpt2" or trusted(self.model)
+        """Whether the head reads last hidden states; otherwise the model's own logits are used."""
+        return trusted(self.model) or own_head(self.model) is not None
 
     def check_lengths(self, rows: Sequence[Row]) -> None:
         limit = self.context_length
@@ -300,7 +302,3 @@ class LanguageModel:
     def narrowed(self) -> AbstractContextManager[Any]:
         """Inside, the forward pass of `transformers` multiplies in the policy's precision."""
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16")
-
-
-def _unchanged(logits: Tensor) -> Tensor:
-    return logits

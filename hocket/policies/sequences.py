@@ -95,11 +95,16 @@ def final_rows(batch: Batch) -> list[Row]:
     return rows
 
 
-def blocks_of(rows: Sequence[Row], budget: float) -> list[list[Row]]:
-    """Splits rows, longest first, so that each part's padded cost stays within `budget`; at least one row each."""
+def blocks_of(rows: Sequence[Row], budget: float, steady: int | None = None) -> list[list[Row]]:
+    """Splits rows, longest first, so that each part's padded cost stays within `budget`; at least one row each.
+
+    Rows longer than `steady` are padded to no other length.
+    """
     parts: list[list[Row]] = []
     for row in sorted(rows, key=lambda row: -len(row.tokens)):
-        if parts and _cost(len(parts[-1]) + 1, len(parts[-1][0].tokens)) <= budget:
+        length = len(parts[-1][0].tokens) if parts else 0
+        alike = steady is None or length <= steady or length == len(row.tokens)
+        if parts and alike and _cost(len(parts[-1]) + 1, length) <= budget:
             parts[-1].append(row)
         else:
             parts.append([row])

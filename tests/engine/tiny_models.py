@@ -5,6 +5,7 @@ import string
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
+    AutoConfig,
     Gemma2Config,
     GPT2Config,
     LlamaConfig,
@@ -54,6 +55,8 @@ def config(kind: str, vocabulary: int, **more):
     if kind == "gemma2":
         softcap = {"final_logit_softcapping": 1.0, "head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 16}
         return Gemma2Config(**_DECODER, **ends, **softcap, **more)
+    if kind in ("falcon", "gpt_neox", "nanochat"):  # No form: computed by their own forward pass.
+        return AutoConfig.for_model(kind, **_DECODER, **ends, **({"alibi": True} if kind == "falcon" else {}), **more)
     return GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=256, **ends, **more)
 
 

@@ -152,6 +152,7 @@ def test_only_asked_decisions_are_evaluated():
 def test_a_shared_turn_is_read_once_where_sequences_are_padded(monkeypatch):
     policy, batch = tiny_models.policy("qwen3"), tree()
     policy.share_prefixes = False
+    policy.evaluate(batch, [Quantity.LOGP])  # Trials of the model's own pass are over.
     read = []
     original = policy.model.model.forward
     monkeypatch.setattr(
