@@ -8,7 +8,6 @@ import torch
 import transformers
 from transformers.initialization import no_init_weights
 
-
 from hocket.core.keys import Key
 from hocket.engine.cached_session import CachedSession
 
@@ -36,6 +35,8 @@ TABLE: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen3_next": ("Qwen3NextConfig", _DELTA | {"num_experts": 0, "mlp_only_layers": [0, 1]}),
 }
 
+QUICK = ("granitemoehybrid", "qwen3_5")
+
 
 def model(kind: str) -> Any:
     name, more = TABLE[kind]
@@ -49,7 +50,7 @@ def model(kind: str) -> Any:
     return made.eval()
 
 
-@pytest.mark.parametrize("kind", TABLE)
+@pytest.mark.parametrize("kind", [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in TABLE])
 def test_rows_leave_with_their_states(kind):
     """Two contexts, one of them twice; the first row leaves after a step."""
     made, draw = model(kind), Key.of(1).numpy()
