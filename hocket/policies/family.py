@@ -86,8 +86,8 @@ def dtype_of(layers: Sequence[Any], precision: Precision) -> torch.dtype:
 def groups(layer: Any, form: LayerForm) -> tuple[Group, ...]:
     """The linear layers of a decoder layer by their input.
 
-    Queries, keys and values, or what a recurrence reads; attention's output; what opens the feed-forward part; what closes it. Of routed experts
-    these two are the shared one's, if there is one, and its gate comes after them.
+    Queries, keys and values, or what a recurrence reads; attention's output; what opens the feed-forward part; what
+    closes it. Of routed experts these two are the shared one's, if there is one, and its gate comes after them.
     """
     attention, feed = getattr(layer, form.attention_name), getattr(layer, form.feed_name)
     first, between = _folded(layer, form.norms[0]), before_feed(layer, form)

@@ -175,7 +175,8 @@ class DeltaForm:
         projections: linear layers whose outputs are queries, keys, values, the gate of outputs, that of what is
             written, and that of what is kept. grouped: whether they are by key head. output: back to the states' width.
         convolution, norm: of queries, keys and values; of each head's output.
-        keys, heads: key heads, and value heads. size, values: numbers of a key and of a value. taps: of the convolution.
+        keys, heads: key heads, and value heads. size, values: numbers of a key and of a value.
+        taps: tokens that the convolution reads.
     """
 
     projections: tuple[str, ...]
