@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import Enum, auto
 
 import numpy as np
@@ -190,6 +191,10 @@ class Scheduler:
         finished = [prefill for prefill in self._prefills if prefill.finished]
         logits = self._logits(finished)
         rows.position[: rows.count] += 1
+        for prefill in self._prefills:
+            if prefill.fork and prefill.done == prefill.fork:
+                self._keep_state(prefill)
+                prefill.fork = 0
         if finished:
             logits = self._become_rows(finished, logits)
         answered = self._draw(logits) if rows.count else []
@@ -359,7 +364,8 @@ class Scheduler:
         prefix = self._find(owner, tokens if logits is not None else tokens[:-1], state)
         if logits is not None and prefix.usable < len(tokens):
             logits, prefix = None, self._find(owner, tokens[:-1], state)
-        if prefix.promised - prefix.usable >= LEAST_SAVED:
+        saved = prefix.promised - prefix.usable >= LEAST_SAVED
+        if saved and (self._states is None or self._forks(owner, tokens, prefix.usable)):
             self._release_state(state)
             return Admission.LATER
         held = prefix.pages if prefix.source < 0 else [*prefix.pages, prefix.source]
@@ -372,6 +378,7 @@ class Scheduler:
         if prefix.source >= 0:
             self._copies.append((prefix.source, int(taken[0])))
         prefill = Prefill(owner, tokens, [*prefix.pages, *taken.tolist()], prefix.usable, [number], logits, state=state)
+        prefill.fork = prefix.promised if saved else 0
         if logits is None:
             prefill.nodes = self._tree.insert(tokens, prefill.pages, NEVER, owner)
         self._counts.reused += prefix.usable
@@ -383,18 +390,24 @@ class Scheduler:
     def _find(self, owner: int, tokens: Tokens, state: int) -> KnownPrefix:
         """The longest prefix of `tokens` that a context can continue; its state, if there is one, is copied to a slot.
 
-        With states that is one of those in the cache, and nobody waits for a longer one.
+        With states that is one of those in the cache, and pages promise where another one is worth keeping.
         """
         clock = self._cache.now
+        longest = self._tree.find(tokens, clock, owner)
         if self._states is None:
-            return self._tree.find(tokens, clock, owner)
+            return longest
         for length, slot in self._states.find(owner, tokens):
             prefix = self._tree.find(tokens[:length], clock, owner)
             if prefix.usable == length:
                 self._states.use(owner, tokens[:length])
                 self._states.copy(slot, state)
-                return prefix
-        return KnownPrefix([], 0, -1, 0)
+                return replace(prefix, promised=max(length, longest.promised))
+        return KnownPrefix([], 0, -1, longest.promised)
+
+    def _forks(self, owner: int, tokens: Tokens, usable: int) -> bool:
+        """Whether a context that is being read will leave a state that saves these tokens much."""
+        marked = (other for other in self._prefills if other.fork >= usable + LEAST_SAVED and other.owner == owner)
+        return any(other.tokens[: other.fork] == tokens[: other.fork] for other in marked)
 
     def _take_state(self) -> int | None:
         """A slot for a state; 0 where no layer has one, None if all are taken."""
@@ -411,7 +424,7 @@ class Scheduler:
 
     def _plan(self, prefill: Prefill) -> None:
         """Adds to this pass as much of a context as the budget allows."""
-        count = min(self._budget, len(prefill.tokens) - prefill.done)
+        count = min(self._budget, (prefill.fork or len(prefill.tokens)) - prefill.done)
         if not count:
             return
         start, prefill.done = prefill.done, prefill.done + count
@@ -456,7 +469,11 @@ class Scheduler:
         for slot in prefill.states:
             self._states.copy(prefill.state, slot)
         if self._asked[prefill.context]:
-            kept = self._states.take()
-            if kept is not None:
-                self._states.copy(prefill.state, kept)
-                self._states.keep(prefill.owner, prefill.tokens, kept)
+            self._keep_state(prefill)
+
+    def _keep_state(self, prefill: Prefill) -> None:
+        """Copies the state of what has been read of a context to the cache, if there is room."""
+        slot = None if self._states is None else self._states.take()
+        if self._states is not None and slot is not None:
+            self._states.copy(prefill.state, slot)
+            self._states.keep(prefill.owner, prefill.tokens[: prefill.done], slot)
