@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hocket.engine.pages import PAGE, PagePool, PageTree
+from hocket.engine.states import SHARE, PassHistories, StatePool
 from hocket.policies.family import (
     STEPS,
     Adapters,
@@ -95,6 +96,7 @@ class ForwardBatch:
     Attributes:
         token, position, slot: of each token. table: pages of each row. run_start, run_row: see
             `hocket.policies.kernels.paged_attention`. owner: the number of the policy each token is for.
+        state: the slot of each row's state.
         rows, tokens: the current number of runs and tokens.
 
     Args:
@@ -108,6 +110,7 @@ class ForwardBatch:
         self.slot = np.zeros(room, np.int32)
         self.owner = np.zeros(room, np.int32)
         self.table = np.zeros((most_rows, width), np.int32)
+        self.state = np.zeros(most_rows, np.int32)
         self.run_start = np.zeros(most_rows + 1, np.int32)
         self.run_row = np.arange(most_rows, dtype=np.int32)
         self.rows = self.tokens = 0
@@ -115,9 +118,10 @@ class ForwardBatch:
         self._tensors = [torch.from_numpy(array) for array in arrays]
         self._step = np.arange(most_rows + 1, dtype=np.int32)
 
-    def begin(self, token: NDArray[np.int64], position: Ints, owner: Ints) -> None:
+    def begin(self, token: NDArray[np.int64], position: Ints, owner: Ints, state: Ints) -> None:
         """One token for each of the first rows of `table`."""
         rows = self.rows = self.tokens = len(token)
+        self.state[:rows] = state
         self.token[:rows] = token
         self.owner[:rows] = owner
         self.position[:rows] = position
@@ -125,7 +129,7 @@ class ForwardBatch:
         self.slot[:rows] = pages * PAGE + position % PAGE
         self.run_start[: rows + 1] = self._step[: rows + 1]
 
-    def add(self, tokens: tuple[int, ...], start: int, pages: list[int], owner: int) -> None:
+    def add(self, tokens: tuple[int, ...], start: int, pages: list[int], owner: int, state: int) -> None:
         """Adds a row: `tokens` from position `start` on, in `pages` (all pages of the row, from its first position)."""
         first, last = self.tokens, self.tokens + len(tokens)
         self.token[first:last] = tokens
@@ -134,6 +138,7 @@ class ForwardBatch:
         self.position[first:last] = position
         self.slot[first:last] = np.array(pages, np.int32)[position // PAGE] * PAGE + position % PAGE
         self.table[self.rows, : len(pages)] = pages
+        self.state[self.rows] = state
         self.rows += 1
         self.tokens = self.run_start[self.rows] = last
 
@@ -171,6 +176,8 @@ class PagedModel:
             self._layers = mixed_layers(model, precision, adapters, self._owners)
         self._kernels = kernels
         self._heads, self._shared = form.heads, form.shared
+        attends = (number for number in range(len(form.layers)) if number not in form.recurrent)
+        self._place = {number: place for place, number in enumerate(attends)}
         self._tables: dict[str | None, Angles] = {}
         self._reached = 0
         self.reach(1)
@@ -184,19 +191,30 @@ class PagedModel:
             self._reached = positions
 
     def logits(
-        self, batch: ForwardBatch, pool: PagePool, wanted: Tensor | None, activations: PassRecord | None = None
+        self,
+        batch: ForwardBatch,
+        pool: PagePool,
+        wanted: Tensor | None,
+        activations: PassRecord | None = None,
+        states: StatePool | None = None,
     ) -> Tensor:
         """Logits after the `wanted` tokens `[K]`, or after all; `[K', V]`, where rows beyond K are padding.
 
-        The `activations` record intermediate results unless they are full.
+        The `activations` record intermediate results unless they are full; recurrent layers have their `states`.
         """
         steps = STEPS if activations is None or activations.full else activations.recording()
         token, position, slot, table, run_start, run_row = batch.end()
         owner, last = batch.owner[: len(token)], len(self._layers) - 1
         self._say(owner)
+        histories = None if states is None else PassHistories(states, batch, len(token))
 
         def attend(number: int, qkv: Tensor) -> Tensor:
             layer = self._layers[number]
+            if layer.recurrence is not None and histories is not None:
+                mixed = layer.recurrence(qkv, number, histories)
+                if number == last and wanted is not None:
+                    self._say(owner[wanted.numpy()])
+                return mixed
             if layer.shaping is not None:
                 qkv = layer.shaping(qkv, lambda: self._turn(layer.late, position))
             cosine, sine = self._tables[layer.rotary]
@@ -205,8 +223,8 @@ class PagedModel:
             sums = torch.empty(len(qkv), self._heads) if steps.sums else None
             mixed = self._kernels.paged_attention(
                 qkv,
-                pool.keys[number],
-                pool.values[number],
+                pool.keys[self._place[number]],
+                pool.values[self._place[number]],
                 position=position,
                 slot=slot,
                 table=table,
@@ -270,12 +288,13 @@ class PagedCache:
 
     Attributes:
         model: the forward pass. pool: the pages. tree: finds pages by tokens. page_bytes: memory of a page.
+        states: of layers that have one in place of keys and values, if there are any.
         activations: the cache that records passes for the learner, if there is one.
         now: the number of the current or last pass.
 
     Args:
         model, precision, kernels, adapters: see `PagedModel`.
-        most: the largest number of bytes of keys and values.
+        most: the largest number of bytes of keys and values, and of states.
     """
 
     def __init__(
@@ -289,7 +308,9 @@ class PagedCache:
         self.model = PagedModel(model, precision, kernels, adapters)
         self.kernels = kernels
         form = known_form(model)
-        shape = len(form.layers), form.shared, form.size
+        self.states = StatePool(form.recurrent, most // SHARE) if form.recurrent else None
+        most -= most // SHARE if form.recurrent else 0
+        shape = len(form.layers) - len(form.recurrent), form.shared, form.size
         page = PagePool.bytes_per_page(*shape, self.model.dtype)
         self.page_bytes = page
         self.pool = PagePool(*shape, most=most // page, dtype=self.model.dtype)
@@ -313,9 +334,13 @@ class PagedCache:
         self.model = PagedModel(model, precision, self.kernels, adapters)
         for owner in changed:
             self.tree.forget(owner)
+            if self.states is not None:
+                self.states.forget(owner)
 
     def forget(self) -> None:
         """Frees all pages."""
         self.pool.clear()
         self.pool.record[:] = -1
         self.tree = PageTree(self.pool)
+        if self.states is not None:
+            self.states.clear()

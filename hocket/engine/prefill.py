@@ -22,6 +22,8 @@ class Prefill:
         nodes: its nodes in the prefix tree for which no pass has been planned.
         members: the requests with this context; the first one gets its pages.
         parts: a page for each further member, for a copy of the last page if that is partial.
+        state: the slot of its state, in layers that have one. states: a slot for each further member.
+        fork: the number of tokens after which the state is cached, because another context has them too; 0 for none.
         last: the position of its last token in the current pass. logits: those of the next token, once computed.
     """
 
@@ -33,6 +35,9 @@ class Prefill:
     logits: Tensor | None = None
     nodes: list[PageNode] = field(default_factory=list)
     parts: list[int] = field(default_factory=list)
+    state: int = 0
+    states: list[int] = field(default_factory=list)
+    fork: int = 0
     last: int = -1
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import Enum, auto
 
 import numpy as np
@@ -20,7 +21,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.engine.decode_batch import DecodeBatch
 from hocket.engine.decoding import Responses
 from hocket.engine.paged_model import ForwardBatch, PagedCache, SamplingCounts, bucket
-from hocket.engine.pages import NEVER, PAGE, PageNode, Pages
+from hocket.engine.pages import NEVER, PAGE, KnownPrefix, PageNode, Pages, Tokens
 from hocket.engine.prefill import Context, Prefill
 from hocket.engine.requests import Request
 from hocket.engine.token_sampler import TokenSampler
@@ -52,7 +53,9 @@ class Scheduler:
     """
 
     def __init__(self, cache: PagedCache, written: Responses, counts: SamplingCounts, most: int) -> None:
-        self._cache, self._pool, self._tree = cache, cache.pool, cache.tree
+        self._cache, self._pool, self._tree, self._states = cache, cache.pool, cache.tree, cache.states
+        if self._states is not None:
+            self._states.reclaim()
         self._written, self._counts = written, counts
         self._most = most
         self._asked_of: dict[int, tuple[Request, int]] = {}
@@ -177,7 +180,8 @@ class Scheduler:
             self._forget_leaving()
         rows, batch = self._rows, self._forward_batch
         self._take_pages()
-        batch.begin(rows.token[: rows.count], rows.position[: rows.count], rows.owner[: rows.count])
+        columns = rows.token, rows.position, rows.owner, rows.state
+        batch.begin(*(column[: rows.count] for column in columns))
         if self._waiting or self._prefills:
             self._admit()
             self._copy(self._copies)
@@ -187,6 +191,10 @@ class Scheduler:
         finished = [prefill for prefill in self._prefills if prefill.finished]
         logits = self._logits(finished)
         rows.position[: rows.count] += 1
+        for prefill in self._prefills:
+            if prefill.fork and prefill.done == prefill.fork:
+                self._keep_state(prefill)
+                prefill.fork = 0
         if finished:
             logits = self._become_rows(finished, logits)
         answered = self._draw(logits) if rows.count else []
@@ -207,7 +215,7 @@ class Scheduler:
         if batch.rows > count:
             places = [*range(count), *(prefill.last for prefill in read)]
             wanted = torch.tensor(places + [0] * (bucket(len(places)) - len(places)))
-        logits = self._cache.model.logits(batch, self._pool, wanted, self._cache.activations)
+        logits = self._cache.model.logits(batch, self._pool, wanted, self._cache.activations, self._states)
         for number, prefill in enumerate(read, count):
             prefill.logits = logits[number]
         return logits[:count]
@@ -266,7 +274,7 @@ class Scheduler:
         self._counts.preempted += 1
 
     def _adopt(self, row: int) -> None:
-        """Hands a row's pages over to the prefix tree."""
+        """Hands a row's pages over to the prefix tree, and its state to the cache of states."""
         number, fed = int(self._rows.request[row]), int(self._rows.position[row])
         pages = self._rows.pages(row)
         owner, tokens = self._context(number)
@@ -274,6 +282,8 @@ class Scheduler:
             self._cache.activations.remember(tokens[:fed], self._pool.record[pages].reshape(-1)[:fed])
         self._tree.insert(tokens[:fed], pages, self._cache.now, owner)
         self._pool.release(pages)
+        if self._states is not None:
+            self._states.keep(owner, tokens[:fed], int(self._rows.state[row]))
 
     def _copy(self, pairs: list[tuple[int, int]]) -> None:
         if pairs:
@@ -330,11 +340,16 @@ class Scheduler:
 
     def _join(self, number: int, prefill: Prefill) -> Admission:
         """Adds a request to a prefill of the same context."""
+        state = self._take_state()
+        if state is None:
+            return Admission.FULL
         if len(prefill.tokens) % PAGE:
             page = self._take(1, self._spare)
             if page is None:
+                self._release_state(state)
                 return Admission.FULL
             prefill.parts.append(int(page[0]))
+        prefill.states.append(state)
         prefill.members.append(number)
         self._counts.reused += len(prefill.tokens)
         return Admission.DONE
@@ -342,22 +357,28 @@ class Scheduler:
     def _begin(self, number: int, context: Context) -> Admission:
         """Begins a prefill after the part of the context that is in the prefix tree."""
         owner, tokens = context
-        clock, logits = self._cache.now, self._known.get(context)
+        logits, state = self._known.get(context), self._take_state()
+        if state is None:
+            return Admission.FULL
         # Without known logits the last token must be read.
-        prefix = self._tree.find(tokens if logits is not None else tokens[:-1], clock, owner)
+        prefix = self._find(owner, tokens if logits is not None else tokens[:-1], state)
         if logits is not None and prefix.usable < len(tokens):
-            logits, prefix = None, self._tree.find(tokens[:-1], clock, owner)
-        if prefix.promised - prefix.usable >= LEAST_SAVED:
+            logits, prefix = None, self._find(owner, tokens[:-1], state)
+        saved = prefix.promised - prefix.usable >= LEAST_SAVED
+        if saved and (self._states is None or self._forks(owner, tokens, prefix.usable)):
+            self._release_state(state)
             return Admission.LATER
         held = prefix.pages if prefix.source < 0 else [*prefix.pages, prefix.source]
         self._pool.hold(held)
         taken = self._take(-(-len(tokens) // PAGE) - len(prefix.pages), self._spare)
         if taken is None:
             self._pool.release(held)
+            self._release_state(state)
             return Admission.FULL
         if prefix.source >= 0:
             self._copies.append((prefix.source, int(taken[0])))
-        prefill = Prefill(owner, tokens, [*prefix.pages, *taken.tolist()], prefix.usable, [number], logits)
+        prefill = Prefill(owner, tokens, [*prefix.pages, *taken.tolist()], prefix.usable, [number], logits, state=state)
+        prefill.fork = prefix.promised if saved else 0
         if logits is None:
             prefill.nodes = self._tree.insert(tokens, prefill.pages, NEVER, owner)
         self._counts.reused += prefix.usable
@@ -366,6 +387,36 @@ class Scheduler:
         self._plan(prefill)
         return Admission.DONE
 
+    def _find(self, owner: int, tokens: Tokens, state: int) -> KnownPrefix:
+        """The longest prefix of `tokens` that a context can continue; its state, if there is one, is copied to a slot.
+
+        With states that is one of those in the cache, and pages promise where another one is worth keeping.
+        """
+        clock = self._cache.now
+        longest = self._tree.find(tokens, clock, owner)
+        if self._states is None:
+            return longest
+        for length, slot in self._states.find(owner, tokens):
+            prefix = self._tree.find(tokens[:length], clock, owner)
+            if prefix.usable == length:
+                self._states.use(owner, tokens[:length])
+                self._states.copy(slot, state)
+                return replace(prefix, promised=max(length, longest.promised))
+        return KnownPrefix([], 0, -1, longest.promised)
+
+    def _forks(self, owner: int, tokens: Tokens, usable: int) -> bool:
+        """Whether a context that is being read will leave a state that saves these tokens much."""
+        marked = (other for other in self._prefills if other.fork >= usable + LEAST_SAVED and other.owner == owner)
+        return any(other.tokens[: other.fork] == tokens[: other.fork] for other in marked)
+
+    def _take_state(self) -> int | None:
+        """A slot for a state; 0 where no layer has one, None if all are taken."""
+        return 0 if self._states is None else self._states.take()
+
+    def _release_state(self, state: int) -> None:
+        if self._states is not None:
+            self._states.release([state])
+
     @property
     def _spare(self) -> int:
         """The number of pages that rows may need next."""
@@ -373,11 +424,13 @@ class Scheduler:
 
     def _plan(self, prefill: Prefill) -> None:
         """Adds to this pass as much of a context as the budget allows."""
-        count = min(self._budget, len(prefill.tokens) - prefill.done)
+        count = min(self._budget, (prefill.fork or len(prefill.tokens)) - prefill.done)
         if not count:
             return
         start, prefill.done = prefill.done, prefill.done + count
-        self._forward_batch.add(prefill.tokens[start : prefill.done], start, prefill.pages, prefill.owner)
+        self._forward_batch.add(
+            prefill.tokens[start : prefill.done], start, prefill.pages, prefill.owner, prefill.state
+        )
         prefill.last = self._forward_batch.tokens - 1
         self._budget -= count
         self._counts.computed += count
@@ -393,12 +446,13 @@ class Scheduler:
             del self._open[prefill.context]
             owner, length, members = prefill.owner, len(prefill.tokens), prefill.members
             full_pages = prefill.pages[: length // PAGE]
-            self._rows.add(members[0], owner, length, prefill.pages)
+            self._rows.add(members[0], owner, length, prefill.pages, prefill.state)
+            self._spread_state(prefill)
             for place, number in enumerate(members[1:]):
                 self._pool.hold(full_pages)
                 own = prefill.parts[place : place + 1]
                 copies += [(prefill.pages[-1], page) for page in own]
-                self._rows.add(number, owner, length, [*full_pages, *own])
+                self._rows.add(number, owner, length, [*full_pages, *own], prefill.states[place])
             parts.append(prefill.logits.expand(len(members), -1))
             self._entering -= len(members)
             if self._asked[prefill.context]:
@@ -407,3 +461,19 @@ class Scheduler:
         self._prefills = [prefill for prefill in self._prefills if not prefill.finished]
         self._sampler.arrange(self._rows.request[: self._rows.count])
         return torch.cat(parts)
+
+    def _spread_state(self, prefill: Prefill) -> None:
+        """Copies the state of a context to its members, and to the cache if requests with it are still waiting."""
+        if self._states is None:
+            return
+        for slot in prefill.states:
+            self._states.copy(prefill.state, slot)
+        if self._asked[prefill.context]:
+            self._keep_state(prefill)
+
+    def _keep_state(self, prefill: Prefill) -> None:
+        """Copies the state of what has been read of a context to the cache, if there is room."""
+        slot = None if self._states is None else self._states.take()
+        if self._states is not None and slot is not None:
+            self._states.copy(prefill.state, slot)
+            self._states.keep(prefill.owner, prefill.tokens[: prefill.done], slot)

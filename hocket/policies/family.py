@@ -19,11 +19,12 @@ from torch.utils.checkpoint import checkpoint
 from hocket.policies.experts import Experts, Routing, expert_gate, rowwise_sigmoid
 from hocket.policies.form_reading import known_form, layers_in
 from hocket.policies.forms import ExpertsForm, FeedForm, LayerForm, NormForm, normed, weight_of
-from hocket.policies.fused_operations import add_norm, gated_gelu, gated_silu
+from hocket.policies.fused_operations import add_norm, gated_gelu, gated_sigmoid, gated_silu
 from hocket.policies.kernels import ScoreBounds
 from hocket.policies.latent import Group, LatentProjection, NarrowOutput, inner_groups
 from hocket.policies.lora import base_of
 from hocket.policies.lowrank import JoinedLinear, LowRank, MixedLinear, Owners, low_rank
+from hocket.policies.recurrence import mixer_of
 from hocket.policies.shaping import by_head, moved_heads, shaping_of
 
 Precision = Literal["fp32", "bf16"]
@@ -39,7 +40,8 @@ Visit = Callable[[int, Run, Tensor, Tensor | None], tuple[Tensor, Tensor]]
 """From a layer's number, what runs it, and the residual stream with what is to be added, to the same behind it."""
 
 Attend = Callable[[int, Tensor], Tensor]
-"""From a layer's number and its queries, keys and values `[M, (H + 2 S) D]` to what attention mixed, `[M, H D]`."""
+"""From a layer's number and its queries, keys and values `[M, (H + 2 S) D]` to what attention mixed, `[M, H D]`; from
+what a recurrent layer projects to what it mixes."""
 
 
 def linear(layers: Sequence[Any], scale: Tensor | None, precision: Precision) -> Map:
@@ -84,12 +86,17 @@ def dtype_of(layers: Sequence[Any], precision: Precision) -> torch.dtype:
 def groups(layer: Any, form: LayerForm) -> tuple[Group, ...]:
     """The linear layers of a decoder layer by their input.
 
-    Queries, keys and values; attention's output; what opens the feed-forward part; what closes it. Of routed experts
-    these two are the shared one's, if there is one, and its gate comes after them.
+    Queries, keys and values, or what a recurrence reads; attention's output; what opens the feed-forward part; what
+    closes it. Of routed experts these two are the shared one's, if there is one, and its gate comes after them.
     """
     attention, feed = getattr(layer, form.attention_name), getattr(layer, form.feed_name)
     first, between = _folded(layer, form.norms[0]), before_feed(layer, form)
-    parts = [*inner_groups(attention, form.attention, first), ([getattr(attention, form.attention.output)], None)]
+    inner: Sequence[Group] = (
+        inner_groups(attention, form.attention, first)
+        if form.recurrence is None
+        else [([getattr(attention, name) for name in form.inner], first)]
+    )
+    parts = [*inner, ([getattr(attention, form.output)], None)]
     dense: FeedForm | None
     if isinstance(form.feed, FeedForm):
         dense = form.feed
@@ -124,6 +131,7 @@ class Layer:
         scale: of attention's scores. bounds: theirs. rotary: name of the table of angles.
         turn: weights `[heads + shared, D]` of the norms of queries and keys, or None. turn_epsilon: theirs.
         shaping: what is done to queries, keys and values besides, see `hocket.policies.shaping`; None for nothing.
+        gated: whether queries have gates beside them. recurrence: what takes attention's place, or None.
         before: what stands before attention and before feed-forward. bare: whether their outputs are added as they are.
         dtype: of activations.
         copies: of whole matrices, made for this layer of the weights of the moment.
@@ -133,15 +141,17 @@ class Layer:
         """`maps` are those of `groups(layer, form)`."""
         attention, shape = getattr(layer, form.attention_name), form.attention
         self.form = form
-        inner = 1 if shape.latent is None else len(shape.inner) - 1
+        self.recurrence = None if form.recurrence is None else mixer_of(form.recurrence, attention)
+        attends = form.recurrence is None
+        inner = 1 if shape.latent is None or not attends else len(shape.inner) - 1
         self.output, *rest = maps[inner:]
         self.qkv = maps[0]
-        if shape.latent is not None:
+        if shape.latent is not None and attends:
             self.qkv = LatentProjection(shape, shape.latent, maps[:inner])
             self.output = NarrowOutput(shape, shape.latent, self.output)
         self.copies: list[Tensor] = [copy for one in maps for copy in getattr(one, "copies", ())]
         self.scale = shape.scale
-        weight = base_of(getattr(attention, shape.output)).weight
+        weight = base_of(getattr(attention, form.output)).weight
         self.dtype = torch.bfloat16 if precision == "bf16" else weight.dtype
         self.experts: Experts | None = None
         dense = getattr(layer, form.feed_name)
@@ -152,18 +162,21 @@ class Layer:
         shape_of_feed = form.feed if isinstance(form.feed, FeedForm) else form.feed.shared_form
         if shape_of_feed is not None:
             self.gate_up, self.down = rest[:2]
-            self.gate = _gate(getattr(dense, shape_of_feed.activation), shape_of_feed.gated)
+            self.gate = gated_silu
+            if shape_of_feed.activation:
+                self.gate = _gate(getattr(dense, shape_of_feed.activation), shape_of_feed.gated)
         self._shares = shape_of_feed is not None
         self._shared_gate = rest[2] if len(rest) > 2 else None
         self.before = PreNorm(layer, form.norms[0]), PreNorm(layer, form.norms[2])
         self._after = [(norm, None if norm is None else getattr(layer, norm.name)) for norm in form.norms[1::2]]
-        self.bounds = ScoreBounds(shape.window, shape.cap, attention.sinks if shape.sinks else None)
+        self.bounds = ScoreBounds(shape.window, shape.cap, attention.sinks if shape.sinks and attends else None)
         self.rotary = None if shape.late else shape.rotary
-        self.shaping = shaping_of(shape, attention)
+        self.shaping = shaping_of(shape, attention) if attends else None
+        self.gated = shape.gated and attends
         self.bare = form.norms[1] is form.norms[3] is None and form.residual == 1 and not form.parallel
         self.turn: Tensor | None = None
         self.turn_epsilon = 0.0
-        if shape.norms is not None and by_head(shape):
+        if shape.norms is not None and by_head(shape) and attends:
             weights = [weight_of(norm, getattr(attention, norm.name)) for norm in shape.norms]
             counts = shape.heads, shape.shared
             rows = [
@@ -181,6 +194,15 @@ class Layer:
     def late(self) -> str | None:
         """The table of angles that `shaping` asks for."""
         return self.form.attention.rotary
+
+    def apart(self, projected: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Queries, keys and values, and the gates of what attention will mix, `[M, H D]`, if there are any."""
+        if not self.gated:
+            return projected, None
+        shape = self.form.attention
+        both, rest = projected.split([2 * shape.heads * shape.size, 2 * shape.shared * shape.size], -1)
+        queries, gates = both.reshape(len(both), shape.heads, 2, shape.size).unbind(2)
+        return torch.cat((queries.flatten(1), rest), -1), gates.flatten(1)
 
     def feed(self, number: int, normal: Tensor, steps: LayerSteps) -> Tensor:
         """The feed-forward part's output; `number` is the layer's."""
@@ -239,7 +261,10 @@ def finished(form: NormForm, module: Any, norm: Norm, x: Tensor, delta: Tensor |
 def _experts(feed: Any, form: ExpertsForm, scale: Tensor | None, dtype: torch.dtype) -> Experts:
     module = getattr(feed, form.experts)
     gate = _gate(getattr(module, form.activation), True) if form.activation else expert_gate(module)
-    return Experts(form, getattr(feed, form.router), module, gate, scale, dtype)
+    router = getattr(feed, form.router)
+    if form.bias is not None:
+        router = partial(router, expert_bias=getattr(feed, form.bias))
+    return Experts(form, router, module, gate, scale, dtype)
 
 
 def _gate(activation: nn.Module, gated: bool) -> Map:
@@ -376,7 +401,10 @@ def _run_layer(
 ) -> tuple[Tensor, Tensor]:
     """The residual stream before the feed-forward part's output, and that output."""
     x, normal = layer.before[0](x, delta, layer.dtype, steps)
-    mixed = attend(number, steps.product(layer.qkv, normal))
+    projected, gates = layer.apart(steps.product(layer.qkv, normal))
+    mixed = attend(number, projected)
+    if gates is not None:
+        mixed = gated_sigmoid(torch.cat((gates, mixed), -1))
     if wanted is not None:
         x, mixed = x.index_select(0, wanted), mixed.index_select(0, wanted)
     out = steps.output(layer.output, mixed)

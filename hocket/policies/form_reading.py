@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -13,6 +13,8 @@ from torch import nn
 
 from hocket.policies.forms import (
     AttentionForm,
+    ConvolutionForm,
+    DeltaForm,
     ExpertsForm,
     FeedForm,
     Form,
@@ -20,11 +22,20 @@ from hocket.policies.forms import (
     LatentForm,
     LayerForm,
     NormForm,
+    RecurrentForm,
     normed,
     routing_weights,
 )
 from hocket.policies.lora import base_of, is_adapters
-from hocket.policies.rotary import UnknownPart, frequencies, interleaves, longest_static, table_names, table_of
+from hocket.policies.rotary import (
+    UnknownPart,
+    frequencies,
+    interleaves,
+    longest_static,
+    rotary_of,
+    table_names,
+    table_of,
+)
 
 _forms: WeakKeyDictionary[nn.Module, Form | None] = WeakKeyDictionary()
 
@@ -58,9 +69,13 @@ def _form(model: Any) -> Form:
     config, inner = model.config, getattr(trunk, "layers", None)
     if not isinstance(inner, nn.ModuleList):
         raise UnknownPart
-    last = _first(trunk, ("norm", "final_layernorm"))
+    last = _first(trunk, ("norm", "final_layernorm", "embedding_norm"))
     _check_weights(trunk, ["embed_tokens", "layers", last])
-    layers = tuple(_layer(trunk, layer, config, number) for number, layer in enumerate(inner))
+    read = [_layer(trunk, layer, config, number) for number, layer in enumerate(inner)]
+    attention = next((layer.attention for layer in read if layer.attention is not None), None)
+    if attention is None:
+        raise UnknownPart
+    layers = tuple(layer.form(attention) for layer in read)
     shapes = {(layer.attention.heads, layer.attention.shared, layer.attention.size) for layer in layers}
     if len(shapes) != 1 or getattr(config, "use_bidirectional_attention", False):
         raise UnknownPart
@@ -71,7 +86,7 @@ def _form(model: Any) -> Form:
         embedding_scale=float(getattr(config, "embedding_multiplier", 1.0)),
         logit_scale=float(scale),
         logit_cap=float(getattr(config, "final_logit_softcapping", None) or 0),
-        longest=longest_static(trunk.rotary_emb, config),
+        longest=longest_static(rotary_of(trunk), config),
     )
 
 
@@ -128,6 +143,7 @@ def _norm(parent: nn.Module, name: str, shape: tuple[int, ...] | None = None) ->
 
 _NORMS: dict[tuple[str, ...], tuple[str | None, str | None, str | None, str | None]] = {
     ("input_layernorm", "post_attention_layernorm"): ("input_layernorm", None, "post_attention_layernorm", None),
+    ("ffn_norm", "operator_norm"): ("operator_norm", None, "ffn_norm", None),
     ("attention_layernorm", "feedforward_layernorm"): ("attention_layernorm", None, "feedforward_layernorm", None),
     ("input_layernorm",): ("input_layernorm", None, None, None),
     ("post_attention_layernorm", "post_feedforward_layernorm"): (
@@ -152,23 +168,78 @@ _NORMS: dict[tuple[str, ...], tuple[str | None, str | None, str | None, str | No
 """By the names of a layer's norms: which stand before and after attention, before and after feed-forward."""
 
 
-def _layer(trunk: Any, layer: nn.Module, config: Any, number: int) -> LayerForm:
-    attention, feed = _first(layer, ("self_attn",)), _first(layer, ("mlp", "block_sparse_moe"))
+class _Layer(NamedTuple):
+    """A layer's parts; `attention` or `recurrence` is None."""
+
+    attention: AttentionForm | None
+    recurrence: RecurrentForm | None
+    rest: dict[str, Any]
+
+    def form(self, other: AttentionForm) -> LayerForm:
+        """The whole; `other` is the attention of a layer that has one."""
+        return LayerForm(attention=self.attention or other, recurrence=self.recurrence, **self.rest)
+
+
+def _layer(trunk: Any, layer: nn.Module, config: Any, number: int) -> _Layer:
+    attention = _first(layer, ("self_attn", "linear_attn", "conv"))
+    feed = _first(layer, ("mlp", "block_sparse_moe", "feed_forward"))
     names = tuple(sorted(name for name, child in layer.named_children() if "norm" in name and child is not None))
     places = _NORMS.get(names)
     if places is None:
         raise UnknownPart
     _check_weights(layer, [attention, feed, *names])
     norms = tuple(None if name is None else _norm(layer, name) for name in places)
-    return LayerForm(
-        attention_name=attention,
-        attention=_attention_of(trunk, getattr(layer, attention), config, number),
-        feed_name=feed,
-        feed=_feed(getattr(layer, feed)),
-        norms=norms,  # type: ignore[arg-type]
-        parallel=len(names) == 1 or bool(getattr(layer, "use_parallel_residual", False)),
-        residual=float(getattr(layer, "residual_multiplier", 1.0)),
+    module, attends = getattr(layer, attention), attention == "self_attn"
+    rest = {
+        "attention_name": attention,
+        "feed_name": feed,
+        "feed": _feed(getattr(layer, feed)),
+        "norms": norms,
+        "parallel": len(names) == 1 or bool(getattr(layer, "use_parallel_residual", False)),
+        "residual": float(getattr(layer, "residual_multiplier", 1.0)),
+    }
+    return _Layer(
+        _attention_of(trunk, module, config, number) if attends else None,
+        None if attends else _recurrence(module),
+        rest,
     )
+
+
+def _recurrence(module: Any) -> RecurrentForm:
+    delta = hasattr(module, "A_log")
+    convolution = module.conv1d if delta else module.conv
+    channels, taps = convolution.in_channels, convolution.kernel_size[0]
+    causal = type(convolution) is nn.Conv1d and convolution.padding == (taps - 1,)
+    if not causal or convolution.groups != channels or taps < 2:
+        raise UnknownPart
+    if not delta:
+        _linear(module, ["in_proj", "out_proj"])
+        _check_weights(module, ["in_proj", "out_proj", "conv"])
+        if base_of(module.in_proj).out_features != 3 * channels:
+            raise UnknownPart
+        return ConvolutionForm(("in_proj",), "out_proj", "conv", channels, taps)
+    grouped = hasattr(module, "in_proj_qkvz")
+    flat = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a")
+    projections = ("in_proj_qkvz", "in_proj_ba") if grouped else flat
+    _linear(module, [*projections, "out_proj"])
+    _check_weights(module, [*projections, "out_proj", "conv1d", "norm", "A_log", "dt_bias"])
+    form = DeltaForm(
+        projections=projections,
+        output="out_proj",
+        convolution="conv1d",
+        norm=NormForm("norm", "rms", float(module.layer_norm_epsilon)),
+        grouped=grouped,
+        keys=module.num_k_heads,
+        heads=module.num_v_heads,
+        size=module.head_k_dim,
+        values=module.head_v_dim,
+        taps=taps,
+    )
+    widths = sum(base_of(getattr(module, name)).out_features for name in projections)
+    due = channels + form.heads * form.values + 2 * form.heads
+    if widths != due or form.window[1] != channels or form.size % 16 or form.values % 16 or module.activation != "silu":
+        raise UnknownPart
+    return form
 
 
 def _attention_of(trunk: Any, module: Any, config: Any, number: int) -> AttentionForm:
@@ -193,7 +264,7 @@ def _latent(trunk: Any, module: Any, config: Any, number: int) -> AttentionForm:
         rank=module.kv_lora_rank,
     )
     kind, heads = _layer_type(config, number), module.num_heads
-    rotary = table_of(trunk.rotary_emb, module, config, kind)
+    rotary = table_of(rotary_of(trunk), module, config, kind)
     shape = AttentionForm(
         projections=(),
         output="o_proj",
@@ -209,7 +280,7 @@ def _latent(trunk: Any, module: Any, config: Any, number: int) -> AttentionForm:
     )
     _linear(module, [*shape.inner, "o_proj"])
     _check_weights(module, [*shape.inner, "o_proj", *(norm.name for norm in norms)])
-    turns = rotary is not None and 2 * frequencies(trunk.rotary_emb, rotary).numel() == form.turning
+    turns = rotary is not None and 2 * frequencies(rotary_of(trunk), rotary).numel() == form.turning
     if not turns or form.values > shape.size:
         raise UnknownPart
     return shape
@@ -221,19 +292,22 @@ _QUERY_NORMS = (("q_norm", "k_norm"), ("q_layernorm", "k_layernorm"), ("query_la
 def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionForm:
     joint = hasattr(module, "qkv_proj")
     projections = ("qkv_proj",) if joint else ("q_proj", "k_proj", "v_proj")
-    output = _first(module, ("o_proj", "dense"))
+    output = _first(module, ("o_proj", "dense", "out_proj"))
     _linear(module, [*projections, output])
     size, sinks = int(module.head_dim), isinstance(getattr(module, "sinks", None), nn.Parameter)
     named = next((pair for pair in _QUERY_NORMS if getattr(module, pair[0], None) is not None), None)
     _check_weights(module, [*projections, output, *(named or ()), *(["sinks"] if sinks else [])])
     heads = base_of(getattr(module, output)).in_features // size
     widths = [base_of(getattr(module, name)).out_features for name in projections]
+    gated = not joint and widths[0] == 2 * heads * size
+    if gated:
+        widths[0] = heads * size
     shared = (widths[0] // size - heads) // 2 if joint else widths[1] // size
     if sum(widths) != (heads + 2 * shared) * size or heads % max(shared, 1):
         raise UnknownPart
     kind = _layer_type(config, number)
-    rotary = table_of(trunk.rotary_emb, module, config, kind)
-    turned = 2 * frequencies(trunk.rotary_emb, rotary or next(iter(table_names(trunk.rotary_emb)), "")).numel()
+    rotary = table_of(rotary_of(trunk), module, config, kind)
+    turned = 2 * frequencies(rotary_of(trunk), rotary or next(iter(table_names(rotary_of(trunk))), "")).numel()
     interleaved, late = interleaves(module), named == _QUERY_NORMS[2]
     if late and (interleaved or turned != size):
         raise UnknownPart
@@ -261,6 +335,7 @@ def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
         norms=norms,  # type: ignore[arg-type]
         late=late,
         clip=float(getattr(config, "clip_qkv", None) or 0),
+        gated=gated,
     )
 
 
@@ -288,7 +363,8 @@ def _experts(module: Any) -> ExpertsForm:
         raise UnknownPart
     width = weight.shape[2 if _flag(experts, "is_transposed") else 1]
     probe = torch.randn(16, width, generator=torch.Generator().manual_seed(0)).to(weight.device, weight.dtype)
-    routed = getattr(module, router)(probe)
+    bias = "expert_bias" if isinstance(getattr(module, "expert_bias", None), torch.Tensor) else None
+    routed = getattr(module, router)(probe, *(() if bias is None else (getattr(module, bias),)))
     if not isinstance(routed, tuple) or len(routed) != 3 or routed[1].shape != routed[2].shape:
         raise UnknownPart
     usual = type(experts)._apply_gate.__name__ == "_default_apply_gate"
@@ -300,6 +376,8 @@ def _experts(module: Any) -> ExpertsForm:
         shared_form=None if shared is None else _dense(getattr(module, shared)),
         shared_gate=gate,
         factor=float(getattr(getattr(module, router), "routed_scaling_factor", 1.0)),
+        floor=1e-6 if hasattr(getattr(module, router), "use_expert_bias") else 0.0,  # LFM2's own.
+        bias=bias,
     )
     logits, due, chosen = (part.double() if part.is_floating_point() else part for part in routed)
     for scores in _SCORES:
@@ -325,13 +403,16 @@ def _dense(module: Any) -> FeedForm:
         (("gate_proj", "up_proj"), "down_proj", True),
         (("gate_up_proj",), "down_proj", True),
         (("up_proj",), "down_proj", False),
+        (("w1", "w3"), "w2", True),
         (("fc1",), "fc2", False),
         (("c_fc",), "c_proj", False),
     ):
         if all(isinstance(getattr(module, name, None), nn.Module) for name in (*opening, closing)):
             _linear(module, [*opening, closing])
             _check_weights(module, [*opening, closing])
-            return FeedForm(opening, closing, _first(module, ("act_fn", "activation_fn", "act")), gated)
+            bare = opening == ("w1", "w3") and not hasattr(module, "act_fn")
+            activation = "" if bare else _first(module, ("act_fn", "activation_fn", "act"))
+            return FeedForm(opening, closing, activation, gated)
     raise UnknownPart
 
 

@@ -47,6 +47,8 @@ KNOWN = frozenset(
         "internlm3",
         "iquestcoder",
         "jais2",
+        "lfm2",
+        "lfm2_moe",
         "llama",
         "mellum",
         "ministral",
@@ -64,7 +66,10 @@ KNOWN = frozenset(
         "qwen2",
         "qwen2_moe",
         "qwen3",
+        "qwen3_5_moe_text",
+        "qwen3_5_text",
         "qwen3_moe",
+        "qwen3_next",
         "seed_oss",
         "smollm3",
         "solar_open",
@@ -132,6 +137,7 @@ class AttentionForm:
         norms: of queries and of keys, or nothing. late: whether these follow the turn.
         clip: bound of queries, keys and values, 0 for none.
         latent: how these come of narrow states, if they do.
+        gated: whether each query has a gate of its head's output beside it.
     """
 
     projections: tuple[str, ...]
@@ -150,6 +156,7 @@ class AttentionForm:
     late: bool = False
     clip: float = 0.0
     latent: LatentForm | None = None
+    gated: bool = False
 
     @property
     def inner(self) -> tuple[str, ...]:
@@ -161,8 +168,65 @@ class AttentionForm:
 
 
 @dataclass(frozen=True)
+class DeltaForm:
+    """Linear attention by the gated delta rule, after a short convolution (arXiv 2412.06464).
+
+    Attributes:
+        projections: linear layers whose outputs are queries, keys, values, the gate of outputs, that of what is
+            written, and that of what is kept. grouped: whether they are by key head. output: back to the states' width.
+        convolution, norm: of queries, keys and values; of each head's output.
+        keys, heads: key heads, and value heads. size, values: numbers of a key and of a value.
+        taps: tokens that the convolution reads.
+    """
+
+    projections: tuple[str, ...]
+    output: str
+    convolution: str
+    norm: NormForm
+    grouped: bool
+    keys: int
+    heads: int
+    size: int
+    values: int
+    taps: int
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """What is kept of a convolution's inputs: tokens, and numbers of each."""
+        return self.taps - 1, 2 * self.keys * self.size + self.heads * self.values
+
+    @property
+    def memory(self) -> tuple[int, int, int]:
+        """The shape of the state."""
+        return self.heads, self.size, self.values
+
+
+@dataclass(frozen=True)
+class ConvolutionForm:
+    """A short convolution between two gates, which one linear layer makes beside its input."""
+
+    projections: tuple[str, ...]
+    output: str
+    convolution: str
+    width: int
+    taps: int
+    memory: None = None
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """What is kept of a convolution's inputs: tokens, and numbers of each."""
+        return self.taps - 1, self.width
+
+
+RecurrentForm = DeltaForm | ConvolutionForm
+
+
+@dataclass(frozen=True)
 class FeedForm:
-    """Feed-forward: `closing(act(gate) * up)`, or `closing(act(opening))` where nothing is gated."""
+    """Feed-forward: `closing(act(gate) * up)`, or `closing(act(opening))` where nothing is gated.
+
+    `activation` is the name of a module; empty for silu without one.
+    """
 
     opening: tuple[str, ...]
     closing: str
@@ -179,6 +243,8 @@ class ExpertsForm:
         activation: of the experts, the name of a module of theirs; empty where they have a gate of their own.
         scores: what the router makes of its logits, normalised to 1 over the chosen experts or not, times a factor;
             None where it makes something else.
+        floor: added to the sum that they are normalised by. bias: name of what is added to them to choose experts, if
+            the router is handed it.
     """
 
     router: str
@@ -190,6 +256,8 @@ class ExpertsForm:
     scores: Literal["softmax", "sigmoid"] | None = None
     normalised: bool = True
     factor: float = 1.0
+    floor: float = 0.0
+    bias: str | None = None
 
 
 @dataclass(frozen=True)
@@ -200,6 +268,7 @@ class LayerForm:
         attention_name, attention, feed_name, feed: its two parts.
         norms: before and after attention, before and after feed-forward; None where there is none.
         parallel: whether both parts read the same states. residual: factor of what they add.
+        recurrence: what stands in the place of attention, if it does; `attention` is then that of other layers.
     """
 
     attention_name: str
@@ -209,13 +278,25 @@ class LayerForm:
     norms: tuple[NormForm | None, NormForm | None, NormForm | None, NormForm | None]
     parallel: bool = False
     residual: float = 1.0
+    recurrence: RecurrentForm | None = None
+
+    @property
+    def inner(self) -> tuple[str, ...]:
+        """Names of the linear layers before attention, or before what stands in its place."""
+        return self.attention.inner if self.recurrence is None else self.recurrence.projections
+
+    @property
+    def output(self) -> str:
+        """The name of the linear layer after it."""
+        return (self.recurrence or self.attention).output
 
     @property
     def usual(self) -> bool:
         """RMSNorm before each part and nothing after it: what an activation cache records."""
         before, after, between, last = self.norms
         pre = before is not None and between is not None and before.kind == between.kind == "rms"
-        dense = isinstance(self.feed, FeedForm) and self.attention.latent is None
+        attention = self.recurrence is None and self.attention.latent is None and not self.attention.gated
+        dense = isinstance(self.feed, FeedForm) and attention
         return pre and after is None and last is None and not self.parallel and dense
 
 
@@ -256,6 +337,11 @@ class Form:
         )
 
     @property
+    def recurrent(self) -> dict[int, RecurrentForm]:
+        """The layers that keep a state in place of keys and values, by number."""
+        return {number: layer.recurrence for number, layer in enumerate(self.layers) if layer.recurrence is not None}
+
+    @property
     def usual(self) -> bool:
         """Whether every layer is, see there."""
         return all(layer.usual for layer in self.layers)
@@ -293,7 +379,7 @@ def expected(config: Any) -> bool:
 
 def linears_of(form: LayerForm) -> set[str]:
     """Names of the linear layers that a layer's form knows, within it."""
-    names = {f"{form.attention_name}.{name}" for name in (*form.attention.inner, form.attention.output)}
+    names = {f"{form.attention_name}.{name}" for name in (*form.inner, form.output)}
     feed = form.feed
     dense = feed if isinstance(feed, FeedForm) else feed.shared_form
     within = form.feed_name if isinstance(feed, FeedForm) else f"{form.feed_name}.{feed.shared}"
@@ -330,5 +416,5 @@ def routing_weights(form: ExpertsForm, logits: Tensor, chosen: Tensor) -> Tensor
         total = weight[:, :1]
         for place in range(1, weight.shape[1]):
             total = total + weight[:, place, None]
-        weight = weight / total
+        weight = weight / (total if not form.floor else total + form.floor)
     return weight if form.factor == 1 else weight * form.factor

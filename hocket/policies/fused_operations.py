@@ -107,7 +107,10 @@ class _Gate(Function):
         found = torch.empty_like(gate_up)
         for_gate, for_up = found.chunk(2, -1)
         torch.mul(gradient, _opened(gate, ctx.opening), out=for_up)
-        if ctx.opening == "silu":
+        if ctx.opening == "sigmoid":
+            opened = gate.sigmoid()
+            torch.mul(gradient * up, opened * (1 - opened), out=for_gate)
+        elif ctx.opening == "silu":
             torch.ops.aten.silu_backward.grad_input(gradient * up, gate, grad_input=for_gate)
         else:
             torch.ops.aten.gelu_backward.grad_input(gradient * up, gate, approximate="tanh", grad_input=for_gate)
@@ -115,6 +118,8 @@ class _Gate(Function):
 
 
 def _opened(gate: Tensor, opening: kernels.Opening) -> Tensor:
+    if opening == "sigmoid":
+        return gate.sigmoid()
     return F.silu(gate) if opening == "silu" else F.gelu(gate, approximate="tanh")
 
 
@@ -140,6 +145,11 @@ def gated_silu(gate_up: Tensor) -> Tensor:
 def gated_gelu(gate_up: Tensor) -> Tensor:
     """gelu(gate) * up of `[M, 2 F]`, gelu by its tangent (GeGLU)."""
     return _gated(gate_up, "gelu")
+
+
+def gated_sigmoid(gate_up: Tensor) -> Tensor:
+    """sigmoid(gate) * up of `[M, 2 F]`."""
+    return _gated(gate_up, "sigmoid")
 
 
 # ---------------------------------------------------------------- products

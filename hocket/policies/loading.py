@@ -44,7 +44,8 @@ def read_model(where: str, dtype: torch.dtype) -> Any:
             "model"
         )
     settings = {"dtype": dtype, "attn_implementation": ATTENTION, "output_loading_info": True}
-    model, report = _fetch(AutoModelForCausalLM, "model", where, settings)
+    with torch.random.fork_rng(devices=[]):  # Some layers draw as they are made.
+        model, report = _fetch(AutoModelForCausalLM, "model", where, settings)
     if report["missing_keys"]:
         raise ConfigurationError(
             f"model {where!r} lacks the weights of {sorted(report['missing_keys'])[0]!r}, so it is not a complete "

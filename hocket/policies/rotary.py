@@ -30,6 +30,11 @@ _NO_POSITIONS: dict[str, Callable[[Any, Any, str | None], bool]] = {
 """Architectures that leave the positions out in some layers, and say so in their forward pass alone."""
 
 
+def rotary_of(trunk: Any) -> Any:
+    """The rotary embedding of a decoder."""
+    return trunk.rotary_emb if hasattr(trunk, "rotary_emb") else trunk.pos_emb
+
+
 def table_of(rotary: Any, module: Any, config: Any, kind: str | None) -> str | None:
     """The name of the table of angles of a layer of this kind; None where it has no positions."""
     without = _NO_POSITIONS.get(config.model_type)

@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 from hocket.policies.form_reading import known_form
 from hocket.policies.forms import AttentionForm, NormForm, turn_order, weight_of
 from hocket.policies.fused_operations import add_norm
-from hocket.policies.rotary import pair_angles
+from hocket.policies.rotary import pair_angles, rotary_of
 
 Angles = tuple[Tensor, Tensor]
 """Cosines, and sines with the sign of the rotated half, `[S, D]`."""
@@ -33,7 +33,7 @@ def angle_tables(model: Any, positions: int) -> dict[str | None, Angles]:
     form, device, dtype = known_form(model), model.device, model.dtype
     tables: dict[str | None, Angles] = {}
     for name in form.tables:
-        cosine, sine = pair_angles(model.model.rotary_emb, name, positions, device, dtype)
+        cosine, sine = pair_angles(rotary_of(model.model), name, positions, device, dtype)
         spare = form.size // 2 - cosine.shape[1]
         cosine, sine = F.pad(cosine, (0, spare), value=1.0), F.pad(sine, (0, spare))
         tables[name] = torch.cat((cosine, cosine), -1), torch.cat((-sine, sine), -1)

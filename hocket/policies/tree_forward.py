@@ -15,6 +15,7 @@ from hocket.policies.activation_cache import ReplaySteps
 from hocket.policies.family import STEPS, LayerSteps, Precision, embedded, run_layers
 from hocket.policies.form_reading import known_form
 from hocket.policies.prefix_tree import PrefixTree
+from hocket.policies.recurrence import TreeHistories
 from hocket.policies.residence import HERE, Residence
 from hocket.policies.shaping import angle_tables
 from hocket.policies.tree_attention import Bags, TreeAttention
@@ -42,8 +43,12 @@ def tree_states(
     windows = {layer.attention.window for layer in form.layers}
     attention = TreeAttention(tree.nodes, depth, tables, form.heads, form.shared, x, windows)
     layers, visit = residence.layers(model, precision)
+    histories = TreeHistories(tree.nodes, device) if form.recurrent else None
 
     def attend(number: int, qkv: Tensor) -> Tensor:
+        mixer = layers[number].recurrence
+        if mixer is not None and histories is not None:
+            return mixer(qkv, number, histories)
         return attention(qkv, layers[number], (None, None) if replay is None else replay.attention())
 
     # The last layer's output is needed at the asked places only.

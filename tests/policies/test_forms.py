@@ -52,16 +52,19 @@ QUICK = (
     "gpt_oss",
     "granite",
     "hunyuan_v1_dense",
+    "lfm2",
     "mistral",
     "nemotron",
     "olmo3",
     "phi3",
     "qwen2_moe",
+    "qwen3_5_text",
     "qwen3_moe",
+    "qwen3_next",
     "smollm3",
     "starcoder2",
 )
-TRAINED = ("gpt_oss", "cohere2", "qwen3_moe")
+TRAINED = ("gpt_oss", "cohere2", "qwen3_moe", "qwen3_next", "lfm2_moe")
 EACH = [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in tiny_forms.TABLE]
 
 
@@ -166,7 +169,7 @@ def test_sampler_and_learner_agree_to_the_last_bit(kind):
 # ---------------------------------------------------------------- adapters
 
 
-@pytest.mark.parametrize("kind", ["gemma3_text", "phi3", "qwen2_moe"])
+@pytest.mark.parametrize("kind", ["gemma3_text", "lfm2", "phi3", "qwen2_moe", "qwen3_5_text"])
 def test_adapters_are_followed(tmp_path, kind):
     CausalLM(tiny_forms.model(kind), tiny_models.tokenizer()).save(tmp_path)
     policy = CausalLM.from_pretrained(tmp_path, lora=LoraSettings(rank=3, alpha=6.0), key=Key.of(0))

@@ -34,6 +34,15 @@ _ROUTED = _FEW | {
     "n_shared_experts": 1,
     "first_k_dense_replace": 1,
 }
+_DELTA = {
+    "linear_num_value_heads": 4,
+    "linear_num_key_heads": 2,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 32,
+    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+}
+_SHORT = {"layer_types": ["conv", "full_attention", "conv"], "conv_bias": True, "block_auto_adjust_ff_dim": False}
+_SMALL_EXPERTS = _FEW | {"num_experts": 4, "moe_intermediate_size": 16}
 
 TABLE: dict[str, tuple[str, dict[str, Any]]] = {
     "arcee": ("ArceeConfig", _WIDE),
@@ -95,6 +104,8 @@ TABLE: dict[str, tuple[str, dict[str, Any]]] = {
     "internlm3": ("InternLM3Config", _WIDE | {"bias": True, "qkv_bias": True}),
     "iquestcoder": ("IQuestCoderConfig", _WIDE),
     "jais2": ("Jais2Config", _WIDE),
+    "lfm2": ("Lfm2Config", _SHORT),
+    "lfm2_moe": ("Lfm2MoeConfig", _SHORT | _SMALL_EXPERTS | {"num_dense_layers": 1}),
     "llama": ("LlamaConfig", _WIDE),
     "mellum": ("MellumConfig", _WIDE | _KINDS | _FEW | {"num_experts": 4, "moe_intermediate_size": 16}),
     "ministral": ("MinistralConfig", _WIDE | _KINDS),
@@ -121,6 +132,15 @@ TABLE: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "qwen3": ("Qwen3Config", _WIDE),
+    "qwen3_5_moe_text": (
+        "Qwen3_5MoeTextConfig",
+        _WIDE | _DELTA | _SMALL_EXPERTS | {"shared_expert_intermediate_size": 32},
+    ),
+    "qwen3_5_text": ("Qwen3_5TextConfig", _WIDE | _DELTA),
+    "qwen3_next": (
+        "Qwen3NextConfig",
+        _WIDE | _DELTA | _SMALL_EXPERTS | {"shared_expert_intermediate_size": 32, "mlp_only_layers": [1]},
+    ),
     "qwen3_moe": (
         "Qwen3MoeConfig",
         _WIDE | _FEW | {"num_experts": 4, "moe_intermediate_size": 16, "mlp_only_layers": [1], "norm_topk_prob": True},
@@ -141,7 +161,7 @@ def config(kind: str, **more: Any) -> Any:
 
 def model(kind: str, seed: int = 0, dtype: torch.dtype = torch.float32, **more: Any) -> Any:
     """A random model; no norm's weight, bias or sink is what it is at first."""
-    with no_init_weights():
+    with torch.random.fork_rng(), no_init_weights():  # Some layers draw as they are made.
         made = transformers.AutoModelForCausalLM.from_config(
             config(kind, **more), attn_implementation="eager", experts_implementation="eager"
         ).to(dtype)

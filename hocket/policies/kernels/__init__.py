@@ -17,7 +17,7 @@ from torch import Tensor
 
 from hocket.policies.kernels.build import library, reason
 
-__all__ = ["ANY_HEAD", "PAGE", "UNBOUNDED", "Opening", "ScoreBounds", "TreePaths", "available", "reason"]
+__all__ = ["ANY_HEAD", "PAGE", "UNBOUNDED", "Opening", "ScoreBounds", "StateRuns", "TreePaths", "available", "reason"]
 
 PAGE = 16
 """Positions per page of keys and values."""
@@ -56,14 +56,16 @@ _SIGNATURES = {
     "token_logprobs_backward": (_INT, *(_POINTER,) * 8, *(_INT,) * 3),
     "gather": (*(_POINTER,) * 4, *(_INT,) * 3),
     "draw": (*(_POINTER,) * 7, *(_INT,) * 3),
+    "delta_rule": (*(_POINTER,) * 9, _INT, *(_POINTER,) * 2, *(_INT,) * 5),
+    "delta_rule_backward": (*(_POINTER,) * 9, _INT, _POINTER, _INT, *(_POINTER,) * 5, *(_INT,) * 5),
 }
 _TYPES = (torch.float32, torch.bfloat16)
 ANY_HEAD = 32
 """The library used where heads do not matter."""
 
-Opening = Literal["silu", "gelu"]
+Opening = Literal["silu", "gelu", "sigmoid"]
 """What opens a gate; `gelu` is the one by its tangent."""
-_OPENINGS = {"silu": 0, "gelu": 1}
+_OPENINGS = {"silu": 0, "gelu": 1, "sigmoid": 2}
 
 
 class ScoreBounds(NamedTuple):
@@ -97,6 +99,21 @@ class TreePaths(NamedTuple):
     piece: Tensor
     begin: Tensor
     length: Tensor
+
+
+class StateRuns(NamedTuple):
+    """N runs of consecutive tokens, each of which begins with a state and leaves one.
+
+    Attributes:
+        start, count: first token and number of tokens of each run.
+        source, target: the slot that a run's first state is read from, and the one that its last is written to; -1 for
+            a state of zeros, and for one that nobody needs. A run is after the one that it begins with. All int32.
+    """
+
+    start: Tensor
+    count: Tensor
+    source: Tensor
+    target: Tensor
 
 
 def available(head: int = ANY_HEAD) -> bool:
@@ -403,6 +420,59 @@ def draw(logits: Tensor, uniform: Tensor, temperature: Tensor, greedy: Tensor, f
     token, logp = torch.empty(len(logits), dtype=torch.int64), torch.empty(len(logits))
     _call("draw", logits, uniform, temperature, greedy, forced, token, logp, *logits.shape)
     return token, logp
+
+
+def delta_rule(
+    x: Tensor, a: Tensor, b: Tensor, rate: Tensor, bias: Tensor, runs: StateRuns, memory: Tensor, keys: int
+) -> Tensor:
+    """The gated delta rule (Yang et al. 2024, arXiv 2412.06464) from token to token, `[M, H V]`; all fp32.
+
+    Args:
+        x: queries, keys and values before their silu, `[M, 2 keys D + H V]`; both are brought to length 1.
+        a, b: what states keep and what is written, before their gates, `[M, H]`. rate, bias: `[H]`, of what is kept.
+        memory: states `[slots, H, D, V]`; changed. D and V are multiples of 16.
+    """
+    _expect(torch.float32, x, a, b, rate, bias, memory)
+    _expect(torch.int32, *runs)
+    _, heads, size, values = memory.shape
+    out = x.new_zeros(len(x), heads * values)
+    _call("delta_rule", x, a, b, rate, bias, *runs, len(runs.start), memory, out, keys, heads, size, values)
+    return out
+
+
+def delta_rule_backward(
+    gradient: Tensor,
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    rate: Tensor,
+    bias: Tensor,
+    runs: StateRuns,
+    memory: Tensor,
+    keys: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """dL/dx, dL/da, dL/db and dL/d rate; `memory` is what `delta_rule` left."""
+    slots, heads, size, values = memory.shape
+    found = torch.zeros_like(x), torch.zeros_like(a), torch.zeros_like(b), torch.zeros_like(rate)
+    _call(
+        "delta_rule_backward",
+        x,
+        a,
+        b,
+        rate,
+        bias,
+        *runs,
+        len(runs.start),
+        memory,
+        slots,
+        _flat(gradient),
+        *found,
+        keys,
+        heads,
+        size,
+        values,
+    )
+    return found
 
 
 def _half(dtype: torch.dtype) -> int:

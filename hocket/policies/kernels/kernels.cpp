@@ -236,12 +236,13 @@ void add_norm_backward(const T* g, const T* normal, const float* inverse, const 
     }
 }
 
-// What opens a gate: silu, or gelu by its tangent.
-enum Opening { SILU, GELU };
+// What opens a gate: silu, gelu by its tangent, or the sigmoid.
+enum Opening { SILU, GELU, SIGMOID };
 constexpr float GELU_BY = 0.7978845608028654f, GELU_CUBE = 0.044715f;
 
 template <int KIND> inline Vec opened(Vec x) {
     if constexpr (KIND == SILU) return x / (expo(-x) + 1.0f);
+    if constexpr (KIND == SIGMOID) return 1.0f / (expo(-x) + 1.0f);
     return x * 0.5f * (tangent((x * x * x * GELU_CUBE + x) * GELU_BY) + 1.0f);
 }
 
@@ -251,6 +252,10 @@ template <int KIND> inline void opened_backward(Vec x, Vec up, Vec dy, Vec& for_
         const Vec s = 1.0f / (expo(-x) + 1.0f);
         for_up = dy * x * s;
         for_gate = dy * up * s * (x * (1.0f - s) + 1.0f);
+    } else if constexpr (KIND == SIGMOID) {
+        const Vec s = 1.0f / (expo(-x) + 1.0f);
+        for_up = dy * s;
+        for_gate = dy * up * s * (1.0f - s);
     } else {
         const Vec t = tangent((x * x * x * GELU_CUBE + x) * GELU_BY), share = (t + 1.0f) * 0.5f;
         for_up = dy * x * share;
@@ -287,6 +292,235 @@ template <class T, int KIND> void gate_backward(const T* grad, const T* both, T*
             if (whole) { store(to_g + i, for_gate); store(to_u + i, for_up); continue; }
             for (int j = 0; j < n; j++) { put(to_g + i + j, for_gate[j]); put(to_u + i + j, for_up[j]); }
         }
+    }
+}
+
+// ---------------------------------------------------------------- the gated delta rule
+
+// Linear attention with a state S of `size` rows and `values` columns per head (Yang et al. 2024, arXiv 2412.06464):
+// S <- alpha S + k (beta (v - (alpha S)^T k))^T, and its output is S^T q. Queries, keys and values `[tokens, width]`
+// come before their silu, keys and queries before they have length 1. Consecutive heads share a key head.
+struct Delta {
+    const float *x, *a, *b, *rate, *bias;
+    int keys, heads, size, values;
+    int64_t width() const { return 2ll * keys * size + int64_t(heads) * values; }
+    const float* query(int64_t t, int key) const { return x + t * width() + int64_t(key) * size; }
+    const float* value(int64_t t, int head) const {
+        return x + t * width() + 2ll * keys * size + int64_t(head) * values;
+    }
+    int key_of(int head) const { return head / (heads / keys); }
+};
+// Runs of consecutive tokens: each begins with the state of one slot and leaves its last in another, -1 for none.
+struct Runs { const int32_t *start, *count, *source, *target; int runs; };
+
+// silu(x) at length 1, times `scale`; returns the inverse length.
+__attribute__((noinline)) float unit(const float* x, int size, float scale, float* to) {
+    Vec squares{};
+    for (int i = 0; i < size; i += LANES) {
+        const Vec v = opened<SILU>(load(x + i));
+        squares += v * v;
+        store(to + i, v);
+    }
+    const float inverse = 1.0f / std::sqrt(sum(squares) + 1e-6f), factor = inverse * scale;
+    for (int i = 0; i < size; i += LANES) store(to + i, load(to + i) * factor);
+    return inverse;
+}
+inline float softplus(float x) { return x > 20.0f ? x : std::log1p(std::exp(x)); }
+inline float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
+
+// A token's query and key, how much the state keeps and how much is written.
+struct DeltaToken { float alpha, beta, of_query, of_key; };
+__attribute__((noinline)) DeltaToken delta_token(const Delta& d, int64_t t, int head, float* q, float* k) {
+    const int key = d.key_of(head);
+    const float of_query = unit(d.query(t, key), d.size, 1.0f / std::sqrt(float(d.size)), q);
+    const float of_key = unit(d.query(t, d.keys + key), d.size, 1.0f, k);
+    const int64_t at = t * d.heads + head;
+    return {std::exp(-std::exp(d.rate[head]) * softplus(d.a[at] + d.bias[head])), sigmoid(d.b[at]), of_query, of_key};
+}
+
+// One token in W registers of columns, which nothing else touches: rows of S are `stride` numbers apart.
+template <int W>
+__attribute__((noinline)) void delta_step(float* S, int64_t stride, int size, const DeltaToken& token, const float* q,
+                                          const float* k, const float* v, float* out) {
+    Vec memory[W] = {}, mixed[W] = {};
+    for (int i = 0; i < size; i++)
+        for (int w = 0; w < W; w++) {
+            const Vec s = load(S + i * stride + w * LANES) * token.alpha;
+            store(S + i * stride + w * LANES, s);
+            memory[w] += s * k[i];
+        }
+    for (int w = 0; w < W; w++) memory[w] = (opened<SILU>(load(v + w * LANES)) - memory[w]) * token.beta;
+    for (int i = 0; i < size; i++)
+        for (int w = 0; w < W; w++) {
+            const Vec s = load(S + i * stride + w * LANES) + memory[w] * k[i];
+            store(S + i * stride + w * LANES, s);
+            mixed[w] += s * q[i];
+        }
+    if (out)
+        for (int w = 0; w < W; w++) store(out + w * LANES, mixed[w]);
+}
+
+// States are `[slots, heads, size, values]`; columns of a head are independent of each other.
+template <int W>
+void delta_rule(const Delta& d, const Runs& r, float* memory, float* out, int threads) {
+    constexpr int COLUMNS = W * LANES;
+    const int blocks = d.values / COLUMNS;
+    const int64_t whole = int64_t(d.size) * d.values;
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int part = 0; part < d.heads * blocks; part++) {
+        const int head = part / blocks, column = part % blocks * COLUMNS;
+        std::vector<float> S(int64_t(d.size) * COLUMNS), q(d.size), k(d.size);
+        for (int n = 0; n < r.runs; n++) {
+            std::fill(S.begin(), S.end(), 0.0f);
+            if (r.source[n] >= 0) {
+                const float* from = memory + (int64_t(r.source[n]) * d.heads + head) * whole + column;
+                for (int i = 0; i < d.size; i++)
+                    std::memcpy(&S[int64_t(i) * COLUMNS], from + int64_t(i) * d.values, COLUMNS * sizeof(float));
+            }
+            for (int64_t t = r.start[n]; t < r.start[n] + r.count[n]; t++) {
+                const DeltaToken token = delta_token(d, t, head, q.data(), k.data());
+                delta_step<W>(S.data(), COLUMNS, d.size, token, q.data(), k.data(), d.value(t, head) + column,
+                              out + (t * d.heads + head) * d.values + column);
+            }
+            if (r.target[n] >= 0) {
+                float* to = memory + (int64_t(r.target[n]) * d.heads + head) * whole + column;
+                for (int i = 0; i < d.size; i++)
+                    std::memcpy(to + int64_t(i) * d.values, &S[int64_t(i) * COLUMNS], COLUMNS * sizeof(float));
+            }
+        }
+    }
+}
+
+// Back through one token. S is the state before it, D the gradient of the one after it and then of the one before it.
+// Gradients of query and key `[size]` are added, those of values are written.
+struct DeltaSlopes { float alpha, beta; };
+__attribute__((noinline)) DeltaSlopes delta_step_back(const float* S, float* D, int size, int values,
+                                                      const DeltaToken& token, const float* q, const float* k,
+                                                      const float* v, const float* g, float* gq, float* gk, float* gv,
+                                                      float* delta, float* slope) {
+    DeltaSlopes slopes{0, 0};
+    for (int c = 0; c < values; c += LANES) {
+        Vec memory{}, back{};
+        const Vec dy = load(g + c);
+        for (int i = 0; i < size; i++) {
+            memory += load(S + int64_t(i) * values + c) * token.alpha * k[i];
+            const Vec d = load(D + int64_t(i) * values + c) + dy * q[i];
+            store(D + int64_t(i) * values + c, d);
+            back += d * k[i];
+        }
+        const Vec x = load(v + c), rest = opened<SILU>(x) - memory;
+        store(delta + c, rest * token.beta);
+        store(slope + c, back * token.beta);
+        slopes.beta += sum(back * rest);
+        Vec unused, for_v;
+        opened_backward<SILU>(x, splat(1.0f), back * token.beta, for_v, unused);
+        store(gv + c, for_v);
+    }
+    for (int i = 0; i < size; i++) {
+        Vec for_q{}, for_k{}, along{};
+        for (int c = 0; c < values; c += LANES) {
+            const Vec before = load(S + int64_t(i) * values + c), decayed = before * token.alpha;
+            const Vec d = load(D + int64_t(i) * values + c), to = load(delta + c), m = load(slope + c);
+            for_q += (decayed + to * k[i]) * load(g + c);
+            for_k += d * to - decayed * m;
+            const Vec rest = d - m * k[i];
+            along += rest * before;
+            store(D + int64_t(i) * values + c, rest * token.alpha);
+        }
+        gq[i] += sum(for_q);
+        gk[i] += sum(for_k);
+        slopes.alpha += sum(along);
+    }
+    return slopes;
+}
+
+// Of u = silu(x) inverse, with the gradient g of u scaled: that of x, in place of g.
+void unit_back(const float* x, int size, float scale, float inverse, float* g) {
+    Vec dots{};
+    for (int i = 0; i < size; i += LANES) dots += load(g + i) * opened<SILU>(load(x + i));
+    const float along = sum(dots) * inverse * inverse;
+    for (int i = 0; i < size; i += LANES) {
+        const Vec v = load(x + i), d = (load(g + i) - opened<SILU>(v) * along) * (inverse * scale);
+        Vec unused, to;
+        opened_backward<SILU>(v, splat(1.0f), d, to, unused);
+        store(g + i, to);
+    }
+}
+
+constexpr int SEGMENT = 16;  // Tokens whose states are kept at a time; those between are computed again.
+
+// Gradients gx like x, ga, gb `[tokens, heads]`, grate `[heads]`, of the gradient g of the outputs. A state that runs
+// begin with belongs to a run before them.
+void delta_rule_backward(const Delta& d, const Runs& r, const float* memory, int slots, const float* g, float* gx,
+                         float* ga, float* gb, float* grate, int threads) {
+    const int64_t whole = int64_t(d.size) * d.values, width = d.width();
+    const int group = d.heads / d.keys;
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int key = 0; key < d.keys; key++) {
+        std::vector<float> q(d.size), k(d.size), delta(d.values), slope(d.values), D(whole), S(whole);
+        std::vector<float> held(SEGMENT * whole), marks, later(slots * whole);
+        for (int head = key * group; head < (key + 1) * group; head++) {
+            std::fill(later.begin(), later.end(), 0.0f);
+            float for_rate = 0;
+            for (int n = r.runs - 1; n >= 0; n--) {
+                const int64_t first = r.start[n], count = r.count[n], segments = (count + SEGMENT - 1) / SEGMENT;
+                marks.resize(segments * whole);
+                if (r.source[n] >= 0)
+                    std::memcpy(S.data(), memory + (int64_t(r.source[n]) * d.heads + head) * whole, whole * 4);
+                else
+                    std::fill(S.begin(), S.end(), 0.0f);
+                auto forward = [&](int64_t t) {
+                    const DeltaToken token = delta_token(d, t, head, q.data(), k.data());
+                    for (int c = 0; c < d.values; c += LANES)
+                        delta_step<1>(S.data() + c, d.values, d.size, token, q.data(), k.data(), d.value(t, head) + c,
+                                      nullptr);
+                };
+                for (int64_t i = 0; i < count; i++) {
+                    if (i % SEGMENT == 0) std::memcpy(&marks[i / SEGMENT * whole], S.data(), whole * 4);
+                    forward(first + i);
+                }
+                if (r.target[n] >= 0)
+                    std::memcpy(D.data(), &later[r.target[n] * whole], whole * 4);
+                else
+                    std::fill(D.begin(), D.end(), 0.0f);
+                for (int64_t part = segments - 1; part >= 0; part--) {
+                    const int64_t begin = part * SEGMENT, end = std::min(begin + SEGMENT, count);
+                    std::memcpy(S.data(), &marks[part * whole], whole * 4);
+                    for (int64_t i = begin; i < end; i++) {
+                        std::memcpy(&held[(i - begin) * whole], S.data(), whole * 4);
+                        if (i + 1 < end) forward(first + i);
+                    }
+                    for (int64_t i = end - 1; i >= begin; i--) {
+                        const int64_t t = first + i, at = t * d.heads + head;
+                        const DeltaToken token = delta_token(d, t, head, q.data(), k.data());
+                        float* to = gx + t * width;
+                        const DeltaSlopes slopes = delta_step_back(
+                            &held[(i - begin) * whole], D.data(), d.size, d.values, token, q.data(), k.data(),
+                            d.value(t, head), g + at * d.values, to + int64_t(key) * d.size,
+                            to + int64_t(d.keys + key) * d.size, to + 2ll * d.keys * d.size + int64_t(head) * d.values,
+                            delta.data(), slope.data());
+                        const float by = -std::exp(d.rate[head]), from = d.a[at] + d.bias[head];
+                        const float for_log = slopes.alpha * token.alpha;
+                        for_rate += for_log * by * softplus(from);
+                        ga[at] = for_log * by * sigmoid(from);
+                        gb[at] = slopes.beta * token.beta * (1.0f - token.beta);
+                    }
+                }
+                if (r.source[n] >= 0) {
+                    float* to = &later[r.source[n] * whole];
+                    for (int64_t i = 0; i < whole; i++) to[i] += D[i];
+                }
+            }
+            grate[head] = for_rate;
+        }
+        for (int n = 0; n < r.runs; n++)
+            for (int64_t t = r.start[n]; t < r.start[n] + r.count[n]; t++) {
+                const DeltaToken token = delta_token(d, t, key * group, q.data(), k.data());
+                float* to = gx + t * width;
+                unit_back(d.query(t, key), d.size, 1.0f / std::sqrt(float(d.size)), token.of_query,
+                          to + int64_t(key) * d.size);
+                unit_back(d.query(t, d.keys + key), d.size, 1.0f, token.of_key, to + int64_t(d.keys + key) * d.size);
+            }
     }
 }
 
@@ -1027,11 +1261,13 @@ void hocket_add_norm_backward(int half, const void* g, const void* normal, const
 }
 void hocket_gate(int half, int kind, const void* both, void* out, int rows, int width, int threads) {
     if (kind == GELU) { BY_TYPE((gate<T, GELU>((const T*)both, (T*)out, rows, width, threads))) }
+    else if (kind == SIGMOID) { BY_TYPE((gate<T, SIGMOID>((const T*)both, (T*)out, rows, width, threads))) }
     else { BY_TYPE((gate<T, SILU>((const T*)both, (T*)out, rows, width, threads))) }
 }
 void hocket_gate_backward(int half, int kind, const void* grad, const void* both, void* out, int rows, int width,
                           int threads) {
     if (kind == GELU) { BY_TYPE((gate_backward<T, GELU>((const T*)grad, (const T*)both, (T*)out, rows, width, threads))) }
+    else if (kind == SIGMOID) { BY_TYPE((gate_backward<T, SIGMOID>((const T*)grad, (const T*)both, (T*)out, rows, width, threads))) }
     else { BY_TYPE((gate_backward<T, SILU>((const T*)grad, (const T*)both, (T*)out, rows, width, threads))) }
 }
 void hocket_apply_rope(int half, const void* qkv, const float* weight, const float* cosine, const float* sine,
@@ -1081,6 +1317,22 @@ void hocket_token_logprobs_backward(int half, void* logits, const int64_t* actio
                             const float* totals, const float* entropy, const float* g, const float* e, int rows,
                             int size, int threads) {
     BY_TYPE((token_logprobs_backward<T>((T*)logits, action, temperature, peaks, totals, entropy, g, e, rows, size, threads)))
+}
+void hocket_delta_rule(const float* x, const float* a, const float* b, const float* rate, const float* bias,
+                       const int32_t* start, const int32_t* count, const int32_t* source, const int32_t* target,
+                       int runs, float* memory, float* out, int keys, int heads, int size, int values, int threads) {
+    const Delta d{x, a, b, rate, bias, keys, heads, size, values};
+    const Runs r{start, count, source, target, runs};
+    if (values % (2 * LANES)) delta_rule<1>(d, r, memory, out, threads);
+    else delta_rule<2>(d, r, memory, out, threads);
+}
+void hocket_delta_rule_backward(const float* x, const float* a, const float* b, const float* rate, const float* bias,
+                                const int32_t* start, const int32_t* count, const int32_t* source,
+                                const int32_t* target, int runs, const float* memory, int slots, const float* g,
+                                float* gx, float* ga, float* gb, float* grate, int keys, int heads, int size,
+                                int values, int threads) {
+    const Delta d{x, a, b, rate, bias, keys, heads, size, values};
+    delta_rule_backward(d, {start, count, source, target, runs}, memory, slots, g, gx, ga, gb, grate, threads);
 }
 // Row m of the result is row row[m] of block chunk[m]; rows of `bytes` bytes.
 void hocket_gather(const int64_t* blocks, const int32_t* chunk, const int32_t* row, void* out, int rows, int bytes,
