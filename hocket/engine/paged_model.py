@@ -13,7 +13,6 @@ from torch import Tensor
 
 from hocket.engine.pages import PAGE, PagePool, PageTree
 from hocket.policies.family import (
-    STEPS,
     Adapters,
     LayerSteps,
     Precision,
@@ -190,7 +189,9 @@ class PagedModel:
 
         The `activations` record intermediate results unless they are full.
         """
-        steps = STEPS if activations is None or activations.full else activations.recording()
+        recording = None if activations is None or activations.full else activations.recording()
+        steps = LayerSteps() if recording is None else recording
+        steps.live = batch.tokens
         token, position, slot, table, run_start, run_row = batch.end()
         owner, last = batch.owner[: len(token)], len(self._layers) - 1
         self._say(owner)
@@ -228,8 +229,8 @@ class PagedModel:
 
         x = embedded(self._model, token)
         states = run_layers(self._model, self._layers, x, attend, wanted=wanted, steps=steps)
-        if activations is not None and steps is not STEPS:
-            first, slots = activations.add(steps, wanted), batch.slot[: batch.tokens]
+        if activations is not None and recording is not None:
+            first, slots = activations.add(recording, wanted), batch.slot[: batch.tokens]
             pool.record.reshape(-1)[slots] = first + np.arange(len(slots)) if first >= 0 else -1
         return self._head(logit_states(self._model, states))
 

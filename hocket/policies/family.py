@@ -188,7 +188,7 @@ class Layer:
             return steps.output(self.down, self.gate(steps.product(self.gate_up, normal)))
         form = self.form.feed
         assert isinstance(form, ExpertsForm)
-        routed = self.experts(normal, lambda routing: steps.routed(number, routing, form))
+        routed = self.experts(normal, lambda routing: steps.routed(number, routing, form), steps.live)
         if not self._shares:
             return routed
         shared = self.down(self.gate(self.gate_up(normal)))
@@ -303,9 +303,11 @@ class LayerSteps:
 
     Attributes:
         sums: whether `attended` wants to hear of these.
+        live: how many rows are tokens, where those behind them only fill a place; None for all.
     """
 
     sums = False
+    live: int | None = None
 
     def norm(self, x: Tensor, delta: Tensor | None, epsilon: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """See `hocket.policies.fused_operations.add_norm`."""

@@ -56,6 +56,12 @@ _SIGNATURES = {
     "token_logprobs_backward": (_INT, *(_POINTER,) * 8, *(_INT,) * 3),
     "gather": (*(_POINTER,) * 4, *(_INT,) * 3),
     "draw": (*(_POINTER,) * 7, *(_INT,) * 3),
+    "linear": (*(_POINTER,) * 5, *(_INT,) * 4),
+    "sort_choices": (*(_POINTER,) * 4, *(_INT,) * 3),
+    "grouped_linear": (*(_POINTER,) * 6, *(_INT,) * 4),
+    "grouped_outer": (*(_POINTER,) * 5, *(_INT,) * 3),
+    "sum_places": (_INT, *(_POINTER,) * 4, *(_INT,) * 3),
+    "dot_rows": (_INT, *(_POINTER,) * 5, *(_INT,) * 2),
 }
 _TYPES = (torch.float32, torch.bfloat16)
 ANY_HEAD = 32

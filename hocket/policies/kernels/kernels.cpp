@@ -290,6 +290,92 @@ template <class T, int KIND> void gate_backward(const T* grad, const T* both, T*
     }
 }
 
+// ---------------------------------------------------------------- products of groups of rows
+
+// The product of torch's own library, so that a product made here has the bits of one made there.
+typedef void (*Gemm)(const char*, const char*, const int*, const int*, const int*, const float*, const float*, const int*,
+                     const float*, const int*, const float*, float*, const int*);
+
+// From so many rows on a product gives each row the same bits, however many there are (ALIKE in Python).
+constexpr int ALIKE = 16;
+
+// y = x W^T + b as torch's linear layer calls it: x `[m, k]`, W `[n, k]`, or `[k, n]` when it lies across.
+void linear(Gemm gemm, const float* x, const float* weight, const float* bias, float* y, int m, int n, int k, bool across) {
+    const float whole = 1.0f, before = bias ? 1.0f : 0.0f;
+    if (bias)
+        for (int i = 0; i < m; i++) std::memcpy(y + int64_t(i) * n, bias, sizeof(float) * n);
+    gemm(across ? "N" : "T", "N", &n, &m, &k, &whole, weight, across ? &n : &k, x, &k, &before, y, &n);
+}
+
+// The same of few rows with others of zeros below.
+void linear_of_few(Gemm gemm, const float* x, const float* weight, const float* bias, float* y, int m, int n, int k,
+                   bool across) {
+    if (m >= ALIKE) return linear(gemm, x, weight, bias, y, m, n, k, across);
+    static thread_local std::vector<float> room;
+    if (room.size() < size_t(ALIKE) * (n + k)) room.resize(size_t(ALIKE) * (n + k));
+    float *from = room.data(), *to = from + size_t(ALIKE) * k;
+    std::memcpy(from, x, sizeof(float) * m * k);
+    std::memset(from + int64_t(m) * k, 0, sizeof(float) * (ALIKE - m) * k);
+    linear(gemm, from, weight, bias, to, ALIKE, n, k, across);
+    std::memcpy(y, to, sizeof(float) * m * n);
+}
+
+// Places of M x K choices when these are sorted by group, the row that stands at each place, and where groups begin.
+void sort_choices(const int64_t* chosen, int32_t* place, int32_t* row, int64_t* start, int rows, int each, int groups) {
+    std::memset(start, 0, sizeof(int64_t) * (groups + 1));
+    const int64_t count = int64_t(rows) * each;
+    for (int64_t i = 0; i < count; i++) start[chosen[i] + 1]++;
+    for (int g = 0; g < groups; g++) start[g + 1] += start[g];
+    std::vector<int64_t> next(start, start + groups);
+    for (int64_t i = 0; i < count; i++) {
+        place[i] = int32_t(next[chosen[i]]++);
+        row[place[i]] = int32_t(i / each);
+    }
+}
+
+// out[m] = sum_k share[m][k] x[place[m][k]], k from the first to the last.
+template <class T>
+void sum_places(const T* x, const int32_t* place, const float* share, T* out, int rows, int each, int width, int threads) {
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int m = 0; m < rows; m++) {
+        const int32_t* at = place + int64_t(m) * each;
+        T* to = out + int64_t(m) * width;
+        for (int i = 0; i < width; i += LANES) {
+            const int n = width - i;
+            Vec total{};
+            for (int k = 0; k < each; k++) {
+                const T* from = x + int64_t(at[k]) * width + i;
+                const Vec part = n >= LANES ? load(from) : some(from, n, 0);
+                total += share ? part * share[int64_t(m) * each + k] : part;
+            }
+            if (n >= LANES) { store(to + i, total); continue; }
+            for (int j = 0; j < n; j++) put(to + i + j, total[j]);
+        }
+    }
+}
+
+// Of two matrices `[rows, width]`: products of rows, and the second's rows times a share.
+template <class T>
+void dot_rows(const T* a, const T* b, const float* share, float* dots, T* scaled, int rows, int width, int threads) {
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int m = 0; m < rows; m++) {
+        const int64_t at = int64_t(m) * width;
+        Vec total{};
+        float rest = 0;
+        int i = 0;
+        for (; i + LANES <= width; i += LANES) {
+            const Vec x = load(b + at + i);
+            total += load(a + at + i) * x;
+            store(scaled + at + i, x * share[m]);
+        }
+        for (; i < width; i++) {
+            rest += one(a + at + i) * one(b + at + i);
+            put(scaled + at + i, one(b + at + i) * share[m]);
+        }
+        dots[m] = sum(total) + rest;
+    }
+}
+
 // ---------------------------------------------------------------- rotary turns
 
 // One head, D numbers: normalised (with a weight), turned. Returns 1 / RMS, 1 without a weight.
@@ -1081,6 +1167,41 @@ void hocket_token_logprobs_backward(int half, void* logits, const int64_t* actio
                             const float* totals, const float* entropy, const float* g, const float* e, int rows,
                             int size, int threads) {
     BY_TYPE((token_logprobs_backward<T>((T*)logits, action, temperature, peaks, totals, entropy, g, e, rows, size, threads)))
+}
+void hocket_linear(Gemm gemm, const float* x, const float* weight, const float* bias, float* y, int m, int n, int k,
+                   int across, int) {
+    linear_of_few(gemm, x, weight, bias, y, m, n, k, across);
+}
+void hocket_sort_choices(const int64_t* chosen, int32_t* place, int32_t* row, int64_t* start, int rows, int each,
+                         int groups, int) {
+    sort_choices(chosen, place, row, start, rows, each, groups);
+}
+// Rows start[g] .. start[g + 1] - 1 by the group's own weight; a group without rows is not touched.
+void hocket_grouped_linear(Gemm gemm, const float* x, const float* weight, const float* bias, const int64_t* start,
+                           float* y, int groups, int n, int k, int across, int) {
+    for (int g = 0; g < groups; g++)
+        if (start[g + 1] > start[g])
+            linear_of_few(gemm, x + start[g] * k, weight + int64_t(g) * n * k, bias ? bias + int64_t(g) * n : nullptr,
+                          y + start[g] * n, int(start[g + 1] - start[g]), n, k, across);
+}
+// Per group the sum over its rows of a[row]^T b[row], `[groups, n, k]`; zeros for a group without rows.
+void hocket_grouped_outer(Gemm gemm, const float* a, const float* b, const int64_t* start, float* out, int groups, int n,
+                          int k, int) {
+    const float whole = 1.0f, before = 0.0f;
+    for (int g = 0; g < groups; g++) {
+        const int rows = int(start[g + 1] - start[g]);
+        float* to = out + int64_t(g) * n * k;
+        if (!rows) std::memset(to, 0, sizeof(float) * n * k);
+        else gemm("N", "T", &k, &n, &rows, &whole, b + start[g] * k, &k, a + start[g] * n, &n, &before, to, &k);
+    }
+}
+void hocket_sum_places(int half, const void* x, const int32_t* place, const float* share, void* out, int rows, int each,
+                       int width, int threads) {
+    BY_TYPE((sum_places<T>((const T*)x, place, share, (T*)out, rows, each, width, threads)))
+}
+void hocket_dot_rows(int half, const void* a, const void* b, const float* share, float* dots, void* scaled, int rows,
+                     int width, int threads) {
+    BY_TYPE((dot_rows<T>((const T*)a, (const T*)b, share, dots, (T*)scaled, rows, width, threads)))
 }
 // Row m of the result is row row[m] of block chunk[m]; rows of `bytes` bytes.
 void hocket_gather(const int64_t* blocks, const int32_t* chunk, const int32_t* row, void* out, int rows, int bytes,
