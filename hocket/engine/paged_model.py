@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,10 +19,12 @@ from hocket.policies.family import (
     Precision,
     embedded,
     head_of,
+    last_states,
     layers_of,
     logit_states,
     mixed_layers,
     run_layers,
+    stack_of,
 )
 from hocket.policies.form_reading import known_form
 from hocket.policies.kernels import UNBOUNDED, ScoreBounds
@@ -169,6 +172,7 @@ class PagedModel:
         else:
             self._layers = mixed_layers(model, precision, adapters, self._owners)
         self._kernels = kernels
+        self._stack = stack_of(model, self._layers) if isinstance(kernels, ModuleType) else None
         self._heads, self._shared = form.heads, form.shared
         self._tables: dict[str | None, Angles] = {}
         self._reached = 0
@@ -228,7 +232,12 @@ class PagedModel:
             return mixed
 
         x = embedded(self._model, token)
-        states = run_layers(self._model, self._layers, x, attend, wanted=wanted, steps=steps)
+        if self._stack is not None and recording is None:
+            where = {"position": position, "slot": slot, "table": table, "run_start": run_start, "run_row": run_row}
+            normal = self._stack(x, pool.keys, pool.values, self._tables, wanted=wanted, **where)
+            states = last_states(self._model, normal)
+        else:
+            states = run_layers(self._model, self._layers, x, attend, wanted=wanted, steps=steps)
         if activations is not None and recording is not None:
             first, slots = activations.add(recording, wanted), batch.slot[: batch.tokens]
             pool.record.reshape(-1)[slots] = first + np.arange(len(slots)) if first >= 0 else -1

@@ -182,7 +182,7 @@ inline Vec tangent(Vec x) {
 
 // x <- x + delta; normal = x / RMS(x).
 template <class T>
-void add_norm(const float* x, const T* delta, float* sums, T* normal, float* inverse, int rows, int width, float eps,
+__attribute__((noinline, noclone)) void add_norm(const float* x, const T* delta, float* sums, T* normal, float* inverse, int rows, int width, float eps,
               int threads) {
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int row = 0; row < rows; row++) {
@@ -258,7 +258,8 @@ template <int KIND> inline void opened_backward(Vec x, Vec up, Vec dy, Vec& for_
     }
 }
 
-template <class T, int KIND> void gate(const T* both, T* out, int rows, int width, int threads) {
+template <class T, int KIND>
+__attribute__((noinline, noclone)) void gate(const T* both, T* out, int rows, int width, int threads) {
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int row = 0; row < rows; row++) {
         const T *g = both + 2ll * row * width, *u = g + width;
@@ -775,6 +776,69 @@ void paged_attention(const T* qkv, T* keys, T* values, const int32_t* position, 
     }
 }
 
+// ---------------------------------------------------------------- all layers
+
+// A decoder layer of the usual form: RMSNorm before each part, gated feed-forward, products of one matrix each.
+struct Layer {
+    const float *qkv, *qkv_bias, *output, *output_bias, *opening, *opening_bias, *closing, *closing_bias;
+    const float *turn, *cosine, *sine, *sinks;
+    float *keys, *values;
+};
+struct LayerNumbers { float before_attention, before_feed, turn, scale, cap; };
+struct LayerCounts { int32_t window, inner, opening; };
+
+// Rows of a pass over pages; after the last attention only the `wanted` rows are computed, if any are named.
+struct Rows {
+    const int32_t *position, *slot, *table;
+    int table_width;
+    const int32_t *run_start, *run_row;
+    int runs;
+    const int64_t* wanted;
+    int wanted_rows, tokens;
+};
+
+// From embedded tokens x `[tokens, width]`, which change, to their states after the last norm without its weight.
+// Each step is the function that the learner's is. Room: tokens x (3 width + (2 heads + 2 shared) D + 3 inner + 1).
+template <int D>
+void all_layers(Gemm gemm, float* x, float* normal, float* room, const Layer* layer, const LayerNumbers* numbers,
+                const LayerCounts* counts, int layers, float last_epsilon, Rows rows, int width, int heads, int shared,
+                int inner, int threads) {
+    const int all = (heads + 2 * shared) * D, mixing = heads * D;
+    int count = rows.tokens;
+    const auto take = [&](int each) { float* at = room; room += int64_t(rows.tokens) * each; return at; };
+    float *spare = take(width), *out = take(width), *normals = take(width), *qkv = take(all), *mixed = take(mixing);
+    float *opened = take(2 * inner), *gated = take(inner), *inverse = take(1);
+    const float* added = nullptr;
+    for (int n = 0; n < layers; n++) {
+        const Layer& one = layer[n];
+        const LayerNumbers& by = numbers[n];
+        const int wide = counts[n].inner;
+        add_norm<float>(x, added, x, normals, inverse, count, width, by.before_attention, threads);
+        linear_of_few(gemm, normals, one.qkv, one.qkv_bias, qkv, count, all, width, false);
+        paged_attention<float, D>(qkv, one.keys, one.values, rows.position, rows.slot, rows.table, rows.table_width,
+                                  rows.run_start, rows.run_row, rows.runs, one.turn, by.turn, one.cosine, one.sine,
+                                  by.scale, Bounds{counts[n].window, by.cap, one.sinks}, mixed, nullptr, count, heads,
+                                  shared, threads);
+        if (n == layers - 1 && rows.wanted) {
+            for (int m = 0; m < rows.wanted_rows; m++) {
+                std::memcpy(spare + int64_t(m) * width, x + rows.wanted[m] * width, sizeof(float) * width);
+                std::memcpy(qkv + int64_t(m) * mixing, mixed + rows.wanted[m] * mixing, sizeof(float) * mixing);
+            }
+            std::swap(x, spare);
+            std::swap(mixed, qkv);
+            count = rows.wanted_rows;
+        }
+        linear_of_few(gemm, mixed, one.output, one.output_bias, out, count, width, mixing, false);
+        add_norm<float>(x, out, x, normals, inverse, count, width, by.before_feed, threads);
+        linear_of_few(gemm, normals, one.opening, one.opening_bias, opened, count, 2 * wide, width, false);
+        if (counts[n].opening == GELU) gate<float, GELU>(opened, gated, count, wide, threads);
+        else gate<float, SILU>(opened, gated, count, wide, threads);
+        linear_of_few(gemm, gated, one.closing, one.closing_bias, out, count, width, wide, false);
+        added = out;
+    }
+    add_norm<float>(x, added, x, normal, inverse, count, width, last_epsilon, threads);
+}
+
 // A tree: node n's own tokens stand at flat places start[n].., its path is made of pieces (begin, length), itself last.
 struct Tree {
     const int32_t *start, *own, *piece, *begin, *length;
@@ -1158,6 +1222,15 @@ void hocket_paged_attention(int half, const void* qkv, void* keys, void* values,
     BY_TYPE((paged_attention<T, D>((const T*)qkv, (T*)keys, (T*)values, position, slot, table, table_width, run_start,
                                    run_row, runs, weight, eps, cosine, sine, scale, bounds, (T*)out, sums, tokens, heads,
                                    shared, threads)))
+}
+void hocket_all_layers(Gemm gemm, float* x, float* normal, float* room, const void* layer, const float* numbers,
+                       const int32_t* counts, int layers, float last_epsilon, const int32_t* position,
+                       const int32_t* slot, const int32_t* table, int table_width, const int32_t* run_start,
+                       const int32_t* run_row, int runs, const int64_t* wanted, int wanted_rows, int tokens, int width,
+                       int heads, int shared, int inner, int threads) {
+    const Rows rows{position, slot, table, table_width, run_start, run_row, runs, wanted, wanted_rows, tokens};
+    all_layers<D>(gemm, x, normal, room, (const Layer*)layer, (const LayerNumbers*)numbers, (const LayerCounts*)counts,
+                  layers, last_epsilon, rows, width, heads, shared, inner, threads);
 }
 void hocket_token_logprobs(int half, const void* logits, const int64_t* action, const float* temperature, float* logp, float* peaks,
                    float* totals, float* entropy, int rows, int size, int threads) {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hocket.policies.kernels import _call, _expect, _half, available
+from hocket.policies.kernels import _OPENINGS, Opening, ScoreBounds, _call, _expect, _half, available
 
 _PROBES = ((16, 48, 64), (33, 96, 384), (128, 128, 576))
 """Rows and both widths of products that are compared with torch's own."""
@@ -107,3 +108,122 @@ def dot_rows(a: Tensor, b: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
     dots, scaled = torch.empty(len(a)), torch.empty_like(b)
     _call("dot_rows", _half(a.dtype), a, b, share, dots, scaled, *a.shape)
     return dots, scaled
+
+
+class LayerWeights(NamedTuple):
+    """A decoder layer of the usual form: RMSNorm before each part, whose weight the matrices include, a gated
+    feed-forward, and one matrix for each product.
+
+    Attributes:
+        matrices: for queries, keys and values `[(H + 2 S) D, W]`, attention's output, gate and up `[2 F, W]`, and back;
+            each with its bias or None. turn: the weight of the norm of queries and keys `[H + S, D]`, or None.
+        epsilons: of the norms before attention and feed-forward, and of `turn`.
+        scale, bounds: of scores. opening: what opens the gate. rotary: the name of the table of angles.
+    """
+
+    matrices: tuple[tuple[Tensor, Tensor | None], ...]
+    turn: Tensor | None
+    epsilons: tuple[float, float, float]
+    scale: float
+    bounds: ScoreBounds
+    opening: Opening
+    rotary: str | None
+
+    @property
+    def inner(self) -> int:
+        """F."""
+        return len(self.matrices[2][0]) // 2
+
+
+class LayerStack:
+    """All layers of a decoder as one call, over pages of keys and values.
+
+    Args:
+        layers: in order. epsilon: of the last norm. heads, shared, size: of attention.
+    """
+
+    def __init__(self, layers: Sequence[LayerWeights], epsilon: float, heads: int, shared: int, size: int) -> None:
+        self._layers, self._epsilon = layers, epsilon
+        self._heads, self._shared, self._size = heads, shared, size
+        self._width = layers[0].matrices[0][0].shape[1]
+        self._inner = max(layer.inner for layer in layers)
+        self._pointers = torch.zeros(len(layers), _POINTERS, dtype=torch.int64)
+        self._numbers = torch.tensor(
+            [(*layer.epsilons, layer.scale, layer.bounds.cap) for layer in layers], dtype=torch.float32
+        )
+        self._counts = torch.tensor(
+            [(layer.bounds.window, layer.inner, _OPENINGS[layer.opening]) for layer in layers], dtype=torch.int32
+        )
+        fixed = [
+            [part for pair in layer.matrices for part in pair] + [layer.turn, None, None, layer.bounds.sinks]
+            for layer in layers
+        ]
+        for row, tensors in zip(self._pointers, fixed, strict=True):
+            _expect(torch.float32, *(tensor for tensor in tensors if tensor is not None))
+            row[: len(tensors)] = torch.tensor([0 if one is None else one.data_ptr() for one in tensors])
+        self._room = torch.empty(0)
+
+    def __call__(
+        self,
+        x: Tensor,
+        keys: Sequence[Tensor],
+        values: Sequence[Tensor],
+        angles: Mapping[str | None, tuple[Tensor, Tensor]],
+        *,
+        position: Tensor,
+        slot: Tensor,
+        table: Tensor,
+        run_start: Tensor,
+        run_row: Tensor,
+        wanted: Tensor | None,
+    ) -> Tensor:
+        """States after the last norm, without its weight, of tokens embedded as x `[M, W]`, which changes.
+
+        Of the `wanted` tokens `[K]`, or of all. The rest as in `hocket.policies.kernels.paged_attention`.
+        """
+        _expect(torch.float32, x, *keys, *values)
+        _expect(torch.int32, position, slot, table, run_start, run_row)
+        turns = [angles[layer.rotary] for layer in self._layers]
+        places = [
+            [part.data_ptr() for part in (*turn, key, value)]
+            for turn, key, value in zip(turns, keys, values, strict=True)
+        ]
+        self._pointers.numpy()[:, _CHANGING] = places
+        tokens, heads, shared = len(x), self._heads, self._shared
+        room = tokens * (3 * self._width + 2 * (heads + shared) * self._size + 3 * self._inner + 1)
+        if len(self._room) < room:
+            self._room = torch.empty(room)
+        rows = tokens if wanted is None else len(wanted)
+        normal = torch.empty(rows, self._width)
+        _call(
+            "all_layers",
+            address(),
+            x,
+            normal,
+            self._room,
+            self._pointers,
+            self._numbers,
+            self._counts,
+            len(self._layers),
+            self._epsilon,
+            position,
+            slot,
+            table,
+            table.shape[1],
+            run_start,
+            run_row,
+            len(run_row),
+            wanted,
+            rows,
+            tokens,
+            self._width,
+            heads,
+            shared,
+            self._inner,
+            head=self._size,
+        )
+        return normal
+
+
+_POINTERS, _CHANGING = 14, [9, 10, 12, 13]
+"""Addresses of a layer's tensors, and which of them change: those of angles, keys and values."""
