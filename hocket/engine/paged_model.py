@@ -232,9 +232,13 @@ class PagedModel:
             return mixed
 
         x = embedded(self._model, token)
-        if self._stack is not None and recording is None:
+        if self._stack is not None and steps.fused:
             where = {"position": position, "slot": slot, "table": table, "run_start": run_start, "run_row": run_row}
-            normal = self._stack(x, pool.keys, pool.values, self._tables, wanted=wanted, **where)
+
+            def feed(number: int, normal: Tensor) -> Tensor:
+                return self._layers[number].feed(number, normal, steps)
+
+            normal = self._stack(x, pool.keys, pool.values, self._tables, wanted=wanted, feed=feed, **where)
             states = last_states(self._model, normal)
         else:
             states = run_layers(self._model, self._layers, x, attend, wanted=wanted, steps=steps)

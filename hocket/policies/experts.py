@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hocket.policies.forms import ExpertsForm, routing_weights
 from hocket.policies.fused_operations import ALIKE, gated_silu
-from hocket.policies.grouped import Map, routed, sorted_choices
+from hocket.policies.grouped import Map, routed
 
 
 class Routing(NamedTuple):
@@ -60,16 +60,15 @@ class Experts:
         _, weight, chosen = reroute(self.route(x))
         if live is not None and live < rows:
             x, weight, chosen = x[:live], weight[:live], chosen[:live]
-        choices = sorted_choices(chosen, len(self._opening[0]))
         states = x.to(self._dtype)
-        found = routed(states, weight, self._opening, self._closing, choices, self._gate, across=self._transposed)
+        found = routed(states, weight, self._opening, self._closing, chosen, self._gate, across=self._transposed)
         return found if len(found) == rows else F.pad(found, (0, 0, 0, rows - len(found)))
 
     def route(self, x: Tensor) -> Routing:
         """Where states `[M, H]` go, experts in rising order."""
         rows = len(x)
         # In whole registers torch's sigmoid gives an element the same bits wherever it stands.
-        logits, weight, chosen = self._router(F.pad(x, (0, 0, 0, -rows % ALIKE)))
+        logits, weight, chosen = self._router(F.pad(x, (0, 0, 0, -rows % ALIKE)) if rows % ALIKE else x)
         logits, (chosen, order) = logits[:rows], chosen[:rows].sort(-1)
         if self._form.scores is None:
             return Routing(logits, weight[:rows].gather(1, order), chosen)

@@ -19,8 +19,8 @@ from torch.utils.checkpoint import checkpoint
 from hocket.policies.experts import Experts, Routing, expert_gate, rowwise_sigmoid
 from hocket.policies.form_reading import known_form, layers_in
 from hocket.policies.forms import ExpertsForm, FeedForm, LayerForm, NormForm, normed, weight_of
-from hocket.policies.fused_operations import add_norm, gated_gelu, gated_silu
-from hocket.policies.kernels import Opening, ScoreBounds, products
+from hocket.policies.fused_operations import OPENINGS, add_norm, gated_gelu, gated_silu
+from hocket.policies.kernels import ScoreBounds, products
 from hocket.policies.kernels.products import LayerStack, LayerWeights
 from hocket.policies.latent import Group, LatentProjection, NarrowOutput, inner_groups
 from hocket.policies.lora import base_of
@@ -185,11 +185,11 @@ class Layer:
 
     @property
     def weights(self) -> LayerWeights | None:
-        """What the kernels take to compute the whole layer; None for a layer of another kind."""
-        opening = _OPENINGS.get(self.gate) if self.experts is None else None
-        if opening is None or not self.bare or self.shaping is not None or self.dtype is not torch.float32:
+        """What the kernels take to compute the layer, but for a feed-forward part that is not theirs; None without."""
+        if not self.bare or self.shaping is not None or self.dtype is not torch.float32:
             return None
-        maps = self.qkv, self.output, self.gate_up, self.down
+        opening = OPENINGS.get(self.gate) if self.experts is None else None
+        maps = self.qkv, self.output, *((self.gate_up, self.down) if opening is not None else ())
         matrices = tuple(one for one in (map.single for map in maps if isinstance(map, JoinedLinear)) if one)
         if len(matrices) < len(maps) or not all(norm.rms for norm in self.before):
             return None
@@ -278,9 +278,6 @@ def _gate(activation: nn.Module, gated: bool) -> Map:
     return gate
 
 
-_OPENINGS: dict[Map, Opening] = {gated_silu: "silu", gated_gelu: "gelu"}
-
-
 def layers_of(model: Any, precision: Precision) -> list[Layer]:
     """All layers of a model, with its adapter where that is on."""
     return [layer_of(model, precision, number) for number in range(len(model.model.layers))]
@@ -338,11 +335,13 @@ class LayerSteps:
     """How `run_layers` takes its steps; an activation cache records or replays them instead.
 
     Attributes:
-        sums: whether `attended` wants to hear of these.
+        sums: whether `attended` wants to hear of these. fused: whether layers may be computed as a whole but for their
+            experts.
         live: how many rows are tokens, where those behind them only fill a place; None for all.
     """
 
     sums = False
+    fused = True
     live: int | None = None
 
     def norm(self, x: Tensor, delta: Tensor | None, epsilon: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from hocket.policies.fused_operations import by_kernels, product
+from hocket.policies.fused_operations import OPENINGS, by_kernels, product
 from hocket.policies.kernels import products
 from hocket.policies.kernels.products import Choices
 
@@ -142,16 +142,22 @@ def routed(
     share: Tensor,
     opening: tuple[Tensor, Tensor | None],
     closing: tuple[Tensor, Tensor | None],
-    choices: Choices,
+    chosen: Tensor,
     gate: Map,
     *,
     across: bool,
 ) -> Tensor:
-    """What chosen experts make of states `[M, H]`, weighed by `share` `[M, K]` and added, `[M, H]`.
+    """What experts `chosen` `[M, K]` make of states `[M, H]`, weighed by `share` `[M, K]` and added, `[M, H]`.
 
     Args:
         opening, closing: weights `[E, 2 F, H]` and `[E, H, F]`, the last two axes exchanged when they lie `across`,
             and biases `[E, 2 F]` and `[E, H]`. gate: from `[.., 2 F]` to `[.., F]`.
     """
+    kind = OPENINGS.get(gate)
+    weights = opening[0].contiguous(), closing[0].contiguous()
+    if kind is not None and not torch.is_grad_enabled() and products.multiplies(x, share, *weights):
+        pairs = (weights[0], opening[1]), (weights[1], closing[1])
+        return products.routed(x.contiguous(), chosen.contiguous(), share.contiguous(), *pairs, kind, across=across)
+    choices = sorted_choices(chosen, len(opening[0]))
     found: Tensor = _Routed.apply(x, share, *opening, *closing, choices, gate, across)  # type: ignore[no-untyped-call]
     return found

@@ -46,7 +46,7 @@ def parts(rows, *, across, biased, dtype=torch.float32):
 def found(chosen, given, *, across):
     x, share, opening, opening_bias, closing, closing_bias = given
     pairs = (opening, opening_bias), (closing, closing_bias)
-    return routed(x, share, *pairs, sorted_choices(chosen, EXPERTS), gated_silu, across=across)
+    return routed(x, share, *pairs, chosen, gated_silu, across=across)
 
 
 def one_by_one(chosen, given, *, across):

@@ -57,7 +57,8 @@ _SIGNATURES = {
     "gather": (*(_POINTER,) * 4, *(_INT,) * 3),
     "draw": (*(_POINTER,) * 7, *(_INT,) * 3),
     "all_layers": (
-        *(_POINTER,) * 7,
+        *(_POINTER,) * 9,
+        _INT,
         _INT,
         _FLOAT,
         *(_POINTER,) * 3,
@@ -65,14 +66,15 @@ _SIGNATURES = {
         *(_POINTER,) * 2,
         _INT,
         _POINTER,
-        *(_INT,) * 6,
+        *(_INT,) * 7,
     ),
-    "linear": (*(_POINTER,) * 5, *(_INT,) * 4),
-    "sort_choices": (*(_POINTER,) * 4, *(_INT,) * 3),
-    "grouped_linear": (*(_POINTER,) * 6, *(_INT,) * 4),
-    "grouped_outer": (*(_POINTER,) * 5, *(_INT,) * 3),
-    "sum_places": (_INT, *(_POINTER,) * 4, *(_INT,) * 3),
-    "dot_rows": (_INT, *(_POINTER,) * 5, *(_INT,) * 2),
+    "routed": (*(_POINTER,) * 9, *(_INT,) * 8),
+    "linear": (*(_POINTER,) * 5, *(_INT,) * 5),
+    "sort_choices": (*(_POINTER,) * 4, *(_INT,) * 4),
+    "grouped_linear": (*(_POINTER,) * 6, *(_INT,) * 5),
+    "grouped_outer": (*(_POINTER,) * 5, *(_INT,) * 4),
+    "sum_places": (_INT, *(_POINTER,) * 4, *(_INT,) * 4),
+    "dot_rows": (_INT, *(_POINTER,) * 5, *(_INT,) * 3),
 }
 _TYPES = (torch.float32, torch.bfloat16)
 ANY_HEAD = 32

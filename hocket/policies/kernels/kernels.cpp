@@ -273,6 +273,11 @@ __attribute__((noinline, noclone)) void gate(const T* both, T* out, int rows, in
     }
 }
 
+void open_gate(int kind, const float* both, float* out, int rows, int width, int threads) {
+    if (kind == GELU) gate<float, GELU>(both, out, rows, width, threads);
+    else gate<float, SILU>(both, out, rows, width, threads);
+}
+
 template <class T, int KIND> void gate_backward(const T* grad, const T* both, T* out, int rows, int width, int threads) {
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int row = 0; row < rows; row++) {
@@ -336,7 +341,7 @@ void sort_choices(const int64_t* chosen, int32_t* place, int32_t* row, int64_t* 
 
 // out[m] = sum_k share[m][k] x[place[m][k]], k from the first to the last.
 template <class T>
-void sum_places(const T* x, const int32_t* place, const float* share, T* out, int rows, int each, int width, int threads) {
+__attribute__((noinline, noclone)) void sum_places(const T* x, const int32_t* place, const float* share, T* out, int rows, int each, int width, int threads) {
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int m = 0; m < rows; m++) {
         const int32_t* at = place + int64_t(m) * each;
@@ -797,46 +802,80 @@ struct Rows {
     int wanted_rows, tokens;
 };
 
-// From embedded tokens x `[tokens, width]`, which change, to their states after the last norm without its weight.
-// Each step is the function that the learner's is. Room: tokens x (3 width + (2 heads + 2 shared) D + 3 inner + 1).
+// From embedded tokens x `[tokens, width]`, which change, to their states after the last norm without its weight. Each
+// step is the function that the learner's is. A layer without a feed-forward part here ends the call before it: its
+// number is returned, with the states that the part reads in `normal`, and the next call takes what it gave as `added`.
+// Room: tokens x (2 width + 2 (heads + shared) D + 3 inner + 1) numbers.
 template <int D>
-void all_layers(Gemm gemm, float* x, float* normal, float* room, const Layer* layer, const LayerNumbers* numbers,
-                const LayerCounts* counts, int layers, float last_epsilon, Rows rows, int width, int heads, int shared,
-                int inner, int threads) {
+int all_layers(Gemm gemm, float* x, const float* added, float* normal, float* room, const Layer* layer,
+               const LayerNumbers* numbers, const LayerCounts* counts, int first, int layers, float last_epsilon,
+               Rows rows, int width, int heads, int shared, int inner, int threads) {
     const int all = (heads + 2 * shared) * D, mixing = heads * D;
-    int count = rows.tokens;
+    int count = first == layers && rows.wanted ? rows.wanted_rows : rows.tokens;
     const auto take = [&](int each) { float* at = room; room += int64_t(rows.tokens) * each; return at; };
-    float *spare = take(width), *out = take(width), *normals = take(width), *qkv = take(all), *mixed = take(mixing);
+    float *spare = take(width), *out = take(width), *qkv = take(all), *mixed = take(mixing);
     float *opened = take(2 * inner), *gated = take(inner), *inverse = take(1);
-    const float* added = nullptr;
-    for (int n = 0; n < layers; n++) {
+    for (int n = first; n < layers; n++) {
         const Layer& one = layer[n];
         const LayerNumbers& by = numbers[n];
         const int wide = counts[n].inner;
-        add_norm<float>(x, added, x, normals, inverse, count, width, by.before_attention, threads);
-        linear_of_few(gemm, normals, one.qkv, one.qkv_bias, qkv, count, all, width, false);
+        add_norm<float>(x, added, x, normal, inverse, count, width, by.before_attention, threads);
+        linear_of_few(gemm, normal, one.qkv, one.qkv_bias, qkv, count, all, width, false);
         paged_attention<float, D>(qkv, one.keys, one.values, rows.position, rows.slot, rows.table, rows.table_width,
                                   rows.run_start, rows.run_row, rows.runs, one.turn, by.turn, one.cosine, one.sine,
                                   by.scale, Bounds{counts[n].window, by.cap, one.sinks}, mixed, nullptr, count, heads,
                                   shared, threads);
         if (n == layers - 1 && rows.wanted) {
-            for (int m = 0; m < rows.wanted_rows; m++) {
+            count = rows.wanted_rows;
+            for (int m = 0; m < count; m++) {
                 std::memcpy(spare + int64_t(m) * width, x + rows.wanted[m] * width, sizeof(float) * width);
                 std::memcpy(qkv + int64_t(m) * mixing, mixed + rows.wanted[m] * mixing, sizeof(float) * mixing);
             }
-            std::swap(x, spare);
+            std::memcpy(x, spare, sizeof(float) * count * width);
             std::swap(mixed, qkv);
-            count = rows.wanted_rows;
         }
         linear_of_few(gemm, mixed, one.output, one.output_bias, out, count, width, mixing, false);
-        add_norm<float>(x, out, x, normals, inverse, count, width, by.before_feed, threads);
-        linear_of_few(gemm, normals, one.opening, one.opening_bias, opened, count, 2 * wide, width, false);
-        if (counts[n].opening == GELU) gate<float, GELU>(opened, gated, count, wide, threads);
-        else gate<float, SILU>(opened, gated, count, wide, threads);
+        add_norm<float>(x, out, x, normal, inverse, count, width, by.before_feed, threads);
+        if (!one.opening) return n;
+        linear_of_few(gemm, normal, one.opening, one.opening_bias, opened, count, 2 * wide, width, false);
+        open_gate(counts[n].opening, opened, gated, count, wide, threads);
         linear_of_few(gemm, gated, one.closing, one.closing_bias, out, count, width, wide, false);
         added = out;
     }
     add_norm<float>(x, added, x, normal, inverse, count, width, last_epsilon, threads);
+    return layers;
+}
+
+// Chosen experts of states x `[rows, width]`, weighed and added, `each` to a row; expert by expert in the cache.
+void routed(Gemm gemm, const float* x, const int64_t* chosen, const float* share, const float* opening,
+            const float* opening_bias, const float* closing, const float* closing_bias, float* sums, int rows, int each,
+            int experts, int width, int inner, int kind, bool across, int threads) {
+    const int64_t count = int64_t(rows) * each;
+    std::vector<int32_t> place(count), row(count);
+    std::vector<int64_t> start(experts + 1);
+    sort_choices(chosen, place.data(), row.data(), start.data(), rows, each, experts);
+    int64_t most = ALIKE;
+    for (int e = 0; e < experts; e++) most = std::max(most, start[e + 1] - start[e]);
+    static thread_local std::vector<float> room;
+    const size_t need = size_t(count + most) * width + size_t(most) * (width + 3 * inner);
+    if (room.size() < need) room.resize(need);
+    float *outs = room.data(), *from = outs + (count + most) * width, *opened = from + most * width;
+    float* gated = opened + most * 2 * inner;
+    for (int e = 0; e < experts; e++) {
+        const int n = int(start[e + 1] - start[e]), whole = std::max(n, ALIKE);
+        if (!n) continue;
+        for (int i = 0; i < n; i++)
+            std::memcpy(from + int64_t(i) * width, x + int64_t(row[start[e] + i]) * width, sizeof(float) * width);
+        std::memset(from + int64_t(n) * width, 0, sizeof(float) * (whole - n) * width);
+        const int64_t at = int64_t(e) * width * inner;
+        linear(gemm, from, opening + 2 * at, opening_bias ? opening_bias + int64_t(e) * 2 * inner : nullptr, opened,
+               whole, 2 * inner, width, across);
+        open_gate(kind, opened, gated, whole, inner, threads);
+        // What is beyond the expert's rows is overwritten by the next one.
+        linear(gemm, gated, closing + at, closing_bias ? closing_bias + int64_t(e) * width : nullptr,
+               outs + start[e] * width, whole, width, inner, across);
+    }
+    sum_places<float>(outs, place.data(), share, sums, rows, each, width, threads);
 }
 
 // A tree: node n's own tokens stand at flat places start[n].., its path is made of pieces (begin, length), itself last.
@@ -1223,14 +1262,22 @@ void hocket_paged_attention(int half, const void* qkv, void* keys, void* values,
                                    run_row, runs, weight, eps, cosine, sine, scale, bounds, (T*)out, sums, tokens, heads,
                                    shared, threads)))
 }
-void hocket_all_layers(Gemm gemm, float* x, float* normal, float* room, const void* layer, const float* numbers,
-                       const int32_t* counts, int layers, float last_epsilon, const int32_t* position,
-                       const int32_t* slot, const int32_t* table, int table_width, const int32_t* run_start,
-                       const int32_t* run_row, int runs, const int64_t* wanted, int wanted_rows, int tokens, int width,
-                       int heads, int shared, int inner, int threads) {
+void hocket_all_layers(Gemm gemm, float* x, const float* added, float* normal, float* room, const void* layer,
+                       const float* numbers, const int32_t* counts, int32_t* reached, int first, int layers,
+                       float last_epsilon, const int32_t* position, const int32_t* slot, const int32_t* table,
+                       int table_width, const int32_t* run_start, const int32_t* run_row, int runs,
+                       const int64_t* wanted, int wanted_rows, int tokens, int width, int heads, int shared, int inner,
+                       int threads) {
     const Rows rows{position, slot, table, table_width, run_start, run_row, runs, wanted, wanted_rows, tokens};
-    all_layers<D>(gemm, x, normal, room, (const Layer*)layer, (const LayerNumbers*)numbers, (const LayerCounts*)counts,
-                  layers, last_epsilon, rows, width, heads, shared, inner, threads);
+    *reached = all_layers<D>(gemm, x, added, normal, room, (const Layer*)layer, (const LayerNumbers*)numbers,
+                             (const LayerCounts*)counts, first, layers, last_epsilon, rows, width, heads, shared, inner,
+                             threads);
+}
+void hocket_routed(Gemm gemm, const float* x, const int64_t* chosen, const float* share, const float* opening,
+                   const float* opening_bias, const float* closing, const float* closing_bias, float* sums, int rows,
+                   int each, int experts, int width, int inner, int kind, int across, int threads) {
+    routed(gemm, x, chosen, share, opening, opening_bias, closing, closing_bias, sums, rows, each, experts, width,
+           inner, kind, across, threads);
 }
 void hocket_token_logprobs(int half, const void* logits, const int64_t* action, const float* temperature, float* logp, float* peaks,
                    float* totals, float* entropy, int rows, int size, int threads) {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -111,12 +111,13 @@ def dot_rows(a: Tensor, b: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class LayerWeights(NamedTuple):
-    """A decoder layer of the usual form: RMSNorm before each part, whose weight the matrices include, a gated
-    feed-forward, and one matrix for each product.
+    """A decoder layer of the usual form: RMSNorm before each part, whose weight the matrices include, and one matrix
+    for each product; a gated feed-forward part, or another that is not described here.
 
     Attributes:
         matrices: for queries, keys and values `[(H + 2 S) D, W]`, attention's output, gate and up `[2 F, W]`, and back;
-            each with its bias or None. turn: the weight of the norm of queries and keys `[H + S, D]`, or None.
+            each with its bias or None. The last two are missing where something else feeds forward.
+        turn: the weight of the norm of queries and keys `[H + S, D]`, or None.
         epsilons: of the norms before attention and feed-forward, and of `turn`.
         scale, bounds: of scores. opening: what opens the gate. rotary: the name of the table of angles.
     """
@@ -126,13 +127,13 @@ class LayerWeights(NamedTuple):
     epsilons: tuple[float, float, float]
     scale: float
     bounds: ScoreBounds
-    opening: Opening
+    opening: Opening | None
     rotary: str | None
 
     @property
     def inner(self) -> int:
         """F."""
-        return len(self.matrices[2][0]) // 2
+        return len(self.matrices[2][0]) // 2 if len(self.matrices) > 2 else 0
 
 
 class LayerStack:
@@ -152,10 +153,12 @@ class LayerStack:
             [(*layer.epsilons, layer.scale, layer.bounds.cap) for layer in layers], dtype=torch.float32
         )
         self._counts = torch.tensor(
-            [(layer.bounds.window, layer.inner, _OPENINGS[layer.opening]) for layer in layers], dtype=torch.int32
+            [(layer.bounds.window, layer.inner, _OPENINGS[layer.opening] if layer.opening else 0) for layer in layers],
+            dtype=torch.int32,
         )
         fixed = [
-            [part for pair in layer.matrices for part in pair] + [layer.turn, None, None, layer.bounds.sinks]
+            [part for pair in (*layer.matrices, *[(None, None)] * 2)[:4] for part in pair]
+            + [layer.turn, None, None, layer.bounds.sinks]
             for layer in layers
         ]
         for row, tensors in zip(self._pointers, fixed, strict=True):
@@ -176,10 +179,13 @@ class LayerStack:
         run_start: Tensor,
         run_row: Tensor,
         wanted: Tensor | None,
+        feed: Callable[[int, Tensor], Tensor],
     ) -> Tensor:
         """States after the last norm, without its weight, of tokens embedded as x `[M, W]`, which changes.
 
-        Of the `wanted` tokens `[K]`, or of all. The rest as in `hocket.policies.kernels.paged_attention`.
+        Of the `wanted` tokens `[K]`, or of all. `feed` is the feed-forward part of layers whose matrices for it are
+        missing: from a layer's number and normalised states to what is added. The rest as in
+        `hocket.policies.kernels.paged_attention`.
         """
         _expect(torch.float32, x, *keys, *values)
         _expect(torch.int32, position, slot, table, run_start, run_row)
@@ -190,39 +196,69 @@ class LayerStack:
         ]
         self._pointers.numpy()[:, _CHANGING] = places
         tokens, heads, shared = len(x), self._heads, self._shared
-        room = tokens * (3 * self._width + 2 * (heads + shared) * self._size + 3 * self._inner + 1)
+        room = tokens * (2 * self._width + 2 * (heads + shared) * self._size + 3 * self._inner + 1)
         if len(self._room) < room:
             self._room = torch.empty(room)
-        rows = tokens if wanted is None else len(wanted)
-        normal = torch.empty(rows, self._width)
-        _call(
-            "all_layers",
-            address(),
-            x,
-            normal,
-            self._room,
-            self._pointers,
-            self._numbers,
-            self._counts,
-            len(self._layers),
-            self._epsilon,
-            position,
-            slot,
-            table,
-            table.shape[1],
-            run_start,
-            run_row,
-            len(run_row),
-            wanted,
-            rows,
-            tokens,
-            self._width,
-            heads,
-            shared,
-            self._inner,
-            head=self._size,
-        )
-        return normal
+        normal, reached, last = torch.empty(tokens, self._width), torch.zeros(1, dtype=torch.int32), len(self._layers)
+        first, added, rows = 0, None, tokens
+        while True:
+            _call(
+                "all_layers",
+                address(),
+                x,
+                added,
+                normal,
+                self._room,
+                self._pointers,
+                self._numbers,
+                self._counts,
+                reached,
+                first,
+                last,
+                self._epsilon,
+                position,
+                slot,
+                table,
+                table.shape[1],
+                run_start,
+                run_row,
+                len(run_row),
+                wanted,
+                0 if wanted is None else len(wanted),
+                tokens,
+                self._width,
+                heads,
+                shared,
+                self._inner,
+                head=self._size,
+            )
+            number = int(reached)
+            if number >= last - 1 and wanted is not None:
+                rows = len(wanted)
+            if number == last:
+                return normal[:rows]
+            first, added = number + 1, feed(number, normal[:rows]).contiguous()
+            _expect(torch.float32, added)
+
+
+def routed(
+    x: Tensor,
+    chosen: Tensor,
+    share: Tensor,
+    opening: tuple[Tensor, Tensor | None],
+    closing: tuple[Tensor, Tensor | None],
+    gate: Opening,
+    *,
+    across: bool,
+) -> Tensor:
+    """What chosen experts `[M, K]` int64 make of states `[M, H]`; see `hocket.policies.grouped.routed`."""
+    _expect(torch.int64, chosen)
+    _expect(torch.float32, x, share, opening[0], closing[0])
+    out = torch.empty_like(x)
+    inner = closing[0].shape[1 if across else 2]
+    sizes = *chosen.shape, len(opening[0]), x.shape[1], inner
+    _call("routed", address(), x, chosen, share, *opening, *closing, out, *sizes, _OPENINGS[gate], int(across))
+    return out
 
 
 _POINTERS, _CHANGING = 14, [9, 10, 12, 13]
