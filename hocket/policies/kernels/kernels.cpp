@@ -651,8 +651,14 @@ template <class T, int D> struct Tile {
             for (int i = row * each; i < (row + 1) * each; i++) last[row] = position[i] > last[row] ? position[i] : last[row];
         }
         if (common > first) sized(queries, [&](auto n) { this->template shared_scores<decltype(n)::value>(most); });
+        const int from_block = beyond();
         for (int row = 0; row < rows; row++) {
             const int blocks = last[row] / LANES + 1;
+            // What a short row has for itself is asked for while the one before it is computed.
+            for (int b = from_block; b < blocks && b < from_block + AHEAD; b++) foresee<T, D>(values[row][b]);
+            if (row + 1 < rows)
+                for (int b = from_block; b <= last[row + 1] / LANES && b < from_block + AHEAD; b++)
+                    foresee<T, D>(keys[row + 1][b]);
             if (blocks > common) sized(each, [&](auto n) { this->template own_scores<decltype(n)::value>(row, blocks, most); });
         }
         for (int i = 0; i < queries; i++) {
