@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from bench import BUILD
 
@@ -17,7 +18,9 @@ WORK = BUILD / "cases"
 END, PAD = "<|end|>", "<|pad|>"
 CHARACTERS = [chr(code) for code in range(33, 127)] + [" ", "\n"]
 TEMPLATE = "{% for m in messages %}{{ m.content }}{% if m.role == 'assistant' %}<|end|>{% endif %}{% endfor %}"
-MODULES = tuple(f"transformers.models.{name}.modeling_{name}" for name in ("llama", "qwen2", "qwen3"))
+MODULES = tuple(
+    f"transformers.models.{name}.modeling_{name}" for name in ("llama", "qwen2", "qwen3", "qwen3_moe", "gemma3")
+)
 """What the models need, imported late by `transformers`."""
 BETWEEN = 32
 """Tokens of what is said between two turns, besides the end of the turn before."""
@@ -37,6 +40,7 @@ class Case:
         micro: samples in a micro-batch of TRL, where memory does not allow all; 0 for all.
         attention: what TRL uses unless tuned: fused attention wins on long sequences only.
         lora: rank of an adapter on queries and values, which alone is trained; 0 trains all weights.
+        experts, chosen: routed experts of a layer, each of width `inner`, and how many a token is sent to; 0 for none.
     """
 
     name: str
@@ -56,6 +60,8 @@ class Case:
     micro: int = 0
     attention: str = "eager"
     lora: int = 0
+    experts: int = 0
+    chosen: int = 0
 
     @property
     def folder(self) -> Path:
@@ -88,6 +94,8 @@ CASES = (
     Case("multi-turn", 128, 5, 4, prompts=8, prompt=64, turns=4, attention="sdpa"),
     # The shape of SmolLM2-135M.
     Case("smollm2-lora", 576, 30, 9, 3, 1536, "llama", prompts=4, prompt=64, new=48, words=49_056, lora=16),
+    Case("qwen3-moe", 256, 6, 8, 2, 192, "qwen3_moe", prompts=4, new=32, experts=32, chosen=4),
+    Case("gemma3", 256, 6, 4, 1, 1024, "gemma3", prompts=4, prompt=64, new=32, words=30_000),
 )
 
 
@@ -108,7 +116,15 @@ def build_model(case: Case) -> None:
     """Writes the case's random model and its tokenizer of characters to `case.folder`, unless they are there."""
     import torch
     from tokenizers import AddedToken, Tokenizer, decoders, models
-    from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen2Config, Qwen3Config
+    from transformers import (
+        AutoModelForCausalLM,
+        Gemma3TextConfig,
+        LlamaConfig,
+        PreTrainedTokenizerFast,
+        Qwen2Config,
+        Qwen3Config,
+        Qwen3MoeConfig,
+    )
     from transformers.utils import logging
 
     logging.disable_progress_bar()
@@ -122,7 +138,28 @@ def build_model(case: Case) -> None:
     core.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in (PAD, END)])
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, pad_token=PAD, eos_token=END, padding_side="left")
     tokenizer.chat_template = TEMPLATE
-    config = {"llama": LlamaConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config}[case.kind](
+    # Every third layer of gemma3 sees all, the others a window shorter than the sequences; its norms are 1 + weight.
+    sliding = [f"{'full' if number % 3 == 2 else 'sliding'}_attention" for number in range(case.layers)]
+    kinds: dict[str, tuple[Any, dict[str, Any]]] = {
+        "llama": (LlamaConfig, {}),
+        "qwen2": (Qwen2Config, {}),
+        "qwen3": (Qwen3Config, {}),
+        "qwen3_moe": (
+            Qwen3MoeConfig,
+            {
+                "num_experts": case.experts,
+                "num_experts_per_tok": case.chosen,
+                "moe_intermediate_size": case.inner,
+                "norm_topk_prob": True,
+            },
+        ),
+        "gemma3": (
+            Gemma3TextConfig,
+            {"sliding_window": 64, "layer_types": sliding, "query_pre_attn_scalar": case.width // case.heads},
+        ),
+    }
+    kind, more = kinds[case.kind]
+    config = kind(
         vocab_size=len(tokens),
         hidden_size=case.width,
         intermediate_size=case.inner or 3 * case.width,
@@ -135,6 +172,7 @@ def build_model(case: Case) -> None:
         pad_token_id=0,
         eos_token_id=1,
         bos_token_id=None,
+        **more,
     )
     where = "cuda" if case.width > 1000 and torch.cuda.is_available() else "cpu"  # A processor takes a minute.
     with torch.random.fork_rng(), torch.device(where):
@@ -143,7 +181,7 @@ def build_model(case: Case) -> None:
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.ndim > 1:
-                outward = name.endswith(("o_proj.weight", "down_proj.weight"))
+                outward = name.endswith(("o_proj.weight", "down_proj.weight", "down_proj"))
                 parameter.normal_(0.0, 0.001 if outward else 0.02, generator=generator)
         embedding = model.get_input_embeddings().weight
         embedding[:, 0] = 1.0

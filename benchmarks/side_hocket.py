@@ -102,7 +102,11 @@ class Half:
 
 
 class Steps:
-    """A run of the case, built as `hocket train` builds one, and made step by step."""
+    """A run of the case, built as `hocket train` builds one, and made step by step.
+
+    Attributes:
+        parameters: weights; of these `head` in the output head and `idle` in the experts that a token is not sent to.
+    """
 
     def __init__(self, case: Case, settings: Settings) -> None:
         task = Fixed(case)
@@ -126,7 +130,10 @@ class Steps:
         self.policy = policy
         self.policy.module.to(settings.device)
         self.head = self.policy.model.lm_head.weight.numel()
-        self.parameters = sum(parameter.numel() for parameter in self.policy.model.parameters())
+        weights = dict(self.policy.model.named_parameters())
+        self.parameters = sum(weight.numel() for weight in weights.values())
+        routed = sum(weight.numel() for name, weight in weights.items() if ".experts." in name)
+        self.idle = routed - routed * case.chosen // max(case.experts, 1)
 
     @property
     def precision(self) -> str:
@@ -163,7 +170,8 @@ class Steps:
     def work(self, trajectories: Sequence[Trajectory]) -> Work:
         """The least arithmetic in a step that gave `trajectories`."""
         sampled = sum(trajectory.length for trajectory in trajectories)
-        return Work.of(self.case, map(tokens_of, trajectories), sampled, self.parameters - self.head, self.head)
+        busy = self.parameters - self.head - self.idle
+        return Work.of(self.case, map(tokens_of, trajectories), sampled, busy, self.head)
 
 
 def tokens_of(trajectory: Trajectory) -> list[int]:

@@ -66,16 +66,15 @@ CANDIDATES: tuple[dict[str, Any], ...] = (
 # ---------------------------------------------------------------- comparing
 
 
-def compare(case: Case, *, quick: bool, threads: int | None, seconds: float) -> dict[str, Any]:
+def compare(case: Case, *, quick: bool, fp32: bool, threads: int | None, seconds: float) -> dict[str, Any]:
     """All figures of a case, in about `seconds`: one round at least. On busy processors both sides have one thread."""
-    trl = best_settings(case)
+    trl = replace(best_settings(case), compute="fp32") if fp32 else best_settings(case)
     trl = replace(trl, threads=threads or (1 if busy_share() > QUIET else trl.threads))
     ours = side_hocket.Settings(threads=trl.threads, wait=trl.wait)
-    wanted: dict[str, Settings] = {
-        "ours": ours,
-        "ours fp32": replace(ours, precision="fp32"),
-        "trl": trl,
-    }
+    if fp32:
+        wanted: dict[str, Settings] = {"ours": replace(ours, precision="fp32"), "trl": trl}
+    else:
+        wanted = {"ours": ours, "ours fp32": replace(ours, precision="fp32"), "trl": trl}
     if not quick:
         wanted["ours alone"] = side_hocket.Settings()
         wanted["trl bf16 weights"] = replace(trl, weights="bfloat16", compute="bf16")
@@ -230,6 +229,7 @@ def main() -> None:
     parser.add_argument("--setup", action="store_true", help="make TRL's environment and stop")
     parser.add_argument("--tune", action="store_true", help="look for TRL's fastest settings for the cases and stop")
     parser.add_argument("--quick", action="store_true", help="fewer rounds and variants")
+    parser.add_argument("--fp32", action="store_true", help="both sides in fp32, for processors without bf16")
     parser.add_argument("--threads", type=int, help="of both sides; TRL's best, or 1 on busy processors")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     options = parser.parse_args()
@@ -254,7 +254,7 @@ def main() -> None:
     end = time.perf_counter() + 60 * MINUTES
     for number, case in enumerate(chosen):
         share = (end - time.perf_counter()) / (len(chosen) - number) if options.quick else 600.0
-        found.append(compare(case, quick=options.quick, threads=options.threads, seconds=share))
+        found.append(compare(case, quick=options.quick, fp32=options.fp32, threads=options.threads, seconds=share))
         if not options.json:
             show(found[-1])
     if options.json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,16 +15,17 @@ from torch import Tensor
 from hocket.engine.pages import PAGE, PagePool, PageTree
 from hocket.engine.states import SHARE, PassHistories, StatePool
 from hocket.policies.family import (
-    STEPS,
     Adapters,
     LayerSteps,
     Precision,
     embedded,
     head_of,
+    last_states,
     layers_of,
     logit_states,
     mixed_layers,
     run_layers,
+    stack_of,
 )
 from hocket.policies.form_reading import known_form
 from hocket.policies.kernels import UNBOUNDED, ScoreBounds
@@ -175,6 +177,7 @@ class PagedModel:
         else:
             self._layers = mixed_layers(model, precision, adapters, self._owners)
         self._kernels = kernels
+        self._stack = stack_of(model, self._layers) if isinstance(kernels, ModuleType) else None
         self._heads, self._shared = form.heads, form.shared
         attends = (number for number in range(len(form.layers)) if number not in form.recurrent)
         self._place = {number: place for place, number in enumerate(attends)}
@@ -202,7 +205,9 @@ class PagedModel:
 
         The `activations` record intermediate results unless they are full; recurrent layers have their `states`.
         """
-        steps = STEPS if activations is None or activations.full else activations.recording()
+        recording = None if activations is None or activations.full else activations.recording()
+        steps = LayerSteps() if recording is None else recording
+        steps.live = batch.tokens
         token, position, slot, table, run_start, run_row = batch.end()
         owner, last = batch.owner[: len(token)], len(self._layers) - 1
         self._say(owner)
@@ -245,9 +250,18 @@ class PagedModel:
             return mixed
 
         x = embedded(self._model, token)
-        states = run_layers(self._model, self._layers, x, attend, wanted=wanted, steps=steps)
-        if activations is not None and steps is not STEPS:
-            first, slots = activations.add(steps, wanted), batch.slot[: batch.tokens]
+        if self._stack is not None and steps.fused:
+            where = {"position": position, "slot": slot, "table": table, "run_start": run_start, "run_row": run_row}
+
+            def feed(number: int, normal: Tensor) -> Tensor:
+                return self._layers[number].feed(number, normal, steps)
+
+            normal = self._stack(x, pool.keys, pool.values, self._tables, wanted=wanted, feed=feed, **where)
+            states = last_states(self._model, normal)
+        else:
+            states = run_layers(self._model, self._layers, x, attend, wanted=wanted, steps=steps)
+        if activations is not None and recording is not None:
+            first, slots = activations.add(recording, wanted), batch.slot[: batch.tokens]
             pool.record.reshape(-1)[slots] = first + np.arange(len(slots)) if first >= 0 else -1
         return self._head(logit_states(self._model, states))
 

@@ -47,6 +47,7 @@ class Recording(LayerSteps):
     """Computes a pass and keeps what a backward pass needs."""
 
     sums = True
+    fused = False
 
     def __init__(self) -> None:
         self.kept: list[Kept] = []

@@ -1,7 +1,7 @@
 """Mixture of experts: a router sends each token to a few experts, whose outputs are weighed and added.
 
-The router is the architecture's own module. Experts are computed one by one over the tokens sent to them; each token's
-result depends on that token alone, to the last bit.
+The router is the architecture's own module. Tokens are sorted by expert, and each expert multiplies those sent to it; a
+token's result depends on that token alone, to the last bit.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hocket.policies.forms import ExpertsForm, routing_weights
-from hocket.policies.fused_operations import ALIKE, gated_silu, product
-
-Map = Callable[[Tensor], Tensor]
+from hocket.policies.fused_operations import ALIKE, gated_silu
+from hocket.policies.grouped import Map, routed
 
 
 class Routing(NamedTuple):
@@ -46,55 +45,34 @@ class Experts:
         self._transposed = bool(module.is_transposed)
         weights = module.gate_up_proj.to(dtype), module.down_proj.to(dtype)
         biases = [getattr(module, f"{name}_bias").to(dtype) if module.has_bias else None for name in _WEIGHTS]
-        # Taken apart once: the backward pass then makes one gradient of all experts.
-        self._into, self._back = (
-            _Products(weight.unbind(), None if bias is None else bias.unbind())
-            for weight, bias in zip(weights, biases, strict=True)
-        )
+        self._opening, self._closing = zip(weights, biases, strict=True)
         self.copies = [] if weights[0] is module.gate_up_proj else [*weights]
         self._dtype, self._own = dtype, module.gate_up_proj.dtype
 
-    def __call__(self, normal: Tensor, routed: Callable[[Routing], Routing]) -> Tensor:
-        """`[M, H]` of normalised states `[M, H]`; `routed` may send tokens elsewhere."""
+    def __call__(self, normal: Tensor, reroute: Callable[[Routing], Routing], live: int | None = None) -> Tensor:
+        """`[M, H]` of normalised states `[M, H]`; `reroute` may send tokens elsewhere.
+
+        Rows behind the first `live` ones only fill a place: no expert is read for them, and they are zeros.
+        """
         x = normal.to(self._own)
         x = x if self._scale is None else x * self._scale
-        _, weight, chosen = routed(self.route(x))
-        rows, count = chosen.shape
-        order = torch.argsort(chosen.flatten(), stable=True)
-        counts = torch.bincount(chosen.flatten(), minlength=len(self._into.weights)).tolist()
-        parts = torch.split(x.to(self._dtype).index_select(0, order // count), counts)
-        outputs = torch.cat([self._expert(number, part) for number, part in enumerate(parts) if len(part)])
-        each = outputs.index_select(0, torch.argsort(order)).view(rows, count, -1)
-        weight = weight.to(self._dtype)
-        total = each[:, 0] * weight[:, :1]
-        for place in range(1, count):
-            total = total + each[:, place] * weight[:, place, None]
-        return total
+        rows = len(x)
+        _, weight, chosen = reroute(self.route(x))
+        if live is not None and live < rows:
+            x, weight, chosen = x[:live], weight[:live], chosen[:live]
+        states = x.to(self._dtype)
+        found = routed(states, weight, self._opening, self._closing, chosen, self._gate, across=self._transposed)
+        return found if len(found) == rows else F.pad(found, (0, 0, 0, rows - len(found)))
 
     def route(self, x: Tensor) -> Routing:
         """Where states `[M, H]` go, experts in rising order."""
         rows = len(x)
         # In whole registers torch's sigmoid gives an element the same bits wherever it stands.
-        logits, weight, chosen = self._router(F.pad(x, (0, 0, 0, -rows % ALIKE)))
+        logits, weight, chosen = self._router(F.pad(x, (0, 0, 0, -rows % ALIKE)) if rows % ALIKE else x)
         logits, (chosen, order) = logits[:rows], chosen[:rows].sort(-1)
         if self._form.scores is None:
             return Routing(logits, weight[:rows].gather(1, order), chosen)
         return Routing(logits, routing_weights(self._form, logits, chosen), chosen)
-
-    def _expert(self, number: int, x: Tensor) -> Tensor:
-        for place, products in enumerate((self._into, self._back)):
-            weight = products.weights[number]
-            bias = None if products.biases is None else products.biases[number]
-            x = product(x, weight.t() if self._transposed else weight, bias)
-            x = x if place else self._gate(x)
-        return x
-
-
-class _Products(NamedTuple):
-    """Weights of all experts, and their biases if there are any."""
-
-    weights: tuple[Tensor, ...]
-    biases: tuple[Tensor, ...] | None
 
 
 _WEIGHTS = ("gate_up_proj", "down_proj")

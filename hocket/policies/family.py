@@ -19,8 +19,9 @@ from torch.utils.checkpoint import checkpoint
 from hocket.policies.experts import Experts, Routing, expert_gate, rowwise_sigmoid
 from hocket.policies.form_reading import known_form, layers_in
 from hocket.policies.forms import ExpertsForm, FeedForm, LayerForm, NormForm, normed, weight_of
-from hocket.policies.fused_operations import add_norm, gated_gelu, gated_sigmoid, gated_silu
-from hocket.policies.kernels import ScoreBounds
+from hocket.policies.fused_operations import OPENINGS, add_norm, gated_gelu, gated_sigmoid, gated_silu
+from hocket.policies.kernels import ScoreBounds, products
+from hocket.policies.kernels.products import LayerStack, LayerWeights
 from hocket.policies.latent import Group, LatentProjection, NarrowOutput, inner_groups
 from hocket.policies.lora import base_of
 from hocket.policies.lowrank import JoinedLinear, LowRank, MixedLinear, Owners, low_rank
@@ -204,13 +205,27 @@ class Layer:
         queries, gates = both.reshape(len(both), shape.heads, 2, shape.size).unbind(2)
         return torch.cat((queries.flatten(1), rest), -1), gates.flatten(1)
 
+    @property
+    def weights(self) -> LayerWeights | None:
+        """What the kernels take to compute the layer, but for a feed-forward part that is not theirs; None without."""
+        own = self.recurrence is not None or self.gated or self.shaping is not None
+        if own or not self.bare or self.dtype is not torch.float32:
+            return None
+        opening = OPENINGS.get(self.gate) if self.experts is None else None
+        maps = self.qkv, self.output, *((self.gate_up, self.down) if opening is not None else ())
+        matrices = tuple(one for one in (map.single for map in maps if isinstance(map, JoinedLinear)) if one)
+        if len(matrices) < len(maps) or not all(norm.rms for norm in self.before):
+            return None
+        epsilons = *self.epsilons, self.turn_epsilon
+        return LayerWeights(matrices, self.turn, epsilons, self.scale, self.bounds, opening, self.rotary)
+
     def feed(self, number: int, normal: Tensor, steps: LayerSteps) -> Tensor:
         """The feed-forward part's output; `number` is the layer's."""
         if self.experts is None:
             return steps.output(self.down, self.gate(steps.product(self.gate_up, normal)))
         form = self.form.feed
         assert isinstance(form, ExpertsForm)
-        routed = self.experts(normal, lambda routing: steps.routed(number, routing, form))
+        routed = self.experts(normal, lambda routing: steps.routed(number, routing, form), steps.live)
         if not self._shares:
             return routed
         shared = self.down(self.gate(self.gate_up(normal)))
@@ -229,17 +244,17 @@ class PreNorm:
     """What stands before a part: a norm, whose weight is left to the products after it, or nothing.
 
     Attributes:
-        epsilon: the norm's.
+        epsilon: the norm's. rms: whether it is an RMSNorm.
     """
 
     def __init__(self, layer: Any, form: NormForm | None) -> None:
         self._form, self._module = form, None if form is None else getattr(layer, form.name)
-        self._rms = form is not None and form.kind == "rms"
+        self.rms = form is not None and form.kind == "rms"
         self.epsilon = 0.0 if form is None else form.epsilon
 
     def __call__(self, x: Tensor, delta: Tensor | None, dtype: torch.dtype, steps: LayerSteps) -> tuple[Tensor, Tensor]:
         """`x + delta`, and that sum normalised in `dtype`."""
-        if self._rms:
+        if self.rms:
             return steps.norm(x, delta, self.epsilon, dtype)
         if delta is not None:
             x = x + delta
@@ -254,6 +269,10 @@ def finished(form: NormForm, module: Any, norm: Norm, x: Tensor, delta: Tensor |
     if form.kind == "centred":
         return normed(form, module, x if delta is None else x + delta)
     _, normal = norm(x, delta, form.epsilon, x.dtype)
+    return _weighed(form, module, normal)
+
+
+def _weighed(form: NormForm, module: Any, normal: Tensor) -> Tensor:
     weight = weight_of(form, module)
     return normal if weight is None else normal * weight
 
@@ -296,6 +315,21 @@ def layer_of(model: Any, precision: Precision, number: int) -> Layer:
     return Layer(layer, form, precision, [linear(*group, precision) for group in groups(layer, form)])
 
 
+def stack_of(model: Any, layers: Sequence[Layer]) -> LayerStack | None:
+    """The layers as one call, to the same bits; None where the kernels do not make all of it."""
+    form = known_form(model)
+    weights = [one for one in (layer.weights for layer in layers) if one is not None]
+    if len(weights) < len(layers) or form.norm.kind != "rms" or products.address() is None:
+        return None
+    return LayerStack(weights, form.norm.epsilon, form.heads, form.shared, form.size)
+
+
+def last_states(model: Any, normal: Tensor) -> Tensor:
+    """Last hidden states, of those that a `LayerStack` gives."""
+    norm = known_form(model).norm
+    return _weighed(norm, getattr(model.model, norm.name), normal)
+
+
 Adapters = list[list[LowRank | None]]
 """What an adapter adds in each layer to each of `groups`."""
 
@@ -327,10 +361,14 @@ class LayerSteps:
     """How `run_layers` takes its steps; an activation cache records or replays them instead.
 
     Attributes:
-        sums: whether `attended` wants to hear of these.
+        sums: whether `attended` wants to hear of these. fused: whether layers may be computed as a whole but for their
+            experts.
+        live: how many rows are tokens, where those behind them only fill a place; None for all.
     """
 
     sums = False
+    fused = True
+    live: int | None = None
 
     def norm(self, x: Tensor, delta: Tensor | None, epsilon: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """See `hocket.policies.fused_operations.add_norm`."""

@@ -152,6 +152,9 @@ def gated_sigmoid(gate_up: Tensor) -> Tensor:
     return _gated(gate_up, "sigmoid")
 
 
+OPENINGS: dict[Any, kernels.Opening] = {gated_silu: "silu", gated_gelu: "gelu"}
+"""What opens a gate, by the function that is the gate."""
+
 # ---------------------------------------------------------------- products
 
 ALIKE = 16

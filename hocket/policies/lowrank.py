@@ -61,6 +61,13 @@ class JoinedLinear:
             ]
             self.bias = torch.cat(biases).to(dtype)
 
+    @property
+    def single(self) -> tuple[Tensor, Tensor | None] | None:
+        """The one matrix that everything is in, and its bias; None where there is more to it."""
+        weight = self._weights[0]
+        plain = len(self._weights) == 1 and self._scale is None and isinstance(weight, Tensor)
+        return (weight, self.bias) if plain and isinstance(weight, Tensor) else None
+
     def __call__(self, x: Tensor, more: Tensor | None = None) -> Tensor:
         """`[.., N]` of x `[.., H]`; with `more` `[.., N]` added in place of the bias."""
         if self._scale is not None:

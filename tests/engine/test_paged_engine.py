@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
-from hocket.engine import local, scheduler
+from hocket.engine import local, paged_model, scheduler
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.policies import kernels
 from hocket.policies.causal_lm import CausalLM
+from hocket.policies.kernels import products
 from hocket.policies.settings import LoraSettings
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
@@ -82,6 +83,27 @@ def policy(request):
 
 
 # ---------------------------------------------------------------- exactness
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        ("qwen3", {}),
+        ("qwen2", {"use_sliding_window": True, "max_window_layers": 1, "sliding_window": 9}),
+        ("llama", {}),
+    ],
+)
+def test_all_layers_in_one_call_give_the_bits_of_one_by_one(kind, more, monkeypatch):
+    policy, asked = make(kind, **more), mixed(16, seed=8)
+    engine = LocalEngine(policy)
+    found = engine.sample(asked)
+    if products.address() is None:
+        pytest.skip("torch's product is not offered here")
+    assert engine._cache.model._stack is not None
+    monkeypatch.setattr(paged_model, "stack_of", lambda model, layers: None)
+    engine = LocalEngine(policy)
+    same(engine.sample(asked), found)
+    assert engine._cache.model._stack is None
 
 
 def test_requests_get_the_same_bits_in_any_company(policy):

@@ -58,6 +58,25 @@ _SIGNATURES = {
     "draw": (*(_POINTER,) * 7, *(_INT,) * 3),
     "delta_rule": (*(_POINTER,) * 9, _INT, *(_POINTER,) * 2, *(_INT,) * 5),
     "delta_rule_backward": (*(_POINTER,) * 9, _INT, _POINTER, _INT, *(_POINTER,) * 5, *(_INT,) * 5),
+    "all_layers": (
+        *(_POINTER,) * 9,
+        _INT,
+        _INT,
+        _FLOAT,
+        *(_POINTER,) * 3,
+        _INT,
+        *(_POINTER,) * 2,
+        _INT,
+        _POINTER,
+        *(_INT,) * 7,
+    ),
+    "routed": (*(_POINTER,) * 9, *(_INT,) * 8),
+    "linear": (*(_POINTER,) * 5, *(_INT,) * 5),
+    "sort_choices": (*(_POINTER,) * 4, *(_INT,) * 4),
+    "grouped_linear": (*(_POINTER,) * 6, *(_INT,) * 5),
+    "grouped_outer": (*(_POINTER,) * 5, *(_INT,) * 4),
+    "sum_places": (_INT, *(_POINTER,) * 4, *(_INT,) * 4),
+    "dot_rows": (_INT, *(_POINTER,) * 5, *(_INT,) * 3),
 }
 _TYPES = (torch.float32, torch.bfloat16)
 ANY_HEAD = 32

@@ -182,7 +182,7 @@ inline Vec tangent(Vec x) {
 
 // x <- x + delta; normal = x / RMS(x).
 template <class T>
-void add_norm(const float* x, const T* delta, float* sums, T* normal, float* inverse, int rows, int width, float eps,
+__attribute__((noinline, noclone)) void add_norm(const float* x, const T* delta, float* sums, T* normal, float* inverse, int rows, int width, float eps,
               int threads) {
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int row = 0; row < rows; row++) {
@@ -263,7 +263,8 @@ template <int KIND> inline void opened_backward(Vec x, Vec up, Vec dy, Vec& for_
     }
 }
 
-template <class T, int KIND> void gate(const T* both, T* out, int rows, int width, int threads) {
+template <class T, int KIND>
+__attribute__((noinline, noclone)) void gate(const T* both, T* out, int rows, int width, int threads) {
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int row = 0; row < rows; row++) {
         const T *g = both + 2ll * row * width, *u = g + width;
@@ -275,6 +276,11 @@ template <class T, int KIND> void gate(const T* both, T* out, int rows, int widt
             for (int j = 0; i < width; i++, j++) put(to + i, v[j]);
         }
     }
+}
+
+void open_gate(int kind, const float* both, float* out, int rows, int width, int threads) {
+    if (kind == GELU) gate<float, GELU>(both, out, rows, width, threads);
+    else gate<float, SILU>(both, out, rows, width, threads);
 }
 
 template <class T, int KIND> void gate_backward(const T* grad, const T* both, T* out, int rows, int width, int threads) {
@@ -521,6 +527,92 @@ void delta_rule_backward(const Delta& d, const Runs& r, const float* memory, int
                           to + int64_t(key) * d.size);
                 unit_back(d.query(t, d.keys + key), d.size, 1.0f, token.of_key, to + int64_t(d.keys + key) * d.size);
             }
+    }
+}
+
+// ---------------------------------------------------------------- products of groups of rows
+
+// The product of torch's own library, so that a product made here has the bits of one made there.
+typedef void (*Gemm)(const char*, const char*, const int*, const int*, const int*, const float*, const float*, const int*,
+                     const float*, const int*, const float*, float*, const int*);
+
+// From so many rows on a product gives each row the same bits, however many there are (ALIKE in Python).
+constexpr int ALIKE = 16;
+
+// y = x W^T + b as torch's linear layer calls it: x `[m, k]`, W `[n, k]`, or `[k, n]` when it lies across.
+void linear(Gemm gemm, const float* x, const float* weight, const float* bias, float* y, int m, int n, int k, bool across) {
+    const float whole = 1.0f, before = bias ? 1.0f : 0.0f;
+    if (bias)
+        for (int i = 0; i < m; i++) std::memcpy(y + int64_t(i) * n, bias, sizeof(float) * n);
+    gemm(across ? "N" : "T", "N", &n, &m, &k, &whole, weight, across ? &n : &k, x, &k, &before, y, &n);
+}
+
+// The same of few rows with others of zeros below.
+void linear_of_few(Gemm gemm, const float* x, const float* weight, const float* bias, float* y, int m, int n, int k,
+                   bool across) {
+    if (m >= ALIKE) return linear(gemm, x, weight, bias, y, m, n, k, across);
+    static thread_local std::vector<float> room;
+    if (room.size() < size_t(ALIKE) * (n + k)) room.resize(size_t(ALIKE) * (n + k));
+    float *from = room.data(), *to = from + size_t(ALIKE) * k;
+    std::memcpy(from, x, sizeof(float) * m * k);
+    std::memset(from + int64_t(m) * k, 0, sizeof(float) * (ALIKE - m) * k);
+    linear(gemm, from, weight, bias, to, ALIKE, n, k, across);
+    std::memcpy(y, to, sizeof(float) * m * n);
+}
+
+// Places of M x K choices when these are sorted by group, the row that stands at each place, and where groups begin.
+void sort_choices(const int64_t* chosen, int32_t* place, int32_t* row, int64_t* start, int rows, int each, int groups) {
+    std::memset(start, 0, sizeof(int64_t) * (groups + 1));
+    const int64_t count = int64_t(rows) * each;
+    for (int64_t i = 0; i < count; i++) start[chosen[i] + 1]++;
+    for (int g = 0; g < groups; g++) start[g + 1] += start[g];
+    std::vector<int64_t> next(start, start + groups);
+    for (int64_t i = 0; i < count; i++) {
+        place[i] = int32_t(next[chosen[i]]++);
+        row[place[i]] = int32_t(i / each);
+    }
+}
+
+// out[m] = sum_k share[m][k] x[place[m][k]], k from the first to the last.
+template <class T>
+__attribute__((noinline, noclone)) void sum_places(const T* x, const int32_t* place, const float* share, T* out, int rows, int each, int width, int threads) {
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int m = 0; m < rows; m++) {
+        const int32_t* at = place + int64_t(m) * each;
+        T* to = out + int64_t(m) * width;
+        for (int i = 0; i < width; i += LANES) {
+            const int n = width - i;
+            Vec total{};
+            for (int k = 0; k < each; k++) {
+                const T* from = x + int64_t(at[k]) * width + i;
+                const Vec part = n >= LANES ? load(from) : some(from, n, 0);
+                total += share ? part * share[int64_t(m) * each + k] : part;
+            }
+            if (n >= LANES) { store(to + i, total); continue; }
+            for (int j = 0; j < n; j++) put(to + i + j, total[j]);
+        }
+    }
+}
+
+// Of two matrices `[rows, width]`: products of rows, and the second's rows times a share.
+template <class T>
+void dot_rows(const T* a, const T* b, const float* share, float* dots, T* scaled, int rows, int width, int threads) {
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int m = 0; m < rows; m++) {
+        const int64_t at = int64_t(m) * width;
+        Vec total{};
+        float rest = 0;
+        int i = 0;
+        for (; i + LANES <= width; i += LANES) {
+            const Vec x = load(b + at + i);
+            total += load(a + at + i) * x;
+            store(scaled + at + i, x * share[m]);
+        }
+        for (; i < width; i++) {
+            rest += one(a + at + i) * one(b + at + i);
+            put(scaled + at + i, one(b + at + i) * share[m]);
+        }
+        dots[m] = sum(total) + rest;
     }
 }
 
@@ -793,8 +885,14 @@ template <class T, int D> struct Tile {
             for (int i = row * each; i < (row + 1) * each; i++) last[row] = position[i] > last[row] ? position[i] : last[row];
         }
         if (common > first) sized(queries, [&](auto n) { this->template shared_scores<decltype(n)::value>(most); });
+        const int from_block = beyond();
         for (int row = 0; row < rows; row++) {
             const int blocks = last[row] / LANES + 1;
+            // What a short row has for itself is asked for while the one before it is computed.
+            for (int b = from_block; b < blocks && b < from_block + AHEAD; b++) foresee<T, D>(values[row][b]);
+            if (row + 1 < rows)
+                for (int b = from_block; b <= last[row + 1] / LANES && b < from_block + AHEAD; b++)
+                    foresee<T, D>(keys[row + 1][b]);
             if (blocks > common) sized(each, [&](auto n) { this->template own_scores<decltype(n)::value>(row, blocks, most); });
         }
         for (int i = 0; i < queries; i++) {
@@ -921,6 +1019,103 @@ void paged_attention(const T* qkv, T* keys, T* values, const int32_t* position, 
             }
         }
     }
+}
+
+// ---------------------------------------------------------------- all layers
+
+// A decoder layer of the usual form: RMSNorm before each part, gated feed-forward, products of one matrix each.
+struct Layer {
+    const float *qkv, *qkv_bias, *output, *output_bias, *opening, *opening_bias, *closing, *closing_bias;
+    const float *turn, *cosine, *sine, *sinks;
+    float *keys, *values;
+};
+struct LayerNumbers { float before_attention, before_feed, turn, scale, cap; };
+struct LayerCounts { int32_t window, inner, opening; };
+
+// Rows of a pass over pages; after the last attention only the `wanted` rows are computed, if any are named.
+struct Rows {
+    const int32_t *position, *slot, *table;
+    int table_width;
+    const int32_t *run_start, *run_row;
+    int runs;
+    const int64_t* wanted;
+    int wanted_rows, tokens;
+};
+
+// From embedded tokens x `[tokens, width]`, which change, to their states after the last norm without its weight. Each
+// step is the function that the learner's is. A layer without a feed-forward part here ends the call before it: its
+// number is returned, with the states that the part reads in `normal`, and the next call takes what it gave as `added`.
+// Room: tokens x (2 width + 2 (heads + shared) D + 3 inner + 1) numbers.
+template <int D>
+int all_layers(Gemm gemm, float* x, const float* added, float* normal, float* room, const Layer* layer,
+               const LayerNumbers* numbers, const LayerCounts* counts, int first, int layers, float last_epsilon,
+               Rows rows, int width, int heads, int shared, int inner, int threads) {
+    const int all = (heads + 2 * shared) * D, mixing = heads * D;
+    int count = first == layers && rows.wanted ? rows.wanted_rows : rows.tokens;
+    const auto take = [&](int each) { float* at = room; room += int64_t(rows.tokens) * each; return at; };
+    float *spare = take(width), *out = take(width), *qkv = take(all), *mixed = take(mixing);
+    float *opened = take(2 * inner), *gated = take(inner), *inverse = take(1);
+    for (int n = first; n < layers; n++) {
+        const Layer& one = layer[n];
+        const LayerNumbers& by = numbers[n];
+        const int wide = counts[n].inner;
+        add_norm<float>(x, added, x, normal, inverse, count, width, by.before_attention, threads);
+        linear_of_few(gemm, normal, one.qkv, one.qkv_bias, qkv, count, all, width, false);
+        paged_attention<float, D>(qkv, one.keys, one.values, rows.position, rows.slot, rows.table, rows.table_width,
+                                  rows.run_start, rows.run_row, rows.runs, one.turn, by.turn, one.cosine, one.sine,
+                                  by.scale, Bounds{counts[n].window, by.cap, one.sinks}, mixed, nullptr, count, heads,
+                                  shared, threads);
+        if (n == layers - 1 && rows.wanted) {
+            count = rows.wanted_rows;
+            for (int m = 0; m < count; m++) {
+                std::memcpy(spare + int64_t(m) * width, x + rows.wanted[m] * width, sizeof(float) * width);
+                std::memcpy(qkv + int64_t(m) * mixing, mixed + rows.wanted[m] * mixing, sizeof(float) * mixing);
+            }
+            std::memcpy(x, spare, sizeof(float) * count * width);
+            std::swap(mixed, qkv);
+        }
+        linear_of_few(gemm, mixed, one.output, one.output_bias, out, count, width, mixing, false);
+        add_norm<float>(x, out, x, normal, inverse, count, width, by.before_feed, threads);
+        if (!one.opening) return n;
+        linear_of_few(gemm, normal, one.opening, one.opening_bias, opened, count, 2 * wide, width, false);
+        open_gate(counts[n].opening, opened, gated, count, wide, threads);
+        linear_of_few(gemm, gated, one.closing, one.closing_bias, out, count, width, wide, false);
+        added = out;
+    }
+    add_norm<float>(x, added, x, normal, inverse, count, width, last_epsilon, threads);
+    return layers;
+}
+
+// Chosen experts of states x `[rows, width]`, weighed and added, `each` to a row; expert by expert in the cache.
+void routed(Gemm gemm, const float* x, const int64_t* chosen, const float* share, const float* opening,
+            const float* opening_bias, const float* closing, const float* closing_bias, float* sums, int rows, int each,
+            int experts, int width, int inner, int kind, bool across, int threads) {
+    const int64_t count = int64_t(rows) * each;
+    std::vector<int32_t> place(count), row(count);
+    std::vector<int64_t> start(experts + 1);
+    sort_choices(chosen, place.data(), row.data(), start.data(), rows, each, experts);
+    int64_t most = ALIKE;
+    for (int e = 0; e < experts; e++) most = std::max(most, start[e + 1] - start[e]);
+    static thread_local std::vector<float> room;
+    const size_t need = size_t(count + most) * width + size_t(most) * (width + 3 * inner);
+    if (room.size() < need) room.resize(need);
+    float *outs = room.data(), *from = outs + (count + most) * width, *opened = from + most * width;
+    float* gated = opened + most * 2 * inner;
+    for (int e = 0; e < experts; e++) {
+        const int n = int(start[e + 1] - start[e]), whole = std::max(n, ALIKE);
+        if (!n) continue;
+        for (int i = 0; i < n; i++)
+            std::memcpy(from + int64_t(i) * width, x + int64_t(row[start[e] + i]) * width, sizeof(float) * width);
+        std::memset(from + int64_t(n) * width, 0, sizeof(float) * (whole - n) * width);
+        const int64_t at = int64_t(e) * width * inner;
+        linear(gemm, from, opening + 2 * at, opening_bias ? opening_bias + int64_t(e) * 2 * inner : nullptr, opened,
+               whole, 2 * inner, width, across);
+        open_gate(kind, opened, gated, whole, inner, threads);
+        // What is beyond the expert's rows is overwritten by the next one.
+        linear(gemm, gated, closing + at, closing_bias ? closing_bias + int64_t(e) * width : nullptr,
+               outs + start[e] * width, whole, width, inner, across);
+    }
+    sum_places<float>(outs, place.data(), share, sums, rows, each, width, threads);
 }
 
 // A tree: node n's own tokens stand at flat places start[n].., its path is made of pieces (begin, length), itself last.
@@ -1309,6 +1504,23 @@ void hocket_paged_attention(int half, const void* qkv, void* keys, void* values,
                                    run_row, runs, weight, eps, cosine, sine, scale, bounds, (T*)out, sums, tokens, heads,
                                    shared, threads)))
 }
+void hocket_all_layers(Gemm gemm, float* x, const float* added, float* normal, float* room, const void* layer,
+                       const float* numbers, const int32_t* counts, int32_t* reached, int first, int layers,
+                       float last_epsilon, const int32_t* position, const int32_t* slot, const int32_t* table,
+                       int table_width, const int32_t* run_start, const int32_t* run_row, int runs,
+                       const int64_t* wanted, int wanted_rows, int tokens, int width, int heads, int shared, int inner,
+                       int threads) {
+    const Rows rows{position, slot, table, table_width, run_start, run_row, runs, wanted, wanted_rows, tokens};
+    *reached = all_layers<D>(gemm, x, added, normal, room, (const Layer*)layer, (const LayerNumbers*)numbers,
+                             (const LayerCounts*)counts, first, layers, last_epsilon, rows, width, heads, shared, inner,
+                             threads);
+}
+void hocket_routed(Gemm gemm, const float* x, const int64_t* chosen, const float* share, const float* opening,
+                   const float* opening_bias, const float* closing, const float* closing_bias, float* sums, int rows,
+                   int each, int experts, int width, int inner, int kind, int across, int threads) {
+    routed(gemm, x, chosen, share, opening, opening_bias, closing, closing_bias, sums, rows, each, experts, width,
+           inner, kind, across, threads);
+}
 void hocket_token_logprobs(int half, const void* logits, const int64_t* action, const float* temperature, float* logp, float* peaks,
                    float* totals, float* entropy, int rows, int size, int threads) {
     BY_TYPE((token_logprobs<T>((const T*)logits, action, temperature, logp, peaks, totals, entropy, rows, size, threads)))
@@ -1333,6 +1545,42 @@ void hocket_delta_rule_backward(const float* x, const float* a, const float* b, 
                                 int values, int threads) {
     const Delta d{x, a, b, rate, bias, keys, heads, size, values};
     delta_rule_backward(d, {start, count, source, target, runs}, memory, slots, g, gx, ga, gb, grate, threads);
+}
+
+void hocket_linear(Gemm gemm, const float* x, const float* weight, const float* bias, float* y, int m, int n, int k,
+                   int across, int) {
+    linear_of_few(gemm, x, weight, bias, y, m, n, k, across);
+}
+void hocket_sort_choices(const int64_t* chosen, int32_t* place, int32_t* row, int64_t* start, int rows, int each,
+                         int groups, int) {
+    sort_choices(chosen, place, row, start, rows, each, groups);
+}
+// Rows start[g] .. start[g + 1] - 1 by the group's own weight; a group without rows is not touched.
+void hocket_grouped_linear(Gemm gemm, const float* x, const float* weight, const float* bias, const int64_t* start,
+                           float* y, int groups, int n, int k, int across, int) {
+    for (int g = 0; g < groups; g++)
+        if (start[g + 1] > start[g])
+            linear_of_few(gemm, x + start[g] * k, weight + int64_t(g) * n * k, bias ? bias + int64_t(g) * n : nullptr,
+                          y + start[g] * n, int(start[g + 1] - start[g]), n, k, across);
+}
+// Per group the sum over its rows of a[row]^T b[row], `[groups, n, k]`; zeros for a group without rows.
+void hocket_grouped_outer(Gemm gemm, const float* a, const float* b, const int64_t* start, float* out, int groups, int n,
+                          int k, int) {
+    const float whole = 1.0f, before = 0.0f;
+    for (int g = 0; g < groups; g++) {
+        const int rows = int(start[g + 1] - start[g]);
+        float* to = out + int64_t(g) * n * k;
+        if (!rows) std::memset(to, 0, sizeof(float) * n * k);
+        else gemm("N", "T", &k, &n, &rows, &whole, b + start[g] * k, &k, a + start[g] * n, &n, &before, to, &k);
+    }
+}
+void hocket_sum_places(int half, const void* x, const int32_t* place, const float* share, void* out, int rows, int each,
+                       int width, int threads) {
+    BY_TYPE((sum_places<T>((const T*)x, place, share, (T*)out, rows, each, width, threads)))
+}
+void hocket_dot_rows(int half, const void* a, const void* b, const float* share, float* dots, void* scaled, int rows,
+                     int width, int threads) {
+    BY_TYPE((dot_rows<T>((const T*)a, (const T*)b, share, dots, (T*)scaled, rows, width, threads)))
 }
 // Row m of the result is row row[m] of block chunk[m]; rows of `bytes` bytes.
 void hocket_gather(const int64_t* blocks, const int32_t* chunk, const int32_t* row, void* out, int rows, int bytes,
