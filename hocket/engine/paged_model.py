@@ -257,13 +257,13 @@ class PagedModel:
                 return self._layers[number].feed(number, normal, steps)
 
             normal = self._stack(x, pool.keys, pool.values, self._tables, wanted=wanted, feed=feed, **where)
-            states = last_states(self._model, normal)
+            hidden = last_states(self._model, normal)
         else:
-            states = run_layers(self._model, self._layers, x, attend, wanted=wanted, steps=steps)
+            hidden = run_layers(self._model, self._layers, x, attend, wanted=wanted, steps=steps)
         if activations is not None and recording is not None:
             first, slots = activations.add(recording, wanted), batch.slot[: batch.tokens]
             pool.record.reshape(-1)[slots] = first + np.arange(len(slots)) if first >= 0 else -1
-        return self._head(logit_states(self._model, states))
+        return self._head(logit_states(self._model, hidden))
 
     def _turn(self, table: str | None, position: Tensor) -> Angles:
         """Tokens' own angles `[M, D]`."""
