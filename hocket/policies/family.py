@@ -69,7 +69,7 @@ class AdaptedLayers:
 
     def __call__(self, x: Tensor) -> Tensor:
         """`[.., N]` of x `[.., H]`."""
-        return self._base(x, self._own(x, self._base.bias))
+        return self._own.scaled(self._base(x, self._own(x, self._base.bias)), self._base.bias)
 
 
 def joined(layers: Sequence[Any], scale: Tensor | None, precision: Precision) -> JoinedLinear:

@@ -81,10 +81,7 @@ def not_joined(model: nn.Module) -> str | None:
 
     The forward pass of `transformers` then does, of sequences padded to one length.
     """
-    layers = adapted_layers(model)
-    if any(layer.use_dora.get(ADAPTER) for layer in layers):
-        return "DoRA scales the sums of whole layers"
-    stacks = [layer.parameter_name for layer in layers if hasattr(layer, "parameter_name")]
+    stacks = [layer.parameter_name for layer in adapted_layers(model) if hasattr(layer, "parameter_name")]
     return f"{stacks[0]} is a weight of no linear layer" if stacks else None
 
 
@@ -106,11 +103,16 @@ def acting_parameters(model: nn.Module, adapted: bool) -> Iterator[nn.Parameter]
 
 
 class Adapter(NamedTuple):
-    """What one adapted layer adds: `scaling * x down^T up^T`, `[R, H]` and `[N, R]`."""
+    """What one adapted layer adds: `scaling * x down^T up^T`, `[R, H]` and `[N, R]`.
+
+    Attributes:
+        gain: what the layer's sum is multiplied by, `[N]`; DoRA's alone (Liu et al. 2024).
+    """
 
     down: Tensor
     up: Tensor
     scaling: float
+    gain: Tensor | None = None
 
 
 def base_of(layer: Any) -> Any:
@@ -122,7 +124,12 @@ def active_adapter(layer: Any) -> Adapter | None:
     """A layer's adapter, unless it has none or it is switched off."""
     if not hasattr(layer, "lora_A") or layer.disable_adapters:
         return None
-    return Adapter(layer.lora_A[ADAPTER].weight, layer.lora_B[ADAPTER].weight, float(layer.scaling[ADAPTER]))
+    down, up, scaling = layer.lora_A[ADAPTER].weight, layer.lora_B[ADAPTER].weight, float(layer.scaling[ADAPTER])
+    if not layer.use_dora.get(ADAPTER):
+        return Adapter(down, up, scaling)
+    with torch.no_grad():  # The norm is a constant to the gradient, as in the paper (section 4.3).
+        norm = torch.addmm(layer.base_layer.weight.to(up.dtype), up, down, alpha=scaling).norm(dim=1)
+    return Adapter(down, up, scaling, layer.lora_magnitude_vector[ADAPTER].weight / norm)
 
 
 @contextmanager

@@ -113,15 +113,26 @@ class LowRank:
     """What the adapters of linear layers on one input add, as one: `x down^T up^T`.
 
     Args:
-        down: `[R, H]`. up: `[N, R]`.
+        down: `[R, H]`. up: `[N, R]`. gain: what the layers' sums are multiplied by, `[N]`; None for nothing.
     """
 
-    def __init__(self, down: Tensor, up: Tensor) -> None:
-        self._down, self._up = down, up
+    def __init__(self, down: Tensor, up: Tensor, gain: Tensor | None = None) -> None:
+        self._down, self._up, self._gain = down, up, gain
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether the layers' sums are multiplied."""
+        return self._gain is not None
 
     def __call__(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        """`[.., N]` of x `[.., H]`, the layers' bias included."""
-        return product(product(x, self._down, None), self._up, bias)
+        """`[.., N]` of x `[.., H]`, the layers' bias included unless sums are multiplied."""
+        return product(product(x, self._down, None), self._up, bias if self._gain is None else None)
+
+    def scaled(self, sums: Tensor, bias: Tensor | None) -> Tensor:
+        """The layers' results `[.., N]` of their sums with what is added."""
+        if self._gain is None:
+            return sums
+        return sums * self._gain if bias is None else sums * self._gain + bias
 
 
 def low_rank(layers: Sequence[Any], scale: Tensor | None, dtype: torch.dtype) -> LowRank | None:
@@ -132,15 +143,19 @@ def low_rank(layers: Sequence[Any], scale: Tensor | None, dtype: torch.dtype) ->
         return None
     down = prepared(downs, scale, dtype)
     filling = -len(down) % RANKS
-    width, before, ups = len(down) + filling, 0, []
+    width, before, ups, gains = len(down) + filling, 0, [], []
     for layer, adapter in zip(layers, adapters, strict=True):
+        gain = None if adapter is None else adapter.gain
+        gains.append(downs[0].new_ones(base_of(layer).out_features) if gain is None else gain)
         if adapter is None:
             ups.append(downs[0].new_zeros(base_of(layer).out_features, width))
         else:
             rank = len(adapter.down)
             ups.append(F.pad(adapter.up * adapter.scaling, (before, width - rank - before)))
             before += rank
-    return LowRank(F.pad(down, (0, 0, 0, filling)), torch.cat(ups).to(dtype))
+    multiplied = any(adapter is not None and adapter.gain is not None for adapter in adapters)
+    gain = torch.cat(gains).to(dtype) if multiplied else None
+    return LowRank(F.pad(down, (0, 0, 0, filling)), torch.cat(ups).to(dtype), gain)
 
 
 class Owners:
@@ -179,12 +194,20 @@ class MixedLinear:
             return self._base(x)
         found = [(self._of(number, x[rows]), rows) for number, rows in self._owners.spans]
         if len(found) == 1:
-            return self._base(x, found[0][0])
+            return self._scaled(self._base(x, found[0][0]))
         more = x.new_zeros(len(x), self._base.width)
         for part, rows in found:
             if part is not None:
                 more[rows] = part
-        return self._base(x, more)
+        return self._scaled(self._base(x, more))
+
+    def _scaled(self, sums: Tensor) -> Tensor:
+        """Each row as its owner's adapter multiplies it."""
+        for number, rows in self._owners.spans:
+            adapter = self._adapters[number]
+            if adapter is not None and adapter.multiplies:
+                sums[rows] = adapter.scaled(sums[rows], self._base.bias)
+        return sums
 
     def _of(self, number: int, x: Tensor) -> Tensor | None:
         """What is added to the rows `x` of a policy; None for nothing."""

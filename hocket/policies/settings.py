@@ -17,7 +17,7 @@ class LoraSettings:
         targets: names of layers or weights, ends of their names, or patterns (`*experts*`, `*router*`); `all-linear` is
             every linear layer but the head, and so is None. Experts are often no layers but weights `[E, H, N]`.
         rslora: scales by alpha / sqrt(rank) (Kalajdzievski 2023). dora: trains the norms of the weights' rows beside
-            their directions (Liu et al. 2024); such a model takes the forward pass of transformers.
+            their directions (Liu et al. 2024).
     """
 
     rank: int = 8

@@ -19,6 +19,7 @@ class LayerSize:
         key, value: numbers of a head's keys and values. inner: width of the feed-forward part that a token takes.
         window: positions that attention sees; None for all.
         recurrent: numbers of a state that does not grow with the sequence; the layer then has no keys and values.
+        chosen: routed experts that a token takes, whose widths are in `inner`; 0 in a dense layer.
     """
 
     hidden: int
@@ -29,6 +30,7 @@ class LayerSize:
     inner: int
     window: int | None = None
     recurrent: int = 0
+    chosen: int = 0
 
     def cached(self, length: int) -> int:
         """Numbers that sampling keeps of a sequence of `length` tokens."""
@@ -78,13 +80,13 @@ def model_size(config: Any) -> ModelSize:
     each = getattr(text, "per_layer_config", None)
     kinds = getattr(text, "layer_types", None)
     layers = tuple(
-        _layer(text if each is None else each[number], kinds[number] if kinds and number < len(kinds) else None)
+        _layer(text if each is None else each[number], number, kinds[number] if kinds and number < len(kinds) else None)
         for number in range(count)
     )
     return ModelSize(layers, int(getattr(text, "vocab_size", 0)), context_length(config))
 
 
-def _layer(config: Any, kind: str | None) -> LayerSize:
+def _layer(config: Any, number: int, kind: str | None) -> LayerSize:
     hidden, heads = int(config.hidden_size), _number(config, "num_attention_heads") or 1
     shared = _number(config, "num_key_value_heads") or heads
     key = value = _number(config, "head_dim") or hidden // heads
@@ -100,18 +102,44 @@ def _layer(config: Any, kind: str | None) -> LayerSize:
             * _number(config, "linear_key_head_dim")
             * _number(config, "linear_value_head_dim"),
         )
-    return LayerSize(hidden, heads, shared, key, value, _inner(config, hidden), window or None, recurrent)
+    inner, chosen = _feed(config, number)
+    return LayerSize(hidden, heads, shared, key, value, inner, window or None, recurrent, chosen)
 
 
-def _inner(config: Any, hidden: int) -> int:
-    """The width of the feed-forward part that one token takes: with experts, that of the chosen ones."""
-    usual = _number(config, "intermediate_size") or 4 * hidden
-    chosen = _number(config, "num_experts_per_tok")
-    if not chosen:
-        return usual
-    expert = _number(config, "moe_intermediate_size") or usual
-    always = _number(config, "n_shared_experts") * expert + _number(config, "shared_expert_intermediate_size")
-    return chosen * expert + always
+def _feed(config: Any, number: int) -> tuple[int, int]:
+    """Of layer `number`: the width of the feed-forward part that one token takes, and the routed experts in it."""
+    usual = _number(config, "intermediate_size") or 4 * int(config.hidden_size)
+    chosen = next((count for name in _CHOSEN if (count := _number(config, name))), 0)
+    if not chosen or _is_dense(config, number):
+        return _number(config, "intermediate_size_mlp") or usual, 0
+    expert = _number(config, "moe_intermediate_size") or _number(config, "expert_ffn_hidden_size") or usual
+    always = sum(_number(config, name) for name in _ALWAYS) * expert + sum(_number(config, name) for name in _WIDTHS)
+    both = getattr(config, "enable_moe_block", False) or _number(config, "moe_topk")  # Gemma 4's and Hunyuan's layers.
+    beside = usual if both else 0
+    return chosen * expert + always + beside, chosen
+
+
+_CHOSEN = ("num_experts_per_tok", "moe_k", "moe_topk", "moe_top_k", "top_k_experts")
+"""Names of the number of experts that a token takes."""
+_ALWAYS = ("n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts")
+"""Names of the number of experts that every token takes."""
+_WIDTHS = ("shared_expert_intermediate_size", "shared_intermediate_size", "moe_shared_expert_intermediate_size")
+"""Names of the width of the part that every token takes."""
+
+
+def _is_dense(config: Any, number: int) -> bool:
+    """Whether layer `number` of a mixture of experts has one feed-forward part for all tokens."""
+    kinds = getattr(config, "mlp_layer_types", None)
+    if kinds:
+        return bool(kinds[min(number, len(kinds) - 1)] == "dense")
+    if getattr(config, "enable_moe_block", True) is False:
+        return True
+    routed = getattr(config, "moe_layers", None)
+    if routed is not None:
+        return number not in routed
+    first = max(_number(config, name) for name in ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"))
+    step = _number(config, "decoder_sparse_step") or _number(config, "moe_layer_interval") or 1
+    return number < first or number in (getattr(config, "mlp_only_layers", None) or ()) or (number + 1) % step != 0
 
 
 def _number(config: Any, name: str) -> int:

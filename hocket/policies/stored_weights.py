@@ -6,6 +6,7 @@ one weight in bf16, so that what is saved is an ordinary model.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from hocket.policies import kernels
 from hocket.policies.fused_operations import ALIKE
 
 Storage = Literal["fp32", "bf16", "int8", "nf4"]
@@ -85,11 +87,19 @@ def decode(codes: Tensor, scale: Tensor, shape: tuple[int, ...], storage: Storag
         share = codes.to(dtype)
         factor = scale / 127
     else:
-        levels = torch.tensor(NF4, device=codes.device, dtype=dtype)
-        pairs = torch.stack((levels.repeat_interleave(16), levels.repeat(16)), 1)  # Two numbers of every byte.
+        pairs = _pairs(dtype, codes.device)
+        if codes.device.type == "cpu" and dtype in (torch.float32, torch.bfloat16) and kernels.available():
+            return kernels.decode_nf4(codes, scale.to(dtype).float(), pairs.float(), width, dtype)
         share, factor = pairs[codes.int()].view(rows, -1), scale
     blocks = share.view(rows, -1, BLOCK) * factor.to(dtype)[..., None]
     return blocks.view(rows, -1)[:, :width]
+
+
+@functools.cache
+def _pairs(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The two numbers of every byte, `[256, 2]`."""
+    levels = torch.tensor(NF4, device=device, dtype=dtype)
+    return torch.stack((levels.repeat_interleave(16), levels.repeat(16)), 1)
 
 
 class _Product(Function):

@@ -180,9 +180,9 @@ STATE_BYTES = {"adamw": 8.0, "adamw8bit": 2.0 + 8 / 256, "muon": 4.0, "sgd": 0.0
 
 
 def _joined(layer: LayerSize) -> int:
-    """Weights of a layer that are joined into small matrices, which are copies."""
+    """Weights of a layer that are joined into small matrices, which are copies; those of experts stay apart."""
     attention = layer.heads * layer.key + layer.shared * (layer.key + layer.value)
-    matrices = (attention, layer.heads * layer.value, 2 * layer.inner, layer.inner)
+    matrices = (attention, layer.heads * layer.value, *(() if layer.chosen else (2 * layer.inner, layer.inner)))
     return sum(layer.hidden * width for width in matrices if layer.hidden * width <= JOINED)
 
 
@@ -221,7 +221,8 @@ def _kept(layer: LayerSize, fast: bool, narrow: float, length: int, replayed: bo
     attention = (layer.heads + layer.shared) * (layer.key + layer.value)
     if fast:
         more = 0 if replayed else attention + 2 * layer.hidden
-        return _recorded(layer, narrow) + narrow * (layer.inner + more)
+        # Experts are run over copies of the rows sent to them, and what each gives a token is kept to be weighed.
+        return _recorded(layer, narrow) + narrow * (layer.inner + more + 2 * layer.chosen * layer.hidden)
     scores = 3 * 4.0 * layer.heads * min(length, layer.window or length)
     return 4.0 * (8 * layer.hidden + 2 * attention + 4 * layer.inner) + scores
 

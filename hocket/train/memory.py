@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import math
 import os
@@ -17,6 +16,7 @@ import torch
 
 from hocket.core.packing import pack
 from hocket.policies.activation_cache import MAX_BYTES, worth
+from hocket.policies.freed_memory import return_freed
 from hocket.policies.sequences import ATTENTION_LENGTH, Row
 from hocket.policies.shapes import model_size
 from hocket.policies.support import supports
@@ -192,7 +192,10 @@ def bound_bytes(policy: CausalLM, budget: float) -> float:
     size = model_size(policy.model.config)
     # Counted generously: norms, projections, rotary turns and gate with their gradients, and attention that keeps its
     # scores, of which a sequence has at most ATTENTION_LENGTH per token of the budget and head.
-    layers = sum(24 * layer.hidden + 8 * layer.inner + 3 * layer.heads * ATTENTION_LENGTH for layer in size.layers)
+    layers = sum(
+        (24 + 6 * layer.chosen) * layer.hidden + 8 * layer.inner + 3 * layer.heads * ATTENTION_LENGTH
+        for layer in size.layers
+    )
     logits = 4 * 2**24 + 8 * size.vocabulary
     return 4.0 * (layers * budget + logits)
 
@@ -279,7 +282,7 @@ def peak_of(work: Callable[[], object], device: torch.device) -> int | None:
         before = torch.cuda.memory_allocated(device)
         work()
         return int(torch.cuda.max_memory_allocated(device)) - before
-    _give_back()
+    return_freed()
     try:
         (PROC / "self" / "clear_refs").write_text("5")  # Resets the high-water mark (proc(5)).
         resident = _status("VmRSS")
@@ -287,12 +290,6 @@ def peak_of(work: Callable[[], object], device: torch.device) -> int | None:
         return None
     work()
     return max(0, _status("VmHWM") - resident)
-
-
-def _give_back() -> None:
-    """Returns freed memory to the system, where the C library can, so that its use again is seen."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _status(name: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,6 +11,9 @@ from pathlib import Path
 
 import pytest
 import torch
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "policies"))
+import tiny_forms
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from hocket.apps.cli.model_memory import examine_model, size_of
@@ -65,6 +69,39 @@ def test_what_is_cached_stops_at_windows_and_recurrent_states() -> None:
 def test_experts_count_as_many_as_a_token_takes() -> None:
     size = model_size(config("qwen3_moe", num_experts=8, num_experts_per_tok=2, moe_intermediate_size=40))
     assert size.layers[0].inner == 80
+
+
+MIXTURES = [kind for kind in tiny_forms.TABLE if "moe" in kind or kind in ("deepseek_v3", "gpt_oss", "mixtral", "olmoe")]
+
+
+@pytest.mark.parametrize("kind", MIXTURES)
+def test_layers_are_as_wide_as_their_modules(kind: str) -> None:
+    """The first layers of some mixtures are dense, and some have experts that every token takes."""
+    name, more = tiny_forms.TABLE[kind]
+    with torch.device("meta"):
+        made = AutoModelForCausalLM.from_config(tiny_forms.config(kind))
+    for layer, module in zip(model_size(made.config).layers, made.model.layers, strict=True):
+        routed, dense = 0, 0
+        for path, part in module.named_modules():
+            if isinstance(getattr(part, "down_proj", None), torch.nn.Parameter):
+                routed = part.down_proj.shape[1 if part.is_transposed else 2]
+            elif isinstance(part, torch.nn.Linear) and path.endswith(("down_proj", "output_linear")):
+                dense += part.in_features
+        assert layer.inner == dense + layer.chosen * routed
+        assert (layer.chosen > 0) == (routed > 0)
+
+
+def test_a_mixture_is_not_taken_for_its_dense_form() -> None:
+    """A token takes 2 of 64 experts; what it keeps grows with those, the weights with all."""
+    few, many = (
+        outlined(config("qwen3_moe", num_experts=64, num_experts_per_tok=chosen, moe_intermediate_size=40))
+        for chosen in (2, 16)
+    )
+    plan = TrainingPlan(checkpointing=True)
+    assert footprint(few, plan).weights == footprint(many, plan).weights
+    assert footprint(few, plan).activations < footprint(many, plan).activations
+    dense = outlined(config("qwen3", intermediate_size=64 * 40))
+    assert footprint(few, plan).activations < footprint(dense, plan).activations
 
 
 # ---------------------------------------------------------------- parts
@@ -177,6 +214,36 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="write a size"):
         size_of("much")
     assert (size_of("24GiB"), size_of("24"), size_of("24GB"), size_of("512MiB")) == (24 * GIB, 24 * GIB, 24e9, GIB / 2)
+
+
+CARD = {
+    "Qwen2.5-0.5B": ("qwen2", (896, 4864, 24, 14, 2), {"max_position_embeddings": 32768}),
+    "Qwen3-1.7B": ("qwen3", (2048, 6144, 28, 16, 8), {"head_dim": 128, "max_position_embeddings": 40960}),
+    "Qwen3-4B": ("qwen3", (2560, 9728, 36, 32, 8), {"head_dim": 128, "max_position_embeddings": 40960}),
+    "Qwen3-8B": ("qwen3", (4096, 12288, 36, 32, 8), {"head_dim": 128, "max_position_embeddings": 40960}),
+}
+NAMES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CARD)
+def test_the_page_says_what_the_doctor_says(name: str, tmp_path: Path) -> None:
+    kind, sizes, more = CARD[name]
+    made = {**dict(zip(NAMES, sizes, strict=True)), **more, "vocab_size": 151936}
+    AutoConfig.for_model(kind, **made, tie_word_embeddings=name != "Qwen3-8B").save_pretrained(str(tmp_path))
+    ways = examine_model(str(tmp_path), [("lora.rank", 16)], context=2048, memory="24GiB").ways
+    lines, model = [], ""
+    for line in (Path(__file__).parents[2] / "docs" / "memory.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        model = cells[1] or model if len(cells) == 6 else ""
+        lines += [cells] if model == name else []
+    assert lines
+    for _, _, typed, sums, longest, _ in lines:
+        flags = re.findall("`([^`]+)`", typed)
+        rows = [next(way for way in ways if way.flags == flag) for flag in flags]
+        assert all(way.fits for way in rows)
+        assert re.findall(r"[\d.]+", sums) == [f"{way.total:.1f}" for way in rows]
+        assert re.findall(r"[\d,]+\d", longest) == [f"{way.context:,}" for way in rows]
 
 
 # ---------------------------------------------------------------- measured

@@ -7,6 +7,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
@@ -125,6 +126,25 @@ class Tower:
         self.module = nn.ModuleDict({"embed": nn.utils.skip_init(nn.Embedding, 9, 8), "layers": nn.ModuleList(layers)})
         for weight in self.module.parameters():
             weight.data = torch.ones_like(weight).to(dtype)
+
+
+@pytest.mark.parametrize("kind", ["adamw", "adamw8bit", "muon"])
+@pytest.mark.parametrize("host", [True, False])
+def test_the_state_is_where_it_is_to_be(kind, host) -> None:
+    """On an accelerator without numbers: types, shapes and places are computed, nothing else."""
+    with FakeTensorMode():
+        weight = nn.Parameter(torch.empty(96, 64, device="cuda"))
+        weight.grad = torch.empty_like(weight)
+        optimiser = lean(weight, OptimiserSettings(kind=kind, host=host))
+        for _ in range(2):  # The second step reads what the first has put away.
+            optimiser.step()
+        restored = lean(weight, OptimiserSettings(kind=kind, host=host))
+        restored.load_state_dict(optimiser.state_dict())
+        for made in (optimiser, restored):
+            places = {value.device.type for value in made.state[weight].values() if isinstance(value, torch.Tensor)}
+            assert places == {"cpu" if host else "cuda"}
+        restored.step()
+        assert weight.device.type == "cuda"
 
 
 def test_the_recipes_own_optimiser_stays_where_nothing_is_set() -> None:

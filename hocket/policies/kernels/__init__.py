@@ -77,6 +77,7 @@ _SIGNATURES = {
     "grouped_outer": (*(_POINTER,) * 5, *(_INT,) * 4),
     "sum_places": (_INT, *(_POINTER,) * 4, *(_INT,) * 4),
     "dot_rows": (_INT, *(_POINTER,) * 5, *(_INT,) * 3),
+    "decode_nf4": (_INT, *(_POINTER,) * 4, *(_INT,) * 3),
 }
 _TYPES = (torch.float32, torch.bfloat16)
 ANY_HEAD = 32
@@ -420,6 +421,20 @@ def gather(blocks: Sequence[Tensor], chunk: Tensor, row: Tensor) -> Tensor:
     out = torch.empty(len(row), *first.shape[1:], dtype=first.dtype)
     where = torch.tensor([block.data_ptr() for block in blocks])
     _call("gather", where, chunk, row, out, len(row), first[:1].nbytes)
+    return out
+
+
+def decode_nf4(codes: Tensor, scale: Tensor, pairs: Tensor, width: int, dtype: torch.dtype) -> Tensor:
+    """A matrix `[N, width]` in `dtype` from numbers of 4 bits, which `stored_weights.encode` describes.
+
+    Args:
+        codes: bytes `[N, 32 B]` of B blocks a row. scale: of the blocks, `[N, B]` fp32.
+        pairs: the two numbers of every byte, `[256, 2]` fp32.
+    """
+    _expect(torch.float32, scale, pairs)
+    _expect(torch.uint8, codes)
+    out = torch.empty(len(codes), width, dtype=dtype)
+    _call("decode_nf4", _half(dtype), codes, scale, pairs, out, *out.shape)
     return out
 
 

@@ -1431,6 +1431,30 @@ void draw_row(const float* row, int size, float temperature, bool greedy, double
     *logp = chance_of(row[found], cold, peak, std::log(total));
 }
 
+// ---------------------------------------------------------------- codes
+
+constexpr int BLOCK = 64;
+
+// Numbers of 4 bits, two in a byte, blocks of a row with a scale each; `pairs` has the two numbers of every byte.
+template <class T>
+void decode_nf4(const uint8_t* codes, const float* scale, const float* pairs, T* out, int rows, int width, int threads) {
+    const int blocks = (width + BLOCK - 1) / BLOCK;
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int row = 0; row < rows; row++) {
+        for (int b = 0; b < blocks; b++) {
+            const int64_t at = int64_t(row) * blocks + b;
+            const uint8_t* from = codes + at * (BLOCK / 2);
+            T* to = out + int64_t(row) * width + b * BLOCK;
+            float whole[BLOCK];
+            for (int j = 0; j < BLOCK / 2; j++) std::memcpy(whole + 2 * j, pairs + 2 * from[j], 2 * sizeof(float));
+            for (int j = 0; j < BLOCK; j++) whole[j] *= scale[at];
+            const int n = std::min(BLOCK, width - b * BLOCK);
+            if (n == BLOCK) for (int j = 0; j < BLOCK; j += LANES) store(to + j, load(whole + j));
+            else for (int j = 0; j < n; j++) put(to + j, whole[j]);
+        }
+    }
+}
+
 }  // namespace
 
 // ---------------------------------------------------------------- the interface
@@ -1594,6 +1618,11 @@ void hocket_draw(const float* logits, const double* uniform, const float* temper
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int r = 0; r < rows; r++)
         draw_row(logits + int64_t(r) * size, size, temperature[r], greedy[r], uniform[r], forced[r], token + r, logp + r);
+}
+void hocket_decode_nf4(int half, const uint8_t* codes, const float* scale, const float* pairs, void* out, int rows,
+                       int width, int threads) {
+    if (half) decode_nf4(codes, scale, pairs, (bf16*)out, rows, width, threads);
+    else decode_nf4(codes, scale, pairs, (float*)out, rows, width, threads);
 }
 
 }  // extern "C"
