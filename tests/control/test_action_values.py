@@ -13,7 +13,7 @@ from torch.nn import functional
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.lab.toys.stored import critics, evaluated, numbers, perceptron, policy_of, rows
+from hocket.lab.toys.drawn_rows import critics, evaluated, numbers, perceptron, policy_of, rows
 from hocket.methods.base.ddpg import DDPG
 from hocket.methods.base.dqn import DQN, DQN_DUELLING
 from hocket.methods.base.ppo import PPO
@@ -21,7 +21,7 @@ from hocket.methods.base.sac import SAC
 from hocket.methods.base.td3 import TD3
 from hocket.objectives.surrogate import ClippedSurrogate
 from hocket.policies.action_values import Critics
-from hocket.policies.value_heads import EDGE, Greedy, SquashedGaussian, Steered, UniformBox
+from hocket.policies.value_heads import EDGE, Greedy, NoisyAction, SquashedGaussian, UniformBox
 from hocket.rollout.transitions import Transitions
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
@@ -80,7 +80,7 @@ def test_epsilon_greedy_probabilities_are_exact_and_never_leave_the_mask():
 
 def test_noise_and_uniform_starts_have_exact_log_probs():
     outputs = normal(0, 4, 2)
-    head = Steered.of(outputs, 0.1)
+    head = NoisyAction.of(outputs, 0.1)
     action = head.draw(torch.full((4, 2), 0.9))
     theirs = Independent(Normal(torch.tanh(outputs), 0.1), 1)
     torch.testing.assert_close(head.logp(action), theirs.log_prob(action))
@@ -247,7 +247,7 @@ def test_a_team_learns_from_one_store():
 
 
 def test_a_step_that_brings_nothing_learns_from_what_is_kept():
-    from hocket.train.stored import learn_stored
+    from hocket.train.store_step import learn_stored
 
     parts, _ = run(DQN, "gym:CartPole-v1?max_episode_steps=15", 1, **{"store.gradients_per_step": 5})
     before = flat(parts.lead.policy.parts()["actor"])
