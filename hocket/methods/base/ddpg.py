@@ -1,7 +1,7 @@
 """DDPG: a deterministic actor that climbs a learnt action value (Lillicrap et al., arXiv:1509.02971).
 
-`DeterministicValues` of `hocket.policies.action_values` is the policy: an actor that acts with noise, a critic, and slow
-copies of both. Every decision is kept (`Transitions`), and each of a step is followed by a gradient on drawn rows.
+`DeterministicValues` of `hocket.policies.action_values` is the policy: an actor that acts with noise, a critic, and
+slow copies of both. Every decision is kept (`Transitions`), and each of a step is followed by a gradient on drawn rows.
 """
 
 from __future__ import annotations

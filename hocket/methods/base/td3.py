@@ -1,7 +1,7 @@
 """TD3: a deterministic actor, two critics, and a slower actor (Fujimoto et al., arXiv:1802.09477).
 
-`DeterministicValues` of `hocket.policies.action_values` is the policy. Its backup takes the slow actor's action with cut off
-noise, and the smaller of two slow critics; actor and slow copies move with every second gradient.
+`DeterministicValues` of `hocket.policies.action_values` is the policy. Its backup takes the slow actor's action with
+cut off noise, and the smaller of two slow critics; actor and slow copies move with every second gradient.
 """
 
 from __future__ import annotations
