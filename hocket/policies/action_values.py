@@ -21,7 +21,7 @@ from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.stored_rows import ALLOWED_THEN, FOLLOWING, GOES_ON, NOISE, PAID
-from hocket.policies.control_heads import NEVER, Head
+from hocket.policies.control_heads import NEVER, DiagonalGaussian, Head
 from hocket.policies.control_networks import ACTIVATIONS
 from hocket.policies.control_parts import ControlPart, EvaluatedRows, Links, PartHost
 from hocket.policies.value_heads import Greedy, NoisyAction, SquashedGaussian, UniformBox
@@ -188,7 +188,7 @@ class ChoiceValues(ValuePart):
     def _backup(self, host: PartHost, rows: EvaluatedRows) -> Tensor:
         form = cast(Choosing, host.action_form)
         later = following(host, rows)
-        values = form.values(cast(Tensor, host.module.slow(later)))
+        values = form.values(cast(nn.Module, host.module.slow)(later))
         choice = form.values(host.module.actor(later)) if self.double else values
         if ALLOWED_THEN.name in rows.batch.annotations:
             choice = choice.masked_fill(~rows.column(ALLOWED_THEN), NEVER)
@@ -274,7 +274,7 @@ class VectorValues(ValuePart):
         if Quantity.BACKUP in wanted:
             with torch.no_grad():
                 quantities[Quantity.BACKUP] = self._backup(host, rows)
-        return quantities | self._of_actor(host, wanted, rows)
+        return {**quantities, **self._of_actor(host, wanted, rows)}
 
     def _backup(self, host: PartHost, rows: EvaluatedRows) -> Tensor:
         raise NotImplementedError
@@ -370,7 +370,7 @@ class DeterministicValues(VectorValues):
 
     def _backup(self, host: PartHost, rows: EvaluatedRows) -> Tensor:
         later = following(host, rows)
-        action = torch.tanh(cast(Tensor, host.module.slow_actor(later)))
+        action = torch.tanh(cast(nn.Module, host.module.slow_actor)(later))
         if self.smoothing:
             action = action + (self.smoothing * rows.column(NOISE)[:, 1]).clamp(-self.cutoff, self.cutoff)
         return backed_up(rows, critics_of(host, "slow")(joined(later, action)).amin(1))
@@ -380,3 +380,44 @@ class DeterministicValues(VectorValues):
             return {}
         action = torch.tanh(rows.outputs)
         return {Quantity.PATHWISE: -critics_of(host)(joined(rows.seen, action), frozen=True)[:, 0]}
+
+
+@dataclass(frozen=True)
+class ImplicitValues(VectorValues):
+    """A Gaussian whose mean is within the range, and a value of the state beside the critics, which they back up: IQL.
+
+    Attributes:
+        random: of recorded decisions none need to be uniform, so 0.
+    """
+
+    random: int = 0
+
+    groups: ClassVar[Mapping[str, str]] = {**VectorValues.groups, "state_value": "state_value"}
+    quantities: ClassVar[frozenset[Quantity]] = frozenset(
+        {Quantity.ACTION_VALUE, Quantity.BACKUP, Quantity.STATE_VALUE}
+    )
+
+    def _form(self, host: PartHost) -> _Vectors:
+        return _Vectors(host.actions, 2 * host.actions, self.random, _within_range, "gaussian")
+
+    def begin(self, host: PartHost) -> None:
+        super().begin(host)
+        sizes, key = (host.observations, *host.hidden, 1), host.key.derive("state value")
+        host.module.state_value = Critics(1, sizes, activation=host.network.activation, key=key)
+
+    def _backup(self, host: PartHost, rows: EvaluatedRows) -> Tensor:
+        return backed_up(rows, critics_of(host, "state_value")(following(host, rows))[:, 0])
+
+    def _of_actor(self, host: PartHost, wanted: frozenset[Quantity], rows: EvaluatedRows) -> Mapping[Quantity, Tensor]:
+        if Quantity.STATE_VALUE not in wanted:
+            return {}
+        with torch.no_grad():
+            best = critics_of(host, "slow")(joined(rows.seen, rows.action)).amin(1)
+        value = critics_of(host, "state_value")(rows.seen)[:, 0]
+        return {Quantity.STATE_VALUE: torch.stack([value, best], 1)}
+
+
+def _within_range(outputs: Tensor) -> DiagonalGaussian:
+    """A Gaussian of an actor's outputs `[B, 2 A]`, its mean within [-1, 1]."""
+    mean, log_std = outputs.chunk(2, -1)
+    return DiagonalGaussian(torch.tanh(mean), log_std.clamp(-5.0, 2.0))
