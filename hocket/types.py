@@ -335,6 +335,7 @@ class Quantity(enum.StrEnum):
     BACKUP = "backup"
     PATHWISE = "pathwise"
     TEMPERATURE = "temperature"
+    STATE_VALUE = "state_value"
 
 
 COMPARED = frozenset({Quantity.KL_EXACT, Quantity.DIVERGENCE})
@@ -355,6 +356,7 @@ class Evaluation:
     Of policies with action values (see `hocket.policies.action_values`): `action_value` `[T, K]` is Q of the recorded
     action by each of K critics; `backup` `[T]` what it should be, without gradient; `pathwise` `[T]` the actor's loss
     at an action drawn anew, whose gradient reaches the actor alone; `temperature` `[T]` the loss of the temperature.
+    `state_value` `[T, 2]` is V of the state, and the smallest slow Q of the recorded action, without gradient.
     """
 
     logp: Tensor
@@ -369,6 +371,7 @@ class Evaluation:
     backup: Tensor | None = None
     pathwise: Tensor | None = None
     temperature: Tensor | None = None
+    state_value: Tensor | None = None
 
     def get(self, quantity: Quantity) -> Tensor:
         """The tensor of one quantity; raises `ValueError` when it was not evaluated."""

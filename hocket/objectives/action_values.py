@@ -85,3 +85,45 @@ class TemperatureLoss(_OfRows):
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         return _terms(now.get(Quantity.TEMPERATURE), batch, {})
+
+
+@dataclass(frozen=True)
+class ExpectileLoss(_OfRows):
+    """Minimises |tau - 1(Q < V)| (Q - V)^2, whose minimum is an expectile of Q over the recorded actions.
+
+    Attributes:
+        tau: in (0, 1); 0.5 is the mean, near 1 the largest.
+    """
+
+    tau: float = 0.7
+
+    needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.STATE_VALUE})
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tau < 1:
+            raise ValueError(f"tau must lie in (0, 1), not {self.tau}")
+
+    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
+        value, best = now.get(Quantity.STATE_VALUE).unbind(1)
+        gap = best - value
+        term = torch.where(gap < 0, 1 - self.tau, self.tau) * gap.square()
+        return _terms(term, batch, {"values/state": value.detach().mean()})
+
+
+@dataclass(frozen=True)
+class AdvantageWeightedLikelihood(_OfRows):
+    """Minimises -min(exp(beta (Q - V)), limit) log pi(a) of recorded actions: the better, the likelier.
+
+    Attributes:
+        beta: how much better actions count; 0 is behaviour cloning. limit: the largest weight.
+    """
+
+    beta: float = 3.0
+    limit: float = 100.0
+
+    needs: ClassVar[frozenset[Quantity]] = frozenset({Quantity.STATE_VALUE, Quantity.LOGP})
+
+    def __call__(self, now: Evaluation, batch: Batch) -> Terms:
+        value, best = now.get(Quantity.STATE_VALUE).detach().unbind(1)
+        weight = (self.beta * (best - value)).exp().clamp(max=self.limit)
+        return _terms(-weight * now.logp, batch, {"actor/weight": weight.mean()})

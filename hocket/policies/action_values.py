@@ -21,10 +21,10 @@ from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
 from hocket.core.stored_rows import ALLOWED_THEN, FOLLOWING, GOES_ON, NOISE, PAID
-from hocket.policies.control_heads import NEVER, Head
+from hocket.policies.control_heads import NEVER, DiagonalGaussian, Head
 from hocket.policies.control_networks import ACTIVATIONS
 from hocket.policies.control_parts import ControlPart, EvaluatedRows, Links, PartHost
-from hocket.policies.value_heads import Greedy, SquashedGaussian, Steered, UniformBox
+from hocket.policies.value_heads import Greedy, NoisyAction, SquashedGaussian, UniformBox
 from hocket.types import Quantity
 
 
@@ -177,19 +177,19 @@ class ChoiceValues(ValuePart):
 
     def evaluated(self, host: PartHost, wanted: frozenset[Quantity], rows: EvaluatedRows) -> Mapping[Quantity, Tensor]:
         head = cast(Greedy, rows.head)
-        found: dict[Quantity, Tensor] = {}
+        quantities: dict[Quantity, Tensor] = {}
         if Quantity.ACTION_VALUE in wanted:
-            found[Quantity.ACTION_VALUE] = head.values.gather(1, rows.action.long()[:, None])
+            quantities[Quantity.ACTION_VALUE] = head.values.gather(1, rows.action.long()[:, None])
         if Quantity.BACKUP in wanted:
             with torch.no_grad():
-                found[Quantity.BACKUP] = self._backup(host, rows)
-        return found
+                quantities[Quantity.BACKUP] = self._backup(host, rows)
+        return quantities
 
     def _backup(self, host: PartHost, rows: EvaluatedRows) -> Tensor:
         form = cast(Choosing, host.action_form)
-        seen = following(host, rows)
-        values = form.values(cast(Tensor, host.module.slow(seen)))
-        choice = form.values(host.module.actor(seen)) if self.double else values
+        later = following(host, rows)
+        values = form.values(cast(nn.Module, host.module.slow)(later))
+        choice = form.values(host.module.actor(later)) if self.double else values
         if ALLOWED_THEN.name in rows.batch.annotations:
             choice = choice.masked_fill(~rows.column(ALLOWED_THEN), NEVER)
         best = values.gather(1, choice.argmax(1, keepdim=True)).squeeze(1)
@@ -268,13 +268,13 @@ class VectorValues(ValuePart):
         return {"action_values": self.ensemble}
 
     def evaluated(self, host: PartHost, wanted: frozenset[Quantity], rows: EvaluatedRows) -> Mapping[Quantity, Tensor]:
-        found: dict[Quantity, Tensor] = {}
+        quantities: dict[Quantity, Tensor] = {}
         if Quantity.ACTION_VALUE in wanted:
-            found[Quantity.ACTION_VALUE] = critics_of(host)(joined(rows.seen, rows.action))
+            quantities[Quantity.ACTION_VALUE] = critics_of(host)(joined(rows.seen, rows.action))
         if Quantity.BACKUP in wanted:
             with torch.no_grad():
-                found[Quantity.BACKUP] = self._backup(host, rows)
-        return found | self._of_actor(host, wanted, rows)
+                quantities[Quantity.BACKUP] = self._backup(host, rows)
+        return {**quantities, **self._of_actor(host, wanted, rows)}
 
     def _backup(self, host: PartHost, rows: EvaluatedRows) -> Tensor:
         raise NotImplementedError
@@ -322,28 +322,28 @@ class SoftValues(VectorValues):
         return cast(Temperature, host.module.temperature).log
 
     def _backup(self, host: PartHost, rows: EvaluatedRows) -> Tensor:
-        seen = following(host, rows)
-        action, logp = SquashedGaussian.of(host.module.actor(seen)).reached(rows.column(NOISE)[:, 1])
-        value = critics_of(host, "slow")(joined(seen, action)).amin(1)
+        later = following(host, rows)
+        action, logp = SquashedGaussian.of(host.module.actor(later)).reached(rows.column(NOISE)[:, 1])
+        value = critics_of(host, "slow")(joined(later, action)).amin(1)
         return backed_up(rows, value - self._alpha(host).exp() * logp)
 
     def _of_actor(self, host: PartHost, wanted: frozenset[Quantity], rows: EvaluatedRows) -> Mapping[Quantity, Tensor]:
-        found: dict[Quantity, Tensor] = {}
+        quantities: dict[Quantity, Tensor] = {}
         if not wanted & {Quantity.PATHWISE, Quantity.TEMPERATURE}:
-            return found
+            return quantities
         action, logp = SquashedGaussian.of(rows.outputs).reached(rows.column(NOISE)[:, 0])
         alpha = self._alpha(host)
         if Quantity.PATHWISE in wanted:
             value = critics_of(host)(joined(rows.seen, action), frozen=True).amin(1)
-            found[Quantity.PATHWISE] = alpha.exp().detach() * logp - value
+            quantities[Quantity.PATHWISE] = alpha.exp().detach() * logp - value
         if Quantity.TEMPERATURE in wanted:
             target = -float(host.actions) if self.target_entropy is None else self.target_entropy
-            found[Quantity.TEMPERATURE] = -alpha * (logp.detach() + target)
-        return found
+            quantities[Quantity.TEMPERATURE] = -alpha * (logp.detach() + target)
+        return quantities
 
 
 @dataclass(frozen=True)
-class SteeredValues(VectorValues):
+class DeterministicValues(VectorValues):
     """A deterministic actor, that acts with noise: DDPG, and TD3 with two critics and noise in the backup.
 
     Attributes:
@@ -360,21 +360,64 @@ class SteeredValues(VectorValues):
     quantities: ClassVar[frozenset[Quantity]] = frozenset({Quantity.ACTION_VALUE, Quantity.BACKUP, Quantity.PATHWISE})
 
     def _form(self, host: PartHost) -> _Vectors:
-        return _Vectors(host.actions, host.actions, self.random, lambda out: Steered.of(out, self.noise), "steered")
+        return _Vectors(
+            host.actions, host.actions, self.random, lambda out: NoisyAction.of(out, self.noise), "deterministic"
+        )
 
     def begin(self, host: PartHost) -> None:
         super().begin(host)
         host.module.slow_actor = _slow_copy(host.module.actor)
 
     def _backup(self, host: PartHost, rows: EvaluatedRows) -> Tensor:
-        seen = following(host, rows)
-        action = torch.tanh(cast(Tensor, host.module.slow_actor(seen)))
+        later = following(host, rows)
+        action = torch.tanh(cast(nn.Module, host.module.slow_actor)(later))
         if self.smoothing:
             action = action + (self.smoothing * rows.column(NOISE)[:, 1]).clamp(-self.cutoff, self.cutoff)
-        return backed_up(rows, critics_of(host, "slow")(joined(seen, action)).amin(1))
+        return backed_up(rows, critics_of(host, "slow")(joined(later, action)).amin(1))
 
     def _of_actor(self, host: PartHost, wanted: frozenset[Quantity], rows: EvaluatedRows) -> Mapping[Quantity, Tensor]:
         if Quantity.PATHWISE not in wanted:
             return {}
         action = torch.tanh(rows.outputs)
         return {Quantity.PATHWISE: -critics_of(host)(joined(rows.seen, action), frozen=True)[:, 0]}
+
+
+@dataclass(frozen=True)
+class ImplicitValues(VectorValues):
+    """A Gaussian whose mean is within the range, and a value of the state beside the critics, which they back up: IQL.
+
+    Attributes:
+        random: of recorded decisions none need to be uniform, so 0.
+    """
+
+    random: int = 0
+
+    groups: ClassVar[Mapping[str, str]] = {**VectorValues.groups, "state_value": "state_value"}
+    quantities: ClassVar[frozenset[Quantity]] = frozenset(
+        {Quantity.ACTION_VALUE, Quantity.BACKUP, Quantity.STATE_VALUE}
+    )
+
+    def _form(self, host: PartHost) -> _Vectors:
+        return _Vectors(host.actions, 2 * host.actions, self.random, _within_range, "gaussian")
+
+    def begin(self, host: PartHost) -> None:
+        super().begin(host)
+        sizes, key = (host.observations, *host.hidden, 1), host.key.derive("state value")
+        host.module.state_value = Critics(1, sizes, activation=host.network.activation, key=key)
+
+    def _backup(self, host: PartHost, rows: EvaluatedRows) -> Tensor:
+        return backed_up(rows, critics_of(host, "state_value")(following(host, rows))[:, 0])
+
+    def _of_actor(self, host: PartHost, wanted: frozenset[Quantity], rows: EvaluatedRows) -> Mapping[Quantity, Tensor]:
+        if Quantity.STATE_VALUE not in wanted:
+            return {}
+        with torch.no_grad():
+            best = critics_of(host, "slow")(joined(rows.seen, rows.action)).amin(1)
+        value = critics_of(host, "state_value")(rows.seen)[:, 0]
+        return {Quantity.STATE_VALUE: torch.stack([value, best], 1)}
+
+
+def _within_range(outputs: Tensor) -> DiagonalGaussian:
+    """A Gaussian of an actor's outputs `[B, 2 A]`, its mean within [-1, 1]."""
+    mean, log_std = outputs.chunk(2, -1)
+    return DiagonalGaussian(torch.tanh(mean), log_std.clamp(-5.0, 2.0))

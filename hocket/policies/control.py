@@ -299,9 +299,9 @@ class ControlPolicy:
         more = dict[str, Tensor]()
         for part in self.attached:
             if wanted & part.quantities:
-                seen = self._read(batch, chosen, critic=False)
-                rows = EvaluatedRows(dealt, places, seen, outputs, head, action)
-                more |= {name.value: scattered(one) for name, one in part.evaluated(self, wanted, rows).items()}
+                inputs = self._read(batch, chosen, critic=False)
+                rows = EvaluatedRows(dealt, places, inputs, outputs, head, action)
+                more |= {name.value: scattered(values) for name, values in part.evaluated(self, wanted, rows).items()}
         return Evaluation(
             logp=scattered(head.logp(action)),
             entropy=scattered(head.entropy()) if Quantity.ENTROPY in wanted else None,

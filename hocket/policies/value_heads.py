@@ -98,7 +98,7 @@ class SquashedGaussian:
 
 
 @dataclass(frozen=True)
-class Steered(DiagonalGaussian):
+class NoisyAction(DiagonalGaussian):
     """A deterministic action `tanh(outputs)` with noise, recorded before environments clip it to their range."""
 
     @classmethod

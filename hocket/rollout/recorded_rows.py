@@ -34,22 +34,22 @@ def write_rows(file: Path, trajectories: Sequence[Trajectory]) -> int:
     Raises:
         ConfigurationError: when the file cannot be written, or no episode has a decision.
     """
-    episodes = [one for one in trajectories if one.failure is None and one.length]
+    episodes = [episode for episode in trajectories if episode.failure is None and episode.length]
     if not episodes:
         raise ConfigurationError(f"{file}: no episode has a decision, so there is nothing to record")
-    turns = [one.turns[0] for one in episodes]
+    turns = [episode.turns[0] for episode in episodes]
     ends = np.cumsum([len(turn) for turn in turns]) - 1
     columns: dict[str, NDArray[Any]] = {
         "observations": np.concatenate([np.asarray(turn.observation, np.float32) for turn in turns]),
         "actions": np.concatenate([turn.action for turn in turns]),
-        "rewards": np.concatenate([np.asarray(one.scores["reward"].value, np.float64) for one in episodes]),
+        "rewards": np.concatenate([np.asarray(e.scores["reward"].value, np.float64) for e in episodes]),
     }
     following = np.roll(columns["observations"], -1, axis=0)
-    following[ends] = np.stack([np.asarray(one.final_state, np.float32) for one in episodes])
+    following[ends] = np.stack([np.asarray(e.final_state, np.float32) for e in episodes])
     columns["next_observations"] = following
     for name, marks in (("terminations", "terminated"), ("truncations", "truncated")):
         columns[name] = np.zeros(len(following), bool)
-        columns[name][ends] = [getattr(one, marks) for one in episodes]
+        columns[name][ends] = [getattr(e, marks) for e in episodes]
     try:
         with file.open("wb") as content:
             np.savez_compressed(content, **columns)  # type: ignore[arg-type]
@@ -67,12 +67,12 @@ def read_rows(file: Path, policy: str) -> list[Trajectory]:
     columns = _checked(file, _loaded(file))
     over = (columns["terminations"] != 0) | (columns["truncations"] != 0)
     ends = np.nonzero(over)[0]
-    found, start = [], 0
+    episodes, start = [], 0
     for number, end in enumerate(ends.tolist()):
         rows = slice(start, end + 1)
         turn = Turn("agent", policy, columns["observations"][rows], columns["actions"][rows])
         terminated = bool(columns["terminations"][end])
-        found.append(
+        episodes.append(
             Trajectory(
                 Scenario(f"{file.name}/{number}"),
                 [turn],
@@ -84,7 +84,7 @@ def read_rows(file: Path, policy: str) -> list[Trajectory]:
             )
         )
         start = end + 1
-    return found
+    return episodes
 
 
 def _loaded(file: Path) -> dict[str, NDArray[Any]]:

@@ -224,7 +224,7 @@ def rows_of(batch: Batch, steps: int, gamma: float) -> Columns:
         "following": following,
         "goes_on": goes_on.astype(np.float32),
     }
-    if any(one is not None for one in batch.allowed):
+    if any(mask is not None for mask in batch.allowed):
         allowed = _of_turns(batch, decision, batch.allowed)
         then = allowed[np.minimum(reach, size - 1)]
         then[ended] = True  # What a final state allows is not recorded.
@@ -238,7 +238,7 @@ def _of_turns(batch: Batch, decision: NDArray[Any], values: Any) -> NDArray[Any]
     starts = np.searchsorted(turn, np.arange(batch.turns))
     used, owner = np.unique(turn[decision], return_inverse=True)
     held = [np.asarray(values[number]) for number in used]
-    base = np.cumsum([0, *(len(one) for one in held[:-1])])
+    base = np.cumsum([0, *(len(rows) for rows in held[:-1])])
     joined: NDArray[Any] = np.concatenate(held)[base[owner] + decision - starts[used][owner]]
     return joined.astype(np.float32) if joined.dtype == np.float64 else joined
 

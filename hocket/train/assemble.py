@@ -29,7 +29,7 @@ from hocket.train.scorer_rewards import is_scorer, scorer_reward, with_words_of
 from hocket.train.searching import check_embedder
 from hocket.train.sequential import refuse_ahead
 from hocket.train.settings import Config, RoleSettings
-from hocket.train.stored import check_store
+from hocket.train.store_step import check_store
 
 if TYPE_CHECKING:
     from hocket.policies.family import Precision

@@ -29,7 +29,7 @@ from hocket.train.scenario_draws import ScenarioDraws
 from hocket.train.step_memory import outcomes, remember
 from hocket.train.step_messages import first_step_messages, messages
 from hocket.train.step_metrics import credit_metrics, engine_metrics, sampling_metrics
-from hocket.train.stored import learn_stored
+from hocket.train.store_step import learn_stored
 from hocket.types import Assignment, Experience, Trajectory
 
 

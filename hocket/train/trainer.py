@@ -51,7 +51,7 @@ from hocket.train.rows import check_rows, left_out
 from hocket.train.runfolder import RunFolder, read_json
 from hocket.train.segments import restored as restored_store
 from hocket.train.settings import Config
-from hocket.train.stored import begin_store
+from hocket.train.store_step import begin_store
 from hocket.train.tracking import read_metrics
 from hocket.train.trust import run_pairs
 from hocket.train.unseen_scenarios import measured_by_run

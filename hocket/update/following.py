@@ -53,8 +53,8 @@ class FollowingStep(PartedStep):
                 f"policy {policy.name!r} has no slow copies that could follow; set update to hocket.update.PartedStep"
             )
         optimiser = super().optimiser(policy)
-        slow = [weight for copy, _ in held.values() for weight in copy]
-        learnt = [weight for _, weights in held.values() for weight in weights]
+        slow: list[torch.Tensor] = [weight for copy, _ in held.values() for weight in copy]
+        learnt: list[torch.Tensor] = [weight for _, weights in held.values() for weight in weights]
         optimiser.param_groups[0]["steps"] = 0  # In the state of the optimiser, so that a resumed run counts on.
 
         def follow(stepped: torch.optim.Optimizer, *_: Any) -> None:

@@ -13,15 +13,16 @@ from torch.nn import functional
 from hocket import tasks
 from hocket.core.errors import ConfigurationError
 from hocket.core.keys import Key
-from hocket.lab.toys.stored import critics, evaluated, numbers, perceptron, policy_of, rows
+from hocket.lab.toys.drawn_rows import critics, evaluated, numbers, perceptron, policy_of, reached, rows
 from hocket.methods.base.ddpg import DDPG
 from hocket.methods.base.dqn import DQN, DQN_DUELLING
+from hocket.methods.base.iql import IQL
 from hocket.methods.base.ppo import PPO
 from hocket.methods.base.sac import SAC
 from hocket.methods.base.td3 import TD3
 from hocket.objectives.surrogate import ClippedSurrogate
 from hocket.policies.action_values import Critics
-from hocket.policies.value_heads import EDGE, Greedy, SquashedGaussian, Steered, UniformBox
+from hocket.policies.value_heads import EDGE, Greedy, NoisyAction, SquashedGaussian, UniformBox
 from hocket.rollout.transitions import Transitions
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
@@ -80,7 +81,7 @@ def test_epsilon_greedy_probabilities_are_exact_and_never_leave_the_mask():
 
 def test_noise_and_uniform_starts_have_exact_log_probs():
     outputs = normal(0, 4, 2)
-    head = Steered.of(outputs, 0.1)
+    head = NoisyAction.of(outputs, 0.1)
     action = head.draw(torch.full((4, 2), 0.9))
     theirs = Independent(Normal(torch.tanh(outputs), 0.1), 1)
     torch.testing.assert_close(head.logp(action), theirs.log_prob(action))
@@ -135,6 +136,28 @@ def test_losses_are_those_by_hand_in_float64(recipe, steps):
     _, losses = evaluated(recipe, policy, batch)
     expected = [float(one) for one in by_hand(recipe.name, policy, numbers(batch))]
     np.testing.assert_allclose(list(losses.values()), expected, **CLOSE)
+
+
+def test_implicit_q_learning_is_its_formula_and_evaluates_recorded_actions_alone():
+    policy, batch = policy_of(IQL, discrete=False), rows(IQL, discrete=False)
+    held, tau = numbers(batch), 0.7
+    value, later = (
+        critics(policy, "state_value", held[name], np.zeros((32, 0)))[:, 0] for name in ("seen", "following")
+    )
+    best = critics(policy, "slow", held["seen"], held["action"]).min(1)
+    present = critics(policy, "critics", held["seen"], held["action"])
+    mean, log_std = np.split(perceptron(policy, "actor.body", held["seen"]), 2, 1)
+    log_std = np.clip(log_std, -5, 2)
+    logp = (-0.5 * ((held["action"] - np.tanh(mean)) / np.exp(log_std)) ** 2 - log_std - 0.5 * np.log(2 * np.pi)).sum(1)
+    expected = [
+        ((present - (held["paid"] + held["goes_on"] * later)[:, None]) ** 2).sum(1).mean(),
+        (np.where(best < value, 1 - tau, tau) * (best - value) ** 2).mean(),
+        -(np.minimum(np.exp(3 * (best - value)), 100) * logp).mean(),
+    ]
+    now, losses = evaluated(IQL, policy, batch)
+    np.testing.assert_allclose(list(losses.values()), expected, **CLOSE)
+    moved = [reached(policy, loss(now, batch).total()) for loss in IQL.losses]
+    assert moved == [frozenset({"critics"}), frozenset({"state_value"}), frozenset({"actor"})]
 
 
 def test_forbidden_actions_are_not_backed_up():
@@ -247,7 +270,7 @@ def test_a_team_learns_from_one_store():
 
 
 def test_a_step_that_brings_nothing_learns_from_what_is_kept():
-    from hocket.train.stored import learn_stored
+    from hocket.train.store_step import learn_stored
 
     parts, _ = run(DQN, "gym:CartPole-v1?max_episode_steps=15", 1, **{"store.gradients_per_step": 5})
     before = flat(parts.lead.policy.parts()["actor"])

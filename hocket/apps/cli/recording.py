@@ -46,14 +46,14 @@ def record(options: argparse.Namespace, pairs: Pairs) -> int:
     decoding = subject.config.decoding
     decoding = dataclasses.replace(decoding, temperature=0.0) if options.greedy else decoding
     scenarios = [subject.task.scenario("train", number) for number in range(options.n)]
-    asked = [Assignment(scenario, decoding=decoding) for scenario in scenarios]
+    assignments = [Assignment(scenario, decoding=decoding) for scenario in scenarios]
     try:
-        played = run_async(player.play(asked, key=subject.parts.key.derive("record")))
+        played = run_async(player.play(assignments, key=subject.parts.key.derive("record")))
     finally:
         player.close()
     file = Path(options.out)
     rows = write_rows(file, played)
-    mean = sum(subject.task.success(one) for one in played) / len(played)
+    mean = sum(subject.task.success(episode) for episode in played) / len(played)
     if options.json:
         emit({"file": str(file), "episodes": options.n, "rows": rows, "return": mean})
     else:

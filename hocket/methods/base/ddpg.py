@@ -1,7 +1,7 @@
 """DDPG: a deterministic actor that climbs a learnt action value (Lillicrap et al., arXiv:1509.02971).
 
-`SteeredValues` of `hocket.policies.action_values` is the policy: an actor that acts with noise, a critic, and slow
-copies of both. Every decision is kept (`Transitions`), and each of a step is followed by a gradient on drawn rows.
+`DeterministicValues` of `hocket.policies.action_values` is the policy: an actor that acts with noise, a critic, and
+slow copies of both. Every decision is kept (`Transitions`), and each of a step is followed by a gradient on drawn rows.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from hocket.credit.reinforce import Uniform
 from hocket.methods.base.conventions import STORED
 from hocket.objectives.action_values import CriticLoss, PathwiseLoss
-from hocket.policies.action_values import SteeredValues
+from hocket.policies.action_values import DeterministicValues
 from hocket.recipe import Recipe
 from hocket.rollout.transitions import Transitions
 from hocket.update.following import FollowingStep
@@ -31,7 +31,7 @@ DDPG = Recipe(
     task="gym:Pendulum-v1",
     store=Transitions(),
     credit=Uniform(),
-    objective=CriticLoss(SteeredValues(ensemble=1, smoothing=0.0), coefficient=1.0),
+    objective=CriticLoss(DeterministicValues(ensemble=1, smoothing=0.0), coefficient=1.0),
     regularisers=(PathwiseLoss(),),
     update=FollowingStep(lr=1e-3, clip_norm=None),
 )

@@ -1,14 +1,14 @@
 """TD3: a deterministic actor, two critics, and a slower actor (Fujimoto et al., arXiv:1802.09477).
 
-`SteeredValues` of `hocket.policies.action_values` is the policy. Its backup takes the slow actor's action with cut off
-noise, and the smaller of two slow critics; actor and slow copies move with every second gradient.
+`DeterministicValues` of `hocket.policies.action_values` is the policy. Its backup takes the slow actor's action with
+cut off noise, and the smaller of two slow critics; actor and slow copies move with every second gradient.
 """
 
 from __future__ import annotations
 
 from hocket.methods.base.ddpg import DDPG
 from hocket.objectives.action_values import CriticLoss
-from hocket.policies.action_values import SteeredValues
+from hocket.policies.action_values import DeterministicValues
 from hocket.update.following import FollowingStep
 from hocket.update.parts import Pace
 
@@ -24,6 +24,6 @@ TD3 = DDPG.but(
         "backup": "noise of deviation 0.2, cut off at 0.5; actions are clipped to their range",
         "delay": "the actor and all slow copies move with every second gradient",
     },
-    objective=CriticLoss(SteeredValues(ensemble=2, smoothing=0.2, cutoff=0.5), coefficient=1.0),
+    objective=CriticLoss(DeterministicValues(ensemble=2, smoothing=0.2, cutoff=0.5), coefficient=1.0),
     update=FollowingStep(lr=1e-3, clip_norm=None, paces={"actor": Pace(every=2)}, follow_every=2),
 )

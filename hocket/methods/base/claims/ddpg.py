@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hocket.lab.claims.harness import Claims, Finding, below
-from hocket.lab.toys.stored import critics, evaluated, numbers, perceptron, policy_of, reached, rows
+from hocket.lab.toys.drawn_rows import critics, evaluated, numbers, perceptron, policy_of, reached, rows
 from hocket.methods.base.ddpg import DDPG
 
 claim = Claims("ddpg", "arXiv:1509.02971")
@@ -31,8 +31,8 @@ def its_losses_are_those_of_the_paper_computed_from_the_weights() -> Finding:
 @claim("The critic's loss moves the critic alone, the actor's the actor, and neither a slow copy.")
 def each_loss_moves_its_own_part_alone() -> Finding:
     policy, batch = policy_of(DDPG, discrete=False), rows(DDPG, discrete=False)
-    now = policy.evaluate(batch, DDPG.needs)
-    moved = [reached(policy, loss(now, batch).total()) for loss in DDPG.losses]
+    evaluation = policy.evaluate(batch, DDPG.needs)
+    moved = [reached(policy, loss(evaluation, batch).total()) for loss in DDPG.losses]
     return Finding(moved == [frozenset({"critics"}), frozenset({"actor"})], "; ".join(map(str, map(sorted, moved))))
 
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, say
-from hocket.lab.toys.stored import evaluated, numbers, perceptron, policy_of, rows
-from hocket.lab.toys.stored_runs import returns
+from hocket.lab.toys.drawn_rows import evaluated, numbers, perceptron, policy_of, rows
+from hocket.lab.toys.measured_runs import returns
 from hocket.methods.base.dqn import DQN, DQN_DUELLING
 from hocket.train.learner import Learner
 from hocket.types import Quantity
@@ -38,18 +38,18 @@ def its_loss_is_the_huber_loss_of_the_double_backup() -> Finding:
 
 @claim("Without double backups the value of what follows is the largest slow one, which is never less.")
 def without_double_backups_the_value_is_the_largest_slow_one() -> Finding:
-    found = []
+    columns = []
     for double in (True, False):
         recipe = DQN.but(**{"objective.values.double": double})
         policy, batch = policy_of(recipe, discrete=True), rows(recipe, discrete=True)
         backup = policy.evaluate(batch, {Quantity.BACKUP}).get(Quantity.BACKUP).double().numpy()
-        found.append(backup)
+        columns.append(backup)
     held = numbers(batch)
     largest = held["paid"] + held["goes_on"] * perceptron(policy, "slow.body", held["following"]).max(1)
-    gap = float(np.abs(found[1] - largest).max())
+    gap = float(np.abs(columns[1] - largest).max())
     return Finding(
-        gap < CLOSE and bool((found[0] <= found[1] + 1e-6).all()) and float((found[1] - found[0]).max()) > 1e-3,
-        say(off=gap, largest_difference=float((found[1] - found[0]).max())),
+        gap < CLOSE and bool((columns[0] <= columns[1] + 1e-6).all()) and float((columns[1] - columns[0]).max()) > 1e-3,
+        say(off=gap, largest_difference=float((columns[1] - columns[0]).max())),
     )
 
 
@@ -57,11 +57,13 @@ def without_double_backups_the_value_is_the_largest_slow_one() -> Finding:
 def with_duelling_networks_the_mean_over_actions_is_the_states_value() -> Finding:
     policy, batch = policy_of(DQN_DUELLING, discrete=True), rows(DQN_DUELLING, discrete=True)
     outputs = perceptron(policy, "actor.body", numbers(batch)["seen"])
-    found = []
+    columns = []
     for action in range(3):
-        one = batch.but(action=batch.action * 0 + action)
-        found.append(policy.evaluate(one, {Quantity.ACTION_VALUE}).get(Quantity.ACTION_VALUE)[:, 0].detach().numpy())
-    values = np.stack(found, 1)
+        other = batch.but(action=batch.action * 0 + action)
+        columns.append(
+            policy.evaluate(other, {Quantity.ACTION_VALUE}).get(Quantity.ACTION_VALUE)[:, 0].detach().numpy()
+        )
+    values = np.stack(columns, 1)
     apart = values - values.mean(1, keepdims=True) - (outputs[:, 1:] - outputs[:, 1:].mean(1, keepdims=True))
     return below(CLOSE, mean=float(np.abs(values.mean(1) - outputs[:, 0]).max()), apart=float(np.abs(apart).max()))
 
@@ -85,8 +87,8 @@ def the_slow_copy_is_copied_with_every_250th_gradient() -> Finding:
 
 @claim("On CartPole it comes to a mean greedy return of at least 150 within 300 episodes, in 2 of 3 seeds.", slow=True)
 def on_cartpole_it_learns_within_300_episodes() -> Finding:
-    found = [returns(DQN, "gym:CartPole-v1?max_episode_steps=200", seed, 300)[1] for seed in range(3)]
-    return Finding(sorted(found)[1] >= 150, say(returns=[round(one) for one in found]))
+    earned = [returns(DQN, "gym:CartPole-v1?max_episode_steps=200", seed, 300)[1] for seed in range(3)]
+    return Finding(sorted(earned)[1] >= 150, say(returns=[round(each) for each in earned]))
 
 
 claim.shipped(DQN, without={"objective.values.double": False}, steps=60)

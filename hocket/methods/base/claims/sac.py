@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from hocket.lab.claims.harness import Claims, Finding, below, say
-from hocket.lab.toys.stored import critics, evaluated, numbers, perceptron, policy_of, reached, rows
-from hocket.lab.toys.stored_runs import returns
+from hocket.lab.toys.drawn_rows import critics, evaluated, numbers, perceptron, policy_of, reached, rows
+from hocket.lab.toys.measured_runs import returns
 from hocket.methods.base.sac import SAC
 from hocket.policies.value_heads import SquashedGaussian
 from hocket.types import Quantity
@@ -43,19 +43,19 @@ def its_losses_are_those_of_the_paper_computed_from_the_weights() -> Finding:
             "temperature": (-log_alpha * (logp - 2)).mean(),
         }
         _, losses = evaluated(SAC, policy, batch)
-        for name, one in zip(expected, losses.values(), strict=True):
-            off[name] = max(off[name], abs(one - expected[name]) / max(1.0, abs(expected[name])))
+        for name, loss in zip(expected, losses.values(), strict=True):
+            off[name] = max(off[name], abs(loss - expected[name]) / max(1.0, abs(expected[name])))
     return below(CLOSE, **off)
 
 
 @claim("The critics' loss moves the critics alone, the actor's the actor, the temperature's the temperature.")
 def each_loss_moves_its_own_part_alone() -> Finding:
     policy, batch = policy_of(SAC, discrete=False), rows(SAC, discrete=False)
-    now = policy.evaluate(batch, SAC.needs)
-    moved = [reached(policy, loss(now, batch).total()) for loss in SAC.losses]
+    evaluation = policy.evaluate(batch, SAC.needs)
+    moved = [reached(policy, loss(evaluation, batch).total()) for loss in SAC.losses]
     held = moved == [frozenset({"critics"}), frozenset({"actor"}), frozenset({"temperature"})]
     return Finding(
-        held and not now.get(Quantity.BACKUP).requires_grad, "; ".join(", ".join(sorted(one)) for one in moved)
+        held and not evaluation.get(Quantity.BACKUP).requires_grad, "; ".join(", ".join(sorted(one)) for one in moved)
     )
 
 
@@ -75,8 +75,8 @@ def a_squashed_gaussians_density_integrates_to_one() -> Finding:
 
 @claim("On Pendulum it comes from -1,200 to at least -300 within 8,000 decisions, in each of 3 seeds.", slow=True)
 def on_pendulum_it_learns_within_8000_decisions() -> Finding:
-    found = [returns(SAC, "gym:Pendulum-v1", seed, 40)[1] for seed in range(3)]
-    return Finding(min(found) > -300, say(returns=[round(one) for one in found]))
+    earned = [returns(SAC, "gym:Pendulum-v1", seed, 40)[1] for seed in range(3)]
+    return Finding(min(earned) > -300, say(returns=[round(each) for each in earned]))
 
 
 claim.shipped(SAC, without={"objective.values.learnt": False, "objective.values.temperature": 0.001})

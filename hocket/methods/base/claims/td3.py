@@ -6,8 +6,8 @@ import numpy as np
 
 from hocket.core.keys import Key
 from hocket.lab.claims.harness import Claims, Finding, below, say
-from hocket.lab.toys.stored import critics, evaluated, numbers, perceptron, policy_of, reached, rows
-from hocket.lab.toys.stored_runs import returns
+from hocket.lab.toys.drawn_rows import critics, evaluated, numbers, perceptron, policy_of, reached, rows
+from hocket.lab.toys.measured_runs import returns
 from hocket.methods.base.td3 import TD3
 from hocket.train.learner import Learner
 
@@ -38,8 +38,8 @@ def its_losses_are_those_of_the_paper_computed_from_the_weights() -> Finding:
 @claim("The critics' loss moves the critics alone, the actor's the actor, and neither a slow copy.")
 def each_loss_moves_its_own_part_alone() -> Finding:
     policy, batch = policy_of(TD3, discrete=False), rows(TD3, discrete=False)
-    now = policy.evaluate(batch, TD3.needs)
-    moved = [reached(policy, loss(now, batch).total()) for loss in TD3.losses]
+    evaluation = policy.evaluate(batch, TD3.needs)
+    moved = [reached(policy, loss(evaluation, batch).total()) for loss in TD3.losses]
     return Finding(moved == [frozenset({"critics"}), frozenset({"actor"})], "; ".join(map(str, map(sorted, moved))))
 
 
@@ -62,8 +62,8 @@ def _weights(learner: Learner) -> dict[str, list[list[float]]]:
 
 @claim("On Pendulum it comes from -1,200 to at least -300 within 10,000 decisions, in 2 of 3 seeds.", slow=True)
 def on_pendulum_it_learns_within_10000_decisions() -> Finding:
-    found = [returns(TD3, "gym:Pendulum-v1", seed, 50)[1] for seed in range(3)]
-    return Finding(sorted(found)[1] > -300, say(returns=[round(one) for one in found]))
+    earned = [returns(TD3, "gym:Pendulum-v1", seed, 50)[1] for seed in range(3)]
+    return Finding(sorted(earned)[1] > -300, say(returns=[round(each) for each in earned]))
 
 
 claim.shipped(TD3)

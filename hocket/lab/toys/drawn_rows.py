@@ -54,13 +54,13 @@ def rows(recipe: Recipe, *, discrete: bool, seed: int = 0, count: int = 32) -> B
     episodes = []
     for number in range(8):
         size = int(rng.integers(3, 9))
-        seen = rng.normal(size=(size + 1, 3)).astype(np.float32)
+        observed = rng.normal(size=(size + 1, 3)).astype(np.float32)
         action: NDArray[Any] = (
             rng.integers(0, 3, size) if discrete else rng.uniform(-1, 1, (size, 2)).astype(np.float32)
         )
-        turn = Turn("agent", "policy", seen[:-1], action, np.full(size, -1.0, np.float32))
+        turn = Turn("agent", "policy", observed[:-1], action, np.full(size, -1.0, np.float32))
         score = Score(rng.normal(size=size), Level.DECISION)
-        ends = {"terminated": number % 2 == 0, "truncated": number % 2 == 1, "final_state": seen[-1]}
+        ends = {"terminated": number % 2 == 0, "truncated": number % 2 == 1, "final_state": observed[-1]}
         episodes.append(Trajectory(Scenario(f"s{number}"), [turn], scores={"reward": score}, **ends))
     batch = pack(episodes)
     state = store.add(store.init(), paid_at_decisions(batch, batch.scores["reward"].values))
@@ -70,18 +70,18 @@ def rows(recipe: Recipe, *, discrete: bool, seed: int = 0, count: int = 32) -> B
 
 def evaluated(recipe: Recipe, policy: ControlPolicy, batch: Batch) -> tuple[Evaluation, dict[str, float]]:
     """The policy's evaluation, and the loss of each of the recipe's losses by class."""
-    now = policy.evaluate(batch, recipe.needs)
-    losses = {type(loss).__name__: float(loss(now, batch).total().detach()) for loss in recipe.losses}
-    return now, losses
+    evaluation = policy.evaluate(batch, recipe.needs)
+    losses = {type(loss).__name__: float(loss(evaluation, batch).total().detach()) for loss in recipe.losses}
+    return evaluation, losses
 
 
 def numbers(batch: Batch) -> dict[str, Array]:
     """What a batch holds, in float64: `seen`, `action`, `paid`, `goes_on`, `following`, and `noise` of vectors."""
     columns = {"paid": PAID, "goes_on": GOES_ON, "following": FOLLOWING}
-    found = {name: column.read(batch, "the claim").double().numpy() for name, column in columns.items()}
+    held = {name: column.read(batch, "the claim").double().numpy() for name, column in columns.items()}
     if NOISE.name in batch.annotations:
-        found["noise"] = NOISE.read(batch, "the claim").double().numpy()
-    return {**found, "seen": np.asarray(batch.observation[0], np.float64), "action": batch.action.double().numpy()}
+        held["noise"] = NOISE.read(batch, "the claim").double().numpy()
+    return {**held, "seen": np.asarray(batch.observation[0], np.float64), "action": batch.action.double().numpy()}
 
 
 def perceptron(policy: ControlPolicy, name: str, x: Array) -> Array:
@@ -95,15 +95,15 @@ def perceptron(policy: ControlPolicy, name: str, x: Array) -> Array:
 
 def critics(policy: ControlPolicy, name: str, seen: Array, action: Array) -> Array:
     """Action values of every critic, computed one by one in float64: `[B, K]`."""
-    found = []
+    values = []
     layers = _layers(policy, name)
     for critic in range(len(layers[0][0])):
         x = np.concatenate([seen, np.clip(action, -1, 1)], 1)
         for place, (weight, bias) in enumerate(layers):
             x = x @ weight[critic] + bias[critic]
             x = np.maximum(x, 0) if place < len(layers) - 1 else x
-        found.append(x[:, 0])
-    return np.stack(found, 1)
+        values.append(x[:, 0])
+    return np.stack(values, 1)
 
 
 def _layers(policy: ControlPolicy, name: str) -> list[tuple[Array, Array]]:
@@ -120,5 +120,5 @@ def reached(policy: ControlPolicy, loss: torch.Tensor) -> frozenset[str]:
     parts = policy.parts()
     names = [name for name, weights in parts.items() for weight in weights if weight.requires_grad]
     weights = [weight for part in parts.values() for weight in part if weight.requires_grad]
-    found = torch.autograd.grad(loss, weights, allow_unused=True, retain_graph=True)
-    return frozenset(name for name, one in zip(names, found, strict=True) if one is not None and bool(one.any()))
+    gradients = torch.autograd.grad(loss, weights, allow_unused=True, retain_graph=True)
+    return frozenset(name for name, grad in zip(names, gradients, strict=True) if grad is not None and bool(grad.any()))

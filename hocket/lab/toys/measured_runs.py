@@ -28,5 +28,5 @@ def returns(recipe: Recipe, task: str, seed: int, steps: int, **settings: Any) -
 
 
 def _measured(parts: RunContext) -> float:
-    found = evaluate(parts.task, parts.player, (), n=EPISODES, decoding=parts.decoding, key=Key.of(0), split="eval")
-    return float(run_async(found).success)
+    result = evaluate(parts.task, parts.player, (), n=EPISODES, decoding=parts.decoding, key=Key.of(0), split="eval")
+    return float(run_async(result).success)
