@@ -232,7 +232,7 @@ def standing_table(by_task: Mapping[str, Standing]) -> Table:
     """A row per task: the curve of unseen success, its ends, and the difference from what it is compared with."""
     table = Table(box=None, header_style="dim")
     for heading in ("task", "curve", "before", "final", "beside", "difference", "seeds"):
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("final", "difference"))
     for task, result in by_task.items():
         beside = result.rival[0].recipe if result.rival else ""
         difference = "" if result.beside is None else str(result.beside)
