@@ -14,6 +14,7 @@ from hocket.agents.workflows.library import find, library
 from hocket.apps.cli.command import GROUPS
 from hocket.apps.cli.doctor import torch_build
 from hocket.apps.cli.parser import build_parser
+from hocket.lab.claims.grades import GRADES
 from hocket.recipes import all_recipes
 
 COMMANDS = (
@@ -165,6 +166,7 @@ def test_recipes_as_json() -> None:
     found = call("recipes", "--json").json
     assert {row["name"] for row in found} == set(all_recipes())
     fields = {"name", "title", "source", "catalogue_ids", "family", "axes", "parent", "needs", "checks", "status"}
+    fields |= {"grade", "atlas"}
     for row in found:
         assert fields <= row.keys()
         assert row["status"] in ("works", "partial", "stale", "open")
@@ -190,7 +192,8 @@ def test_one_recipe_as_json_and_as_text(name: str) -> None:
 
 def test_the_catalogue() -> None:
     rows = call("catalogue", "--json").json
-    assert {"id", "title", "field", "status", "note", "where", "checks"} == rows[0].keys()
+    assert {"id", "title", "field", "status", "grade", "note", "where", "checks"} == rows[0].keys()
+    assert {row["grade"] for row in rows} <= GRADES.keys()
     assert {"works", "partial", "open"} >= {row["status"] for row in rows} - {"stale"}
     assert all(bool(row["where"] and row["checks"]) == (row["status"] != "open") for row in rows)
     said = call("catalogue").out

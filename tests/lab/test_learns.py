@@ -112,14 +112,15 @@ def test_a_metric_in_place_of_the_return(kept: Path) -> None:
     assert "no metric reward/sum" in claimed(metric=("reward/sum", 1)).saw
 
 
-def test_a_claim_on_learning_makes_no_other_stale(tmp_path: Path) -> None:
-    source = record.claims_file(ROW)
+@pytest.mark.parametrize("row", [ROW, "grpo"])
+def test_a_claim_on_learning_makes_no_other_stale(row: str, tmp_path: Path) -> None:
+    source = record.claims_file(row)
     assert source is not None
     before = record.sources_of(source)
     changed = tmp_path / source.parents[1].name / "claims" / source.name
     changed.parent.mkdir(parents=True)
     text = source.read_text(encoding="utf-8")
-    changed.write_text(f'{text}\nclaim.learns(DR_GRPO, task="sums")\n', encoding="utf-8")
+    changed.write_text(f'{text}\nclaim.learns(RECIPE, task="sums")\n', encoding="utf-8")
     after = record.sources_of(changed)
     assert (after.claims, after.shipped, after.ground) == (before.claims, before.shipped, before.ground)
     assert after.learns

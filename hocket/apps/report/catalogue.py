@@ -82,23 +82,23 @@ def _row(name: str, title: str, field: str) -> CatalogueRow:
     recipes, found = tuple(_recipes().get(name, ())), verdicts_of(name)
     if name in ANALYSES.declared:
         state, where = status_of((name,), "", ships=False), (*recipes, ANALYSES.load(name).where)
-        one = graded((name,), recipes, "", exact=True, ships=False)
-        return CatalogueRow(name, title, field, state, one.grade, weaker(state, found) or one.why, where, found)
+        result = graded((name,), recipes, "", exact=True, ships=False)
+        return CatalogueRow(name, title, field, state, result.grade, weaker(state, found) or result.why, where, found)
     for registry, command in _commands():
         if name not in registry.declared:
             continue
         method = registry.load(name)
         state = status_of((name,), method.note)
         where = (*recipes, f"{command} {name}")
-        one = graded((name,), recipes, method.note, exact=registry is SOLVERS)
-        note = method.note or weaker(state, found) or one.why
-        return CatalogueRow(name, title, field, state, one.grade, note, where, found)
+        result = graded((name,), recipes, method.note, exact=registry is SOLVERS)
+        note = method.note or weaker(state, found) or result.why
+        return CatalogueRow(name, title, field, state, result.grade, note, where, found)
     if not recipes:
         return CatalogueRow(name, title, field, "open", "open", "", ())
     note = " ".join(dict.fromkeys(cards()[one]["note"] for one in recipes if cards()[one]["note"]))
-    state, one = status_of((name,), note), graded((name,), recipes, note)
-    shown = (note if one.grade == state else "") or weaker(state, found) * (one.grade == state) or one.why
-    return CatalogueRow(name, title, field, state, one.grade, shown, recipes, found)
+    state, result = status_of((name,), note), graded((name,), recipes, note)
+    shown = (note if result.grade == state else "") or weaker(state, found) * (result.grade == state) or result.why
+    return CatalogueRow(name, title, field, state, result.grade, shown, recipes, found)
 
 
 @functools.cache
@@ -138,8 +138,8 @@ def rows_table(rows: Sequence[CatalogueRow]) -> Table:
 
 def counts(rows: Sequence[CatalogueRow]) -> str:
     """How many rows have which grade, in a line."""
-    found = {grade: sum(row.grade == grade for row in rows) for grade in GRADES}
-    return ", ".join(f"{count} {grade}" for grade, count in found.items() if count)
+    by_grade = {grade: sum(row.grade == grade for row in rows) for grade in GRADES}
+    return ", ".join(f"{count} {grade}" for grade, count in by_grade.items() if count)
 
 
 def catalogue_page() -> str:

@@ -53,8 +53,8 @@ def grade(card: Card) -> RowGrade:
     state = status(card)
     if state != "works":
         return RowGrade("partial" if state == "partial" else "open", card["note"])
-    learnt, seen, _ = evidence((), (card["name"],))
-    return RowGrade("works" if learnt else "works (formula)", seen or UNRECORDED)
+    learnt, figures, _ = evidence((), (card["name"],))
+    return RowGrade("works" if learnt else "works (formula)", figures or UNRECORDED)
 
 
 def _ours(name: str) -> bool:
@@ -73,7 +73,7 @@ def as_row(card: Card) -> dict[str, Any]:
         "checks": [verdict.to_json() for verdict in checks],
         "status": state,
         "grade": grade(card).grade,
-        "atlas": {task: in_words(one) for task, one in standings(card["name"]).items()},
+        "atlas": {task: in_words(result) for task, result in standings(card["name"]).items()},
         "note": card["note"] or weaker(state, checks),
     }
 
@@ -193,10 +193,10 @@ def page(recipe: Card, written: str) -> Group:
     lines += [escape(_wrapped(f"  {name}: {choice}")) for name, choice in recipe["conventions"].items()]
     shown = yaml.safe_dump(recipe["composition"], sort_keys=False, width=100)
     lines += ["\n[dim]composition (every line is a flag, e.g. --objective.low 0.1)[/]", escape(shown)]
-    one = grade(recipe)
-    lines.append(f"[dim]grade[/] {MARKS[one.grade]} {escape(_wrapped(one.why))}")
-    if kept := standings(recipe["name"]):
-        lines += [f"[dim]learnt as shipped ({ATLAS_PAGE})[/]", standing_table(kept), ""]
+    result = grade(recipe)
+    lines.append(f"[dim]grade[/] {MARKS[result.grade]} {escape(_wrapped(result.why))}")
+    if by_task := standings(recipe["name"]):
+        lines += [f"[dim]learnt as shipped ({ATLAS_PAGE})[/]", standing_table(by_task), ""]
     checks = [verdict for row in recipe["catalogue_ids"] for verdict in verdicts_of(row)]
     if checks:
         changed = f"; {STALE}" if status(recipe) == "stale" else ""
@@ -228,17 +228,19 @@ def comparison(left: Recipe, right: Recipe) -> Group:
     return Group(*formulas, "", difference_table(card_of(left), card_of(right)), "", table, "", *lies)
 
 
-def standing_table(kept: Mapping[str, Standing]) -> Table:
+def standing_table(by_task: Mapping[str, Standing]) -> Table:
     """A row per task: the curve of unseen success, its ends, and the difference from what it is compared with."""
     table = Table(box=None, header_style="dim")
     for heading in ("task", "curve", "before", "final", "beside", "difference", "seeds"):
-        table.add_column(heading, overflow="fold")
-    for task, one in kept.items():
-        beside = one.rival[0].recipe if one.rival else ""
-        difference = "" if one.beside is None else str(one.beside)
-        curve = sparkline([point.value for point in one.runs[0].curve])
-        final = f"{one.final}" if one.sound else f"{one.final} [red]diverged[/]"
-        table.add_row(escape(task), curve, f"{one.before.value:.3g}", final, beside, difference, str(len(one.runs)))
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("final", "difference"))
+    for task, result in by_task.items():
+        beside = result.rival[0].recipe if result.rival else ""
+        difference = "" if result.beside is None else str(result.beside)
+        curve = sparkline([point.value for point in result.runs[0].curve])
+        final = f"{result.final}" if result.sound else f"{result.final} [red]diverged[/]"
+        table.add_row(
+            escape(task), curve, f"{result.before.value:.3g}", final, beside, difference, str(len(result.runs))
+        )
     return table
 
 

@@ -125,9 +125,12 @@ class AtlasPlan:
 def rival_of(name: str, task: str) -> str | None:
     """The recipe that another is compared with on a task: the nearest ancestor that learns from the same experience.
 
-    Without one it is PPO for controllers and GRPO for words, and none for recorded answers.
+    Where all its ancestors learn from another, it is PPO for controllers and GRPO for words. A recipe without a parent
+    is compared with none.
     """
     recipe, known = card(name), cards()
+    if recipe["parent"] is None:
+        return None
     usual = None if _recorded(recipe) else "ppo" if _control(task) else "grpo"
     while (parent := recipe["parent"]) is not None and parent in known:
         recipe = known[parent]

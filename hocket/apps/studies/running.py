@@ -98,9 +98,9 @@ class MeteredTrainer(Trainer):
     def evaluate(self, n: int | None = None) -> EvaluationResult:
         began = time.process_time()
         with self.meter.paused():
-            found = super().evaluate(n)
+            result = super().evaluate(n)
         self.measuring += time.process_time() - began
-        return found
+        return result
 
     def save(self, *, best: bool = False) -> Path | None:
         return None
@@ -225,11 +225,11 @@ def _ends(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
             known = isinstance(value, (int, float)) and math.isfinite(value)
             if known and not ASIDE.match(name) and (row["step"] or name.startswith("eval/")):
                 columns.setdefault(name, []).append(float(value))
-    found = {}
+    ends = {}
     for name, values in columns.items():
         part = 1 if name.startswith("eval/") else max(1, round(LAST * len(values)))
-        found[name] = (float(f"{fmean(values[:part]):.4g}"), float(f"{fmean(values[-part:]):.4g}"))
-    return found
+        ends[name] = (float(f"{fmean(values[:part]):.4g}"), float(f"{fmean(values[-part:]):.4g}"))
+    return ends
 
 
 def _spent(trainer: MeteredTrainer, run: StudyRun) -> bool:

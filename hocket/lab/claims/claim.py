@@ -197,8 +197,8 @@ class Claims(list[Check]):
         """
         from hocket.lab.claims.learns_check import Learning
 
-        one = Learning(recipe, **how)
-        self.append(Check(self.row, one.sentence, one, self.source, learns=True))
+        learning = Learning(recipe, **how)
+        self.append(Check(self.row, learning.sentence, learning, self.source, learns=True))
 
     def searched(self, method: Any, reflect: Callable[[str], str], **settings: Any) -> None:
         """States the same of a searcher, run by `hocket optimise` on the shipped model.

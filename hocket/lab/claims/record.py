@@ -104,10 +104,11 @@ def sources_of(claims: Path) -> Sources:
 
 def _atlas_of(method: str) -> str:
     """The kept runs of the recipes that a method's file declares, and of their parents on the same tasks."""
-    own = {one.name: METHODS / method.split(".")[2] / ATLAS for one in RECIPES.own.values() if one.module == method}
-    parents = [parent for name in own if (parent := _parents().get(name)) in RECIPES.own]
-    known = own | {name: METHODS / RECIPES.own[name].module.split(".")[2] / ATLAS for name in parents if name}
-    places = {line["task"] for name, file in own.items() for line in lines_of(file, name)}
+    file = METHODS / method.split(".")[2] / ATLAS
+    recipes = {declared.name: file for declared in RECIPES.own.values() if declared.module == method}
+    parents = {parent for name in recipes if (parent := _parents().get(name)) and parent in RECIPES.own}
+    known = recipes | {name: METHODS / RECIPES.own[name].module.split(".")[2] / ATLAS for name in parents}
+    places = {line["task"] for name, file in recipes.items() for line in lines_of(file, name)}
     lines = (line for name, file in sorted(known.items()) for line in lines_of(file, name))
     return "".join(str(line) for line in lines if line["task"] in places)
 
@@ -116,7 +117,7 @@ def _atlas_of(method: str) -> str:
 def _parents() -> Mapping[str, str | None]:
     """The parent of every recipe, as the cards have it, so that no method is imported."""
     cards = (json.loads(line)["card"] for line in (METHODS / "cards.jsonl").read_text(encoding="utf-8").splitlines())
-    return {one["name"]: one["parent"] for one in cards}
+    return {card["name"]: card["parent"] for card in cards}
 
 
 @dataclass(frozen=True)
