@@ -104,7 +104,7 @@ def measure(case: Case, rounds: int, precision: str) -> dict[str, float]:
         begun = time.process_time()
         engine.sample(more)
         seconds["second turn"].append(time.process_time() - begun)
-        peaks["sampling"] = peak() - start
+        peaks.setdefault("sampling", peak() - start)
         turns = [
             Turn("a", "policy", np.array(r.tokens), a.tokens, a.logp, decoding=decoding)
             for r, a in zip(requests, answers, strict=True)

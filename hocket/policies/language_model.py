@@ -237,7 +237,7 @@ class LanguageModel:
         with self.residence.called(), self.narrowed():
             if self._plain:
                 states = own_states(self.model, ids, gradient_checkpointing=again)
-                picked = states.flatten(0, 1)[place].to(self.model.dtype)
+                picked = states.flatten(0, 1)[place].to(torch.float32 if self.precision == "bf16" else self.model.dtype)
                 return self._for_head(picked), picked if hidden else None
             logits, last = own_logits(self.model, ids, hidden=hidden, gradient_checkpointing=again)
         return logits.flatten(0, 1)[place], None if last is None else last.flatten(0, 1)[place]
@@ -290,7 +290,7 @@ class LanguageModel:
                     "use precision = bf16"
                 )
             return
-        if self.model.dtype is not torch.float32:
+        if not any(weight.dtype is torch.float32 for weight in self.model.parameters()):
             raise ConfigurationError(
                 f"precision = {self.precision!r} needs a model read in fp32, and this is in {self.model.dtype}; use "
                 "'fp32', which computes in the model's own type"

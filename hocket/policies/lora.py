@@ -53,7 +53,7 @@ def add_adapter(model: Any, settings: LoraSettings, key: Key) -> None:
     )
     try:
         # The weights are drawn below, from the key. Of experts that a model has not, peft warns for nothing.
-        with no_init_weights(), warnings.catch_warnings():
+        with no_init_weights(), warnings.catch_warnings(), _any_parameter(model):
             warnings.filterwarnings(
                 "ignore", message="The following (rank|alpha)_pattern keys", category=RuntimeWarning
             )
@@ -74,6 +74,19 @@ def add_adapter(model: Any, settings: LoraSettings, key: Key) -> None:
         if ADAPTER in layer.lora_variant:  # DoRA's magnitudes are the norms of the weights without an update.
             layer.lora_variant[ADAPTER].init(layer, ADAPTER)
     model.padded_because = not_joined(model)
+
+
+@contextmanager
+def _any_parameter(model: nn.Module) -> Iterator[None]:
+    """Inside, a model has a parameter: peft asks one where it is, and where all weights are codes there is none."""
+    bare = next(model.parameters(), None) is None
+    if bare:
+        model.register_parameter("anchor", nn.Parameter(torch.zeros(0), requires_grad=False))
+    try:
+        yield
+    finally:
+        if bare:
+            del model.anchor
 
 
 def not_joined(model: nn.Module) -> str | None:

@@ -65,9 +65,9 @@ _trials: WeakKeyDictionary[nn.Module, _Trials] = WeakKeyDictionary()
 
 
 def own_head(model: Any) -> Head | None:
-    """From the trunk's last states to logits, with scales and caps of the architecture; None where it has no such part.
+    """From the trunk's last states to logits, with scales and caps of the architecture.
 
-    Then its finished logits are read.
+    None where it is no function of them alone; finished logits are read then.
     """
     trials = _tried(model)
     if trials.split is None:
@@ -97,7 +97,7 @@ def own_states(model: Any, ids: Tensor, *, gradient_checkpointing: bool = False)
 def own_logits(
     model: Any, ids: Tensor, *, hidden: bool = False, gradient_checkpointing: bool = False
 ) -> tuple[Tensor, Tensor | None]:
-    """Finished logits `[B, S, V]`, and last states if they are to be `hidden` no longer; otherwise as `own_states`."""
+    """Finished logits `[B, S, V]` and, where `hidden`, the last states; otherwise as `own_states`."""
     _tried(model)
     with _checkpointed(model, gradient_checkpointing):
         out = model(input_ids=ids, use_cache=False, output_hidden_states=hidden)
@@ -202,9 +202,10 @@ def _fuse(model: Any) -> None:
         return
     try:
         with torch.no_grad():
-            due = model(input_ids=_tokens(model)[None], use_cache=False).logits
+            due = model.base_model(input_ids=_tokens(model)[None], use_cache=False).last_hidden_state
             model.set_attn_implementation("sdpa")
-            agrees = _close(model(input_ids=_tokens(model)[None], use_cache=False).logits, due)
+            fused = model.base_model(input_ids=_tokens(model)[None], use_cache=False).last_hidden_state
+            agrees = _close(fused, due)
     except _ERRORS:
         agrees = False
     if not agrees:

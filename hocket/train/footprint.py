@@ -93,6 +93,7 @@ class ModelOutline:
     Attributes:
         size: of its layers. coverage: the reach of the adapter; None without one.
         fast: whether sampler and learner run its layers themselves, see `hocket.policies.family`.
+        fused: whether attention keeps no scores for the backward pass.
         inside, outside: weights of the layers' matrices, and the others. adapter: those of the adapter.
         stacked: those of `inside` that are stacks of matrices, as experts are; codes leave these in bf16.
         largest: weights of the layers' largest matrix.
@@ -101,6 +102,7 @@ class ModelOutline:
     size: ModelSize
     coverage: Coverage | None
     fast: bool
+    fused: bool
     inside: int
     outside: int
     stacked: int
@@ -138,7 +140,8 @@ def outlined(config: Any, lora: LoraSettings | None = None) -> ModelOutline:
     matrices = (w for name, w in module.named_parameters() if w.ndim == 2 and any(map(str.isdigit, name.split("."))))
     largest = max((weight.numel() for weight in matrices), default=0)
     reach = None if lora is None else coverage(module)
-    return ModelOutline(model_size(config), reach, fast, **counts, largest=largest)
+    fused = fast or module._supports_sdpa
+    return ModelOutline(model_size(config), reach, fast, fused, **counts, largest=largest)
 
 
 def footprint(outline: ModelOutline, plan: TrainingPlan) -> Footprint:
@@ -196,7 +199,7 @@ def _sampled(outline: ModelOutline, plan: TrainingPlan) -> float:
         held = 4.0 * (rows * answers + groups * size.cached(plan.prompt))
         held = min(held, PAGES) if plan.device == "cpu" else held
     else:
-        held = 2 * 4.0 * rows * size.cached(plan.context)  # The cache is copied when it grows.
+        held = 2 * 4.0 * rows * size.cached(plan.context)  # Of the batch, and what later contexts go on from.
     return held + 3 * 4.0 * rows * size.vocabulary
 
 
@@ -209,21 +212,21 @@ def _activations(outline: ModelOutline, plan: TrainingPlan) -> float:
     recorded = every * sum(_recorded(layer, narrow) for layer in size.layers)
     records = outline.fast and plan.lora is None and plan.device == "cpu" and not plan.checkpointing
     records = records and outline.inside >= WORTH and recorded <= MAX_BYTES
-    layers = [_kept(layer, outline.fast, narrow, plan.context, records) for layer in size.layers]
+    layers = [_kept(layer, outline, narrow, plan.context, records) for layer in size.layers]
     held = max(layers) + 4.0 * size.hidden * len(layers) if plan.checkpointing else sum(layers)
     # Gradients on the way back, and what adapters add; of the pass of transformers the first fit into what is freed.
     passing = (2 if outline.fast else 0) + (0 if plan.lora is None else 1 if outline.fast else 2)
     return read * (held + passing * max(layers)) + _logits(outline, read) + recorded * records
 
 
-def _kept(layer: LayerSize, fast: bool, narrow: float, length: int, replayed: bool) -> float:
+def _kept(layer: LayerSize, outline: ModelOutline, narrow: float, length: int, replayed: bool) -> float:
     """Bytes that a layer keeps of a token for the backward pass; of a replayed pass no sums and no turned queries."""
     attention = (layer.heads + layer.shared) * (layer.key + layer.value)
-    if fast:
+    if outline.fast:
         more = 0 if replayed else attention + 2 * layer.hidden
         # Experts are run over copies of the rows sent to them, and what each gives a token is kept to be weighed.
         return _recorded(layer, narrow) + narrow * (layer.inner + more + 2 * layer.chosen * layer.hidden)
-    scores = 3 * 4.0 * layer.heads * min(length, layer.window or length)
+    scores = 0 if outline.fused else 3 * 4.0 * layer.heads * min(length, layer.window or length)
     return 4.0 * (8 * layer.hidden + 2 * attention + 4 * layer.inner) + scores
 
 
@@ -234,9 +237,7 @@ def _recorded(layer: LayerSize, narrow: float) -> float:
 
 
 def _logits(outline: ModelOutline, tokens: float) -> float:
-    if outline.fast:
-        return 4.0 * 2 * min(tokens * outline.size.vocabulary, LOGITS)
-    return 4.0 * 3 * tokens * outline.size.vocabulary
+    return 4.0 * (2 if outline.fast else 3) * min(tokens * outline.size.vocabulary, LOGITS)
 
 
 def adapted_plan(outline: ModelOutline, plan: TrainingPlan, room: float) -> TrainingPlan | None:

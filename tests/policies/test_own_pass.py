@@ -10,13 +10,19 @@ import torch
 
 from hocket.core.keys import Key
 from hocket.core.packing import pack
+from hocket.engine.local import LocalEngine
+from hocket.engine.requests import Request
 from hocket.policies import heads, own_pass
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.heads import finished
+from hocket.policies.lora import add_adapter
 from hocket.policies.own_pass import OwnHead, cache_traits, own_head, own_states, steady_length
+from hocket.policies.scorer import Scorer, over_trunk
 from hocket.policies.sequences import blocks_of, padded, rows_of
+from hocket.policies.settings import LoraSettings
+from hocket.policies.stored_weights import freeze_in
 from hocket.policies.support import trusted
-from hocket.types import Quantity, Scenario, Trajectory, Turn
+from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 import tiny_models
@@ -104,6 +110,9 @@ def test_attention_is_fused_where_that_gives_the_same_numbers(monkeypatch):
         policy = tiny_models.policy(kind)
         policy.evaluate(batch_of(), WANTED)
         assert policy.model.config._attn_implementation == "sdpa"
+    scorer = Scorer(over_trunk(tiny_models.model("gpt_neox", 40), 1, Key.of(0)), tiny_models.tokenizer())
+    scorer.evaluate(batch_of(), [Quantity.SCORE])
+    assert scorer.model.config._attn_implementation == "sdpa"
     other = tiny_models.policy("gpt_neox")
     monkeypatch.setattr(own_pass, "_close", lambda *_: False)
     other.evaluate(batch_of(), WANTED)
@@ -144,10 +153,35 @@ def test_narrow_products_stay_near(monkeypatch):
     assert all(weight.grad is not None for weight in policy.model.parameters())
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_adapter_on_codes_samples_and_learns(kind):
+    """Falcon's linear layers stay in bf16, and nanochat has no weights outside its codes."""
+    model = tiny_models.model(kind, 45)
+    freeze_in(model, "nf4")
+    add_adapter(model, LoraSettings(rank=2), Key.of(0))
+    policy = CausalLM(model, tiny_models.tokenizer(), precision="bf16")
+    asked = [Request(tuple(range(3, 8 + 4 * n)), Decoding(max_tokens=5), Key.of(n)) for n in range(3)]
+    samples = LocalEngine(policy).sample(asked)
+    turns = [
+        Turn("a", "policy", np.array(request.tokens), sample.tokens)
+        for request, sample in zip(asked, samples, strict=True)
+    ]
+    logp = policy.evaluate(pack([Trajectory(Scenario("s"), [turn]) for turn in turns]), [Quantity.LOGP]).logp
+    assert np.abs(logp.detach().numpy() - np.concatenate([sample.logp for sample in samples])).max() < 0.2
+    logp.sum().backward()
+    trained = {name for name, weight in model.named_parameters() if weight.grad is not None}
+    assert trained
+    assert all("lora_" in name for name in trained)
+
+
 def test_rows_beyond_the_length_at_which_positions_change_are_padded_to_no_other():
     policy = tiny_models.policy("gpt_neox")
     assert steady_length(policy.model) is None
-    policy.model.config.rope_parameters = {"rope_type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 16}
+    policy.model.config.rope_parameters = {
+        "rope_type": "dynamic",
+        "factor": 2.0,
+        "original_max_position_embeddings": 16,
+    }
     assert steady_length(policy.model) == 16
     batch = batch_of(((5, 7), (11, 3), (23, 9), (23, 9), (24, 9)))
     rows = rows_of(batch, torch.arange(batch.decisions))
