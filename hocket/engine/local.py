@@ -376,7 +376,7 @@ class LocalEngine(BatchedEngine):
             self._equal_lengths = True
             say(
                 f"policy {self.policy.name!r}: padding changes what architecture "
-                f"{self.policy.model.config.model_type!r} computes, so only prompts of equal length are sampled together"
+                f"{self.policy.model.config.model_type!r} computes, so only prompts of one length are sampled together"
             )
         for group in (*fast.values(), *by_length.values()):
             for start in range(0, len(group), self.max_rows):

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from hocket.core.batch import Batch
 from hocket.core.errors import ConfigurationError, HocketError
-from hocket.policies.freed_memory import return_freed_of
 from hocket.policies.heads import Head, TokenScores, read_head, rowwise
 from hocket.policies.language_model import LanguageModel
 from hocket.policies.masking import allowed_at
@@ -67,7 +66,6 @@ def _evaluated(
     action = batch.action[target].long().to(model.device)
     temperature = _temperatures(batch)[batch.turn[target]].float().to(model.device)
     against: tuple[Head, Tensor] | None = None
-    return_freed_of(model.model, model.device)
     with model.residence.around(), nullcontext() if other is None else other.residence.around():
         if other is not None:
             with torch.no_grad(), other.applied():
@@ -92,7 +90,6 @@ def _evaluated(
         )
         head = model.value_head
         balance = balances[0].expand(len(target)) if balances else None
-        return_freed_of(model.model, model.device)
         return reading, None if hidden is None or head is None else head(hidden), balance
 
 

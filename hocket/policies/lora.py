@@ -138,7 +138,7 @@ def active_adapter(layer: Any) -> Adapter | None:
     if not hasattr(layer, "lora_A") or layer.disable_adapters:
         return None
     down, up, scaling = layer.lora_A[ADAPTER].weight, layer.lora_B[ADAPTER].weight, float(layer.scaling[ADAPTER])
-    if not layer.use_dora.get(ADAPTER):
+    if ADAPTER not in layer.lora_variant:
         return Adapter(down, up, scaling)
     with torch.no_grad():  # The norm is a constant to the gradient, as in the paper (section 4.3).
         norm = torch.addmm(layer.base_layer.weight.to(up.dtype), up, down, alpha=scaling).norm(dim=1)

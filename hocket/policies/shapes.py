@@ -137,7 +137,9 @@ def _is_dense(config: Any, number: int) -> bool:
     routed = getattr(config, "moe_layers", None)
     if routed is not None:
         return number not in routed
-    first = max(_number(config, name) for name in ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"))
+    first = max(
+        _number(config, name) for name in ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index")
+    )
     step = _number(config, "decoder_sparse_step") or _number(config, "moe_layer_interval") or 1
     return number < first or number in (getattr(config, "mlp_only_layers", None) or ()) or (number + 1) % step != 0
 

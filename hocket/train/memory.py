@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import math
 import os
@@ -15,10 +16,10 @@ import numpy as np
 import torch
 
 from hocket.core.packing import pack
-from hocket.policies.activation_cache import MAX_BYTES, worth
-from hocket.policies.freed_memory import return_freed
+from hocket.policies.activation_cache import MAX_BYTES, WORTH, worth
 from hocket.policies.sequences import ATTENTION_LENGTH, Row
 from hocket.policies.shapes import model_size
+from hocket.policies.stored_weights import weight_count
 from hocket.policies.support import supports
 from hocket.stages import Task
 from hocket.train.cores import PROC, control_groups
@@ -45,6 +46,12 @@ OPERATIONS = {"cpu": 5e11, "cuda": 1e14}
 
 SEEN = 2**28
 """Bytes that the smaller of the two measured batches should take, by the bound: enough to stand out from noise."""
+
+LARGE = 2**22
+"""Bytes from which a freed block is given back, see `return_large_blocks`."""
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""Parameters of glibc's mallopt(3)."""
 
 TIMES = 3
 """The larger batch has so many times the rows of the smaller."""
@@ -282,7 +289,7 @@ def peak_of(work: Callable[[], object], device: torch.device) -> int | None:
         before = torch.cuda.memory_allocated(device)
         work()
         return int(torch.cuda.max_memory_allocated(device)) - before
-    return_freed()
+    _give_back()
     try:
         (PROC / "self" / "clear_refs").write_text("5")  # Resets the high-water mark (proc(5)).
         resident = _status("VmRSS")
@@ -290,6 +297,27 @@ def peak_of(work: Callable[[], object], device: torch.device) -> int | None:
         return None
     work()
     return max(0, _status("VmHWM") - resident)
+
+
+def _give_back() -> None:
+    """Returns freed memory to the system, where the C library can, so that its use again is seen."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def return_large_blocks(learners: Iterable[Learner]) -> None:
+    """With a large adapted model, has freed blocks of `LARGE` bytes or more go back to the system at once.
+
+    The backward pass of an adapter takes blocks that are larger than those it frees: of a heap it would use new memory
+    for every layer, up to a third of what a run holds. Nothing happens where the C library has no such setting.
+    """
+    models = (learner.policy.model for learner in learners if getattr(learner.policy, "lora", False))
+    if max(map(weight_count, models), default=0) < WORTH:
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None)
+        for parameter, size in ((M_MMAP_THRESHOLD, LARGE), (M_TRIM_THRESHOLD, 16 * LARGE)):
+            library.mallopt(parameter, size)
 
 
 def _status(name: str) -> int:

@@ -11,7 +11,7 @@ from hocket.stages import Player, Task
 from hocket.train.kinds.kind import Kind
 from hocket.train.learner import Learner
 from hocket.train.machine import Machine, environment_threads
-from hocket.train.memory import planned
+from hocket.train.memory import planned, return_large_blocks
 from hocket.train.overlap import divided
 from hocket.train.recorder import Recorder
 from hocket.train.resource_monitor import ResourceMonitor, in_words
@@ -35,6 +35,7 @@ class Resources:
 
     def plan_memory(self, task: Task, player: Player, learners: Collection[Learner]) -> None:
         """Completes the choices of a new run and records them."""
+        return_large_blocks(learners)
         if self.machine.memory.why:
             return
         several = not isinstance(getattr(player, "workflow", SingleTurn()), SingleTurn)

@@ -133,7 +133,7 @@ def test_log_probs_and_gradients_are_the_architectures_own(kind):
         assert (gradients[name] - gradient).abs().max() <= 1e-9 * largest, name
 
 
-def sampled(policy: CausalLM, count: int = 9) -> tuple[list[Trajectory], Tensor]:
+def sampled(policy: CausalLM, count: int = 9, *, pages: bool = True) -> tuple[list[Trajectory], Tensor]:
     """Trajectories of few prompts, one longer than the windows and shared, and the log-probs recorded."""
     draw = Key.of(5).numpy()
     prompts = [tuple(draw.integers(3, 43, length).tolist()) for length in (24, 7)]
@@ -143,7 +143,7 @@ def sampled(policy: CausalLM, count: int = 9) -> tuple[list[Trajectory], Tensor]
     ]
     engine = LocalEngine(policy)
     samples = engine.sample(asked)
-    assert engine.counts.passes > 0, "not over pages"
+    assert (engine.counts.passes > 0) is pages
     trajectories = [
         Trajectory(
             Scenario(str(number)),
@@ -183,7 +183,7 @@ ADAPTERS: list[tuple[str, dict[str, Any]]] = [
     ("gemma3_text", {}),
     ("phi3", {}),
     ("qwen2_moe", {}),
-    ("deepseek_v3", {}),
+    ("deepseek_v3", {"targets": ("*self_attn*",)}),
     ("lfm2", {}),
     ("qwen3_5_text", {}),
     ("qwen3", {"rslora": True}),
@@ -213,6 +213,23 @@ def test_adapters_are_followed(tmp_path, kind, more):
     torch.testing.assert_close(found, due, atol=2e-4, rtol=0)
     for name, gradient in tiny_forms.weights(policy.module).items():
         torch.testing.assert_close(gradients[name], gradient, atol=2e-3, rtol=2e-3)
+
+
+@pytest.mark.parametrize(("kind", "targets"), [("deepseek_v3", None), ("qwen3_moe", ("all-linear", "*experts*"))])
+def test_experts_have_adapters_of_their_own(tmp_path, kind, targets):
+    """By the architecture's own forward pass; deepseek's experts belong to all linear layers."""
+    CausalLM(tiny_forms.model(kind), tiny_models.tokenizer()).save(tmp_path)
+    policy = CausalLM.from_pretrained(tmp_path, lora=LoraSettings(rank=3, targets=targets), key=Key.of(0))
+    with torch.no_grad():
+        for parameter in policy.parameter_groups()["policy"]:
+            parameter.add_(torch.randn(parameter.shape, generator=Key.of(8).torch()) * 0.05)
+    trajectories, recorded = sampled(policy, 4, pages=False)
+    found = policy.evaluate(pack(trajectories), [Quantity.LOGP]).logp
+    torch.testing.assert_close(found.detach(), recorded, atol=1e-4, rtol=0)
+    found.sum().backward()
+    gradients = [one.grad for name, one in policy.model.named_parameters() if ".experts." in name and ".lora_" in name]
+    assert gradients
+    assert all(gradient is not None and gradient.abs().max() > 0 for gradient in gradients)
 
 
 @pytest.mark.parametrize("kind", ["gemma3_text", *(pytest.param(one, marks=pytest.mark.slow) for one in TRAINED)])

@@ -151,9 +151,7 @@ def test_a_target_that_nothing_is_called_is_refused(name: str) -> None:
         add_adapter(model("llama"), LoraSettings(rank=2, targets=("q_proj", name)), Key.of(0))
 
 
-@pytest.mark.parametrize(
-    ("targets", "more"), [(None, {"dora": True}), (None, {"rslora": True}), (("*experts*",), {})]
-)
+@pytest.mark.parametrize(("targets", "more"), [(None, {"dora": True}), (None, {"rslora": True}), (("*experts*",), {})])
 def test_only_adapters_around_stacks_leave_the_fast_pass(targets, more) -> None:
     made = model("qwen3_moe" if targets else "qwen3")
     add_adapter(made, LoraSettings(rank=2, targets=targets, **more), Key.of(0))

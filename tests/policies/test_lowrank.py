@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from hocket.core.keys import Key
+from hocket.policies.family import AdaptedLayers
 from hocket.policies.lowrank import JoinedLinear, LowRank, MixedLinear, Owners, low_rank
 
 torch.set_num_threads(1)
@@ -29,10 +30,13 @@ def layer(number, bias, key):
     return made
 
 
-def adapted(base, rank, key):
+def adapted(base, rank, key, dora=False):
     """What peft makes of a layer, as far as the library looks at it."""
     down, up = drawn(rank, INPUT, key=key.derive("a"), scale=0.1), drawn(base.out_features, rank, key=key.derive("u"))
+    magnitude = SimpleNamespace(weight=1 + drawn(base.out_features, key=key.derive("m"), scale=0.2))
     return SimpleNamespace(
+        lora_variant={"default": None} if dora else {},
+        lora_magnitude_vector={"default": magnitude},
         base_layer=base,
         lora_A={"default": SimpleNamespace(weight=down)},
         lora_B={"default": SimpleNamespace(weight=up)},
@@ -49,6 +53,9 @@ def dense(layers, scale):
         weight = base.weight.double()
         if base is not one:
             weight = weight + 1.5 * one.lora_B["default"].weight.double() @ one.lora_A["default"].weight.double()
+            if one.lora_variant:
+                magnitude = one.lora_magnitude_vector["default"].weight.double()
+                weight = weight * (magnitude / weight.norm(dim=1))[:, None]
         found.append(weight)
     weight = torch.cat(found)
     return weight if scale is None else weight * scale.double()
@@ -63,9 +70,10 @@ def dense(layers, scale):
     scaled=st.booleans(),
     large=st.booleans(),
     bf16=st.booleans(),
+    dora=st.booleans(),
 )
 @settings(max_examples=120, deadline=None)
-def test_each_row_has_its_owners_weights(seed, owners, ranks, sort, bias, scaled, large, bf16):
+def test_each_row_has_its_owners_weights(seed, owners, ranks, sort, bias, scaled, large, bf16, dora):
     """`ranks` per policy and layer; 0 is no adapter."""
     key, dtype = Key.of(seed), torch.bfloat16 if bf16 else torch.float32
     large = large and not bf16
@@ -73,7 +81,7 @@ def test_each_row_has_its_owners_weights(seed, owners, ranks, sort, bias, scaled
     plain = [layer(number, bias, key.derive(number)) for number in range(3)]
     teams = [
         [
-            adapted(one, rank, key.derive(p, n)) if rank else one
+            adapted(one, rank, key.derive(p, n), dora and n != p) if rank else one
             for n, (one, rank) in enumerate(zip(plain, row, strict=True))
         ]
         for p, row in enumerate(ranks)
@@ -95,7 +103,7 @@ def test_each_row_has_its_owners_weights(seed, owners, ranks, sort, bias, scaled
             tolerance = {"atol": 0.1, "rtol": 0.05} if bf16 else {"atol": 1e-5, "rtol": 1e-5}
             torch.testing.assert_close(found[rows].double(), due, **tolerance)
             one = alone[number]
-            itself = base(x[rows]) if one is None else base(x[rows], one(x[rows], base.bias))
+            itself = base(x[rows]) if one is None else AdaptedLayers(base, one)(x[rows])
             assert torch.equal(found[rows], itself)
 
 

@@ -20,6 +20,7 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
+from hocket.policies import kernels
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.settings import LoraSettings
 from hocket.policies.shared_base import SharedBaseCache
@@ -84,6 +85,15 @@ def test_codes_are_near_the_weights(storage, shape) -> None:
     assert (whole - weight).norm() <= ERRORS[storage] * weight.norm()
     assert torch.equal(decode(*encode(whole, storage), shape, storage, torch.float32), whole) or storage != "bf16"
     assert (decode(*encode(torch.zeros(shape), storage), shape, storage, torch.float32) == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(40, 64), (7, 100), (3, 1)])
+def test_the_kernel_decodes_to_the_same_bits(shape, dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    codes, scale = encode(torch.randn(shape, generator=Key.of(1).torch()), "nf4")
+    found = decode(codes, scale, shape, "nf4", dtype)
+    monkeypatch.setattr(kernels, "available", lambda: False)
+    assert torch.equal(found, decode(codes, scale, shape, "nf4", dtype))
 
 
 @pytest.mark.parametrize("storage", CODES)

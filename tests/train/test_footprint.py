@@ -71,13 +71,14 @@ def test_experts_count_as_many_as_a_token_takes() -> None:
     assert size.layers[0].inner == 80
 
 
-MIXTURES = [kind for kind in tiny_forms.TABLE if "moe" in kind or kind in ("deepseek_v3", "gpt_oss", "mixtral", "olmoe")]
+MIXTURES = [
+    kind for kind in tiny_forms.TABLE if "moe" in kind or kind in ("deepseek_v3", "gpt_oss", "mixtral", "olmoe")
+]
 
 
 @pytest.mark.parametrize("kind", MIXTURES)
 def test_layers_are_as_wide_as_their_modules(kind: str) -> None:
     """The first layers of some mixtures are dense, and some have experts that every token takes."""
-    name, more = tiny_forms.TABLE[kind]
     with torch.device("meta"):
         made = AutoModelForCausalLM.from_config(tiny_forms.config(kind))
     for layer, module in zip(model_size(made.config).layers, made.model.layers, strict=True):

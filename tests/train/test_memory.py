@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,8 +16,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "engine"))
 import tiny_models
 
 from hocket import tasks
+from hocket.core.keys import Key
 from hocket.policies.causal_lm import CausalLM
+from hocket.policies.lora import add_adapter
 from hocket.policies.sequences import TOKEN_BUDGET
+from hocket.policies.settings import LoraSettings
 from hocket.train import cores, memory
 from hocket.train.assemble import build_parts
 from hocket.train.config import configure
@@ -28,7 +32,6 @@ AUTO = MemorySettings()
 
 
 def nano() -> CausalLM:
-    from hocket.core.keys import Key
     from hocket.nano import BASE
 
     return CausalLM.from_pretrained(BASE, key=Key.of(0))
@@ -48,6 +51,21 @@ def free(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(memory, "measured_cost", lambda *_, checkpointing: costs[checkpointing])
 
     return made
+
+
+@pytest.mark.parametrize(("adapted", "large", "due"), [(True, True, 2), (True, False, 0), (False, True, 0)])
+def test_blocks_go_back_where_an_adapter_is_around_a_large_model(adapted, large, due, monkeypatch) -> None:
+    calls: list[tuple[int, int]] = []
+    library = SimpleNamespace(mallopt=lambda *arguments: calls.append(arguments))
+    monkeypatch.setattr(memory.ctypes, "CDLL", lambda name: library)
+    monkeypatch.setattr(memory, "WORTH", 1 if large else 10**9)
+    model = tiny_models.model("qwen3", 40)
+    if adapted:
+        add_adapter(model, LoraSettings(rank=2), Key.of(0))
+    policy = CausalLM(model, tiny_models.tokenizer())
+    memory.return_large_blocks([SimpleNamespace(policy=policy), SimpleNamespace(policy=object())])
+    assert len(calls) == due
+    assert dict(calls).get(memory.M_MMAP_THRESHOLD, memory.LARGE) == memory.LARGE
 
 
 # ---------------------------------------------------------------- decisions
