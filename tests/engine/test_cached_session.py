@@ -140,7 +140,7 @@ def test_a_model_that_padding_changes_samples_equal_lengths_together(monkeypatch
         samples = engine.sample(first)
         engine.sample(first)
     assert len(sentences) == 1
-    assert "'gpt_neox' computes, so only prompts of equal length are sampled together" in sentences[0]
+    assert "'gpt_neox' computes, so only prompts of one length are sampled together" in sentences[0]
     with pytest.raises(ValueError, match="equally long"):
         CachedSession(sampled.model, [(3, 4), (3, 4, 5)])
     for request, sample in zip(first, samples, strict=True):
