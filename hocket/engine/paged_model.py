@@ -206,7 +206,10 @@ class PagedModel:
         token, position, slot, table, run_start, run_row = batch.end()
         owner, last = batch.owner[: len(token)], len(self._layers) - 1
         self._say(owner)
-        histories = None if states is None else PassHistories(states, batch, len(token))
+        histories = None
+        if states is not None:
+            runs = batch.run_start[: batch.rows + 1]
+            histories = PassHistories(states, runs, batch.position, batch.state[: batch.rows], len(token))
 
         def attend(number: int, qkv: Tensor) -> Tensor:
             layer = self._layers[number]
@@ -245,11 +248,11 @@ class PagedModel:
             return mixed
 
         x = embedded(self._model, token)
-        states = run_layers(self._model, self._layers, x, attend, wanted=wanted, steps=steps)
+        hidden = run_layers(self._model, self._layers, x, attend, wanted=wanted, steps=steps)
         if activations is not None and steps is not STEPS:
             first, slots = activations.add(steps, wanted), batch.slot[: batch.tokens]
             pool.record.reshape(-1)[slots] = first + np.arange(len(slots)) if first >= 0 else -1
-        return self._head(logit_states(self._model, states))
+        return self._head(logit_states(self._model, hidden))
 
     def _turn(self, table: str | None, position: Tensor) -> Angles:
         """Tokens' own angles `[M, D]`."""

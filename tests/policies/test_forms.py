@@ -169,7 +169,9 @@ def test_sampler_and_learner_agree_to_the_last_bit(kind):
 # ---------------------------------------------------------------- adapters
 
 
-@pytest.mark.parametrize("kind", ["gemma3_text", "lfm2", "phi3", "qwen2_moe", "qwen3_5_text"])
+@pytest.mark.parametrize(
+    "kind", ["gemma3_text", "phi3", "qwen2_moe", "qwen3_5_text", pytest.param("lfm2", marks=pytest.mark.slow)]
+)
 def test_adapters_are_followed(tmp_path, kind):
     CausalLM(tiny_forms.model(kind), tiny_models.tokenizer()).save(tmp_path)
     policy = CausalLM.from_pretrained(tmp_path, lora=LoraSettings(rank=3, alpha=6.0), key=Key.of(0))
