@@ -211,7 +211,10 @@ class PagedModel:
         token, position, slot, table, run_start, run_row = batch.end()
         owner, last = batch.owner[: len(token)], len(self._layers) - 1
         self._say(owner)
-        histories = None if states is None else PassHistories(states, batch, len(token))
+        histories = None
+        if states is not None:
+            runs = batch.run_start[: batch.rows + 1]
+            histories = PassHistories(states, runs, batch.position, batch.state[: batch.rows], len(token))
 
         def attend(number: int, qkv: Tensor) -> Tensor:
             layer = self._layers[number]

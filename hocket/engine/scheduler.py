@@ -180,8 +180,9 @@ class Scheduler:
             self._forget_leaving()
         rows, batch = self._rows, self._forward_batch
         self._take_pages()
-        columns = rows.token, rows.position, rows.owner, rows.state
-        batch.begin(*(column[: rows.count] for column in columns))
+        batch.begin(
+            rows.token[: rows.count], rows.position[: rows.count], rows.owner[: rows.count], rows.state[: rows.count]
+        )
         if self._waiting or self._prefills:
             self._admit()
             self._copy(self._copies)

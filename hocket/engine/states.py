@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from hocket.engine.pages import Tokens
@@ -22,15 +23,16 @@ from hocket.policies.forms import RecurrentForm
 from hocket.policies.kernels import StateRuns
 
 if TYPE_CHECKING:
-    from hocket.engine.paged_model import ForwardBatch
-    from hocket.policies.recurrence import Level
+    from hocket.policies.recurrence import TreeLevel
 
 SHARE = 2
 """States may take 1 / SHARE of the memory that the engine may keep."""
-MOST_KEPT = 256
+MOST_CACHED = 256
 """So many states of ended rows are kept, the latest used."""
 EVICTS_FROM = 4
 """Once the slots take 1 / EVICTS_FROM of their memory, states are evicted before there are more slots."""
+
+Ints = NDArray[np.int32]
 
 
 class StatePool:
@@ -52,7 +54,7 @@ class StatePool:
             number: torch.zeros(0, *form.memory) for number, form in forms.items() if form.memory is not None
         }
         self._free: list[int] = []
-        self._kept: dict[tuple[int, Tokens], int] = {}
+        self._cached: dict[tuple[int, Tokens], int] = {}
         self._lengths: dict[int, list[int]] = {}
         self._counts: Counter[tuple[int, int]] = Counter()
 
@@ -73,7 +75,7 @@ class StatePool:
         """A free slot, if need be that of the cached state used longest ago; None if rows have them all."""
         if not self._free:
             grows = self.size < self._most
-            if self._kept and (not grows or self.size >= self._most // EVICTS_FROM):
+            if self._cached and (not grows or self.size >= self._most // EVICTS_FROM):
                 self._evict()
             elif grows:
                 self._grow()
@@ -90,8 +92,8 @@ class StatePool:
 
     def reclaim(self) -> None:
         """Frees every slot that is not in the cache, because the rows that had them are gone."""
-        kept = set(self._kept.values())
-        self._free = [slot for slot in reversed(range(self.size)) if slot not in kept]
+        cached = set(self._cached.values())
+        self._free = [slot for slot in reversed(range(self.size)) if slot not in cached]
 
     def _grow(self) -> None:
         before = self.size
@@ -105,46 +107,46 @@ class StatePool:
 
     def keep(self, owner: int, tokens: Tokens, slot: int) -> None:
         """Hands a slot over to the cache, with the state after `tokens`."""
-        known = self._kept.pop((owner, tokens), None)
-        self._kept[owner, tokens] = slot
-        if known is not None:
-            self.release([known])
+        replaced = self._cached.pop((owner, tokens), None)
+        self._cached[owner, tokens] = slot
+        if replaced is not None:
+            self.release([replaced])
             return
         place = owner, len(tokens)
         if not self._counts[place]:
             insort(self._lengths.setdefault(owner, []), len(tokens))
         self._counts[place] += 1
-        while len(self._kept) > MOST_KEPT:
+        while len(self._cached) > MOST_CACHED:
             self._evict()
 
     def find(self, owner: int, tokens: Tokens) -> Iterator[tuple[int, int]]:
         """Cached states of beginnings of `tokens`: their lengths and slots, the longest first."""
         lengths = self._lengths.get(owner, [])
         for length in reversed(lengths[: bisect_right(lengths, len(tokens))]):
-            slot = self._kept.get((owner, tokens[:length]))
+            slot = self._cached.get((owner, tokens[:length]))
             if slot is not None:
                 yield length, slot
 
     def use(self, owner: int, tokens: Tokens) -> None:
         """Marks a cached state as the latest used."""
-        self._kept[owner, tokens] = self._kept.pop((owner, tokens))
+        self._cached[owner, tokens] = self._cached.pop((owner, tokens))
 
     def forget(self, owner: int) -> None:
         """Drops the cached states of an owner."""
-        for key in [key for key in self._kept if key[0] == owner]:
+        for key in [key for key in self._cached if key[0] == owner]:
             self._drop(key)
 
     def clear(self) -> None:
         """Frees every slot."""
-        self._kept, self._lengths = {}, {}
+        self._cached, self._lengths = {}, {}
         self._counts.clear()
         self.reclaim()
 
     def _evict(self) -> None:
-        self._drop(next(iter(self._kept)))
+        self._drop(next(iter(self._cached)))
 
     def _drop(self, key: tuple[int, Tokens]) -> None:
-        self.release([self._kept.pop(key)])
+        self.release([self._cached.pop(key)])
         owner, length = key[0], len(key[1])
         self._counts[owner, length] -= 1
         if not self._counts[owner, length]:
@@ -155,22 +157,21 @@ class PassHistories:
     """What stands before the tokens of one pass; implements `hocket.policies.recurrence.Histories`.
 
     Args:
-        batch: the pass, with the slot of each run. places: of its tokens, those that fill it up included.
+        start: of the runs, and the end of the last. position: of the tokens. slots: of the runs.
+        places: number of tokens, those that fill the pass up included.
     """
 
-    def __init__(self, pool: StatePool, batch: ForwardBatch, places: int) -> None:
+    def __init__(self, pool: StatePool, start: Ints, position: Ints, slots: Ints, places: int) -> None:
         self._pool, self._total = pool, places
-        rows, start = batch.rows, batch.run_start[: batch.rows + 1]
         self._start, self._count = start[:-1].astype(np.int64), np.diff(start).astype(np.int64)
-        slots = batch.state[:rows]
         self._slots = torch.from_numpy(slots.astype(np.int64))
-        self._fresh = batch.position[self._start] == 0
+        self._fresh = position[self._start] == 0
         columns = start[:-1], np.diff(start), np.where(self._fresh, -1, slots), slots
         self.runs = StateRuns(*(torch.from_numpy(column.astype(np.int32)) for column in columns))
         self._places: dict[int, tuple[Tensor, Tensor]] = {}
 
     @property
-    def levels(self) -> Sequence[Level]:
+    def levels(self) -> Sequence[TreeLevel]:
         raise NotImplementedError("sampling over pages is by the kernels")
 
     def memory(self, number: int, shape: tuple[int, int, int]) -> Tensor:
@@ -187,14 +188,14 @@ class PassHistories:
 
     def _locate(self, taps: int) -> tuple[Tensor, Tensor]:
         """Rows that each token's convolution reads `[M, taps]`, and those that the next token's will, by run."""
-        total, kept = self._total, taps - 1
-        nothing = total + len(self._start) * kept
+        total, size = self._total, taps - 1
+        nothing = total + len(self._start) * size
         place = np.repeat(np.arange(total)[:, None], taps, 1)
         run = np.repeat(np.arange(len(self._start)), self._count)
         token = np.arange(len(run))
-        back = token[:, None] - np.arange(kept, -1, -1)
+        back = token[:, None] - np.arange(size, -1, -1)
         before = back - self._start[run][:, None]
-        window = total + run[:, None] * kept + kept + before
+        window = total + run[:, None] * size + size + before
         outside = np.where(self._fresh[run][:, None], nothing, window)
         place[: len(run)] = np.where(before >= 0, back, outside)
         last = place[self._start + self._count - 1, 1:]

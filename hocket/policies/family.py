@@ -163,7 +163,7 @@ class Layer:
         shape_of_feed = form.feed if isinstance(form.feed, FeedForm) else form.feed.shared_form
         if shape_of_feed is not None:
             self.gate_up, self.down = rest[:2]
-            self.gate = gated_silu
+            self.gate: Map = gated_silu
             if shape_of_feed.activation:
                 self.gate = _gate(getattr(dense, shape_of_feed.activation), shape_of_feed.gated)
         self._shares = shape_of_feed is not None
@@ -201,7 +201,7 @@ class Layer:
         if not self.gated:
             return projected, None
         shape = self.form.attention
-        both, rest = projected.split([2 * shape.heads * shape.size, 2 * shape.shared * shape.size], -1)
+        both, rest = torch.split(projected, [2 * shape.heads * shape.size, 2 * shape.shared * shape.size], -1)
         queries, gates = both.reshape(len(both), shape.heads, 2, shape.size).unbind(2)
         return torch.cat((queries.flatten(1), rest), -1), gates.flatten(1)
 

@@ -14,9 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hocket.policies.rotary import (
-    static_up_to,
-)
+from hocket.policies.rotary import static_up_to
+from hocket.policies.shapes import text_config
 
 KNOWN = frozenset(
     {
@@ -78,6 +77,9 @@ KNOWN = frozenset(
     }
 )
 """Architectures whose form is tested against their own forward pass; that of any other is checked on each model."""
+
+READ_AS_TEXT = frozenset({"qwen3_5", "qwen3_5_moe"})
+"""Architectures of images and text of which the part for text is read alone."""
 
 Kind = Literal["rms", "centred"]
 
@@ -371,6 +373,7 @@ def turn_order(form: AttentionForm) -> list[int] | None:
 
 def expected(config: Any) -> bool:
     """Whether a model of this configuration will have a form that serves its whole context, as far as that shows."""
+    config = text_config(config) if config.model_type in READ_AS_TEXT else config
     parameters = getattr(config, "rope_parameters", None) or {}
     nested = [table for table in parameters.values() if isinstance(table, dict)] or [parameters]
     longest = min(static_up_to(table.get("rope_type", "default"), config) for table in nested)

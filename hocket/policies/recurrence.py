@@ -45,12 +45,12 @@ class Histories(Protocol):
     def runs(self) -> StateRuns: ...
 
     @property
-    def levels(self) -> Sequence[Level]:
+    def levels(self) -> Sequence[TreeLevel]:
         """For torch's operators: the same runs, those that can be computed side by side together."""
         ...
 
 
-class Level:
+class TreeLevel:
     """Runs that begin with states which earlier levels left.
 
     Args:
@@ -75,31 +75,31 @@ class TreeHistories:
 
     def __init__(self, nodes: list[TokenRun], device: torch.device) -> None:
         self._nodes, self._device = nodes, device
-        own = np.array([node.own for node in nodes], np.int64)
-        start = np.cumsum(own) - own
-        owner = np.repeat(np.arange(len(nodes)), own)
+        count = np.array([node.own for node in nodes], np.int64)
+        start = np.cumsum(count) - count
+        owner = np.repeat(np.arange(len(nodes)), count)
         before = [node.path[-node.own - 1] if len(node.path) > node.own else -1 for node in nodes]
         self._parent = np.array([owner[place] if place >= 0 else -1 for place in before], np.int64)
         slot = np.full(len(nodes) + 1, -1, np.int64)
         parents = np.unique(self._parent[self._parent >= 0])
         slot[parents] = np.arange(len(parents))
         self._slots = len(parents)
-        self._start, self._own = start, own
-        columns = start, own, slot[self._parent], slot[:-1]
+        self._start, self._count = start, count
+        columns = start, count, slot[self._parent], slot[:-1]
         self.runs = StateRuns(*(torch.from_numpy(column.astype(np.int32)) for column in columns))
         self._places: dict[int, Tensor] = {}
-        self._levels: list[Level] = []
+        self._levels: list[TreeLevel] = []
 
     @property
-    def levels(self) -> Sequence[Level]:
+    def levels(self) -> Sequence[TreeLevel]:
         if not self._levels:
             depth = np.zeros(len(self._nodes), np.int64)
             for number, parent in enumerate(self._parent):
                 depth[number] = depth[parent] + 1 if parent >= 0 else 0
             for level in range(int(depth.max()) + 1):
                 chosen = np.flatnonzero(depth == level)
-                columns = self._start[chosen], self._own[chosen], self._parent[chosen]
-                self._levels.append(Level(chosen, *columns, self._device))
+                columns = self._start[chosen], self._count[chosen], self._parent[chosen]
+                self._levels.append(TreeLevel(chosen, *columns, self._device))
         return self._levels
 
     def inputs(self, number: int, x: Tensor, taps: int) -> tuple[Tensor, Tensor]:
@@ -182,8 +182,8 @@ class _DeltaRule(Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, a, b, rate, bias, memory = ctx.saved_tensors
-        found = kernels.delta_rule_backward(gradient, x, a, b, rate, bias, ctx.runs, memory, ctx.keys)
-        return *found, found[1].sum(0), None, None, None
+        slopes = kernels.delta_rule_backward(gradient, x, a, b, rate, bias, ctx.runs, memory, ctx.keys)
+        return *slopes, slopes[1].sum(0), None, None, None
 
 
 def delta_chunks(q: Tensor, k: Tensor, v: Tensor, keep: Tensor, write: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -218,7 +218,7 @@ def _unit(x: Tensor) -> Tensor:
 
 
 def _by_operators(
-    form: DeltaForm, x: Tensor, a: Tensor, b: Tensor, rate: Tensor, bias: Tensor, levels: Sequence[Level]
+    form: DeltaForm, x: Tensor, a: Tensor, b: Tensor, rate: Tensor, bias: Tensor, levels: Sequence[TreeLevel]
 ) -> Tensor:
     """The rule along the levels of a tree, `[M, heads * values]`."""
     widths = [form.keys * form.size, form.keys * form.size, form.heads * form.values]
@@ -233,7 +233,7 @@ def _by_operators(
         rows = [part[level.place].transpose(1, 2) for part in (q, k, v)]
         gates = [(part[level.place] * level.used[..., None]).transpose(1, 2) for part in (keep, write)]
         begin = torch.stack([states[source] for source in level.source])
-        mixed, end = delta_chunks(*rows, *gates, begin)
+        mixed, end = delta_chunks(rows[0], rows[1], rows[2], gates[0], gates[1], begin)
         states.update(zip(level.numbers, end.unbind(0), strict=True))
         out = out.index_put((level.place[level.used],), mixed.transpose(1, 2)[level.used])
     return out.flatten(1)

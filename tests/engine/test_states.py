@@ -54,7 +54,7 @@ def same(found, due):
 def slots_in_use(engine):
     """Slots that are neither free nor in the cache."""
     pool = engine._cache.states
-    return pool.size - len(pool._free) - len(pool._kept)
+    return pool.size - len(pool._free) - len(pool._cached)
 
 
 def test_company_and_memory_leave_no_trace(policy, monkeypatch):

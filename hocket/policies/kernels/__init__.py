@@ -125,13 +125,13 @@ class StateRuns(NamedTuple):
     """N runs of consecutive tokens, each of which begins with a state and leaves one.
 
     Attributes:
-        start, count: first token and number of tokens of each run.
+        start, length: first token and number of tokens of each run.
         source, target: the slot that a run's first state is read from, and the one that its last is written to; -1 for
             a state of zeros, and for one that nobody needs. A run is after the one that it begins with. All int32.
     """
 
     start: Tensor
-    count: Tensor
+    length: Tensor
     source: Tensor
     target: Tensor
 
@@ -487,7 +487,7 @@ def delta_rule_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """dL/dx, dL/da, dL/db and dL/d rate; `memory` is what `delta_rule` left."""
     slots, heads, size, values = memory.shape
-    found = torch.zeros_like(x), torch.zeros_like(a), torch.zeros_like(b), torch.zeros_like(rate)
+    slopes = torch.zeros_like(x), torch.zeros_like(a), torch.zeros_like(b), torch.zeros_like(rate)
     _call(
         "delta_rule_backward",
         x,
@@ -500,13 +500,13 @@ def delta_rule_backward(
         memory,
         slots,
         _flat(gradient),
-        *found,
+        *slopes,
         keys,
         heads,
         size,
         values,
     )
-    return found
+    return slopes
 
 
 def _half(dtype: torch.dtype) -> int:

@@ -404,7 +404,7 @@ __attribute__((noinline)) DeltaSlopes delta_step_back(const float* S, float* D, 
                                                       const DeltaToken& token, const float* q, const float* k,
                                                       const float* v, const float* g, float* gq, float* gk, float* gv,
                                                       float* delta, float* slope) {
-    DeltaSlopes slopes{0, 0};
+    Vec for_alpha{}, for_beta{};
     for (int c = 0; c < values; c += LANES) {
         Vec memory{}, back{};
         const Vec dy = load(g + c);
@@ -417,27 +417,26 @@ __attribute__((noinline)) DeltaSlopes delta_step_back(const float* S, float* D, 
         const Vec x = load(v + c), rest = opened<SILU>(x) - memory;
         store(delta + c, rest * token.beta);
         store(slope + c, back * token.beta);
-        slopes.beta += sum(back * rest);
+        for_beta += back * rest;
         Vec unused, for_v;
         opened_backward<SILU>(x, splat(1.0f), back * token.beta, for_v, unused);
         store(gv + c, for_v);
     }
     for (int i = 0; i < size; i++) {
-        Vec for_q{}, for_k{}, along{};
+        Vec for_q{}, for_k{};
         for (int c = 0; c < values; c += LANES) {
             const Vec before = load(S + int64_t(i) * values + c), decayed = before * token.alpha;
             const Vec d = load(D + int64_t(i) * values + c), to = load(delta + c), m = load(slope + c);
             for_q += (decayed + to * k[i]) * load(g + c);
             for_k += d * to - decayed * m;
             const Vec rest = d - m * k[i];
-            along += rest * before;
+            for_alpha += rest * before;
             store(D + int64_t(i) * values + c, rest * token.alpha);
         }
         gq[i] += sum(for_q);
         gk[i] += sum(for_k);
-        slopes.alpha += sum(along);
     }
-    return slopes;
+    return {sum(for_alpha), sum(for_beta)};
 }
 
 // Of u = silu(x) inverse, with the gradient g of u scaled: that of x, in place of g.
@@ -477,9 +476,12 @@ void delta_rule_backward(const Delta& d, const Runs& r, const float* memory, int
                     std::fill(S.begin(), S.end(), 0.0f);
                 auto forward = [&](int64_t t) {
                     const DeltaToken token = delta_token(d, t, head, q.data(), k.data());
-                    for (int c = 0; c < d.values; c += LANES)
-                        delta_step<1>(S.data() + c, d.values, d.size, token, q.data(), k.data(), d.value(t, head) + c,
-                                      nullptr);
+                    const float* v = d.value(t, head);
+                    int c = 0;
+                    for (; c + 2 * LANES <= d.values; c += 2 * LANES)
+                        delta_step<2>(S.data() + c, d.values, d.size, token, q.data(), k.data(), v + c, nullptr);
+                    if (c < d.values)
+                        delta_step<1>(S.data() + c, d.values, d.size, token, q.data(), k.data(), v + c, nullptr);
                 };
                 for (int64_t i = 0; i < count; i++) {
                     if (i % SEGMENT == 0) std::memcpy(&marks[i / SEGMENT * whole], S.data(), whole * 4);
