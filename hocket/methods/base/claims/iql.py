@@ -20,8 +20,8 @@ def q_backs_up_v_and_v_is_fitted_to_slow_q() -> Finding:
     nothing = held["action"][:, :0]
     backup = held["paid"] + held["goes_on"] * critics(policy, "state_value", held["following"], nothing)[:, 0]
     best = critics(policy, "slow", held["seen"], held["action"]).min(1)
-    fitted = evaluation.get(Quantity.STATE_VALUE)[:, 1].double().numpy()
-    targets = evaluation.get(Quantity.BACKUP).double().numpy()
+    fitted = evaluation.get(Quantity.STATE_VALUE)[:, 1].detach().double().numpy()
+    targets = evaluation.get(Quantity.BACKUP).detach().double().numpy()
     return below(2e-5, backup=float(abs(targets - backup).max()), best=float(abs(fitted - best).max()))
 
 
