@@ -58,7 +58,7 @@ def each_loss_moves_its_own_part_alone() -> Finding:
     moved = [reached(policy, loss(evaluation, batch).total()) for loss in SAC.losses]
     held = moved == [frozenset({"critics"}), frozenset({"actor"}), frozenset({"temperature"})]
     return Finding(
-        held and not evaluation.get(Quantity.BACKUP).requires_grad, "; ".join(", ".join(sorted(one)) for one in moved)
+        held and not evaluation.get(Quantity.BACKUP).requires_grad, "; ".join(", ".join(sorted(part)) for part in moved)
     )
 
 
