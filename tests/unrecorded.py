@@ -14,4 +14,6 @@ def recordable(name: str, recipe: Recipe) -> bool:
     """Whether recorded log-probs hold all that a recipe reads: no worlds, beliefs, whole distributions or scores."""
     if Chained() in recipe.policy_parts:  # Actions have parts.
         return False
+    if recipe.store is not None:  # Their losses read rows of a store.
+        return False
     return name not in IN_WORLDS and not recipe.needs & {Quantity.KL_EXACT, Quantity.BELIEF} and not recipe.outputs

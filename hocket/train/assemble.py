@@ -57,7 +57,7 @@ def build_parts(
     Raises:
         ConfigurationError: when parts do not fit together, or no part uses the judge or the embedder.
     """
-    check_store(config)
+    check_store(config, task)
     key = Key.of(config.seed)
     policies, player = kind_of(task).build(config, task, workflow=workflow, journal=journal, precision=precision)
     kind_rewards = kind_of(task).rewards(config, task, workflow)

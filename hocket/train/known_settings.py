@@ -81,7 +81,6 @@ BONUS = f"--regularisers '[{TWO_LOSSES}]'"
 NO_BONUS: dict[str, Any] = {"instead": BONUS, "why": "{recipe} has no entropy bonus"}
 OF_KL = {"kl": "k1", "mse": "k2", "low_var_kl": "k3"}
 TRUNCATION = "log-probs would belong to another distribution, so training samples from the whole one"
-REPLAY = "of off-policy methods, which are not in this library"
 CRITIC = "--update '{{type: hocket.update.PartedStep, epochs: 4, minibatches: 4, paces: {{critic: {{lr: {value}}}}}}}'"
 MINIBATCH = "how many mini-batches a step has, not how large they are"
 SCRATCH = "tokens per forward and backward pass, chosen by measurement; gradients do not depend on it"
@@ -521,8 +520,15 @@ KNOWN: tuple[KnownSetting, ...] = (
     _other(SB3, "tensorboard_log", "--track tensorboard"),
     _other(SB3, "verbose", "--quiet", "for no progress"),
     _none(SB3, "use_sde sde_sample_freq use_rms_prop rms_prop_eps stats_window_size", "not in this library"),
-    _none(SB3, "buffer_size learning_starts tau train_freq gradient_steps target_update_interval", REPLAY),
-    _none(SB3, "exploration_fraction exploration_final_eps replay_buffer_class action_noise", REPLAY),
+    _same(SB3, "buffer_size", "store.size"),
+    _same(SB3, "learning_starts", "store.begin"),
+    _same(SB3, "tau", "update.rate"),
+    _same(SB3, "target_update_interval", "update.follow_every", note="after so many gradients"),
+    _same(SB3, "exploration_final_eps", "objective.values.last"),
+    _other(SB3, "train_freq gradient_steps", "--store.ratio 1.0", "gradients per fresh decision"),
+    _other(SB3, "exploration_fraction", "--objective.values.over 5000", "decisions, not a share of them"),
+    _other(SB3, "action_noise", "--objective.values.noise 0.1", "a standard deviation"),
+    _other(SB3, "replay_buffer_class", "--store.take prioritised"),
     # ---------------------------------------------------------------- CleanRL
     _same(CLEANRL, "env_id", "task", form="gym:{}"),
     _same(CLEANRL, "learning_rate", "update.lr"),

@@ -15,8 +15,9 @@ from hocket.core.keys import Key
 from hocket.core.stored_rows import PLACE
 from hocket.rollout.offline import Offline
 from hocket.rollout.store import Store
-from hocket.stages import Metrics
+from hocket.stages import Metrics, Task
 from hocket.train.annotate import annotated, with_credit
+from hocket.train.kinds import kind_of
 from hocket.train.learner import Learner, Observes
 from hocket.train.run_parts import RunParts
 from hocket.train.settings import Config
@@ -33,7 +34,7 @@ class Controls(Protocol):
     discrete: bool
 
 
-def check_store(config: Config) -> None:
+def check_store(config: Config, task: Task) -> None:
     """Refuses runs in which a store does not work.
 
     Raises:
@@ -42,6 +43,11 @@ def check_store(config: Config) -> None:
     recipe = next((recipe for recipe, _ in config.phases if recipe.store is not None), None)
     if recipe is None:
         return
+    if kind_of(task).textual:
+        raise ConfigurationError(
+            f"{recipe.name} learns from a store of transitions, which keeps no text; choose a task of control such as "
+            "gym:CartPole-v1, or a recipe such as repo-replay"
+        )
     processes = {"overlap": config.behind, "samplers": config.samplers, "learners": config.learners - 1}
     for name, value in processes.items():
         if value:

@@ -99,6 +99,8 @@ READS = {
 }
 READS |= {name: ("dilemma:gathering?traitor=0.5", "joint state") for name in READS if name.startswith("bardec-pomdp")}
 READS["bayesian-network-actor-critic"] = ("mpe:spread?length=5&networked=true", "joint state")
+STORED = tuple(name for name, recipe in all_recipes().items() if recipe.store is not None)
+"""They learn from kept transitions of controllers; see `tests/control/test_action_values.py`."""
 CENTRAL = tuple(READS)
 """Their critic reads what only some worlds tell (`READS`: one that does, and what it is), no words and no CartPole."""
 JOINT = {
@@ -185,6 +187,7 @@ def unseen(name: str) -> Any:
         sorted(
             set(all_recipes())
             - {*LATENT, *SCORERS, *SEARCHING, *CENTRAL, *JOINT, *BELIEVING, *IN_TURN, *TAUGHT, *OF_WORLDS, *WITH_TOOLS}
+            - set(STORED)
         ),
     ),
 )
@@ -227,6 +230,7 @@ def test_it_trains_a_language_model(name: str, tmp_path: Path) -> None:
                 *CASTS,
                 *CENTRAL,
                 *JOINT,
+                *STORED,
             }
         ),
     ),
@@ -274,6 +278,12 @@ def test_a_central_critic_trains_on_a_joint_state(name: str, tmp_path: Path) -> 
     rows, changed = first_steps(name, READS[name][0], tmp_path, reward=False)
     assert changed
     assert all(math.isfinite(found) for row in rows for found in measured(row, "loss"))
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_a_store_of_transitions_is_refused_for_words(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="keeps no text"):
+        first_steps(name, "sums", tmp_path, reward=True)
 
 
 @pytest.mark.parametrize("name", COSTLY)

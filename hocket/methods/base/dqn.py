@@ -27,13 +27,14 @@ DQN = Recipe(
         **STORED,
         "loss": "half the square up to 1, linear beyond",
         "slow copies": "of the network, copied every 250 gradients",
+        "learning rate": "falls to 0 in a line over the run, without which late collapses are common on CartPole",
         "exploration": "epsilon falls from 1 to 0.05 in a line over 5,000 decisions; log-probs are exact",
     },
     task="gym:CartPole-v1",
     store=Transitions(size=100_000, rows=64, begin=500),
     credit=Uniform(),
     objective=CriticLoss(ChoiceValues(), coefficient=1.0, shape="huber"),
-    update=FollowingStep(lr=1e-3, clip_norm=10.0, rate=1.0, follow_every=250),
+    update=FollowingStep(lr=1e-3, clip_norm=10.0, schedule="linear", rate=1.0, follow_every=250),
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import torch
 
@@ -9,6 +11,7 @@ from hocket.lab.claims.harness import Claims, Finding, below, say
 from hocket.lab.toys.drawn_rows import critics, evaluated, numbers, perceptron, policy_of, reached, rows
 from hocket.lab.toys.measured_runs import returns
 from hocket.methods.base.sac import SAC
+from hocket.policies.action_values import Temperature
 from hocket.policies.value_heads import SquashedGaussian
 from hocket.types import Quantity
 
@@ -22,7 +25,7 @@ def its_losses_are_those_of_the_paper_computed_from_the_weights() -> Finding:
     off = {"critics": 0.0, "actor": 0.0, "temperature": 0.0}
     for seed in range(5):
         policy, batch = policy_of(SAC, discrete=False, seed=seed), rows(SAC, discrete=False, seed=seed)
-        held, log_alpha = numbers(batch), float(policy.module.temperature.log)
+        held, log_alpha = numbers(batch), float(cast(Temperature, policy.module.temperature).log)
 
         def drawn(seen: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             mean, log_std = np.split(perceptron(policy, "actor.body", seen), 2, 1)  # noqa: B023
@@ -55,7 +58,7 @@ def each_loss_moves_its_own_part_alone() -> Finding:
     moved = [reached(policy, loss(evaluation, batch).total()) for loss in SAC.losses]
     held = moved == [frozenset({"critics"}), frozenset({"actor"}), frozenset({"temperature"})]
     return Finding(
-        held and not evaluation.get(Quantity.BACKUP).requires_grad, "; ".join(", ".join(sorted(one)) for one in moved)
+        held and not evaluation.get(Quantity.BACKUP).requires_grad, "; ".join(", ".join(sorted(part)) for part in moved)
     )
 
 

@@ -52,7 +52,7 @@ def actor_and_slow_copies_move_with_every_second_gradient() -> Finding:
         learner.learn_drawn(learner.credit_drawn(batch, 1), Key.of(number), 1, 1)
         moves.append({name for name, weights in _weights(learner).items() if weights != before[name]})
     expected = [{"critics"}, {"actor", "critics", "slow", "slow_actor"}] * 2
-    return Finding(moves == expected, "; ".join(", ".join(sorted(one)) for one in moves))
+    return Finding(moves == expected, "; ".join(", ".join(sorted(part)) for part in moves))
 
 
 def _weights(learner: Learner) -> dict[str, list[list[float]]]:
