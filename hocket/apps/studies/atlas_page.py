@@ -15,6 +15,7 @@ from hocket import __version__
 from hocket.apps.report.cards import card
 from hocket.apps.report.chart import Chart, ChartLine
 from hocket.apps.report.page import asset, drawn, duration, percent, plain, template
+from hocket.apps.studies.atlas import COMMON
 from hocket.lab.claims import atlas as data
 from hocket.lab.claims.atlas import GRADIENT, MARGIN, AtlasRun, FigureInterval, Standing, standings
 from hocket.lab.claims.learns_check import in_words
@@ -223,6 +224,7 @@ def _figures(one: Standing) -> dict[str, Any]:
     return {
         **{name: None if of is None else [of.value, of.low, of.high] for name, of in spreads.items()},
         "rival": one.rival[0].recipe if one.rival else None,
+        "command": one.runs[0].command,
         "words": in_words(one),
         "runs": [run.to_json() for run in one.runs],
     }
@@ -249,6 +251,10 @@ def markdown(rows: Sequence[AtlasRow]) -> str:
         "| column | meaning |",
         "|---|---|",
         *(f"| {heading} | {text} |" for heading, text in COLUMNS.items()),
+        "",
+        "| kind | task in common | steps |",
+        "|---|---|---|",
+        *(f"| {kind} | `{task}` | {steps} |" for kind, (task, steps) in COMMON.items()),
         "",
         "## What helps on what",
         "",
