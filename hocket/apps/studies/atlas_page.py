@@ -137,7 +137,7 @@ def sentences(rows: Sequence[AtlasRow]) -> list[str]:
             continue
         parts = [f"{words}: {_compared(compared, name)}" for words, name in COMPARED.items()]
         chance = max(1, round(0.05 * len(compared)))
-        lines.append(f"On `{task}`, beside their parents. {'; '.join(parts)}; by chance about {chance} would differ.")
+        lines.append(f"On `{task}`, beside their parents: {'; '.join(parts)}; by chance about {chance} would differ.")
     return lines
 
 
