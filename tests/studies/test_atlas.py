@@ -182,9 +182,10 @@ def test_outcomes(rows: list[atlas_page.AtlasRow]) -> None:
 
 def test_sentences_say_what_helps_and_what_was_not_significant(rows: list[atlas_page.AtlasRow]) -> None:
     (sentence,) = atlas_page.sentences(rows)
-    assert "better than the recipe beside it at equal samples: `dr-grpo` +30.0;" in sentence
-    assert "worse: `cispo` −30.0, `sapo` −40.0;" in sentence
-    assert "no significant difference: 2 of 5" in sentence
+    assert (
+        "greedy, at equal samples: better `dr-grpo` +30.0, worse `cispo` −30.0 and `sapo` −40.0, "
+        "not significant 2 of 5; sampled, at the end: better none, worse `cispo` −18.0 and `sapo` −18.0,"
+    ) in sentence
 
 
 class Cells(HTMLParser):

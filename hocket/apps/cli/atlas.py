@@ -15,7 +15,7 @@ def _flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="PATH", help="with --task: nano, smollm2, a model folder or a hub name")
     parser.add_argument("--steps", type=int, metavar="N", help="with --task: steps of a run (40)")
     parser.add_argument("--fill", action="store_true", help="make the runs of the library's atlas that are lacking")
-    parser.add_argument("--again", action="store_true", help="also repeat those that failed")
+    parser.add_argument("--again", action="store_true", help="also repeat those that failed or ended early")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="seeds of every recipe and task, from 0 (1)")
     parser.add_argument("--workers", type=int, metavar="N", help="runs in parallel (one per core)")
     parser.add_argument("--cluster", metavar="WHERE", help="run them on a Ray cluster: auto or ray://HOST:PORT")

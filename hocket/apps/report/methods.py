@@ -196,7 +196,7 @@ def page(recipe: Card, written: str) -> Group:
     result = grade(recipe)
     lines.append(f"[dim]grade[/] {MARKS[result.grade]} {escape(_wrapped(result.why))}")
     if by_task := standings(recipe["name"]):
-        lines += [f"[dim]learnt as shipped ({ATLAS_PAGE})[/]", standing_table(by_task), ""]
+        lines += [f"[dim]learnt as shipped ({ATLAS_PAGE})[/]", *standing_lines(by_task), ""]
     checks = [verdict for row in recipe["catalogue_ids"] for verdict in verdicts_of(row)]
     if checks:
         changed = f"; {STALE}" if status(recipe) == "stale" else ""
@@ -228,20 +228,13 @@ def comparison(left: Recipe, right: Recipe) -> Group:
     return Group(*formulas, "", difference_table(card_of(left), card_of(right)), "", table, "", *lies)
 
 
-def standing_table(by_task: Mapping[str, Standing]) -> Table:
-    """A row per task: the curve of unseen success, its ends, and the difference from what it is compared with."""
-    table = Table(box=None, header_style="dim")
-    for heading in ("task", "curve", "before", "final", "beside", "difference", "seeds"):
-        table.add_column(heading, overflow="fold", no_wrap=heading in ("final", "difference"))
+def standing_lines(by_task: Mapping[str, Standing]) -> list[str]:
+    """By task the curve of unseen success, its ends, and the difference from what the recipe is compared with."""
+    lines = []
     for task, result in by_task.items():
-        beside = result.rival[0].recipe if result.rival else ""
-        difference = "" if result.beside is None else str(result.beside)
         curve = sparkline([point.value for point in result.runs[0].curve])
-        final = f"{result.final}" if result.sound else f"{result.final} [red]diverged[/]"
-        table.add_row(
-            escape(task), curve, f"{result.before.value:.3g}", final, beside, difference, str(len(result.runs))
-        )
-    return table
+        lines.append(f"  {curve}  {escape(_wrapped(f'{task}: {in_words(result)}'))}")
+    return lines
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> Table:

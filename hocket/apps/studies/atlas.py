@@ -41,7 +41,7 @@ STEPS = 40
 LONGEST = 60
 """Of a run on another task of control, where the task suggests more."""
 
-LIMIT = 90.0
+LIMIT = 180.0
 """Processor seconds after which a run of the library's atlas ends."""
 
 MEASURE = StudyMeasure(n=200, between=60, points=8, problems=200, samples=2)
@@ -248,12 +248,10 @@ def fill(plan: AtlasPlan, pool: Workers, say: Callable[[str], None], *, again: b
     """Makes the runs that are lacking and keeps each as it ends; returns how many failed.
 
     Args:
-        again: also those that failed before.
+        again: also those that failed or ended early before.
     """
-    planner = Planner(plan.study)
-    wanted = [run for run, known in plan.runs(planner) if known is None or (again and known.failure)]
+    planner, failed = Planner(plan.study), 0
     folder = StudyFolder.open(plan.folder, plan.study)
-    failed = 0
 
     def heard(run: StudyRun) -> None:
         nonlocal failed
@@ -262,9 +260,15 @@ def fill(plan: AtlasPlan, pool: Workers, say: Callable[[str], None], *, again: b
         data.keep(plan.file(run.label), line)
 
     try:
-        for run in wanted:
-            if folder.result(run.key) is not None:  # It ended after the process that asked for it.
+        wanted = []
+        for run, line in plan.runs(planner):
+            repeated = line is not None and again and bool(line.failure or line.ended)
+            if repeated:
+                (folder.path / "runs" / f"{run.key}.json").unlink(missing_ok=True)
+            elif line is None and folder.result(run.key) is not None:  # It ended after the process that asked for it.
                 heard(run)
+            if repeated or line is None:
+                wanted.append(run)
         StudyRunner(planner, [], folder, pool, say).carry_out(wanted, "atlas", heard)
     finally:
         pool.close()

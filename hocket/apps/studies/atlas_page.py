@@ -15,6 +15,7 @@ from hocket import __version__
 from hocket.apps.report.cards import card
 from hocket.apps.report.chart import Chart, ChartLine
 from hocket.apps.report.page import asset, drawn, duration, percent, plain, template
+from hocket.apps.studies.atlas import COMMON
 from hocket.lab.claims import atlas as data
 from hocket.lab.claims.atlas import GRADIENT, MARGIN, AtlasRun, FigureInterval, Standing, standings
 from hocket.lab.claims.learns_check import in_words
@@ -37,7 +38,7 @@ HEADINGS: tuple[str, ...] = (
 
 COLUMNS = {
     "before": "greedy success on unseen scenarios, as `final`",
-    "sampled": "the final figure of answers that are sampled as in training",
+    "sampled": "success of answers that are sampled as in training, before and after",
     "difference": "final minus that of the recipe beside it, where the smaller of both numbers of sampled answers is "
     "used up",
     "sampled difference": "of the sampled figure at the end, where both sampled about as many answers",
@@ -90,7 +91,7 @@ class AtlasRow:
             (f"{self.outcome}{ended}", None),
             (_value(result.before.value, share), result.before.value),
             (_spread(result.final, share), result.final.value),
-            ("–", None) if result.sampled is None else (_spread(result.sampled, share), result.sampled.value),
+            _sampled(result, share),
             (result.rival[0].recipe if result.rival else "–", None),
             *((_signed(of, share), None if of is None else of.value) for of in differences),
             (duration(seconds), seconds),
@@ -119,39 +120,47 @@ def _final(row: AtlasRow) -> float:
 # ---------------------------------------------------------------- in words
 
 
+COMPARED = {
+    "greedy, at equal samples": "beside",
+    "sampled, at the end": "sampled_beside",
+    "in the mean height of the curve": "sooner",
+}
+"""In which figures recipes are compared with those beside them, and their names in a `Standing`."""
+
+
 def sentences(rows: Sequence[AtlasRow]) -> list[str]:
-    """What helps on which task, and what was not significant."""
+    """What helps on which task, and what was not significant; of tasks with two compared recipes."""
     lines = []
     for task in dict.fromkeys(row.task for row in rows):
-        known = [row for row in rows if row.task == task and row.standing is not None]
-        compared = [(row, row.standing.beside) for row in known if row.standing and row.standing.beside is not None]
+        compared = [row for row in rows if row.task == task and row.standing and row.standing.beside]
         if len(compared) < 2:
             continue
-        above = _named((row, gap) for row, gap in compared if gap.low > 0)
-        below = _named((row, gap) for row, gap in compared if gap.high < 0)
-        sooner = _named((row, row.standing.sooner) for row, _ in compared if row.standing and _above(row.standing))
-        level = len(compared) - sum(gap.low > 0 or gap.high < 0 for _, gap in compared)
-        parts = [
-            f"better than the recipe beside it at equal samples: {above or 'none'}",
-            f"worse: {below or 'none'}",
-            f"no significant difference: {level} of {len(compared)}",
-            f"earlier, by the mean height of the curve: {sooner or 'none'}",
-            f"by chance about {max(1, round(0.05 * len(compared)))} would differ",
-        ]
-        lines.append(f"On `{task}`: {'; '.join(parts)}.")
+        parts = [f"{words}: {_compared(compared, name)}" for words, name in COMPARED.items()]
+        chance = max(1, round(0.05 * len(compared)))
+        lines.append(f"On `{task}`, beside their parents: {'; '.join(parts)}; by chance about {chance} would differ.")
     return lines
 
 
-def _above(one: Standing) -> bool:
-    return one.sooner is not None and one.sooner.low > 0
+def _compared(rows: Sequence[AtlasRow], name: str) -> str:
+    """Which rows are significantly better or worse in a figure, and how many are neither."""
+    gaps = [(row, getattr(row.standing, name)) for row in rows]
+    known = [(row, gap) for row, gap in gaps if gap is not None]
+    better, worse = ([pair for pair in known if sign * pair[1].value > 0 and _apart(pair[1])] for sign in (1, -1))
+    level = len(known) - len(better) - len(worse)
+    return f"better {_named(better)}, worse {_named(worse)}, not significant {level} of {len(known)}"
 
 
-def _named(pairs: Iterable[tuple[AtlasRow, FigureInterval | None]]) -> str:
-    shown = []
-    for row, gap in pairs:
-        if gap is not None and row.standing is not None:
-            shown.append(f"`{row.recipe}` {_signed(gap, row.standing.runs[0].share).partition(' (')[0]}")
-    return ", ".join(shown)
+def _apart(gap: FigureInterval) -> bool:
+    return gap.low > 0 or gap.high < 0
+
+
+def _named(pairs: Sequence[tuple[AtlasRow, FigureInterval]]) -> str:
+    shown = (f"`{row.recipe}` {_signed(gap, _share(row)).partition(' (')[0]}" for row, gap in pairs)
+    return " and ".join(shown) or "none"
+
+
+def _share(row: AtlasRow) -> bool:
+    return row.standing is not None and row.standing.runs[0].share
 
 
 def counts(rows: Sequence[AtlasRow]) -> str:
@@ -164,6 +173,14 @@ def counts(rows: Sequence[AtlasRow]) -> str:
 
 def _number(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
+
+
+def _sampled(result: Standing, share: bool) -> tuple[str, float | None]:
+    """The figure of sampled answers before and after."""
+    if result.sampled is None or result.sampled_gain is None:
+        return "–", None
+    before = result.sampled.value - result.sampled_gain.value
+    return f"{_value(before, share)} → {_spread(result.sampled, share)}", result.sampled.value
 
 
 def _value(value: float, share: bool) -> str:
@@ -223,6 +240,7 @@ def _figures(one: Standing) -> dict[str, Any]:
     return {
         **{name: None if of is None else [of.value, of.low, of.high] for name, of in spreads.items()},
         "rival": one.rival[0].recipe if one.rival else None,
+        "command": one.runs[0].command,
         "words": in_words(one),
         "runs": [run.to_json() for run in one.runs],
     }
@@ -249,6 +267,10 @@ def markdown(rows: Sequence[AtlasRow]) -> str:
         "| column | meaning |",
         "|---|---|",
         *(f"| {heading} | {text} |" for heading, text in COLUMNS.items()),
+        "",
+        "| kind | task in common | steps |",
+        "|---|---|---|",
+        *(f"| {kind} | `{task}` | {steps} |" for kind, (task, steps) in COMMON.items()),
         "",
         "## What helps on what",
         "",

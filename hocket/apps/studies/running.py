@@ -182,7 +182,7 @@ def _trained(trainer: MeteredTrainer, run: StudyRun) -> dict[str, Any]:
         seconds = time.process_time() - began - trainer.measuring
         rows.append({**_told(every[-1], measure), "answers": meter.answers, "tokens": meter.tokens, "seconds": seconds})
         if run.limit and seconds > run.limit and not trainer.done:
-            ended = f"{run.limit:g} s were over after {trainer.progress.step} of {trainer.total_steps} steps"
+            ended = f"{trainer.progress.step} of {trainer.total_steps} steps in {run.limit:g} s"
     if not trainer.done:  # The budget ended it early.
         final = trainer.evaluate()
         rows[-1] |= {"value": final.success, "eval_length": final.length, "low": final.low, "high": final.high}

@@ -189,7 +189,7 @@ class Study:
 
 LISTS = ("recipes", "catalogue", "teams", "tasks")
 
-BUDGET = ("model", "steps", "prompts", "samples", "tokens", "settings", "measure", "lessons", "shipped", "limit")
+BUDGET = ("model", "steps", "prompts", "samples", "tokens", "settings", "measure", "lessons", "shipped")
 """What all runs of a study's folder have in common; recipes, tasks, seeds and tuning may be added to."""
 
 

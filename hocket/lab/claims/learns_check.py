@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hocket.lab.claims import atlas
 from hocket.lab.claims.atlas import MARGIN, AtlasRun, Standing, standing
 from hocket.lab.claims.finding import Finding
-from hocket.recipe import Recipe
+
+if TYPE_CHECKING:
+    from hocket.recipe import Recipe
 
 
 @dataclass(frozen=True)
