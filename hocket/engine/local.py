@@ -26,7 +26,7 @@ from hocket.policies import kernels
 from hocket.policies.batching import batch_together
 from hocket.policies.family import Adapters, adapters_of, head_size
 from hocket.policies.form_reading import known_form
-from hocket.policies.own_pass import cache_traits, steady_length
+from hocket.policies.native_pass import cache_traits, steady_length
 from hocket.policies.support import supports
 
 if TYPE_CHECKING:

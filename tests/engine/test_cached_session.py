@@ -14,7 +14,7 @@ from hocket.engine.cached_session import CachedSession
 from hocket.engine.context_store import ContextStore
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
-from hocket.policies import own_pass
+from hocket.policies import native_pass
 from hocket.types import Decoding
 
 KINDS = ["gpt_neox", "falcon"]
@@ -133,7 +133,7 @@ def test_contexts_are_read_in_passes_of_bounded_size(monkeypatch):
 
 
 def test_a_model_that_padding_changes_samples_equal_lengths_together(monkeypatch):
-    monkeypatch.setattr(own_pass, "_pads", lambda *_: False)
+    monkeypatch.setattr(native_pass, "_pads", lambda *_: False)
     sampled, first, sentences = policy("gpt_neox"), requests((4, 4, 9)), []
     engine = LocalEngine(sampled)
     with listening(sentences.append):
