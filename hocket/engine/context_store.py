@@ -15,7 +15,7 @@ KeysValues = tuple[Tensor, Tensor]
 _LEAST_ROOM = 16
 
 
-class RoomyLayer(DynamicLayer):
+class RoomyLayer(DynamicLayer):  # type: ignore[misc]  # Untyped in transformers.
     """A layer's keys and values `[R, heads, columns, D]` in storage with room, so that a token is written in place.
 
     Args:
