@@ -12,7 +12,7 @@ from hocket.core.errors import ConfigurationError
 from hocket.engine.context_store import ContextStore, StoredRow, aligned, merged, stored_row
 from hocket.engine.decoder import PREFILL_TOKENS
 from hocket.engine.session import distinct
-from hocket.policies.own_pass import cache_traits, padding_inputs
+from hocket.policies.native_pass import cache_traits, padding_inputs
 
 _ALIKE = 32
 """Tokens by which contexts that are read together may differ, however short they are."""
@@ -26,7 +26,7 @@ class CachedSession:
     `hocket.engine.session.Session`.
 
     Args:
-        contexts: of unequal lengths only where the model pads, see `hocket.policies.own_pass.cache_traits`.
+        contexts: of unequal lengths only where the model pads, see `hocket.policies.native_pass.cache_traits`.
         store: contexts read before with the same weights; gets those of the rows that leave.
     """
 
@@ -115,8 +115,8 @@ class CachedSession:
             ids[row, max(0, last - len(context)) :] = torch.tensor(context[-last:])
         width = last + (0 if past is None else past.get_seq_length())
         inputs = padding_inputs(self._model, self._tensor([len(context) for context in contexts]), width, last)
-        given = {} if past is None else {self._name: past}
-        out = self._model(input_ids=ids.to(self._model.device), use_cache=True, logits_to_keep=1, **inputs, **given)
+        inputs |= {} if past is None else {self._name: past}
+        out = self._model(input_ids=ids.to(self._model.device), use_cache=True, logits_to_keep=1, **inputs)
         cache = getattr(out, self._name, None)
         if not hasattr(cache, "reorder_cache"):
             raise ConfigurationError(

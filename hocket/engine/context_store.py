@@ -15,7 +15,7 @@ KeysValues = tuple[Tensor, Tensor]
 _LEAST_ROOM = 16
 
 
-class RoomyLayer(DynamicLayer):
+class RoomyLayer(DynamicLayer):  # type: ignore[misc]  # Untyped in transformers.
     """A layer's keys and values `[R, heads, columns, D]` in storage with room, so that a token is written in place.
 
     Args:
@@ -41,8 +41,7 @@ class RoomyLayer(DynamicLayer):
     def select(self, rows: Tensor, beyond: int) -> None:
         """Only these rows, without their first `beyond` columns."""
         used = self.keys.shape[-2] - beyond
-        kept = (part[rows, :, beyond:] for part in (self.keys, self.values))
-        self._storage = (next(kept), next(kept))
+        self._storage = self.keys[rows, :, beyond:], self.values[rows, :, beyond:]
         self._show(used)
 
     def _show(self, used: int) -> KeysValues:
@@ -86,8 +85,8 @@ def aligned(past: Sequence[tuple[StoredRow | None, int]], more: int) -> Any:
         storage = tuple(part.new_zeros(len(past), part.shape[0], width + more, part.shape[2]) for part in like)
         for place, (row, length) in enumerate(past):
             if row is not None and length:
-                for whole, part in zip(storage, row.layers[number], strict=True):
-                    whole[place, :, width - length : width] = part[:, :length]
+                for target, part in zip(storage, row.layers[number], strict=True):
+                    target[place, :, width - length : width] = part[:, :length]
         layers.append(RoomyLayer((storage[0], storage[1]), width))
     return cache_of(layers)
 

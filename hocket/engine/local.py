@@ -26,7 +26,7 @@ from hocket.policies import kernels
 from hocket.policies.batching import batch_together
 from hocket.policies.family import Adapters, adapters_of, head_size
 from hocket.policies.form_reading import known_form
-from hocket.policies.own_pass import cache_traits, steady_length
+from hocket.policies.native_pass import cache_traits, steady_length
 from hocket.policies.support import supports
 
 if TYPE_CHECKING:
@@ -374,9 +374,10 @@ class LocalEngine(BatchedEngine):
                 by_length.setdefault((masks, None if self._pads(length + item.limit) else length), []).append(item)
         if len({length for _, length in by_length if length is not None}) > 1 and not self._equal_lengths:
             self._equal_lengths = True
+            kind = self.policy.model.config.model_type
             say(
-                f"policy {self.policy.name!r}: padding changes what architecture "
-                f"{self.policy.model.config.model_type!r} computes, so only prompts of one length are sampled together"
+                f"policy {self.policy.name!r}: padding changes what architecture {kind!r} computes, so only prompts of "
+                "equal length are sampled together"
             )
         for group in (*fast.values(), *by_length.values()):
             for start in range(0, len(group), self.max_rows):

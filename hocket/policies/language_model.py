@@ -20,7 +20,7 @@ from hocket.policies.family import STEPS, LayerSteps, Precision, head_of, logit_
 from hocket.policies.form_reading import form_of
 from hocket.policies.heads import Head, finished
 from hocket.policies.lora import acting_parameters, adapted_layers, without_adapter
-from hocket.policies.own_pass import own_head, own_logits, own_states, steady_length
+from hocket.policies.native_pass import native_head, native_logits, native_states, steady_length
 from hocket.policies.prefix_tree import PrefixTree, tree_of, tree_parts
 from hocket.policies.residence import HERE, Residence
 from hocket.policies.routes import Balance, ReplayedRoutes, RouteRecord, columns_of
@@ -236,10 +236,10 @@ class LanguageModel:
         again = self.checkpointing and self.residence.here
         with self.residence.called(), self.narrowed():
             if self._plain:
-                states = own_states(self.model, ids, gradient_checkpointing=again)
+                states = native_states(self.model, ids, gradient_checkpointing=again)
                 picked = states.flatten(0, 1)[place].to(torch.float32 if self.precision == "bf16" else self.model.dtype)
                 return self._for_head(picked), picked if hidden else None
-            logits, last = own_logits(self.model, ids, hidden=hidden, gradient_checkpointing=again)
+            logits, last = native_logits(self.model, ids, hidden=hidden, gradient_checkpointing=again)
         return logits.flatten(0, 1)[place], None if last is None else last.flatten(0, 1)[place]
 
     def _steps(self, rows: list[Row], tree: PrefixTree) -> LayerSteps:
@@ -259,7 +259,7 @@ class LanguageModel:
     def head(self) -> Head:
         if trusted(self.model):
             return head_of(self.model)
-        return own_head(self.model) or finished
+        return native_head(self.model) or finished
 
     def _for_head(self, states: Tensor) -> Tensor:
         """Last hidden states as the head reads them."""
@@ -268,7 +268,7 @@ class LanguageModel:
     @property
     def _plain(self) -> bool:
         """Whether the head reads last hidden states; otherwise the model's own logits are used."""
-        return trusted(self.model) or own_head(self.model) is not None
+        return trusted(self.model) or native_head(self.model) is not None
 
     def check_lengths(self, rows: Sequence[Row]) -> None:
         limit = self.context_length

@@ -14,7 +14,7 @@ from hocket.engine.cached_session import CachedSession
 from hocket.engine.context_store import ContextStore
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
-from hocket.policies import own_pass
+from hocket.policies import native_pass
 from hocket.types import Decoding
 
 KINDS = ["gpt_neox", "falcon"]
@@ -133,14 +133,14 @@ def test_contexts_are_read_in_passes_of_bounded_size(monkeypatch):
 
 
 def test_a_model_that_padding_changes_samples_equal_lengths_together(monkeypatch):
-    monkeypatch.setattr(own_pass, "_pads", lambda *_: False)
+    monkeypatch.setattr(native_pass, "_pads", lambda *_: False)
     sampled, first, sentences = policy("gpt_neox"), requests((4, 4, 9)), []
     engine = LocalEngine(sampled)
     with listening(sentences.append):
         samples = engine.sample(first)
         engine.sample(first)
     assert len(sentences) == 1
-    assert "'gpt_neox' computes, so only prompts of one length are sampled together" in sentences[0]
+    assert "'gpt_neox' computes, so only prompts of equal length are sampled together" in sentences[0]
     with pytest.raises(ValueError, match="equally long"):
         CachedSession(sampled.model, [(3, 4), (3, 4, 5)])
     for request, sample in zip(first, samples, strict=True):

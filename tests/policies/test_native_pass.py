@@ -12,11 +12,11 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
-from hocket.policies import heads, own_pass
+from hocket.policies import heads, native_pass
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.heads import finished
 from hocket.policies.lora import add_adapter
-from hocket.policies.own_pass import OwnHead, cache_traits, own_head, own_states, steady_length
+from hocket.policies.native_pass import NativeHead, cache_traits, native_head, native_states, steady_length
 from hocket.policies.scorer import Scorer, over_trunk
 from hocket.policies.sequences import blocks_of, padded, rows_of
 from hocket.policies.settings import LoraSettings
@@ -83,9 +83,9 @@ def test_in_float64_states_and_head_are_those_of_the_unpadded_pass(kind):
     model = exact(tiny_models.policy(kind))
     rows = rows_of(batch_of(), torch.arange(batch_of().decisions))
     with torch.no_grad():
-        states = own_states(model, padded(rows).ids)
-        head = own_head(model)
-        assert isinstance(head, OwnHead) == (kind == "nanochat")  # It caps its logits.
+        states = native_states(model, padded(rows).ids)
+        head = native_head(model)
+        assert isinstance(head, NativeHead) == (kind == "nanochat")  # It caps its logits.
         for row, mine in zip(rows, states, strict=True):
             due = model(input_ids=torch.from_numpy(row.tokens)[None], use_cache=False).logits[0]
             assert (head(mine[: len(row.tokens)]) - due).abs().max() < 1e-9
@@ -114,7 +114,7 @@ def test_attention_is_fused_where_that_gives_the_same_numbers(monkeypatch):
     scorer.evaluate(batch_of(), [Quantity.SCORE])
     assert scorer.model.config._attn_implementation == "sdpa"
     other = tiny_models.policy("gpt_neox")
-    monkeypatch.setattr(own_pass, "_close", lambda *_: False)
+    monkeypatch.setattr(native_pass, "_close", lambda *_: False)
     other.evaluate(batch_of(), WANTED)
     assert other.model.config._attn_implementation == "eager"
 
@@ -125,7 +125,7 @@ def test_a_model_without_a_separate_head_is_read_as_a_whole(monkeypatch):
     due.logp.sum().backward()
     before = policy.model.base_model.layers[0].mlp.dense_h_to_4h.weight.grad.clone()
     policy.module.zero_grad()
-    monkeypatch.setattr(own_pass._trials[policy.model], "split", False)
+    monkeypatch.setattr(native_pass._trials[policy.model], "split", False)
     assert policy.head is finished
     monkeypatch.setattr(heads, "LOGIT_BUDGET", 7 * policy.model.config.vocab_size)
     read = policy.evaluate(batch, WANTED)
@@ -137,16 +137,16 @@ def test_a_model_without_a_separate_head_is_read_as_a_whole(monkeypatch):
 
 def test_a_head_that_disagrees_is_not_used(monkeypatch):
     policy = tiny_models.policy("nanochat")
-    original = OwnHead.__call__
-    monkeypatch.setattr(OwnHead, "__call__", lambda self, states: original(self, states) * 1.01)
-    assert own_head(policy.model) is None
+    original = NativeHead.__call__
+    monkeypatch.setattr(NativeHead, "__call__", lambda self, states: original(self, states) * 1.01)
+    assert native_head(policy.model) is None
 
 
 def test_narrow_products_stay_near(monkeypatch):
     batch, due = batch_of(), tiny_models.policy("gpt_neox").evaluate(batch_of(), WANTED).logp
     policy = CausalLM(tiny_models.policy("gpt_neox").model, tiny_models.tokenizer(), precision="bf16")
     read = policy.evaluate(batch, WANTED)
-    assert own_head(policy.model) is not None
+    assert native_head(policy.model) is not None
     assert cache_traits(policy.model).pads
     assert 0 < (read.logp - due).abs().max() < 0.3
     read.logp.sum().backward()

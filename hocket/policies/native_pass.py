@@ -64,7 +64,7 @@ class _Trials:
 _trials: WeakKeyDictionary[nn.Module, _Trials] = WeakKeyDictionary()
 
 
-def own_head(model: Any) -> Head | None:
+def native_head(model: Any) -> Head | None:
     """From the trunk's last states to logits, with scales and caps of the architecture.
 
     None where it is no function of them alone; finished logits are read then.
@@ -78,11 +78,11 @@ def own_head(model: Any) -> Head | None:
             trials.split = False
     if not trials.split:
         return None
-    head: Head = model.get_output_embeddings() if trials.linear else OwnHead(model)
+    head: Head = model.get_output_embeddings() if trials.linear else NativeHead(model)
     return head
 
 
-def own_states(model: Any, ids: Tensor, *, gradient_checkpointing: bool = False) -> Tensor:
+def native_states(model: Any, ids: Tensor, *, gradient_checkpointing: bool = False) -> Tensor:
     """The trunk's last states `[B, S, H]` of ids `[B, S]` padded on the right.
 
     A causal model's earlier positions cannot see what stands right of them, and rows start at position 0, so that
@@ -94,10 +94,10 @@ def own_states(model: Any, ids: Tensor, *, gradient_checkpointing: bool = False)
     return states
 
 
-def own_logits(
+def native_logits(
     model: Any, ids: Tensor, *, hidden: bool = False, gradient_checkpointing: bool = False
 ) -> tuple[Tensor, Tensor | None]:
-    """Finished logits `[B, S, V]` and, where `hidden`, the last states; otherwise as `own_states`."""
+    """Finished logits `[B, S, V]` and, where `hidden`, the last states; otherwise as `native_states`."""
     _tried(model)
     with _checkpointed(model, gradient_checkpointing):
         out = model(input_ids=ids, use_cache=False, output_hidden_states=hidden)
@@ -143,7 +143,7 @@ def padding_inputs(model: Any, lengths: Tensor, width: int, last: int) -> dict[s
     return inputs
 
 
-class OwnHead:
+class NativeHead:
     """From last states `[K, H]` to logits `[K, V]` by the model's own forward pass, its trunk answering with states."""
 
     def __init__(self, model: Any) -> None:
@@ -224,7 +224,7 @@ def _try_head(model: Any) -> tuple[bool, bool]:
         plain = head(states)
         if plain.shape == due.shape and _close(plain, due):
             return True, True
-    return _close(OwnHead(model)(states), due), False
+    return _close(NativeHead(model)(states), due), False
 
 
 def _try_cache(model: Any) -> CacheTraits:
@@ -270,11 +270,11 @@ def _tokens(model: Any) -> Tensor:
     return (torch.arange(count, device=model.device) * 7 + 3) % int(config.vocab_size)
 
 
-def _close(found: Tensor, due: Tensor) -> bool:
+def _close(result: Tensor, due: Tensor) -> bool:
     """Whether two results differ by rounding alone, relative to the spread of the numbers."""
     narrow = due.dtype not in (torch.float32, torch.float64) or torch.is_autocast_enabled(due.device.type)
     most = _NARROW if narrow else _EXACT
-    return bool((found - due).abs().max() <= most * due.float().std())
+    return bool((result - due).abs().max() <= most * due.float().std())
 
 
 # ---------------------------------------------------------------- memory
