@@ -197,8 +197,9 @@ class LayerStack:
         self._pointers.numpy()[:, _CHANGING] = places
         tokens, heads, shared = len(x), self._heads, self._shared
         room = tokens * (2 * self._width + 2 * (heads + shared) * self._size + 3 * self._inner + 1)
-        if len(self._room) < room:
-            self._room = torch.empty(room)
+        place = self._room if room <= len(self._room) else torch.empty(room)
+        if len(self._room) < room <= _KEPT:
+            self._room = place
         normal, reached, last = torch.empty(tokens, self._width), torch.zeros(1, dtype=torch.int32), len(self._layers)
         first, added, rows = 0, None, tokens
         while True:
@@ -208,7 +209,7 @@ class LayerStack:
                 x,
                 added,
                 normal,
-                self._room,
+                place,
                 self._pointers,
                 self._numbers,
                 self._counts,
@@ -261,5 +262,7 @@ def routed(
     return out
 
 
+_KEPT = 2**22
+"""Numbers of room that are kept from call to call, at most: enough to decode by."""
 _POINTERS, _CHANGING = 14, [9, 10, 12, 13]
 """Addresses of a layer's tensors, and which of them change: those of angles, keys and values."""
