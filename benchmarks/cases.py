@@ -94,7 +94,7 @@ CASES = (
     Case("multi-turn", 128, 5, 4, prompts=8, prompt=64, turns=4, attention="sdpa"),
     # The shape of SmolLM2-135M.
     Case("smollm2-lora", 576, 30, 9, 3, 1536, "llama", prompts=4, prompt=64, new=48, words=49_056, lora=16),
-    Case("qwen3-moe", 256, 6, 8, 2, 192, "qwen3_moe", prompts=4, new=32, experts=32, chosen=4),
+    Case("qwen3-moe", 256, 6, 8, 2, 192, "qwen3_moe", prompts=8, prompt=64, experts=32, chosen=4),
     Case("gemma3", 256, 6, 4, 1, 1024, "gemma3", prompts=4, prompt=64, new=32, words=30_000),
 )
 

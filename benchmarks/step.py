@@ -53,7 +53,8 @@ class Bench:
         self.policy = CausalLM.from_pretrained(options.model, key=Key.of(0))
         self.chat = Chat(self.policy.tokenizer)
         self.policy.end_of_turn = self.chat.stops
-        self.engine = LocalEngine(self.policy)
+        # One for each precision: an engine keeps what it made of the weights.
+        self.engines = {kind: LocalEngine(self.policy) for kind in ("fp32", "bf16")}
         self.samples = options.samples
         decoding = Decoding(max_tokens=options.max_tokens)
         self.requests = [
@@ -62,6 +63,11 @@ class Bench:
             for sample in range(options.samples)
         ]
         self.optimiser = torch.optim.AdamW(self.policy.parameter_groups()["policy"], lr=0.0, foreach=True)
+
+    @property
+    def engine(self) -> LocalEngine:
+        """Of the variant chosen."""
+        return self.engines[self.policy.precision]
 
     def prompt(self, number: int, tokens: int | None) -> tuple[int, ...]:
         """A sum, repeated up to `tokens` where that is given."""

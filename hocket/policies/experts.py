@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hocket.policies.forms import ExpertsForm, routing_weights
 from hocket.policies.fused_operations import ALIKE, gated_silu
-from hocket.policies.grouped import Map, routed
+from hocket.policies.row_groups import Map, routed
 
 
 class Routing(NamedTuple):
@@ -61,8 +61,8 @@ class Experts:
         if live is not None and live < rows:
             x, weight, chosen = x[:live], weight[:live], chosen[:live]
         states = x.to(self._dtype)
-        found = routed(states, weight, self._opening, self._closing, chosen, self._gate, across=self._transposed)
-        return found if len(found) == rows else F.pad(found, (0, 0, 0, rows - len(found)))
+        total = routed(states, weight, self._opening, self._closing, chosen, self._gate, across=self._transposed)
+        return total if len(total) == rows else F.pad(total, (0, 0, 0, rows - len(total)))
 
     def route(self, x: Tensor) -> Routing:
         """Where states `[M, H]` go, experts in rising order."""

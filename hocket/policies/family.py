@@ -213,7 +213,7 @@ class Layer:
             return None
         opening = OPENINGS.get(self.gate) if self.experts is None else None
         maps = self.qkv, self.output, *((self.gate_up, self.down) if opening is not None else ())
-        matrices = tuple(one for one in (map.single for map in maps if isinstance(map, JoinedLinear)) if one)
+        matrices = tuple(pair for pair in (map.single for map in maps if isinstance(map, JoinedLinear)) if pair)
         if len(matrices) < len(maps) or not all(norm.rms for norm in self.before):
             return None
         epsilons = *self.epsilons, self.turn_epsilon
@@ -318,7 +318,7 @@ def layer_of(model: Any, precision: Precision, number: int) -> Layer:
 def stack_of(model: Any, layers: Sequence[Layer]) -> LayerStack | None:
     """The layers as one call, to the same bits; None where the kernels do not make all of it."""
     form = known_form(model)
-    weights = [one for one in (layer.weights for layer in layers) if one is not None]
+    weights = [each for each in (layer.weights for layer in layers) if each is not None]
     if len(weights) < len(layers) or form.norm.kind != "rms" or products.address() is None:
         return None
     return LayerStack(weights, form.norm.epsilon, form.heads, form.shared, form.size)

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <type_traits>
 #include <vector>
 
@@ -1098,10 +1099,8 @@ void routed(Gemm gemm, const float* x, const int64_t* chosen, const float* share
     sort_choices(chosen, place.data(), row.data(), start.data(), rows, each, experts);
     int64_t most = ALIKE;
     for (int e = 0; e < experts; e++) most = std::max(most, start[e + 1] - start[e]);
-    static thread_local std::vector<float> room;
-    const size_t need = size_t(count + most) * width + size_t(most) * (width + 3 * inner);
-    if (room.size() < need) room.resize(need);
-    float *outs = room.data(), *from = outs + (count + most) * width, *opened = from + most * width;
+    const std::unique_ptr<float[]> room(new float[size_t(count + most) * width + size_t(most) * (width + 3 * inner)]);
+    float *outs = room.get(), *from = outs + (count + most) * width, *opened = from + most * width;
     float* gated = opened + most * 2 * inner;
     for (int e = 0; e < experts; e++) {
         const int n = int(start[e + 1] - start[e]), whole = std::max(n, ALIKE);

@@ -1,7 +1,7 @@
 """Matrix products among the fused loops: made by the library that torch multiplies with, called without Python between.
 
 A product has the bits of `torch.nn.functional.linear` over at least `ALIKE` rows. Where torch's library does not offer
-its product of fp32 matrices, or gives other bits, `address` is None and nothing here can be called.
+its product of fp32 matrices, or gives other bits, `address` is None and nothing of this can be called.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _PROBES = ((16, 48, 64), (33, 96, 384), (128, 128, 576))
 """Rows and both widths of products that are compared with torch's own."""
 
 
-class Choices(NamedTuple):
-    """Choices of K groups for each of M rows, sorted by group.
+class SortedChoices(NamedTuple):
+    """SortedChoices of K groups for each of M rows, sorted by group.
 
     Attributes:
         place: of each choice in that order, `[M, K]` int32. row: whose choice stands at a place, `[M K]` int32.
@@ -42,8 +42,8 @@ def address() -> int | None:
     if not available() or not file.is_file():
         return None
     function = getattr(ctypes.CDLL(str(file)), "sgemm_", None)
-    found = None if function is None else ctypes.cast(function, ctypes.c_void_p).value
-    return found if found is not None and _as_torch(found) else None
+    place = None if function is None else ctypes.cast(function, ctypes.c_void_p).value
+    return place if place is not None and _as_torch(place) else None
 
 
 def _as_torch(gemm: int) -> bool:
@@ -65,14 +65,14 @@ def multiplies(*tensors: Tensor) -> bool:
     return all(x.device.type == "cpu" and x.dtype is torch.float32 for x in tensors) and address() is not None
 
 
-def sorted_choices(chosen: Tensor, groups: int) -> Choices:
+def sorted_choices(chosen: Tensor, groups: int) -> SortedChoices:
     """Of `chosen` `[M, K]` int64."""
     _expect(torch.int64, chosen)
     place = torch.empty(chosen.shape, dtype=torch.int32)
     row = torch.empty(chosen.numel(), dtype=torch.int32)
     start = torch.empty(groups + 1, dtype=torch.int64)
     _call("sort_choices", chosen, place, row, start, *chosen.shape, groups)
-    return Choices(place, row, start)
+    return SortedChoices(place, row, start)
 
 
 def grouped_linear(x: Tensor, weight: Tensor, bias: Tensor | None, start: Tensor, *, across: bool) -> Tensor:
@@ -163,7 +163,7 @@ class LayerStack:
         ]
         for row, tensors in zip(self._pointers, fixed, strict=True):
             _expect(torch.float32, *(tensor for tensor in tensors if tensor is not None))
-            row[: len(tensors)] = torch.tensor([0 if one is None else one.data_ptr() for one in tensors])
+            row[: len(tensors)] = torch.tensor([0 if part is None else part.data_ptr() for part in tensors])
         self._room = torch.empty(0)
 
     def __call__(
@@ -197,8 +197,9 @@ class LayerStack:
         self._pointers.numpy()[:, _CHANGING] = places
         tokens, heads, shared = len(x), self._heads, self._shared
         room = tokens * (2 * self._width + 2 * (heads + shared) * self._size + 3 * self._inner + 1)
-        if len(self._room) < room:
-            self._room = torch.empty(room)
+        place = self._room if room <= len(self._room) else torch.empty(room)
+        if len(self._room) < room <= _KEPT:
+            self._room = place
         normal, reached, last = torch.empty(tokens, self._width), torch.zeros(1, dtype=torch.int32), len(self._layers)
         first, added, rows = 0, None, tokens
         while True:
@@ -208,7 +209,7 @@ class LayerStack:
                 x,
                 added,
                 normal,
-                self._room,
+                place,
                 self._pointers,
                 self._numbers,
                 self._counts,
@@ -251,7 +252,7 @@ def routed(
     *,
     across: bool,
 ) -> Tensor:
-    """What chosen experts `[M, K]` int64 make of states `[M, H]`; see `hocket.policies.grouped.routed`."""
+    """What chosen experts `[M, K]` int64 make of states `[M, H]`; see `hocket.policies.row_groups.routed`."""
     _expect(torch.int64, chosen)
     _expect(torch.float32, x, share, opening[0], closing[0])
     out = torch.empty_like(x)
@@ -261,5 +262,7 @@ def routed(
     return out
 
 
+_KEPT = 2**22
+"""Numbers of room that are kept from call to call, at most: enough to decode by."""
 _POINTERS, _CHANGING = 14, [9, 10, 12, 13]
 """Addresses of a layer's tensors, and which of them change: those of angles, keys and values."""

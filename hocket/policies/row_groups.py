@@ -16,12 +16,12 @@ from torch.autograd.function import once_differentiable
 
 from hocket.policies.fused_operations import OPENINGS, by_kernels, product
 from hocket.policies.kernels import products
-from hocket.policies.kernels.products import Choices
+from hocket.policies.kernels.products import SortedChoices
 
 Map = Callable[[Tensor], Tensor]
 
 
-def sorted_choices(chosen: Tensor, groups: int) -> Choices:
+def sorted_choices(chosen: Tensor, groups: int) -> SortedChoices:
     """Of `chosen` `[M, K]`, each of `groups`."""
     if by_kernels(chosen.new_empty(0, dtype=torch.float32)):
         return products.sorted_choices(chosen.contiguous(), groups)
@@ -30,7 +30,7 @@ def sorted_choices(chosen: Tensor, groups: int) -> Choices:
     place[order] = torch.arange(len(order), device=order.device)
     counts = torch.bincount(chosen.flatten(), minlength=groups)
     start = torch.cat((counts.new_zeros(1), counts.cumsum(0))).cpu()
-    return Choices(place.view(chosen.shape), order // chosen.shape[1], start)
+    return SortedChoices(place.view(chosen.shape), order // chosen.shape[1], start)
 
 
 def grouped_linear(x: Tensor, weight: Tensor, bias: Tensor | None, start: Tensor, *, across: bool = False) -> Tensor:
@@ -94,7 +94,7 @@ class _Routed(Function):
         opening_bias: Tensor | None,
         closing: Tensor,
         closing_bias: Tensor | None,
-        choices: Choices,
+        choices: SortedChoices,
         gate: Map,
         across: bool,
     ) -> Tensor:
@@ -122,17 +122,17 @@ class _Routed(Function):
         with torch.enable_grad():
             leaf = opened.detach().requires_grad_()
             gated = ctx.gate(leaf)
-        found = grouped_linear(gradient, closing, None, start, across=not across)
-        dots, found = _dot_rows(gated.detach(), found, ordered)
+        result = grouped_linear(gradient, closing, None, start, across=not across)
+        dots, result = _dot_rows(gated.detach(), result, ordered)
         if closing_bias is not None:
             dots = dots + (gradient * closing_bias.repeat_interleave(start.diff().to(x.device), 0)).sum(1)
         shared = gated.detach() * ordered[:, None].to(x.dtype)
         for_closing = for_weight(ctx.needs_input_grad[4], gradient, shared)
         for_closing_bias = for_bias(ctx.needs_input_grad[5], gradient * ordered[:, None].to(x.dtype))
-        (found,) = torch.autograd.grad(gated, leaf, found)
-        for_opening = for_weight(ctx.needs_input_grad[2], found, x.index_select(0, row))
-        for_opening_bias = for_bias(ctx.needs_input_grad[3], found)
-        for_x = sum_places(grouped_linear(found, opening, None, start, across=not across), place, None)
+        (result,) = torch.autograd.grad(gated, leaf, result)
+        for_opening = for_weight(ctx.needs_input_grad[2], result, x.index_select(0, row))
+        for_opening_bias = for_bias(ctx.needs_input_grad[3], result)
+        for_x = sum_places(grouped_linear(result, opening, None, start, across=not across), place, None)
         for_share = dots.to(share.dtype)[place.view(-1).long()].view(share.shape)
         return for_x, for_share, for_opening, for_opening_bias, for_closing, for_closing_bias, None, None, None
 
@@ -159,5 +159,5 @@ def routed(
         pairs = (weights[0], opening[1]), (weights[1], closing[1])
         return products.routed(x.contiguous(), chosen.contiguous(), share.contiguous(), *pairs, kind, across=across)
     choices = sorted_choices(chosen, len(opening[0]))
-    found: Tensor = _Routed.apply(x, share, *opening, *closing, choices, gate, across)  # type: ignore[no-untyped-call]
-    return found
+    result: Tensor = _Routed.apply(x, share, *opening, *closing, choices, gate, across)  # type: ignore[no-untyped-call]
+    return result

@@ -7,8 +7,8 @@ import torch
 from hocket.core.keys import Key
 from hocket.policies.family import layer_of
 from hocket.policies.fused_operations import gated_silu
-from hocket.policies.grouped import grouped_linear, grouped_outer, routed, sorted_choices
 from hocket.policies.kernels import products
+from hocket.policies.row_groups import grouped_linear, grouped_outer, routed, sorted_choices
 
 torch.set_num_threads(1)
 EXPERTS, EACH, WIDTH, INNER = 5, 2, 24, 12
