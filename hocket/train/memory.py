@@ -311,8 +311,8 @@ def return_large_blocks(learners: Iterable[Learner]) -> None:
     The backward pass of an adapter takes blocks that are larger than those it frees: of a heap it would use new memory
     for every layer, up to a third of what a run holds. Nothing happens where the C library has no such setting.
     """
-    models = (learner.policy.model for learner in learners if getattr(learner.policy, "lora", False))
-    if max(map(weight_count, models), default=0) < WORTH:
+    adapted = [cast("CausalLM", learner.policy) for learner in learners if getattr(learner.policy, "lora", False)]
+    if max((weight_count(policy.model) for policy in adapted), default=0) < WORTH:
         return
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
