@@ -38,6 +38,7 @@ def form_of(model: Any) -> Form | None:
             except (
                 UnknownPart,
                 AttributeError,
+                LookupError,
                 RuntimeError,
                 TypeError,
                 ValueError,

@@ -15,6 +15,7 @@ import torch
 
 from hocket.core.errors import ConfigurationError, suggestion
 from hocket.core.inside import check_model_folder
+from hocket.policies.refusals import check_architecture
 from hocket.policies.templates import TemplateSettings
 
 READ_WHOLE = frozenset({"mxfp4", "fp8"})
@@ -37,6 +38,7 @@ def read_model(where: str, dtype: torch.dtype) -> Any:
 
     _check_place(where)
     config = read_config(where)
+    check_architecture(config, where)
     _check_stored(config, where)
     if is_classifier(config):  # With tied embeddings it would load, and write at random.
         raise ConfigurationError(

@@ -40,7 +40,7 @@ def trusted(model: Any) -> bool:
         try:
             with torch.no_grad():
                 _checked[model] = _agrees(model)
-        except (RuntimeError, TypeError, ValueError):  # What its modules are for was guessed wrong.
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):  # What its modules are for was guessed wrong.
             _checked[model] = False
     return _checked[model]
 

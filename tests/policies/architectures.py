@@ -27,17 +27,17 @@ _GROUPS: dict[int | float | bool | str | None, str] = {
     " feed_forward_size moe_intermediate_size expert_ffn_hidden_size prefix_dense_intermediate_size"
     " shared_experts_intermediate_size shared_intermediate_size intermediate_size_mlp dense_intermediate_size"
     " moe_shared_expert_intermediate_size",
-    3: "num_hidden_layers decoder_layers n_layer num_layers n_layers num_decoder_layers",
-    1: "encoder_layers num_encoder_layers num_shared_experts moe_num_shared_experts n_shared_experts"
+    3: "num_hidden_layers encoder_layers num_encoder_layers decoder_layers n_layer num_layers n_layers num_decoder_layers",
+    1: "num_shared_experts moe_num_shared_experts n_shared_experts"
     " first_k_dense_replace num_dense_layers topk_group num_random_blocks moe_layer_start_index",
     4: "num_attention_heads n_head decoder_attention_heads encoder_attention_heads n_heads attention_heads"
     " num_decoder_attention_heads num_encoder_attention_heads num_experts n_routed_experts num_local_experts"
-    " moe_num_experts num_heads swa_num_attention_heads zero_expert_num index_n_heads indexer_n_heads"
+    " moe_num_experts num_heads swa_num_attention_heads zero_expert_num indexer_n_heads"
     " mamba_num_heads n_mamba_heads linear_num_value_heads linear_num_heads mamba_n_heads",
     2: "num_key_value_heads num_kv_heads swa_num_key_value_heads n_group num_experts_per_tok moe_k moe_topk"
     " top_k_experts linear_num_key_heads mamba_n_groups n_groups mamba_ngroups type_vocab_size router_hidden_size"
     " indexer_kv_heads",
-    16: "head_dim d_head dim_head v_head_dim qk_nope_head_dim swa_head_dim kv_channels attention_head_size"
+    16: "index_n_heads head_dim d_head dim_head v_head_dim qk_nope_head_dim swa_head_dim kv_channels attention_head_size"
     " kv_lora_rank index_head_dim indexer_head_dim mamba_head_dim mamba_d_head linear_key_head_dim"
     " linear_value_head_dim linear_head_dim global_head_dim mamba_d_state ssm_state_size state_size laurel_rank"
     " hidden_size_per_layer_input o_lora_rank gated_norm_rank hc_lowrank adapter_rank time_step_rank"
@@ -69,9 +69,12 @@ _GEMMA4 = {
 }
 _LLAMA4 = {"num_hidden_layers": 3, "no_rope_layers": [1, 1, 0], "layer_types": None, "moe_layers": [1, 2]}
 _OWN: dict[str, dict[str, Any]] = {
-    "bamba": _MAMBA,
+    "bamba": _MAMBA | {"attn_layer_indices": [1]},
+    "deepseek_v2": {"n_group": 2, "topk_group": 1, "topk_method": "group_limited_greedy", "num_experts_per_tok": 2},
     "falcon_h1": _MAMBA | {"mamba_d_ssm": 128},
-    "granitemoehybrid": _MAMBA,
+    "granitemoehybrid": _MAMBA | {"layer_types": ["mamba", "attention", "mamba"]},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
+    "longcat_flash": {"num_layers": 2, "num_key_value_heads": 4, "head_dim": 8, "qk_head_dim": 24},
     "mamba2": {"num_heads": 8, "head_dim": 16, "n_groups": 2},
     "dots3_note_text": {
         "layer_types": ["indexed_attention", "sliding_attention", "indexed_attention"],
@@ -86,7 +89,8 @@ _OWN: dict[str, dict[str, Any]] = {
         "swa_qk_nope_head_dim": 24,
         "swa_v_head_dim": 16,
     },
-    "dots3_note.vision_config": {"adapter_in_dim": 64},
+    "dots3_note.vision_config": {"adapter_in_dim": 64, "adapter_out_dim": 64},
+    "dots3_note.audio_config": {"adapter_input_size": 64},
     "qwen4_exp_text": {"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 16, "indexer_budget": 8, "indexer_compress_ratio": 2, "ngram_vocab_size_base": 50, "split_ngram_parts": 1},
     "cohere_compass_text": {
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
@@ -95,7 +99,7 @@ _OWN: dict[str, dict[str, Any]] = {
             "full_attention": None,
         },
     },
-    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1},
+    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
     "gemma3n_text": {
         "num_hidden_layers": 4,
         "layer_types": ["sliding_attention", "full_attention"] * 2,
@@ -114,6 +118,7 @@ _OWN: dict[str, dict[str, Any]] = {
     "ministral": {"head_dim": 16, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
     "mpt.attn_config": {"attn_pdrop": 0},
     "nemotron": {"head_dim": 16, "num_key_value_heads": 2},
+    "xmod": {"default_language": "en_XX"},
     "reformer": {"is_decoder": True, "axial_pos_embds_dim": [16, 48], "axial_pos_shape": [8, 16]},
     "zamba": {"layers_block_type": ["linear_attention", "linear_attention", "hybrid", "hybrid"], "num_hidden_layers": 4},
     "zaya": {"num_experts_per_tok": 1},
@@ -143,8 +148,12 @@ def shrunk(kind: type[PreTrainedConfig], **more: Any) -> PreTrainedConfig:
     for name in ("num_hidden_layers", "n_layer", "num_layers"):
         if name in settings:
             settings[name] = distinct
+    if "kv_lora_rank" in settings and "num_key_value_heads" in settings:
+        settings["num_key_value_heads"] = settings["num_attention_heads"]
     ends = {"eos_token_id": 1, "pad_token_id": 0, "bos_token_id": 2}
     settings |= {name: token for name, token in ends.items() if name in fields}
+    if getattr(whole, "is_decoder", None) is False and not whole.is_encoder_decoder:
+        settings["is_decoder"] = True
     return kind(**(settings | _OWN.get(whole.model_type, {}) | more))
 
 
@@ -173,7 +182,7 @@ def tiny(name: str, dtype: torch.dtype = torch.float32, seed: int = 0) -> Any:
     draw = Key.of(seed).derive(name).torch()
     with torch.no_grad():
         for weight, parameter in made.named_parameters():
-            drawn = torch.randn(parameter.shape, generator=draw) * 0.3
+            drawn = torch.randn(parameter.shape, generator=draw) * 0.2
             norm = parameter.ndim == 1 and weight.endswith("norm.weight")
             parameter.copy_(drawn + 1 if norm else drawn)
     made.tie_weights()

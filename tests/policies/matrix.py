@@ -33,6 +33,7 @@ from hocket.engine.requests import Request
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.lora import add_adapter
 from hocket.policies.lora_targets import coverage
+from hocket.policies.refusals import check_architecture
 from hocket.policies.settings import LoraSettings
 from hocket.policies.support import supports
 from hocket.recipes import find
@@ -84,9 +85,12 @@ def measured(name: str) -> Row:
         Exception: whatever goes wrong that is not a refusal.
     """
     try:
+        config = architectures.shrunk(architectures.CONFIG_MAPPING[name])
+        check_architecture(config, name)
         policy = CausalLM(architectures.tiny(name), tiny_models.tokenizer())
         path = "fast" if supports(policy.model, architectures.CONTEXT) else "own forward"
         wide = copy.deepcopy(policy.model).double()
+        wide.set_experts_implementation("eager")  # The others multiply in fp32 at most.
         trajectories = sampled(policy, 0)
         batch = pack(trajectories)
         logp = policy.evaluate(batch, [Quantity.LOGP]).logp.detach()
