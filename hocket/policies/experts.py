@@ -43,9 +43,10 @@ class Experts:
         self, form: ExpertsForm, router: Any, module: Any, gate: Map, scale: Tensor | None, dtype: torch.dtype
     ) -> None:
         self._form, self._router, self._gate, self._scale = form, router, gate, scale
-        self._transposed = bool(module.is_transposed)
+        self._transposed = bool(getattr(module, "is_transposed", True))
         weights = module.gate_up_proj.to(dtype), module.down_proj.to(dtype)
-        biases = [getattr(module, f"{name}_bias").to(dtype) if module.has_bias else None for name in _WEIGHTS]
+        biased = bool(getattr(module, "has_bias", False))
+        biases = [getattr(module, f"{name}_bias").to(dtype) if biased else None for name in _WEIGHTS]
         # Taken apart once: the backward pass then makes one gradient of all experts.
         self._into, self._back = (
             _Products(weight.unbind(), None if bias is None else bias.unbind())
@@ -62,10 +63,14 @@ class Experts:
         rows, count = chosen.shape
         order = torch.argsort(chosen.flatten(), stable=True)
         counts = torch.bincount(chosen.flatten(), minlength=len(self._into.weights)).tolist()
-        parts = torch.split(x.to(self._dtype).index_select(0, order // count), counts)
+        weight = weight.to(self._dtype)
+        chosen_rows = x.to(self._dtype).index_select(0, order // count)
+        if self._form.before:
+            chosen_rows = chosen_rows * weight.flatten()[order, None]
+            weight = torch.ones_like(weight)
+        parts = torch.split(chosen_rows, counts)
         outputs = torch.cat([self._expert(number, part) for number, part in enumerate(parts) if len(part)])
         each = outputs.index_select(0, torch.argsort(order)).view(rows, count, -1)
-        weight = weight.to(self._dtype)
         total = each[:, 0] * weight[:, :1]
         for place in range(1, count):
             total = total + each[:, place] * weight[:, place, None]
@@ -75,7 +80,12 @@ class Experts:
         """Where states `[M, H]` go, experts in rising order."""
         rows = len(x)
         # In whole registers torch's sigmoid gives an element the same bits wherever it stands.
-        logits, weight, chosen = self._router(F.pad(x, (0, 0, 0, -rows % ALIKE)))
+        wide = F.pad(x, (0, 0, 0, -rows % ALIKE))
+        if self._form.before:
+            logits = self._router(wide)[1]
+            weight, chosen = logits.topk(self._router.top_k, -1)
+        else:
+            logits, weight, chosen = self._router(wide)
         logits, (chosen, order) = logits[:rows], chosen[:rows].sort(-1)
         if self._form.scores is None:
             return Routing(logits, weight[:rows].gather(1, order), chosen)

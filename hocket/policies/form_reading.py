@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -24,7 +25,15 @@ from hocket.policies.forms import (
     routing_weights,
 )
 from hocket.policies.lora import base_of, is_adapters
-from hocket.policies.rotary import UnknownPart, frequencies, interleaves, longest_static, table_names, table_of
+from hocket.policies.rotary import (
+    UnknownPart,
+    frequencies,
+    interleaves,
+    is_complex,
+    longest_static,
+    table_names,
+    table_of,
+)
 
 _forms: WeakKeyDictionary[nn.Module, Form | None] = WeakKeyDictionary()
 
@@ -63,17 +72,30 @@ def _form(model: Any) -> Form:
     _check_weights(trunk, ["embed_tokens", "layers", last])
     layers = tuple(_layer(trunk, layer, config, number) for number, layer in enumerate(inner))
     shapes = {(layer.attention.heads, layer.attention.shared, layer.attention.size) for layer in layers}
-    if len(shapes) != 1 or getattr(config, "use_bidirectional_attention", False):
+    thetas = {theta for theta in getattr(config, "layer_rope_theta", None) or ()}
+    if len(shapes) != 1 or len(thetas) > 1 or getattr(config, "use_bidirectional_attention", False):
         raise UnknownPart
-    scale = getattr(model, "logit_scale", None) or 1 / getattr(config, "logits_scaling", 1.0)
+    scaling = float(getattr(config, "logits_scaling", 1.0))
+    scale = getattr(model, "logit_scale", None) or (scaling if config.model_type in _MULTIPLIED else 1 / scaling)
     return Form(
         layers=layers,
         norm=_norm(trunk, last),
         embedding_scale=float(getattr(config, "embedding_multiplier", 1.0)),
         logit_scale=float(scale),
         logit_cap=float(getattr(config, "final_logit_softcapping", None) or 0),
-        longest=longest_static(trunk.rotary_emb, config),
+        longest=min(longest_static(trunk.rotary_emb, config), _whole_chunk(config)),
     )
+
+
+_MULTIPLIED = frozenset({"hyperclovax"})
+"""Architectures whose logits are multiplied by `logits_scaling`; others divide by it."""
+
+
+def _whole_chunk(config: Any) -> int:
+    """Tokens up to which attention in chunks is whole, and scores are not scaled by the position."""
+    chunk = getattr(config, "attention_chunk_size", None) or sys.maxsize
+    tuned = getattr(config, "attn_temperature_tuning", False)
+    return min(chunk, config.floor_scale - 1 if tuned else sys.maxsize)
 
 
 # ---------------------------------------------------------------- modules
@@ -143,6 +165,13 @@ _NORMS: dict[tuple[str, ...], tuple[str | None, str | None, str | None, str | No
         "pre_feedforward_layernorm",
         "post_feedforward_layernorm",
     ),
+    ("input_layernorm", "pre_feedforward_layernorm"): ("input_layernorm", None, "pre_feedforward_layernorm", None),
+    ("input_layernorm", "post_attention_layernorm", "post_norm1", "post_norm2"): (
+        "input_layernorm",
+        "post_norm1",
+        "post_attention_layernorm",
+        "post_norm2",
+    ),
     ("input_layernorm", "post_attention_layernorm", "post_mlp_layernorm", "post_self_attn_layernorm"): (
         "input_layernorm",
         "post_self_attn_layernorm",
@@ -154,21 +183,23 @@ _NORMS: dict[tuple[str, ...], tuple[str | None, str | None, str | None, str | No
 
 
 def _layer(trunk: Any, layer: nn.Module, config: Any, number: int) -> LayerForm:
-    attention, feed = _first(layer, ("self_attn",)), _first(layer, ("mlp", "block_sparse_moe"))
-    names = tuple(sorted(name for name, child in layer.named_children() if "norm" in name and child is not None))
+    attention, feed = _first(layer, ("self_attn",)), _first(layer, ("mlp", "block_sparse_moe", "feed_forward"))
+    norms_in = (name for name, child in layer.named_children() if "norm" in name and type(child) is not nn.Identity)
+    names = tuple(sorted(norms_in))
     places = _NORMS.get(names)
     if places is None:
         raise UnknownPart
-    _check_weights(layer, [attention, feed, *names])
+    beside = None if getattr(layer, "shared_mlp", None) is None else layer.shared_mlp
+    _check_weights(layer, [attention, feed, *names, *([] if beside is None else ["shared_mlp"])])
     norms = tuple(None if name is None else _norm(layer, name) for name in places)
     return LayerForm(
         attention_name=attention,
         attention=_attention_of(trunk, getattr(layer, attention), config, number),
         feed_name=feed,
-        feed=_feed(getattr(layer, feed)),
+        feed=_feed(getattr(layer, feed), beside),
         norms=norms,  # type: ignore[arg-type]
         parallel=len(names) == 1 or bool(getattr(layer, "use_parallel_residual", False)),
-        residual=float(getattr(layer, "residual_multiplier", 1.0)),
+        residual=float(getattr(layer, "residual_multiplier", getattr(layer, "residual_scale", 1.0))),
     )
 
 
@@ -205,7 +236,7 @@ def _latent(trunk: Any, module: Any, config: Any, number: int) -> AttentionForm:
         window=_window(trunk, config, kind),
         rotary=rotary,
         turned=form.turning,
-        interleaved=bool(getattr(config, "rope_interleave", False)),
+        interleaved=bool(getattr(config, "rope_interleave", is_complex(trunk.rotary_emb))),
         latent=form,
     )
     _linear(module, [*shape.inner, "o_proj"])
@@ -235,7 +266,7 @@ def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
     kind = _layer_type(config, number)
     rotary = table_of(trunk.rotary_emb, module, config, kind)
     turned = 2 * frequencies(trunk.rotary_emb, rotary or next(iter(table_names(trunk.rotary_emb)), "")).numel()
-    interleaved, late = interleaves(module), named == _QUERY_NORMS[2]
+    interleaved, late = interleaves(module, trunk.rotary_emb), named == _QUERY_NORMS[2]
     if late and (interleaved or turned != size):
         raise UnknownPart
     norms = None
@@ -246,6 +277,9 @@ def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
         if wide and shapes != [heads * size, shared * size]:
             raise UnknownPart
         norms = tuple(replace(norm, wide=wide) for norm in pair)
+    elif getattr(module, "qk_norm", None) is not None:  # It has no weight, so it may as well come before the turn.
+        same = _bare_norm(module, "qk_norm", size)
+        norms = same, same
     return AttentionForm(
         projections=projections,
         output=output,
@@ -265,16 +299,38 @@ def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
     )
 
 
+def _bare_norm(parent: nn.Module, name: str, size: int) -> NormForm:
+    """An RMSNorm over `size` numbers that has no weight."""
+    module: Any = getattr(parent, name)
+    form = NormForm(name, "rms", float(module.eps))
+    x = torch.randn(size, generator=torch.Generator().manual_seed(0)).mul(0.01)
+    if (normed(form, module, x) - module(x)).abs().max() > 1e-4:
+        raise UnknownPart
+    return form
+
+
 _ROUTERS = ("gate", "router")
 _SHARED = ("shared_expert", "shared_experts", "shared_mlp")
 
 
-def _feed(module: Any) -> FeedForm | ExpertsForm:
-    return _experts(module) if isinstance(getattr(module, "experts", None), nn.Module) else _dense(module)
+def _feed(module: Any, beside: Any) -> FeedForm | ExpertsForm:
+    if isinstance(getattr(module, "experts", None), nn.Module):
+        return _experts(module) if beside is None else replace(_experts(module), **_beside(module, beside))
+    if beside is not None:
+        raise UnknownPart
+    return _dense(module)
+
+
+def _beside(module: Any, shared: Any) -> dict[str, Any]:
+    if any(getattr(module, name, None) is not None for name in _SHARED):
+        raise UnknownPart
+    return {"shared": "shared_mlp", "shared_form": _dense(shared), "beside": True}
 
 
 def _experts(module: Any) -> ExpertsForm:
     router, experts = _first(module, _ROUTERS), module.experts
+    if not hasattr(experts, "has_gate"):
+        return _scaled_before(module, router)
     names = {"gate_up_proj", "down_proj"} | (
         {"gate_up_proj_bias", "down_proj_bias"} if _flag(experts, "has_bias") else set()
     )
@@ -289,7 +345,8 @@ def _experts(module: Any) -> ExpertsForm:
         raise UnknownPart
     width = weight.shape[2 if _flag(experts, "is_transposed") else 1]
     probe = torch.randn(16, width, generator=torch.Generator().manual_seed(0)).to(weight.device, weight.dtype)
-    routed = getattr(module, router)(probe)
+    corrected = "e_score_correction_bias" in inspect.signature(getattr(module, router).forward).parameters
+    routed = getattr(module, router)(probe, *([module.e_score_correction_bias] if corrected else []))
     if not isinstance(routed, tuple) or len(routed) != 3 or routed[1].shape != routed[2].shape:
         raise UnknownPart
     usual = type(experts)._apply_gate.__name__ == "_default_apply_gate"
@@ -300,7 +357,9 @@ def _experts(module: Any) -> ExpertsForm:
         shared=shared,
         shared_form=None if shared is None else _dense(getattr(module, shared)),
         shared_gate=gate,
-        factor=float(getattr(getattr(module, router), "routed_scaling_factor", 1.0)),
+        factor=_factor(getattr(module, router)),
+        bias="e_score_correction_bias" if corrected else None,
+        share=_share(module),
     )
     logits, due, chosen = (part.double() if part.is_floating_point() else part for part in routed)
     for scores in _SCORES:
@@ -309,6 +368,38 @@ def _experts(module: Any) -> ExpertsForm:
             if (routing_weights(tried, logits, chosen) - due).abs().max() < 1e-2:
                 return tried
     return form
+
+
+def _factor(router: Any) -> float:
+    """What a router multiplies its weights by."""
+    return float(getattr(router, "routed_scaling_factor", getattr(router, "router_scaling_factor", 1.0)))
+
+
+def _share(module: Any) -> float:
+    """What the sum of routed and shared experts is multiplied by."""
+    return 0.5 if getattr(module, "shared_expert_combination_strategy", "sum") == "average" else 1.0
+
+
+def _scaled_before(module: Any, router: str) -> ExpertsForm:
+    """Experts that read states times their weights, sigmoids of the router's logits."""
+    experts = module.experts
+    linear = getattr(module, router)
+    if _weights(experts) != {"gate_up_proj", "down_proj"} or _weights(linear) != {"weight"}:
+        raise UnknownPart
+    _check_weights(module, [router, "experts", "shared_expert"])
+    routed = linear(torch.zeros(2, linear.weight.shape[1], dtype=linear.weight.dtype))
+    if not isinstance(routed, tuple) or len(routed) != 2 or experts.gate_up_proj.shape[1] != linear.weight.shape[1]:
+        raise UnknownPart
+    return ExpertsForm(
+        router=router,
+        experts="experts",
+        activation="act_fn",
+        shared="shared_expert",
+        shared_form=_dense(module.shared_expert),
+        scores="sigmoid",
+        normalised=False,
+        before=True,
+    )
 
 
 _SCORES: tuple[Literal["softmax", "sigmoid"], ...] = ("softmax", "sigmoid")
@@ -325,21 +416,23 @@ def _dense(module: Any) -> FeedForm:
     for opening, closing, gated in (
         (("gate_proj", "up_proj"), "down_proj", True),
         (("gate_up_proj",), "down_proj", True),
+        (("input_linear",), "output_linear", True),
         (("up_proj",), "down_proj", False),
         (("fc1",), "fc2", False),
         (("c_fc",), "c_proj", False),
     ):
         if all(isinstance(getattr(module, name, None), nn.Module) for name in (*opening, closing)):
+            activation = _first(module, ("act_fn", "activation_fn", "act", "activation"))
             _linear(module, [*opening, closing])
-            _check_weights(module, [*opening, closing])
-            return FeedForm(opening, closing, _first(module, ("act_fn", "activation_fn", "act")), gated)
+            _check_weights(module, [*opening, closing, *([] if gated else [activation])])
+            return FeedForm(opening, closing, activation, gated)
     raise UnknownPart
 
 
 def _layer_type(config: Any, number: int) -> str | None:
     kinds = getattr(config, "layer_types", None)
     kind = None if kinds is None else kinds[number]
-    if kind not in (None, "full_attention", "sliding_attention"):
+    if kind not in (None, "full_attention", "sliding_attention", "chunked_attention"):
         raise UnknownPart
     return kind
 

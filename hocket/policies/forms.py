@@ -20,10 +20,14 @@ from hocket.policies.rotary import (
 
 KNOWN = frozenset(
     {
+        "apertus",
         "arcee",
+        "aria_text",
         "cohere",
         "cohere2",
         "cohere2_moe",
+        "cwm",
+        "deepseek_v2",
         "deepseek_v3",
         "dots1",
         "ernie4_5",
@@ -31,24 +35,33 @@ KNOWN = frozenset(
         "exaone4",
         "exaone_moe",
         "flex_olmo",
+        "flint",
         "gemma",
         "gemma2",
         "gemma3_text",
         "glm",
         "glm4",
         "glm4_moe",
+        "glm4_moe_lite",
         "gpt_oss",
         "granite",
         "granite_swa",
         "granitemoe",
+        "granitemoeshared",
         "helium",
         "hunyuan_v1_dense",
         "hunyuan_v1_moe",
+        "hy_v3",
+        "hyperclovax",
         "internlm3",
         "iquestcoder",
         "jais2",
+        "kolibri1",
         "llama",
+        "llama4_text",
         "mellum",
+        "minicpm3",
+        "minimax_m2",
         "ministral",
         "ministral3",
         "mistral",
@@ -70,6 +83,8 @@ KNOWN = frozenset(
         "solar_open",
         "stablelm",
         "starcoder2",
+        "vaultgemma",
+        "youtu",
     }
 )
 """Architectures whose form is tested against their own forward pass; that of any other is checked on each model."""
@@ -179,6 +194,9 @@ class ExpertsForm:
         activation: of the experts, the name of a module of theirs; empty where they have a gate of their own.
         scores: what the router makes of its logits, normalised to 1 over the chosen experts or not, times a factor;
             None where it makes something else.
+        bias: name of what is added to scores where experts are chosen, if the router is given it.
+        before: whether weights are factors of what experts read, not of their outputs.
+        beside: whether the shared one stands beside the module, not in it. share: factor of both outputs' sum.
     """
 
     router: str
@@ -190,6 +208,10 @@ class ExpertsForm:
     scores: Literal["softmax", "sigmoid"] | None = None
     normalised: bool = True
     factor: float = 1.0
+    bias: str | None = None
+    before: bool = False
+    beside: bool = False
+    share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -296,7 +318,9 @@ def linears_of(form: LayerForm) -> set[str]:
     names = {f"{form.attention_name}.{name}" for name in (*form.attention.inner, form.attention.output)}
     feed = form.feed
     dense = feed if isinstance(feed, FeedForm) else feed.shared_form
-    within = form.feed_name if isinstance(feed, FeedForm) else f"{form.feed_name}.{feed.shared}"
+    within = form.feed_name
+    if isinstance(feed, ExpertsForm):
+        within = str(feed.shared) if feed.beside else f"{form.feed_name}.{feed.shared}"
     names |= set() if dense is None else {f"{within}.{name}" for name in (*dense.opening, dense.closing)}
     gate = None if isinstance(feed, FeedForm) else feed.shared_gate
     return names if gate is None else names | {f"{form.feed_name}.{gate}"}

@@ -25,7 +25,7 @@ from hocket.policies.routes import Balance, ReplayedRoutes, RouteRecord, columns
 from hocket.policies.sequences import TOKEN_BUDGET, Row, blocks_of, padded
 from hocket.policies.shapes import context_length
 from hocket.policies.stored_weights import WideHead, weight_count
-from hocket.policies.support import supports, trusted
+from hocket.policies.support import supports, trunk_of, trusted
 from hocket.policies.tree_forward import tree_states
 from hocket.policies.value_head import ValueHead
 
@@ -228,7 +228,7 @@ class LanguageModel:
         ids, place = block.ids.to(self.device), block.place.to(self.device)
         if self._plain:
             with self.residence.called(), self.narrowed():
-                states = self.model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+                states = trunk_of(self.model)(input_ids=ids, use_cache=False).last_hidden_state
             picked = states.flatten(0, 1)[place].to(self.model.dtype)
             return self._for_head(picked), picked if hidden else None
         with self.residence.called(), self.narrowed():

@@ -26,6 +26,8 @@ _NO_POSITIONS: dict[str, Callable[[Any, Any, str | None], bool]] = {
     "cohere2_moe": lambda module, config, kind: kind != "sliding_attention" and not module.force_rope,
     "exaone4": _hybrid,
     "exaone_moe": _hybrid,
+    "flint": lambda module, config, kind: kind != "sliding_attention",
+    "kolibri1": _hybrid,
 }
 """Architectures that leave the positions out in some layers, and say so in their forward pass alone."""
 
@@ -50,7 +52,9 @@ def pair_angles(
     places = torch.arange(positions, device=device)[None]
     arguments = (name,) if name else ()
     with torch.no_grad():
-        cosine, sine = (part[0] for part in rotary(torch.zeros(1, dtype=dtype, device=device), places, *arguments))
+        angles = rotary(torch.zeros(1, dtype=dtype, device=device), places, *arguments)
+        parts = (angles.real, angles.imag) if isinstance(angles, Tensor) else angles
+        cosine, sine = (part[0] for part in parts)
     pairs = frequencies(rotary, name).numel()
     if cosine.shape[1] == 2 * pairs:  # As two halves, or each angle twice.
         step = slice(pairs) if cosine[:, :pairs].equal(cosine[:, pairs:]) else slice(None, None, 2)
@@ -66,10 +70,19 @@ def frequencies(rotary: Any, name: str) -> Tensor:
     return buffer
 
 
-def interleaves(module: Any) -> bool:
-    """Whether an architecture turns neighbours, by its own `rotate_half`."""
+def interleaves(module: Any, rotary: Any) -> bool:
+    """Whether an architecture turns neighbours, by its own `rotate_half`, or as complex numbers."""
+    if is_complex(rotary):
+        return True
     rotate = getattr(sys.modules[type(module).__module__], "rotate_half", None)
     return rotate is not None and rotate(torch.arange(4.0)).tolist() == [-1.0, 0.0, -3.0, 2.0]
+
+
+def is_complex(rotary: Any) -> bool:
+    """Whether angles are complex numbers, of which two neighbours in a head are one."""
+    return bool(sys.modules[type(rotary).__module__].__dict__.get("apply_rotary_emb")) and (
+        rotary(torch.zeros(1), torch.zeros(1, 1, dtype=torch.long)).__class__ is Tensor
+    )
 
 
 def longest_static(rotary: Any, config: Any) -> int:

@@ -45,13 +45,18 @@ def trusted(model: Any) -> bool:
     return _checked[model]
 
 
+def trunk_of(model: Any) -> Any:
+    """What gives a model's last hidden states."""
+    return model.model if model.base_model is model else model.base_model
+
+
 def _agrees(model: Any) -> bool:
     count = min(_PROBE, int(form.longest)) if (form := form_of(model)) is not None else 0
     token = (np.arange(count) * 7 + 3) % int(model.config.vocab_size)
     tree = tree_of([Row(np.asarray(token, np.int64), np.arange(count), np.arange(count))])
     ids = torch.from_numpy(token)[None].to(model.device)
     states = tree_states(model, tree, "fp32")
-    due = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[0]
+    due = trunk_of(model)(input_ids=ids, use_cache=False).last_hidden_state[0]
     if not _close(states, due):
         return False
     if not hasattr(model, "lm_head"):
