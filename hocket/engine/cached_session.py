@@ -31,7 +31,7 @@ class CachedSession:
                 "sampled from here; choose a decoder with a standard cache"
             )
         chosen = torch.tensor(index, device=model.device)
-        cache.batch_select_indices(chosen)
+        _select(cache, chosen)
         self._cache = cache
         self.rows = torch.arange(len(contexts), device=model.device)
         self.logits: Tensor = out.logits[chosen, -1]
@@ -43,5 +43,13 @@ class CachedSession:
 
     def keep(self, alive: Tensor) -> None:
         chosen = torch.nonzero(alive).flatten()
-        self._cache.batch_select_indices(chosen)
+        _select(self._cache, chosen)
         self.rows = self.rows[chosen]
+
+
+def _select(cache: Any, chosen: Tensor) -> None:
+    """Leaves these rows of a cache, in this order. States that do not grow follow only where it is reordered."""
+    if any(hasattr(layer, "conv_states") for layer in getattr(cache, "layers", ())):
+        cache.reorder_cache(chosen)
+    else:
+        cache.batch_select_indices(chosen)

@@ -17,6 +17,7 @@ from hocket.engine.decoder import DecoderSession
 from hocket.engine.decoding import LockstepDecoding, Responses, decode
 from hocket.engine.masked_session import MaskedSession
 from hocket.engine.paged_model import Kernels, PagedCache, PassRecord, SamplingCounts
+from hocket.engine.rereading_session import REREAD, RereadingSession
 from hocket.engine.requests import Request, Sample
 from hocket.engine.running import Asker, Running, Ticket
 from hocket.engine.scheduler import Scheduler
@@ -381,6 +382,8 @@ class LocalEngine(BatchedEngine):
         def session_of(model: Any, contexts: Sequence[tuple[int, ...]]) -> Session:
             if _decodes(model, longest):
                 return DecoderSession(model, contexts, precision)
+            if model.config.model_type in REREAD:
+                return RereadingSession(model, contexts)
             return CachedSession(model, contexts)
 
         requests, limits = [item.request for item in wave], [item.limit for item in wave]

@@ -139,12 +139,16 @@ def _linear_layers(model: nn.Module) -> list[str]:
 
 
 def _routers(model: nn.Module) -> list[str]:
-    """Linear layers whose output is no product alone, as of routers that also choose; no adapter adds to these."""
+    """Linear layers whose output is not a product alone, as of routers that also choose; no adapter adds to these."""
     return [
         name
         for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and type(module) is not nn.Linear and "Router" in type(module).__name__
+        if isinstance(module, nn.Linear) and type(module) is not nn.Linear and type(module).__name__.endswith(_CHOOSING)
     ]
+
+
+_CHOOSING = ("Router", "GroupedLinear")
+"""Ends of the names of classes of such layers."""
 
 
 def _other_weights(model: nn.Module) -> list[str]:

@@ -8,6 +8,7 @@ from hocket.core.errors import ConfigurationError
 
 _UNFIT = {
     "blt": "reads bytes in patches that another model cuts",
+    "cpmant": "reads tokens that come later",
     "gemma4_assistant": "drafts for another model, whose states it reads",
     "gemma4_unified_assistant": "drafts for another model, whose states it reads",
     "moshi": "writes sound beside its text",
@@ -61,6 +62,12 @@ def check_architecture(config: Any, where: str) -> None:
         raise ConfigurationError(
             f"model {where!r} has {setting} in its config.json, so that every token would read those that come later; "
             "choose a causal language model, or correct the setting"
+        )
+    if kind == "doge" and config.keep_window_size < config.max_position_embeddings:
+        raise ConfigurationError(
+            f"model {where!r} has keep_window_size = {config.keep_window_size} in its config.json, less than its "
+            f"context of {config.max_position_embeddings} tokens, so that its numbers depend on how sequences are "
+            "padded; choose another model, or a max_position_embeddings of the same size"
         )
     if kind == "xmod" and not config.default_language:
         raise ConfigurationError(f"model {where!r} has no default_language in its config.json; name one there")

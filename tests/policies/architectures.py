@@ -90,7 +90,8 @@ _OWN: dict[str, dict[str, Any]] = {
         "swa_v_head_dim": 16,
     },
     "dots3_note.vision_config": {"adapter_in_dim": 64, "adapter_out_dim": 64},
-    "dots3_note.audio_config": {"adapter_input_size": 64},
+    "dots3_note.audio_config": {"adapter_input_size": 64, "adapter_output_size": 64},
+    "doge": {"keep_window_size": CONTEXT},
     "qwen4_exp_text": {"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 16, "indexer_budget": 8, "indexer_compress_ratio": 2, "ngram_vocab_size_base": 50, "split_ngram_parts": 1},
     "cohere_compass_text": {
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
@@ -120,7 +121,7 @@ _OWN: dict[str, dict[str, Any]] = {
     "nemotron": {"head_dim": 16, "num_key_value_heads": 2},
     "xmod": {"default_language": "en_XX"},
     "reformer": {"is_decoder": True, "axial_pos_embds_dim": [16, 48], "axial_pos_shape": [8, 16]},
-    "zamba": {"layers_block_type": ["linear_attention", "linear_attention", "hybrid", "hybrid"], "num_hidden_layers": 4},
+    "zamba": {"attention_hidden_size": 128, "attention_head_dim": 32, "layers_block_type": ["linear_attention", "linear_attention", "hybrid", "hybrid"], "num_hidden_layers": 4},
     "zaya": {"num_experts_per_tok": 1},
     "dbrx": {"attn_config": {"kv_n_heads": 2, "rope_theta": 1e4, "clip_qkv": 8}, "ffn_config": {"ffn_hidden_size": 48, "moe_num_experts": 4, "moe_top_k": 2}},
 }

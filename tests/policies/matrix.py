@@ -31,6 +31,7 @@ from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.policies.causal_lm import CausalLM
+from hocket.policies.form_reading import known_form
 from hocket.policies.lora import add_adapter
 from hocket.policies.lora_targets import coverage
 from hocket.policies.refusals import check_architecture
@@ -89,6 +90,8 @@ def measured(name: str) -> Row:
         check_architecture(config, name)
         policy = CausalLM(architectures.tiny(name), tiny_models.tokenizer())
         path = "fast" if supports(policy.model, architectures.CONTEXT) else "own forward"
+        if path != "fast" and supports(policy.model, 1):
+            path = f"fast up to {known_form(policy.model).longest} tokens"
         wide = copy.deepcopy(policy.model).double()
         wide.set_experts_implementation("eager")  # The others multiply in fp32 at most.
         trajectories = sampled(policy, 0)
@@ -146,8 +149,12 @@ def sampled(policy: CausalLM, step: int) -> list[Trajectory]:
 def exact(model: Any, turn: Turn) -> Tensor:
     """Log-probs of a turn's tokens by the model's own pass in fp64 over this sequence alone."""
     tokens = torch.from_numpy(np.concatenate([turn.observation, turn.action]))
-    with torch.no_grad(), Wide():
-        logits = model(input_ids=tokens[None, :-1], use_cache=False).logits[0]
+    with torch.no_grad():
+        try:
+            with Wide():
+                logits = model(input_ids=tokens[None, :-1], use_cache=False).logits[0]
+        except RuntimeError:  # It has constants of fp32.
+            logits = model.float()(input_ids=tokens[None, :-1], use_cache=False).logits[0]
     logp = logits[len(turn.observation) - 1 :].double().log_softmax(-1)
     return logp.gather(1, torch.from_numpy(turn.action)[:, None].long())[:, 0]
 
