@@ -17,8 +17,8 @@ from hocket.engine.decoder import DecoderSession
 from hocket.engine.decoding import LockstepDecoding, Responses, decode
 from hocket.engine.masked_session import MaskedSession
 from hocket.engine.paged_model import Kernels, PagedCache, PassRecord, SamplingCounts
-from hocket.engine.rereading_session import REREAD, RereadingSession
 from hocket.engine.requests import Request, Sample
+from hocket.engine.rereading_session import REREAD, RereadingSession
 from hocket.engine.running import Asker, Running, Ticket
 from hocket.engine.scheduler import Scheduler
 from hocket.engine.session import Session

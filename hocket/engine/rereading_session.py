@@ -11,6 +11,7 @@ from torch import Tensor
 REREAD = frozenset(
     {
         "bamba",
+        "data2vec-text",
         "deepseek_v4",
         "falcon_mamba",
         "mamba",

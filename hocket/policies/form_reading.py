@@ -33,6 +33,7 @@ from hocket.policies.rotary import (
     longest_static,
     table_names,
     table_of,
+    whole_chunk,
 )
 
 _forms: WeakKeyDictionary[nn.Module, Form | None] = WeakKeyDictionary()
@@ -72,7 +73,7 @@ def _form(model: Any) -> Form:
     _check_weights(trunk, ["embed_tokens", "layers", last])
     layers = tuple(_layer(trunk, layer, config, number) for number, layer in enumerate(inner))
     shapes = {(layer.attention.heads, layer.attention.shared, layer.attention.size) for layer in layers}
-    thetas = {theta for theta in getattr(config, "layer_rope_theta", None) or ()}
+    thetas = set(getattr(config, "layer_rope_theta", None) or ())
     if len(shapes) != 1 or len(thetas) > 1 or getattr(config, "use_bidirectional_attention", False):
         raise UnknownPart
     scaling = float(getattr(config, "logits_scaling", 1.0))
@@ -83,19 +84,12 @@ def _form(model: Any) -> Form:
         embedding_scale=float(getattr(config, "embedding_multiplier", 1.0)),
         logit_scale=float(scale),
         logit_cap=float(getattr(config, "final_logit_softcapping", None) or 0),
-        longest=min(longest_static(trunk.rotary_emb, config), _whole_chunk(config)),
+        longest=min(longest_static(trunk.rotary_emb, config), whole_chunk(config)),
     )
 
 
 _MULTIPLIED = frozenset({"hyperclovax"})
 """Architectures whose logits are multiplied by `logits_scaling`; others divide by it."""
-
-
-def _whole_chunk(config: Any) -> int:
-    """Tokens up to which attention in chunks is whole, and scores are not scaled by the position."""
-    chunk = getattr(config, "attention_chunk_size", None) or sys.maxsize
-    tuned = getattr(config, "attn_temperature_tuning", False)
-    return min(chunk, config.floor_scale - 1 if tuned else sys.maxsize)
 
 
 # ---------------------------------------------------------------- modules

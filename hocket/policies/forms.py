@@ -16,6 +16,7 @@ from torch import Tensor
 
 from hocket.policies.rotary import (
     static_up_to,
+    whole_chunk,
 )
 
 KNOWN = frozenset(
@@ -310,6 +311,7 @@ def expected(config: Any) -> bool:
     parameters = getattr(config, "rope_parameters", None) or {}
     nested = [table for table in parameters.values() if isinstance(table, dict)] or [parameters]
     longest = min(static_up_to(table.get("rope_type", "default"), config) for table in nested)
+    longest = min(longest, whole_chunk(config))
     return config.model_type in KNOWN and longest >= (getattr(config, "max_position_embeddings", None) or 0)
 
 

@@ -247,6 +247,8 @@ def first_line(error: BaseException) -> str:
         return "it needs code of its own, which is never run"
     if unknown := re.search(r"model type `(.+?)` but Transformers does not recognize", str(error)):
         return f"transformers has no architecture {unknown[1]!r}; update transformers, or choose another model"
+    if library := re.search(r"requires the (\S+) library", str(error)):
+        return f"it needs the library {library[1]}; install it, or choose another model"
     if isinstance(error, pickle.UnpicklingError):
         return "its .bin file holds more than tensors, or is broken; convert it to safetensors where you trust it"
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

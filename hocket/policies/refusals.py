@@ -6,7 +6,7 @@ from typing import Any
 
 from hocket.core.errors import ConfigurationError
 
-_UNFIT = {
+UNFIT = {
     "blt": "reads bytes in patches that another model cuts",
     "cpmant": "reads tokens that come later",
     "gemma4_assistant": "drafts for another model, whose states it reads",
@@ -23,6 +23,7 @@ _UNFIT = {
 
 _ALWAYS_DECODERS = frozenset(
     {
+        "bart",
         "bigbird_pegasus",
         "blenderbot",
         "blenderbot-small",
@@ -45,17 +46,17 @@ def check_architecture(config: Any, where: str) -> None:
     Raises:
         ConfigurationError: naming the architecture, or the setting that makes it read later tokens.
     """
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
     kind = str(config.model_type)
-    if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+    if kind not in UNFIT and type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         raise ConfigurationError(
             f"model {where!r} is of architecture {kind!r}, which transformers has no causal language model for; choose "
             "a model that writes text from left to right"
         )
-    if kind in _UNFIT:
+    if kind in UNFIT:
         raise ConfigurationError(
-            f"model {where!r} is of architecture {kind!r}, which {_UNFIT[kind]}; choose a causal language model"
+            f"model {where!r} is of architecture {kind!r}, which {UNFIT[kind]}; choose a causal language model"
         )
     setting = _unset(config, kind)
     if setting is not None:

@@ -80,15 +80,24 @@ def interleaves(module: Any, rotary: Any) -> bool:
 
 def is_complex(rotary: Any) -> bool:
     """Whether angles are complex numbers, of which two neighbours in a head are one."""
-    return bool(sys.modules[type(rotary).__module__].__dict__.get("apply_rotary_emb")) and (
-        rotary(torch.zeros(1), torch.zeros(1, 1, dtype=torch.long)).__class__ is Tensor
-    )
+    if not hasattr(sys.modules[type(rotary).__module__], "apply_rotary_emb"):
+        return False
+    return isinstance(rotary(torch.zeros(1), torch.zeros(1, 1, dtype=torch.long)), Tensor)
 
 
 def longest_static(rotary: Any, config: Any) -> int:
     """Tokens up to which all tables stay the same."""
     kinds = rotary.rope_type if isinstance(rotary.rope_type, dict) else {"": rotary.rope_type}
     return min((static_up_to(kind, config) for kind in kinds.values()), default=sys.maxsize)
+
+
+def whole_chunk(config: Any) -> int:
+    """Tokens up to which attention in chunks is whole, and scores are not scaled by the position."""
+    chunk = getattr(config, "attention_chunk_size", None) or sys.maxsize
+    tuned = getattr(config, "attn_temperature_tuning", False)
+    parameters = getattr(config, "rope_parameters", None) or {}
+    scaled = parameters["original_max_position_embeddings"] if parameters.get("llama_4_scaling_beta") else sys.maxsize
+    return int(min(chunk, scaled, config.floor_scale - 1 if tuned else sys.maxsize))
 
 
 def static_up_to(kind: str, config: Any) -> int:

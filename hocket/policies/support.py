@@ -40,7 +40,8 @@ def trusted(model: Any) -> bool:
         try:
             with torch.no_grad():
                 _checked[model] = _agrees(model)
-        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):  # What its modules are for was guessed wrong.
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):
+            # Its modules are for something else than they are called.
             _checked[model] = False
     return _checked[model]
 

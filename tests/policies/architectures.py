@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -20,14 +19,15 @@ VOCABULARY, WINDOW, CONTEXT = 49, 7, 128
 
 _GROUPS: dict[int | float | bool | str | None, str] = {
     VOCABULARY: "vocab_size vocab_size_per_layer_input decoder_vocab_size unpadded_vocab_size",
-    64: "hidden_size d_model n_embd embedding_size word_embed_proj_dim embedding_dim emb_dim input_embedding_size"
-    " output_embedding_size lru_width backbone_hidden_size attention_hidden_size shared_expert_intermediate_size"
-    " d_inner linear_expand",
+    64: "hidden_size d_model n_embd embedding_size word_embed_proj_dim embedding_dim emb_dim"
+    " input_embedding_size output_embedding_size lru_width backbone_hidden_size attention_hidden_size"
+    " shared_expert_intermediate_size d_inner linear_expand",
     48: "intermediate_size decoder_ffn_dim encoder_ffn_dim ffn_dim ffn_hidden_size n_inner dff dim_ff"
     " feed_forward_size moe_intermediate_size expert_ffn_hidden_size prefix_dense_intermediate_size"
     " shared_experts_intermediate_size shared_intermediate_size intermediate_size_mlp dense_intermediate_size"
     " moe_shared_expert_intermediate_size",
-    3: "num_hidden_layers encoder_layers num_encoder_layers decoder_layers n_layer num_layers n_layers num_decoder_layers",
+    3: "num_hidden_layers encoder_layers num_encoder_layers decoder_layers n_layer num_layers n_layers"
+    " num_decoder_layers",
     1: "num_shared_experts moe_num_shared_experts n_shared_experts"
     " first_k_dense_replace num_dense_layers topk_group num_random_blocks moe_layer_start_index",
     4: "num_attention_heads n_head decoder_attention_heads encoder_attention_heads n_heads attention_heads"
@@ -37,8 +37,8 @@ _GROUPS: dict[int | float | bool | str | None, str] = {
     2: "num_key_value_heads num_kv_heads swa_num_key_value_heads n_group num_experts_per_tok moe_k moe_topk"
     " top_k_experts linear_num_key_heads mamba_n_groups n_groups mamba_ngroups type_vocab_size router_hidden_size"
     " indexer_kv_heads",
-    16: "index_n_heads head_dim d_head dim_head v_head_dim qk_nope_head_dim swa_head_dim kv_channels attention_head_size"
-    " kv_lora_rank index_head_dim indexer_head_dim mamba_head_dim mamba_d_head linear_key_head_dim"
+    16: "index_n_heads head_dim d_head dim_head v_head_dim qk_nope_head_dim swa_head_dim kv_channels"
+    " attention_head_size kv_lora_rank index_head_dim indexer_head_dim mamba_head_dim mamba_d_head linear_key_head_dim"
     " linear_value_head_dim linear_head_dim global_head_dim mamba_d_state ssm_state_size state_size laurel_rank"
     " hidden_size_per_layer_input o_lora_rank gated_norm_rank hc_lowrank adapter_rank time_step_rank"
     " attention_head_dim audio_vocab_size",
@@ -92,7 +92,15 @@ _OWN: dict[str, dict[str, Any]] = {
     "dots3_note.vision_config": {"adapter_in_dim": 64, "adapter_out_dim": 64},
     "dots3_note.audio_config": {"adapter_input_size": 64, "adapter_output_size": 64},
     "doge": {"keep_window_size": CONTEXT},
-    "qwen4_exp_text": {"indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 16, "indexer_budget": 8, "indexer_compress_ratio": 2, "ngram_vocab_size_base": 50, "split_ngram_parts": 1},
+    "qwen4_exp_text": {
+        "indexer_n_heads": 2,
+        "indexer_kv_heads": 1,
+        "indexer_head_dim": 16,
+        "indexer_budget": 8,
+        "indexer_compress_ratio": 2,
+        "ngram_vocab_size_base": 50,
+        "split_ngram_parts": 1,
+    },
     "cohere_compass_text": {
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
         "rope_parameters": {
@@ -117,13 +125,22 @@ _OWN: dict[str, dict[str, Any]] = {
     "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv"]},
     "llama4_text": _LLAMA4,
     "ministral": {"head_dim": 16, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
+    "minicpm3": {"dim_model_base": 16},
     "mpt.attn_config": {"attn_pdrop": 0},
     "nemotron": {"head_dim": 16, "num_key_value_heads": 2},
     "xmod": {"default_language": "en_XX"},
     "reformer": {"is_decoder": True, "axial_pos_embds_dim": [16, 48], "axial_pos_shape": [8, 16]},
-    "zamba": {"attention_hidden_size": 128, "attention_head_dim": 32, "layers_block_type": ["linear_attention", "linear_attention", "hybrid", "hybrid"], "num_hidden_layers": 4},
+    "zamba": {
+        "attention_hidden_size": 128,
+        "attention_head_dim": 32,
+        "layers_block_type": ["linear_attention", "linear_attention", "hybrid", "hybrid"],
+        "num_hidden_layers": 4,
+    },
     "zaya": {"num_experts_per_tok": 1},
-    "dbrx": {"attn_config": {"kv_n_heads": 2, "rope_theta": 1e4, "clip_qkv": 8}, "ffn_config": {"ffn_hidden_size": 48, "moe_num_experts": 4, "moe_top_k": 2}},
+    "dbrx": {
+        "attn_config": {"kv_n_heads": 2, "rope_theta": 1e4, "clip_qkv": 8},
+        "ffn_config": {"ffn_hidden_size": 48, "moe_num_experts": 4, "moe_top_k": 2},
+    },
 }
 """What a single architecture needs beside its shrunk sizes."""
 
@@ -159,7 +176,14 @@ def shrunk(kind: type[PreTrainedConfig], **more: Any) -> PreTrainedConfig:
 
 
 def _layers(config: Any) -> int:
-    return next((int(n) for n in (getattr(config, name, None) for name in ("num_hidden_layers", "n_layer", "num_layers")) if isinstance(n, int)), 0)
+    return next(
+        (
+            int(n)
+            for n in (getattr(config, name, None) for name in ("num_hidden_layers", "n_layer", "num_layers"))
+            if isinstance(n, int)
+        ),
+        0,
+    )
 
 
 def _listed(config: Any, name: str) -> list[Any]:
@@ -175,12 +199,16 @@ def _few(values: list[Any], count: int) -> list[Any]:
     return [values[number] for number in chosen]
 
 
-def tiny(name: str, dtype: torch.dtype = torch.float32, seed: int = 0) -> Any:
+def tiny(name: str) -> Any:
     """A random model of an architecture; no norm's weight or bias is what it is at first."""
-    config = shrunk(CONFIG_MAPPING[name])
-    with no_init_weights():
-        made = AutoModelForCausalLM.from_config(config, attn_implementation="eager").to(dtype)
-    draw = Key.of(seed).derive(name).torch()
+    return filled(shrunk(CONFIG_MAPPING[name]), name)
+
+
+def filled(config: Any, name: str) -> Any:
+    """A random model of this configuration; `name` says which numbers."""
+    with torch.random.fork_rng(devices=[]), no_init_weights():  # Some layers draw as they are made.
+        made = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float()
+    draw = Key.of(0).derive(name).torch()
     with torch.no_grad():
         for weight, parameter in made.named_parameters():
             drawn = torch.randn(parameter.shape, generator=draw) * 0.2
