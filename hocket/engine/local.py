@@ -18,6 +18,7 @@ from hocket.engine.decoding import LockstepDecoding, Responses, decode
 from hocket.engine.masked_session import MaskedSession
 from hocket.engine.paged_model import Kernels, PagedCache, PassRecord, SamplingCounts
 from hocket.engine.requests import Request, Sample
+from hocket.engine.rereading_session import REREAD, RereadingSession
 from hocket.engine.running import Asker, Running, Ticket
 from hocket.engine.scheduler import Scheduler
 from hocket.engine.session import Session
@@ -411,6 +412,8 @@ class LocalEngine(BatchedEngine):
         def session_of(model: Any, contexts: Sequence[tuple[int, ...]]) -> Session:
             if _decodes(model, longest):
                 return DecoderSession(model, contexts, precision)
+            if model.config.model_type in REREAD:
+                return RereadingSession(model, contexts)
             from hocket.engine.cached_session import CachedSession
 
             opened.append(CachedSession(model, contexts, self._context_store() if model is self.policy.model else None))

@@ -42,9 +42,10 @@ class Experts:
         self, form: ExpertsForm, router: Any, module: Any, gate: Map, scale: Tensor | None, dtype: torch.dtype
     ) -> None:
         self._form, self._router, self._gate, self._scale = form, router, gate, scale
-        self._transposed = bool(module.is_transposed)
+        self._transposed = bool(getattr(module, "is_transposed", True))
         weights = module.gate_up_proj.to(dtype), module.down_proj.to(dtype)
-        biases = [getattr(module, f"{name}_bias").to(dtype) if module.has_bias else None for name in _WEIGHTS]
+        biased = bool(getattr(module, "has_bias", False))
+        biases = [getattr(module, f"{name}_bias").to(dtype) if biased else None for name in _WEIGHTS]
         self._opening, self._closing = zip(weights, biases, strict=True)
         self.copies = [] if weights[0] is module.gate_up_proj else [*weights]
         self._dtype, self._own = dtype, module.gate_up_proj.dtype
@@ -60,15 +61,24 @@ class Experts:
         _, weight, chosen = reroute(self.route(x))
         if live is not None and live < rows:
             x, weight, chosen = x[:live], weight[:live], chosen[:live]
-        states = x.to(self._dtype)
+        states, shape = x.to(self._dtype), chosen.shape
+        if self._form.before:  # Each choice reads the state times its own weight.
+            states = (states[:, None] * weight[..., None].to(self._dtype)).flatten(0, 1)
+            weight, chosen = torch.ones_like(weight).view(-1, 1), chosen.reshape(-1, 1)
         total = routed(states, weight, self._opening, self._closing, chosen, self._gate, across=self._transposed)
+        total = total.view(*shape, -1).sum(1) if self._form.before else total
         return total if len(total) == rows else F.pad(total, (0, 0, 0, rows - len(total)))
 
     def route(self, x: Tensor) -> Routing:
         """Where states `[M, H]` go, experts in rising order."""
         rows = len(x)
         # In whole registers torch's sigmoid gives an element the same bits wherever it stands.
-        logits, weight, chosen = self._router(F.pad(x, (0, 0, 0, -rows % ALIKE)) if rows % ALIKE else x)
+        wide = F.pad(x, (0, 0, 0, -rows % ALIKE)) if rows % ALIKE else x
+        if self._form.before:
+            logits = self._router(wide)[1]
+            weight, chosen = logits.topk(self._router.top_k, -1)
+        else:
+            logits, weight, chosen = self._router(wide)
         logits, (chosen, order) = logits[:rows], chosen[:rows].sort(-1)
         if self._form.scores is None:
             return Routing(logits, weight[:rows].gather(1, order), chosen)

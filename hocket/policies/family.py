@@ -105,7 +105,7 @@ def groups(layer: Any, form: LayerForm) -> tuple[Group, ...]:
         dense, shared = form.feed.shared_form, form.feed.shared
         feed_gate = form.feed.shared_gate
         gates: list[Group] = [] if feed_gate is None else [([getattr(feed, feed_gate)], between)]
-        feed = None if shared is None else getattr(feed, shared)
+        feed = None if shared is None else getattr(layer if form.feed.beside else feed, shared)
     if dense is not None:
         parts.append(([getattr(feed, name) for name in dense.opening], between))
         parts.append(([getattr(feed, dense.closing)], None))
@@ -159,7 +159,8 @@ class Layer:
         if isinstance(form.feed, ExpertsForm):
             self.experts = _experts(dense, form.feed, before_feed(layer, form), self.dtype)
             self.copies += self.experts.copies
-            dense = None if form.feed.shared is None else getattr(dense, form.feed.shared)
+            holder = layer if form.feed.beside else dense
+            dense = None if form.feed.shared is None else getattr(holder, form.feed.shared)
         shape_of_feed = form.feed if isinstance(form.feed, FeedForm) else form.feed.shared_form
         if shape_of_feed is not None:
             self.gate_up, self.down = rest[:2]
@@ -180,8 +181,10 @@ class Layer:
         if shape.norms is not None and by_head(shape) and attends:
             weights = [weight_of(norm, getattr(attention, norm.name)) for norm in shape.norms]
             counts = shape.heads, shape.shared
+            ones = torch.ones(shape.size, dtype=weight.dtype, device=weight.device)
             rows = [
-                weight.expand(count, -1) for weight, count in zip(weights, counts, strict=True) if weight is not None
+                (ones if weight is None else weight).expand(count, -1)
+                for weight, count in zip(weights, counts, strict=True)
             ]
             self.turn = moved_heads(shape, torch.cat(rows))
             self.turn_epsilon = shape.norms[0].epsilon
@@ -229,7 +232,9 @@ class Layer:
         if not self._shares:
             return routed
         shared = self.down(self.gate(self.gate_up(normal)))
-        return routed + (shared if self._shared_gate is None else rowwise_sigmoid(self._shared_gate(normal)) * shared)
+        if self._shared_gate is not None:
+            shared = rowwise_sigmoid(self._shared_gate(normal)) * shared
+        return routed + shared if form.share == 1 else (routed + shared) * form.share
 
     def added(self, place: int, x: Tensor) -> Tensor:
         """What attention (0) or feed-forward (1) adds, of their output."""
@@ -282,12 +287,13 @@ def _experts(feed: Any, form: ExpertsForm, scale: Tensor | None, dtype: torch.dt
     gate = _gate(getattr(module, form.activation), True) if form.activation else expert_gate(module)
     router = getattr(feed, form.router)
     if form.bias is not None:
-        router = partial(router, expert_bias=getattr(feed, form.bias))
+        router = partial(router, **{form.bias: getattr(feed, form.bias)})
     return Experts(form, router, module, gate, scale, dtype)
 
 
 def _gate(activation: nn.Module, gated: bool) -> Map:
     probe = torch.tensor([-1.5, 2.0])
+    probe = probe.to(next(activation.parameters(), probe))
     answer = activation(probe)
     if answer.allclose(F.gelu(probe, approximate="tanh"), atol=1e-6):
         return gated_gelu if gated else lambda x: gated_gelu(torch.cat((x, torch.ones_like(x)), -1))

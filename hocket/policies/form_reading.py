@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -31,10 +32,12 @@ from hocket.policies.rotary import (
     UnknownPart,
     frequencies,
     interleaves,
+    is_complex,
     longest_static,
     rotary_of,
     table_names,
     table_of,
+    whole_chunk,
 )
 
 _forms: WeakKeyDictionary[nn.Module, Form | None] = WeakKeyDictionary()
@@ -49,6 +52,7 @@ def form_of(model: Any) -> Form | None:
             except (
                 UnknownPart,
                 AttributeError,
+                LookupError,
                 RuntimeError,
                 TypeError,
                 ValueError,
@@ -77,17 +81,23 @@ def _form(model: Any) -> Form:
         raise UnknownPart
     layers = tuple(layer.form(attention) for layer in read)
     shapes = {(layer.attention.heads, layer.attention.shared, layer.attention.size) for layer in layers}
-    if len(shapes) != 1 or getattr(config, "use_bidirectional_attention", False):
+    thetas = set(getattr(config, "layer_rope_theta", None) or ())
+    if len(shapes) != 1 or len(thetas) > 1 or getattr(config, "use_bidirectional_attention", False):
         raise UnknownPart
-    scale = getattr(model, "logit_scale", None) or 1 / getattr(config, "logits_scaling", 1.0)
+    scaling = float(getattr(config, "logits_scaling", 1.0))
+    scale = getattr(model, "logit_scale", None) or (scaling if config.model_type in _MULTIPLIED else 1 / scaling)
     return Form(
         layers=layers,
         norm=_norm(trunk, last),
         embedding_scale=float(getattr(config, "embedding_multiplier", 1.0)),
         logit_scale=float(scale),
         logit_cap=float(getattr(config, "final_logit_softcapping", None) or 0),
-        longest=longest_static(rotary_of(trunk), config),
+        longest=min(longest_static(rotary_of(trunk), config), whole_chunk(config)),
     )
+
+
+_MULTIPLIED = frozenset({"hyperclovax"})
+"""Architectures whose logits are multiplied by `logits_scaling`; others divide by it."""
 
 
 # ---------------------------------------------------------------- modules
@@ -158,6 +168,13 @@ _NORMS: dict[tuple[str, ...], tuple[str | None, str | None, str | None, str | No
         "pre_feedforward_layernorm",
         "post_feedforward_layernorm",
     ),
+    ("input_layernorm", "pre_feedforward_layernorm"): ("input_layernorm", None, "pre_feedforward_layernorm", None),
+    ("input_layernorm", "post_attention_layernorm", "post_norm1", "post_norm2"): (
+        "input_layernorm",
+        "post_norm1",
+        "post_attention_layernorm",
+        "post_norm2",
+    ),
     ("input_layernorm", "post_attention_layernorm", "post_mlp_layernorm", "post_self_attn_layernorm"): (
         "input_layernorm",
         "post_self_attn_layernorm",
@@ -183,20 +200,22 @@ class _Layer(NamedTuple):
 def _layer(trunk: Any, layer: nn.Module, config: Any, number: int) -> _Layer:
     attention = _first(layer, ("self_attn", "linear_attn", "conv"))
     feed = _first(layer, ("mlp", "block_sparse_moe", "feed_forward"))
-    names = tuple(sorted(name for name, child in layer.named_children() if "norm" in name and child is not None))
+    norms_in = (name for name, child in layer.named_children() if "norm" in name and type(child) is not nn.Identity)
+    names = tuple(sorted(norms_in))
     places = _NORMS.get(names)
     if places is None:
         raise UnknownPart
-    _check_weights(layer, [attention, feed, *names])
+    beside = None if getattr(layer, "shared_mlp", None) is None else layer.shared_mlp
+    _check_weights(layer, [attention, feed, *names, *([] if beside is None else ["shared_mlp"])])
     norms = tuple(None if name is None else _norm(layer, name) for name in places)
     module, attends = getattr(layer, attention), attention == "self_attn"
     rest = {
         "attention_name": attention,
         "feed_name": feed,
-        "feed": _feed(getattr(layer, feed)),
+        "feed": _feed(getattr(layer, feed), beside),
         "norms": norms,
         "parallel": len(names) == 1 or bool(getattr(layer, "use_parallel_residual", False)),
-        "residual": float(getattr(layer, "residual_multiplier", 1.0)),
+        "residual": float(getattr(layer, "residual_multiplier", getattr(layer, "residual_scale", 1.0))),
     }
     return _Layer(
         _attention_of(trunk, module, config, number) if attends else None,
@@ -275,7 +294,7 @@ def _latent(trunk: Any, module: Any, config: Any, number: int) -> AttentionForm:
         window=_window(trunk, config, kind),
         rotary=rotary,
         turned=form.turning,
-        interleaved=bool(getattr(config, "rope_interleave", False)),
+        interleaved=bool(getattr(config, "rope_interleave", is_complex(rotary_of(trunk)))),
         latent=form,
     )
     _linear(module, [*shape.inner, "o_proj"])
@@ -308,7 +327,7 @@ def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
     kind = _layer_type(config, number)
     rotary = table_of(rotary_of(trunk), module, config, kind)
     turned = 2 * frequencies(rotary_of(trunk), rotary or next(iter(table_names(rotary_of(trunk))), "")).numel()
-    interleaved, late = interleaves(module), named == _QUERY_NORMS[2]
+    interleaved, late = interleaves(module, rotary_of(trunk)), named == _QUERY_NORMS[2]
     if late and (interleaved or turned != size):
         raise UnknownPart
     norms = None
@@ -319,6 +338,9 @@ def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
         if wide and shapes != [heads * size, shared * size]:
             raise UnknownPart
         norms = tuple(replace(norm, wide=wide) for norm in pair)
+    elif getattr(module, "qk_norm", None) is not None:  # It has no weight, so it may as well come before the turn.
+        same = _bare_norm(module, "qk_norm", size)
+        norms = same, same
     return AttentionForm(
         projections=projections,
         output=output,
@@ -339,16 +361,38 @@ def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
     )
 
 
+def _bare_norm(parent: nn.Module, name: str, size: int) -> NormForm:
+    """An RMSNorm over `size` numbers that has no weight."""
+    module: Any = getattr(parent, name)
+    form = NormForm(name, "rms", float(module.eps))
+    x = torch.randn(size, generator=torch.Generator().manual_seed(0)).mul(0.01)
+    if (normed(form, module, x) - module(x)).abs().max() > 1e-4:
+        raise UnknownPart
+    return form
+
+
 _ROUTERS = ("gate", "router")
 _SHARED = ("shared_expert", "shared_experts", "shared_mlp")
 
 
-def _feed(module: Any) -> FeedForm | ExpertsForm:
-    return _experts(module) if isinstance(getattr(module, "experts", None), nn.Module) else _dense(module)
+def _feed(module: Any, beside: Any) -> FeedForm | ExpertsForm:
+    if isinstance(getattr(module, "experts", None), nn.Module):
+        return _experts(module) if beside is None else replace(_experts(module), **_beside(module, beside))
+    if beside is not None:
+        raise UnknownPart
+    return _dense(module)
+
+
+def _beside(module: Any, shared: Any) -> dict[str, Any]:
+    if any(getattr(module, name, None) is not None for name in _SHARED):
+        raise UnknownPart
+    return {"shared": "shared_mlp", "shared_form": _dense(shared), "beside": True}
 
 
 def _experts(module: Any) -> ExpertsForm:
     router, experts = _first(module, _ROUTERS), module.experts
+    if not hasattr(experts, "has_gate"):
+        return _scaled_before(module, router)
     names = {"gate_up_proj", "down_proj"} | (
         {"gate_up_proj_bias", "down_proj_bias"} if _flag(experts, "has_bias") else set()
     )
@@ -363,7 +407,7 @@ def _experts(module: Any) -> ExpertsForm:
         raise UnknownPart
     width = weight.shape[2 if _flag(experts, "is_transposed") else 1]
     probe = torch.randn(16, width, generator=torch.Generator().manual_seed(0)).to(weight.device, weight.dtype)
-    bias = "expert_bias" if isinstance(getattr(module, "expert_bias", None), torch.Tensor) else None
+    bias = _handed_bias(module, getattr(module, router))
     routed = getattr(module, router)(probe, *(() if bias is None else (getattr(module, bias),)))
     if not isinstance(routed, tuple) or len(routed) != 3 or routed[1].shape != routed[2].shape:
         raise UnknownPart
@@ -375,9 +419,10 @@ def _experts(module: Any) -> ExpertsForm:
         shared=shared,
         shared_form=None if shared is None else _dense(getattr(module, shared)),
         shared_gate=gate,
-        factor=float(getattr(getattr(module, router), "routed_scaling_factor", 1.0)),
+        factor=_factor(getattr(module, router)),
         floor=1e-6 if hasattr(getattr(module, router), "use_expert_bias") else 0.0,  # LFM2's own.
         bias=bias,
+        share=_share(module),
     )
     logits, due, chosen = (part.double() if part.is_floating_point() else part for part in routed)
     for scores in _SCORES:
@@ -386,6 +431,45 @@ def _experts(module: Any) -> ExpertsForm:
             if (routing_weights(tried, logits, chosen) - due).abs().max() < 1e-2:
                 return tried
     return form
+
+
+def _handed_bias(module: Any, router: Any) -> str | None:
+    """The name of what the module hands its router to add to scores where experts are chosen."""
+    taken = inspect.signature(router.forward).parameters
+    handed = (name for name in ("expert_bias", "e_score_correction_bias") if name in taken)
+    return next((name for name in handed if isinstance(getattr(module, name, None), torch.Tensor)), None)
+
+
+def _factor(router: Any) -> float:
+    """What a router multiplies its weights by."""
+    return float(getattr(router, "routed_scaling_factor", getattr(router, "router_scaling_factor", 1.0)))
+
+
+def _share(module: Any) -> float:
+    """What the sum of routed and shared experts is multiplied by."""
+    return 0.5 if getattr(module, "shared_expert_combination_strategy", "sum") == "average" else 1.0
+
+
+def _scaled_before(module: Any, router: str) -> ExpertsForm:
+    """Experts that read states times their weights, sigmoids of the router's logits."""
+    experts = module.experts
+    linear = getattr(module, router)
+    if _weights(experts) != {"gate_up_proj", "down_proj"} or _weights(linear) != {"weight"}:
+        raise UnknownPart
+    _check_weights(module, [router, "experts", "shared_expert"])
+    routed = linear(torch.zeros(2, linear.weight.shape[1], dtype=linear.weight.dtype))
+    if not isinstance(routed, tuple) or len(routed) != 2 or experts.gate_up_proj.shape[1] != linear.weight.shape[1]:
+        raise UnknownPart
+    return ExpertsForm(
+        router=router,
+        experts="experts",
+        activation="act_fn",
+        shared="shared_expert",
+        shared_form=_dense(module.shared_expert),
+        scores="sigmoid",
+        normalised=False,
+        before=True,
+    )
 
 
 _SCORES: tuple[Literal["softmax", "sigmoid"], ...] = ("softmax", "sigmoid")
@@ -402,16 +486,17 @@ def _dense(module: Any) -> FeedForm:
     for opening, closing, gated in (
         (("gate_proj", "up_proj"), "down_proj", True),
         (("gate_up_proj",), "down_proj", True),
+        (("input_linear",), "output_linear", True),
         (("up_proj",), "down_proj", False),
         (("w1", "w3"), "w2", True),
         (("fc1",), "fc2", False),
         (("c_fc",), "c_proj", False),
     ):
         if all(isinstance(getattr(module, name, None), nn.Module) for name in (*opening, closing)):
+            bare = opening == ("w1", "w3") and not hasattr(module, "act_fn")  # LFM2 calls silu by itself.
+            activation = "" if bare else _first(module, ("act_fn", "activation_fn", "act", "activation"))
             _linear(module, [*opening, closing])
-            _check_weights(module, [*opening, closing])
-            bare = opening == ("w1", "w3") and not hasattr(module, "act_fn")
-            activation = "" if bare else _first(module, ("act_fn", "activation_fn", "act"))
+            _check_weights(module, [*opening, closing, *([] if gated else [activation])])
             return FeedForm(opening, closing, activation, gated)
     raise UnknownPart
 
@@ -419,7 +504,7 @@ def _dense(module: Any) -> FeedForm:
 def _layer_type(config: Any, number: int) -> str | None:
     kinds = getattr(config, "layer_types", None)
     kind = None if kinds is None else kinds[number]
-    if kind not in (None, "full_attention", "sliding_attention"):
+    if kind not in (None, "full_attention", "sliding_attention", "chunked_attention"):
         raise UnknownPart
     return kind
 

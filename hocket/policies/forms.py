@@ -14,15 +14,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hocket.policies.rotary import static_up_to
+from hocket.policies.rotary import static_up_to, whole_chunk
 from hocket.policies.shapes import text_config
 
 KNOWN = frozenset(
     {
+        "apertus",
         "arcee",
+        "aria_text",
         "cohere",
         "cohere2",
         "cohere2_moe",
+        "cwm",
+        "deepseek_v2",
         "deepseek_v3",
         "dots1",
         "ernie4_5",
@@ -30,26 +34,35 @@ KNOWN = frozenset(
         "exaone4",
         "exaone_moe",
         "flex_olmo",
+        "flint",
         "gemma",
         "gemma2",
         "gemma3_text",
         "glm",
         "glm4",
         "glm4_moe",
+        "glm4_moe_lite",
         "gpt_oss",
         "granite",
         "granite_swa",
         "granitemoe",
+        "granitemoeshared",
         "helium",
         "hunyuan_v1_dense",
         "hunyuan_v1_moe",
+        "hy_v3",
+        "hyperclovax",
         "internlm3",
         "iquestcoder",
         "jais2",
+        "kolibri1",
         "lfm2",
         "lfm2_moe",
         "llama",
+        "llama4_text",
         "mellum",
+        "minicpm3",
+        "minimax_m2",
         "ministral",
         "ministral3",
         "mistral",
@@ -74,6 +87,8 @@ KNOWN = frozenset(
         "solar_open",
         "stablelm",
         "starcoder2",
+        "vaultgemma",
+        "youtu",
     }
 )
 """Architectures whose form is tested against their own forward pass; that of any other is checked on each model."""
@@ -245,8 +260,10 @@ class ExpertsForm:
         activation: of the experts, the name of a module of theirs; empty where they have a gate of their own.
         scores: what the router makes of its logits, normalised to 1 over the chosen experts or not, times a factor;
             None where it makes something else.
-        floor: added to the sum that they are normalised by. bias: name of what is added to them to choose experts, if
-            the router is handed it.
+        floor: added to the sum that they are normalised by.
+        bias: name of what is added to scores where experts are chosen, if the router is given it.
+        before: whether weights are factors of what experts read, not of their outputs.
+        beside: whether the shared one stands beside the module, not in it. share: factor of both outputs' sum.
     """
 
     router: str
@@ -260,6 +277,9 @@ class ExpertsForm:
     factor: float = 1.0
     floor: float = 0.0
     bias: str | None = None
+    before: bool = False
+    beside: bool = False
+    share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -377,6 +397,7 @@ def expected(config: Any) -> bool:
     parameters = getattr(config, "rope_parameters", None) or {}
     nested = [table for table in parameters.values() if isinstance(table, dict)] or [parameters]
     longest = min(static_up_to(table.get("rope_type", "default"), config) for table in nested)
+    longest = min(longest, whole_chunk(config))
     return config.model_type in KNOWN and longest >= (getattr(config, "max_position_embeddings", None) or 0)
 
 
@@ -385,7 +406,9 @@ def linears_of(form: LayerForm) -> set[str]:
     names = {f"{form.attention_name}.{name}" for name in (*form.inner, form.output)}
     feed = form.feed
     dense = feed if isinstance(feed, FeedForm) else feed.shared_form
-    within = form.feed_name if isinstance(feed, FeedForm) else f"{form.feed_name}.{feed.shared}"
+    within = form.feed_name
+    if isinstance(feed, ExpertsForm):
+        within = str(feed.shared) if feed.beside else f"{form.feed_name}.{feed.shared}"
     names |= set() if dense is None else {f"{within}.{name}" for name in (*dense.opening, dense.closing)}
     gate = None if isinstance(feed, FeedForm) else feed.shared_gate
     return names if gate is None else names | {f"{form.feed_name}.{gate}"}

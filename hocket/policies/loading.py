@@ -15,6 +15,7 @@ import torch
 
 from hocket.core.errors import ConfigurationError, suggestion
 from hocket.core.inside import check_model_folder
+from hocket.policies.refusals import check_architecture
 from hocket.policies.templates import TemplateSettings
 
 READ_WHOLE = frozenset({"mxfp4", "fp8"})
@@ -37,6 +38,7 @@ def read_model(where: str, dtype: torch.dtype) -> Any:
 
     _check_place(where)
     config = read_config(where)
+    check_architecture(config, where)
     _check_stored(config, where)
     if is_classifier(config):  # With tied embeddings it would load, and write at random.
         raise ConfigurationError(
@@ -246,6 +248,8 @@ def first_line(error: BaseException) -> str:
         return "it needs code of its own, which is never run"
     if unknown := re.search(r"model type `(.+?)` but Transformers does not recognize", str(error)):
         return f"transformers has no architecture {unknown[1]!r}; update transformers, or choose another model"
+    if library := re.search(r"requires the (\S+) library", str(error)):
+        return f"it needs the library {library[1]}; install it, or choose another model"
     if isinstance(error, pickle.UnpicklingError):
         return "its .bin file holds more than tensors, or is broken; convert it to safetensors where you trust it"
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

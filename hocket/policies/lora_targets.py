@@ -97,7 +97,7 @@ def targets_of(model: nn.Module, names: Sequence[str] | None) -> Targets:
         ConfigurationError: when a name is of nothing that can have an adapter.
     """
     kind = getattr(getattr(model, "config", None), "model_type", None)
-    excluded = _REFUSED if kind in _STATE_SPACES else ()
+    excluded = (*(_REFUSED if kind in _STATE_SPACES else ()), *_routers(model))
     if names is None:
         return Targets(ALL_LINEAR, excluded=excluded)
     linear, others = _linear_layers(model), _other_weights(model)
@@ -133,7 +133,22 @@ def _matching(name: str, candidates: Iterable[str]) -> list[str]:
 def _linear_layers(model: nn.Module) -> list[str]:
     from transformers.pytorch_utils import Conv1D
 
-    return [name for name, module in model.named_modules() if isinstance(module, (nn.Linear, Conv1D))]
+    routers = set(_routers(model))
+    modules = model.named_modules()
+    return [name for name, module in modules if isinstance(module, (nn.Linear, Conv1D)) and name not in routers]
+
+
+def _routers(model: nn.Module) -> list[str]:
+    """Linear layers whose output is not a product alone, as of routers that also choose; no adapter adds to these."""
+    return [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and type(module) is not nn.Linear and type(module).__name__.endswith(_CHOOSING)
+    ]
+
+
+_CHOOSING = ("Router", "GroupedLinear")
+"""Ends of the names of classes of such layers."""
 
 
 def _other_weights(model: nn.Module) -> list[str]:

@@ -21,6 +21,7 @@ from torch.utils.checkpoint import checkpoint
 
 from hocket.policies.heads import Head
 from hocket.policies.shapes import text_config
+from hocket.policies.support import trunk_of
 
 _PROBE = 12
 """Tokens that a trial reads."""
@@ -90,7 +91,7 @@ def native_states(model: Any, ids: Tensor, *, gradient_checkpointing: bool = Fal
     """
     _tried(model)
     with _checkpointed(model, gradient_checkpointing):
-        states: Tensor = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+        states: Tensor = trunk_of(model)(input_ids=ids, use_cache=False).last_hidden_state
     return states
 
 
@@ -202,9 +203,9 @@ def _fuse(model: Any) -> None:
         return
     try:
         with torch.no_grad():
-            due = model.base_model(input_ids=_tokens(model)[None], use_cache=False).last_hidden_state
+            due = trunk_of(model)(input_ids=_tokens(model)[None], use_cache=False).last_hidden_state
             model.set_attn_implementation("sdpa")
-            fused = model.base_model(input_ids=_tokens(model)[None], use_cache=False).last_hidden_state
+            fused = trunk_of(model)(input_ids=_tokens(model)[None], use_cache=False).last_hidden_state
             agrees = _close(fused, due)
     except _ERRORS:
         agrees = False
@@ -218,7 +219,7 @@ def _try_head(model: Any) -> tuple[bool, bool]:
         return False, False
     ids = _tokens(model)[None]
     due = model(input_ids=ids, use_cache=False).logits[0]
-    states = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[0]
+    states = trunk_of(model)(input_ids=ids, use_cache=False).last_hidden_state[0]
     head = model.get_output_embeddings()
     if isinstance(head, nn.Module) and states.shape[-1] == getattr(head, "in_features", states.shape[-1]):
         plain = head(states)

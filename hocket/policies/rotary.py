@@ -26,6 +26,8 @@ _NO_POSITIONS: dict[str, Callable[[Any, Any, str | None], bool]] = {
     "cohere2_moe": lambda module, config, kind: kind != "sliding_attention" and not module.force_rope,
     "exaone4": _hybrid,
     "exaone_moe": _hybrid,
+    "flint": lambda module, config, kind: kind != "sliding_attention",
+    "kolibri1": _hybrid,
 }
 """Architectures that leave the positions out in some layers, and say so in their forward pass alone."""
 
@@ -55,7 +57,9 @@ def pair_angles(
     places = torch.arange(positions, device=device)[None]
     arguments = (name,) if name else ()
     with torch.no_grad():
-        cosine, sine = (part[0] for part in rotary(torch.zeros(1, dtype=dtype, device=device), places, *arguments))
+        angles = rotary(torch.zeros(1, dtype=dtype, device=device), places, *arguments)
+        parts = (angles.real, angles.imag) if isinstance(angles, Tensor) else angles
+        cosine, sine = (part[0] for part in parts)
     pairs = frequencies(rotary, name).numel()
     if cosine.shape[1] == 2 * pairs:  # As two halves, or each angle twice.
         step = slice(pairs) if cosine[:, :pairs].equal(cosine[:, pairs:]) else slice(None, None, 2)
@@ -71,16 +75,34 @@ def frequencies(rotary: Any, name: str) -> Tensor:
     return buffer
 
 
-def interleaves(module: Any) -> bool:
-    """Whether an architecture turns neighbours, by its own `rotate_half`."""
+def interleaves(module: Any, rotary: Any) -> bool:
+    """Whether an architecture turns neighbours, by its own `rotate_half`, or as complex numbers."""
+    if is_complex(rotary):
+        return True
     rotate = getattr(sys.modules[type(module).__module__], "rotate_half", None)
     return rotate is not None and rotate(torch.arange(4.0)).tolist() == [-1.0, 0.0, -3.0, 2.0]
+
+
+def is_complex(rotary: Any) -> bool:
+    """Whether angles are complex numbers, of which two neighbours in a head are one."""
+    if not hasattr(sys.modules[type(rotary).__module__], "apply_rotary_emb"):
+        return False
+    return isinstance(rotary(torch.zeros(1), torch.zeros(1, 1, dtype=torch.long)), Tensor)
 
 
 def longest_static(rotary: Any, config: Any) -> int:
     """Tokens up to which all tables stay the same."""
     kinds = rotary.rope_type if isinstance(rotary.rope_type, dict) else {"": rotary.rope_type}
     return min((static_up_to(kind, config) for kind in kinds.values()), default=sys.maxsize)
+
+
+def whole_chunk(config: Any) -> int:
+    """Tokens up to which attention in chunks is whole, and scores are not scaled by the position."""
+    chunk = getattr(config, "attention_chunk_size", None) or sys.maxsize
+    tuned = getattr(config, "attn_temperature_tuning", False)
+    parameters = getattr(config, "rope_parameters", None) or {}
+    scaled = parameters["original_max_position_embeddings"] if parameters.get("llama_4_scaling_beta") else sys.maxsize
+    return int(min(chunk, scaled, config.floor_scale - 1 if tuned else sys.maxsize))
 
 
 def static_up_to(kind: str, config: Any) -> int:

@@ -70,7 +70,7 @@ def text_config(config: Any) -> Any:
 def context_length(config: Any) -> int | None:
     """The most tokens a sequence may have; None when the architecture sets no limit."""
     limit = getattr(text_config(config), "max_position_embeddings", None)
-    return None if limit is None else int(limit)
+    return int(limit) if isinstance(limit, int) and limit > 0 else None
 
 
 def model_size(config: Any) -> ModelSize:

@@ -40,9 +40,15 @@ def trusted(model: Any) -> bool:
         try:
             with torch.no_grad():
                 _checked[model] = _agrees(model)
-        except (RuntimeError, TypeError, ValueError):  # What its modules are for was guessed wrong.
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):
+            # Its modules are for something else than they are called.
             _checked[model] = False
     return _checked[model]
+
+
+def trunk_of(model: Any) -> Any:
+    """What gives a model's last hidden states."""
+    return model.model if model.base_model is model else model.base_model
 
 
 def _agrees(model: Any) -> bool:
@@ -51,7 +57,7 @@ def _agrees(model: Any) -> bool:
     tree = tree_of([Row(np.asarray(token, np.int64), np.arange(count), np.arange(count))])
     ids = torch.from_numpy(token)[None].to(model.device)
     states = tree_states(model, tree, "fp32")
-    due = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[0]
+    due = trunk_of(model)(input_ids=ids, use_cache=False).last_hidden_state[0]
     if not _close(states, due):
         return False
     if not hasattr(model, "lm_head"):

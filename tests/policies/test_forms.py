@@ -280,6 +280,33 @@ def test_angles_that_change_with_the_length_serve_up_to_there():
     assert not supports(model, 65)
 
 
+@pytest.mark.parametrize(
+    ("kind", "settings", "longest"),
+    [
+        ("llama4_text", {"attention_chunk_size": 40}, 40),
+        ("llama4_text", {"floor_scale": 30}, 29),
+        (
+            "ministral3",
+            {
+                "rope_parameters": {
+                    "rope_type": "default",
+                    "rope_theta": 1e4,
+                    "llama_4_scaling_beta": 0.1,
+                    "original_max_position_embeddings": 50,
+                }
+            },
+            50,
+        ),
+    ],
+)
+def test_chunks_and_scales_by_position_serve_up_to_where_they_act(kind, settings, longest):
+    model = tiny_forms.model(kind, **settings)
+    assert supports(model, longest)
+    assert not supports(model, longest + 1)
+    tokens = Key.of(2).numpy().integers(3, 43, longest).tolist()
+    torch.testing.assert_close(of_the_form(model, [tokens]), of_the_model(model, [tokens]), atol=1e-4, rtol=0)
+
+
 # ---------------------------------------------------------------- routes
 
 

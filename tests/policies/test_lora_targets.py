@@ -11,6 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.initialization import no_init_weights
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "engine"))
+import matrix
 import tiny_models
 
 from hocket.core.errors import ConfigurationError
@@ -130,6 +131,16 @@ def test_a_small_reach_is_a_warning_with_what_to_type() -> None:
     add_adapter(whole, LoraSettings(rank=2, targets=("all-linear", "*experts*")), Key.of(0))
     assert not coverage(whole).small
     assert coverage(whole).share > 0.8
+
+
+def test_routers_that_choose_have_no_adapter() -> None:
+    """Their output is not a product alone, which an adapter could add to."""
+    for kind, router in (("phimoe", "mlp.router"), ("llama4_text", "feed_forward.router")):
+        adapted = matrix.policy_of(kind, adapted=True).model
+        assert not hasattr(adapted.model.layers[-1].get_submodule(router), "lora_A")
+        assert adapted(input_ids=IDS).logits.isfinite().all()
+        with pytest.raises(ConfigurationError, match="no linear layer and no weight is called 'router'"):
+            add_adapter(matrix.policy_of(kind).model, LoraSettings(targets=("router",)), Key.of(0))
 
 
 def test_layers_that_peft_refuses_are_left_out() -> None:

@@ -44,22 +44,30 @@ _DELTA = {
 _SHORT = {"layer_types": ["conv", "full_attention", "conv"], "conv_bias": True, "block_auto_adjust_ff_dim": False}
 _SMALL_EXPERTS = _FEW | {"num_experts": 4, "moe_intermediate_size": 16}
 
+_LATENT = {
+    "num_key_value_heads": 4,
+    "q_lora_rank": 24,
+    "kv_lora_rank": 16,
+    "qk_nope_head_dim": 24,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 20,
+}
+
 TABLE: dict[str, tuple[str, dict[str, Any]]] = {
+    "apertus": ("ApertusConfig", _WIDE),
     "arcee": ("ArceeConfig", _WIDE),
+    "aria_text": ("AriaTextConfig", _WIDE | {"moe_num_experts": 4, "moe_topk": 2, "moe_num_shared_experts": 1}),
     "cohere": ("CohereConfig", {"use_qk_norm": True}),
     "cohere2": ("Cohere2Config", _KINDS),
-    "cohere2_moe": ("Cohere2MoeConfig", _KINDS | _FEW | {"num_experts": 4}),
+    "cohere2_moe": ("Cohere2MoeConfig", _KINDS | _FEW | {"num_experts": 4, "num_shared_experts": 1}),
+    "cwm": ("CwmConfig", _WIDE | _KINDS | {"bos_token_id": 2}),
+    "deepseek_v2": (
+        "DeepseekV2Config",
+        _ROUTED | _LATENT | {"topk_method": "group_limited_greedy", "routed_scaling_factor": 1.5},
+    ),
     "deepseek_v3": (
         "DeepseekV3Config",
-        _ROUTED
-        | {
-            "num_key_value_heads": 4,
-            "q_lora_rank": 24,
-            "kv_lora_rank": 16,
-            "qk_nope_head_dim": 24,
-            "qk_rope_head_dim": 8,
-            "v_head_dim": 20,
-        },
+        _ROUTED | _LATENT,
     ),
     "dots1": ("Dots1Config", _WIDE | _ROUTED | _KINDS),
     "ernie4_5": ("Ernie4_5Config", _WIDE | {"use_bias": True}),
@@ -79,6 +87,10 @@ TABLE: dict[str, tuple[str, dict[str, Any]]] = {
         _WIDE | _KINDS | _FEW | {"num_experts": 4, "moe_intermediate_size": 16, "n_group": 1},
     ),
     "flex_olmo": ("FlexOlmoConfig", _FEW | {"num_experts": 4}),
+    "flint": (
+        "FlintConfig",
+        _WIDE | _KINDS | _FEW | {"num_experts": 4, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 32},
+    ),
     "gemma": ("GemmaConfig", _WIDE),
     "gemma2": ("Gemma2Config", _WIDE | _KINDS | _CAPS),
     "gemma3_text": ("Gemma3TextConfig", _WIDE | _KINDS | {"query_pre_attn_scalar": 20}),
@@ -88,6 +100,7 @@ TABLE: dict[str, tuple[str, dict[str, Any]]] = {
         "Glm4MoeConfig",
         _WIDE | _ROUTED | {"use_qk_norm": True, "routed_scaling_factor": 1.5},
     ),
+    "glm4_moe_lite": ("Glm4MoeLiteConfig", _ROUTED | _LATENT),
     "gpt_oss": (
         "GptOssConfig",
         _WIDE
@@ -98,16 +111,35 @@ TABLE: dict[str, tuple[str, dict[str, Any]]] = {
     "granite": ("GraniteConfig", _GRANITE),
     "granite_swa": ("GraniteSWAConfig", _GRANITE | _KINDS),
     "granitemoe": ("GraniteMoeConfig", _GRANITE | _FEW | {"num_local_experts": 4}),
+    "granitemoeshared": (
+        "GraniteMoeSharedConfig",
+        _GRANITE | _FEW | {"num_local_experts": 4, "shared_intermediate_size": 32},
+    ),
     "helium": ("HeliumConfig", {"head_dim": 16}),
     "hunyuan_v1_dense": ("HunYuanDenseV1Config", _WIDE),
     "hunyuan_v1_moe": ("HunYuanMoEV1Config", _WIDE | {"num_experts": 4, "moe_topk": 2}),
+    "hy_v3": (
+        "HYV3Config",
+        _WIDE | _FEW | {"num_experts": 4, "moe_intermediate_size": 16, "first_k_dense_replace": 1},
+    ),
+    "hyperclovax": ("HyperCLOVAXConfig", _GRANITE | {"use_post_norm": True}),
     "internlm3": ("InternLM3Config", _WIDE | {"bias": True, "qkv_bias": True}),
     "iquestcoder": ("IQuestCoderConfig", _WIDE),
     "jais2": ("Jais2Config", _WIDE),
+    "kolibri1": (
+        "Kolibri1Config",
+        _WIDE | _KINDS | _FEW | {"num_experts": 4, "moe_intermediate_size": 16, "num_shared_experts": 1},
+    ),
     "lfm2": ("Lfm2Config", _SHORT),
     "lfm2_moe": ("Lfm2MoeConfig", _SHORT | _SMALL_EXPERTS | {"num_dense_layers": 1}),
     "llama": ("LlamaConfig", _WIDE),
+    "llama4_text": (
+        "Llama4TextConfig",
+        _WIDE | _FEW | {"num_local_experts": 4, "no_rope_layers": [1, 1, 0], "moe_layers": [1, 2]},
+    ),
     "mellum": ("MellumConfig", _WIDE | _KINDS | _FEW | {"num_experts": 4, "moe_intermediate_size": 16}),
+    "minicpm3": ("MiniCPM3Config", _LATENT | {"scale_emb": 3, "dim_model_base": 16}),
+    "minimax_m2": ("MiniMaxM2Config", _WIDE | _FEW | {"num_local_experts": 4}),
     "ministral": ("MinistralConfig", _WIDE | _KINDS),
     "ministral3": ("Ministral3Config", _WIDE),
     "mistral": ("MistralConfig", _WIDE | {"sliding_window": WINDOW}),
@@ -150,6 +182,8 @@ TABLE: dict[str, tuple[str, dict[str, Any]]] = {
     "solar_open": ("SolarOpenConfig", _WIDE | _ROUTED),
     "stablelm": ("StableLmConfig", {"use_parallel_residual": True}),
     "starcoder2": ("Starcoder2Config", {"sliding_window": WINDOW}),
+    "vaultgemma": ("VaultGemmaConfig", _WIDE | _KINDS | _CAPS),
+    "youtu": ("YoutuConfig", _LATENT),
 }
 """By architecture: its configuration's class, and what it is told beside the common shape."""
 
