@@ -1,0 +1,13 @@
+"""One table of operations with three columns: C++ on processors, Triton on accelerators, plain torch anywhere."""
+
+from hocket.policies.operations.table import (
+    COLUMNS,
+    OPERATIONS,
+    Column,
+    Functions,
+    Operation,
+    column_of,
+    functions_for,
+)
+
+__all__ = ["COLUMNS", "OPERATIONS", "Column", "Functions", "Operation", "column_of", "functions_for"]
