@@ -16,16 +16,16 @@ from hocket.engine.cached_session import CachedSession
 from hocket.engine.decoder import DecoderSession
 from hocket.engine.decoding import LockstepDecoding, Responses, decode
 from hocket.engine.masked_session import MaskedSession
-from hocket.engine.paged_model import Kernels, PagedCache, PassRecord, SamplingCounts
+from hocket.engine.paged_model import PagedCache, PassRecord, SamplingCounts
 from hocket.engine.requests import Request, Sample
 from hocket.engine.running import Asker, Running, Ticket
 from hocket.engine.scheduler import Scheduler
 from hocket.engine.session import Session
 from hocket.engine.stops import StopStrings
-from hocket.policies import kernels
 from hocket.policies.batching import batch_together
-from hocket.policies.family import Adapters, adapters_of, head_size
+from hocket.policies.family import Adapters, adapters_of
 from hocket.policies.form_reading import known_form
+from hocket.policies.operations import Functions, column_of
 from hocket.policies.support import supports
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class LocalEngine(BatchedEngine):
         model = self.policy.model
         if not numbered:
             return [], []
-        if _kernels(self.policy) is None:
+        if _functions(self.policy) is None:
             return [], numbered
         under_masks = [item for item in numbered if item.request.decoding.mask is not None]
         if under_masks:
@@ -318,7 +318,7 @@ class LocalEngine(BatchedEngine):
 
     def _activations(self) -> PassRecord | None:
         """Where what is computed is kept for the learner, if it is."""
-        if len(self._company.engines) > 1:
+        if len(self._company.engines) > 1 or self.policy.model.device.type != "cpu":
             return None
         if self.policy.routes is not None:
             return self.policy.routes
@@ -330,7 +330,7 @@ class LocalEngine(BatchedEngine):
         company, model, precision = self._company, self.policy.model, self.policy.precision
         weights = [policy.fingerprint() for policy in company.policies]
         if company.cache is None:
-            chosen = _kernels(self.policy)
+            chosen = _functions(self.policy)
             assert chosen is not None
             company.cache = PagedCache(model, precision, chosen, self.max_bytes, self._adapters())
         elif weights != company.weights:
@@ -410,9 +410,10 @@ def _decodes(model: Any, longest: int) -> bool:
     return supports(model, longest) and known_form(model).plain
 
 
-def _kernels(policy: CausalLM) -> Kernels | None:
-    """The kernels of the paged engine; None if it cannot serve a policy."""
+def _functions(policy: CausalLM) -> Functions | None:
+    """What the paged engine computes with; None if it cannot serve a policy."""
     model = policy.model
-    if model.device.type != "cpu" or model.dtype is not torch.float32 or not supports(model, 1):
+    if model.dtype is not torch.float32 or not supports(model, 1):
         return None
-    return cast(Kernels, kernels) if kernels.available(head_size(model)) else None
+    form = known_form(model)
+    return column_of(model.device, model.dtype, form.size, form.heads // form.shared).functions()

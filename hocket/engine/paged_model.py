@@ -25,8 +25,8 @@ from hocket.policies.family import (
     run_layers,
 )
 from hocket.policies.form_reading import known_form
-from hocket.policies.kernels import UNBOUNDED, ScoreBounds
 from hocket.policies.lowrank import Owners
+from hocket.policies.operations import Functions
 from hocket.policies.shaping import Angles, angle_tables
 
 BUCKET = 16
@@ -35,36 +35,6 @@ _COARSE = 512
 """From this many rows on, the multiple is four times as large."""
 
 Ints = NDArray[np.int32]
-
-
-class Kernels(Protocol):
-    """The functions of `hocket.policies.kernels` that sampling needs."""
-
-    def paged_attention(
-        self,
-        qkv: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        *,
-        position: Tensor,
-        slot: Tensor,
-        table: Tensor,
-        run_start: Tensor,
-        run_row: Tensor,
-        weight: Tensor | None,
-        epsilon: float,
-        cosine: Tensor,
-        sine: Tensor,
-        scale: float,
-        heads: int,
-        shared: int,
-        bounds: ScoreBounds = UNBOUNDED,
-        sums: Tensor | None = None,
-    ) -> Tensor: ...
-
-    def draw(
-        self, logits: Tensor, uniform: Tensor, temperature: Tensor, greedy: Tensor, forced: Tensor
-    ) -> tuple[Tensor, Tensor]: ...
 
 
 class PassRecord(Protocol):
@@ -151,18 +121,19 @@ class PagedModel:
     """The forward pass with the current weights; it is valid until they change.
 
     Attributes:
-        vocabulary: number of tokens. dtype: of keys and values.
+        vocabulary: number of tokens. dtype: of keys and values. device: where it computes.
 
     Args:
+        kernels: a column of operations, see `hocket.policies.operations`.
         adapters: the adapters of several policies, which `ForwardBatch.owner` selects and which are their only
             difference from `model`; without adapters there is a single policy, `model` itself.
     """
 
     def __init__(
-        self, model: Any, precision: Precision, kernels: Kernels, adapters: Sequence[Adapters] | None = None
+        self, model: Any, precision: Precision, kernels: Functions, adapters: Sequence[Adapters] | None = None
     ) -> None:
         form = known_form(model)
-        self._model, self._head = model, head_of(model)
+        self._model, self._head, self.device = model, head_of(model), torch.device(model.device)
         self.vocabulary = int(model.lm_head.out_features)
         self._owners = None if adapters is None else Owners()
         if adapters is None or self._owners is None:
@@ -192,6 +163,12 @@ class PagedModel:
         """
         steps = STEPS if activations is None or activations.full else activations.recording()
         token, position, slot, table, run_start, run_row = batch.end()
+        device, group = self.device, self._heads // self._shared
+        table, run_start, run_row = self._kernels.placed(
+            table, run_start, run_row, position[: batch.tokens], device, group
+        )
+        if device.type != "cpu":
+            token, position, slot = token.to(device), position.to(device), slot.to(device)
         owner, last = batch.owner[: len(token)], len(self._layers) - 1
         self._say(owner)
 
@@ -202,7 +179,7 @@ class PagedModel:
             cosine, sine = self._tables[layer.rotary]
             if number == last and wanted is not None:  # After its attention the last layer computes only these rows.
                 self._say(owner[wanted.numpy()])
-            sums = torch.empty(len(qkv), self._heads) if steps.sums else None
+            sums = torch.empty(len(qkv), self._heads, device=device) if steps.sums else None
             mixed = self._kernels.paged_attention(
                 qkv,
                 pool.keys[number],
@@ -227,7 +204,8 @@ class PagedModel:
             return mixed
 
         x = embedded(self._model, token)
-        states = run_layers(self._model, self._layers, x, attend, wanted=wanted, steps=steps)
+        chosen = None if wanted is None else wanted.to(device)
+        states = run_layers(self._model, self._layers, x, attend, wanted=chosen, steps=steps)
         if activations is not None and steps is not STEPS:
             first, slots = activations.add(steps, wanted), batch.slot[: batch.tokens]
             pool.record.reshape(-1)[slots] = first + np.arange(len(slots)) if first >= 0 else -1
@@ -282,7 +260,7 @@ class PagedCache:
         self,
         model: Any,
         precision: Precision,
-        kernels: Kernels,
+        kernels: Functions,
         most: int,
         adapters: Sequence[Adapters] | None = None,
     ) -> None:
@@ -292,7 +270,7 @@ class PagedCache:
         shape = len(form.layers), form.shared, form.size
         page = PagePool.bytes_per_page(*shape, self.model.dtype)
         self.page_bytes = page
-        self.pool = PagePool(*shape, most=most // page, dtype=self.model.dtype)
+        self.pool = PagePool(*shape, most=most // page, dtype=self.model.dtype, device=self.model.device)
         self.tree = PageTree(self.pool)
         self.now = 0
         self.activations: PassRecord | None = None

@@ -291,9 +291,9 @@ def check_pages(name: str, dtype: torch.dtype, bounded: str, shape: tuple[int, i
         x = torch.cat([qkv[row][start : start + count] for row, start, count in runs])
         fill = torch.zeros(3, dtype=torch.int32)
         x = torch.cat((x, torch.zeros(3, x.shape[1], dtype=dtype)))
-        starts = np.cumsum([0, *(count for *_, count in runs)]).astype(np.int32)
-        rows = np.array([row for row, *_ in runs], np.int32)
-        placed = column.placed(starts, rows, CPU, repeat)
+        starts = torch.from_numpy(np.cumsum([0, *(count for *_, count in runs)]).astype(np.int32))
+        rows = torch.tensor([row for row, *_ in runs], dtype=torch.int32)
+        placed = functions.placed(table, starts, rows, position, CPU, repeat)
         sums = torch.zeros(len(x), heads, dtype=stream)
         out = functions.paged_attention(
             x,
@@ -301,9 +301,9 @@ def check_pages(name: str, dtype: torch.dtype, bounded: str, shape: tuple[int, i
             values,
             position=torch.cat((position, fill)),
             slot=torch.cat((slot, fill - 1)),
-            table=table,
-            run_start=placed[0],
-            run_row=placed[1],
+            table=placed[0],
+            run_start=placed[1],
+            run_row=placed[2],
             weight=weight,
             epsilon=1e-5,
             cosine=cosine,

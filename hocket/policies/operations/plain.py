@@ -279,6 +279,14 @@ def tree_attention_backward(
     return result.flatten(1)
 
 
+def placed(
+    table: Tensor, run_start: Tensor, run_row: Tensor, position: Tensor, device: torch.device, group: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The pages in use, on the device; runs stay on the processor, where they are read."""
+    pages = int(position.max()) // PAGE + 1 if len(position) else 0
+    return table[:, :pages].to(device), run_start, run_row
+
+
 def paged_attention(
     qkv: Tensor,
     keys: Tensor,

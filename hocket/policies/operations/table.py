@@ -15,9 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from hocket.core.errors import ConfigurationError
@@ -117,6 +115,16 @@ class Functions(Protocol):
         bounds: ScoreBounds = UNBOUNDED,
     ) -> Tensor: ...
 
+    def placed(
+        self, table: Tensor, run_start: Tensor, run_row: Tensor, position: Tensor, device: torch.device, group: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What attention over pages takes as `table`, `run_start` and `run_row`, once for all layers.
+
+        All arguments are on the processor, `position` those of the tokens of all runs; `group` query heads share a key
+        head.
+        """
+        ...
+
     def paged_attention(
         self,
         qkv: Tensor,
@@ -171,8 +179,6 @@ class Column:
         most_group: the most query heads that share a key head; 0 for any number.
         absent: why it cannot be had, from a head size (0 where no head is concerned); None if it can.
         functions: loads the functions. paths: makes of a tree's nodes what attention over it takes as `paths`.
-        placed: makes of runs' starts and rows, where `group` query heads share a key head, what attention over pages
-            takes as `run_start` and `run_row`.
     """
 
     name: str
@@ -184,7 +190,6 @@ class Column:
     absent: Callable[[int], str | None]
     functions: Callable[[], Functions]
     paths: Callable[[Sequence[TokenRun], torch.device], Any]
-    placed: Callable[[NDArray[np.int32], NDArray[np.int32], torch.device, int], tuple[Tensor, Tensor]]
 
     def refusal(
         self, operation: Operation, device: torch.device, dtype: torch.dtype, head: int = 0, group: int = 1
@@ -253,22 +258,6 @@ def _triton_paths(nodes: Sequence[TokenRun], device: torch.device) -> Any:
     return TritonTree.of(FlatTree.of(nodes, device))
 
 
-def _triton_placed(
-    starts: NDArray[np.int32], rows: NDArray[np.int32], device: torch.device, group: int
-) -> tuple[Tensor, Tensor]:
-    from hocket.policies.operations.triton_column import ROWS, split_runs
-
-    run_start, run_row = split_runs(starts, rows, ROWS // group)
-    return run_start.to(device, non_blocking=True), run_row.to(device, non_blocking=True)
-
-
-def _unplaced(
-    starts: NDArray[np.int32], rows: NDArray[np.int32], device: torch.device, group: int
-) -> tuple[Tensor, Tensor]:
-    """On the processor, where they are read."""
-    return torch.from_numpy(starts), torch.from_numpy(rows)
-
-
 _NARROW = (torch.float32, torch.bfloat16)
 COMPILED = Column(
     name="c++",
@@ -280,7 +269,6 @@ COMPILED = Column(
     absent=_no_kernels,
     functions=lambda: cast(Functions, kernels),
     paths=lambda nodes, device: paths_of(nodes),
-    placed=_unplaced,
 )
 """The kernels of processors, `hocket.policies.kernels`."""
 TRITON = Column(
@@ -293,7 +281,6 @@ TRITON = Column(
     absent=_no_triton,
     functions=_triton_functions,
     paths=_triton_paths,
-    placed=_triton_placed,
 )
 """CUDA, and ROCm, which torch calls the same."""
 PLAIN = Column(
@@ -306,7 +293,6 @@ PLAIN = Column(
     absent=lambda head: None,
     functions=lambda: plain,
     paths=FlatTree.of,
-    placed=_unplaced,
 )
 """Anything that torch runs on."""
 COLUMNS = (COMPILED, TRITON, PLAIN)

@@ -347,6 +347,21 @@ def tree_attention_backward(
     return result.flatten(1)
 
 
+def placed(
+    table: Tensor, run_start: Tensor, run_row: Tensor, position: Tensor, device: torch.device, group: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """On the device, with runs in parts of as many tokens as a tile holds."""
+    starts: list[int] = []
+    rows: list[int] = []
+    bounds, most = run_start.tolist(), ROWS // group
+    for first, last, row in zip(bounds[:-1], bounds[1:], run_row.tolist(), strict=True):
+        parts = range(first, max(last, first + 1), most)
+        starts += parts
+        rows += [row] * len(parts)
+    columns = (torch.tensor([*starts, bounds[-1]], dtype=torch.int32), torch.tensor(rows, dtype=torch.int32))
+    return table.to(device), columns[0].to(device), columns[1].to(device)
+
+
 def paged_attention(
     qkv: Tensor,
     keys: Tensor,
@@ -367,7 +382,7 @@ def paged_attention(
     bounds: ScoreBounds = UNBOUNDED,
     sums: Tensor | None = None,
 ) -> Tensor:
-    """See `kernels.paged_attention`; no run has more tokens than a tile holds, see `split_runs`."""
+    """See `kernels.paged_attention`; no run has more tokens than a tile holds, see `placed`."""
     size, rows = cosine.shape[1], len(qkv)
     qkv = qkv.contiguous()
     turned, _ = apply_rope(qkv, weight, cosine, sine, position, epsilon, shared)
@@ -405,17 +420,6 @@ def paged_attention(
         KEYS,
     )
     return out
-
-
-def split_runs(run_start: NDArray[np.int32], run_row: NDArray[np.int32], queries: int) -> tuple[Tensor, Tensor]:
-    """The same runs in parts of up to `queries` tokens."""
-    starts: list[int] = []
-    rows: list[int] = []
-    for first, last, row in zip(run_start[:-1].tolist(), run_start[1:].tolist(), run_row.tolist(), strict=True):
-        parts = range(first, max(last, first + 1), queries)
-        starts += parts
-        rows += [row] * len(parts)
-    return torch.tensor([*starts, int(run_start[-1])], dtype=torch.int32), torch.tensor(rows, dtype=torch.int32)
 
 
 # ---------------------------------------------------------------- choices
