@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hocket.engine.fixed_step import FixedStep
 from hocket.engine.pages import PAGE, PagePool, PageTree
 from hocket.policies.family import (
     STEPS,
@@ -144,6 +146,8 @@ class PagedModel:
         self._heads, self._shared = form.heads, form.shared
         self._tables: dict[str | None, Angles] = {}
         self._reached = 0
+        self._steps: dict[int, FixedStep] = {}
+        self._recorded_for = (0, 0, 0)
         self.reach(1)
         self.dtype = self._layers[0].dtype
 
@@ -163,13 +167,37 @@ class PagedModel:
         """
         steps = STEPS if activations is None or activations.full else activations.recording()
         token, position, slot, table, run_start, run_row = batch.end()
-        device, group = self.device, self._heads // self._shared
+        if batch.rows == batch.tokens and wanted is None and steps is STEPS and self._recordable():
+            return self._recorded(pool, (token, position, slot), table, batch.rows)
         table, run_start, run_row = self._kernels.placed(
-            table, run_start, run_row, position[: batch.tokens], device, group
+            table, run_start, run_row, position[: batch.tokens], self.device, self._heads // self._shared
         )
-        if device.type != "cpu":
-            token, position, slot = token.to(device), position.to(device), slot.to(device)
-        owner, last = batch.owner[: len(token)], len(self._layers) - 1
+        if self.device.type != "cpu":
+            token, position, slot = (column.to(self.device) for column in (token, position, slot))
+        owner = batch.owner[: len(token)]
+        columns = (token, position, slot, table, run_start, run_row)
+        logits = self._logits_of(pool, *columns, owner=owner, wanted=wanted, steps=steps)
+        if activations is not None and steps is not STEPS:
+            first, slots = activations.add(steps, wanted), batch.slot[: batch.tokens]
+            pool.record.reshape(-1)[slots] = first + np.arange(len(slots)) if first >= 0 else -1
+        return logits
+
+    def _logits_of(
+        self,
+        pool: PagePool,
+        token: Tensor,
+        position: Tensor,
+        slot: Tensor,
+        table: Tensor,
+        run_start: Tensor,
+        run_row: Tensor,
+        *,
+        owner: Ints | None = None,
+        wanted: Tensor | None = None,
+        steps: LayerSteps = STEPS,
+    ) -> Tensor:
+        """The pass itself, of what is on the device."""
+        last = len(self._layers) - 1
         self._say(owner)
 
         def attend(number: int, qkv: Tensor) -> Tensor:
@@ -178,8 +206,8 @@ class PagedModel:
                 qkv = layer.shaping(qkv, lambda: self._turn(layer.late, position))
             cosine, sine = self._tables[layer.rotary]
             if number == last and wanted is not None:  # After its attention the last layer computes only these rows.
-                self._say(owner[wanted.numpy()])
-            sums = torch.empty(len(qkv), self._heads, device=device) if steps.sums else None
+                self._say(None if owner is None else owner[wanted.numpy()])
+            sums = torch.empty(len(qkv), self._heads, device=self.device) if steps.sums else None
             mixed = self._kernels.paged_attention(
                 qkv,
                 pool.keys[number],
@@ -204,20 +232,35 @@ class PagedModel:
             return mixed
 
         x = embedded(self._model, token)
-        chosen = None if wanted is None else wanted.to(device)
+        chosen = None if wanted is None else wanted.to(self.device)
         states = run_layers(self._model, self._layers, x, attend, wanted=chosen, steps=steps)
-        if activations is not None and steps is not STEPS:
-            first, slots = activations.add(steps, wanted), batch.slot[: batch.tokens]
-            pool.record.reshape(-1)[slots] = first + np.arange(len(slots)) if first >= 0 else -1
         return self._head(logit_states(self._model, states))
+
+    def _recordable(self) -> bool:
+        """Whether passes of one token a row can be recorded: no operation waits for what the device has computed."""
+        waits = self._owners is not None or any(layer.experts is not None for layer in self._layers)
+        return self.device.type == "cuda" and self._kernels.RECORDABLE and not waits
+
+    def _recorded(self, pool: PagePool, columns: tuple[Tensor, Tensor, Tensor], table: Tensor, rows: int) -> Tensor:
+        """A pass of one token a row, whose shapes depend on the number of rows as padded; see `FixedStep`."""
+        places, shape = len(columns[0]), (pool.size, table.shape[1], self._reached)
+        if shape != self._recorded_for:
+            self._steps, self._recorded_for = {}, shape
+        step = self._steps.setdefault(places, FixedStep(self.device))
+        pages = torch.zeros(places, table.shape[1], dtype=torch.int32)
+        pages[:rows] = table[:rows]
+        # Rows that only fill a place have no token.
+        run_start = torch.arange(places + 1, dtype=torch.int32).clamp_(max=rows)
+        run_row = torch.arange(places, dtype=torch.int32)
+        return step(partial(self._logits_of, pool), *columns, pages, run_start, run_row)
 
     def _turn(self, table: str | None, position: Tensor) -> Angles:
         """Tokens' own angles `[M, D]`."""
         cosine, sine = self._tables[table]
         return cosine[position], sine[position]
 
-    def _say(self, owner: Ints) -> None:
-        if self._owners is not None:
+    def _say(self, owner: Ints | None) -> None:
+        if self._owners is not None and owner is not None:
             self._owners.say(owner)
 
 

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import test_interrupted
 import torch
-from test_paged_engine import held, make, mixed
+from test_paged_engine import held, make, mixed, same
 from twin import column_alone
 
 from hocket.core.packing import pack
-from hocket.engine import local, running, scheduler
+from hocket.engine import local, paged_model, running
+from hocket.engine.fixed_step import Body, FixedStep
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request, Sample
 from hocket.policies import kernels
@@ -66,14 +67,13 @@ def test_tokens_are_those_of_the_kernels(kind: str, more: dict[str, int]) -> Non
         held(engine)
 
 
-def test_rows_that_end_make_room_and_pages_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few rows, few pages, short passes: refill, eviction and rows that must wait, with the same tokens."""
+def test_rows_that_end_make_room_and_pages_are_given_back() -> None:
+    """Few rows and few pages: refill, eviction and rows that must wait, with the same tokens."""
     policy, asked = make(), mixed(14, seed=5)
     due = LocalEngine(policy).sample(asked)
-    monkeypatch.setattr(scheduler, "PREFILL_TOKENS", 13)
     with column_alone("torch"):
         page = local.PagedCache(policy.model, "fp32", plain, 2**20).page_bytes
-        engine = LocalEngine(policy, max_rows=5, max_bytes=10 * page)
+        engine = LocalEngine(policy, max_rows=8, max_bytes=10 * page)
         near(engine.sample(asked), due)
         assert engine.counts.evicted > 0
         assert engine.counts.preempted > 0
@@ -104,6 +104,23 @@ def test_interrupted_responses_go_on_under_the_new_weights(monkeypatch: pytest.M
     several = [(one.versions, other.versions) for one, other in zip(*samples, strict=True) if one.versions is not None]
     assert len(several) > 10
     assert all(np.array_equal(one, other) for one, other in several)
+
+
+@pytest.mark.parametrize("column", ["c++", "torch"])
+def test_passes_as_a_device_repeats_them_give_the_same(column: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns of constant shapes, with rows that only fill a place and a pool that grows in between."""
+    policy, asked, shapes = make(), mixed(14, seed=5), set[tuple[int, ...]]()
+    with column_alone(column):
+        due = LocalEngine(policy).sample(asked)
+
+        def step(self: FixedStep, body: Body, *inputs: torch.Tensor) -> torch.Tensor:
+            shapes.add(tuple(map(len, inputs)))
+            return body(*inputs)
+
+        monkeypatch.setattr(paged_model.PagedModel, "_recordable", lambda self: True)
+        monkeypatch.setattr(FixedStep, "__call__", step)
+        (same if column == "c++" else near)(LocalEngine(policy).sample(asked), due)
+    assert shapes == {(16, 16, 16, 16, 17, 16)}
 
 
 @pytest.mark.usefixtures("twin")

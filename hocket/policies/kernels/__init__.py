@@ -19,6 +19,7 @@ from hocket.policies.kernels.build import library, reason
 
 __all__ = ["ANY_HEAD", "PAGE", "UNBOUNDED", "Opening", "ScoreBounds", "TreePaths", "available", "reason"]
 
+RECORDABLE = False
 PAGE = 16
 """Positions per page of keys and values."""
 

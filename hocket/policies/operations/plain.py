@@ -17,6 +17,7 @@ from torch import Tensor
 from hocket.policies.kernels import PAGE, UNBOUNDED, Opening, ScoreBounds
 from hocket.policies.operations.flat_tree import FlatTree
 
+RECORDABLE = False
 QUERIES = 256
 """Tokens of a tile of queries."""
 SCORES = 2**22

@@ -53,7 +53,14 @@ OPERATIONS = (
 
 
 class Functions(Protocol):
-    """The functions of a column; see `hocket.policies.kernels`, whose these are."""
+    """The functions of a column; see `hocket.policies.kernels`, whose these are.
+
+    Attributes:
+        RECORDABLE: whether none of them waits for what a device has computed, so that a CUDA graph can record them.
+    """
+
+    @property
+    def RECORDABLE(self) -> bool: ...
 
     def add_norm(
         self, x: Tensor, delta: Tensor | None, epsilon: float, dtype: torch.dtype

@@ -19,6 +19,7 @@ from hocket.policies.kernels import PAGE, UNBOUNDED, Opening, ScoreBounds
 from hocket.policies.operations import triton_kernels as kernels
 from hocket.policies.operations.flat_tree import FlatTree
 
+RECORDABLE = True
 ROWS = 64
 """Rows of a tile of attention: the queries of one key head's group."""
 KEYS = 64
