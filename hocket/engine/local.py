@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hocket.policies.causal_lm import CausalLM
 
 MAX_BYTES = 4 * 2**30
+"""Keys and values kept unless a number is given; on an accelerator a quarter of its memory if that is more."""
 
 _Masks = tuple[str | None] | None
 """A tuple with the copy that masks read (None for the policy itself); None without masks."""
@@ -109,8 +110,8 @@ class LocalEngine(BatchedEngine):
     """Batched sampling from one policy, always with its current weights; implements `hocket.engine.requests.Engine`.
 
     A request's tokens and log-probs depend on its key, context and weights, not on the rest of the batch: to the last
-    bit with the kernels (see `hocket.policies.kernels`), else up to float rounding. With the kernels, keys and values
-    of contexts and responses are cached until the weights change: the history of a conversation is computed once.
+    bit with the kernels (see `hocket.policies.kernels`), else up to float rounding. Keys and values of contexts and
+    responses are cached in pages until the weights change: the history of a conversation is computed once.
 
     Log-probs are those of the distribution drawn from: at the request's temperature, and of the cut vocabulary when
     `decoding.truncates`; greedy and forced tokens have those of the uncut distribution (greedy at temperature 1).
@@ -124,7 +125,7 @@ class LocalEngine(BatchedEngine):
     Args:
         policy: the policy to sample.
         max_rows: continuations decoded together; others wait, in key order.
-        max_bytes: memory of keys and values; when it is full, the least recently used are evicted.
+        max_bytes: memory of keys and values, see `MAX_BYTES`; when it is full, the least recently used are evicted.
         barrier: shared by the engines of one run, so that a workflow that waits for one of them counts for all.
         beside: another policy's engine to sample together with; its `max_rows`, `max_bytes` and barrier hold for both.
 
@@ -139,7 +140,7 @@ class LocalEngine(BatchedEngine):
         policy: CausalLM,
         *,
         max_rows: int = 256,
-        max_bytes: int = MAX_BYTES,
+        max_bytes: int | None = None,
         barrier: Barrier | None = None,
         beside: LocalEngine | None = None,
     ) -> None:
@@ -147,7 +148,8 @@ class LocalEngine(BatchedEngine):
             raise HocketError(f"policies {beside.policy.name!r} and {policy.name!r} differ in more than their adapters")
         super().__init__(max_rows=max_rows if beside is None else beside.max_rows, barrier=barrier, beside=beside)
         self.policy: CausalLM = policy
-        self.max_bytes: int = max_bytes if beside is None else beside.max_bytes
+        most = max_bytes or _most_bytes(policy.device)
+        self.max_bytes: int = most if beside is None else beside.max_bytes
         self._context_length = policy.context_length
         self._stops = StopStrings(policy.tokenizer)
         self._company: _Company = _Company() if beside is None else beside._company
@@ -408,6 +410,11 @@ def _asked(engine: BatchedEngine, request: Request, asker: Asker, live: LiveEpis
 def _decodes(model: Any, longest: int) -> bool:
     """Whether a `DecoderSession` serves."""
     return supports(model, longest) and known_form(model).plain
+
+
+def _most_bytes(device: torch.device) -> int:
+    whole = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
+    return max(MAX_BYTES, whole // 4)
 
 
 def _functions(policy: CausalLM) -> Functions | None:

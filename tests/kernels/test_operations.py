@@ -1,6 +1,6 @@
-"""Every column of operations against float64 on random shapes, forward and backward.
+"""Every column of operations against float64 on random shapes, forward and backward, on a device where there is one.
 
-Triton's kernels run in its interpreter, in a process whose environment has `TRITON_INTERPRET=1`; see the last test.
+Elsewhere Triton's kernels run in its interpreter, in a process with `TRITON_INTERPRET=1`; see the last test.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import kernel_oracle
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from kernel_oracle import TYPES, drawn, logits_of, rms_normal, rotary_tables, softmax_facts, softmax_gradient, turned
+from kernel_oracle import TYPES, rms_normal, rotary_tables, same, softmax_facts, softmax_gradient, turned
 from torch import Tensor
 
 from hocket.core.keys import Key
@@ -29,6 +31,7 @@ from hocket.policies.sequences import Row
 torch.set_num_threads(1)
 CPU = torch.device("cpu")
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = torch.device("cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu")
 ROUNDED = {torch.float32: 3e-6, torch.bfloat16: 2.0**-7, torch.float64: 1e-12}
 """Errors allowed, relative to the largest number: some roundings of the type."""
 BY_NAME = {column.name: column for column in COLUMNS}
@@ -41,11 +44,28 @@ def column_for(name: str, dtype: torch.dtype, head: int = 32, group: int = 1) ->
     if name == "c++" and head not in (16, 32):
         pytest.skip("the slow tests of the kernels compile other sizes")
     column = BY_NAME[name]
-    refusals = (column.refusal(operation, CPU, dtype, head, group) for operation in OPERATIONS)
+    refusals = (column.refusal(operation, DEVICE, dtype, head, group) for operation in OPERATIONS)
     why = next((why for why in refusals if why is not None), None)
     if why is not None:
         pytest.skip(why)
     return column
+
+
+@pytest.fixture(autouse=True)
+def on_the_device() -> Iterator[None]:
+    with torch.device(DEVICE):
+        yield
+
+
+def drawn(seed: int, *shape: int, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> Tensor:
+    """Normal numbers on the device."""
+    return kernel_oracle.drawn(seed, *shape, dtype=dtype, scale=scale).to(DEVICE)
+
+
+def logits_of(seed: int, rows: int, vocabulary: int, dtype: torch.dtype) -> Tensor:
+    """Logits, some of which are -inf, on the device."""
+    with CPU:
+        return kernel_oracle.logits_of(seed, rows, vocabulary, dtype, banned=0.3).to(DEVICE)
 
 
 def close(result: Tensor, due: Tensor, dtype: torch.dtype, factor: float = 1.0) -> None:
@@ -206,7 +226,7 @@ def check_tree(name: str, dtype: torch.dtype, kind: str, bounded: str, shape: tu
     scale = size**-0.5
     exact = bounds._replace(sinks=None if bounds.sinks is None else bounds.sinks.double())
     mixed, sums = attention(qk, v, seen, depth, scale, shared, exact)
-    paths = column.paths(nodes, CPU)
+    paths = column.paths(nodes, DEVICE)
     out, log_sums = functions.tree_attention(turns, qkv, paths, scale, size, shared, bounds)
     assert out.dtype is dtype
     close(out, mixed.detach().flatten(1), dtype, 2.0)
@@ -292,8 +312,8 @@ def check_pages(name: str, dtype: torch.dtype, bounded: str, shape: tuple[int, i
         fill = torch.zeros(3, dtype=torch.int32)
         x = torch.cat((x, torch.zeros(3, x.shape[1], dtype=dtype)))
         starts = torch.from_numpy(np.cumsum([0, *(count for *_, count in runs)]).astype(np.int32))
-        rows = torch.tensor([row for row, *_ in runs], dtype=torch.int32)
-        placed = functions.placed(table, starts, rows, position, CPU, repeat)
+        rows = torch.tensor([row for row, *_ in runs], dtype=torch.int32, device=CPU)
+        placed = functions.placed(table.cpu(), starts, rows, position.cpu(), DEVICE, repeat)
         sums = torch.zeros(len(x), heads, dtype=stream)
         out = functions.paged_attention(
             x,
@@ -327,6 +347,50 @@ def test_attention_over_pages(name: str, dtype: torch.dtype, bounded: str, shape
     check_pages(name, dtype, bounded, shape)
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("name", [NAMES[0], NAMES[1]])
+def test_pages_and_tree_give_the_same_bits(name: str, dtype: torch.dtype) -> None:
+    """What a token mixes does not depend on where its keys are read, nor on how many are read at once."""
+    repeat, shared, size = 3, 1, 16
+    column, heads = column_for(name, dtype, size, repeat), repeat * shared
+    functions, nodes = column.functions(), ragged(5, "answers")
+    node = max(nodes, key=lambda one: len(one.path))
+    path = torch.from_numpy(node.path).to(DEVICE)
+    total, length = sum(one.own for one in nodes), len(path)
+    cosine, sine = rotary_tables(256, size)
+    qkv, depth = drawn(1, total, (heads + 2 * shared) * size, dtype=dtype), seen_by(nodes)[1].int().to(DEVICE)
+    turns, _ = functions.apply_rope(qkv, None, cosine, sine, depth, 0.0, shared)
+    due, due_sums = functions.tree_attention(turns, qkv, column.paths(nodes, DEVICE), 0.25, size, shared)
+    keys = torch.zeros(16, shared, size, PAGE, dtype=dtype)
+    values = torch.zeros(16, shared, PAGE, size, dtype=dtype)
+    table = torch.arange(16, dtype=torch.int32)[None].flip(1)
+    for first, last in ((0, 30), (30, length - 1), (length - 1, length)):
+        position = torch.arange(first, last, dtype=torch.int32)
+        starts, rows = (torch.tensor(x, dtype=torch.int32, device=CPU) for x in ([0, last - first], [0]))
+        placed = functions.placed(table.cpu(), starts, rows, position.cpu(), DEVICE, repeat)
+        sums = torch.zeros(last - first, heads)
+        out = functions.paged_attention(
+            qkv[path[first:last]],
+            keys,
+            values,
+            position=position,
+            slot=table[0, position // PAGE] * PAGE + position % PAGE,
+            table=placed[0],
+            run_start=placed[1],
+            run_row=placed[2],
+            weight=None,
+            epsilon=0.0,
+            cosine=cosine,
+            sine=sine,
+            scale=0.25,
+            heads=heads,
+            shared=shared,
+            sums=sums,
+        )
+        assert same(out, due[path[first:last]])
+        assert same(sums, due_sums[path[first:last]])
+
+
 # ---------------------------------------------------------------- choices
 
 
@@ -336,7 +400,7 @@ def test_attention_over_pages(name: str, dtype: torch.dtype, bounded: str, shape
 def test_log_prob_and_entropy(name: str, dtype: torch.dtype, rows: int, vocabulary: int) -> None:
     functions = column_for(name, dtype).functions()
     stream = torch.float64 if dtype is torch.float64 else torch.float32
-    logits = logits_of(3, rows, vocabulary, dtype, banned=0.3)
+    logits = logits_of(3, rows, vocabulary, dtype)
     action, temperature = logits.argmax(1), (0.5 + drawn(5, rows, dtype=stream).abs()).contiguous()
     logp, peaks, totals, spread = functions.token_logprobs(logits, action, temperature, entropy=True)
     due, _, _, entropy = softmax_facts(logits, temperature)
@@ -353,10 +417,10 @@ def test_log_prob_and_entropy(name: str, dtype: torch.dtype, rows: int, vocabula
 @pytest.mark.parametrize(("rows", "vocabulary"), [(1, 2), (40, 70), (9, 1100)])
 def test_sampling(name: str, rows: int, vocabulary: int) -> None:
     functions = column_for(name, torch.float32).functions()
-    logits, draw = logits_of(3, rows, vocabulary, torch.float32, banned=0.3), Key.of(8).numpy()
-    uniform = torch.from_numpy(draw.random(rows))
-    temperature = torch.from_numpy(draw.uniform(0.5, 2.0, rows)).float()
-    kind = torch.from_numpy(draw.integers(0, 3, rows))
+    logits, draw = logits_of(3, rows, vocabulary, torch.float32), Key.of(8).numpy()
+    uniform = torch.from_numpy(draw.random(rows)).to(DEVICE)
+    temperature = torch.from_numpy(draw.uniform(0.5, 2.0, rows)).float().to(DEVICE)
+    kind = torch.from_numpy(draw.integers(0, 3, rows)).to(DEVICE)
     greedy, forced = kind == 1, torch.where(kind == 2, logits.argmin(1), -1)
     token, logp = functions.draw(logits, uniform, temperature, greedy, forced)
     warm = torch.where(greedy, torch.ones_like(temperature), temperature)

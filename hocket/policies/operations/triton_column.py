@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +22,8 @@ RECORDABLE = True
 ROWS = 64
 """Rows of a tile of attention: the queries of one key head's group."""
 KEYS = 64
-"""Keys of a tile."""
+"""Keys of a tile; half as many where a key takes more than `_LONG` bytes."""
+_LONG = 512
 PROGRAMS = 1024
 """Into so many equal parts the pass over keys is split at most, so that a long shared prefix keeps none waiting."""
 LEAST_PART = 2048
@@ -37,6 +37,34 @@ if os.environ.get("TRITON_INTERPRET") == "1":
 
 
 @dataclass(frozen=True)
+class KeyItems:
+    """The parts of a pass over tiles of keys, each of which adds a stretch of queries into one tile's gradient.
+
+    Attributes:
+        bounds: first key, first query and last query of each part, int32.
+        ranks: parts by their rank among those of one tile: the tiles, and the parts; of the first all tiles.
+    """
+
+    bounds: tuple[Tensor, ...]
+    ranks: list[tuple[Tensor, Tensor]]
+
+    @staticmethod
+    def of(tree: FlatTree, keys: int) -> KeyItems:
+        """The parts for tiles of `keys` keys."""
+        device, end = tree.end.device, tree.end.cpu().numpy()
+        first = np.arange(0, len(end), keys)
+        last = np.maximum.reduceat(end, first)
+        most = max(LEAST_PART, int((last - first).sum()) // PROGRAMS)
+        rows = [
+            (tile, part, min(part + most, stop))
+            for tile, (start, stop) in enumerate(zip(first.tolist(), last.tolist(), strict=True))
+            for part in range(start, stop, most)
+        ]
+        tile, start, stop = np.array(rows, np.int64).T
+        return KeyItems(tuple(_ints(column, device) for column in (tile * keys, start, stop)), _ranks(tile, device))
+
+
+@dataclass(frozen=True)
 class TritonTree:
     """A tree as kernels read it.
 
@@ -44,30 +72,25 @@ class TritonTree:
         path: the flat places of every node's path, one after another. end, depth: see `FlatTree`. All int32.
         first, count, start, place: of each block of queries of one node: first flat token, number of tokens, where its
             node's path begins in `path`, and the first token's place on it; by the number of tokens that a block has.
-        items: of the pass over keys: first key of a tile, first and last query; see `_items`.
-        ranks: items by their rank among those of one tile of keys: the tiles, and the items; of the first all tiles.
     """
 
     tree: FlatTree
     path: Tensor
     end: Tensor
     depth: Tensor
-    items: tuple[Tensor, Tensor, Tensor]
-    ranks: list[tuple[Tensor, Tensor]]
     _blocks: dict[int, tuple[Tensor, ...]]
+    _items: dict[int, KeyItems]
 
     @staticmethod
     def of(tree: FlatTree) -> TritonTree:
         """The same tree."""
         device = tree.end.device
-        items = _items(tree)
         return TritonTree(
             tree,
             torch.from_numpy(np.concatenate([node.path for node in tree.nodes]).astype(np.int32)).to(device),
             tree.end.to(torch.int32),
             tree.depth.to(torch.int32),
-            (_ints(items[:, 0] * KEYS, device), _ints(items[:, 1], device), _ints(items[:, 2], device)),
-            _ranks(items[:, 0], device),
+            {},
             {},
         )
 
@@ -87,27 +110,19 @@ class TritonTree:
             self._blocks[queries] = tuple(_ints(column, self.end.device) for column in columns)
         return self._blocks[queries]
 
+    def items(self, keys: int) -> KeyItems:
+        """The pass over keys in tiles of so many."""
+        if keys not in self._items:
+            self._items[keys] = KeyItems.of(self.tree, keys)
+        return self._items[keys]
+
 
 def _ints(values: NDArray[np.int64], device: torch.device) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values).astype(np.int32)).to(device)
 
 
-def _items(tree: FlatTree) -> NDArray[np.int64]:
-    """Tile of keys, first and last query, of each part of the pass over keys, `[N, 3]`."""
-    end = tree.end.cpu().numpy()
-    first = np.arange(0, len(end), KEYS)
-    last = np.maximum.reduceat(end, first)
-    most = max(LEAST_PART, int((last - first).sum()) // PROGRAMS)
-    rows = [
-        (tile, part, min(part + most, stop))
-        for tile, (start, stop) in enumerate(zip(first.tolist(), last.tolist(), strict=True))
-        for part in range(start, stop, most)
-    ]
-    return np.array(rows, np.int64)
-
-
 def _ranks(tile: NDArray[np.int64], device: torch.device) -> list[tuple[Tensor, Tensor]]:
-    """See `TritonTree.ranks`; the tiles of items are in rising order."""
+    """See `KeyItems.ranks`; the tiles of items are in rising order."""
     _, first, counts = np.unique(tile, return_index=True, return_counts=True)
     ranks = []
     for rank in range(int(counts.max())):
@@ -122,6 +137,16 @@ def _power(size: int) -> int:
 
 def _warps(width: int) -> int:
     return 4 if width <= 2048 else 8 if width <= 8192 else 16
+
+
+def _tile(size: int, dtype: torch.dtype) -> tuple[tuple[int, int, int, int], int]:
+    """Head size, its power of two, rows and keys of a tile of attention; and how many tiles are loaded ahead.
+
+    The same for trees and pages, so that sums have one order.
+    """
+    block = _power(size)
+    width = block * dtype.itemsize
+    return (size, block, ROWS, KEYS if width <= _LONG else KEYS // 2), 2 if width <= _LONG // 2 else 1
 
 
 def _queries(heads: int, shared: int) -> tuple[int, int]:
@@ -286,7 +311,7 @@ def tree_attention(
     sums = qkv.new_empty(rows, heads, dtype=torch.float32)
     repeat, queries = _queries(heads, shared)
     cap, window, capped, sinks, sinking = _bounded(bounds, sums)
-    blocks = paths.blocks(queries)
+    blocks, (tile, stages) = paths.blocks(queries), _tile(size, qkv.dtype)
     kernels.tree_attention[(len(blocks[0]), shared)](
         turned,
         qkv.contiguous(),
@@ -303,10 +328,8 @@ def tree_attention(
         window,
         capped,
         sinking,
-        size,
-        _power(size),
-        ROWS,
-        KEYS,
+        *tile,
+        num_stages=stages,
     )
     return out, sums
 
@@ -330,19 +353,19 @@ def tree_attention_backward(
     result = torch.empty(rows, heads + 2 * shared, size, dtype=torch.float32, device=qkv.device)
     repeat, queries = _queries(heads, shared)
     cap, window, capped, *_ = _bounded(bounds, sums)
-    sizes: tuple[Any, ...] = (size, _power(size), ROWS, KEYS)
+    tile, stages = _tile(size, qkv.dtype)
     shape = (heads, shared, repeat, scale, cap, window, capped)
     blocks = paths.blocks(queries)
     kernels.tree_attention_backward_queries[(len(blocks[0]), shared)](
-        turned, qkv, gradient, sums, along, paths.path, *blocks, result, *shape, *sizes
+        turned, qkv, gradient, sums, along, paths.path, *blocks, result, *shape, *tile, num_stages=stages
     )
-    items = len(paths.items[0])
-    parts = torch.empty(items, KEYS, 2 * shared, size, dtype=torch.float32, device=qkv.device)
-    kernels.tree_attention_backward_keys[(items, shared)](
-        turned, qkv, gradient, sums, along, paths.end, paths.depth, *paths.items, parts, rows, *shape, *sizes
-    )
-    whole = parts[paths.ranks[0][1]] if len(paths.ranks) > 1 else parts
-    for tiles, chosen in paths.ranks[1:]:  # Tiles are distinct, so that sums have one order.
+    items = paths.items(tile[3])
+    bounds_of, ranks = items.bounds, items.ranks
+    parts = torch.empty(len(bounds_of[0]), tile[3], 2 * shared, size, dtype=torch.float32, device=qkv.device)
+    arguments = (turned, qkv, gradient, sums, along, paths.end, paths.depth, *bounds_of, parts, rows)
+    kernels.tree_attention_backward_keys[(len(parts), shared)](*arguments, *shape, *tile, num_stages=1)
+    whole = parts[ranks[0][1]] if len(ranks) > 1 else parts
+    for tiles, chosen in ranks[1:]:  # Tiles are distinct, so that sums have one order.
         whole.index_add_(0, tiles, parts[chosen])
     result[:, heads:] = whole.view(-1, 2 * shared, size)[:rows]
     return result.flatten(1)
@@ -390,7 +413,8 @@ def paged_attention(
     out = torch.zeros(rows, heads * size, dtype=qkv.dtype, device=qkv.device)
     if not rows or not len(run_row):
         return out
-    block = _power(size)
+    tile, stages = _tile(size, qkv.dtype)
+    block = tile[1]
     kernels.write_pages[(rows, shared)](turned, qkv, keys, values, slot, heads, shared, PAGE, size, block, num_warps=1)
     cap, window, capped, sinks, sinking = _bounded(bounds, cosine)
     kernels.paged_attention[(len(run_row), shared)](
@@ -415,10 +439,8 @@ def paged_attention(
         sinking,
         sums is not None,
         PAGE,
-        size,
-        block,
-        ROWS,
-        KEYS,
+        *tile,
+        num_stages=stages,
     )
     return out
 
