@@ -23,7 +23,7 @@ from torch import Tensor
 
 from hocket.core.keys import Key
 from hocket.policies.kernels import PAGE, ScoreBounds
-from hocket.policies.operations import COLUMNS, OPERATIONS, Column, column_of
+from hocket.policies.operations import COLUMNS, OPERATIONS, OperationColumn, column_of
 from hocket.policies.operations.flat_tree import FlatTree
 from hocket.policies.prefix_tree import TokenRun, tree_of
 from hocket.policies.sequences import Row
@@ -39,7 +39,7 @@ NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name == "triton")) for n
 KINDS = [*TYPES, torch.float64]
 
 
-def column_for(name: str, dtype: torch.dtype, head: int = 32, group: int = 1) -> Column:
+def column_for(name: str, dtype: torch.dtype, head: int = 32, group: int = 1) -> OperationColumn:
     """A column, unless it says that it cannot compute these operations."""
     if name == "c++" and head not in (16, 32):
         pytest.skip("the slow tests of the kernels compile other sizes")

@@ -3,11 +3,11 @@
 from hocket.policies.operations.table import (
     COLUMNS,
     OPERATIONS,
-    Column,
     Functions,
     Operation,
+    OperationColumn,
     column_of,
     functions_for,
 )
 
-__all__ = ["COLUMNS", "OPERATIONS", "Column", "Functions", "Operation", "column_of", "functions_for"]
+__all__ = ["COLUMNS", "OPERATIONS", "Functions", "Operation", "OperationColumn", "column_of", "functions_for"]

@@ -176,7 +176,7 @@ class Functions(Protocol):
 
 
 @dataclass(frozen=True)
-class Column:
+class OperationColumn:
     """One way to compute every operation.
 
     Attributes:
@@ -266,7 +266,7 @@ def _triton_paths(nodes: Sequence[TokenRun], device: torch.device) -> Any:
 
 
 _NARROW = (torch.float32, torch.bfloat16)
-COMPILED = Column(
+COMPILED = OperationColumn(
     name="c++",
     devices=("cpu",),
     dtypes=_NARROW,
@@ -278,7 +278,7 @@ COMPILED = Column(
     paths=lambda nodes, device: paths_of(nodes),
 )
 """The kernels of processors, `hocket.policies.kernels`."""
-TRITON = Column(
+TRITON = OperationColumn(
     name="triton",
     devices=("cuda", "cpu") if _interpreted() else ("cuda",),
     dtypes=_NARROW,
@@ -290,7 +290,7 @@ TRITON = Column(
     paths=_triton_paths,
 )
 """CUDA, and ROCm, which torch calls the same."""
-PLAIN = Column(
+PLAIN = OperationColumn(
     name="torch",
     devices=None,
     dtypes=(*_NARROW, torch.float64),
@@ -306,7 +306,7 @@ COLUMNS = (COMPILED, TRITON, PLAIN)
 """In order of preference."""
 
 
-def column_of(device: torch.device, dtype: torch.dtype, head: int = 0, group: int = 1) -> Column:
+def column_of(device: torch.device, dtype: torch.dtype, head: int = 0, group: int = 1) -> OperationColumn:
     """The first column that has every operation there; `head` 0 where no heads are concerned.
 
     Raises:
@@ -316,7 +316,7 @@ def column_of(device: torch.device, dtype: torch.dtype, head: int = 0, group: in
 
 
 @functools.cache
-def _column_of(device: str, dtype: torch.dtype, head: int, group: int) -> Column:
+def _column_of(device: str, dtype: torch.dtype, head: int, group: int) -> OperationColumn:
     refusals = []
     for column in COLUMNS:
         operations = OPERATIONS if head else [operation for operation in OPERATIONS if not operation.by_head]

@@ -412,16 +412,7 @@ def tree_attention_backward_keys(
 
 @triton.jit
 def write_pages(
-    turned,
-    qkv,
-    keys,
-    values,
-    slot,
-    heads,
-    shared,
-    PAGE: tl.constexpr,
-    SIZE: tl.constexpr,
-    BLOCK: tl.constexpr,
+    turned, qkv, keys, values, slot, heads, shared, PAGE: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr
 ):
     token, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     where = tl.load(slot + token).to(tl.int64)
