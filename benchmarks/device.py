@@ -223,7 +223,19 @@ def run_control(tiny: bool) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as runs:
             command = [sys.executable, "-m", "hocket", "train", "--task", task, "--recipe", recipe, "--runs", runs]
             start = time.perf_counter()
-            _output([*command, "--steps", "2" if tiny else "30", "--eval.every", "0", "--device", device()])
+            _output(
+                [
+                    *command,
+                    "--steps",
+                    "2" if tiny else "30",
+                    "--evaluation.n",
+                    "8",
+                    "--evaluation.every",
+                    "0",
+                    "--device",
+                    device(),
+                ]
+            )
             seconds = time.perf_counter() - start
             lines = next(Path(runs).rglob("metrics.jsonl")).read_text().splitlines()
             rewards = [row["reward/mean"] for row in map(json.loads, lines) if "reward/mean" in row]

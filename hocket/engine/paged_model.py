@@ -238,8 +238,9 @@ class PagedModel:
 
     def _recordable(self) -> bool:
         """Whether passes of one token a row can be recorded: no operation waits for what the device has computed."""
-        waits = self._owners is not None or any(layer.experts is not None for layer in self._layers)
-        return self.device.type == "cuda" and self._kernels.RECORDABLE and not waits
+        if self.device.type != "cuda" or not self._kernels.RECORDABLE or self._owners is not None:
+            return False
+        return all(layer.experts is None for layer in self._layers)
 
     def _recorded(self, pool: PagePool, columns: tuple[Tensor, Tensor, Tensor], table: Tensor, rows: int) -> Tensor:
         """A pass of one token a row, whose shapes depend on the number of rows as padded; see `FixedStep`."""
