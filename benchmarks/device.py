@@ -133,8 +133,8 @@ def run_trainer(case: TrainerCase) -> dict[str, Any]:
     return {"seconds": seconds, "tokens/s": case.tokens / seconds, "share": share, "gib": peak()}
 
 
-def requests_of(case: SamplingCase) -> list[Any]:
-    """Requests for `rows` answers, eight to a prompt."""
+def requests_of(case: SamplingCase, banned: tuple[int, ...] = (1,)) -> list[Any]:
+    """Requests for `rows` answers, eight to a prompt; without the end, which is banned, all have one length."""
     import numpy as np
 
     from hocket.core.keys import Key
@@ -143,7 +143,7 @@ def requests_of(case: SamplingCase) -> list[Any]:
 
     draw = np.random.Generator(np.random.Philox(key=2))
     prompts = [tuple(draw.integers(3, case.model.words, case.prompt).tolist()) for _ in range(-(-case.rows // 8))]
-    decoding = Decoding(max_tokens=case.new, banned=(1,))
+    decoding = Decoding(max_tokens=case.new, banned=banned)
     return [Request(prompts[row // 8], decoding, Key.of(3).derive(row)) for row in range(case.rows)]
 
 
@@ -179,7 +179,7 @@ def run_agreement(tiny: bool) -> dict[str, Any]:
     policy.token_budget = float("inf")
     for depth in depths:
         case = SamplingCase(model, rows, depth, 8 if tiny else 64)
-        asked = requests_of(case)
+        asked = requests_of(case, ())  # The learner knows no bans.
         samples = LocalEngine(policy, max_rows=rows, max_bytes=PAGES).sample(asked)
         turns = [
             Turn("policy", "policy", np.array(one.tokens), sample.tokens, logp=sample.logp, decoding=one.decoding)
