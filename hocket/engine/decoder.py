@@ -130,7 +130,7 @@ class DecoderSession:
         if self._fixed is None:
             self.logits = self._next(tokens, self._written)
         else:
-            self.logits = self._fixed(self._next, tokens, self._written)
+            self.logits = self._fixed(self._next, tokens, torch.tensor([self._written]))
         self._written += 1
 
     def _next(self, tokens: Tensor, place: int | Tensor) -> Tensor:

@@ -2,12 +2,12 @@
 
 A step of a large model is some thousand short operations. Launching them one by one takes longer than computing them,
 unless they are recorded once as a CUDA graph and replayed. The tensors of a graph keep their addresses and shapes, so
-the step's inputs (the tokens and the column to write) are copied into two tensors of the graph.
+the step's inputs (the tokens, and where they are written) are copied into tensors of the graph.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -15,8 +15,8 @@ from torch import Tensor
 WARM = 3
 """Steps that run operation by operation before the recording: they load what the operations need."""
 
-Body = Callable[[Tensor, Tensor], Tensor]
-"""From tokens `[R]` and the column they are written to `[1]` to logits `[R, V]`."""
+Body = Callable[..., Tensor]
+"""From the inputs, tensors on the device, to logits `[R, V]`."""
 
 
 class FixedStep:
@@ -29,29 +29,28 @@ class FixedStep:
         self._device = device
         self._calls = 0
         self._graph: torch.cuda.CUDAGraph | None = None
-        self._tokens: Tensor
-        self._place: Tensor
+        self._inputs: list[Tensor] = []
         self._logits: Tensor
 
     def forget(self) -> None:
         """Drops the recording: shapes or places of tensors have changed."""
         self._calls, self._graph = 0, None
 
-    def __call__(self, body: Body, tokens: Tensor, place: int) -> Tensor:
-        """Logits after `tokens`, which are written to column `place`; `body` is the same until `forget`."""
+    def __call__(self, body: Body, *inputs: Tensor) -> Tensor:
+        """Logits of the body, which is the same until `forget`, as are the shapes of its inputs."""
         if self._graph is None:
             self._calls += 1
             if self._calls <= WARM or self._device.type != "cuda":
-                return body(tokens, torch.tensor([place], device=self._device))
-            self._graph = self._recorded(body, tokens)
-        self._tokens.copy_(tokens)
-        self._place.fill_(place)
+                return body(*(value.to(self._device) for value in inputs))
+            self._graph = self._recorded(body, inputs)
+        for held, value in zip(self._inputs, inputs, strict=True):
+            held.copy_(value)
         self._graph.replay()
         return self._logits
 
-    def _recorded(self, body: Body, tokens: Tensor) -> torch.cuda.CUDAGraph:
+    def _recorded(self, body: Body, inputs: Sequence[Tensor]) -> torch.cuda.CUDAGraph:
         """A recording of the body; nothing is computed yet."""
-        self._tokens, self._place = tokens.clone(), torch.zeros(1, dtype=torch.long, device=self._device)
+        self._inputs = [value.to(self._device, copy=True) for value in inputs]
         graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(current)
@@ -59,7 +58,7 @@ class FixedStep:
             # Other threads, such as a learner, may use the device at the same time.
             graph.capture_begin(capture_error_mode="thread_local")
             try:
-                self._logits = body(self._tokens, self._place)
+                self._logits = body(*self._inputs)
             finally:
                 graph.capture_end()
         current.wait_stream(stream)

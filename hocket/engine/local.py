@@ -16,18 +16,18 @@ from hocket.engine.batched_engine import BatchedEngine, Pending, Promise
 from hocket.engine.decoder import DecoderSession
 from hocket.engine.decoding import LockstepDecoding, Responses, decode
 from hocket.engine.masked_session import MaskedSession
-from hocket.engine.paged_model import Kernels, PagedCache, PassRecord, SamplingCounts
+from hocket.engine.paged_model import PagedCache, PassRecord, SamplingCounts
 from hocket.engine.requests import Request, Sample
 from hocket.engine.rereading_session import REREAD, RereadingSession
 from hocket.engine.running import Asker, Running, Ticket
 from hocket.engine.scheduler import Scheduler
 from hocket.engine.session import Session
 from hocket.engine.stops import StopStrings
-from hocket.policies import kernels
 from hocket.policies.batching import batch_together
-from hocket.policies.family import Adapters, adapters_of, head_size
+from hocket.policies.family import Adapters, adapters_of
 from hocket.policies.form_reading import known_form
 from hocket.policies.native_pass import cache_traits, steady_length
+from hocket.policies.operations import COMPILED, Functions, column_of
 from hocket.policies.support import supports
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from hocket.policies.causal_lm import CausalLM
 
 MAX_BYTES = 4 * 2**30
+"""Keys and values kept unless a number is given; on an accelerator a quarter of its memory if that is more."""
 
 _Masks = tuple[str | None] | None
 """A tuple with the copy that masks read (None for the policy itself); None without masks."""
@@ -113,8 +114,8 @@ class LocalEngine(BatchedEngine):
     """Batched sampling from one policy, always with its current weights; implements `hocket.engine.requests.Engine`.
 
     A request's tokens and log-probs depend on its key, context and weights, not on the rest of the batch: to the last
-    bit with the kernels (see `hocket.policies.kernels`), else up to float rounding. With the kernels, keys and values
-    of contexts and responses are cached until the weights change: the history of a conversation is computed once.
+    bit with the kernels (see `hocket.policies.kernels`), else up to float rounding. Keys and values of contexts and
+    responses are cached in pages until the weights change: the history of a conversation is computed once.
 
     Log-probs are those of the distribution drawn from: at the request's temperature, and of the cut vocabulary when
     `decoding.truncates`; greedy and forced tokens have those of the uncut distribution (greedy at temperature 1).
@@ -128,7 +129,7 @@ class LocalEngine(BatchedEngine):
     Args:
         policy: the policy to sample.
         max_rows: continuations decoded together; others wait, in key order.
-        max_bytes: memory of keys and values; when it is full, the least recently used are evicted.
+        max_bytes: memory of keys and values, see `MAX_BYTES`; when it is full, the least recently used are evicted.
         barrier: shared by the engines of one run, so that a workflow that waits for one of them counts for all.
         beside: another policy's engine to sample together with; its `max_rows`, `max_bytes` and barrier hold for both.
 
@@ -143,7 +144,7 @@ class LocalEngine(BatchedEngine):
         policy: CausalLM,
         *,
         max_rows: int = 256,
-        max_bytes: int = MAX_BYTES,
+        max_bytes: int | None = None,
         barrier: Barrier | None = None,
         beside: LocalEngine | None = None,
     ) -> None:
@@ -151,7 +152,8 @@ class LocalEngine(BatchedEngine):
             raise HocketError(f"policies {beside.policy.name!r} and {policy.name!r} differ in more than their adapters")
         super().__init__(max_rows=max_rows if beside is None else beside.max_rows, barrier=barrier, beside=beside)
         self.policy: CausalLM = policy
-        self.max_bytes: int = max_bytes if beside is None else beside.max_bytes
+        most = max_bytes or _most_bytes(policy.device)
+        self.max_bytes: int = most if beside is None else beside.max_bytes
         self._context_length = policy.context_length
         self._stops = StopStrings(policy.tokenizer)
         self._company: _Company = _Company() if beside is None else beside._company
@@ -255,7 +257,7 @@ class LocalEngine(BatchedEngine):
         model = self.policy.model
         if not numbered:
             return [], []
-        if _kernels(self.policy) is None:
+        if _functions(self.policy) is None:
             return [], numbered
         under_masks = [item for item in numbered if item.request.decoding.mask is not None]
         if under_masks:
@@ -324,7 +326,7 @@ class LocalEngine(BatchedEngine):
 
     def _activations(self) -> PassRecord | None:
         """Where what is computed is kept for the learner, if it is."""
-        if len(self._company.engines) > 1:
+        if len(self._company.engines) > 1 or self.policy.model.device.type != "cpu":
             return None
         if self.policy.routes is not None:
             return self.policy.routes
@@ -336,7 +338,7 @@ class LocalEngine(BatchedEngine):
         company, model, precision = self._company, self.policy.model, self.policy.precision
         weights = [policy.fingerprint() for policy in company.policies]
         if company.cache is None:
-            chosen = _kernels(self.policy)
+            chosen = _functions(self.policy)
             assert chosen is not None
             company.cache = PagedCache(model, precision, chosen, self.max_bytes, self._adapters())
         elif weights != company.weights:
@@ -448,9 +450,17 @@ def _decodes(model: Any, longest: int) -> bool:
     return supports(model, longest) and known_form(model).plain
 
 
-def _kernels(policy: CausalLM) -> Kernels | None:
-    """The kernels of the paged engine; None if it cannot serve a policy."""
+def _most_bytes(device: torch.device) -> int:
+    whole = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
+    return max(MAX_BYTES, whole // 4)
+
+
+def _functions(policy: CausalLM) -> Functions | None:
+    """What the paged engine computes with; None if it cannot serve a policy."""
     model = policy.model
-    if model.device.type != "cpu" or model.dtype is not torch.float32 or not supports(model, 1):
+    if model.dtype is not torch.float32 or not supports(model, 1):
         return None
-    return cast(Kernels, kernels) if kernels.available(head_size(model)) else None
+    form = known_form(model)
+    column = column_of(model.device, model.dtype, form.size, form.heads // form.shared)
+    # States of layers that have them are computed by the kernels in C++ alone.
+    return None if form.recurrent and column is not COMPILED else column.functions()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from types import ModuleType
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,9 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hocket.engine.fixed_step import FixedStep
 from hocket.engine.pages import PAGE, PagePool, PageTree
 from hocket.engine.states import SHARE, PassHistories, StatePool
+from hocket.policies import kernels as compiled
 from hocket.policies.family import (
+    STEPS,
     Adapters,
     LayerSteps,
     Precision,
@@ -28,8 +31,8 @@ from hocket.policies.family import (
     stack_of,
 )
 from hocket.policies.form_reading import known_form
-from hocket.policies.kernels import UNBOUNDED, ScoreBounds
 from hocket.policies.lowrank import Owners
+from hocket.policies.operations import Functions
 from hocket.policies.shaping import Angles, angle_tables
 
 BUCKET = 16
@@ -38,36 +41,6 @@ _COARSE = 512
 """From this many rows on, the multiple is four times as large."""
 
 Ints = NDArray[np.int32]
-
-
-class Kernels(Protocol):
-    """The functions of `hocket.policies.kernels` that sampling needs."""
-
-    def paged_attention(
-        self,
-        qkv: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        *,
-        position: Tensor,
-        slot: Tensor,
-        table: Tensor,
-        run_start: Tensor,
-        run_row: Tensor,
-        weight: Tensor | None,
-        epsilon: float,
-        cosine: Tensor,
-        sine: Tensor,
-        scale: float,
-        heads: int,
-        shared: int,
-        bounds: ScoreBounds = UNBOUNDED,
-        sums: Tensor | None = None,
-    ) -> Tensor: ...
-
-    def draw(
-        self, logits: Tensor, uniform: Tensor, temperature: Tensor, greedy: Tensor, forced: Tensor
-    ) -> tuple[Tensor, Tensor]: ...
 
 
 class PassRecord(Protocol):
@@ -158,18 +131,19 @@ class PagedModel:
     """The forward pass with the current weights; it is valid until they change.
 
     Attributes:
-        vocabulary: number of tokens. dtype: of keys and values.
+        vocabulary: number of tokens. dtype: of keys and values. device: where it computes.
 
     Args:
+        kernels: a column of operations, see `hocket.policies.operations`.
         adapters: the adapters of several policies, which `ForwardBatch.owner` selects and which are their only
             difference from `model`; without adapters there is a single policy, `model` itself.
     """
 
     def __init__(
-        self, model: Any, precision: Precision, kernels: Kernels, adapters: Sequence[Adapters] | None = None
+        self, model: Any, precision: Precision, kernels: Functions, adapters: Sequence[Adapters] | None = None
     ) -> None:
         form = known_form(model)
-        self._model, self._head = model, head_of(model)
+        self._model, self._head, self.device = model, head_of(model), torch.device(model.device)
         self.vocabulary = int(model.lm_head.out_features)
         self._owners = None if adapters is None else Owners()
         if adapters is None or self._owners is None:
@@ -177,12 +151,14 @@ class PagedModel:
         else:
             self._layers = mixed_layers(model, precision, adapters, self._owners)
         self._kernels = kernels
-        self._stack = stack_of(model, self._layers) if isinstance(kernels, ModuleType) else None
+        self._stack = stack_of(model, self._layers) if kernels is compiled else None
         self._heads, self._shared = form.heads, form.shared
         attends = (number for number in range(len(form.layers)) if number not in form.recurrent)
         self._place = {number: place for place, number in enumerate(attends)}
         self._tables: dict[str | None, Angles] = {}
         self._reached = 0
+        self._steps: dict[int, FixedStep] = {}
+        self._recorded_for = (0, 0, 0)
         self.reach(1)
         self.dtype = self._layers[0].dtype
 
@@ -206,29 +182,60 @@ class PagedModel:
         The `activations` record intermediate results unless they are full; recurrent layers have their `states`.
         """
         recording = None if activations is None or activations.full else activations.recording()
-        steps = LayerSteps() if recording is None else recording
-        steps.live = batch.tokens
         token, position, slot, table, run_start, run_row = batch.end()
-        owner, last = batch.owner[: len(token)], len(self._layers) - 1
-        self._say(owner)
+        if batch.rows == batch.tokens and wanted is None and recording is None and self._recordable():
+            return self._recorded(pool, (token, position, slot), table, batch.rows)
+        table, run_start, run_row = self._kernels.placed(
+            table, run_start, run_row, position[: batch.tokens], self.device, self._heads // self._shared
+        )
+        if self.device.type != "cpu":
+            token, position, slot = (column.to(self.device) for column in (token, position, slot))
+        owner = batch.owner[: len(token)]
+        columns = (token, position, slot, table, run_start, run_row)
         histories = None
         if states is not None:
             runs = batch.run_start[: batch.rows + 1]
             histories = PassHistories(states, runs, batch.position, batch.state[: batch.rows], len(token))
+        steps = LayerSteps() if recording is None else recording
+        steps.live = batch.tokens
+        logits = self._logits_of(pool, *columns, owner=owner, wanted=wanted, steps=steps, histories=histories)
+        if activations is not None and recording is not None:
+            first, slots = activations.add(recording, wanted), batch.slot[: batch.tokens]
+            pool.record.reshape(-1)[slots] = first + np.arange(len(slots)) if first >= 0 else -1
+        return logits
+
+    def _logits_of(
+        self,
+        pool: PagePool,
+        token: Tensor,
+        position: Tensor,
+        slot: Tensor,
+        table: Tensor,
+        run_start: Tensor,
+        run_row: Tensor,
+        *,
+        owner: Ints | None = None,
+        wanted: Tensor | None = None,
+        steps: LayerSteps = STEPS,
+        histories: PassHistories | None = None,
+    ) -> Tensor:
+        """The pass itself, of what is on the device."""
+        last = len(self._layers) - 1
+        self._say(owner)
 
         def attend(number: int, qkv: Tensor) -> Tensor:
             layer = self._layers[number]
             if layer.recurrence is not None and histories is not None:
                 mixed = layer.recurrence(qkv, number, histories)
                 if number == last and wanted is not None:
-                    self._say(owner[wanted.numpy()])
+                    self._say(None if owner is None else owner[wanted.numpy()])
                 return mixed
             if layer.shaping is not None:
                 qkv = layer.shaping(qkv, lambda: self._turn(layer.late, position))
             cosine, sine = self._tables[layer.rotary]
             if number == last and wanted is not None:  # After its attention the last layer computes only these rows.
-                self._say(owner[wanted.numpy()])
-            sums = torch.empty(len(qkv), self._heads) if steps.sums else None
+                self._say(None if owner is None else owner[wanted.numpy()])
+            sums = torch.empty(len(qkv), self._heads, device=self.device) if steps.sums else None
             mixed = self._kernels.paged_attention(
                 qkv,
                 pool.keys[self._place[number]],
@@ -253,28 +260,45 @@ class PagedModel:
             return mixed
 
         x = embedded(self._model, token)
+        chosen = None if wanted is None else wanted.to(self.device)
         if self._stack is not None and steps.fused:
             where = {"position": position, "slot": slot, "table": table, "run_start": run_start, "run_row": run_row}
 
             def feed(number: int, normal: Tensor) -> Tensor:
                 return self._layers[number].feed(number, normal, steps)
 
-            normal = self._stack(x, pool.keys, pool.values, self._tables, wanted=wanted, feed=feed, **where)
+            normal = self._stack(x, pool.keys, pool.values, self._tables, wanted=chosen, feed=feed, **where)
             hidden = last_states(self._model, normal)
         else:
-            hidden = run_layers(self._model, self._layers, x, attend, wanted=wanted, steps=steps)
-        if activations is not None and recording is not None:
-            first, slots = activations.add(recording, wanted), batch.slot[: batch.tokens]
-            pool.record.reshape(-1)[slots] = first + np.arange(len(slots)) if first >= 0 else -1
+            hidden = run_layers(self._model, self._layers, x, attend, wanted=chosen, steps=steps)
         return self._head(logit_states(self._model, hidden))
+
+    def _recordable(self) -> bool:
+        """Whether passes of one token a row can be recorded: no operation waits for what the device has computed."""
+        if self.device.type != "cuda" or not self._kernels.RECORDABLE or self._owners is not None:
+            return False
+        return all(layer.experts is None and layer.recurrence is None for layer in self._layers)
+
+    def _recorded(self, pool: PagePool, columns: tuple[Tensor, Tensor, Tensor], table: Tensor, rows: int) -> Tensor:
+        """A pass of one token a row, whose shapes depend on the number of rows as padded; see `FixedStep`."""
+        places, shape = len(columns[0]), (pool.size, table.shape[1], self._reached)
+        if shape != self._recorded_for:
+            self._steps, self._recorded_for = {}, shape
+        step = self._steps.setdefault(places, FixedStep(self.device))
+        pages = torch.zeros(places, table.shape[1], dtype=torch.int32)
+        pages[:rows] = table[:rows]
+        # Rows that only fill a place have no token.
+        run_start = torch.arange(places + 1, dtype=torch.int32).clamp_(max=rows)
+        run_row = torch.arange(places, dtype=torch.int32)
+        return step(partial(self._logits_of, pool), *columns, pages, run_start, run_row)
 
     def _turn(self, table: str | None, position: Tensor) -> Angles:
         """Tokens' own angles `[M, D]`."""
         cosine, sine = self._tables[table]
         return cosine[position], sine[position]
 
-    def _say(self, owner: Ints) -> None:
-        if self._owners is not None:
+    def _say(self, owner: Ints | None) -> None:
+        if self._owners is not None and owner is not None:
             self._owners.say(owner)
 
 
@@ -318,7 +342,7 @@ class PagedCache:
         self,
         model: Any,
         precision: Precision,
-        kernels: Kernels,
+        kernels: Functions,
         most: int,
         adapters: Sequence[Adapters] | None = None,
     ) -> None:
@@ -330,7 +354,7 @@ class PagedCache:
         shape = len(form.layers) - len(form.recurrent), form.shared, form.size
         page = PagePool.bytes_per_page(*shape, self.model.dtype)
         self.page_bytes = page
-        self.pool = PagePool(*shape, most=most // page, dtype=self.model.dtype)
+        self.pool = PagePool(*shape, most=most // page, dtype=self.model.dtype, device=self.model.device)
         self.tree = PageTree(self.pool)
         self.now = 0
         self.activations: PassRecord | None = None

@@ -32,15 +32,24 @@ class PagePool:
     Args:
         layers, shared, size: number of layers, key/value heads S, their size D.
         most: the largest number of pages.
-        dtype: of keys and values.
+        dtype: of keys and values. device: where they are.
     """
 
-    def __init__(self, layers: int, shared: int, size: int, *, most: int, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        layers: int,
+        shared: int,
+        size: int,
+        *,
+        most: int,
+        dtype: torch.dtype,
+        device: torch.device | None = None,
+    ) -> None:
         self.most = most
         self._shapes = ((shared, size, PAGE), (shared, PAGE, size))
-        self._dtype = dtype
-        self.keys = [torch.zeros(0, *self._shapes[0], dtype=dtype) for _ in range(layers)]
-        self.values = [torch.zeros(0, *self._shapes[1], dtype=dtype) for _ in range(layers)]
+        self._dtype, self._device = dtype, device or torch.device("cpu")
+        self.keys = [torch.zeros(0, *self._shapes[0], dtype=dtype, device=device) for _ in range(layers)]
+        self.values = [torch.zeros(0, *self._shapes[1], dtype=dtype, device=device) for _ in range(layers)]
         self.record = np.full((0, PAGE), -1, np.int64)
         self._holders = np.zeros(0, np.int32)
         self._free = np.zeros(0, np.int32)
@@ -110,7 +119,7 @@ class PagePool:
 
     def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
         """Copies pages in all layers."""
-        source, target = torch.tensor(sources), torch.tensor(targets)
+        source, target = (torch.tensor(pages, device=self._device) for pages in (sources, targets))
         for part in (*self.keys, *self.values):
             part[target] = part[source]
         self.record[targets] = self.record[sources]
@@ -122,7 +131,7 @@ class PagePool:
         for parts, shape in ((self.keys, self._shapes[0]), (self.values, self._shapes[1])):
             for number, old in enumerate(parts):
                 # Zeros, because every entry must be finite: an attention weight of zero does not hide infinity.
-                parts[number] = new = torch.zeros(size, *shape, dtype=self._dtype)
+                parts[number] = new = torch.zeros(size, *shape, dtype=self._dtype, device=self._device)
                 new[:before] = old
         self.record = np.concatenate([self.record, np.full((size - before, PAGE), -1, np.int64)])
         free = np.zeros(size, np.int32)

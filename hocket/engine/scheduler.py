@@ -64,7 +64,7 @@ class Scheduler:
         self._leaving: set[int] = set()
         self._forward_batch = ForwardBatch(PREFILL_TOKENS, 0, 0)
         self._rows = DecodeBatch(self._forward_batch.table)
-        self._sampler = TokenSampler(written, cache.kernels, cache.model.vocabulary)
+        self._sampler = TokenSampler(written, cache.kernels, cache.model.vocabulary, cache.model.device)
         self._waiting: list[int] = []
         self._asked: Counter[Context] = Counter()
         self._known: dict[Context, Tensor] = {}
@@ -207,7 +207,7 @@ class Scheduler:
         """Runs the model. Returns the logits of the rows `[R, V]`, and stores those of prefills that this pass ends."""
         batch, count = self._forward_batch, self._rows.count
         if not batch.tokens:
-            return torch.zeros(0, self._cache.model.vocabulary)
+            return torch.zeros(0, self._cache.model.vocabulary, device=self._cache.model.device)
         self._counts.passes += 1
         self._counts.rows += count
         self._counts.places += bucket(count) if count else 0

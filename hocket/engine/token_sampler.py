@@ -9,16 +9,19 @@ from torch import Tensor
 
 from hocket.core.keys import uniforms
 from hocket.engine.decoding import Responses, enlarged
-from hocket.engine.paged_model import Kernels
 from hocket.engine.requests import Request
 from hocket.engine.sampling import Plan, draw
+from hocket.policies.operations import Functions
 
 
 class TokenSampler:
-    """Draws next tokens: plain rows in the kernel, rows with a truncated vocabulary by `hocket.engine.sampling`."""
+    """Draws next tokens: plain rows in the kernel, rows with a truncated vocabulary by `hocket.engine.sampling`.
 
-    def __init__(self, written: Responses, kernels: Kernels, vocabulary: int) -> None:
-        self._written, self._kernels, self._vocabulary = written, kernels, vocabulary
+    Logits are on `device`, and so is what is drawn by; only the tokens and their log-probs come to the processor.
+    """
+
+    def __init__(self, written: Responses, kernels: Functions, vocabulary: int, device: torch.device) -> None:
+        self._written, self._kernels, self._vocabulary, self._device = written, kernels, vocabulary, device
         self._words = np.zeros(0, np.uint64)
         self._drawn = np.zeros(0, np.uint64)
         self._temperature = np.zeros(0, np.float32)
@@ -52,15 +55,15 @@ class TokenSampler:
         """Sets the requests of the rows of logits."""
         self._rows = rows.copy()
         self._stream = self._words[rows]
-        self._temperature_now = torch.from_numpy(self._temperature[rows])
-        self._greedy_now = torch.from_numpy(self._greedy[rows])
-        self._free = torch.full((len(rows),), -1)
+        self._temperature_now = torch.from_numpy(self._temperature[rows]).to(self._device)
+        self._greedy_now = torch.from_numpy(self._greedy[rows]).to(self._device)
+        self._free = torch.full((len(rows),), -1, device=self._device)
         cut = self._cut[rows]
         self._parts: tuple[Tensor, Tensor, Plan] | None = None
         if cut.any():
             if self._plan is None:
                 self._place = {number: place for place, number in enumerate(self._chosen)}
-                self._plan = Plan.of(list(self._chosen.values()), self._vocabulary, torch.device("cpu"))
+                self._plan = Plan.of(list(self._chosen.values()), self._vocabulary, self._device)
             special = np.flatnonzero(cut)
             places = [self._place[number] for number in rows[special].tolist()]
             plan = self._plan.rows(torch.tensor(places))
@@ -70,14 +73,14 @@ class TokenSampler:
         """The next token of each row and its log-prob, `[R]`; logits `[R, V]`."""
         counters = self._written.length[self._rows].astype(np.uint64) + self._drawn[self._rows]
         imposed = self._written.forced(self._rows)
-        forced = self._free if imposed is None else torch.from_numpy(imposed)
-        uniform = torch.from_numpy(uniforms(self._stream, counters))
+        forced = self._free if imposed is None else torch.from_numpy(imposed).to(self._device)
+        uniform = torch.from_numpy(uniforms(self._stream, counters)).to(self._device)
         if self._parts is None:
             token, logp = self._kernels.draw(logits, uniform, self._temperature_now, self._greedy_now, forced)
-            return token.numpy(), logp.numpy()
+            return token.cpu().numpy(), logp.cpu().numpy()
         plain, cut, plan = self._parts
-        token, logp = torch.empty(len(logits), dtype=torch.int64), torch.empty(len(logits))
+        token, logp = torch.empty_like(forced), torch.empty_like(self._temperature_now)
         arguments = (column[plain] for column in (logits, uniform, self._temperature_now, self._greedy_now, forced))
         token[plain], logp[plain] = self._kernels.draw(*arguments)
         token[cut], logp[cut] = draw(logits[cut], plan, counters[cut.numpy()], forced[cut])
-        return token.numpy(), logp.numpy()
+        return token.cpu().numpy(), logp.cpu().numpy()

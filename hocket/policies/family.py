@@ -463,11 +463,6 @@ def _run_layer(
     return x, layer.added(1, layer.feed(number, normal, steps))
 
 
-def head_size(model: Any) -> int:
-    """D."""
-    return known_form(model).size
-
-
 def embedded(model: Any, token: Tensor) -> Tensor:
     """Tokens as the first layer reads them."""
     x: Tensor = model.model.embed_tokens(token)

@@ -1,7 +1,7 @@
 """Operations of a decoder layer with backward passes by hand: fewer passes over memory than one by one.
 
 Each equals the usual composition of elementary operations to the rounding of its types. They are differentiable once.
-On processors the loops are `hocket.policies.kernels`, elsewhere torch's operators.
+A column of `hocket.policies.operations` computes them.
 """
 
 from __future__ import annotations
@@ -15,76 +15,45 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from hocket.policies import kernels
-
-
-def by_kernels(x: Tensor) -> bool:
-    """Whether the kernels compute on such a tensor here."""
-    return x.device.type == "cpu" and x.dtype in (torch.float32, torch.bfloat16) and kernels.available()
-
+from hocket.policies.operations import functions_for, plain
+from hocket.policies.operations.table import Functions
 
 # ---------------------------------------------------------------- norms
 
 
-def scale_down(x: Tensor, epsilon: float) -> Tensor:
-    """1 / RMS(x) over the last axis, `[.., 1]`."""
-    length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    return length.square_().div_(x.shape[-1]).add_(epsilon).rsqrt_()
-
-
-def normalise_backward(gradient: Tensor, normal: Tensor, inverse: Tensor) -> Tensor:
-    """dL/dx of `normal = x * inverse`, where `inverse = 1 / RMS(x)`."""
-    along = torch.linalg.vecdot(gradient, normal).unsqueeze_(-1)
-    return torch.addcmul(gradient, normal, along, value=-1 / normal.shape[-1]).mul_(inverse)
-
-
-class _Normalise(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, epsilon: float) -> Tensor:
-        inverse = scale_down(x, epsilon)
-        normal = x * inverse
-        ctx.save_for_backward(normal, inverse)
-        return normal
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return normalise_backward(gradient, *ctx.saved_tensors), None
-
-
-def normalise(x: Tensor, epsilon: float) -> Tensor:
-    """x / sqrt(mean(x^2) + epsilon) over the last axis: RMSNorm without its weight (Zhang & Sennrich 2019, eq. 4)."""
-    normal: Tensor = _Normalise.apply(x, epsilon)  # type: ignore[no-untyped-call]
-    return normal
-
-
 class _AddNorm(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, delta: Tensor | None, epsilon: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        sums, normal, inverse = kernels.add_norm(x, delta, epsilon, dtype)
+    def forward(
+        ctx: Any, functions: Functions, x: Tensor, delta: Tensor | None, epsilon: float, dtype: torch.dtype
+    ) -> tuple[Tensor, Tensor]:
+        sums, normal, inverse = functions.add_norm(x, delta, epsilon, dtype)
         ctx.save_for_backward(normal, inverse)
-        ctx.delta = delta is not None
+        ctx.functions, ctx.delta = functions, delta is not None
         ctx.set_materialize_grads(False)
         return (x.view_as(x) if delta is None else sums), normal
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, more: Tensor | None, gradient: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+    def backward(ctx: Any, more: Tensor | None, gradient: Tensor | None) -> tuple[Tensor | None, ...]:
         normal, inverse = ctx.saved_tensors
-        return *kernels.add_norm_backward(gradient, normal, inverse, more, delta=ctx.delta), None, None
+        if gradient is None:
+            return None, more, None if more is None or not ctx.delta else more.to(normal.dtype), None, None
+        functions: Functions = ctx.functions
+        return None, *functions.add_norm_backward(gradient, normal, inverse, more, delta=ctx.delta), None, None
 
 
 def add_norm(x: Tensor, delta: Tensor | None, epsilon: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """`x + delta`, and that sum normalised in `dtype`; `x` `[M, H]` fp32 (or fp64), `delta` of `dtype` or None."""
-    if by_kernels(x) and x.dtype is torch.float32:
-        found: tuple[Tensor, Tensor]
-        if torch.is_grad_enabled():
-            found = _AddNorm.apply(x, delta, epsilon, dtype)  # type: ignore[no-untyped-call]
-        else:
-            found = kernels.add_norm(x, delta, epsilon, dtype)[:2]
-        return found
-    if delta is not None:
-        x = x + delta
-    return x, normalise(x, epsilon).to(dtype)
+    """`x + delta`, and that sum normalised in `dtype`; `x` `[M, H]` fp32 (or fp64), `delta` of `dtype` or None.
+
+    Normalised is x / sqrt(mean(x^2) + epsilon): RMSNorm without its weight (Zhang & Sennrich 2019, eq. 4).
+    """
+    functions = plain if x.dtype is torch.bfloat16 else functions_for(x)
+    found: tuple[Tensor, Tensor]
+    if torch.is_grad_enabled():
+        found = _AddNorm.apply(functions, x, delta, epsilon, dtype)  # type: ignore[no-untyped-call]
+    else:
+        found = functions.add_norm(x, delta, epsilon, dtype)[:2]
+    return found
 
 
 # ---------------------------------------------------------------- gate
@@ -95,46 +64,20 @@ class _Gate(Function):
     def forward(ctx: Any, gate_up: Tensor, opening: kernels.Opening) -> Tensor:
         ctx.save_for_backward(gate_up)
         ctx.opening = opening
-        return _gate(gate_up, opening)
+        return functions_for(gate_up).gate(gate_up, opening)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (gate_up,) = ctx.saved_tensors
-        if by_kernels(gate_up):
-            return kernels.gate_backward(gradient, gate_up, ctx.opening), None
-        gate, up = gate_up.chunk(2, -1)
-        found = torch.empty_like(gate_up)
-        for_gate, for_up = found.chunk(2, -1)
-        torch.mul(gradient, _opened(gate, ctx.opening), out=for_up)
-        if ctx.opening == "sigmoid":
-            opened = gate.sigmoid()
-            torch.mul(gradient * up, opened * (1 - opened), out=for_gate)
-        elif ctx.opening == "silu":
-            torch.ops.aten.silu_backward.grad_input(gradient * up, gate, grad_input=for_gate)
-        else:
-            torch.ops.aten.gelu_backward.grad_input(gradient * up, gate, approximate="tanh", grad_input=for_gate)
-        return found, None
-
-
-def _opened(gate: Tensor, opening: kernels.Opening) -> Tensor:
-    if opening == "sigmoid":
-        return gate.sigmoid()
-    return F.silu(gate) if opening == "silu" else F.gelu(gate, approximate="tanh")
-
-
-def _gate(gate_up: Tensor, opening: kernels.Opening) -> Tensor:
-    if by_kernels(gate_up):
-        return kernels.gate(gate_up, opening)
-    gate, up = gate_up.chunk(2, -1)
-    return _opened(gate, opening).mul_(up)
+        return functions_for(gate_up).gate_backward(gradient, gate_up, ctx.opening), None
 
 
 def _gated(gate_up: Tensor, opening: kernels.Opening) -> Tensor:
     if torch.is_grad_enabled():
         fed: Tensor = _Gate.apply(gate_up, opening)  # type: ignore[no-untyped-call]
         return fed
-    return _gate(gate_up, opening)
+    return functions_for(gate_up).gate(gate_up, opening)
 
 
 def gated_silu(gate_up: Tensor) -> Tensor:

@@ -13,9 +13,9 @@ from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 from hocket.core.divergences import Divergence
-from hocket.policies import kernels
-from hocket.policies.fused_operations import ALIKE, by_kernels, product
+from hocket.policies.fused_operations import ALIKE, product
 from hocket.policies.masking import masked
+from hocket.policies.operations import functions_for
 
 LOGIT_BUDGET = 2**23
 """Logits held at once; above it they are made in parts, which the backward pass makes again."""
@@ -71,7 +71,7 @@ def read_head(
         and reference is None
         and allowed is None
         and type(head) is nn.Linear
-        and by_kernels(features)
+        and features.dtype is torch.float32
     ):
         wanted = (features, head.weight, head.bias, action, temperature, entropy, max(ALIKE, step))
         logp, spread = _TokenLogprobsInParts.apply(*wanted)  # type: ignore[no-untyped-call]
@@ -113,7 +113,7 @@ def _read(
     logits = rowwise(head, features).float()
     if allowed is not None:
         logits = masked(logits, allowed)
-    elif reference is None and by_kernels(logits):
+    elif reference is None:
         chosen, spread = _TokenLogprobs.apply(logits, action, temperature, entropy)  # type: ignore[no-untyped-call]
         return chosen, spread, None, None
     logits = logits / temperature[:, None]
@@ -150,7 +150,8 @@ class _TokenLogprobs(Function):
         ctx: Any, logits: Tensor, action: Tensor, temperature: Tensor, entropy: bool
     ) -> tuple[Tensor, Tensor | None]:
         logits, temperature, action = logits.contiguous(), temperature.contiguous(), action.contiguous()
-        logp, peaks, totals, spread = kernels.token_logprobs(logits, action, temperature, entropy=entropy)
+        functions = functions_for(logits)
+        logp, peaks, totals, spread = functions.token_logprobs(logits, action, temperature, entropy=entropy)
         ctx.save_for_backward(logits, action, temperature, peaks, totals, spread)
         ctx.set_materialize_grads(False)
         return logp, spread
@@ -161,7 +162,8 @@ class _TokenLogprobs(Function):
         logits, action, temperature, peaks, totals, spread = ctx.saved_tensors
         gradient = torch.zeros_like(totals) if gradient is None else gradient.contiguous()
         more = None if for_entropy is None else for_entropy.contiguous()
-        kernels.token_logprobs_backward(
+        functions = functions_for(logits)
+        functions.token_logprobs_backward(
             logits, action, temperature, peaks, totals, None if more is None else spread, gradient, more
         )
         torch.autograd.graph.increment_version(logits)  # So that a second backward pass is refused, not wrong.
@@ -185,10 +187,10 @@ class _TokenLogprobsInParts(Function):
         entropy: bool,
         step: int,
     ) -> tuple[Tensor, Tensor | None]:
-        found = []
+        found, functions = [], functions_for(features)
         for part in _parts(len(features), step):
             logits = product(features[part], weight, bias)
-            found.append(kernels.token_logprobs(logits, action[part], temperature[part], entropy=entropy))
+            found.append(functions.token_logprobs(logits, action[part], temperature[part], entropy=entropy))
         logp, peaks = torch.cat([one[0] for one in found]), torch.cat([one[1] for one in found])
         totals = torch.cat([one[2] for one in found])
         spread = _joined([one[3] for one in found])
@@ -203,12 +205,12 @@ class _TokenLogprobsInParts(Function):
         features, weight, bias, action, temperature, peaks, totals, spread = ctx.saved_tensors
         gradient = torch.zeros_like(totals) if gradient is None else gradient.contiguous()
         more = None if for_entropy is None else for_entropy.contiguous()
-        for_features = torch.empty_like(features)
+        functions, for_features = functions_for(features), torch.empty_like(features)
         for_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
         for_bias = None if bias is None else torch.zeros_like(bias)
         for part in _parts(len(features), ctx.step):
             logits = product(features[part], weight, bias)
-            kernels.token_logprobs_backward(
+            functions.token_logprobs_backward(
                 logits,
                 action[part],
                 temperature[part],

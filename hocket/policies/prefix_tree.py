@@ -14,8 +14,6 @@ from hocket.policies.sequences import ATTENTION_LENGTH, Row
 
 _LEAST_SAVED = 8
 """A prefix becomes a node of its own when that saves at least so many tokens."""
-_BLOCK_COST = 16_384
-"""What one more block of attention costs, in query-key pairs; only steers how nodes are arranged."""
 
 
 class TokenRun(NamedTuple):
@@ -23,10 +21,6 @@ class TokenRun(NamedTuple):
 
     path: NDArray[np.int64]
     own: int
-
-    @property
-    def pairs(self) -> int:
-        return self.own * len(self.path)
 
 
 @dataclass(frozen=True)
@@ -110,21 +104,3 @@ def tree_of(rows: Sequence[Row]) -> PrefixTree:
         np.concatenate([path[row.position] for row, path in zip(rows, paths, strict=True)]),
         paths,
     )
-
-
-def attention_blocks(nodes: Sequence[TokenRun]) -> list[list[int]]:
-    """Nodes whose attention is computed side by side, padded to the longest: few blocks against little padding."""
-    order = sorted(range(len(nodes)), key=lambda number: (-len(nodes[number].path), -nodes[number].own))
-    blocks: list[list[int]] = []
-    queries = keys = exact = 0
-    for number in order:
-        node = nodes[number]
-        if blocks:
-            wider, more = max(queries, node.own), exact + node.pairs
-            if (len(blocks[-1]) + 1) * wider * keys <= 1.5 * more + _BLOCK_COST:
-                blocks[-1].append(number)
-                queries, exact = wider, more
-                continue
-        blocks.append([number])
-        queries, keys, exact = node.own, len(node.path), node.pairs
-    return blocks

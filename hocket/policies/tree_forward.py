@@ -40,8 +40,7 @@ def tree_states(
     x = embedded(model, torch.from_numpy(tree.token).to(device))
     depth = torch.from_numpy(tree.depth).to(device)
     tables = angle_tables(model, int(tree.depth.max()) + 1)
-    windows = {layer.attention.window for layer in form.layers}
-    attention = TreeAttention(tree.nodes, depth, tables, form.heads, form.shared, x, windows)
+    attention = TreeAttention(tree.nodes, depth, tables, form.heads, form.shared, x)
     layers, visit = residence.layers(model, precision)
     histories = TreeHistories(tree.nodes, device) if form.recurrent else None
 

@@ -142,10 +142,12 @@ class Machine:
         return f"{self.threads} thread{'s' if self.threads > 1 else ''}{because}, {self.precision}"
 
     def peak(self) -> Metrics:
-        """Peak resident memory of this process, and of the accelerator where it was used, MiB."""
+        """Peak memory of this process, of the accelerator where it was used, and what was predicted, in MiB."""
         metrics = {"memory/peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
         if torch.cuda.is_available():
             metrics["memory/accelerator"] = torch.cuda.max_memory_allocated() / 2**20
+        if self.memory.predicted_mib is not None:
+            metrics["memory/predicted"] = self.memory.predicted_mib
         return metrics
 
 

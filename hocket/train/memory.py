@@ -78,6 +78,7 @@ class MemoryPlan:
     Attributes:
         why: in words. figures: GiB and bytes that it was chosen by.
         warning: a sentence where the longest sequences do not fit, with the length that does.
+        predicted_mib: what the run is predicted to hold at its peak; None where that is not counted.
     """
 
     token_budget: int | None = None
@@ -85,6 +86,7 @@ class MemoryPlan:
     why: str = ""
     figures: dict[str, float] | None = None
     warning: str = ""
+    predicted_mib: float | None = None
 
 
 def planned(config: Config, task: Task, learners: Iterable[Learner], *, several_turns: bool) -> MemoryPlan:
@@ -100,7 +102,7 @@ def planned(config: Config, task: Task, learners: Iterable[Learner], *, several_
     limit = min(LONGEST, largest.context_length or LONGEST)
 
     def longest() -> int:
-        return limit if several_turns else min(limit, 2 * _prompt(task, largest) + responses)
+        return limit if several_turns else min(limit, 2 * longest_prompt(task, largest) + responses)
 
     held = held_bytes(
         largest,
@@ -112,10 +114,10 @@ def planned(config: Config, task: Task, learners: Iterable[Learner], *, several_
     return plan_memory(largest, config.memory, held=held, longest=longest, responses=responses)
 
 
-def _prompt(task: Task, policy: CausalLM) -> int:
-    """Tokens of the longest of some prompts, what the template adds left out."""
+def longest_prompt(task: Task, policy: CausalLM, most: int = LOOKED_AT) -> int:
+    """Tokens of the longest of up to `most` prompts, what the template adds left out."""
     size = task.size("train")
-    count = LOOKED_AT if size is None else min(LOOKED_AT, size)
+    count = most if size is None else min(most, size)
     scenarios = [task.scenario("train", number) for number in range(count)]
     texts = ["\n".join(str(message["content"]) for message in scenario.messages) for scenario in scenarios]
     return max((len(policy.tokenizer(text)["input_ids"]) for text in texts), default=0)

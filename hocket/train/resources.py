@@ -13,6 +13,7 @@ from hocket.train.learner import Learner
 from hocket.train.machine import Machine, environment_threads
 from hocket.train.memory import planned, return_large_blocks
 from hocket.train.overlap import divided
+from hocket.train.prediction import predicted_bytes
 from hocket.train.recorder import Recorder
 from hocket.train.resource_monitor import ResourceMonitor, in_words
 from hocket.train.settings import Config
@@ -40,6 +41,9 @@ class Resources:
             return
         several = not isinstance(getattr(player, "workflow", SingleTurn()), SingleTurn)
         memory = planned(self._config, task, learners, several_turns=several)
+        predicted = predicted_bytes(self._config, task, learners, memory)
+        if predicted is not None:
+            memory = dataclasses.replace(memory, predicted_mib=round(predicted / 2**20, 1))
         self.machine = dataclasses.replace(self.machine, memory=memory)
         self._recorder.machine(self.machine)
         if memory.warning:

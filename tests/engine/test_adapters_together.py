@@ -193,7 +193,7 @@ def test_only_what_a_changed_policy_computed_is_forgotten(folder):
 
 
 def test_engines_beside_each_other_run_one_batch_when_all_wait(folder, monkeypatch):
-    """Also where the kernels cannot run: then policy after policy, with the same results."""
+    """Also where pages cannot serve: then policy after policy, with the same results."""
     policies, barrier = team(folder), Barrier()
     engines = [LocalEngine(policies[0], barrier=barrier)]
     engines += [LocalEngine(policy, beside=engines[0]) for policy in policies[1:]]
@@ -236,7 +236,7 @@ def test_engines_beside_each_other_run_one_batch_when_all_wait(folder, monkeypat
     for number, pair in enumerate(found):
         due = [LocalEngine(policies[(number + call) % 4]).sample([ask(number, call)])[0] for call in (0, 1)]
         same(pair, due)
-    monkeypatch.setattr(local, "_kernels", lambda policy: None)
+    monkeypatch.setattr(local, "_functions", lambda policy: None)
     again = run()
     assert [len(batch) for batch in batches] == [6, 6]
     for pair, due in zip(again, found, strict=True):

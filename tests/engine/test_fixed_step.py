@@ -81,5 +81,5 @@ def test_off_a_device_a_step_is_just_run() -> None:
 
     step = FixedStep(torch.device("cpu"))
     for number in range(6):
-        assert step(body, torch.tensor([number, 1]), number).tolist() == [[number], [1]]
+        assert step(body, torch.tensor([number, 1]), torch.tensor([number])).tolist() == [[number], [1]]
     assert seen == [([number, 1], [number]) for number in range(6)]

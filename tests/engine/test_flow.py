@@ -16,13 +16,13 @@ from hocket.engine.barrier import Barrier
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
 from hocket.policies import kernels
-from hocket.policies.family import head_size
+from hocket.policies.form_reading import known_form
 from hocket.types import Decoding
 
 torch.set_num_threads(1)
 POLICY = tiny_models.policy("qwen3")
 pytestmark = pytest.mark.skipif(
-    not kernels.available(head_size(POLICY.model)), reason="only over pages does an engine take calls at any time"
+    not kernels.available(known_form(POLICY.model).size), reason="only over pages does an engine take calls at any time"
 )
 
 

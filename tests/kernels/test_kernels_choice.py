@@ -10,6 +10,7 @@ from kernel_oracle import (
     assert_close,
     drawn,
     inverse_cdf,
+    logits_of,
     same,
     softmax_facts,
     softmax_gradient,
@@ -27,15 +28,6 @@ SEEDS = st.integers(0, 10**6)
 VOCABULARIES = st.one_of(st.integers(2, 70), st.sampled_from([127, 128, 129, 512, 1000, 4099]))
 SMALLEST, LARGEST = 2.0**-53, 1 - 2.0**-53
 """The uniforms that `hocket.core.keys` makes lie between these."""
-
-
-def logits_of(seed, rows, vocabulary, dtype=torch.float32, scale=3.0, banned=0.0):
-    """Random logits, some of them -inf; one of each row is not."""
-    draw = Key.of(seed).derive("banned").numpy()
-    logits = drawn(seed, rows, vocabulary, dtype=dtype, scale=scale)
-    out = torch.from_numpy(draw.random((rows, vocabulary)) < banned)
-    out[torch.arange(rows), torch.from_numpy(draw.integers(0, vocabulary, rows))] = False
-    return logits.masked_fill(out, -torch.inf)
 
 
 def logprob_inputs(seed, rows, vocabulary, dtype, scale=3.0, banned=0.0):

@@ -305,6 +305,7 @@ def test_the_sum_is_the_measured_peak_within_15_percent(kind, more, prompt, flag
     assert last["groups/with_signal"] == 4
     counted = footprint(outlined(settings, lora), plan).total / 2**20
     assert counted == pytest.approx(last["memory/peak"], rel=0.15)
+    assert last["memory/predicted"] == pytest.approx(last["memory/peak"], rel=0.25)
 
 
 LOADED = """

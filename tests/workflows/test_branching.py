@@ -30,7 +30,7 @@ from hocket.engine.requests import Request, Sample
 from hocket.nano import BASE
 from hocket.policies import kernels
 from hocket.policies.causal_lm import CausalLM
-from hocket.policies.family import head_size
+from hocket.policies.form_reading import known_form
 from hocket.testing import ScriptedEngine
 from hocket.types import Assignment, Decoding, Quantity, Scenario, Trajectory, Turn
 
@@ -208,7 +208,7 @@ def test_the_learner_finds_the_log_probs_that_were_sampled_with(plan: list[Any])
     batch = pack(found)
     check_packed(batch, found)
     now, then = recomputed(batch), batch.logp["behaviour"].values
-    if kernels.available(head_size(policy().model)):
+    if kernels.available(known_form(policy().model).size):
         assert torch.equal(now, then)
     np.testing.assert_allclose(now, then, atol=1e-4)
 

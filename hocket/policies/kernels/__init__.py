@@ -19,6 +19,7 @@ from hocket.policies.kernels.build import library, reason
 
 __all__ = ["ANY_HEAD", "PAGE", "UNBOUNDED", "Opening", "ScoreBounds", "StateRuns", "TreePaths", "available", "reason"]
 
+RECORDABLE = False
 PAGE = 16
 """Positions per page of keys and values."""
 
@@ -305,6 +306,13 @@ def tree_attention_backward(
         head=size,
     )
     return result
+
+
+def placed(
+    table: Tensor, run_start: Tensor, run_row: Tensor, position: Tensor, device: torch.device, group: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What `paged_attention` reads of a pass, which is already where it is read."""
+    return table, run_start, run_row
 
 
 def paged_attention(

@@ -16,7 +16,7 @@ from hocket.core import cache
 
 SOURCE = Path(__file__).with_name("kernels.cpp")
 OFF = "HOCKET_KERNELS"
-"""Environment variable; `off` computes with torch alone."""
+"""Environment variable; `off` or `torch` computes with torch alone, `triton` with Triton where that can be had."""
 
 _FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fPIC")
 _PATIENCE = 300.0
@@ -47,7 +47,7 @@ def reason(head: int) -> str | None:
 
 @functools.cache
 def _attempt(head: int) -> tuple[ctypes.CDLL | None, str | None]:
-    if os.environ.get(OFF, "").lower() in ("off", "0", "no"):
+    if os.environ.get(OFF, "").lower() in ("off", "0", "no", "torch", "triton"):
         return None, f"switched off by {OFF}"
     if head % 16 or not 0 < head <= 256:
         return None, f"heads of {head} numbers are not a multiple of 16 up to 256"
