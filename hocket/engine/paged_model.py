@@ -15,7 +15,6 @@ from torch import Tensor
 from hocket.engine.fixed_step import FixedStep
 from hocket.engine.pages import PAGE, PagePool, PageTree
 from hocket.engine.states import SHARE, PassHistories, StatePool
-from hocket.policies import kernels as compiled
 from hocket.policies.family import (
     STEPS,
     Adapters,
@@ -32,7 +31,7 @@ from hocket.policies.family import (
 )
 from hocket.policies.form_reading import known_form
 from hocket.policies.lowrank import Owners
-from hocket.policies.operations import Functions
+from hocket.policies.operations import COMPILED, Functions
 from hocket.policies.shaping import Angles, angle_tables
 
 BUCKET = 16
@@ -151,7 +150,7 @@ class PagedModel:
         else:
             self._layers = mixed_layers(model, precision, adapters, self._owners)
         self._kernels = kernels
-        self._stack = stack_of(model, self._layers) if kernels is compiled else None
+        self._stack = stack_of(model, self._layers) if kernels is COMPILED.functions() else None
         self._heads, self._shared = form.heads, form.shared
         attends = (number for number in range(len(form.layers)) if number not in form.recurrent)
         self._place = {number: place for place, number in enumerate(attends)}

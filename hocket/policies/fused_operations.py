@@ -15,8 +15,14 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from hocket.policies import kernels
-from hocket.policies.operations import functions_for, plain
+from hocket.policies.operations import COMPILED, functions_for, plain
 from hocket.policies.operations.table import Functions
+
+
+def by_kernels(x: Tensor) -> bool:
+    """Whether the kernels in C++ compute on such a tensor here."""
+    return functions_for(x) is COMPILED.functions()
+
 
 # ---------------------------------------------------------------- norms
 

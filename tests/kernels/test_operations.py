@@ -109,14 +109,15 @@ def test_norm_and_add(name: str, dtype: torch.dtype, rows: int, width: int) -> N
 
 @pytest.mark.parametrize("dtype", KINDS)
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("opening", ["silu", "gelu"])
+@pytest.mark.parametrize("opening", ["silu", "gelu", "sigmoid"])
 @pytest.mark.parametrize(("rows", "width"), [(1, 1), (4, 75), (0, 16)])
 def test_gate(name: str, dtype: torch.dtype, opening: Any, rows: int, width: int) -> None:
     functions = column_for(name, dtype).functions()
     both, g = drawn(1, rows, 2 * width, dtype=dtype, scale=2.0), drawn(2, rows, width, dtype=dtype)
     leaf = double(both)
     opened, up = leaf.chunk(2, -1)
-    due = (F.silu(opened) if opening == "silu" else F.gelu(opened, approximate="tanh")) * up
+    by_name = {"silu": F.silu(opened), "gelu": F.gelu(opened, approximate="tanh"), "sigmoid": opened.sigmoid()}
+    due = by_name[opening] * up
     (due * g.double()).sum().backward()
     close(functions.gate(both, opening), due.detach(), dtype, 2.0)
     close(functions.gate_backward(g, both, opening), leaf.grad, dtype, 2.0)
