@@ -389,6 +389,8 @@ class LocalEngine(BatchedEngine):
     def _pads(self, longest: int) -> bool:
         """Whether contexts of unequal lengths, with their responses up to `longest`, can share a batch."""
         model = self.policy.model
+        if model.config.model_type in REREAD:
+            return False
         with self.policy.narrowed():
             steady = steady_length(model)
             return cache_traits(model).pads and (steady is None or longest <= steady)

@@ -124,3 +124,11 @@ def test_heads_without_a_kernel_are_learnt_by_other_operators():
     difference, logp = matrix.from_exact(policy, trajectories)
     assert matrix.path_of(policy) == "fast"
     assert max(difference, matrix.worst(logp - recorded)) <= matrix.EXACT
+
+
+@pytest.mark.parametrize("name", ["openai-gpt", "mamba"])
+def test_prompts_of_unequal_lengths_are_sampled_without_padding_where_a_model_does_not_pad(name):
+    policy = matrix.policy_of(name)
+    trajectories = matrix.sampled(policy, 0)
+    recorded = torch.cat([torch.from_numpy(one.turns[0].logp) for one in trajectories])
+    assert matrix.worst(matrix.from_exact(policy, trajectories)[1] - recorded) <= matrix.EXACT
