@@ -234,7 +234,8 @@ def stale_rows() -> list[str]:
 def keep(verdicts: Iterable[Verdict], checks: Mapping[str, Sequence[Check]]) -> None:
     """Keeps verdicts by row; `checks` are those that a row states, in order.
 
-    A row is kept once each of its claims has a verdict of the code as it is.
+    A claim without a new verdict keeps its old one with the digest that this was made from, so it stays stale if it
+    was. A row is kept once each of its claims has a verdict.
     """
     new: dict[str, dict[str, Verdict]] = {}
     for verdict in verdicts:
@@ -245,11 +246,12 @@ def keep(verdicts: Iterable[Verdict], checks: Mapping[str, Sequence[Check]]) -> 
             continue
         sources, verdicts_kept = sources_of(file), list[Verdict]()
         for check in checks[row]:
-            made_from = sources.of(check)
-            before = (one for one in old.verdicts if (one.claim, one.made_from) == (check.claim, made_from))
-            known = found.get(check.claim) or next(before, None)
-            if known is not None:
-                verdicts_kept.append(replace(known, made_from=made_from))
+            new_one = found.get(check.claim)
+            known = next((one for one in old.verdicts if one.claim == check.claim), None)
+            if new_one is not None:
+                verdicts_kept.append(replace(new_one, made_from=sources.of(check)))
+            elif known is not None:
+                verdicts_kept.append(known)
         if len(verdicts_kept) == len(checks[row]):
             store(row, verdicts_kept)
 
