@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from hocket.methods.base.self_distillation import PRIVILEGED
 from hocket.methods.marl.sc2le.chain import Chained
 from hocket.recipe import Recipe
-from hocket.types import Quantity
+from hocket.types import COMPARED, Quantity
 
 IN_WORLDS: frozenset[str] = frozenset({"ami", "follower", "pdppo", "prism-3d-pbrl"})
 """They read what only a world of control tells: what was seen there, a path, a state before chance, a seat."""
@@ -14,6 +15,8 @@ def recordable(name: str, recipe: Recipe) -> bool:
     """Whether recorded log-probs hold all that a recipe reads: no worlds, beliefs, whole distributions or scores."""
     if Chained() in recipe.policy_parts:  # Actions have parts.
         return False
+    if PRIVILEGED in recipe.reads:  # A prompt that recorded batches do not hold.
+        return False
     if recipe.store is not None:  # Their losses read rows of a store.
         return False
-    return name not in IN_WORLDS and not recipe.needs & {Quantity.KL_EXACT, Quantity.BELIEF} and not recipe.outputs
+    return name not in IN_WORLDS and not recipe.needs & {*COMPARED, Quantity.BELIEF} and not recipe.outputs
