@@ -32,7 +32,7 @@ from hocket.methods.base.distillation import (
     PrefixWeightedLogRatio,
     TeacherLogRatio,
 )
-from hocket.methods.base.self_distillation import PRIVILEGED_PROMPT
+from hocket.methods.base.self_distillation import PRIVILEGED_PROMPT, SDFT, PrivilegedLogRatio
 from hocket.policies import heads
 from hocket.policies.heads import read_head
 from hocket.rollout.demonstrations import demonstrated
@@ -312,3 +312,4 @@ def test_the_teacher_reads_the_same_tokens_behind_the_prompt_that_tells_more():
     gains = torch.cat([behind - plain for behind, plain in zip(found[::2], found[1::2], strict=True)])
     assert torch.allclose(credited, gains, atol=1e-4)
     assert gains.abs().max() > 0.1
+    assert SDFT.credit == PrivilegedLogRatio(gamma=0.0)
