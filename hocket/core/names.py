@@ -72,16 +72,20 @@ def drawn_as(name: str) -> str:
 
 
 _NOT_THERE = (
-    ("off-policy, with a replay buffer", "sac td3 ddpg d4pg tqc crossq redq droq her awr mpo", "ppo, a2c or trpo"),
-    ("off-policy values of actions", "dqn ddqn double-dqn dueling-dqn qr-dqn iqn c51 rainbow r2d2 apex", "ppo or a2c"),
-    ("asynchronous or off-policy actor-critic", "a3c acer acktr", "a2c, impala or trpo"),
-    ("off-policy values of a team", "qmix vdn qtran qplex iql maddpg matd3 coma facmac", "mappo, ippo or happo"),
+    ("off-policy, with a replay buffer", "d4pg tqc crossq redq droq her awr mpo", "sac or td3"),
+    (
+        "off-policy values of actions",
+        "ddqn double-dqn dueling-dqn qr-dqn iqn c51 rainbow r2d2 apex",
+        "dqn or dqn-duelling",
+    ),
+    ("asynchronous or off-policy actor-critic", "a3c acer acktr", "a2c, impala or sac"),
+    ("off-policy values of a team", "qmix vdn qtran qplex maddpg matd3 coma facmac", "mappo, ippo or happo"),
     ("a learnt model of the environment", "dreamer dreamerv3 muzero alphazero mbpo pets", "ppo or mappo"),
-    ("offline control", "cql awac bcq td3-bc decision-transformer", "sft or dpo, for language models"),
-    ("imitation", "bc behaviour-cloning behavior-cloning gail airl dagger", "sft"),
+    ("offline control", "cql awac bcq td3-bc decision-transformer", "iql or bc"),
+    ("imitation", "behaviour-cloning behavior-cloning gail airl dagger", "bc, or sft for language models"),
     ("evolution of weights", "es ars cem cma-es openai-es", "zo-ranksgd"),
     ("fine-tuning on the best samples", "raft rft star rest best-of-n rejection-sampling", "nft or grpo"),
-    ("distillation", "gkd minillm opd", "dgpo-distillation, with --teacher"),
+    ("distillation", "opd knowledge-distillation kd", "on-policy-distillation or gkd, with --teacher"),
     ("the plain policy gradient", "vpg pg", "reinforce"),
 )
 """Well-known methods that the library lacks, by kind: their names, and the recipes that come nearest."""

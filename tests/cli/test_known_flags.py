@@ -155,7 +155,7 @@ REFUSED: list[tuple[str, str, str, str]] = [
     ("--n_envs 8", "ppo", CONTROL, "--curriculum.prompts.*episodes"),
     ("--num-steps 128", "ppo", CONTROL, "CleanRL.*--curriculum.prompts.*episodes"),
     ("--total-timesteps 100000", "ppo", CONTROL, "--steps.*whole episodes"),
-    ("--buffer_size 1000", "ppo", CONTROL, "off-policy"),
+    ("--buffer_size 1000", "ppo", CONTROL, "store.size, which recipe ppo lacks"),
     ("--ent_coef 0.01", "ppo", CONTROL, "--regularisers.*EntropyBonus, coefficient: 0.01.*no entropy bonus"),
     ("--clip_range 0.1", "a2c", CONTROL, "--objective.low, with a recipe"),
     ("--gamma 0.9", "grpo", TEXT, "--credit.gamma, with a recipe such as ppo"),
@@ -283,9 +283,9 @@ def test_flags_are_not_abbreviated() -> None:
             "'grpoo' is unknown; did you mean 'grpo', '[a-z-]+' or '[a-z-]+'.* `hocket recipes --s",
         ),
         ("train --recipe zzzz", "'zzzz' is unknown; `hocket recipes --search WORD`"),
-        ("train --recipe sac", "'sac' is not in this library .off-policy.*nearest in kind: ppo, a2c or trpo"),
-        ("recipes td3", "'td3' is not in this library"),
-        ("train --recipe dqn", "'dqn' is not in this library"),
+        ("train --recipe tqc", "'tqc' is not in this library .off-policy.*nearest in kind: sac or td3"),
+        ("recipes crossq", "'crossq' is not in this library"),
+        ("train --recipe rainbow", "'rainbow' is not in this library"),
         ("train --task sum", "there is no task 'sum'; did you mean 'sums'.*`hocket tasks --search WORD`"),
         ("train --task CartPole-v1", "did you mean 'gym:CartPole-v1'"),
         ("train --task qqqq", "'qqqq'; `hocket tasks --search WORD`"),
@@ -313,7 +313,7 @@ def test_unknown_names_show_the_nearest_and_where_to_look(line: str, words: str)
     assert len(said.err) < 300
 
 
-ELSEWHERE = ("sac", "td3", "ddpg", "dqn", "rainbow", "qmix", "maddpg", "a3c", "dreamer", "cql", "gail", "gkd", "raft")
+ELSEWHERE = ("tqc", "redq", "ddqn", "rainbow", "qmix", "maddpg", "a3c", "dreamer", "cql", "gail", "opd", "raft")
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)
