@@ -327,7 +327,7 @@ def test_methods_that_are_not_there_name_methods_that_are(name: str) -> None:
 
 def test_the_table_names_what_there_is() -> None:
     names = ("grpo", "grpo-kl", "dapo", "sapo", "ppo-rlhf", "a2c", "dpo", "robust-dpo", "kto", "reward-model")
-    recipes = [find(name) for name in (*names, "process-reward", "nash-md", "xpo", "orpo")]
+    recipes = [find(name) for name in (*names, "process-reward", "nash-md", "xpo", "orpo", "sac", "dqn")]
     recipes.append(find("dpo").but({"objective.link": "discopop"}))
     stages = {type(stage).__name__ for recipe in recipes for stage in recipe.stages}
     for entry in KNOWN:

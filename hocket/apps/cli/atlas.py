@@ -33,7 +33,7 @@ def _run(options: argparse.Namespace, pairs: Pairs) -> int:
 
 ATLAS = Command(
     name="atlas",
-    description="what recipes learn as shipped, beside their parents; also on a task of your own",
+    description="what recipes learn as shipped, beside their parents",
     family="methods",
     details="""What recipes learn as shipped, each beside its parent (docs/atlas/index.md).
 

@@ -58,5 +58,6 @@ STORED = {
     "kept; all parts step at the same time",
     "truncated samples": "the value of the final state is backed up",
     "rows": "drawn independently, so a row may come twice",
+    "temperature": "none: actions are drawn as the head of the policy says",
 }
 """Of methods that learn from a store."""
