@@ -150,6 +150,8 @@ def _check_fields(recipe: Recipe, read: RecordedBatch) -> None:
     reads = frozenset[Column]().union(*(stage.reads for stage in recipe.stages if stage.room != "rollout"))
     if Quantity.BELIEF in recipe.needs:
         raise HocketError(f"{recipe.name} needs a policy's beliefs, which a recorded batch does not hold")
+    if recipe.store is not None:
+        raise HocketError(f"{recipe.name} learns from rows of a store, which a recorded batch does not hold")
     if COMPARED & recipe.needs or any(isinstance(column, Annotator) for column in reads):
         raise HocketError(f"{recipe.name} needs whole distributions, which a recorded batch does not hold")
 
