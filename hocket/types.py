@@ -351,7 +351,7 @@ class Evaluation:
     A scorer has no log-probs: its `logp` is 0. `belief` `[T, D]` is the output of a belief model for the loss that
     trains it (see `hocket.policies.beliefs`). `balance` is how unevenly a mixture of experts is used where a decision
     was read, 1 when evenly (see `hocket.policies.routes`). `divergence` is the one that a stage chose
-    (`hocket.core.divergences.Comparison`), from the reference, over all actions at each decision, in nats.
+    (`hocket.core.divergences.DivergencePart`), from the reference, over all actions at each decision, in nats.
 
     Of policies with action values (see `hocket.policies.action_values`): `action_value` `[T, K]` is Q of the recorded
     action by each of K critics; `backup` `[T]` what it should be, without gradient; `pathwise` `[T]` the actor's loss

@@ -192,7 +192,7 @@ class ComparesDistributions(Protocol):
 
 
 @dataclass(frozen=True)
-class Comparison(PolicyPart):
+class DivergencePart(PolicyPart):
     """The divergence that a policy evaluates as `Quantity.DIVERGENCE`; a policy has one."""
 
     needed: ClassVar[str] = "a divergence over all actions"

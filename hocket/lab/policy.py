@@ -213,7 +213,7 @@ class Tabular:
             kl = scattered((table.exp() * (finite - other)).sum(-1))
         if Quantity.DIVERGENCE in wanted:
             assert isinstance(reference, Tabular), "a divergence needs a Tabular as reference"
-            assert self.divergence is not None, "install a Comparison first"
+            assert self.divergence is not None, "install a DivergencePart first"
             logits = masked(reference.logits[rows].detach(), only)
             apart = scattered(self.divergence(table, torch.log_softmax(logits / temperature, -1)))
         return Evaluation(

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from hocket.core.divergences import (
     Alpha,
-    Comparison,
     Divergence,
+    DivergencePart,
     JensenShannon,
     SkewedForward,
     SkewedReverse,
@@ -216,10 +216,10 @@ def test_the_forward_form_covers_two_modes_and_the_reverse_form_chooses_one():
 
 def test_a_policy_has_one_divergence():
     policy = Tabular(World(1, 3, 1, lambda _, answer: 0.0))
-    Comparison(JensenShannon(0.5)).install(policy)
-    Comparison(JensenShannon(0.5)).install(policy)
+    DivergencePart(JensenShannon(0.5)).install(policy)
+    DivergencePart(JensenShannon(0.5)).install(policy)
     with pytest.raises(ConfigurationError, match="two divergences"):
-        Comparison(JensenShannon(1.0)).install(policy)
+        DivergencePart(JensenShannon(1.0)).install(policy)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent / "engine"))
 import tiny_models
 
-from hocket.core.divergences import Comparison, JensenShannon, SkewedForward
+from hocket.core.divergences import DivergencePart, JensenShannon, SkewedForward
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.keys import Key
 from hocket.core.packing import pack
@@ -193,7 +193,7 @@ def test_a_divergence_is_computed_beside_the_exact_kl():
     """The reverse form is that KL; another one is counted from whole logits."""
     policy, reference, batch = tiny_models.policy("qwen3"), tiny_models.policy("qwen3", seed=7), tree(2)
     wanted = [Quantity.KL_EXACT, Quantity.DIVERGENCE]
-    Comparison(JensenShannon(1.0)).install(policy)
+    DivergencePart(JensenShannon(1.0)).install(policy)
     found = policy.evaluate(batch, wanted, reference=reference)
     torch.testing.assert_close(found.divergence, found.kl_exact)
     assert float(found.kl_exact.max()) > 1e-3

@@ -113,7 +113,7 @@ def _document(number: int, gap: float, entry: PeerComparison) -> dict[str, Any]:
     if entry.teacher:
         rng = key.derive("teacher").numpy()
         for row in document["trajectories"]:
-            row["logp_ref"] = [-abs(one + float(rng.normal())) for one in row["logp_behaviour"]]
+            row["logp_ref"] = [-abs(logp + float(rng.normal())) for logp in row["logp_behaviour"]]
     for place, row in enumerate(document["trajectories"]):
         row["truncated"] = False
         if entry.others and place % entry.samples == entry.samples - 1:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from hocket.core.batch import Batch, Level, Occurrences
 from hocket.core.columns import Column
-from hocket.core.divergences import Comparison, Divergence, JensenShannon, SkewedReverse
+from hocket.core.divergences import Divergence, DivergencePart, JensenShannon, SkewedReverse
 from hocket.core.errors import ConfigurationError
 from hocket.core.examples import Example
 from hocket.core.keys import Key
@@ -71,9 +71,9 @@ class Distillation(Objective):
             raise ValueError(f"coefficient must be at least 0, not {self.coefficient}")
 
     @property
-    def policy_parts(self) -> tuple[Comparison, ...]:
+    def policy_parts(self) -> tuple[DivergencePart, ...]:
         """The divergence, which the policy computes."""
-        return (Comparison(self.divergence),)
+        return (DivergencePart(self.divergence),)
 
     def __call__(self, now: Evaluation, batch: Batch) -> Terms:
         occurrences = batch.occurrences
@@ -112,11 +112,11 @@ class TeacherLogRatio(Credit):
         """The batch's occurrences with advantages `[E]` float64."""
         occurrences = batch.occurrences
         counted = (occurrences.weight != 0).double()
-        own = _log_ratio(batch, self.teacher(batch))
+        ratio = _log_ratio(batch, self.teacher(batch))
         to_go, terms = (
             suffix_sum(values, occurrences.trajectory, batch.trajectories, discount=self.gamma)
             - (values if self.later else torch.zeros_like(values))
-            for values in (own, counted)
+            for values in (ratio, counted)
         )
         return replace(occurrences, advantage=counted * (to_go / terms.clamp(min=1) if self.mean else to_go))
 
@@ -149,12 +149,12 @@ class PrefixWeightedLogRatio(Credit):
 
     def __call__(self, batch: Batch) -> Occurrences:
         """The batch's occurrences with advantages `[E]` float64."""
-        trajectory, own = batch.occurrences.trajectory, _log_ratio(batch, recorded(batch, "reference"))
-        size = own.abs()
+        trajectory, ratio = batch.occurrences.trajectory, _log_ratio(batch, recorded(batch, "reference"))
+        size = ratio.abs()
         total = segment_sum(size, trajectory, batch.trajectories)[trajectory]
         before = total - suffix_sum(size, trajectory, batch.trajectories)
         weight = 1 + self.amplify * (1 - before / total.clamp(min=self.epsilon))
-        return replace(batch.occurrences, advantage=weight * own)
+        return replace(batch.occurrences, advantage=weight * ratio)
 
 
 def _log_ratio(batch: Batch, teacher: Tensor) -> Tensor:
@@ -171,16 +171,16 @@ Writer = Literal["data", "teacher"]
 
 @dataclass(frozen=True)
 class DistillationText(Rollout):
-    """`samples` answers per scenario, the student's own with probability `own`, else somebody else's.
+    """`samples` answers per scenario, the student's own with probability `student`, else somebody else's.
 
     The draw is made per scenario and step (in the paper per batch: GKD, arXiv 2306.13649, algorithm 1). Somebody else's
     answers are imposed, so they have no behaviour log-probs: of `data` the scenario's demonstration, else its answer;
     of the `teacher` what it samples now, by the run's decoding. Answers that the teacher did not finish are left out.
 
     Attributes:
-        own: lambda, in [0, 1].
+        student: lambda, in [0, 1].
         other: who writes the rest.
-        metrics: `teacher/own`, the share of scenarios that the student answers; `teacher/unfinished` answers.
+        metrics: `teacher/student`, the share of scenarios that the student answers; `teacher/unfinished` answers.
 
     Raises:
         ConfigurationError: on a call, for a scenario without demonstration or answer where data are asked for, and for
@@ -188,24 +188,24 @@ class DistillationText(Rollout):
     """
 
     samples: int = 4
-    own: float = 0.5
+    student: float = 0.5
     other: Writer = "data"
 
     def __post_init__(self) -> None:
-        if self.samples < 1 or not 0 <= self.own <= 1:
-            raise ValueError(f"samples must be at least 1 and own in [0, 1], not {self.samples} and {self.own}")
+        if self.samples < 1 or not 0 <= self.student <= 1:
+            raise ValueError(f"samples must be at least 1 and student in [0, 1], not {self.samples} and {self.student}")
         if self.other not in get_args(Writer):
             raise ValueError(f"other is {self.other!r}; choose from {', '.join(get_args(Writer))}")
 
     @property
     def plays_reference(self) -> bool:
         """Whether the teacher writes."""
-        return self.own < 1 and self.other == "teacher"
+        return self.student < 1 and self.other == "teacher"
 
     @property
     def replays(self) -> Example | None:
         """Demonstrations, where nothing is ever sampled."""
-        return Example.DEMONSTRATION if self.own == 0 and self.other == "data" else None
+        return Example.DEMONSTRATION if self.student == 0 and self.other == "data" else None
 
     async def collect(
         self,
@@ -218,20 +218,21 @@ class DistillationText(Rollout):
         more: More | None = None,
     ) -> Experience:
         """Scored trajectories in the order asked; the teacher's own samples are discarded, their text is replayed."""
-        own = [float(key.derive("own", one.scenario.id).numpy().random()) < self.own for one in asked]
-        others = [one for one, mine in zip(asked, own, strict=True) if not mine]
+        draws = [float(key.derive("student", asking.scenario.id).numpy().random()) for asking in asked]
+        mine = [asking for asking, draw in zip(asked, draws, strict=True) if draw < self.student]
+        others = [asking for asking, draw in zip(asked, draws, strict=True) if draw >= self.student]
         taught, discarded = others, list[Trajectory]()
         if self.other == "teacher" and others:
             discarded = await play(
-                [replace(one, samples=self.samples, actor="reference", source="baseline") for one in others]
+                [replace(asking, samples=self.samples, actor="reference", source="baseline") for asking in others]
             )
-            taught = [_imitating(one, answer) for one, answer in _answers(others, discarded)]
+            taught = [_imitating(asking, answer) for asking, answer in _answers(others, discarded)]
         else:
-            taught = [replace(one, scenario=demonstrated(one.scenario), samples=self.samples) for one in others]
-        mine = [replace(one, samples=self.samples) for one, sampled in zip(asked, own, strict=True) if sampled]
-        trajectories = await play([*mine, *(replace(one, source="expert") for one in taught)])
+            taught = [replace(each, scenario=demonstrated(each.scenario), samples=self.samples) for each in others]
+        played = [replace(asking, samples=self.samples) for asking in mine]
+        trajectories = await play([*played, *(replace(asking, source="expert") for asking in taught)])
         await score([*trajectories, *discarded])
-        metrics = {"teacher/own": sum(own) / max(1, len(own))}
+        metrics = {"teacher/student": len(mine) / max(1, len(asked))}
         if self.plays_reference:
             metrics["teacher/unfinished"] = float(len(discarded) - len(taught))
         return Experience(trajectories, discarded, metrics)
@@ -239,8 +240,9 @@ class DistillationText(Rollout):
 
 def _answers(asked: Sequence[Assignment], played: Sequence[Trajectory]) -> list[tuple[Assignment, Trajectory]]:
     """Every finished answer with the assignment that it answers."""
-    of = {one.scenario.id: one for one in asked}
-    return [(of[one.scenario.id], one) for one in played if one.failure is None and one.terminated]
+    by_id = {asking.scenario.id: asking for asking in asked}
+    finished = (answer for answer in played if answer.failure is None and answer.terminated)
+    return [(by_id[answer.scenario.id], answer) for answer in finished]
 
 
 def _imitating(asking: Assignment, answer: Trajectory) -> Assignment:
@@ -248,7 +250,7 @@ def _imitating(asking: Assignment, answer: Trajectory) -> Assignment:
     if len(answer.turns) != 1:
         raise ConfigurationError(
             f"the teacher's answer to scenario {asking.scenario.id!r} has {len(answer.turns)} turns, and a "
-            "teacher writes answers of one turn; set rollout.own = 1, so that the student writes and the teacher reads"
+            "teacher writes answers of one turn; set rollout.student = 1, so that the teacher reads only"
         )
     metadata = {**asking.scenario.metadata, "demonstration": answer.turns[0].text}
     scenario = replace(asking.scenario, metadata=metadata)
@@ -274,11 +276,11 @@ GKD = Recipe(
         **TEACHER,
         "aggregation": "mean over all decisions of the batch",
         "beta": "0.5 (objective.divergence.beta); 0 is forward, 1 reverse KL",
-        "lambda": "0.5 (rollout.own): the student writes half of the answers, the data the other half; drawn per "
+        "lambda": "0.5 (rollout.student): the student writes half of the answers, the data the other half; drawn per "
         "scenario, in the paper per batch",
         "gradient": "of the divergence at each decision; the text is held fixed, as in the paper",
     },
-    rollout=DistillationText(own=0.5),
+    rollout=DistillationText(student=0.5),
     credit=Uniform(),
     objective=Distillation(),
 )
@@ -311,7 +313,7 @@ SEQ_KD = SFT.but(
         **TEACHER,
         "answers": "sampled by the teacher in every step, 4 per prompt; the paper takes the best of its beam once",
     },
-    rollout=DistillationText(own=0.0, other="teacher"),
+    rollout=DistillationText(student=0.0, other="teacher"),
 )
 
 

@@ -1,8 +1,8 @@
 """Self-distillation: the policy itself is the teacher, behind a prompt that tells more (SDFT, arXiv 2601.19897).
 
 The student answers the plain prompt. The teacher reads the same tokens behind the prompt with a line under it: the
-demonstration, or the answer. What it finds likelier there is reinforced, token by token, so that what the line told is
-learnt where nothing tells it. Teacher and student share their weights; the line is never learnt from.
+demonstration, or the answer. What it finds likelier there is reinforced, token by token, so that what the line says is
+learnt where nothing says it. Teacher and student share their weights; the line is never learnt from.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ PRIVILEGED_PROMPT = InfoColumn("privileged_prompt", "Token ids of the prompt wit
 def privileged_log_probs(batch: Batch, policy: Policy, decisions: Tensor) -> Tensor:
     """Log-probs of the recorded actions behind the privileged prompts, `[T]`; 0 for decisions of other policies."""
     prompts, observation = PRIVILEGED_PROMPT.read(batch, "self-distillation"), list(batch.observation)
-    seen = batch.occurrences
+    occurrences = batch.occurrences
     # Occurrences are in order of time, so the last one written of a trajectory is its first.
-    turns = dict(zip(seen.trajectory.flip(0).tolist(), batch.turn[seen.decision].flip(0).tolist(), strict=True))
+    backwards = (column.flip(0).tolist() for column in (occurrences.trajectory, batch.turn[occurrences.decision]))
+    turns = dict(zip(*backwards, strict=True))
     for trajectory, turn in turns.items():
         if prompts[trajectory] is not None:
             observation[turn] = np.array(prompts[trajectory], np.int64)
@@ -74,16 +75,16 @@ class PrivilegedPrompts(Rollout):
         more: More | None = None,
     ) -> Experience:
         """The student's answers, scored; the teacher's prompts are in their `info`."""
-        told = await play([self._told(one) for one in asked])
-        prompts = {one.scenario.id: one.turns[0].observation.tolist() for one in told if one.turns}
-        trajectories = await play([replace(one, samples=self.samples) for one in asked])
+        encoded = await play([self._privileged(asking) for asking in asked])
+        prompts = {each.scenario.id: each.turns[0].observation.tolist() for each in encoded if each.turns}
+        trajectories = await play([replace(asking, samples=self.samples) for asking in asked])
         for trajectory in trajectories:
             if trajectory.scenario.id in prompts:
                 PRIVILEGED_PROMPT.write(trajectory, prompts[trajectory.scenario.id])
         await score(trajectories)
-        return Experience(trajectories, discarded=told)
+        return Experience(trajectories, discarded=encoded)
 
-    def _told(self, asking: Assignment) -> Assignment:
+    def _privileged(self, asking: Assignment) -> Assignment:
         line = f"{self.lead}{demonstrated(asking.scenario).metadata['demonstration']}"
         hint = line if asking.hint is None else f"{asking.hint}\n{line}"
         decoding = replace(asking.decoding, max_tokens=1)

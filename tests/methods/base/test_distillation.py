@@ -201,20 +201,20 @@ def collected(rollout, **changes):
 
 
 def test_a_share_of_scenarios_is_answered_by_the_student_and_the_rest_by_the_data():
-    experience, asked = collected(DistillationText(samples=2, own=0.3))
+    experience, asked = collected(DistillationText(samples=2, student=0.3))
     sources = [one.source for one in experience.trajectories]
     assert len(sources) == 80
     assert {"own", "expert"} == set(sources)
     assert 8 <= sources.count("own") / 2 <= 18
-    assert experience.metrics["teacher/own"] == sources.count("own") / 80
+    assert experience.metrics["teacher/student"] == sources.count("own") / 80
     assert all(one.actor == "policy" for one in asked)
     assert not experience.discarded
     for own, source in ((1.0, "own"), (0.0, "expert")):
-        assert {one.source for one in collected(DistillationText(own=own))[0].trajectories} == {source}
+        assert {one.source for one in collected(DistillationText(student=own))[0].trajectories} == {source}
 
 
 def test_what_the_teacher_wrote_is_imposed_once_and_its_own_samples_are_not_learnt_from():
-    rollout = DistillationText(samples=3, own=0.0, other="teacher")
+    rollout = DistillationText(samples=3, student=0.0, other="teacher")
     assert rollout.plays_reference
     experience, asked = collected(rollout)
     imposed = [one for one in asked if one.source == "expert"]
@@ -226,21 +226,21 @@ def test_what_the_teacher_wrote_is_imposed_once_and_its_own_samples_are_not_lear
 
 
 def test_answers_that_the_teacher_did_not_finish_are_left_out():
-    experience, _ = collected(DistillationText(own=0.0, other="teacher"), terminated=False, truncated=True)
+    experience, _ = collected(DistillationText(student=0.0, other="teacher"), terminated=False, truncated=True)
     assert experience.trajectories == []
     assert experience.metrics["teacher/unfinished"] == 160
 
 
 def test_a_teacher_whose_answer_takes_turns_is_refused():
     turn = Turn("agent", "policy", np.zeros(1, np.int64), np.zeros(2, np.int64), text="a")
-    with pytest.raises(ConfigurationError, match=r"has 2 turns.*rollout\.own = 1"):
-        collected(DistillationText(own=0.0, other="teacher"), turns=[turn, turn])
+    with pytest.raises(ConfigurationError, match=r"has 2 turns.*rollout\.student = 1"):
+        collected(DistillationText(student=0.0, other="teacher"), turns=[turn, turn])
 
 
 def test_settings_out_of_range_are_refused():
     for make in (
         lambda: DistillationText(samples=0),
-        lambda: DistillationText(own=1.5),
+        lambda: DistillationText(student=1.5),
         lambda: DistillationText(other="nobody"),
         lambda: TeacherLogRatio(gamma=2.0),
         lambda: PrefixWeightedLogRatio(amplify=-1.0),
