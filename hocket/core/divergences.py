@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -54,11 +54,11 @@ class JensenShannon(Divergence):
 
     def __call__(self, policy: Tensor, reference: Tensor) -> Tensor:
         if self.beta == 0:
-            return kl(reference, policy)
+            return _kl(reference, policy)
         if self.beta == 1:
-            return kl(policy, reference)
+            return _kl(policy, reference)
         mixture = _mixture(policy, reference, self.beta)
-        return self.beta * kl(reference, mixture) + (1 - self.beta) * kl(policy, mixture)
+        return self.beta * _kl(reference, mixture) + (1 - self.beta) * _kl(policy, mixture)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class SkewedForward(Divergence):
         _check(self, "alpha", self.alpha, below=True)
 
     def __call__(self, policy: Tensor, reference: Tensor) -> Tensor:
-        return kl(reference, policy if self.alpha == 0 else _mixture(policy, reference, self.alpha))
+        return _kl(reference, policy if self.alpha == 0 else _mixture(policy, reference, self.alpha))
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class SkewedReverse(Divergence):
         _check(self, "alpha", self.alpha, below=True)
 
     def __call__(self, policy: Tensor, reference: Tensor) -> Tensor:
-        return kl(policy, reference if self.alpha == 0 else _mixture(reference, policy, self.alpha))
+        return _kl(policy, reference if self.alpha == 0 else _mixture(reference, policy, self.alpha))
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,6 @@ class Alpha(Divergence):
         return -affinity.expm1() / (self.alpha * (1 - self.alpha))
 
 
-Chooser = Literal["policy", "reference"]
-
-
 @dataclass(frozen=True)
 class TopActions(Divergence):
     """A divergence between the distributions over the `count` likeliest actions of one of the two.
@@ -132,14 +129,14 @@ class TopActions(Divergence):
 
     of: Divergence = field(default_factory=JensenShannon)
     count: int = 100
-    by: Chooser = "reference"
+    by: Literal["policy", "reference"] = "reference"
     rest: bool = True
 
     def __post_init__(self) -> None:
         if self.count < 1:
             raise ValueError(f"count must be at least 1, not {self.count}")
-        if self.by not in get_args(Chooser):
-            raise ValueError(f"by is {self.by!r}; choose from {', '.join(get_args(Chooser))}")
+        if self.by not in ("policy", "reference"):
+            raise ValueError(f"by is {self.by!r}; choose from policy, reference")
 
     def __call__(self, policy: Tensor, reference: Tensor) -> Tensor:
         if self.count >= policy.shape[-1]:
@@ -156,7 +153,7 @@ class TopActions(Divergence):
         return torch.cat([top, _logsumexp(others)], -1)
 
 
-def kl(first: Tensor, second: Tensor) -> Tensor:
+def _kl(first: Tensor, second: Tensor) -> Tensor:
     """KL(first || second), `[K]`, from log-probs `[K, V]`; infinite where `second` lacks an action of `first`."""
     present = ~torch.isneginf(first)
     difference = torch.where(present, first - second.masked_fill(~present, 0.0), 0.0)

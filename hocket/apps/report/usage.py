@@ -43,6 +43,7 @@ PUBLIC: Mapping[str, str] = {
     "hocket.tasks.code": "programs with tests, among the first tasks of the list",
     # What recipes are composed of.
     "hocket.core.casting": "casts",
+    "hocket.core.divergences": "what a loss of distillation compares, for any recipe with a teacher",
     "hocket.credit.sequential_agents": "credit of agents one after another, on which HAPPO and its like stand",
     "hocket.credit.pairs": "credit by pairs",
     "hocket.credit.score_positions": "credit of scores on users' own ratings",
