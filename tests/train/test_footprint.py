@@ -86,7 +86,7 @@ def test_layers_are_as_wide_as_their_modules(kind: str) -> None:
         for path, part in module.named_modules():
             if isinstance(getattr(part, "down_proj", None), torch.nn.Parameter):
                 routed = part.down_proj.shape[1 if part.is_transposed else 2]
-            elif isinstance(part, torch.nn.Linear) and path.endswith(("down_proj", "output_linear")):
+            elif isinstance(part, torch.nn.Linear) and path.endswith(("down_proj", "output_linear", ".w2")):
                 dense += part.in_features
         assert layer.inner == dense + layer.chosen * routed
         assert (layer.chosen > 0) == (routed > 0)
