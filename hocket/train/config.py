@@ -54,6 +54,7 @@ def configure(pairs: Pairs, task: Task) -> Config:
     config = Config(task=task.name, recipe=as_recipe(chosen[-1]) if chosen else find_recipe("grpo"))
     suggested = task.suggest(config.recipe)
     run = [(key, value) for key, value in [*suggested.items(), *settings] if not is_of_recipe(key) and key != "tools"]
+    run.sort(key=lambda pair: pair[0] == "weights")  # Codes need an adapter, whichever of both is named first.
     config = _equipped(applied(config, run), [str(value) for key, value in settings if key == "tools"])
     method = [(key, value) for key, value in settings if is_of_recipe(key)]
     if config.plan:

@@ -244,3 +244,12 @@ def test_a_configuration_takes_dotted_and_nested_keys() -> None:
 def test_a_configuration_is_the_same_after_yaml() -> None:
     config = made(("recipe", "ppo"), ("update.lr", 3e-4), ("lora.rank", 2), ("roles.solver.frozen", True))
     assert loaded(yaml.safe_load(config.to_yaml()), SuggestingTask()) == config
+
+
+def test_codes_and_their_adapter_are_named_in_any_order():
+    pairs = [("weights", "nf4"), ("precision", "bf16"), ("lora.rank", 4)]
+    found = [configure(order, tasks.find("sums")) for order in (pairs, pairs[::-1])]
+    assert found[0] == found[1]
+    assert found[0].weights == "nf4"
+    with pytest.raises(ConfigurationError, match="cannot be trained in full"):
+        configure(pairs[:2], tasks.find("sums"))
