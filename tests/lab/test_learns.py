@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,9 @@ def test_a_row_works_only_when_it_learns(kept: Path, works: None) -> None:
     assert graded((ROW,), (ROW,), "").grade == "works (formula)"
     store(kept, *pair(0.6))
     assert graded((ROW,), (ROW,), "").grade == "works"
+    elsewhere = [replace(each, task="maze") for each in pair(0.12)]
+    store(kept, *pair(0.6), *elsewhere)
+    assert graded((ROW,), (ROW,), "").grade == "works (formula)"
     store(kept, *pair(0.1, diverged={"loss": 2}))
     assert graded((ROW,), (ROW,), "").grade == "partial"
 

@@ -184,7 +184,9 @@ def _kinds(recipe: Card) -> list[str]:
         return [kind for kind in dict.fromkeys(REQUIRED[need] for need in sorted(required)) if kind]
     if _recorded(recipe):
         return [PAIRS] if task.startswith("graded-sums") else []
-    both = recipe["family"] in ("actor-critic", "policy-gradient") and not recipe["task"]
+    # A paper's method is for words unless it names a task; the standard ones are for both.
+    standard = recipe["name"] in RECIPES.own and RECIPES.own[recipe["name"]].module.startswith("hocket.methods.base.")
+    both = standard and recipe["family"] in ("actor-critic", "policy-gradient") and not recipe["task"]
     return [WORDS, CONTROL] if both else [WORDS]
 
 

@@ -203,6 +203,11 @@ class DistillationText(Rollout):
         return self.student < 1 and self.other == "teacher"
 
     @property
+    def learns_from_teacher(self) -> bool:
+        """Whether the teacher writes, so that a run without one imitates itself, which it says."""
+        return self.plays_reference
+
+    @property
     def replays(self) -> Example | None:
         """Demonstrations, where nothing is ever sampled."""
         return Example.DEMONSTRATION if self.student == 0 and self.other == "data" else None

@@ -216,6 +216,9 @@ def test_a_share_of_scenarios_is_answered_by_the_student_and_the_rest_by_the_dat
 def test_what_the_teacher_wrote_is_imposed_once_and_its_own_samples_are_not_learnt_from():
     rollout = DistillationText(samples=3, student=0.0, other="teacher")
     assert rollout.plays_reference
+    assert rollout.learns_from_teacher
+    assert SEQ_KD.learns_from_teacher
+    assert not DistillationText(student=0.5).learns_from_teacher
     experience, asked = collected(rollout)
     imposed = [one for one in asked if one.source == "expert"]
     assert {one.actor for one in asked if one.source == "baseline"} == {"reference"}
