@@ -176,13 +176,45 @@ def test_a_browser_that_dies_fails_its_episode_and_the_next_one_has_another() ->
     page.close()
 
 
+def hang(page: browsing.Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs a script that never ends, until the page has had its time."""
+    with monkeypatch.context() as short:
+        short.setattr(browsing, "ANSWERING", 0.5)
+        with pytest.raises(HocketError, match="gave no answer"):
+            page.evaluate("(() => { while (true); })()")
+
+
 def test_a_page_that_does_not_answer_is_not_used_again(form, monkeypatch) -> None:
-    monkeypatch.setattr(browsing, "ANSWERING", 0.5)
     page = form._page
-    with pytest.raises(HocketError, match="gave no answer"):
-        page.evaluate("(() => { const until = Date.now() + 2000; while (Date.now() < until); })()")
+    hang(page, monkeypatch)
     form.close()
     assert page not in browsing.browser()._idle
+
+
+def test_a_page_that_does_not_answer_stops_no_other(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "form.html").write_text(FORM)
+    for _ in range(2):  # As many as the browser has processes for pages.
+        page = opened("form", root=str(tmp_path))
+        hang(page._page, monkeypatch)
+        page.close()
+    page = opened("form", root=str(tmp_path))
+    assert played(page, "type 1 blue") == [0.0]
+    page.close()
+
+
+def test_a_page_that_does_not_open_is_replaced_once(form, monkeypatch) -> None:
+    first, begin = form._page, browsing.Page.open
+
+    def open_page(page: browsing.Page, *rest: str) -> None:
+        if page is first:
+            page._sound = False
+            raise HocketError("no answer")
+        begin(page, *rest)
+
+    monkeypatch.setattr(browsing.Page, "open", open_page)
+    form.reset(Key.of(1))
+    assert form._page is not first
+    assert played(form, "type 1 blue") == [0.0]
 
 
 def test_pages_reach_nothing_of_this_machine(form) -> None:

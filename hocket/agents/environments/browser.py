@@ -226,8 +226,15 @@ class Page:
         if self._sound:
             self._browser.give_back(self)
         elif not self._browser.ended:
-            with suppress(HocketError):
-                self._browser.ask("Target.closeTarget", targetId=self._target)
+            self._shut()
+
+    def _shut(self) -> None:
+        """Stops the page's scripts and closes it. Pages share processes: one that cannot be stopped ends them all."""
+        try:
+            self._browser.ask("Runtime.terminateExecution", self._session)
+            self._browser.ask("Target.closeTarget", targetId=self._target)
+        except HocketError:
+            self._browser.close()
 
     def _told(self, expression: str) -> Mapping[str, Any]:
         """The `value` of an expression, or what it `raised`."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from hocket.agents.environments.browser import Page, browser
 from hocket.agents.environments.protocol import Environment, Observation, same_move
-from hocket.core.errors import ConfigurationError, nearest
+from hocket.core.errors import ConfigurationError, HocketError, nearest
 from hocket.core.keys import Key
 from hocket.types import Scenario
 
@@ -144,15 +144,24 @@ class Browsing(Environment):
         self._over, self._wrong, self._notice = True, 0, ""
 
     def reset(self, key: Key) -> None:
+        try:
+            page = self._opened()
+        except HocketError:  # A page may have died with the one before; another is asked once.
+            self.close()
+            page = self._opened()
+        self.moves = self._wrong = 0
+        self._notice = ""
+        seed = str(key.derive("miniwob").word)
+        self._took(page.evaluate(f"hocket.begin({json.dumps(seed)})"))
+
+    def _opened(self) -> Page:
+        """The episode's page, at its address."""
         url = (self.world.folder / f"{self.world.page}.html").as_uri()
         if self._page is None:
             self._page = browser().page(url)
         if self._page.url != url or self.world.lasting:
             self._page.open(url, "window.core && core.cover_div", _script())
-        self.moves = self._wrong = 0
-        self._notice = ""
-        seed = str(key.derive("miniwob").word)
-        self._took(self._page.evaluate(f"hocket.begin({json.dumps(seed)})"))
+        return self._page
 
     @property
     def acting(self) -> tuple[str, ...]:
