@@ -54,7 +54,7 @@ CASES: dict[str, tuple[list[str], list[str], list[str]]] = {
     "small parts": (TINY, [*TEAM, "--recipe", "gvpo", "--memory.token_budget", "64"], groups(1, 1)),
     "agents": (AGENTS, ["--recipe", "ppo", *TWICE], [*TOGETHER, "--roles.agent_0.learners", "1"]),
 }
-QUICK = ("one and two",)
+QUICK = ("one and one",)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in CASES])
@@ -67,6 +67,7 @@ def test_groups_learn_what_one_process_learns(name: str, tmp_path: Path) -> None
     assert json.loads((tmp_path / "groups" / "cluster.json").read_text())["learners"]
 
 
+@pytest.mark.slow
 def test_adapters_on_one_base_share_a_group(tmp_path: Path) -> None:
     more = [*TEAM, *paid(tmp_path), "--lora.rank", "2", "--update.lr", "1e-3"]
     train(tmp_path, "one", *more, "--leaves", "4", steps=3)
@@ -155,6 +156,7 @@ def test_weights_that_something_else_changes_are_told_to_their_group(tmp_path: P
 # ---------------------------------------------------------------- faults
 
 
+@pytest.mark.slow
 def test_memory_that_ran_out_in_another_process_is_recorded(tmp_path: Path) -> None:
     trainer = made(tmp_path, "groups", *TEAM, *paid(tmp_path), *groups(1, 1))
     trainer.step()
@@ -190,6 +192,7 @@ def test_a_run_goes_on_without_a_learner_that_was_killed(rank: int, tmp_path: Pa
     equal(tmp_path / "one", tmp_path / "groups")
 
 
+@pytest.mark.slow
 def test_a_learner_that_fails_is_named_with_its_reason_and_all_groups_end(tmp_path: Path) -> None:
     trainer = made(tmp_path, "groups", *TEAM, *paid(tmp_path), *groups(1, 2))
     trainer.step()
