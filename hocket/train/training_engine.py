@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,9 +18,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from hocket.agents.workflows.chat import Chat
 from hocket.core.batch import Batch, Level
 from hocket.core.errors import ConfigurationError
-from hocket.core.evaluating import evaluate_detached, evaluation
+from hocket.core.evaluating import evaluate_detached
 from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
@@ -120,12 +122,11 @@ class Engine:
 
     @staticmethod
     def open(model: str = "nano", *, lora: LoraSettings | None = None, seed: int = 0) -> Engine:
-        """The engine of `nano`, `smollm2`, a GGUF file, a model folder or a hub name; with `lora` an adapter is trained.
+        """The engine of `nano`, `smollm2`, a GGUF file, a model folder or a hub name; `lora` trains an adapter.
 
         Raises:
             ConfigurationError: when the model is missing or unfit.
         """
-        from hocket.agents.workflows.chat import Chat
         from hocket.policies.causal_lm import CausalLM
         from hocket.train.models import model_path
 
@@ -137,6 +138,11 @@ class Engine:
     def tokenizer(self) -> Any:
         """The tokenizer of `transformers`."""
         return self.policy.tokenizer
+
+    @cached_property
+    def chat(self) -> Chat:
+        """The chat template: `chat.opening(messages)` is a prompt, `chat.reply_text(tokens)` an answer's text."""
+        return Chat(self.tokenizer)
 
     # ------------------------------------------------------------ the four verbs
 

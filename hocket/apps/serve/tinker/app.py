@@ -161,7 +161,8 @@ class _House:
                 raise Refusal(403, "without a key this server answers to localhost only", code="wrong_host")
             return
         given = request.headers.get("x-api-key", "").encode()
-        if not any([hmac.compare_digest(key, given) for key in self._keys]):  # All, so that time tells nothing.
+        right = [hmac.compare_digest(key, given) for key in self._keys]  # All, so that time tells nothing.
+        if not any(right):
             raise Refusal(401, "the key is wrong: set TINKER_API_KEY to a key of this server", code="invalid_api_key")
 
     async def _body(self, request: Request) -> bytes:
@@ -217,9 +218,7 @@ def _save_for_sampler(service: TinkerService, asked: Mapping[str, Any]) -> str:
 def _load(service: TinkerService, asked: Mapping[str, Any]) -> str:
     optimiser = bool(asked["optimizer"])
     if asked.get("session_id") is not None:
-        return service.create_from(
-            asked["session_id"], int(asked["model_seq_id"]), asked["path"], optimiser=optimiser
-        )
+        return service.create_from(asked["session_id"], int(asked["model_seq_id"]), asked["path"], optimiser=optimiser)
     return service.load(asked["model_id"], int(asked["seq_id"]), asked["path"], optimiser=optimiser)
 
 

@@ -62,7 +62,9 @@ class CheckpointFolder:
         about = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
         if about["base_model"] != self.base:
             raise ConfigurationError(f"{address} adapts {about['base_model']}, and this server has {self.base}")
-        lora = about["lora"] | {"targets": None if about["lora"]["targets"] is None else tuple(about["lora"]["targets"])}
+        lora = about["lora"] | {
+            "targets": None if about["lora"]["targets"] is None else tuple(about["lora"]["targets"])
+        }
         return folder, LoraSettings(**lora)
 
     def names(self, model: str) -> list[tuple[Room, str, Path]]:

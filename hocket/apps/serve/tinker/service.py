@@ -166,7 +166,9 @@ class TinkerService:
 
     # ------------------------------------------------------------ training
 
-    def create(self, session: str, number: int, base: str, rank: int, seed: int | None, parts: Mapping[str, bool]) -> str:
+    def create(
+        self, session: str, number: int, base: str, rank: int, seed: int | None, parts: Mapping[str, bool]
+    ) -> str:
         """Begins to make a training model; the id of the request."""
         self._alive(session)
         self._check_base(base)
@@ -399,7 +401,9 @@ class TinkerService:
             shutil.rmtree(folder, ignore_errors=True)
             unfinished.rename(folder)
         except OSError as error:
-            raise Failed(f"the checkpoint {address} could not be written: {error.strerror or error}", "server") from None
+            raise Failed(
+                f"the checkpoint {address} could not be written: {error.strerror or error}", "server"
+            ) from None
         return address
 
     def _decoding(self, settings: Mapping[str, Any], length: int) -> Decoding:

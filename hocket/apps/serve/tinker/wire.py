@@ -124,7 +124,9 @@ def written_pass(outcome: Outcome) -> bytes:
 
 
 def written_samples(
-    samples: Sequence[Sample], prompt: NDArray[np.float32] | None, top: tuple[NDArray[np.int32], NDArray[np.float32]] | None
+    samples: Sequence[Sample],
+    prompt: NDArray[np.float32] | None,
+    top: tuple[NDArray[np.int32], NDArray[np.float32]] | None,
 ) -> bytes:
     """A `SampleResponse`, with log-probs `[P]` of the prompt where asked, NaN where not computed, and its likeliest."""
     from tinker.proto import tinker_public_pb2 as schema
