@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -41,7 +41,7 @@ STATE, TENSORS = "optimiser.json", "optimiser.safetensors"
 
 
 @dataclass(frozen=True)
-class Example:
+class TokenExample:
     """A sequence to learn from.
 
     Attributes:
@@ -59,24 +59,34 @@ class Example:
     def __post_init__(self) -> None:
         if not len(self.tokens):
             raise ConfigurationError("an example has no tokens")
-        for name, column in (("targets", self.targets), *self.columns.items()):
-            if np.shape(column) != (len(self.tokens),):
+        named: dict[str, NDArray[Any]] = {"targets": self.targets, **self.columns}
+        for name, column in named.items():
+            if column.shape != (len(self.tokens),):
                 raise ConfigurationError(
-                    f"an example has {len(self.tokens)} tokens, but {name} is of shape {list(np.shape(column))}"
+                    f"an example has {len(self.tokens)} tokens, but {name} is of shape {list(column.shape)}"
                 )
         broken = next((name for name, column in self.columns.items() if not np.isfinite(column).all()), None)
         if broken is not None:
             raise ConfigurationError(f"{broken} of an example holds a number that is not finite")
 
     @staticmethod
-    def of(prompt: Sequence[int], answer: Sequence[int], **columns: ArrayLike) -> Example:
-        """An answer to a prompt. A column has a number for each token of the answer, or one for all of them."""
-        whole = np.asarray([*prompt, *answer], np.int64)
+    def of(
+        prompt: Sequence[int], answer: Sequence[int] | NDArray[np.int64], **columns: ArrayLike | None
+    ) -> TokenExample:
+        """An answer to a prompt. A column has a number for each token of the answer, or one for all of them.
+
+        Raises:
+            ConfigurationError: also when a column is None, as the log-probs of an engine that does not know them.
+        """
+        absent = next((name for name, column in columns.items() if column is None), None)
+        if absent is not None:
+            raise ConfigurationError(f"the column {absent!r} is None; sample with an engine that returns log-probs")
+        ids = np.asarray([*prompt, *answer], np.int64)
         before = len(prompt) - 1
-        filled = {name: np.zeros(len(whole) - 1, np.float32) for name in columns}
+        filled = {name: np.zeros(len(ids) - 1, np.float32) for name in columns}
         for name, column in columns.items():
-            filled[name][before:] = np.asarray(column, np.float32)
-        return Example(whole[:-1], whole[1:], filled)
+            filled[name][before:] = np.asarray(column)
+        return TokenExample(ids[:-1], ids[1:], filled)
 
     @property
     def shifted(self) -> NDArray[np.bool_]:
@@ -86,11 +96,11 @@ class Example:
     @property
     def counted(self) -> NDArray[np.bool_]:
         """Which targets have a weight or an advantage, `[L]`."""
-        found = [self.columns[name] != 0 for name in ("weights", "advantages") if name in self.columns]
-        return np.any(found, axis=0) if found else np.zeros(len(self.tokens), np.bool_)
+        nonzero = [self.columns[name] != 0 for name in ("weights", "advantages") if name in self.columns]
+        return np.any(nonzero, axis=0) if nonzero else np.zeros(len(self.tokens), np.bool_)
 
 
-class Outcome(NamedTuple):
+class PassOutcome(NamedTuple):
     """Of a pass over examples.
 
     Attributes:
@@ -101,14 +111,17 @@ class Outcome(NamedTuple):
     logp: list[NDArray[np.float32]]
 
 
-class Engine:
+class TrainingEngine:
     """One language model that samples and learns.
 
     Attributes:
         policy: the model and its tokenizer. engine: what samples. optimiser: AdamW over the trained weights.
     """
 
-    def __init__(self, policy: CausalLM, *, max_rows: int = 256, beside: Engine | None = None) -> None:
+    policy: CausalLM
+    engine: LocalEngine
+
+    def __init__(self, policy: CausalLM, *, max_rows: int = 256, beside: TrainingEngine | None = None) -> None:
         """`beside` is an engine whose policy has an adapter on the same base: both then sample in one batch."""
         from hocket.policies.batching import batch_together
 
@@ -121,7 +134,7 @@ class Engine:
         self._calls = 0
 
     @staticmethod
-    def open(model: str = "nano", *, lora: LoraSettings | None = None, seed: int = 0) -> Engine:
+    def open(model: str = "nano", *, lora: LoraSettings | None = None, seed: int = 0) -> TrainingEngine:
         """The engine of `nano`, `smollm2`, a GGUF file, a model folder or a hub name; `lora` trains an adapter.
 
         Raises:
@@ -132,7 +145,7 @@ class Engine:
 
         policy = CausalLM.from_pretrained(model_path(model), lora=lora, key=Key.of(seed).derive("policy", "policy"))
         policy.end_of_turn = Chat(policy.tokenizer).stops
-        return Engine(policy)
+        return TrainingEngine(policy)
 
     @property
     def tokenizer(self) -> Any:
@@ -173,7 +186,7 @@ class Engine:
         samples = self.engine.sample(requests)
         return [samples[place * n : (place + 1) * n] for place in range(len(prompts))]
 
-    def forward(self, examples: Sequence[Example], loss: TokenLoss | SequenceLoss | None = None) -> Outcome:
+    def forward(self, examples: Sequence[TokenExample], loss: TokenLoss | SequenceLoss | None = None) -> PassOutcome:
         """The loss and the log-probs of all targets, without a gradient."""
         problem, counts = self._problem(examples, loss)
         batch = problem.batch
@@ -181,9 +194,9 @@ class Engine:
         with torch.no_grad():
             terms = problem.loss_terms(current, batch)
         total = float(sum(float(term.total()) for term in terms))
-        return Outcome(total, _split(current.logp, counts))
+        return PassOutcome(total, _split(current.logp, counts))
 
-    def forward_backward(self, examples: Sequence[Example], loss: TokenLoss | SequenceLoss) -> Outcome:
+    def forward_backward(self, examples: Sequence[TokenExample], loss: TokenLoss | SequenceLoss) -> PassOutcome:
         """Adds the gradient of a loss to what earlier calls have gathered since the last `step`.
 
         A loss of whole examples is computed once; a pass then goes over the examples in parts that fit into memory.
@@ -201,7 +214,7 @@ class Engine:
         decisions, current = problem.first
         logp = torch.zeros(problem.batch.decisions)
         logp[decisions] = current.logp.detach()[decisions].float()
-        return Outcome(metrics["loss"], _split(logp, counts))
+        return PassOutcome(metrics["loss"], _split(logp, counts))
 
     def step(
         self,
@@ -274,15 +287,15 @@ class Engine:
 
     def logp(self, sequences: Sequence[Sequence[int]]) -> list[NDArray[np.float32]]:
         """The log-prob of every token of a sequence after its first, `[L - 1]` each, in nats."""
-        examples = [Example(np.asarray(ids[:-1], np.int64), np.asarray(ids[1:], np.int64)) for ids in sequences]
+        examples = [TokenExample(np.asarray(ids[:-1], np.int64), np.asarray(ids[1:], np.int64)) for ids in sequences]
         return self.forward(examples).logp
 
     def _weights(self) -> list[Tensor]:
         return [weight for group in self.optimiser.param_groups for weight in group["params"]]
 
     def _problem(
-        self, examples: Sequence[Example], loss: TokenLoss | SequenceLoss | None
-    ) -> tuple[Problem, Sequence[int]]:
+        self, examples: Sequence[TokenExample], loss: TokenLoss | SequenceLoss | None
+    ) -> tuple[Problem, list[int]]:
         if not examples:
             raise ConfigurationError("there are no examples to learn from")
         reads: tuple[str, ...] = getattr(loss, "reads", ())
@@ -296,9 +309,10 @@ class Engine:
             if loss is None:
                 return []
             if reads:
-                return [Terms(loss(current.logp, columns), batch.occurrences.weight)]
-            whole = loss(list(torch.split(current.logp, list(counts))))  # type: ignore[arg-type, call-arg]
-            return [Terms(whole.reshape(1), torch.ones(1), Level.BATCH)]
+                per_token = cast(TokenLoss, loss)(current.logp, columns)
+                return [Terms(per_token, batch.occurrences.weight)]
+            total = cast(SequenceLoss, loss)(list(torch.split(current.logp, counts)))
+            return [Terms(total.reshape(1), torch.ones(1), Level.BATCH)]
 
         problem = Problem(
             batch=batch,
@@ -312,7 +326,7 @@ class Engine:
         return problem, counts
 
 
-def _check(example: Example, reads: Sequence[str], vocabulary: int, context: int | None) -> None:
+def _check(example: TokenExample, reads: Sequence[str], vocabulary: int, context: int | None) -> None:
     missing = next((name for name in reads if name not in example.columns), None)
     if missing is not None:
         raise ConfigurationError(f"this loss reads the column {missing!r}, which an example lacks")
@@ -330,7 +344,7 @@ def _check(example: Example, reads: Sequence[str], vocabulary: int, context: int
         raise ConfigurationError(f"an example has {len(example.tokens)} tokens, and the context {context}")
 
 
-def _trajectory(example: Example, policy: str, number: int) -> Trajectory:
+def _trajectory(example: TokenExample, policy: str, number: int) -> Trajectory:
     """One turn that begins after the first token. What is read but no target is forced, and not evaluated."""
     turn = Turn(
         agent=policy,

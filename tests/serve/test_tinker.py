@@ -18,7 +18,7 @@ from hocket.apps.serve.tinker.command import TinkerServer
 from hocket.apps.serve.tinker.service import KEPT_SNAPSHOTS
 from hocket.nano import BASE
 from hocket.train.token_losses import CrossEntropy
-from hocket.train.training_engine import Engine, Example
+from hocket.train.training_engine import TokenExample, TrainingEngine
 
 tinker = pytest.importorskip("tinker")
 types: Any = tinker.types
@@ -42,7 +42,7 @@ def client(server: TinkerServer) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def ids() -> list[int]:
-    return list(Engine.open("nano").tokenizer.encode(TEXT))
+    return list(TrainingEngine.open("nano").tokenizer.encode(TEXT))
 
 
 def datum(ids: list[int], **columns: Any) -> Any:
@@ -63,10 +63,10 @@ def log_probs(result: Any) -> list[list[float]]:
 def test_a_pass_says_what_the_engine_says(client: Any, ids: list[int]) -> None:
     found = trainer(client).forward_backward([datum(ids), datum(ids[:9])], "cross_entropy").result()
     examples = [
-        Example(np.array(part[:-1]), np.array(part[1:]), {"weights": np.ones(len(part) - 1, np.float32)})
+        TokenExample(np.array(part[:-1]), np.array(part[1:]), {"weights": np.ones(len(part) - 1, np.float32)})
         for part in (ids, ids[:9])
     ]
-    expected = Engine.open("nano").forward(examples, CrossEntropy())  # A fresh adapter changes nothing.
+    expected = TrainingEngine.open("nano").forward(examples, CrossEntropy())  # A fresh adapter changes nothing.
     assert found.metrics["loss:sum"] == pytest.approx(expected.loss, rel=1e-5)
     for one, other in zip(log_probs(found), expected.logp, strict=True):
         assert np.allclose(one, other, atol=1e-5)
@@ -139,11 +139,11 @@ def test_a_custom_loss_is_the_same_loss(client: Any, ids: list[int]) -> None:
         return -0.5 * logp[0].sum(), {}
 
     norms = []
-    for begin in (
-        lambda: training.forward_backward(data, "cross_entropy"),
-        lambda: training.forward_backward_custom(data, own),
-    ):
-        begin().result()
+    for own_loss in (False, True):
+        if own_loss:
+            training.forward_backward_custom(data, own).result()
+        else:
+            training.forward_backward(data, "cross_entropy").result()
         norms.append(training.optim_step(types.AdamParams(learning_rate=0.0)).result().metrics["gradient_norm"])
     assert norms[0] == pytest.approx(norms[1], rel=1e-5)
 

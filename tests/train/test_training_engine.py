@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,37 +22,37 @@ from hocket.train.token_losses import (
     QuadraticPenalty,
     TokenLoss,
 )
-from hocket.train.training_engine import Engine, Example
+from hocket.train.training_engine import TokenExample, TrainingEngine
 from hocket.types import Decoding
 
 QUESTION = [{"role": "user", "content": "What is 12 + 30?"}]
 
 
 @pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine.open("nano", lora=LoraSettings(rank=4), seed=1)
+def engine() -> TrainingEngine:
+    return TrainingEngine.open("nano", lora=LoraSettings(rank=4), seed=1)
 
 
 @pytest.fixture(scope="module")
-def prompt(engine: Engine) -> tuple[int, ...]:
+def prompt(engine: TrainingEngine) -> tuple[int, ...]:
     return engine.chat.opening(QUESTION)
 
 
 @pytest.fixture
-def answers(engine: Engine, prompt: tuple[int, ...]) -> list[Example]:
+def answers(engine: TrainingEngine, prompt: tuple[int, ...]) -> list[TokenExample]:
     (samples,) = engine.sample([prompt], 4, decoding=Decoding(max_tokens=12), key=Key.of(3))
     return [
-        Example.of(prompt, sample.tokens, logprobs=sample.logp, advantages=advantage, weights=1.0)
+        TokenExample.of(prompt, sample.tokens, logprobs=sample.logp, advantages=advantage, weights=1.0)
         for sample, advantage in zip(samples, (1.0, -0.5, 0.25, -1.0), strict=True)
     ]
 
 
 @pytest.fixture(autouse=True)
-def fresh(engine: Engine) -> None:
+def fresh(engine: TrainingEngine) -> None:
     engine.optimiser.zero_grad(set_to_none=True)
 
 
-def gradients(engine: Engine) -> list[torch.Tensor]:
+def gradients(engine: TrainingEngine) -> list[torch.Tensor]:
     return [weight.grad.clone() for weight in engine._weights() if weight.grad is not None]
 
 
@@ -115,7 +115,9 @@ def test_bounds_are_around_one(bounds: tuple[float, float]) -> None:
 # ---------------------------------------------------------------- the calls
 
 
-def test_log_probs_of_learning_are_those_of_sampling_to_the_bit(engine: Engine, answers: list[Example]) -> None:
+def test_log_probs_of_learning_are_those_of_sampling_to_the_bit(
+    engine: TrainingEngine, answers: list[TokenExample]
+) -> None:
     outcome = engine.forward_backward(answers, ClippedRatio())
     for logp, example in zip(outcome.logp, answers, strict=True):
         sampled = example.columns["advantages"] != 0
@@ -124,7 +126,7 @@ def test_log_probs_of_learning_are_those_of_sampling_to_the_bit(engine: Engine, 
     assert engine.forward(answers, ClippedRatio()).loss == pytest.approx(outcome.loss, rel=1e-6)
 
 
-def test_gradients_add_up_and_a_step_drops_them(engine: Engine, answers: list[Example]) -> None:
+def test_gradients_add_up_and_a_step_drops_them(engine: TrainingEngine, answers: list[TokenExample]) -> None:
     engine.forward_backward(answers, ImportanceSampling())
     whole = gradients(engine)
     engine.optimiser.zero_grad(set_to_none=True)
@@ -138,8 +140,8 @@ def test_gradients_add_up_and_a_step_drops_them(engine: Engine, answers: list[Ex
         engine.step()
 
 
-def test_a_loss_of_ones_own_has_the_same_gradient(engine: Engine, answers: list[Example]) -> None:
-    def own(logp: list[torch.Tensor]) -> torch.Tensor:
+def test_a_loss_of_ones_own_has_the_same_gradient(engine: TrainingEngine, answers: list[TokenExample]) -> None:
+    def own(logp: Sequence[torch.Tensor]) -> torch.Tensor:
         parts = [
             (part - torch.from_numpy(example.columns["logprobs"])).exp()
             * torch.from_numpy(example.columns["advantages"])
@@ -162,8 +164,10 @@ def test_a_loss_of_ones_own_has_the_same_gradient(engine: Engine, answers: list[
         assert torch.allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
-def test_what_was_saved_goes_on_to_equal_numbers(engine: Engine, answers: list[Example], tmp_path: Path) -> None:
-    def learn(one: Engine) -> float:
+def test_what_was_saved_goes_on_to_equal_numbers(
+    engine: TrainingEngine, answers: list[TokenExample], tmp_path: Path
+) -> None:
+    def learn(one: TrainingEngine) -> float:
         loss = one.forward_backward(answers, CrossEntropy()).loss
         one.step(1e-3)
         return loss
@@ -171,14 +175,16 @@ def test_what_was_saved_goes_on_to_equal_numbers(engine: Engine, answers: list[E
     learn(engine)
     engine.save(tmp_path)
     expected = [learn(engine) for _ in range(2)]
-    other = Engine.open("nano", lora=LoraSettings(rank=4), seed=2)
+    other = TrainingEngine.open("nano", lora=LoraSettings(rank=4), seed=2)
     other.load(tmp_path)
     assert [learn(other) for _ in range(2)] == expected
     other.load(tmp_path, optimiser=False)
     assert [learn(other) for _ in range(2)] != expected
 
 
-def test_equal_keys_give_equal_answers_and_calls_without_one_others(engine: Engine, prompt: tuple[int, ...]) -> None:
+def test_equal_keys_give_equal_answers_and_calls_without_one_others(
+    engine: TrainingEngine, prompt: tuple[int, ...]
+) -> None:
     def texts(key: Key | None) -> list[list[int]]:
         (found,) = engine.sample([prompt], 3, decoding=Decoding(max_tokens=12, temperature=1.5), key=key)
         return [sample.tokens.tolist() for sample in found]
@@ -187,7 +193,7 @@ def test_equal_keys_give_equal_answers_and_calls_without_one_others(engine: Engi
     assert texts(None) != texts(None)
 
 
-def test_log_probs_of_a_text(engine: Engine, prompt: tuple[int, ...]) -> None:
+def test_log_probs_of_a_text(engine: TrainingEngine, prompt: tuple[int, ...]) -> None:
     (logp,) = engine.logp([prompt])
     with torch.no_grad():
         logits = engine.policy.model(torch.tensor([prompt])).logits[0].double()
@@ -196,9 +202,9 @@ def test_log_probs_of_a_text(engine: Engine, prompt: tuple[int, ...]) -> None:
 
 
 def test_a_whole_model_learns_too(tmp_path: Path) -> None:
-    engine = Engine.open("nano")
+    engine = TrainingEngine.open("nano")
     prompt = engine.chat.opening(QUESTION)
-    example = Example.of(prompt, engine.tokenizer.encode("42"), weights=1.0)
+    example = TokenExample.of(prompt, engine.tokenizer.encode("42"), weights=1.0)
     losses = []
     for _ in range(3):
         losses.append(engine.forward_backward([example], CrossEntropy()).loss)
@@ -206,7 +212,7 @@ def test_a_whole_model_learns_too(tmp_path: Path) -> None:
     assert losses[2] < losses[0]
     engine.save(tmp_path / "state")
     engine.export(tmp_path / "model")
-    again = Engine.open(str(tmp_path / "model"))
+    again = TrainingEngine.open(str(tmp_path / "model"))
     assert again.forward([example], CrossEntropy()).loss == engine.forward([example], CrossEntropy()).loss
 
 
@@ -219,12 +225,12 @@ IDS = np.arange(5)
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Example(IDS, IDS[:4]), "5 tokens, but targets is of shape"),
-        (lambda: Example(IDS[:0], IDS[:0]), "no tokens"),
-        (lambda: Example(IDS, IDS, {"weights": np.full(5, np.nan, np.float32)}), "not finite"),
+        (lambda: TokenExample(IDS, IDS[:4]), "5 tokens, but targets is of shape"),
+        (lambda: TokenExample(IDS[:0], IDS[:0]), "no tokens"),
+        (lambda: TokenExample(IDS, IDS, {"weights": np.full(5, np.nan, np.float32)}), "not finite"),
     ],
 )
-def test_broken_examples_are_refused(make: Callable[[], Example], message: str) -> None:
+def test_broken_examples_are_refused(make: Callable[[], TokenExample], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         make()
 
@@ -239,17 +245,19 @@ def test_broken_examples_are_refused(make: Callable[[], Example], message: str) 
     ],
 )
 def test_examples_that_cannot_be_learnt_are_refused(
-    engine: Engine, tokens: NDArray[np.int64], targets: NDArray[np.int64], weights: float | None, message: str
+    engine: TrainingEngine, tokens: NDArray[np.int64], targets: NDArray[np.int64], weights: float | None, message: str
 ) -> None:
     columns = {} if weights is None else {"weights": np.full(len(tokens), weights, np.float32)}
     with pytest.raises(ConfigurationError, match=message):
-        engine.forward_backward([Example(tokens, targets, columns)], CrossEntropy())
+        engine.forward_backward([TokenExample(tokens, targets, columns)], CrossEntropy())
 
 
-def test_targets_that_do_not_count_may_be_anything(engine: Engine) -> None:
+def test_targets_that_do_not_count_may_be_anything(engine: TrainingEngine) -> None:
     weights = np.array([0, 0, 1, 1, 1], np.float32)
-    outcome = engine.forward_backward([Example(IDS, np.array([0, 0, 3, 4, 5]), {"weights": weights})], CrossEntropy())
-    plain = engine.forward([Example(IDS, IDS + 1, {"weights": weights})], CrossEntropy())
+    outcome = engine.forward_backward(
+        [TokenExample(IDS, np.array([0, 0, 3, 4, 5]), {"weights": weights})], CrossEntropy()
+    )
+    plain = engine.forward([TokenExample(IDS, IDS + 1, {"weights": weights})], CrossEntropy())
     assert outcome.loss == pytest.approx(plain.loss, rel=1e-6)
     assert outcome.logp[0][:2].tolist() == [0.0, 0.0]
     assert np.array_equal(outcome.logp[0][2:], plain.logp[0][2:])

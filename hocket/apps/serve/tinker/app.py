@@ -14,7 +14,7 @@ from hocket.apps.serve.bounds import Bounds
 from hocket.apps.serve.event_loop import across
 from hocket.apps.serve.refusals import Refusal
 from hocket.apps.serve.tinker import wire
-from hocket.apps.serve.tinker.service import Answer, Failed, TinkerService
+from hocket.apps.serve.tinker.service import Failed, RequestAnswer, TinkerService
 from hocket.core.errors import HocketError
 
 if TYPE_CHECKING:
@@ -43,26 +43,26 @@ def build_app(
 
     house = _House(service, loop, bounds, [key.encode() for key in keys])
     posts: dict[str, Handler] = {
-        "client/config": lambda asked: _CONFIG,
-        "client/dynamic_config": lambda asked: {"sample_cancel_enabled": True},
-        "telemetry": lambda asked: {"status": "accepted"},
-        "create_session": lambda asked: {"type": "create_session", "session_id": service.open_session()},
-        "session_heartbeat": lambda asked: (service.heartbeat(asked["session_id"]), {"type": "session_heartbeat"})[1],
-        "create_model": lambda asked: _future(_create(service, asked)),
-        "unload_model": lambda asked: _future(service.unload(asked["model_id"])),
-        "get_info": lambda asked: service.info(asked["model_id"]),
-        "weights_info": lambda asked: service.weights_info(asked["tinker_path"]),
-        "optim_step": lambda asked: _future(_step(service, asked)),
-        "save_weights": lambda asked: _future(_save(service, asked)),
-        "save_weights_for_sampler": lambda asked: _future(_save_for_sampler(service, asked)),
-        "load_weights": lambda asked: _future(_load(service, asked)),
-        "create_sampling_session": lambda asked: _open_sampler(service, asked),
-        "asample": lambda asked: _sample(service, asked),
-        "cancel_future": lambda asked: (service.cancel(asked["request_id"]), {})[1],
+        "client/config": lambda fields: _CONFIG,
+        "client/dynamic_config": lambda fields: {"sample_cancel_enabled": True},
+        "telemetry": lambda fields: {"status": "accepted"},
+        "create_session": lambda fields: {"type": "create_session", "session_id": service.open_session()},
+        "session_heartbeat": lambda fields: service.heartbeat(fields["session_id"]),
+        "create_model": lambda fields: _future(_create(service, fields)),
+        "unload_model": lambda fields: _future(service.unload(fields["model_id"])),
+        "get_info": lambda fields: service.info(fields["model_id"]),
+        "weights_info": lambda fields: service.weights_info(fields["tinker_path"]),
+        "optim_step": lambda fields: _future(_step(service, fields)),
+        "save_weights": lambda fields: _future(_save(service, fields)),
+        "save_weights_for_sampler": lambda fields: _future(_save_for_sampler(service, fields)),
+        "load_weights": lambda fields: _future(_load(service, fields)),
+        "create_sampling_session": lambda fields: _open_sampler(service, fields),
+        "asample": lambda fields: _sample(service, fields),
+        "cancel_future": lambda fields: service.cancel(fields["request_id"]),
     }
     reads: dict[str, Handler] = {
-        "healthz": lambda asked: {"status": "ok"},
-        "get_server_capabilities": lambda asked: {
+        "healthz": lambda fields: {"status": "ok"},
+        "get_server_capabilities": lambda fields: {
             "supported_models": [
                 {
                     "model_name": service.name,
@@ -72,15 +72,18 @@ def build_app(
                 }
             ]
         },
-        "samplers/{name}": lambda asked: service.sampler_info(asked["name"]),
-        "training_runs/{name}": lambda asked: service.training_run(asked["name"]),
-        "training_runs/{name}/checkpoints": lambda asked: {"checkpoints": service.checkpoints(asked["name"])},
+        "samplers/{name}": lambda fields: service.sampler_info(fields["name"]),
+        "training_runs/{name}": lambda fields: service.training_run(fields["name"]),
+        "training_runs/{name}/checkpoints": lambda fields: {"checkpoints": service.checkpoints(fields["name"])},
     }
-    finish: Handler = lambda asked: (service.finish(asked["name"]), {})[1]  # noqa: E731
     routes = [
         *(Route(f"/api/v1/{path}", house.plain(handler), methods=["POST"]) for path, handler in posts.items()),
         *(Route(f"/api/v1/{path}", house.plain(handler), methods=["GET"]) for path, handler in reads.items()),
-        Route("/api/v1/sessions/{name}/finish", house.plain(finish), methods=["POST"]),
+        Route(
+            "/api/v1/sessions/{name}/finish",
+            house.plain(lambda fields: service.finish(fields["name"])),
+            methods=["POST"],
+        ),
         Route("/api/v1/forward_backward", house.careful(house.train), methods=["POST"]),
         Route("/api/v1/retrieve_future", house.careful(house.retrieve), methods=["POST"]),
     ]
@@ -99,12 +102,12 @@ class _House:
         """An address whose requests and answers are JSON."""
 
         async def answered(request: Request) -> Response:
-            asked = dict(request.path_params)
+            fields = dict(request.path_params)
             if request.method == "POST":
-                asked |= _document(await self._body(request))
+                fields |= _document(await self._body(request))
 
             async def inside() -> Mapping[str, Any]:
-                return handler(asked)
+                return handler(fields)
 
             return _json(await across(self._loop, inside))
 
@@ -123,7 +126,7 @@ class _House:
 
         name = str(_document(await self._body(request)).get("request_id"))
 
-        async def inside() -> Answer | None:
+        async def inside() -> RequestAnswer | None:
             return await self._service.result(name, POLL_SECONDS)
 
         try:
@@ -160,76 +163,78 @@ class _House:
             if not is_loopback(addressed(request.headers.get("host", "")) or ""):
                 raise Refusal(403, "without a key this server answers to localhost only", code="wrong_host")
             return
-        given = request.headers.get("x-api-key", "").encode()
-        right = [hmac.compare_digest(key, given) for key in self._keys]  # All, so that time tells nothing.
+        key_sent = request.headers.get("x-api-key", "").encode()
+        right = [hmac.compare_digest(key, key_sent) for key in self._keys]  # All, so that time tells nothing.
         if not any(right):
             raise Refusal(401, "the key is wrong: set TINKER_API_KEY to a key of this server", code="invalid_api_key")
 
     async def _body(self, request: Request) -> bytes:
-        found = bytearray()
+        content = bytearray()
         async for part in request.stream():
-            found += part
-            if len(found) > self._bounds.body_bytes:
+            content += part
+            if len(content) > self._bounds.body_bytes:
                 raise Refusal(413, f"a body may have {self._bounds.body_bytes} bytes", code="body_too_large")
-        return bytes(found)
+        return bytes(content)
 
 
 # ---------------------------------------------------------------- requests that have several fields
 
 
-def _create(service: TinkerService, asked: Mapping[str, Any]) -> str:
-    lora = asked.get("lora_config") or {}
-    if (asked.get("optimizer_config") or {}).get("type", "adamw") != "adamw":
+def _create(service: TinkerService, fields: Mapping[str, Any]) -> str:
+    lora = fields.get("lora_config") or {}
+    if (fields.get("optimizer_config") or {}).get("type", "adamw") != "adamw":
         raise Refusal(422, "the optimiser is AdamW here", code="bad_optimizer")
     parts = {part: bool(lora.get(f"train_{part}", True)) for part in ("attn", "mlp")}
     seed = lora.get("seed")
     return service.create(
-        asked["session_id"], int(asked["model_seq_id"]), asked["base_model"], int(lora.get("rank", 32)), seed, parts
+        fields["session_id"], int(fields["model_seq_id"]), fields["base_model"], int(lora.get("rank", 32)), seed, parts
     )
 
 
-def _step(service: TinkerService, asked: Mapping[str, Any]) -> str:
-    if "adam_params" not in asked:
+def _step(service: TinkerService, fields: Mapping[str, Any]) -> str:
+    if "adam_params" not in fields:
         raise Refusal(422, "the optimiser is AdamW here: send adam_params", code="bad_optimizer")
-    return service.step(asked["model_id"], int(asked["seq_id"]), asked["adam_params"])
+    return service.step(fields["model_id"], int(fields["seq_id"]), fields["adam_params"])
 
 
-def _save(service: TinkerService, asked: Mapping[str, Any]) -> str:
-    name = asked.get("path") or f"step-{asked['seq_id']}"
+def _save(service: TinkerService, fields: Mapping[str, Any]) -> str:
+    name = fields.get("path") or f"step-{fields['seq_id']}"
     return service.save(
-        asked["model_id"],
-        int(asked["seq_id"]),
+        fields["model_id"],
+        int(fields["seq_id"]),
         name,
-        overwrite=bool(asked.get("overwrite")),
-        metadata=asked.get("user_metadata"),
+        overwrite=bool(fields.get("overwrite")),
+        metadata=fields.get("user_metadata"),
     )
 
 
-def _save_for_sampler(service: TinkerService, asked: Mapping[str, Any]) -> str:
+def _save_for_sampler(service: TinkerService, fields: Mapping[str, Any]) -> str:
     return service.save_for_sampler(
-        asked["model_id"],
-        int(asked["seq_id"]),
-        asked.get("path"),
-        asked.get("sampling_session_seq_id"),
-        asked.get("user_metadata"),
+        fields["model_id"],
+        int(fields["seq_id"]),
+        fields.get("path"),
+        fields.get("sampling_session_seq_id"),
+        fields.get("user_metadata"),
     )
 
 
-def _load(service: TinkerService, asked: Mapping[str, Any]) -> str:
-    optimiser = bool(asked["optimizer"])
-    if asked.get("session_id") is not None:
-        return service.create_from(asked["session_id"], int(asked["model_seq_id"]), asked["path"], optimiser=optimiser)
-    return service.load(asked["model_id"], int(asked["seq_id"]), asked["path"], optimiser=optimiser)
+def _load(service: TinkerService, fields: Mapping[str, Any]) -> str:
+    optimiser = bool(fields["optimizer"])
+    if fields.get("session_id") is not None:
+        return service.create_from(
+            fields["session_id"], int(fields["model_seq_id"]), fields["path"], optimiser=optimiser
+        )
+    return service.load(fields["model_id"], int(fields["seq_id"]), fields["path"], optimiser=optimiser)
 
 
-def _open_sampler(service: TinkerService, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    number = int(asked["sampling_session_seq_id"])
-    sampler = service.open_sampler(asked["session_id"], number, asked.get("base_model"), asked.get("model_path"))
+def _open_sampler(service: TinkerService, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    number = int(fields["sampling_session_seq_id"])
+    sampler = service.open_sampler(fields["session_id"], number, fields.get("base_model"), fields.get("model_path"))
     return {"type": "create_sampling_session", "sampling_session_id": sampler}
 
 
-def _sample(service: TinkerService, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    request, sequences = service.sample(asked)
+def _sample(service: TinkerService, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    request, sequences = service.sample(fields)
     return {"request_id": request, "sample_sequence_ids": sequences}
 
 
@@ -239,12 +244,12 @@ def _future(request: str) -> Mapping[str, Any]:
 
 def _document(body: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(body or b"{}")
+        document = json.loads(body or b"{}")
     except ValueError:
         raise Refusal(400, "the body is no JSON", code="invalid_body") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise Refusal(400, "the body is no JSON object", code="invalid_body")
-    return found
+    return document
 
 
 def _json(document: Mapping[str, Any], status: int = 200) -> Response:

@@ -70,9 +70,9 @@ class CheckpointFolder:
     def names(self, model: str) -> list[tuple[Room, str, Path]]:
         """The finished checkpoints of a model: their room, name and folder, the oldest first."""
         rooms: tuple[Room, ...] = ("weights", "sampler_weights")
-        found = [
+        folders = [
             (room, file.parent.name, file.parent)
             for room in rooms
             for file in (self.root / model.replace(":", "_") / room).glob(f"*/{_ABOUT}")
         ]
-        return sorted(found, key=lambda entry: (entry[2] / _ABOUT).stat().st_mtime)
+        return sorted(folders, key=lambda entry: (entry[2] / _ABOUT).stat().st_mtime)

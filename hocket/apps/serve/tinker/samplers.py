@@ -118,7 +118,7 @@ class SamplerPool:
             slots.append(_Slot(policy, LocalEngine(policy, beside=slots[0].engine if slots else None)))
             slot = slots[-1]
         else:
-            slot = min(slots, key=lambda one: one.used)
+            slot = min(slots, key=lambda slot: slot.used)
         weights.put(slot.policy)
         slot.weights = weights.name
         return slot

@@ -1,4 +1,4 @@
-"""What stands behind Tinker's API: sessions, their training models, and futures of what they asked for."""
+"""What stands behind Tinker's API: sessions, their training models, and futures of what they fields for."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from hocket.policies.causal_lm import CausalLM
 from hocket.policies.lora import save_adapter
 from hocket.policies.settings import LoraSettings
 from hocket.policies.shared_base import SharedBaseCache
-from hocket.train.training_engine import Engine
+from hocket.train.training_engine import TrainingEngine
 from hocket.types import Decoding, Scenario, Trajectory, Turn
 
 _LOG = logging.getLogger("hocket.apps.serve")
@@ -53,7 +53,7 @@ class Failed(HocketError):
 
 
 @dataclass(frozen=True)
-class Answer:
+class RequestAnswer:
     """What a request came to: a protocol buffer, or JSON."""
 
     proto: bytes | None = None
@@ -65,7 +65,7 @@ class _Tenant:
     """A training model of a client."""
 
     model: str
-    engine: Engine
+    engine: TrainingEngine
     lora: LoraSettings
     order: asyncio.Lock = field(default_factory=asyncio.Lock)
     saves: int = 0
@@ -98,7 +98,7 @@ class TinkerService:
         self._tenants: dict[str, _Tenant] = {}
         self._sessions: dict[str, float] = {}
         self._samplers: dict[str, SamplerWeights] = {}
-        self._answers: dict[str, asyncio.Task[Answer]] = {}
+        self._answers: dict[str, asyncio.Task[RequestAnswer]] = {}
         self._numbers = itertools.count(1)
         self._tokenizer = probe.tokenizer
 
@@ -110,17 +110,19 @@ class TinkerService:
         self._sessions[session] = time.monotonic()
         return session
 
-    def heartbeat(self, session: str) -> None:
+    def heartbeat(self, session: str) -> Mapping[str, Any]:
         self._alive(session)
         self._sessions[session] = time.monotonic()
+        return {"type": "session_heartbeat"}
 
-    def finish(self, session: str) -> None:
+    def finish(self, session: str) -> Mapping[str, Any]:
         """Ends a session: its models are unloaded, what they saved stays."""
         self._sessions.pop(session, None)
         for model in [model for model in self._tenants if model.startswith(f"{session}:")]:
             del self._tenants[model]
         for sampler in [sampler for sampler in self._samplers if sampler.startswith(f"{session}:")]:
             del self._samplers[sampler]
+        return {}
 
     def info(self, model: str) -> Mapping[str, Any]:
         tenant = self._tenant(model)
@@ -139,7 +141,9 @@ class TinkerService:
         saved = self.checkpoints(model)
         if tenant is None and not saved:
             raise Refusal(404, f"there is no training run {model!r}", code="not_found")
-        latest = {kind: [one for one in saved if one["checkpoint_type"] == kind] for kind in ("training", "sampler")}
+        latest = {
+            kind: [entry for entry in saved if entry["checkpoint_type"] == kind] for kind in ("training", "sampler")
+        }
         return {
             "training_run_id": model,
             "base_model": self.name,
@@ -178,9 +182,9 @@ class TinkerService:
             raise Refusal(422, "train_attn and train_mlp are both off: nothing would be trained", code="bad_lora")
         lora = LoraSettings(rank=rank, alpha=ALPHA, targets=targets)
 
-        async def work() -> Answer:
+        async def work() -> RequestAnswer:
             self._add(model, lora, number if seed is None else seed)
-            return Answer(document={"model_id": model, "type": "create_model"})
+            return RequestAnswer(document={"model_id": model, "type": "create_model"})
 
         return self._begin(f"{model}:create", work)
 
@@ -190,9 +194,9 @@ class TinkerService:
         model = f"{session}:train:{number}"
         folder, lora = self._files.find(address)
 
-        async def work() -> Answer:
+        async def work() -> RequestAnswer:
             self._add(model, lora, number).engine.load(folder, optimiser=optimiser)
-            return Answer(document={"path": address, "model_id": model, "type": "load_weights"})
+            return RequestAnswer(document={"path": address, "model_id": model, "type": "load_weights"})
 
         return self._begin(f"{model}:create", work)
 
@@ -200,29 +204,29 @@ class TinkerService:
         """Lets go of a training model; the id of the request."""
         self._tenants.pop(model, None)
 
-        async def work() -> Answer:
-            return Answer(document={"model_id": model, "type": "unload_model"})
+        async def work() -> RequestAnswer:
+            return RequestAnswer(document={"model_id": model, "type": "unload_model"})
 
         return self._begin(f"{model}:unload", work)
 
-    def train(self, asked: wire.TrainingPass) -> str:
+    def train(self, request: wire.TrainingPass) -> str:
         """Begins a pass over examples; the id of the request."""
-        tenant = self._tenant(asked.model)
+        tenant = self._tenant(request.model)
 
-        async def work() -> Answer:
+        async def work() -> RequestAnswer:
             engine = tenant.engine
-            if asked.forward_only:
-                return Answer(proto=wire.written_pass(engine.forward(asked.examples, asked.loss)))
-            return Answer(proto=wire.written_pass(engine.forward_backward(asked.examples, asked.loss)))
+            if request.forward_only:
+                return RequestAnswer(proto=wire.written_pass(engine.forward(request.examples, request.loss)))
+            return RequestAnswer(proto=wire.written_pass(engine.forward_backward(request.examples, request.loss)))
 
-        return self._in_turn(tenant, asked.number, work)
+        return self._in_turn(tenant, request.number, work)
 
     def step(self, model: str, number: int, adam: Mapping[str, float]) -> str:
         """Begins a step of AdamW; the id of the request."""
         tenant = self._tenant(model)
         clip = adam.get("grad_clip_norm", 0.0)
 
-        async def work() -> Answer:
+        async def work() -> RequestAnswer:
             metrics = tenant.engine.step(
                 adam.get("learning_rate", 1e-4),
                 betas=(adam.get("beta1", 0.9), adam.get("beta2", 0.95)),
@@ -230,7 +234,9 @@ class TinkerService:
                 weight_decay=adam.get("weight_decay", 0.0),
                 clip_norm=clip if clip > 0 else None,
             )
-            return Answer(document={"metrics": {name.replace("/", "_"): value for name, value in metrics.items()}})
+            return RequestAnswer(
+                document={"metrics": {name.replace("/", "_"): value for name, value in metrics.items()}}
+            )
 
         return self._in_turn(tenant, number, work)
 
@@ -238,9 +244,9 @@ class TinkerService:
         """Begins to write weights and the optimiser's state; the id of the request."""
         tenant = self._tenant(model)
 
-        async def work() -> Answer:
+        async def work() -> RequestAnswer:
             address = self._write(tenant, "weights", name, metadata, overwrite=overwrite)
-            return Answer(document={"path": address, "type": "save_weights"})
+            return RequestAnswer(document={"path": address, "type": "save_weights"})
 
         return self._in_turn(tenant, number, work)
 
@@ -248,12 +254,12 @@ class TinkerService:
         """Begins to read weights back; the id of the request."""
         tenant = self._tenant(model)
 
-        async def work() -> Answer:
+        async def work() -> RequestAnswer:
             folder, lora = self._files.find(address)
             if lora != tenant.lora:
                 raise Failed(f"{address} holds an adapter of another shape than {model}", "user")
             tenant.engine.load(folder, optimiser=optimiser)
-            return Answer(document={"path": address, "model_id": model, "type": "load_weights"})
+            return RequestAnswer(document={"path": address, "model_id": model, "type": "load_weights"})
 
         return self._in_turn(tenant, number, work)
 
@@ -264,10 +270,10 @@ class TinkerService:
         tenant = self._tenant(model)
         session = model.partition(":")[0]
 
-        async def work() -> Answer:
+        async def work() -> RequestAnswer:
             if name is not None:
                 address = self._write(tenant, "sampler_weights", name, metadata)
-                return Answer(document={"path": address, "type": "save_weights_for_sampler"})
+                return RequestAnswer(document={"path": address, "type": "save_weights_for_sampler"})
             tenant.saves += 1
             weights = SamplerWeights.of(f"{model}:{tenant.saves}", tenant.lora, tenant.engine.policy)
             sampler = f"{session}:sample:{place if place is not None else f'{model}-{tenant.saves}'}"
@@ -275,7 +281,7 @@ class TinkerService:
             while len(tenant.snapshots) > KEPT_SNAPSHOTS:
                 oldest = next(iter(tenant.snapshots))
                 del tenant.snapshots[oldest], self._samplers[oldest]
-            return Answer(document={"sampling_session_id": sampler, "type": "save_weights_for_sampler"})
+            return RequestAnswer(document={"sampling_session_id": sampler, "type": "save_weights_for_sampler"})
 
         return self._in_turn(tenant, number, work)
 
@@ -298,44 +304,44 @@ class TinkerService:
         address = weights.name if weights.folder is not None else None
         return {"sampler_id": sampler, "base_model": self.name, "model_path": address}
 
-    def sample(self, asked: Mapping[str, Any]) -> tuple[str, list[str]]:
+    def sample(self, fields: Mapping[str, Any]) -> tuple[str, list[str]]:
         """Begins to sample; the id of the request, and ids of its sequences."""
-        sampler, number = str(asked.get("sampling_session_id") or ""), asked.get("seq_id")
+        sampler, number = str(fields.get("sampling_session_id") or ""), fields.get("seq_id")
         weights = self._sampler(sampler)
-        prompt, count = wire.tokens_of(asked["prompt"]["chunks"]), int(asked.get("num_samples", 1))
-        refused = next((name for name in ("topk_sample_logprobs", "prompt_alt_tokens_k") if asked.get(name)), None)
-        if refused is not None or asked.get("target_prompt_logprobs") is not None:
+        prompt, count = wire.tokens_of(fields["prompt"]["chunks"]), int(fields.get("num_samples", 1))
+        refused = next((name for name in ("topk_sample_logprobs", "prompt_alt_tokens_k") if fields.get(name)), None)
+        if refused is not None or fields.get("target_prompt_logprobs") is not None:
             raise Refusal(422, f"{refused or 'target_prompt_logprobs'} is not served here", code="bad_request")
-        settings = asked.get("sampling_params") or {}
+        settings = fields.get("sampling_params") or {}
         place = next(self._numbers) if number is None else int(number)
         name = f"{sampler}:{place}"
         seed = settings.get("seed")
         key = self._key.derive(name) if seed is None else self._key.derive("seed", int(seed))
         decoding = self._decoding(settings, len(prompt))
 
-        async def work() -> Answer:
+        async def work() -> RequestAnswer:
             requests = [Request(prompt, decoding, key.derive(sample)) for sample in range(count)]
             samples = await self._pool.sample(weights, requests)
-            scored = await self._scored(weights, prompt, asked)
-            return Answer(proto=wire.written_samples(samples, *scored))
+            scored = await self._scored(weights, prompt, fields)
+            return RequestAnswer(proto=wire.written_samples(samples, *scored))
 
         return self._begin(name, work), [f"{name}:{sample}" for sample in range(count)]
 
-    async def _scored(self, weights: SamplerWeights, prompt: tuple[int, ...], asked: Mapping[str, Any]) -> Any:
+    async def _scored(self, weights: SamplerWeights, prompt: tuple[int, ...], fields: Mapping[str, Any]) -> Any:
         """Log-probs of the prompt, and its likeliest tokens, where they are asked for."""
-        top = int(asked.get("topk_prompt_logprobs") or 0)
-        if not (asked.get("prompt_logprobs") or top):
+        top = int(fields.get("topk_prompt_logprobs") or 0)
+        if not (fields.get("prompt_logprobs") or top):
             return None, None
         async with self._pool.policy(weights) as slot:
             logp, best = _read(slot.policy, prompt, top)
-        last = asked.get("prompt_logprobs_last_n")
+        last = fields.get("prompt_logprobs_last_n")
         if last is not None:
             logp[: len(logp) - int(last)] = np.nan
         return logp, best
 
     # ------------------------------------------------------------ futures
 
-    async def result(self, request: str, seconds: float) -> Answer | None:
+    async def result(self, request: str, seconds: float) -> RequestAnswer | None:
         """What a request came to, None if that is not known within `seconds`.
 
         Raises:
@@ -348,27 +354,28 @@ class TinkerService:
         done, _ = await asyncio.wait([task], timeout=seconds)
         return task.result() if done else None
 
-    def cancel(self, request: str) -> None:
+    def cancel(self, request: str) -> Mapping[str, Any]:
         """Gives a sample up that nobody waits for."""
         task = self._answers.pop(request, None)
         if task is not None:
             task.cancel()
+        return {}
 
-    def _begin(self, request: str, work: Callable[[], Awaitable[Answer]]) -> str:
+    def _begin(self, request: str, work: Callable[[], Awaitable[RequestAnswer]]) -> str:
         """Begins a request; one that is sent again is the same one."""
         if request not in self._answers:
             task = asyncio.get_running_loop().create_task(_careful(work))
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())  # Told to whoever asks.
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())  # Raised for whoever asks.
             self._answers[request] = task
-            ended = [name for name, one in self._answers.items() if one.done()]
+            ended = [name for name, task in self._answers.items() if task.done()]
             for name in ended[: max(0, len(ended) - KEPT_ANSWERS)]:
                 del self._answers[name]
         return request
 
-    def _in_turn(self, tenant: _Tenant, number: int, work: Callable[[], Awaitable[Answer]]) -> str:
+    def _in_turn(self, tenant: _Tenant, number: int, work: Callable[[], Awaitable[RequestAnswer]]) -> str:
         """A request of a model, after its earlier ones; a failed one changes nothing of the model."""
 
-        async def turn() -> Answer:
+        async def turn() -> RequestAnswer:
             async with tenant.order:  # Fair: in the order of arrival, which is that of the numbers.
                 await asyncio.sleep(0)
                 return await work()
@@ -381,7 +388,7 @@ class TinkerService:
     def _add(self, model: str, lora: LoraSettings, seed: int) -> _Tenant:
         policy = adapted_policy(self.where, lora, self._key.derive("adapter", seed), self._base_cache, "policy")
         policy.end_of_turn = tuple(self._stops)
-        self._tenants[model] = _Tenant(model, Engine(policy), lora)
+        self._tenants[model] = _Tenant(model, TrainingEngine(policy), lora)
         return self._tenants[model]
 
     def _write(
@@ -423,9 +430,9 @@ class TinkerService:
             return ()
         if stop == []:
             raise Refusal(422, "stop = [] switches the end of text off, which is not served here", code="bad_request")
-        found = [stop] if isinstance(stop, str) else list(stop)
-        others = [one for one in found if one not in self._stop_ids]
-        return tuple(one if isinstance(one, str) else self._tokenizer.decode([one]) for one in others)
+        stops = [stop] if isinstance(stop, str) else list(stop)
+        others = [item for item in stops if item not in self._stop_ids]
+        return tuple(item if isinstance(item, str) else self._tokenizer.decode([item]) for item in others)
 
     def _check_base(self, base: str) -> None:
         if base not in (self.name, self.where):
@@ -438,7 +445,7 @@ class TinkerService:
     def _sweep(self) -> None:
         """Ends sessions whose clients have gone away."""
         late = time.monotonic() - SILENT_SECONDS
-        for session in [session for session, seen in self._sessions.items() if seen < late]:
+        for session in [session for session, heard in self._sessions.items() if heard < late]:
             self.finish(session)
 
     def _tenant(self, model: str) -> _Tenant:
@@ -455,7 +462,7 @@ class TinkerService:
         return str(tenant.engine.policy.model.config.model_type)
 
 
-async def _careful(work: Callable[[], Awaitable[Answer]]) -> Answer:
+async def _careful(work: Callable[[], Awaitable[RequestAnswer]]) -> RequestAnswer:
     """Does work, with the protocol's category where it fails."""
     try:
         return await work()
@@ -483,9 +490,9 @@ def _read(policy: CausalLM, prompt: tuple[int, ...], top: int) -> tuple[Any, Any
         rows = read(places)
         logp[1 + places.numpy()] = rows.gather(1, torch.from_numpy(ids[1:])[places][:, None])[:, 0].numpy()
         if top:
-            found = rows.topk(top)
-            ranks.append(found.indices.numpy())
-            best.append(found.values.numpy())
+            likeliest = rows.topk(top)
+            ranks.append(likeliest.indices.numpy())
+            best.append(likeliest.values.numpy())
     return logp, (np.concatenate(ranks), np.concatenate(best)) if top else None
 
 

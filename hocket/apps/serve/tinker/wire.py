@@ -19,7 +19,7 @@ from hocket.train.token_losses import (
     QuadraticPenalty,
     TokenLoss,
 )
-from hocket.train.training_engine import Example, Outcome
+from hocket.train.training_engine import PassOutcome, TokenExample
 
 LOSSES: Mapping[str, tuple[type[Any], Mapping[str, str]]] = {
     "cross_entropy": (CrossEntropy, {}),
@@ -44,7 +44,7 @@ class TrainingPass(NamedTuple):
 
     model: str
     number: int
-    examples: list[Example]
+    examples: list[TokenExample]
     loss: TokenLoss
     forward_only: bool
 
@@ -56,7 +56,7 @@ def read_pass(body: bytes) -> TrainingPass:
         Refusal: when it cannot be read, or asks for a loss or an input that is not served.
         ConfigurationError: when an example is broken.
     """
-    from google.protobuf.message import DecodeError
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
     from tinker.proto import tinker_public_pb2 as schema
 
     message = schema.ForwardBackwardRequest()
@@ -98,15 +98,15 @@ def tokens_of(chunks: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
     Raises:
         Refusal: when a part of it is no text.
     """
-    found: list[int] = []
+    ids: list[int] = []
     for chunk in chunks:
         if chunk.get("type", "encoded_text") != "encoded_text" or "tokens" not in chunk:
             raise Refusal(422, f"inputs are text here, not {chunk.get('type')!r}", code="bad_input")
-        found += [int(token) for token in chunk["tokens"]]
-    return tuple(found)
+        ids += [int(token) for token in chunk["tokens"]]
+    return tuple(ids)
 
 
-def written_pass(outcome: Outcome) -> bytes:
+def written_pass(outcome: PassOutcome) -> bytes:
     """A `ForwardBackwardOutput`."""
     from tinker.proto import tinker_public_pb2 as schema
 
@@ -156,7 +156,7 @@ def written_samples(
     return bytes(message.SerializeToString())
 
 
-def _example(datum: Any, schema: Any, reads: Sequence[str]) -> Example:
+def _example(datum: Any, schema: Any, reads: Sequence[str]) -> TokenExample:
     tokens: list[NDArray[np.int64]] = []
     for chunk in datum.model_input:
         if chunk.WhichOneof("chunk") != "encoded_text":
@@ -169,7 +169,7 @@ def _example(datum: Any, schema: Any, reads: Sequence[str]) -> Example:
     columns = {name: column.astype(np.float32) for name, column in read.items()}
     if "weights" in reads:
         columns.setdefault("weights", np.ones(len(targets), np.float32))
-    return Example(np.concatenate(tokens or [np.zeros(0, np.int64)]), targets.astype(np.int64), columns)
+    return TokenExample(np.concatenate(tokens or [np.zeros(0, np.int64)]), targets.astype(np.int64), columns)
 
 
 def _array(tensor: Any, schema: Any) -> NDArray[Any]:
