@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hocket.recipe import Recipe
     from hocket.run import Trainer, configure, train
     from hocket.train.settings import Config
-    from hocket.train.training_engine import TrainingEngine as Engine
+    from hocket.train.training_engine import Engine
 
 __version__ = "0.1.0"
 
@@ -55,7 +55,7 @@ _HOMES = {
     "Config": "hocket.train.settings",
     "configure": "hocket.run",
     "Trainer": "hocket.run",
-    "Engine": "hocket.train.training_engine:TrainingEngine",
+    "Engine": "hocket.train.training_engine",
     "HocketError": "hocket.core.errors",
     "ConfigurationError": "hocket.core.errors",
 }
@@ -65,8 +65,7 @@ def __getattr__(name: str) -> Any:
     """Loads torch and transformers only when something that needs them is used."""
     if name not in _HOMES:
         raise AttributeError(f"module 'hocket' has no attribute {name!r}")
-    module, _, own = _HOMES[name].partition(":")
-    return getattr(importlib.import_module(module), own or name)
+    return getattr(importlib.import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -326,6 +326,10 @@ class TrainingEngine:
         return problem, counts
 
 
+Engine = TrainingEngine
+"""The name under which `hocket` offers it."""
+
+
 def _check(example: TokenExample, reads: Sequence[str], vocabulary: int, context: int | None) -> None:
     missing = next((name for name in reads if name not in example.columns), None)
     if missing is not None:
