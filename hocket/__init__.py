@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hocket.recipe import Recipe
     from hocket.run import Trainer, configure, train
     from hocket.train.settings import Config
+    from hocket.train.training_engine import Engine
 
 __version__ = "0.1.0"
 
@@ -41,6 +42,7 @@ __all__ = [  # noqa: RUF022  (ordered by first use)
     "Config",
     "configure",
     "Trainer",
+    "Engine",
     "HocketError",
     "ConfigurationError",
 ]
@@ -53,6 +55,7 @@ _HOMES = {
     "Config": "hocket.train.settings",
     "configure": "hocket.run",
     "Trainer": "hocket.run",
+    "Engine": "hocket.train.training_engine",
     "HocketError": "hocket.core.errors",
     "ConfigurationError": "hocket.core.errors",
 }

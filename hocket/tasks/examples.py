@@ -119,7 +119,7 @@ def checked_row(record: Record, source: int = 0) -> ExampleRow:
         columns |= {name: _number(columns[name], name, where) for name in NEUTRAL if columns.get(name) is not None}
     if columns.get("tools") is not None:
         columns["tools"] = _tools(columns["tools"], where)
-    answer, split = _answer(cells.get("answer"), where), _split(cells.get("split"), where)
+    answer, split = _answer(_stated_answer(cells), where), _split(cells.get("split"), where)
     return ExampleRow(record.number, prompt, answer, split, columns, example, form, where, source)
 
 
@@ -412,6 +412,14 @@ def _tools(value: Any, where: str) -> list[dict[str, Any]] | None:
 def _is_schema(tool: Any) -> bool:
     function = tool.get("function", tool) if isinstance(tool, dict) else None
     return isinstance(function, dict) and isinstance(function.get("name"), str)
+
+
+def _stated_answer(cells: Mapping[str, Any]) -> Any:
+    """The cell of the answer: `answer`, or as verl's data sets write it `reward_model["ground_truth"]`."""
+    rule = cells.get("reward_model")
+    if cells.get("answer") is None and isinstance(rule, Mapping):
+        return rule.get("ground_truth")
+    return cells.get("answer")
 
 
 def _answer(answer: Any, where: str) -> Any:

@@ -359,13 +359,15 @@ def _flags(text: str) -> set[str]:
     ("page", "heading", "libraries"),
     [
         ("from-trl.md", "Arguments", ("TRL", "transformers")),
+        ("from-verl.md", "Settings", ("verl",)),
         ("control.md", "The same in Stable-Baselines3 and BenchMARL", ("Stable-Baselines3",)),
     ],
 )
 def test_the_pages_agree_with_the_table(page: str, heading: str, libraries: tuple[str, ...]) -> None:
     told: dict[str, str] = {}
     for first, *rest in _rows(page, heading):
-        for name in re.findall(r"`([a-z][a-z_0-9]+)`", first):
+        dotted = "[a-z_0-9.]+" if libraries == ("verl",) else "[a-z_0-9]+"
+        for name in re.findall(rf"`([a-z]{dotted})`", first):
             told[name] = told.get(name, "") + " ".join(rest)
     assert len(told) > 10
     for name, text in told.items():

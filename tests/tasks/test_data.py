@@ -396,3 +396,15 @@ def test_rows_in_a_file_or_made_by_a_function(tmp_path: Path, monkeypatch: pytes
     assert task.scenario("train", 0).id.startswith("sums:")
     with pytest.raises(ConfigurationError, match="takes no settings"):
         find("problems.py:ROWS?count=3")
+
+
+def test_rows_of_verl_have_their_answer_in_the_rule(tmp_path: Path) -> None:
+    rule = {"style": "rule", "ground_truth": "42"}
+    rows = [
+        {"prompt": [{"role": "user", "content": f"q {n}"}], "reward_model": rule, "data_source": "x"} for n in range(4)
+    ]
+    (tmp_path / "v.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    task = find(f"{tmp_path / 'v.jsonl'}")
+    scenario = task.scenario("train", 0)
+    assert scenario.answer == "42"
+    assert scenario.metadata["reward_model"] == rule

@@ -79,7 +79,8 @@ SERVE = """Serves a run's newest checkpoint, or a model, as an OpenAI-compatible
 answers when it appears. See docs/serving.md.
 
   hocket serve RUN                                   for this machine alone, without a key
-  hocket serve RUN --host 0.0.0.0 --key-variable KEY   for others, who must send the key"""
+  hocket serve RUN --host 0.0.0.0 --key-variable KEY   for others, who must send the key
+  hocket serve smollm2 --tinker                      Tinker's training API; see docs/own-loop.md"""
 
 
 SWARM = """Trains several nodes, each with its own model, prompts and folder, that learn from each other's answers.

@@ -567,6 +567,9 @@ def _serve(parser: _Parser) -> None:
     parser.add_argument("--max-requests", type=int, default=512, metavar="N", help="requests in work at once (512)")
     parser.add_argument("--max-body", type=int, default=2**20, metavar="N", help="the most bytes of a request (1 MiB)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of requests that have none (0)")
+    parser.add_argument("--tinker", action="store_true", help="serve Tinker's training API in place of OpenAI's")
+    parser.add_argument("--name", help="with --tinker: what clients call the model (its own name)")
+    parser.add_argument("--folder", metavar="DIR", help="with --tinker: where checkpoints go (RUNS/tinker)")
     _trust(parser)
     as_json(parser)
 

@@ -22,6 +22,9 @@ def serve(options: argparse.Namespace, pairs: Pairs) -> int:
     from hocket.apps.serve import command
 
     console = err()
+    stray = next((flag for flag in ("name", "folder") if getattr(options, flag) is not None), None)
+    if stray is not None and not options.tinker:
+        raise ConfigurationError(f"--{stray} goes with --tinker; drop it")
 
     def ready(told: dict[str, Any]) -> None:
         console.print(f"serving [bold]{escape(', '.join(told['models']))}[/] ({told['weights']}) at {told['url']}")
@@ -30,8 +33,11 @@ def serve(options: argparse.Namespace, pairs: Pairs) -> int:
             # One line, since it comes while the program goes on: whoever waits for it reads a line.
             print(json.dumps(told, ensure_ascii=False), flush=True)
 
-    source = find_source(options.run, options.runs)
-    command.serve(source, options, pairs, ready=ready, say=lambda words: console.print(escape(words)))
+    if options.tinker:
+        command.serve_tinker(options, pairs, ready=ready)
+    else:
+        source = find_source(options.run, options.runs)
+        command.serve(source, options, pairs, ready=ready, say=lambda words: console.print(escape(words)))
     return 0
 
 

@@ -37,6 +37,8 @@ PUBLIC: Mapping[str, str] = {
     "hocket.tasks.miniwob": "an outside benchmark",
     "hocket.agents.environments.pogema": "an outside library's worlds",
     "hocket.agents.search.gepa": "an outside library's search",
+    # Loops of users.
+    "hocket.train.training_engine.Engine": "hocket.Engine",
     # Tasks of users' data, and the first to try.
     "hocket.tasks.data": "data files",
     "hocket.tasks.user_task": "a task in a user's file",

@@ -20,6 +20,9 @@ from hocket.core.errors import ConfigurationError
 LEAST_KEY = 16
 """Characters of a key that other machines can try."""
 
+PASS_BYTES = 2**26
+"""The least that Tinker's clients may send at once: their passes hold whole batches."""
+
 
 def serve(
     path: Path,
@@ -32,16 +35,6 @@ def serve(
     """Serves the run or model in a folder until a signal asks to end. `ready` is told where, `say` what changes."""
     require()
     keys = _keys(options)
-    if not keys and not is_loopback(options.host):
-        raise ConfigurationError(
-            f"--host {options.host} can be reached from other machines, so a key is required: --key-variable NAME "
-            "takes it from the environment (or --key KEY)"
-        )
-    if not is_loopback(options.host) and any(len(key) < LEAST_KEY for key in keys):
-        raise ConfigurationError(
-            f"--host {options.host} can be reached from other machines, and a key of fewer than {LEAST_KEY} characters "
-            "can be guessed; make one with: python -c 'import secrets; print(secrets.token_urlsafe())'"
-        )
     from hocket.apps.serve.app import build_app
     from hocket.apps.serve.current import CurrentBackend
     from hocket.apps.serve.source import ModelSource
@@ -61,7 +54,37 @@ def serve(
             backend.close()
 
 
+def serve_tinker(
+    options: argparse.Namespace, pairs: Sequence[tuple[str, Any]], *, ready: Callable[[dict[str, Any]], None]
+) -> None:
+    """Serves Tinker's training API for a run's newest weights or a model, until a signal asks to end."""
+    from hocket.apps.serve.tinker.command import TinkerServer
+    from hocket.train.models import model_folder
+
+    if pairs:
+        raise ConfigurationError(f"--{pairs[0][0]}: clients of --tinker bring their own settings; drop it")
+    keys = _keys(options)
+    if any(not key.startswith("tml-") for key in keys):
+        raise ConfigurationError("Tinker's client sends only keys that begin with tml-; choose such a key")
+    where = model_folder(options.run, options.runs)
+    name = options.name or (options.run if options.run in ("nano", "smollm2") else Path(where).name or where)
+    folder = Path(options.folder or Path(options.runs) / "tinker")
+    bounds = Bounds(tokens=options.max_tokens, body_bytes=max(options.max_body, PASS_BYTES), work_seconds=None)
+    with _asked_to_end() as end:
+        server = TinkerServer(
+            where, name, folder, host=options.host, port=options.port, keys=keys, seed=options.seed, bounds=bounds
+        )
+        with server:
+            ready({"url": server.address, "models": [server.model], "weights": where, "keys": len(keys)})
+            end.wait()
+
+
 def _keys(options: argparse.Namespace) -> list[str]:
+    """The keys that callers may send.
+
+    Raises:
+        ConfigurationError: when a key is none, or other machines could ask without one or guess it.
+    """
     found = list(options.key)
     if options.key_variable is not None:
         key = os.environ.get(options.key_variable, "")
@@ -70,6 +93,18 @@ def _keys(options: argparse.Namespace) -> list[str]:
         found.append(key)
     if any(not key.strip() or not key.isascii() or key != key.strip() for key in found):
         raise ConfigurationError("a key must be ASCII text without space around it")
+    if is_loopback(options.host):
+        return found
+    if not found:
+        raise ConfigurationError(
+            f"--host {options.host} can be reached from other machines, so a key is required: --key-variable NAME "
+            "takes it from the environment (or --key KEY)"
+        )
+    if any(len(key) < LEAST_KEY for key in found):
+        raise ConfigurationError(
+            f"--host {options.host} can be reached from other machines, and a key of fewer than {LEAST_KEY} characters "
+            "can be guessed; make one with: python -c 'import secrets; print(secrets.token_urlsafe())'"
+        )
     return found
 
 
