@@ -19,11 +19,13 @@ from hocket.policies.forms import (
     ExpertsForm,
     FeedForm,
     Form,
+    InputsForm,
     Kind,
     LatentForm,
     LayerForm,
     NormForm,
     RecurrentForm,
+    SideForm,
     normed,
     routing_weights,
 )
@@ -74,15 +76,20 @@ def _form(model: Any) -> Form:
     if not isinstance(inner, nn.ModuleList):
         raise UnknownPart
     last = _first(trunk, ("norm", "final_layernorm", "embedding_norm"))
-    _check_weights(trunk, ["embed_tokens", "layers", last])
+    inputs = _inputs(trunk)
+    beside = [] if inputs is None else [inputs.table, inputs.projection, inputs.norm.name]
+    _check_weights(trunk, ["embed_tokens", "layers", last, *beside])
     read = [_layer(trunk, layer, config, number) for number, layer in enumerate(inner)]
     attention = next((layer.attention for layer in read if layer.attention is not None), None)
     if attention is None:
         raise UnknownPart
     layers = tuple(layer.form(attention) for layer in read)
-    shapes = {(layer.attention.heads, layer.attention.shared, layer.attention.size) for layer in layers}
+    turned = {(layer.attention.rotary, layer.attention.size) for layer in layers}
     thetas = set(getattr(config, "layer_rope_theta", None) or ())
-    if len(shapes) != 1 or len(thetas) > 1 or getattr(config, "use_bidirectional_attention", False):
+    both_ways = getattr(config, "use_bidirectional_attention", None) not in (None, False, "vision")
+    if len(dict(turned)) != len(turned) or len(thetas) > 1 or both_ways:
+        raise UnknownPart
+    if (inputs is None) != all(layer.side is None for layer in layers):
         raise UnknownPart
     scaling = float(getattr(config, "logits_scaling", 1.0))
     scale = getattr(model, "logit_scale", None) or (scaling if config.model_type in _MULTIPLIED else 1 / scaling)
@@ -93,6 +100,7 @@ def _form(model: Any) -> Form:
         logit_scale=float(scale),
         logit_cap=float(getattr(config, "final_logit_softcapping", None) or 0),
         longest=min(longest_static(rotary_of(trunk), config), whole_chunk(config)),
+        inputs=inputs,
     )
 
 
@@ -201,12 +209,15 @@ def _layer(trunk: Any, layer: nn.Module, config: Any, number: int) -> _Layer:
     attention = _first(layer, ("self_attn", "linear_attn", "conv"))
     feed = _first(layer, ("mlp", "block_sparse_moe", "feed_forward"))
     norms_in = (name for name, child in layer.named_children() if "norm" in name and type(child) is not nn.Identity)
-    names = tuple(sorted(norms_in))
+    side = _side(layer)
+    names = tuple(sorted(name for name in norms_in if side is None or name != side.norm.name))
     places = _NORMS.get(names)
-    if places is None:
+    parallel = len(names) == 1 or bool(getattr(layer, "use_parallel_residual", False))
+    if places is None or (parallel and side is not None):
         raise UnknownPart
     beside = None if getattr(layer, "shared_mlp", None) is None else layer.shared_mlp
-    _check_weights(layer, [attention, feed, *names, *([] if beside is None else ["shared_mlp"])])
+    more = [] if side is None else [side.opening, side.closing, side.norm.name]
+    _check_weights(layer, [attention, feed, *names, *more, *([] if beside is None else ["shared_mlp"])])
     norms = tuple(None if name is None else _norm(layer, name) for name in places)
     module, attends = getattr(layer, attention), attention == "self_attn"
     rest = {
@@ -214,14 +225,41 @@ def _layer(trunk: Any, layer: nn.Module, config: Any, number: int) -> _Layer:
         "feed_name": feed,
         "feed": _feed(getattr(layer, feed), beside),
         "norms": norms,
-        "parallel": len(names) == 1 or bool(getattr(layer, "use_parallel_residual", False)),
+        "parallel": parallel,
         "residual": float(getattr(layer, "residual_multiplier", getattr(layer, "residual_scale", 1.0))),
+        "side": side,
+        "scalar": "layer_scalar" if isinstance(getattr(layer, "layer_scalar", None), torch.Tensor) else "",
     }
     return _Layer(
         _attention_of(trunk, module, config, number) if attends else None,
         None if attends else _recurrence(module),
         rest,
     )
+
+
+def _inputs(trunk: Any) -> InputsForm | None:
+    if not hasattr(trunk, "embed_tokens_per_layer"):
+        return None
+    _linear(trunk, ["per_layer_model_projection"])
+    norm = _norm(trunk, "per_layer_projection_norm")
+    if norm.kind != "rms" or type(trunk.embed_tokens_per_layer).forward is nn.Embedding.forward:
+        raise UnknownPart
+    factor, share = trunk.per_layer_model_projection_scale, trunk.per_layer_input_scale
+    width = trunk.per_layer_projection_norm.weight.shape[0]
+    return InputsForm(
+        "embed_tokens_per_layer", "per_layer_model_projection", norm, float(factor), float(share), int(width)
+    )
+
+
+def _side(layer: Any) -> SideForm | None:
+    names = ["per_layer_input_gate", "per_layer_projection"]
+    if not hasattr(layer, names[0]):
+        return None
+    _linear(layer, names)
+    norm = _norm(layer, "post_per_layer_input_norm")
+    if norm.kind != "rms":
+        raise UnknownPart
+    return SideForm(*names, "act_fn", norm)
 
 
 def _recurrence(module: Any) -> RecurrentForm:
@@ -309,8 +347,10 @@ _QUERY_NORMS = (("q_norm", "k_norm"), ("q_layernorm", "k_layernorm"), ("query_la
 
 
 def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionForm:
-    joint = hasattr(module, "qkv_proj")
-    projections = ("qkv_proj",) if joint else ("q_proj", "k_proj", "v_proj")
+    if getattr(module, "is_kv_shared_layer", False):
+        return _borrowing(trunk, module, config, number)
+    joint, tied = hasattr(module, "qkv_proj"), getattr(module, "use_alternative_attention", False)
+    projections = ("qkv_proj",) if joint else ("q_proj", "k_proj") if tied else ("q_proj", "k_proj", "v_proj")
     output = _first(module, ("o_proj", "dense", "out_proj"))
     _linear(module, [*projections, output])
     size, sinks = int(module.head_dim), isinstance(getattr(module, "sinks", None), nn.Parameter)
@@ -322,7 +362,7 @@ def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
     if gated:
         widths[0] = heads * size
     shared = (widths[0] // size - heads) // 2 if joint else widths[1] // size
-    if sum(widths) != (heads + 2 * shared) * size or heads % max(shared, 1):
+    if sum(widths) != (heads + (1 if tied else 2) * shared) * size or heads % max(shared, 1):
         raise UnknownPart
     kind = _layer_type(config, number)
     rotary = table_of(rotary_of(trunk), module, config, kind)
@@ -341,6 +381,11 @@ def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
     elif getattr(module, "qk_norm", None) is not None:  # It has no weight, so it may as well come before the turn.
         same = _bare_norm(module, "qk_norm", size)
         norms = same, same
+    value_norm = None if getattr(module, "v_norm", None) is None else _bare_norm(module, "v_norm", size)
+    if value_norm is not None or tied:  # Normed by head, with nothing else to do for their turn.
+        plain = norms is not None and not late and not interleaved and not gated and turned == size
+        if not plain or any(norm.wide or norm.kind != "rms" for norm in norms or ()) or value_norm is None:
+            raise UnknownPart
     return AttentionForm(
         projections=projections,
         output=output,
@@ -358,7 +403,28 @@ def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
         late=late,
         clip=float(getattr(config, "clip_qkv", None) or 0),
         gated=gated,
+        value_norm=value_norm,
+        tied=tied,
     )
+
+
+def _borrowing(trunk: Any, module: Any, config: Any, number: int) -> AttentionForm:
+    """Of a layer that reads keys and values of the last one of its kind that has any."""
+    kinds = config.layer_types
+    earlier = (other for other in reversed(range(number)) if kinds[other] == kinds[number])
+    source = next((n for n in earlier if not trunk.layers[n].self_attn.is_kv_shared_layer), None)
+    if source is None:
+        raise UnknownPart
+    lender = _attention(trunk, trunk.layers[source].self_attn, config, source)
+    norms = (_norm(module, "q_norm"), lender.norms[1]) if lender.norms is not None else None
+    _linear(module, ["q_proj", "o_proj"])
+    _check_weights(module, ["q_proj", "q_norm", "o_proj"])
+    same = base_of(module.q_proj).out_features == base_of(module.o_proj).in_features == lender.heads * lender.size
+    if norms is None or lender.value_norm is None or norms[0].kind != "rms" or not same:
+        raise UnknownPart
+    if float(module.scaling) != lender.scale or module.q_norm.weight.shape != (lender.size,):
+        raise UnknownPart
+    return replace(lender, projections=("q_proj",), norms=norms, tied=False, source=source)
 
 
 def _bare_norm(parent: nn.Module, name: str, size: int) -> NormForm:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-STATIC_ROTARY = frozenset({"default", "linear", "llama3", "yarn", "ntk_alpha"})
+STATIC_ROTARY = frozenset({"default", "linear", "llama3", "yarn", "ntk_alpha", "proportional"})
 """Rotary embeddings whose angles depend on the position alone."""
 
 
