@@ -217,6 +217,9 @@ class Layer:
         if not self.gated:
             return projected, None
         shape = self.form.attention
+        if shape.behind:
+            gates = shape.heads * shape.size
+            return projected[:, :-gates].contiguous(), projected[:, -gates:]
         both, rest = torch.split(projected, [2 * shape.heads * shape.size, 2 * shape.shared * shape.size], -1)
         queries, gates = both.reshape(len(both), shape.heads, 2, shape.size).unbind(2)
         return torch.cat((queries.flatten(1), rest), -1), gates.flatten(1)
@@ -310,7 +313,14 @@ def _experts(feed: Any, form: ExpertsForm, scale: Tensor | None, dtype: torch.dt
     router = getattr(feed, form.router)
     if form.bias is not None:
         router = partial(router, **{form.bias: getattr(feed, form.bias)})
+    if form.batched:
+        router = partial(_of_one, router)
     return Experts(form, router, module, gate, scale, dtype)
+
+
+def _of_one(router: Callable[[Tensor], Any], x: Tensor) -> Any:
+    """Of states `[M, H]` as those of one sequence."""
+    return router(x[None])
 
 
 def _gate(activation: nn.Module, gated: bool) -> Map:

@@ -93,10 +93,11 @@ def _form(model: Any) -> Form:
         raise UnknownPart
     scaling = float(getattr(config, "logits_scaling", 1.0))
     scale = getattr(model, "logit_scale", None) or (scaling if config.model_type in _MULTIPLIED else 1 / scaling)
+    wide = config.model_type == "afmoe" and config.mup_enabled
     return Form(
         layers=layers,
         norm=_norm(trunk, last),
-        embedding_scale=float(getattr(config, "embedding_multiplier", 1.0)),
+        embedding_scale=config.hidden_size**0.5 if wide else float(getattr(config, "embedding_multiplier", 1.0)),
         logit_scale=float(scale),
         logit_cap=float(getattr(config, "final_logit_softcapping", None) or 0),
         longest=min(longest_static(rotary_of(trunk), config), whole_chunk(config)),
@@ -175,6 +176,12 @@ _NORMS: dict[tuple[str, ...], tuple[str | None, str | None, str | None, str | No
         "post_attention_layernorm",
         "pre_feedforward_layernorm",
         "post_feedforward_layernorm",
+    ),
+    ("input_layernorm", "post_attention_layernorm", "post_mlp_layernorm", "pre_mlp_layernorm"): (
+        "input_layernorm",
+        "post_attention_layernorm",
+        "pre_mlp_layernorm",
+        "post_mlp_layernorm",
     ),
     ("input_layernorm", "pre_feedforward_layernorm"): ("input_layernorm", None, "pre_feedforward_layernorm", None),
     ("input_layernorm", "post_attention_layernorm", "post_norm1", "post_norm2"): (
@@ -351,6 +358,8 @@ def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
         return _borrowing(trunk, module, config, number)
     joint, tied = hasattr(module, "qkv_proj"), getattr(module, "use_alternative_attention", False)
     projections = ("qkv_proj",) if joint else ("q_proj", "k_proj") if tied else ("q_proj", "k_proj", "v_proj")
+    behind = not joint and isinstance(getattr(module, "gate_proj", None), nn.Module)
+    projections += ("gate_proj",) if behind else ()
     output = _first(module, ("o_proj", "dense", "out_proj"))
     _linear(module, [*projections, output])
     size, sinks = int(module.head_dim), isinstance(getattr(module, "sinks", None), nn.Parameter)
@@ -358,9 +367,9 @@ def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
     _check_weights(module, [*projections, output, *(named or ()), *(["sinks"] if sinks else [])])
     heads = base_of(getattr(module, output)).in_features // size
     widths = [base_of(getattr(module, name)).out_features for name in projections]
-    gated = not joint and widths[0] == 2 * heads * size
-    if gated:
-        widths[0] = heads * size
+    gated = behind or (not joint and widths[0] == 2 * heads * size)
+    if gated and widths[-1 if behind else 0] == (1 if behind else 2) * heads * size:
+        widths = widths[:-1] if behind else [heads * size, *widths[1:]]
     shared = (widths[0] // size - heads) // 2 if joint else widths[1] // size
     if sum(widths) != (heads + (1 if tied else 2) * shared) * size or heads % max(shared, 1):
         raise UnknownPart
@@ -403,6 +412,7 @@ def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
         late=late,
         clip=float(getattr(config, "clip_qkv", None) or 0),
         gated=gated,
+        behind=behind,
         value_norm=value_norm,
         tied=tied,
     )
@@ -467,14 +477,18 @@ def _experts(module: Any) -> ExpertsForm:
         raise UnknownPart
     shared = next((name for name in _SHARED if getattr(module, name, None) is not None), None)
     gate = "shared_expert_gate" if hasattr(module, "shared_expert_gate") else None
-    _check_weights(module, [router, "experts", *(name for name in (shared, gate) if name is not None)])
+    bias = _handed_bias(module, getattr(module, router))
+    _check_weights(module, [router, "experts", *(name for name in (shared, gate, bias) if name is not None)])
     weight = experts.down_proj
     if weight.is_meta or not weight.numel():
         raise UnknownPart
     width = weight.shape[2 if _flag(experts, "is_transposed") else 1]
     probe = torch.randn(16, width, generator=torch.Generator().manual_seed(0)).to(weight.device, weight.dtype)
-    bias = _handed_bias(module, getattr(module, router))
-    routed = getattr(module, router)(probe, *(() if bias is None else (getattr(module, bias),)))
+    handed, batched = () if bias is None else (getattr(module, bias),), False
+    try:
+        routed = getattr(module, router)(probe, *handed)
+    except ValueError:
+        routed, batched = getattr(module, router)(probe[None], *handed), True
     if not isinstance(routed, tuple) or len(routed) != 3 or routed[1].shape != routed[2].shape:
         raise UnknownPart
     usual = type(experts)._apply_gate.__name__ == "_default_apply_gate"
@@ -489,6 +503,7 @@ def _experts(module: Any) -> ExpertsForm:
         floor=1e-6 if hasattr(getattr(module, router), "use_expert_bias") else 0.0,  # LFM2's own.
         bias=bias,
         share=_share(module),
+        batched=batched,
     )
     logits, due, chosen = (part.double() if part.is_floating_point() else part for part in routed)
     for scores in _SCORES:
@@ -508,7 +523,8 @@ def _handed_bias(module: Any, router: Any) -> str | None:
 
 def _factor(router: Any) -> float:
     """What a router multiplies its weights by."""
-    return float(getattr(router, "routed_scaling_factor", getattr(router, "router_scaling_factor", 1.0)))
+    names = ("routed_scaling_factor", "router_scaling_factor", "route_scale")
+    return next((float(getattr(router, name)) for name in names if hasattr(router, name)), 1.0)
 
 
 def _share(module: Any) -> float:

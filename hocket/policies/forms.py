@@ -19,6 +19,7 @@ from hocket.policies.shapes import text_config
 
 KNOWN = frozenset(
     {
+        "afmoe",
         "apertus",
         "arcee",
         "aria_text",
@@ -156,7 +157,7 @@ class AttentionForm:
         norms: of queries and of keys, or nothing. late: whether these follow the turn.
         clip: bound of queries, keys and values, 0 for none.
         latent: how these come of narrow states, if they do.
-        gated: whether each query has a gate of its head's output beside it.
+        gated: whether each query has a gate of its head's output beside it, or all gates stand `behind` the values.
         value_norm: of values, by head; queries and keys are then normed with them, before others read them.
         tied: whether values are the keys before their norm. source: the layer whose keys and values are read, None for
             its own; `norms` and `value_norm` are then those of that layer, but for the one of queries.
@@ -179,6 +180,7 @@ class AttentionForm:
     clip: float = 0.0
     latent: LatentForm | None = None
     gated: bool = False
+    behind: bool = False
     value_norm: NormForm | None = None
     tied: bool = False
     source: int | None = None
@@ -277,6 +279,7 @@ class ExpertsForm:
         bias: name of what is added to scores where experts are chosen, if the router is given it.
         before: whether weights are factors of what experts read, not of their outputs.
         beside: whether the shared one stands beside the module, not in it. share: factor of both outputs' sum.
+        batched: whether the router reads states as a batch of sequences.
     """
 
     router: str
@@ -293,6 +296,7 @@ class ExpertsForm:
     before: bool = False
     beside: bool = False
     share: float = 1.0
+    batched: bool = False
 
 
 @dataclass(frozen=True)

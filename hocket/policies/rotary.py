@@ -22,6 +22,7 @@ def _hybrid(module: Any, config: Any, kind: str | None) -> bool:
 
 
 _NO_POSITIONS: dict[str, Callable[[Any, Any, str | None], bool]] = {
+    "afmoe": lambda module, config, kind: kind != "sliding_attention",
     "cohere2": lambda module, config, kind: kind != "sliding_attention",
     "cohere2_moe": lambda module, config, kind: kind != "sliding_attention" and not module.force_rope,
     "exaone4": _hybrid,

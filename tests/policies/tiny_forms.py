@@ -60,6 +60,13 @@ _LATENT = {
 }
 
 TABLE: dict[str, tuple[str, dict[str, Any]]] = {
+    "afmoe": (
+        "AfmoeConfig",
+        _WIDE
+        | _KINDS
+        | _SMALL_EXPERTS
+        | {"num_dense_layers": 1, "num_shared_experts": 1, "mup_enabled": True, "route_scale": 1.5},
+    ),
     "apertus": ("ApertusConfig", _WIDE),
     "arcee": ("ArceeConfig", _WIDE),
     "aria_text": ("AriaTextConfig", _WIDE | {"moe_num_experts": 4, "moe_topk": 2, "moe_num_shared_experts": 1}),
