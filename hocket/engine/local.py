@@ -227,9 +227,14 @@ class LocalEngine(BatchedEngine):
             for pending in self._pending.values()
             if pending.promise.waits
         ]
+        self._pending.clear()
         with torch.inference_mode():
-            paged, rest = self._split(entries)
-            self._pending.clear()
+            try:
+                paged, rest = self._split(entries)
+            except Exception as error:  # Nobody else would hear of it, and the workflows would wait for ever.
+                for item in entries:
+                    item.asker.fail(error)
+                return True
             for item in rest:
                 promise = cast(Promise, item.asker)
                 self._pending[promise] = Pending(item.engine, item.request, promise)

@@ -131,7 +131,11 @@ def read_config(where: str) -> Any:
     from transformers import AutoConfig
 
     _check_place(where)
-    whole = _fetch(AutoConfig, "model", where, {})
+    return text_apart(_fetch(AutoConfig, "model", where, {}))
+
+
+def text_apart(whole: Any) -> Any:
+    """The configuration of the text model in one of `TEXT_APART`; any other as it is."""
     if whole.model_type not in TEXT_APART:
         return whole
     text = whole.get_text_config(decoder=True)
