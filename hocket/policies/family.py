@@ -323,9 +323,10 @@ def _of_one(router: Callable[[Tensor], Any], x: Tensor) -> Any:
     return router(x[None])
 
 
-def _gate(activation: nn.Module, gated: bool) -> Map:
+def _gate(activation: Map, gated: bool) -> Map:
     probe = torch.tensor([-1.5, 2.0])
-    probe = probe.to(next(activation.parameters(), probe))
+    weights = activation.parameters() if isinstance(activation, nn.Module) else iter(())
+    probe = probe.to(next(weights, probe))
     answer = activation(probe)
     if answer.allclose(F.gelu(probe, approximate="tanh"), atol=1e-6):
         return gated_gelu if gated else lambda x: gated_gelu(torch.cat((x, torch.ones_like(x)), -1))
