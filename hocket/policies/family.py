@@ -471,9 +471,7 @@ def run_layers(
         if not again:
             x, delta, keys = _run_layer(*arguments, *beside)
         else:
-            x, delta, keys = checkpoint(
-                _run_layer, *arguments, *beside, use_reentrant=False, preserve_rng_state=False
-            )
+            x, delta, keys = checkpoint(_run_layer, *arguments, *beside, use_reentrant=False, preserve_rng_state=False)
         if keys is not None:
             lent[number] = keys
         return x, delta

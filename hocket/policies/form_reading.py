@@ -251,11 +251,9 @@ def _inputs(trunk: Any) -> InputsForm | None:
     norm = _norm(trunk, "per_layer_projection_norm")
     if norm.kind != "rms" or type(trunk.embed_tokens_per_layer).forward is nn.Embedding.forward:
         raise UnknownPart
-    factor, share = trunk.per_layer_model_projection_scale, trunk.per_layer_input_scale
+    scales = float(trunk.per_layer_model_projection_scale), float(trunk.per_layer_input_scale)
     width = trunk.per_layer_projection_norm.weight.shape[0]
-    return InputsForm(
-        "embed_tokens_per_layer", "per_layer_model_projection", norm, float(factor), float(share), int(width)
-    )
+    return InputsForm("embed_tokens_per_layer", "per_layer_model_projection", norm, *scales, width)
 
 
 def _side(layer: Any) -> SideForm | None:
@@ -263,10 +261,7 @@ def _side(layer: Any) -> SideForm | None:
     if not hasattr(layer, names[0]):
         return None
     _linear(layer, names)
-    norm = _norm(layer, "post_per_layer_input_norm")
-    if norm.kind != "rms":
-        raise UnknownPart
-    return SideForm(*names, "act_fn", norm)
+    return SideForm(*names, "act_fn", _norm(layer, "post_per_layer_input_norm"))
 
 
 def _recurrence(module: Any) -> RecurrentForm:
@@ -430,9 +425,8 @@ def _borrowing(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
     _linear(module, ["q_proj", "o_proj"])
     _check_weights(module, ["q_proj", "q_norm", "o_proj"])
     same = base_of(module.q_proj).out_features == base_of(module.o_proj).in_features == lender.heads * lender.size
+    same = same and module.q_norm.weight.shape == (lender.size,) and module.scaling == lender.scale
     if norms is None or lender.value_norm is None or norms[0].kind != "rms" or not same:
-        raise UnknownPart
-    if float(module.scaling) != lender.scale or module.q_norm.weight.shape != (lender.size,):
         raise UnknownPart
     return replace(lender, projections=("q_proj",), norms=norms, tied=False, source=source)
 
@@ -523,7 +517,7 @@ def _handed_bias(module: Any, router: Any) -> str | None:
 
 def _factor(router: Any) -> float:
     """What a router multiplies its weights by."""
-    names = ("routed_scaling_factor", "router_scaling_factor", "route_scale")
+    names = "routed_scaling_factor", "router_scaling_factor", "route_scale"
     return next((float(getattr(router, name)) for name in names if hasattr(router, name)), 1.0)
 
 

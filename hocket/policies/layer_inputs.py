@@ -1,4 +1,4 @@
-"""What each layer reads beside the residual stream: a table's row for the token, and a view of its embedding (Gemma 3n).
+"""What each layer reads beside the residual stream: a table's row for the token, and a view of its embedding.
 
 The view is normed and added to the row. See `hocket.policies.forms.InputsForm`.
 """

@@ -254,7 +254,9 @@ def test_attention_along_the_tree_equals_finite_differences(kind):
     def compute(qkv, part=None):
         bounds = ScoreBounds(window, cap, part if sinks is not None else None)
         turn = part if sinks is None else None
-        layer = SimpleNamespace(turn=turn, turn_epsilon=1e-3, scale=0.5, rotary="", bounds=bounds, shaping=None, shared=2)
+        layer = SimpleNamespace(
+            turn=turn, turn_epsilon=1e-3, scale=0.5, rotary="", bounds=bounds, shaping=None, shared=2
+        )
         return attention(qkv, layer)
 
     inputs = (random(total, 8 * 4),) if part is None else (random(total, 8 * 4), part)

@@ -315,13 +315,11 @@ def column_of(device: torch.device, dtype: torch.dtype, head: int = 0, group: in
     return _column_of(device.type, dtype, head, group)
 
 
-def common_column(
-    device: torch.device, dtype: torch.dtype, shapes: Sequence[tuple[int, int, int]]
-) -> OperationColumn:
+def common_column(device: torch.device, dtype: torch.dtype, shapes: Sequence[tuple[int, int, int]]) -> OperationColumn:
     """The one that serves all layers of a model, whose attention has `shapes`: query heads, key heads, their size."""
     columns = {column_of(device, dtype, size, heads // shared).name: None for heads, shared, size in shapes}
-    last = [column for column in COLUMNS if column.name in columns][-1]
-    return last
+    return [column for column in COLUMNS if column.name in columns][-1]
+
 
 @functools.cache
 def _column_of(device: str, dtype: torch.dtype, head: int, group: int) -> OperationColumn:
