@@ -44,7 +44,7 @@ class DecoderSession:
         self._model = model
         form = known_form(model)
         self._layers, self._head = layers_of(model, precision), head_of(model)
-        self._heads, self._shared, self._size = form.heads, form.shared, form.size
+        (self._heads, self._shared, self._size), *_ = form.shapes
         self._scale = self._layers[0].scale
         self._total = len(contexts)
         unique, index = distinct(contexts)

@@ -27,7 +27,7 @@ from hocket.policies.batching import batch_together
 from hocket.policies.family import Adapters, adapters_of
 from hocket.policies.form_reading import known_form
 from hocket.policies.native_pass import cache_traits, steady_length
-from hocket.policies.operations import COMPILED, Functions, column_of
+from hocket.policies.operations import COMPILED, Functions, common_column
 from hocket.policies.support import supports
 
 if TYPE_CHECKING:
@@ -227,9 +227,14 @@ class LocalEngine(BatchedEngine):
             for pending in self._pending.values()
             if pending.promise.waits
         ]
+        self._pending.clear()
         with torch.inference_mode():
-            paged, rest = self._split(entries)
-            self._pending.clear()
+            try:
+                paged, rest = self._split(entries)
+            except Exception as error:  # Nobody else would hear of it, and the workflows would wait for ever.
+                for item in entries:
+                    item.asker.fail(error)
+                return True
             for item in rest:
                 promise = cast(Promise, item.asker)
                 self._pending[promise] = Pending(item.engine, item.request, promise)
@@ -463,6 +468,10 @@ def _functions(policy: CausalLM) -> Functions | None:
     if model.dtype is not torch.float32 or not supports(model, 1):
         return None
     form = known_form(model)
-    column = column_of(model.device, model.dtype, form.size, form.heads // form.shared)
+    column = common_column(model.device, model.dtype, form.shapes)
     # States of layers that have them are computed by the kernels in C++ alone.
-    return None if form.recurrent and column is not COMPILED else column.functions()
+    if form.recurrent and column is not COMPILED:
+        return None
+    # Triton places a pass for one number of query heads to a key head.
+    several = len({heads // shared for heads, shared, _ in form.shapes}) > 1
+    return None if several and column.functions().RECORDABLE else column.functions()

@@ -30,6 +30,7 @@ from hocket.policies.family import (
     stack_of,
 )
 from hocket.policies.form_reading import known_form
+from hocket.policies.layer_inputs import LayerInputs
 from hocket.policies.lowrank import Owners
 from hocket.policies.operations import COMPILED, Functions
 from hocket.policies.shaping import Angles, angle_tables
@@ -151,9 +152,10 @@ class PagedModel:
             self._layers = mixed_layers(model, precision, adapters, self._owners)
         self._kernels = kernels
         self._stack = stack_of(model, self._layers) if kernels is COMPILED.functions() else None
-        self._heads, self._shared = form.heads, form.shared
-        attends = (number for number in range(len(form.layers)) if number not in form.recurrent)
-        self._place = {number: place for place, number in enumerate(attends)}
+        self._inputs = LayerInputs(model, precision)
+        self._shapes = [layer.attention.shape for layer in form.layers]
+        own = list(dict.fromkeys(form.holders.values()))
+        self._place = {number: own.index(holder) for number, holder in form.holders.items()}
         self._tables: dict[str | None, Angles] = {}
         self._reached = 0
         self._steps: dict[int, FixedStep] = {}
@@ -184,8 +186,9 @@ class PagedModel:
         token, position, slot, table, run_start, run_row = batch.end()
         if batch.rows == batch.tokens and wanted is None and recording is None and self._recordable():
             return self._recorded(pool, (token, position, slot), table, batch.rows)
+        heads, shared, _ = self._shapes[0]
         table, run_start, run_row = self._kernels.placed(
-            table, run_start, run_row, position[: batch.tokens], self.device, self._heads // self._shared
+            table, run_start, run_row, position[: batch.tokens], self.device, heads // shared
         )
         if self.device.type != "cpu":
             token, position, slot = (column.to(self.device) for column in (token, position, slot))
@@ -234,7 +237,8 @@ class PagedModel:
             cosine, sine = self._tables[layer.rotary]
             if number == last and wanted is not None:  # After its attention the last layer computes only these rows.
                 self._say(None if owner is None else owner[wanted.numpy()])
-            sums = torch.empty(len(qkv), self._heads, device=self.device) if steps.sums else None
+            heads, shared, _ = self._shapes[number]
+            sums = torch.empty(len(qkv), heads, device=self.device) if steps.sums else None
             mixed = self._kernels.paged_attention(
                 qkv,
                 pool.keys[self._place[number]],
@@ -249,8 +253,8 @@ class PagedModel:
                 cosine=cosine,
                 sine=sine,
                 scale=layer.scale,
-                heads=self._heads,
-                shared=self._shared,
+                heads=heads,
+                shared=shared,
                 bounds=layer.bounds,
                 sums=sums,
             )
@@ -269,7 +273,8 @@ class PagedModel:
             normal = self._stack(x, pool.keys, pool.values, self._tables, wanted=chosen, feed=feed, **where)
             hidden = last_states(self._model, normal)
         else:
-            hidden = run_layers(self._model, self._layers, x, attend, wanted=chosen, steps=steps)
+            inputs = self._inputs(token, x)
+            hidden = run_layers(self._model, self._layers, x, attend, wanted=chosen, steps=steps, inputs=inputs)
         return self._head(logit_states(self._model, hidden))
 
     def _recordable(self) -> bool:
@@ -350,10 +355,10 @@ class PagedCache:
         form = known_form(model)
         self.states = StatePool(form.recurrent, most // SHARE) if form.recurrent else None
         most -= most // SHARE if form.recurrent else 0
-        shape = len(form.layers) - len(form.recurrent), form.shared, form.size
-        page = PagePool.bytes_per_page(*shape, self.model.dtype)
+        shapes = [form.layers[number].attention.shape[1:] for number in dict.fromkeys(form.holders.values())]
+        page = PagePool.bytes_per_page(shapes, self.model.dtype)
         self.page_bytes = page
-        self.pool = PagePool(*shape, most=most // page, dtype=self.model.dtype, device=self.model.device)
+        self.pool = PagePool(shapes, most=most // page, dtype=self.model.dtype, device=self.model.device)
         self.tree = PageTree(self.pool)
         self.now = 0
         self.activations: PassRecord | None = None

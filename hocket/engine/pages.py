@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,35 +31,33 @@ class PagePool:
         record: each token's position in the policy's activation cache, `[pages, 16]`; -1 if it has none.
 
     Args:
-        layers, shared, size: number of layers, key/value heads S, their size D.
+        shapes: of each layer, key/value heads S and their size D.
         most: the largest number of pages.
         dtype: of keys and values. device: where they are.
     """
 
     def __init__(
         self,
-        layers: int,
-        shared: int,
-        size: int,
+        shapes: Sequence[tuple[int, int]],
         *,
         most: int,
         dtype: torch.dtype,
         device: torch.device | None = None,
     ) -> None:
         self.most = most
-        self._shapes = ((shared, size, PAGE), (shared, PAGE, size))
-        self._dtype, self._device = dtype, device or torch.device("cpu")
-        self.keys = [torch.zeros(0, *self._shapes[0], dtype=dtype, device=device) for _ in range(layers)]
-        self.values = [torch.zeros(0, *self._shapes[1], dtype=dtype, device=device) for _ in range(layers)]
+        self._device = device or torch.device("cpu")
+        like: dict[str, Any] = {"dtype": dtype, "device": self._device}
+        self.keys = [torch.zeros(0, shared, size, PAGE, **like) for shared, size in shapes]
+        self.values = [torch.zeros(0, shared, PAGE, size, **like) for shared, size in shapes]
         self.record = np.full((0, PAGE), -1, np.int64)
         self._holders = np.zeros(0, np.int32)
         self._free = np.zeros(0, np.int32)
         self._left = 0
 
     @staticmethod
-    def bytes_per_page(layers: int, shared: int, size: int, dtype: torch.dtype) -> int:
+    def bytes_per_page(shapes: Sequence[tuple[int, int]], dtype: torch.dtype) -> int:
         """The memory of one page in all layers."""
-        return 2 * layers * shared * size * PAGE * dtype.itemsize
+        return 2 * sum(shared * size for shared, size in shapes) * PAGE * dtype.itemsize
 
     @property
     def size(self) -> int:
@@ -128,10 +127,10 @@ class PagePool:
         """Adds `least` pages or more, up to `most` in all."""
         before = self.size
         size = min(self.most, before + max(least, before // 2, 64))
-        for parts, shape in ((self.keys, self._shapes[0]), (self.values, self._shapes[1])):
+        for parts in (self.keys, self.values):
             for number, old in enumerate(parts):
                 # Zeros, because every entry must be finite: an attention weight of zero does not hide infinity.
-                parts[number] = new = torch.zeros(size, *shape, dtype=self._dtype, device=self._device)
+                parts[number] = new = old.new_zeros(size, *old.shape[1:])
                 new[:before] = old
         self.record = np.concatenate([self.record, np.full((size - before, PAGE), -1, np.int64)])
         free = np.zeros(size, np.int32)

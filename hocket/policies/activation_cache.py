@@ -145,7 +145,7 @@ def activation_cache_for(model: Any, weights: tuple[int, ...]) -> ActivationCach
     """An activation cache for a supported model with these weights; None where it cannot be or does not pay."""
     form = form_of(model)
     fits = model.device.type == "cpu" and model.dtype is torch.float32 and form is not None and form.usual
-    if form is not None and fits and worth(model) and kernels.available(form.size):
+    if form is not None and fits and worth(model) and kernels.available(form.shapes[0][2]):
         return ActivationCache(len(form.layers), weights)
     return None
 

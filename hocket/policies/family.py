@@ -26,7 +26,7 @@ from hocket.policies.latent import Group, LatentProjection, NarrowOutput, inner_
 from hocket.policies.lora import base_of
 from hocket.policies.lowrank import JoinedLinear, LowRank, MixedLinear, Owners, low_rank
 from hocket.policies.recurrence import mixer_of
-from hocket.policies.shaping import by_head, moved_heads, shaping_of
+from hocket.policies.shaping import HeadNorms, by_head, moved_heads, shaping_of
 
 Precision = Literal["fp32", "bf16"]
 """What the layers multiply in: activations between them are of this type too. The residual stream, norms, softmax,
@@ -88,7 +88,8 @@ def groups(layer: Any, form: LayerForm) -> tuple[Group, ...]:
     """The linear layers of a decoder layer by their input.
 
     Queries, keys and values, or what a recurrence reads; attention's output; what opens the feed-forward part; what
-    closes it. Of routed experts these two are the shared one's, if there is one, and its gate comes after them.
+    closes it. Of routed experts these two are the shared one's, if there is one, and its gate comes after them. The
+    last two are those of the layer's own input, if it has one.
     """
     attention, feed = getattr(layer, form.attention_name), getattr(layer, form.feed_name)
     first, between = _folded(layer, form.norms[0]), before_feed(layer, form)
@@ -109,7 +110,10 @@ def groups(layer: Any, form: LayerForm) -> tuple[Group, ...]:
     if dense is not None:
         parts.append(([getattr(feed, name) for name in dense.opening], between))
         parts.append(([getattr(feed, dense.closing)], None))
-    return tuple(parts) if isinstance(form.feed, FeedForm) else (*parts, *gates)
+    parts += [] if isinstance(form.feed, FeedForm) else gates
+    if form.side is not None:
+        parts += [([getattr(layer, name)], None) for name in (form.side.opening, form.side.closing)]
+    return tuple(parts)
 
 
 def before_feed(layer: Any, form: LayerForm) -> Tensor | None:
@@ -129,9 +133,10 @@ class Layer:
         qkv, opening: from normalised states (without an RMSNorm's weight) to queries, keys and values
             `[.., heads * D]`, and to gate and up `[.., 2 F]`. output, down: back to the width of the states.
         gate: from gate and up `[.., 2 F]` to `[.., F]`.
-        scale: of attention's scores. bounds: theirs. rotary: name of the table of angles.
+        shared: key and value heads. scale: of attention's scores. bounds: theirs. rotary: name of the table of angles.
         turn: weights `[heads + shared, D]` of the norms of queries and keys, or None. turn_epsilon: theirs.
         shaping: what is done to queries, keys and values besides, see `hocket.policies.shaping`; None for nothing.
+        head_norms: of queries, keys and values, where values have one; keys and values may be another layer's.
         gated: whether queries have gates beside them. recurrence: what takes attention's place, or None.
         before: what stands before attention and before feed-forward. bare: whether their outputs are added as they are.
         dtype: of activations.
@@ -146,12 +151,17 @@ class Layer:
         attends = form.recurrence is None
         inner = 1 if shape.latent is None or not attends else len(shape.inner) - 1
         self.output, *rest = maps[inner:]
+        self._side: tuple[Map, Map] | None = None
+        if form.side is not None:
+            *rest, opening, closing = rest
+            self._side = opening, closing
+        self._scalar: Tensor | None = getattr(layer, form.scalar) if form.scalar else None
         self.qkv = maps[0]
         if shape.latent is not None and attends:
             self.qkv = LatentProjection(shape, shape.latent, maps[:inner])
             self.output = NarrowOutput(shape, shape.latent, self.output)
         self.copies: list[Tensor] = [copy for one in maps for copy in getattr(one, "copies", ())]
-        self.scale = shape.scale
+        self.shared, self.scale = shape.shared, shape.scale
         weight = base_of(getattr(attention, form.output)).weight
         self.dtype = torch.bfloat16 if precision == "bf16" else weight.dtype
         self.experts: Experts | None = None
@@ -170,12 +180,15 @@ class Layer:
         self._shares = shape_of_feed is not None
         self._shared_gate = rest[2] if len(rest) > 2 else None
         self.before = PreNorm(layer, form.norms[0]), PreNorm(layer, form.norms[2])
-        self._after = [(norm, None if norm is None else getattr(layer, norm.name)) for norm in form.norms[1::2]]
+        after = [*form.norms[1::2], *([] if form.side is None else [form.side.norm])]
+        self._after = [(norm, None if norm is None else getattr(layer, norm.name)) for norm in after]
         self.bounds = ScoreBounds(shape.window, shape.cap, attention.sinks if shape.sinks and attends else None)
         self.rotary = None if shape.late else shape.rotary
         self.shaping = shaping_of(shape, attention) if attends else None
+        self.head_norms = HeadNorms(shape, attention) if shape.value_norm is not None and attends else None
         self.gated = shape.gated and attends
         self.bare = form.norms[1] is form.norms[3] is None and form.residual == 1 and not form.parallel
+        self.bare = self.bare and not form.ends
         self.turn: Tensor | None = None
         self.turn_epsilon = 0.0
         if shape.norms is not None and by_head(shape) and attends:
@@ -204,6 +217,9 @@ class Layer:
         if not self.gated:
             return projected, None
         shape = self.form.attention
+        if shape.behind:
+            gates = shape.heads * shape.size
+            return projected[:, :-gates].contiguous(), projected[:, -gates:]
         both, rest = torch.split(projected, [2 * shape.heads * shape.size, 2 * shape.shared * shape.size], -1)
         queries, gates = both.reshape(len(both), shape.heads, 2, shape.size).unbind(2)
         return torch.cat((queries.flatten(1), rest), -1), gates.flatten(1)
@@ -211,7 +227,7 @@ class Layer:
     @property
     def weights(self) -> LayerWeights | None:
         """What the kernels take to compute the layer, but for a feed-forward part that is not theirs; None without."""
-        own = self.recurrence is not None or self.gated or self.shaping is not None
+        own = self.recurrence is not None or self.gated or self.shaping is not None or self.head_norms is not None
         if own or not self.bare or self.dtype is not torch.float32:
             return None
         opening = OPENINGS.get(self.gate) if self.experts is None else None
@@ -236,8 +252,17 @@ class Layer:
             shared = rowwise_sigmoid(self._shared_gate(normal)) * shared
         return routed + shared if form.share == 1 else (routed + shared) * form.share
 
+    def ended(self, x: Tensor, delta: Tensor, given: Tensor | None, steps: LayerSteps) -> tuple[Tensor, Tensor]:
+        """The residual stream and what is added to it, of those behind the feed-forward part; `given` is the input."""
+        if self._side is not None and given is not None:
+            opening, closing = self._side
+            x = x + delta
+            opened = steps.product(opening, x.to(self.dtype))
+            delta = self.added(2, steps.output(closing, gated_gelu(torch.cat((opened, given.to(opened.dtype)), -1))))
+        return (x, delta) if self._scalar is None else (x * self._scalar, delta * self._scalar)
+
     def added(self, place: int, x: Tensor) -> Tensor:
-        """What attention (0) or feed-forward (1) adds, of their output."""
+        """What attention (0), feed-forward (1) or the layer's own input (2) adds, of their output."""
         norm, module = self._after[place]
         if norm is not None:
             wide = x if x.dtype is torch.float64 else x.float()
@@ -288,12 +313,20 @@ def _experts(feed: Any, form: ExpertsForm, scale: Tensor | None, dtype: torch.dt
     router = getattr(feed, form.router)
     if form.bias is not None:
         router = partial(router, **{form.bias: getattr(feed, form.bias)})
+    if form.batched:
+        router = partial(_of_one, router)
     return Experts(form, router, module, gate, scale, dtype)
 
 
-def _gate(activation: nn.Module, gated: bool) -> Map:
+def _of_one(router: Callable[[Tensor], Any], x: Tensor) -> Any:
+    """Of states `[M, H]` as those of one sequence."""
+    return router(x[None])
+
+
+def _gate(activation: Map, gated: bool) -> Map:
     probe = torch.tensor([-1.5, 2.0])
-    probe = probe.to(next(activation.parameters(), probe))
+    weights = activation.parameters() if isinstance(activation, nn.Module) else iter(())
+    probe = probe.to(next(weights, probe))
     answer = activation(probe)
     if answer.allclose(F.gelu(probe, approximate="tanh"), atol=1e-6):
         return gated_gelu if gated else lambda x: gated_gelu(torch.cat((x, torch.ones_like(x)), -1))
@@ -325,9 +358,10 @@ def stack_of(model: Any, layers: Sequence[Layer]) -> LayerStack | None:
     """The layers as one call, to the same bits; None where the kernels do not make all of it."""
     form = known_form(model)
     weights = [each for each in (layer.weights for layer in layers) if each is not None]
-    if len(weights) < len(layers) or form.norm.kind != "rms" or products.address() is None:
+    alike = len(form.shapes) == 1 and form.norm.kind == "rms"
+    if len(weights) < len(layers) or not alike or products.address() is None:
         return None
-    return LayerStack(weights, form.norm.epsilon, form.heads, form.shared, form.size)
+    return LayerStack(weights, form.norm.epsilon, *form.shapes[0])
 
 
 def last_states(model: Any, normal: Tensor) -> Tensor:
@@ -414,6 +448,7 @@ def run_layers(
     gradient_checkpointing: bool = False,
     steps: LayerSteps = STEPS,
     visit: Visit = visited,
+    inputs: Sequence[Tensor] | None = None,
 ) -> Tensor:
     """Last hidden states (after the final norm) of tokens embedded as `x` `[M, H]`.
 
@@ -423,44 +458,68 @@ def run_layers(
         gradient_checkpointing: keeps only the states between layers for the backward pass, which computes the rest
             again.
         steps: how the rest is computed. visit: runs a layer, see `hocket.policies.residence`.
+        inputs: of each layer, see `hocket.policies.layer_inputs`.
     """
     again, last = gradient_checkpointing and torch.is_grad_enabled(), len(layers) - 1
+    form = known_form(model)
+    sources = [layer.attention.source for layer in form.layers]
+    lent: dict[int | None, Tensor] = {}
 
     def run(number: int, x: Tensor, delta: Tensor | None) -> tuple[Tensor, Tensor]:
         arguments = (layers[number], number, x, delta, attend, wanted if number == last else None, steps)
+        beside = (lent.get(sources[number]), None if inputs is None else inputs[number], number in sources)
         if not again:
-            return _run_layer(*arguments)
-        found: tuple[Tensor, Tensor] = checkpoint(_run_layer, *arguments, use_reentrant=False, preserve_rng_state=False)
-        return found
+            x, delta, keys = _run_layer(*arguments, *beside)
+        else:
+            x, delta, keys = checkpoint(_run_layer, *arguments, *beside, use_reentrant=False, preserve_rng_state=False)
+        if keys is not None:
+            lent[number] = keys
+        return x, delta
 
     delta: Tensor | None = None
     for number in range(len(layers)):
         x, delta = visit(number, partial(run, number), x, delta)
-    norm = known_form(model).norm
+    norm = form.norm
     return finished(norm, getattr(model.model, norm.name), steps.norm, x, delta)
 
 
 def _run_layer(
-    layer: Layer, number: int, x: Tensor, delta: Tensor | None, attend: Attend, wanted: Tensor | None, steps: LayerSteps
-) -> tuple[Tensor, Tensor]:
-    """The residual stream before the feed-forward part's output, and that output."""
+    layer: Layer,
+    number: int,
+    x: Tensor,
+    delta: Tensor | None,
+    attend: Attend,
+    wanted: Tensor | None,
+    steps: LayerSteps,
+    borrowed: Tensor | None,
+    given: Tensor | None,
+    lends: bool,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The residual stream before what the layer adds last, that, and the keys and values that it lends."""
     x, normal = layer.before[0](x, delta, layer.dtype, steps)
     projected, gates = layer.apart(steps.product(layer.qkv, normal))
+    lent = None
+    if layer.head_norms is not None:
+        projected = layer.head_norms(projected, borrowed)
+        lent = layer.head_norms.lent(projected) if lends else None
     mixed = attend(number, projected)
     if gates is not None:
         mixed = gated_sigmoid(torch.cat((gates, mixed), -1))
     if wanted is not None:
         x, mixed = x.index_select(0, wanted), mixed.index_select(0, wanted)
+        given = None if given is None else given.index_select(0, wanted)
     out = steps.output(layer.output, mixed)
     if layer.bare:
         x, normal = layer.before[1](x, out, layer.dtype, steps)
-        return x, layer.feed(number, normal, steps)
+        return x, layer.feed(number, normal, steps), lent
     out = layer.added(0, out)
     if layer.form.parallel:
         normal = normal if wanted is None else normal.index_select(0, wanted)
-        return x, out + layer.added(1, layer.feed(number, normal, steps))
+        x, out = layer.ended(x, out + layer.added(1, layer.feed(number, normal, steps)), given, steps)
+        return x, out, lent
     x, normal = layer.before[1](x, out, layer.dtype, steps)
-    return x, layer.added(1, layer.feed(number, normal, steps))
+    x, out = layer.ended(x, layer.added(1, layer.feed(number, normal, steps)), given, steps)
+    return x, out, lent
 
 
 def embedded(model: Any, token: Tensor) -> Tensor:

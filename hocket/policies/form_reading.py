@@ -19,11 +19,13 @@ from hocket.policies.forms import (
     ExpertsForm,
     FeedForm,
     Form,
+    InputsForm,
     Kind,
     LatentForm,
     LayerForm,
     NormForm,
     RecurrentForm,
+    SideForm,
     normed,
     routing_weights,
 )
@@ -74,25 +76,32 @@ def _form(model: Any) -> Form:
     if not isinstance(inner, nn.ModuleList):
         raise UnknownPart
     last = _first(trunk, ("norm", "final_layernorm", "embedding_norm"))
-    _check_weights(trunk, ["embed_tokens", "layers", last])
+    inputs = _inputs(trunk)
+    beside = [] if inputs is None else [inputs.table, inputs.projection, inputs.norm.name]
+    _check_weights(trunk, ["embed_tokens", "layers", last, *beside])
     read = [_layer(trunk, layer, config, number) for number, layer in enumerate(inner)]
     attention = next((layer.attention for layer in read if layer.attention is not None), None)
     if attention is None:
         raise UnknownPart
     layers = tuple(layer.form(attention) for layer in read)
-    shapes = {(layer.attention.heads, layer.attention.shared, layer.attention.size) for layer in layers}
+    turned = {(layer.attention.rotary, layer.attention.size) for layer in layers}
     thetas = set(getattr(config, "layer_rope_theta", None) or ())
-    if len(shapes) != 1 or len(thetas) > 1 or getattr(config, "use_bidirectional_attention", False):
+    both_ways = getattr(config, "use_bidirectional_attention", None) not in (None, False, "vision")
+    if len(dict(turned)) != len(turned) or len(thetas) > 1 or both_ways:
+        raise UnknownPart
+    if (inputs is None) != all(layer.side is None for layer in layers):
         raise UnknownPart
     scaling = float(getattr(config, "logits_scaling", 1.0))
     scale = getattr(model, "logit_scale", None) or (scaling if config.model_type in _MULTIPLIED else 1 / scaling)
+    wide = config.model_type == "afmoe" and config.mup_enabled
     return Form(
         layers=layers,
         norm=_norm(trunk, last),
-        embedding_scale=float(getattr(config, "embedding_multiplier", 1.0)),
+        embedding_scale=config.hidden_size**0.5 if wide else float(getattr(config, "embedding_multiplier", 1.0)),
         logit_scale=float(scale),
         logit_cap=float(getattr(config, "final_logit_softcapping", None) or 0),
         longest=min(longest_static(rotary_of(trunk), config), whole_chunk(config)),
+        inputs=inputs,
     )
 
 
@@ -168,6 +177,12 @@ _NORMS: dict[tuple[str, ...], tuple[str | None, str | None, str | None, str | No
         "pre_feedforward_layernorm",
         "post_feedforward_layernorm",
     ),
+    ("input_layernorm", "post_attention_layernorm", "post_mlp_layernorm", "pre_mlp_layernorm"): (
+        "input_layernorm",
+        "post_attention_layernorm",
+        "pre_mlp_layernorm",
+        "post_mlp_layernorm",
+    ),
     ("input_layernorm", "pre_feedforward_layernorm"): ("input_layernorm", None, "pre_feedforward_layernorm", None),
     ("input_layernorm", "post_attention_layernorm", "post_norm1", "post_norm2"): (
         "input_layernorm",
@@ -201,12 +216,15 @@ def _layer(trunk: Any, layer: nn.Module, config: Any, number: int) -> _Layer:
     attention = _first(layer, ("self_attn", "linear_attn", "conv"))
     feed = _first(layer, ("mlp", "block_sparse_moe", "feed_forward"))
     norms_in = (name for name, child in layer.named_children() if "norm" in name and type(child) is not nn.Identity)
-    names = tuple(sorted(norms_in))
+    side = _side(layer)
+    names = tuple(sorted(name for name in norms_in if side is None or name != side.norm.name))
     places = _NORMS.get(names)
-    if places is None:
+    parallel = len(names) == 1 or bool(getattr(layer, "use_parallel_residual", False))
+    if places is None or (parallel and side is not None):
         raise UnknownPart
     beside = None if getattr(layer, "shared_mlp", None) is None else layer.shared_mlp
-    _check_weights(layer, [attention, feed, *names, *([] if beside is None else ["shared_mlp"])])
+    more = [] if side is None else [side.opening, side.closing, side.norm.name]
+    _check_weights(layer, [attention, feed, *names, *more, *([] if beside is None else ["shared_mlp"])])
     norms = tuple(None if name is None else _norm(layer, name) for name in places)
     module, attends = getattr(layer, attention), attention == "self_attn"
     rest = {
@@ -214,14 +232,36 @@ def _layer(trunk: Any, layer: nn.Module, config: Any, number: int) -> _Layer:
         "feed_name": feed,
         "feed": _feed(getattr(layer, feed), beside),
         "norms": norms,
-        "parallel": len(names) == 1 or bool(getattr(layer, "use_parallel_residual", False)),
+        "parallel": parallel,
         "residual": float(getattr(layer, "residual_multiplier", getattr(layer, "residual_scale", 1.0))),
+        "side": side,
+        "scalar": "layer_scalar" if isinstance(getattr(layer, "layer_scalar", None), torch.Tensor) else "",
     }
     return _Layer(
         _attention_of(trunk, module, config, number) if attends else None,
         None if attends else _recurrence(module),
         rest,
     )
+
+
+def _inputs(trunk: Any) -> InputsForm | None:
+    if not hasattr(trunk, "embed_tokens_per_layer"):
+        return None
+    _linear(trunk, ["per_layer_model_projection"])
+    norm = _norm(trunk, "per_layer_projection_norm")
+    if norm.kind != "rms" or type(trunk.embed_tokens_per_layer).forward is nn.Embedding.forward:
+        raise UnknownPart
+    scales = float(trunk.per_layer_model_projection_scale), float(trunk.per_layer_input_scale)
+    width = trunk.per_layer_projection_norm.weight.shape[0]
+    return InputsForm("embed_tokens_per_layer", "per_layer_model_projection", norm, *scales, width)
+
+
+def _side(layer: Any) -> SideForm | None:
+    names = ["per_layer_input_gate", "per_layer_projection"]
+    if not hasattr(layer, names[0]):
+        return None
+    _linear(layer, names)
+    return SideForm(*names, "act_fn", _norm(layer, "post_per_layer_input_norm"))
 
 
 def _recurrence(module: Any) -> RecurrentForm:
@@ -309,8 +349,12 @@ _QUERY_NORMS = (("q_norm", "k_norm"), ("q_layernorm", "k_layernorm"), ("query_la
 
 
 def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionForm:
-    joint = hasattr(module, "qkv_proj")
-    projections = ("qkv_proj",) if joint else ("q_proj", "k_proj", "v_proj")
+    if getattr(module, "is_kv_shared_layer", False):
+        return _borrowing(trunk, module, config, number)
+    joint, tied = hasattr(module, "qkv_proj"), getattr(module, "use_alternative_attention", False)
+    projections = ("qkv_proj",) if joint else ("q_proj", "k_proj") if tied else ("q_proj", "k_proj", "v_proj")
+    behind = not joint and isinstance(getattr(module, "gate_proj", None), nn.Module)
+    projections += ("gate_proj",) if behind else ()
     output = _first(module, ("o_proj", "dense", "out_proj"))
     _linear(module, [*projections, output])
     size, sinks = int(module.head_dim), isinstance(getattr(module, "sinks", None), nn.Parameter)
@@ -318,11 +362,11 @@ def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
     _check_weights(module, [*projections, output, *(named or ()), *(["sinks"] if sinks else [])])
     heads = base_of(getattr(module, output)).in_features // size
     widths = [base_of(getattr(module, name)).out_features for name in projections]
-    gated = not joint and widths[0] == 2 * heads * size
-    if gated:
-        widths[0] = heads * size
+    gated = behind or (not joint and widths[0] == 2 * heads * size)
+    if gated and widths[-1 if behind else 0] == (1 if behind else 2) * heads * size:
+        widths = widths[:-1] if behind else [heads * size, *widths[1:]]
     shared = (widths[0] // size - heads) // 2 if joint else widths[1] // size
-    if sum(widths) != (heads + 2 * shared) * size or heads % max(shared, 1):
+    if sum(widths) != (heads + (1 if tied else 2) * shared) * size or heads % max(shared, 1):
         raise UnknownPart
     kind = _layer_type(config, number)
     rotary = table_of(rotary_of(trunk), module, config, kind)
@@ -341,6 +385,11 @@ def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
     elif getattr(module, "qk_norm", None) is not None:  # It has no weight, so it may as well come before the turn.
         same = _bare_norm(module, "qk_norm", size)
         norms = same, same
+    value_norm = None if getattr(module, "v_norm", None) is None else _bare_norm(module, "v_norm", size)
+    if value_norm is not None or tied:  # Normed by head, with nothing else to do for their turn.
+        plain = norms is not None and not late and not interleaved and not gated and turned == size
+        if not plain or any(norm.wide or norm.kind != "rms" for norm in norms or ()) or value_norm is None:
+            raise UnknownPart
     return AttentionForm(
         projections=projections,
         output=output,
@@ -358,7 +407,28 @@ def _attention(trunk: Any, module: Any, config: Any, number: int) -> AttentionFo
         late=late,
         clip=float(getattr(config, "clip_qkv", None) or 0),
         gated=gated,
+        behind=behind,
+        value_norm=value_norm,
+        tied=tied,
     )
+
+
+def _borrowing(trunk: Any, module: Any, config: Any, number: int) -> AttentionForm:
+    """Of a layer that reads keys and values of the last one of its kind that has any."""
+    kinds = config.layer_types
+    earlier = (other for other in reversed(range(number)) if kinds[other] == kinds[number])
+    source = next((n for n in earlier if not trunk.layers[n].self_attn.is_kv_shared_layer), None)
+    if source is None:
+        raise UnknownPart
+    lender = _attention(trunk, trunk.layers[source].self_attn, config, source)
+    norms = (_norm(module, "q_norm"), lender.norms[1]) if lender.norms is not None else None
+    _linear(module, ["q_proj", "o_proj"])
+    _check_weights(module, ["q_proj", "q_norm", "o_proj"])
+    same = base_of(module.q_proj).out_features == base_of(module.o_proj).in_features == lender.heads * lender.size
+    same = same and module.q_norm.weight.shape == (lender.size,) and module.scaling == lender.scale
+    if norms is None or lender.value_norm is None or norms[0].kind != "rms" or not same:
+        raise UnknownPart
+    return replace(lender, projections=("q_proj",), norms=norms, tied=False, source=source)
 
 
 def _bare_norm(parent: nn.Module, name: str, size: int) -> NormForm:
@@ -401,14 +471,18 @@ def _experts(module: Any) -> ExpertsForm:
         raise UnknownPart
     shared = next((name for name in _SHARED if getattr(module, name, None) is not None), None)
     gate = "shared_expert_gate" if hasattr(module, "shared_expert_gate") else None
-    _check_weights(module, [router, "experts", *(name for name in (shared, gate) if name is not None)])
+    bias = _handed_bias(module, getattr(module, router))
+    _check_weights(module, [router, "experts", *(name for name in (shared, gate, bias) if name is not None)])
     weight = experts.down_proj
     if weight.is_meta or not weight.numel():
         raise UnknownPart
     width = weight.shape[2 if _flag(experts, "is_transposed") else 1]
     probe = torch.randn(16, width, generator=torch.Generator().manual_seed(0)).to(weight.device, weight.dtype)
-    bias = _handed_bias(module, getattr(module, router))
-    routed = getattr(module, router)(probe, *(() if bias is None else (getattr(module, bias),)))
+    handed, batched = () if bias is None else (getattr(module, bias),), False
+    try:
+        routed = getattr(module, router)(probe, *handed)
+    except ValueError:
+        routed, batched = getattr(module, router)(probe[None], *handed), True
     if not isinstance(routed, tuple) or len(routed) != 3 or routed[1].shape != routed[2].shape:
         raise UnknownPart
     usual = type(experts)._apply_gate.__name__ == "_default_apply_gate"
@@ -423,6 +497,7 @@ def _experts(module: Any) -> ExpertsForm:
         floor=1e-6 if hasattr(getattr(module, router), "use_expert_bias") else 0.0,  # LFM2's own.
         bias=bias,
         share=_share(module),
+        batched=batched,
     )
     logits, due, chosen = (part.double() if part.is_floating_point() else part for part in routed)
     for scores in _SCORES:
@@ -442,7 +517,8 @@ def _handed_bias(module: Any, router: Any) -> str | None:
 
 def _factor(router: Any) -> float:
     """What a router multiplies its weights by."""
-    return float(getattr(router, "routed_scaling_factor", getattr(router, "router_scaling_factor", 1.0)))
+    names = "routed_scaling_factor", "router_scaling_factor", "route_scale"
+    return next((float(getattr(router, name)) for name in names if hasattr(router, name)), 1.0)
 
 
 def _share(module: Any) -> float:

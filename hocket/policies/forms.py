@@ -19,6 +19,7 @@ from hocket.policies.shapes import text_config
 
 KNOWN = frozenset(
     {
+        "afmoe",
         "apertus",
         "arcee",
         "aria_text",
@@ -38,6 +39,8 @@ KNOWN = frozenset(
         "gemma",
         "gemma2",
         "gemma3_text",
+        "gemma4_text",
+        "gemma4_unified_text",
         "glm",
         "glm4",
         "glm4_moe",
@@ -154,7 +157,10 @@ class AttentionForm:
         norms: of queries and of keys, or nothing. late: whether these follow the turn.
         clip: bound of queries, keys and values, 0 for none.
         latent: how these come of narrow states, if they do.
-        gated: whether each query has a gate of its head's output beside it.
+        gated: whether each query has a gate of its head's output beside it, or all gates stand `behind` the values.
+        value_norm: of values, by head; queries and keys are then normed with them, before others read them.
+        tied: whether values are the keys before their norm. source: the layer whose keys and values are read, None for
+            its own; `norms` and `value_norm` are then those of that layer, but for the one of queries.
     """
 
     projections: tuple[str, ...]
@@ -174,6 +180,15 @@ class AttentionForm:
     clip: float = 0.0
     latent: LatentForm | None = None
     gated: bool = False
+    behind: bool = False
+    value_norm: NormForm | None = None
+    tied: bool = False
+    source: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Query heads, key and value heads, numbers of each."""
+        return self.heads, self.shared, self.size
 
     @property
     def inner(self) -> tuple[str, ...]:
@@ -264,6 +279,7 @@ class ExpertsForm:
         bias: name of what is added to scores where experts are chosen, if the router is given it.
         before: whether weights are factors of what experts read, not of their outputs.
         beside: whether the shared one stands beside the module, not in it. share: factor of both outputs' sum.
+        batched: whether the router reads states as a batch of sequences.
     """
 
     router: str
@@ -280,6 +296,37 @@ class ExpertsForm:
     before: bool = False
     beside: bool = False
     share: float = 1.0
+    batched: bool = False
+
+
+@dataclass(frozen=True)
+class SideForm:
+    """What a layer adds of an input of its own, see `InputsForm`: `norm(closing(act(opening(x)) * input))`.
+
+    `activation` is the name of a module of the layer's.
+    """
+
+    opening: str
+    closing: str
+    activation: str
+    norm: NormForm
+
+
+@dataclass(frozen=True)
+class InputsForm:
+    """Inputs of each layer beside the residual stream: `(norm(factor * projection(x)) + table(token)) * share`.
+
+    Attributes:
+        table, projection: names of modules of the trunk's; both give the inputs of all layers side by side.
+        width: numbers of one layer's input.
+    """
+
+    table: str
+    projection: str
+    norm: NormForm
+    factor: float
+    share: float
+    width: int
 
 
 @dataclass(frozen=True)
@@ -291,6 +338,7 @@ class LayerForm:
         norms: before and after attention, before and after feed-forward; None where there is none.
         parallel: whether both parts read the same states. residual: factor of what they add.
         recurrence: what stands in the place of attention, if it does; `attention` is then that of other layers.
+        side: what is added behind both parts. scalar: name of the number that the states are multiplied by at the end.
     """
 
     attention_name: str
@@ -301,6 +349,8 @@ class LayerForm:
     parallel: bool = False
     residual: float = 1.0
     recurrence: RecurrentForm | None = None
+    side: SideForm | None = None
+    scalar: str = ""
 
     @property
     def inner(self) -> tuple[str, ...]:
@@ -319,7 +369,12 @@ class LayerForm:
         pre = before is not None and between is not None and before.kind == between.kind == "rms"
         attention = self.recurrence is None and self.attention.latent is None and not self.attention.gated
         dense = isinstance(self.feed, FeedForm) and attention
-        return pre and after is None and last is None and not self.parallel and dense
+        return pre and after is None and last is None and not self.parallel and dense and not self.ends
+
+    @property
+    def ends(self) -> bool:
+        """Whether anything comes behind the feed-forward part."""
+        return self.side is not None or bool(self.scalar)
 
 
 @dataclass(frozen=True)
@@ -329,6 +384,7 @@ class Form:
     Attributes:
         layers: in order. norm: the last one. embedding_scale, logit_scale, logit_cap: as they say; a cap of 0 is none.
         longest: tokens up to which angles depend on the position alone.
+        inputs: of each layer beside the residual stream, if there are any.
     """
 
     layers: tuple[LayerForm, ...]
@@ -337,26 +393,28 @@ class Form:
     logit_scale: float
     logit_cap: float
     longest: int
+    inputs: InputsForm | None = None
 
     @property
-    def heads(self) -> int:
-        return self.layers[0].attention.heads
+    def shapes(self) -> tuple[tuple[int, int, int], ...]:
+        """Different ones of attention: query heads, key and value heads, numbers of each."""
+        return tuple(dict.fromkeys(layer.attention.shape for layer in self.layers))
 
     @property
-    def shared(self) -> int:
-        return self.layers[0].attention.shared
+    def tables(self) -> dict[str, int]:
+        """Names of the tables of angles, and the numbers of the heads that they turn."""
+        attentions = (layer.attention for layer in self.layers)
+        return {attention.rotary: attention.size for attention in attentions if attention.rotary is not None}
 
     @property
-    def size(self) -> int:
-        """Numbers per head."""
-        return self.layers[0].attention.size
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        """Names of the tables of angles."""
-        return tuple(
-            dict.fromkeys(layer.attention.rotary for layer in self.layers if layer.attention.rotary is not None)
-        )
+    def holders(self) -> dict[int, int]:
+        """By number of each layer that attends, that of the layer whose keys and values it reads."""
+        sources = {number: layer.attention.source for number, layer in enumerate(self.layers)}
+        return {
+            number: number if source is None else source
+            for number, source in sources.items()
+            if number not in self.recurrent
+        }
 
     @property
     def recurrent(self) -> dict[int, RecurrentForm]:
@@ -365,8 +423,8 @@ class Form:
 
     @property
     def usual(self) -> bool:
-        """Whether every layer is, see there."""
-        return all(layer.usual for layer in self.layers)
+        """Whether every layer is, see there, and attention of one shape."""
+        return len(self.shapes) == 1 and all(layer.usual for layer in self.layers)
 
     @property
     def plain(self) -> bool:
@@ -410,6 +468,7 @@ def linears_of(form: LayerForm) -> set[str]:
     if isinstance(feed, ExpertsForm):
         within = str(feed.shared) if feed.beside else f"{form.feed_name}.{feed.shared}"
     names |= set() if dense is None else {f"{within}.{name}" for name in (*dense.opening, dense.closing)}
+    names |= set() if form.side is None else {form.side.opening, form.side.closing}
     gate = None if isinstance(feed, FeedForm) else feed.shared_gate
     return names if gate is None else names | {f"{form.feed_name}.{gate}"}
 

@@ -21,6 +21,12 @@ from hocket.policies.templates import TemplateSettings
 READ_WHOLE = frozenset({"mxfp4", "fp8"})
 """Quantised checkpoints whose weights `transformers` makes whole when it reads them."""
 
+TEXT_APART = frozenset({"gemma3", "gemma4", "gemma4_unified"})
+"""Architectures of images and text of which the part for text is read, as a model by itself."""
+
+_TEXT_NAMES = {r"^(model\.)?language_model\.(model\.)?": "model.", r"^model\.lm_head": "lm_head"}
+"""Patterns of how such a checkpoint names the weights of its text model, and that model's own names."""
+
 ATTENTION = "eager"
 """The backward pass of fused attention is slower on CPU at the lengths trained here."""
 
@@ -46,8 +52,13 @@ def read_model(where: str, dtype: torch.dtype) -> Any:
             "model"
         )
     settings = {"dtype": dtype, "attn_implementation": ATTENTION, "output_loading_info": True}
+    apart = config.model_type.removesuffix("_text") in TEXT_APART
+    if apart:
+        settings |= {"config": config, "key_mapping": _TEXT_NAMES}
     with torch.random.fork_rng(devices=[]):  # Some layers draw as they are made.
         model, report = _fetch(AutoModelForCausalLM, "model", where, settings)
+    if apart and hasattr(model, "_weight_conversions"):
+        del model._weight_conversions  # Saved by its own names.
     if report["missing_keys"]:
         raise ConfigurationError(
             f"model {where!r} lacks the weights of {sorted(report['missing_keys'])[0]!r}, so it is not a complete "
@@ -116,11 +127,22 @@ def is_classifier(config: Any) -> bool:
 
 
 def read_config(where: str) -> Any:
-    """The model's configuration, without its weights; errors as `read_model`."""
+    """The model's configuration, without its weights; errors as `read_model`. Of `TEXT_APART` that of the text."""
     from transformers import AutoConfig
 
     _check_place(where)
-    return _fetch(AutoConfig, "model", where, {})
+    return text_apart(_fetch(AutoConfig, "model", where, {}))
+
+
+def text_apart(whole: Any) -> Any:
+    """The configuration of the text model in one of `TEXT_APART`; any other as it is."""
+    if whole.model_type not in TEXT_APART:
+        return whole
+    text = whole.get_text_config(decoder=True)
+    text.architectures, text.tie_word_embeddings = whole.architectures, whole.tie_word_embeddings
+    if getattr(whole, "quantization_config", None) is not None:
+        text.quantization_config = whole.quantization_config
+    return text
 
 
 def read_tokenizer(where: str, chat_template: str | TemplateSettings | None = None) -> Any:

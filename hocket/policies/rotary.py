@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-STATIC_ROTARY = frozenset({"default", "linear", "llama3", "yarn", "ntk_alpha"})
+STATIC_ROTARY = frozenset({"default", "linear", "llama3", "yarn", "ntk_alpha", "proportional"})
 """Rotary embeddings whose angles depend on the position alone."""
 
 
@@ -22,6 +22,7 @@ def _hybrid(module: Any, config: Any, kind: str | None) -> bool:
 
 
 _NO_POSITIONS: dict[str, Callable[[Any, Any, str | None], bool]] = {
+    "afmoe": lambda module, config, kind: kind != "sliding_attention",
     "cohere2": lambda module, config, kind: kind != "sliding_attention",
     "cohere2_moe": lambda module, config, kind: kind != "sliding_attention" and not module.force_rope,
     "exaone4": _hybrid,

@@ -6,7 +6,7 @@ their heads or in their window (`per_layer_config`, `layer_types`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -15,7 +15,8 @@ class LayerSize:
     """One decoder layer.
 
     Attributes:
-        hidden: width of the states. heads, shared: attention heads, and those of keys and values.
+        hidden: width of the states. heads, shared: attention heads, and those of keys and values; 0 of these where
+            another layer's are read.
         key, value: numbers of a head's keys and values. inner: width of the feed-forward part that a token takes.
         window: positions that attention sees; None for all.
         recurrent: numbers of a state that does not grow with the sequence; the layer then has no keys and values.
@@ -82,6 +83,12 @@ def model_size(config: Any) -> ModelSize:
     layers = tuple(
         _layer(text if each is None else each[number], number, kinds[number] if kinds and number < len(kinds) else None)
         for number in range(count)
+    )
+    modes = getattr(text, "kv_sharing_modes", None) or [None] * count
+    wider = 2 if getattr(text, "use_double_wide_mlp", False) else 1
+    layers = tuple(
+        replace(layer, shared=0, inner=wider * layer.inner) if mode == "reuse" else layer
+        for layer, mode in zip(layers, modes, strict=True)
     )
     return ModelSize(layers, int(getattr(text, "vocab_size", 0)), context_length(config))
 

@@ -32,13 +32,13 @@ def angle_tables(model: Any, positions: int) -> dict[str | None, Angles]:
     """All tables of a model for positions below `positions`."""
     form, device, dtype = known_form(model), model.device, model.dtype
     tables: dict[str | None, Angles] = {}
-    for name in form.tables:
+    for name, size in form.tables.items():
         cosine, sine = pair_angles(rotary_of(model.model), name, positions, device, dtype)
-        spare = form.size // 2 - cosine.shape[1]
+        spare = size // 2 - cosine.shape[1]
         cosine, sine = F.pad(cosine, (0, spare), value=1.0), F.pad(sine, (0, spare))
         tables[name] = torch.cat((cosine, cosine), -1), torch.cat((-sine, sine), -1)
     if any(layer.attention.rotary is None or layer.attention.late for layer in form.layers):
-        still = torch.ones(positions, form.size, dtype=dtype, device=device)
+        still = torch.ones(positions, form.shapes[0][2], dtype=dtype, device=device)
         tables[None] = still, torch.zeros_like(still)
     return tables
 
@@ -118,12 +118,48 @@ class QueryShaping:
         return (x if bias is None else x + bias).reshape(shape)
 
 
+class HeadNorms:
+    """Norms of queries, keys and values by head, where values have one; keys and values may be another layer's.
+
+    Args:
+        module: attention's own.
+    """
+
+    def __init__(self, form: AttentionForm, module: Any) -> None:
+        self._form = form
+        assert form.norms is not None
+        norms = form.norms[:1] if form.source is not None else (*form.norms, form.value_norm)
+        self._norms = [(norm, getattr(module, norm.name)) for norm in norms if norm is not None]
+
+    def __call__(self, projected: Tensor, lent: Tensor | None) -> Tensor:
+        """Queries, keys and values `[M, (H + 2 S) D]` of what is projected, of which the last two may be `lent`."""
+        form = self._form
+        widths = [form.heads * form.size, *([form.shared * form.size] * (len(self._norms) - 1))]
+        parts = list(torch.split(projected, widths[:2] if form.tied else widths, -1))
+        parts += parts[1:] if form.tied else []
+        normal = [self._normal(*norm, part) for norm, part in zip(self._norms, parts, strict=True)]
+        return torch.cat(normal if lent is None else (*normal, lent), -1)
+
+    def lent(self, qkv: Tensor) -> Tensor:
+        """Keys and values of these, as other layers read them."""
+        return qkv[:, self._form.heads * self._form.size :]
+
+    def _normal(self, norm: NormForm, module: Any, x: Tensor) -> Tensor:
+        heads = (x if x.dtype is torch.float64 else x.float()).reshape(-1, self._form.size)
+        heads = add_norm(heads, None, norm.epsilon, heads.dtype)[1]
+        weight = weight_of(norm, module)
+        return (heads if weight is None else heads * weight).to(x.dtype).view(x.shape)
+
+
 def by_head(form: AttentionForm) -> bool:
     """Whether kernels norm queries and keys: RMSNorm of each head, before the turn."""
-    return form.norms is not None and not form.late and all(norm.kind == "rms" and not norm.wide for norm in form.norms)
+    if form.norms is None or form.late or form.value_norm is not None:
+        return False
+    return all(norm.kind == "rms" and not norm.wide for norm in form.norms)
 
 
 def shaping_of(form: AttentionForm, module: Any) -> QueryShaping | None:
     """What a layer needs; None for nothing."""
     moved = form.rotary is not None and turn_order(form) is not None
-    return QueryShaping(form, module) if form.clip or moved or (form.norms is not None and not by_head(form)) else None
+    apart = form.norms is not None and form.value_norm is None and not by_head(form)
+    return QueryShaping(form, module) if form.clip or moved or apart else None

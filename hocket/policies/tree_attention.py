@@ -14,7 +14,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from hocket.policies.kernels import ScoreBounds
-from hocket.policies.operations import Functions, column_of
+from hocket.policies.operations import Functions, common_column
 from hocket.policies.prefix_tree import TokenRun
 from hocket.policies.shaping import Angles, Tables
 
@@ -94,15 +94,20 @@ class TreeAttention:
     Args:
         nodes: of the tree. depth: of each token `[M]` int64.
         tables: of cosine, and of sine with the sign of the rotated half, `[P, D]`, by name.
-        heads, shared: H query heads, S key and value heads. like: a tensor of the kind activations are.
+        shapes: of the layers' attention: query heads, key and value heads, numbers of each.
+        like: a tensor of the kind activations are.
     """
 
     def __init__(
-        self, nodes: Sequence[TokenRun], depth: Tensor, tables: Tables, heads: int, shared: int, like: Tensor
+        self,
+        nodes: Sequence[TokenRun],
+        depth: Tensor,
+        tables: Tables,
+        shapes: Sequence[tuple[int, int, int]],
+        like: Tensor,
     ) -> None:
-        self._shared, self._depth, self._tables = shared, depth, tables
-        size = next(iter(tables.values()))[0].shape[1]
-        column = column_of(like.device, like.dtype, size, heads // shared)
+        self._depth, self._tables = depth, tables
+        column = common_column(like.device, like.dtype, shapes)
         self._functions, self._paths = column.functions(), column.paths(nodes, like.device)
         self._places = depth.to(torch.int32)
         self._angles: dict[str | None, Angles] = {}
@@ -126,7 +131,7 @@ class TreeAttention:
             cosine, sine = self._tables[layer.rotary]
             self._angles[layer.rotary] = cosine.contiguous(), sine.contiguous()
         bounds = layer.bounds
-        shape = layer.turn_epsilon, layer.scale, self._shared, self._functions, self._paths
+        shape = layer.turn_epsilon, layer.scale, layer.shared, self._functions, self._paths
         angles = (*self._angles[layer.rotary], self._places)
         out: Tensor = _Attend.apply(qkv, layer.turn, *angles, bounds.sinks, *shape, *known, bounds)  # type: ignore[no-untyped-call]
         return out

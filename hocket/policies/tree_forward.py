@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 from hocket.policies.activation_cache import ReplaySteps
 from hocket.policies.family import STEPS, LayerSteps, Precision, embedded, run_layers
 from hocket.policies.form_reading import known_form
+from hocket.policies.layer_inputs import LayerInputs
 from hocket.policies.prefix_tree import PrefixTree
 from hocket.policies.recurrence import TreeHistories
 from hocket.policies.residence import HERE, Residence
@@ -37,10 +38,11 @@ def tree_states(
     which then takes the place of `steps`; `residence` says where the weights are.
     """
     form, device = known_form(model), model.device
-    x = embedded(model, torch.from_numpy(tree.token).to(device))
+    token = torch.from_numpy(tree.token).to(device)
+    x = embedded(model, token)
     depth = torch.from_numpy(tree.depth).to(device)
     tables = angle_tables(model, int(tree.depth.max()) + 1)
-    attention = TreeAttention(tree.nodes, depth, tables, form.heads, form.shared, x)
+    attention = TreeAttention(tree.nodes, depth, tables, form.shapes, x)
     layers, visit = residence.layers(model, precision)
     histories = TreeHistories(tree.nodes, device) if form.recurrent else None
 
@@ -61,6 +63,7 @@ def tree_states(
         gradient_checkpointing=gradient_checkpointing,
         steps=steps if replay is None else replay,
         visit=visit,
+        inputs=LayerInputs(model, precision)(token, x),
     )
     if device.type == "cpu":
         return states.index_select(0, torch.from_numpy(back))

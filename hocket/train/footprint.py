@@ -220,10 +220,10 @@ def _activations(outline: ModelOutline, plan: TrainingPlan) -> float:
 
 
 def _kept(layer: LayerSize, outline: ModelOutline, narrow: float, length: int, replayed: bool) -> float:
-    """Bytes that a layer keeps of a token for the backward pass; of a replayed pass no sums and no turned queries."""
+    """Bytes that a layer keeps of a token for the backward pass; of a replayed pass no turned queries."""
     attention = (layer.heads + layer.shared) * (layer.key + layer.value)
     if outline.fast:
-        more = 0 if replayed else attention + 2 * layer.hidden
+        more = 0 if replayed else attention
         # Experts are run over copies of the rows sent to them, and what each gives a token is kept to be weighed.
         return _recorded(layer, narrow) + narrow * (layer.inner + more + 2 * layer.chosen * layer.hidden)
     scores = 0 if outline.fused else 3 * 4.0 * layer.heads * min(length, layer.window or length)

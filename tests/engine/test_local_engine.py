@@ -57,6 +57,17 @@ def as_batch(policy, asked, samples):
     return pack([Trajectory(Scenario(str(i)), [turn]) for i, turn in enumerate(turns)])
 
 
+def test_whatever_goes_wrong_reaches_who_waits(policy, monkeypatch):
+    engine, asked = LocalEngine(policy), requests(policy, Decoding(max_tokens=3))[0]
+
+    def broken(policy):
+        raise RuntimeError("no kernels after all")
+
+    monkeypatch.setattr("hocket.engine.local._functions", broken)
+    with pytest.raises(RuntimeError, match="no kernels after all"):
+        asyncio.run(asyncio.wait_for(engine.submit(asked), 20))
+
+
 @pytest.mark.parametrize("temperature", [0.0, 0.6, 1.0, 1.7])
 def test_log_probs_are_the_learners(policy, temperature):
     asked = requests(policy, Decoding(temperature=temperature, max_tokens=40), TEXTS * 4)

@@ -10,7 +10,7 @@ from hocket.engine.pages import NEVER, PAGE, PagePool, PageTree, common_length
 
 
 def pool(most=1000):
-    return PagePool(2, 1, 2, most=most, dtype=torch.float32)
+    return PagePool([(1, 2)] * 2, most=most, dtype=torch.float32)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 40)), max_size=40))
@@ -173,7 +173,7 @@ def test_a_part_gives_way_to_a_fuller_page():
 
 
 def test_a_page_that_holds_more_now_is_in_one_node_whatever_stands_between():
-    pages = PagePool(1, 1, 16, most=4, dtype=torch.float32)
+    pages = PagePool([(1, 16)], most=4, dtype=torch.float32)
     tree = PageTree(pages)
     mine, other = pages.take(1), pages.take(1)
     tree.insert((5, 6), mine, 0)
@@ -187,7 +187,7 @@ def test_a_page_that_holds_more_now_is_in_one_node_whatever_stands_between():
 
 
 def test_owners_share_no_pages():
-    pages = PagePool(1, 1, 16, most=8, dtype=torch.float32)
+    pages = PagePool([(1, 16)], most=8, dtype=torch.float32)
     tree, tokens = PageTree(pages), tuple(range(20))
     for owner in (0, 3):
         taken = pages.take(2)

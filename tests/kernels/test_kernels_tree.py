@@ -254,11 +254,13 @@ def test_bounded_scores_are_those_of_torch_in_double(name):
         tables = {"": (torch.cat((cosine, cosine), -1).to(dtype), torch.cat((-sine, sine), -1).to(dtype))}
         depth = torch.from_numpy(tree.depth)
         like = torch.zeros(1, dtype=dtype)
-        attention = TreeAttention(tree.nodes, depth, tables, heads, shared, like)
+        attention = TreeAttention(tree.nodes, depth, tables, [(heads, shared, size)], like)
         assert (attention._functions is kernels) == (dtype is torch.float32)
         inputs = [one.to(dtype).clone().requires_grad_() for one in (qkv, sinks) if one is not None]
         bounds = ScoreBounds(window, cap, inputs[1] if sinking else None)
-        layer = SimpleNamespace(turn=None, turn_epsilon=0.0, scale=0.6, rotary="", bounds=bounds, shaping=None)
+        layer = SimpleNamespace(
+            turn=None, turn_epsilon=0.0, scale=0.6, rotary="", bounds=bounds, shaping=None, shared=shared
+        )
         out = attention(inputs[0], layer)
         found.append((out, *torch.autograd.grad((out * factor.to(dtype)).sum(), inputs)))
     for one, due in zip(*found, strict=True):

@@ -446,7 +446,7 @@ def test_a_column_refuses_in_a_sentence() -> None:
     compiled, triton, plain = COLUMNS
     assert compiled.refusal(gate, CPU, torch.float16) == "the c++ column has gate in float32, bfloat16, not in float16"
     why = compiled.refusal(attention_over_a_tree, CPU, torch.float32, 24)
-    assert why == "the c++ column has attention over a tree for heads of a multiple of 16 numbers up to 256, not of 24"
+    assert why == "the c++ column has attention over a tree for heads of a multiple of 16 numbers up to 512, not of 24"
     assert compiled.refusal(gate, torch.device("cuda"), torch.float32) == "the c++ column computes on cpu, not on cuda"
     why = triton.refusal(attention_over_a_tree, torch.device("cuda"), torch.bfloat16, 64, 71)
     assert why == "the triton column lets 64 query heads share a key head, not 71"

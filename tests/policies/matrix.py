@@ -37,7 +37,7 @@ from hocket.engine.requests import Request
 from hocket.engine.rereading_session import REREAD
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.form_reading import known_form
-from hocket.policies.loading import first_line
+from hocket.policies.loading import first_line, text_apart
 from hocket.policies.lora import add_adapter
 from hocket.policies.lora_targets import coverage
 from hocket.policies.refusals import UNFIT, check_architecture
@@ -120,7 +120,7 @@ def policy_of(name: str, *, adapted: bool = False) -> CausalLM:
     """
     config = SimpleNamespace(model_type=name) if name in UNFIT else architectures.shrunk(CONFIG_MAPPING[name])
     check_architecture(config, name)
-    model = architectures.tiny(name)
+    model = architectures.filled(text_apart(config), name)
     if adapted:
         add_adapter(model, LoraSettings(rank=2, alpha=4.0), Key.of(0))
     return CausalLM(model, tiny_models.tokenizer())
@@ -277,6 +277,10 @@ the share of the tiny model's weights that an adapter with default targets acts 
 {fast_rows}
 
 ## Own forward pass
+
+Two that are near to a form have none. `gemma3n_text` has several residual streams, which every layer mixes anew with
+weights of its own (AltUp); a form has one stream, to which layers add. With `enable_moe_block`, layers of `gemma4_text`
+route by states before their norm, and add experts and a dense part after norms of their own.
 
 | `model_type` | learner | sampler | LoRA | remark |
 |---|---|---|---|---|

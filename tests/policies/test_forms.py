@@ -47,6 +47,7 @@ QUICK = (
     "gemma",
     "gemma2",
     "gemma3_text",
+    "gemma4_text",
     "glm4",
     "glm4_moe",
     "gpt_oss",

@@ -7,6 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
+import architectures
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -15,6 +16,7 @@ from hocket.core.errors import ConfigurationError, HocketError
 from hocket.core.inside import check_model_folder, leads_out
 from hocket.nano import BASE
 from hocket.policies.loading import read_config, read_model, read_tokenizer
+from hocket.policies.support import supports
 from hocket.train.checkpoint import COMPLETE, Checkpoints, problem
 from hocket.train.export import export_run
 
@@ -176,3 +178,19 @@ def test_a_bin_file_is_read_as_tensors_alone(model: Path) -> None:
     (model / "pytorch_model.bin").write_bytes(b"\x80\x02cos\nsystem\nq\x00X\x04\x00\x00\x00trueq\x01\x85q\x02Rq\x03.")
     with pytest.raises(ConfigurationError, match="holds more than tensors, or is broken"):
         read_model(str(model), torch.float32)
+
+
+@pytest.mark.parametrize("kind", ["gemma4", pytest.param("gemma3", marks=pytest.mark.slow)])
+def test_of_images_and_text_the_text_model_is_read_and_saved_by_its_own_names(kind: str, tmp_path: Path) -> None:
+    whole = architectures.tiny(kind)
+    whole.save_pretrained(str(tmp_path / "whole"))
+    text = read_model(str(tmp_path / "whole"), torch.float32)
+    text.save_pretrained(str(tmp_path / "text"))
+    again = read_model(str(tmp_path / "text"), torch.float32)
+    ids = torch.arange(3, 20)[None]
+    with torch.no_grad():
+        due, *found = (model(input_ids=ids).logits for model in (whole, text, again))
+    for logits in found:
+        torch.testing.assert_close(logits, due, atol=1e-4, rtol=0)
+    assert supports(text, 64)
+    assert read_config(str(tmp_path / "whole")).model_type == text.config.model_type == f"{kind}_text"

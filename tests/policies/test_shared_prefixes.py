@@ -247,14 +247,16 @@ def test_attention_along_the_tree_equals_finite_differences(kind):
     tables = {"": (random(12, 4).detach(), random(12, 4).detach() * 0.5)}
     window, cap = 5 if kind == "window" else 0, 0.7 if kind == "cap" else 0.0
     like = torch.zeros(1).double()
-    attention = TreeAttention(tree.nodes, torch.from_numpy(tree.depth), tables, 4, 2, like)
+    attention = TreeAttention(tree.nodes, torch.from_numpy(tree.depth), tables, [(4, 2, 4)], like)
     sinks = random(4) if kind == "sinks" else None
     part = weight if sinks is None else sinks
 
     def compute(qkv, part=None):
         bounds = ScoreBounds(window, cap, part if sinks is not None else None)
         turn = part if sinks is None else None
-        layer = SimpleNamespace(turn=turn, turn_epsilon=1e-3, scale=0.5, rotary="", bounds=bounds, shaping=None)
+        layer = SimpleNamespace(
+            turn=turn, turn_epsilon=1e-3, scale=0.5, rotary="", bounds=bounds, shaping=None, shared=2
+        )
         return attention(qkv, layer)
 
     inputs = (random(total, 8 * 4),) if part is None else (random(total, 8 * 4), part)

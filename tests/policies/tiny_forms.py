@@ -18,6 +18,12 @@ _KINDS = {
     "sliding_window": WINDOW,
     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
 }
+_GEMMA4 = {
+    "num_hidden_layers": 6,
+    "sliding_window": WINDOW,
+    "layer_types": ["sliding_attention", "full_attention"] * 3,
+    "global_head_dim": 32,
+}
 _CAPS = {"attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0, "query_pre_attn_scalar": 20}
 _GRANITE = {
     "embedding_multiplier": 3.0,
@@ -54,6 +60,13 @@ _LATENT = {
 }
 
 TABLE: dict[str, tuple[str, dict[str, Any]]] = {
+    "afmoe": (
+        "AfmoeConfig",
+        _WIDE
+        | _KINDS
+        | _SMALL_EXPERTS
+        | {"num_dense_layers": 1, "num_shared_experts": 1, "mup_enabled": True, "route_scale": 1.5},
+    ),
     "apertus": ("ApertusConfig", _WIDE),
     "arcee": ("ArceeConfig", _WIDE),
     "aria_text": ("AriaTextConfig", _WIDE | {"moe_num_experts": 4, "moe_topk": 2, "moe_num_shared_experts": 1}),
@@ -94,6 +107,22 @@ TABLE: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma": ("GemmaConfig", _WIDE),
     "gemma2": ("Gemma2Config", _WIDE | _KINDS | _CAPS),
     "gemma3_text": ("Gemma3TextConfig", _WIDE | _KINDS | {"query_pre_attn_scalar": 20}),
+    "gemma4_text": (
+        "Gemma4TextConfig",
+        _WIDE
+        | _GEMMA4
+        | {
+            "num_kv_shared_layers": 3,
+            "use_double_wide_mlp": True,
+            "hidden_size_per_layer_input": 12,
+            "vocab_size_per_layer_input": 49,
+            "final_logit_softcapping": 3.0,
+        },
+    ),
+    "gemma4_unified_text": (
+        "Gemma4UnifiedTextConfig",
+        _WIDE | _GEMMA4 | {"attention_k_eq_v": True, "num_global_key_value_heads": 1},
+    ),
     "glm": ("GlmConfig", _WIDE),
     "glm4": ("Glm4Config", _WIDE),
     "glm4_moe": (
@@ -205,6 +234,9 @@ def model(kind: str, seed: int = 0, dtype: torch.dtype = torch.float32, **more: 
             drawn = torch.randn(parameter.shape, generator=draw) * 0.3
             norm = parameter.ndim == 1 and name.endswith("norm.weight")
             parameter.copy_(drawn + 1 if norm else drawn)
+        for name, number in made.named_buffers():
+            if name.endswith("layer_scalar"):
+                number.copy_(1 + 0.3 * torch.randn(number.shape, generator=draw))
     made.tie_weights()
     return made.eval()
 

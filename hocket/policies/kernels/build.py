@@ -49,8 +49,8 @@ def reason(head: int) -> str | None:
 def _attempt(head: int) -> tuple[ctypes.CDLL | None, str | None]:
     if os.environ.get(OFF, "").lower() in ("off", "0", "no", "torch", "triton"):
         return None, f"switched off by {OFF}"
-    if head % 16 or not 0 < head <= 256:
-        return None, f"heads of {head} numbers are not a multiple of 16 up to 256"
+    if head % 16 or not 0 < head <= 512:
+        return None, f"heads of {head} numbers are not a multiple of 16 up to 512"
     tool = compiler()
     if tool is None:
         return None, "no C++ compiler found; install g++"

@@ -8,6 +8,7 @@ from hocket.policies.operations.table import (
     Operation,
     OperationColumn,
     column_of,
+    common_column,
     functions_for,
 )
 
@@ -19,5 +20,6 @@ __all__ = [
     "Operation",
     "OperationColumn",
     "column_of",
+    "common_column",
     "functions_for",
 ]

@@ -270,7 +270,7 @@ COMPILED = OperationColumn(
     name="c++",
     devices=("cpu",),
     dtypes=_NARROW,
-    largest=256,
+    largest=512,
     multiple=16,
     most_group=0,
     absent=_no_kernels,
@@ -313,6 +313,12 @@ def column_of(device: torch.device, dtype: torch.dtype, head: int = 0, group: in
         ConfigurationError: when none has, with what each says.
     """
     return _column_of(device.type, dtype, head, group)
+
+
+def common_column(device: torch.device, dtype: torch.dtype, shapes: Sequence[tuple[int, int, int]]) -> OperationColumn:
+    """The one that serves all layers of a model, whose attention has `shapes`: query heads, key heads, their size."""
+    columns = {column_of(device, dtype, size, heads // shared).name: None for heads, shared, size in shapes}
+    return [column for column in COLUMNS if column.name in columns][-1]
 
 
 @functools.cache
