@@ -8,6 +8,7 @@ decoder is made of stands in its form, see `hocket.policies.forms`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Literal
 
@@ -34,6 +35,16 @@ logits, the weights themselves and their gradients' sums stay in fp32 either way
 
 _SMALL = 2**20
 """Weights up to which fp32 layers are joined: there the calls cost more than the copy."""
+
+Checkpointing = bool | Literal["host"]
+"""Whether the backward pass computes layers again from the states between them, and whether the host's memory holds
+these."""
+
+CHECKPOINTING: tuple[Checkpointing, ...] = (False, True, "host")
+"""The ways, each holding less and taking longer than the one before."""
+
+FEED_TOKENS = 8192
+"""Tokens up to which a feed-forward part that is computed again is computed at once."""
 
 Map = Callable[[Tensor], Tensor]
 Run = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor]]
@@ -411,7 +422,7 @@ def run_layers(
     attend: Attend,
     *,
     wanted: Tensor | None = None,
-    gradient_checkpointing: bool = False,
+    gradient_checkpointing: Checkpointing = False,
     steps: LayerSteps = STEPS,
     visit: Visit = visited,
 ) -> Tensor:
@@ -421,17 +432,19 @@ def run_layers(
         attend: attention, which sampler and learner compute over different stores.
         wanted: places whose states are returned, all when None; the last layer then ends for these alone.
         gradient_checkpointing: keeps only the states between layers for the backward pass, which computes the rest
-            again.
+            again, feed-forward parts of many tokens in parts.
         steps: how the rest is computed. visit: runs a layer, see `hocket.policies.residence`.
     """
     again, last = gradient_checkpointing and torch.is_grad_enabled(), len(layers) - 1
 
     def run(number: int, x: Tensor, delta: Tensor | None) -> tuple[Tensor, Tensor]:
-        arguments = (layers[number], number, x, delta, attend, wanted if number == last else None, steps)
+        only = wanted if number == last else None
         if not again:
-            return _run_layer(*arguments)
-        found: tuple[Tensor, Tensor] = checkpoint(_run_layer, *arguments, use_reentrant=False, preserve_rng_state=False)
-        return found
+            return _run_layer(layers[number], number, x, delta, attend, only, steps)
+        x = x if delta is None else x + delta  # One tensor is kept in place of two.
+        with away(x.device) if gradient_checkpointing == "host" else nullcontext():
+            arguments = (layers[number], number, x, None, attend, only, steps)
+            return _again(partial(_run_layer, parts=True), *arguments)
 
     delta: Tensor | None = None
     for number in range(len(layers)):
@@ -440,10 +453,38 @@ def run_layers(
     return finished(norm, getattr(model.model, norm.name), steps.norm, x, delta)
 
 
+def _again(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What the function returns; the backward pass calls it again in place of keeping what it computes."""
+    return checkpoint(function, *arguments, use_reentrant=False, preserve_rng_state=False)
+
+
+def away(device: torch.device) -> AbstractContextManager[Any]:
+    """Inside, what the backward pass reads is held in the host's memory, where the device has another."""
+    return nullcontext() if device.type == "cpu" else torch.autograd.graph.save_on_cpu(pin_memory=True)
+
+
 def _run_layer(
-    layer: Layer, number: int, x: Tensor, delta: Tensor | None, attend: Attend, wanted: Tensor | None, steps: LayerSteps
+    layer: Layer,
+    number: int,
+    x: Tensor,
+    delta: Tensor | None,
+    attend: Attend,
+    wanted: Tensor | None,
+    steps: LayerSteps,
+    *,
+    parts: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The residual stream before the feed-forward part's output, and that output."""
+    """The residual stream before the feed-forward part's output, and that output.
+
+    With `parts` the feed-forward part of many tokens is computed, and computed again, in parts.
+    """
+
+    def feed(normal: Tensor) -> Tensor:
+        # Experts and what records or replays a pass take all tokens at once.
+        if not parts or len(normal) <= FEED_TOKENS or layer.experts is not None or type(steps) is not LayerSteps:
+            return layer.feed(number, normal, steps)
+        return torch.cat([_again(layer.feed, number, part, steps) for part in normal.split(FEED_TOKENS)])
+
     x, normal = layer.before[0](x, delta, layer.dtype, steps)
     projected, gates = layer.apart(steps.product(layer.qkv, normal))
     mixed = attend(number, projected)
@@ -454,13 +495,13 @@ def _run_layer(
     out = steps.output(layer.output, mixed)
     if layer.bare:
         x, normal = layer.before[1](x, out, layer.dtype, steps)
-        return x, layer.feed(number, normal, steps)
+        return x, feed(normal)
     out = layer.added(0, out)
     if layer.form.parallel:
         normal = normal if wanted is None else normal.index_select(0, wanted)
-        return x, out + layer.added(1, layer.feed(number, normal, steps))
+        return x, out + layer.added(1, feed(normal))
     x, normal = layer.before[1](x, out, layer.dtype, steps)
-    return x, layer.added(1, layer.feed(number, normal, steps))
+    return x, layer.added(1, feed(normal))
 
 
 def embedded(model: Any, token: Tensor) -> Tensor:

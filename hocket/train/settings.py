@@ -77,11 +77,12 @@ class MemorySettings:
 
     Attributes:
         token_budget: tokens per forward and backward pass (micro-batch); long sequences count more, for attention.
-        checkpointing: whether activations are recomputed in the backward pass instead of stored.
+        checkpointing: whether activations are recomputed in the backward pass instead of stored; with `host` the
+            states between layers, from which that begins, are in the host's memory when the model is on an accelerator.
     """
 
     token_budget: int | None = None
-    checkpointing: bool | None = None
+    checkpointing: bool | Literal["host"] | None = None
 
     def __post_init__(self) -> None:
         if self.token_budget is not None and self.token_budget < 1:
