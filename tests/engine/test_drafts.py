@@ -71,13 +71,13 @@ def test_the_learner_finds_the_same_bits() -> None:
     assert 0 < engine.counts.accepted < engine.counts.drafted
 
 
-def test_layers_with_a_state_are_not_drafted_for(capfd: pytest.CaptureFixture[str]) -> None:
+def test_layers_with_a_state_are_not_drafted_for() -> None:
     policy = tiny_models.policy("qwen3_next")
     asked = [Request(PERIOD * 3, Decoding(temperature=0.0, max_tokens=8), Key.of(0))]
-    engine = LocalEngine(policy, drafts=8)
+    with pytest.warns(RuntimeWarning, match="no tokens are drafted"):
+        engine = LocalEngine(policy, drafts=8)
     same(engine.sample(asked), LocalEngine(policy).sample(asked))
     assert engine.counts.drafted == 0
-    assert "no tokens are drafted" in "".join(capfd.readouterr())
 
 
 def test_a_draft_is_what_followed_last_time() -> None:
