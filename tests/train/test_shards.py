@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.distributed.cluster.sharded_problem import whole_state
 from hocket.distributed.cluster.sharding import divide
-from hocket.distributed.cluster.shards import PIECE, Meeting, Shards, blocks_of, bounds, strays
+from hocket.distributed.cluster.shards import FETCH, PIECE, Meeting, Shards, Unit, blocks_of, bounds, strays
 from hocket.recipe import Recipe
 from hocket.recipes import all_recipes
 from hocket.train.learner import Learner
@@ -179,7 +180,7 @@ def test_what_fails_leaves_no_weights_behind() -> None:
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_a_rank_holds_its_share_of_weights_gradients_and_moments(size: int) -> None:
-    """Bytes are counted between updates; while it computes a rank has the layers it is at, and what is outside them."""
+    """Bytes are counted between updates; while it computes a rank has the layer it is at, the next, and what is outside."""
     recipe = all_recipes()["grpo-kl"].but({"update.lr": 1e-2})
     alone = learner_of("qwen3", recipe, 40)
     learnt(alone)
@@ -191,9 +192,41 @@ def test_a_rank_holds_its_share_of_weights_gradients_and_moments(size: int) -> N
         policy, reference = (one.residence for one in (rank.learner.policy, rank.learner.reference))  # type: ignore
         layer = max(sum(held.nbytes for held in unit.weights) for unit in policy.inner)
         outside = sum(held.nbytes for one in (policy, reference) for held in one.outside.weights)
-        assert rank.meeting.peak <= outside + layer
+        assert rank.meeting.peak <= outside + 2 * layer
         assert rank.meeting.gathered == 0
         assert all(one.grad is not None for one in rank.shares() if one.numel())
+
+
+def test_the_next_layer_comes_while_one_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forwards the layer after, backwards the one before; every round is that of a thread but the first of a pass."""
+    rounds: list[tuple[int, int, bool]] = []
+    plain = Meeting._round
+
+    def noted(self: Meeting, kind: int, unit: Unit | None = None, gradients: Any = None) -> bool:
+        if self.ranks.rank == 0 and unit is not None:
+            ahead = self._coming is not None or threading.current_thread().name.startswith("ahead")
+            rounds.append((kind, unit.number, ahead))
+        return plain(self, kind, unit, gradients)
+
+    monkeypatch.setattr(Meeting, "_round", noted)
+    learners = [learner_of("qwen3", all_recipes()["grpo"], 10**6) for _ in range(2)]
+
+    def learn(ranks: Any) -> list[int]:
+        learner, meeting = learners[ranks.rank], Meeting(ranks)
+        divide({"policy": learner}, meeting)
+        learner.ranks = ranks
+        with meeting.jointly():
+            learnt(learner)
+        assert meeting._coming is None
+        assert meeting.gathered == 0
+        return [unit.number for unit in learner.policy.residence.inner]  # type: ignore[attr-defined]
+
+    inner = on_ranks(2, learn)[0]
+    fetched = [(number, ahead) for kind, number, ahead in rounds if kind == FETCH and number in inner]
+    first, last = inner[0], inner[-1]
+    assert len(fetched) > 4 * len(inner)
+    assert all(ahead == (number != first) for number, ahead in fetched if number not in (first, last))
+    assert {ahead for number, ahead in fetched if number == first} == {True, False}  # Begun by it, and come back to.
 
 
 @pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 1000])
