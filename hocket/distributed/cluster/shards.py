@@ -5,8 +5,8 @@ memory of the whole weights comes and goes, the tensors in the module stay, so t
 nothing of it: what autograd keeps for the backward pass is the tensor, whose memory is filled again before it is read.
 
 Ranks need not know what others compute. They meet in rounds, in each of which a rank asks for a unit's weights, gives
-a gradient, or only serves the others; a layer is a unit, and so is all that is outside the layers. While a layer is
-computed, a round for the next one goes on in a thread.
+a gradient, or only serves the others; a layer is a unit, and so is all that is outside the layers. On accelerators a
+round for the next layer goes on in a thread while one is computed.
 """
 
 from __future__ import annotations
@@ -164,6 +164,7 @@ class Meeting:
         sums: where gradients go; None leaves them where they are. touched: weights that were given some.
         gathered, peak: bytes of whole weights that are here now, and the most there were.
         lock: of whoever has weights come, as rollouts may do in another thread.
+        prefetches: whether units come `ahead`; on a processor it gains nothing, as ranks share its cores.
     """
 
     def __init__(self, ranks: Exchange, ask: Callable[[Any], list[Any]] | None = None) -> None:
@@ -175,7 +176,7 @@ class Meeting:
         self.touched: set[int] = set()
         self.gathered = self.peak = 0
         self.lock = threading.RLock()
-        self._joint = False
+        self._joint = self.prefetches = False
         self._coming: _Coming | None = None
 
     def unit(self, weights: Iterable[nn.Parameter]) -> Unit:
@@ -217,7 +218,7 @@ class Meeting:
 
     def ahead(self, unit: Unit) -> None:
         """Has the weights of the unit that is needed next come while something else is computed; `come` waits for them."""
-        if not self._joint or self._coming is not None or any(held.users for held in unit.weights):
+        if not (self.prefetches and self._joint) or self._coming is not None or any(one.users for one in unit.weights):
             return
         for held in unit.weights:
             held.fill()
@@ -402,6 +403,7 @@ class Shards(Residence):
         self._anchor = torch.zeros((), device=device, requires_grad=True)
         self._lingering = 0
         meeting.shards.append(self)
+        meeting.prefetches |= device.type == "cuda"
 
     @contextmanager
     def whole(self) -> Iterator[None]:
