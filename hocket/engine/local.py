@@ -159,7 +159,9 @@ class LocalEngine(BatchedEngine):
         self.drafts = drafts if beside is None else beside.drafts
         if self.drafts and (_functions(policy) is None or known_form(policy.model).recurrent):
             kind = policy.model.config.model_type
-            say(f"policy {policy.name!r}: no tokens are drafted, which takes attention over pages in every layer of {kind}")
+            say(
+                f"policy {policy.name!r}: no tokens are drafted, which takes attention over pages in every layer of {kind}"
+            )
         self._context_length = policy.context_length
         self._stops = StopStrings(policy.tokenizer)
         self._company: _Company = _Company() if beside is None else beside._company
@@ -322,7 +324,9 @@ class LocalEngine(BatchedEngine):
             cache.record(activations)
             written = Responses([], [], self.policy.stop_ids, self._stops, cache.model.vocabulary)
             versions = [policy.version for policy in company.policies]
-            company.running = Running(Scheduler(cache, written, self.counts, self.max_rows, self.drafts), written, versions)
+            company.running = Running(
+                Scheduler(cache, written, self.counts, self.max_rows, self.drafts), written, versions
+            )
             company.begin(began)
             if earlier is not None:
                 company.running.enter(earlier.interrupted() if company.interrupted else earlier.tickets)

@@ -108,14 +108,14 @@ class ForwardBatch:
         self.slot[:rows] = pages * PAGE + position % PAGE
         self.run_start[: rows + 1] = self._step[: rows + 1]
 
-    def _begin_runs(
-        self, token: NDArray[np.int64], position: Ints, owner: Ints, drafts: Sequence[list[int]]
-    ) -> None:
+    def _begin_runs(self, token: NDArray[np.int64], position: Ints, owner: Ints, drafts: Sequence[list[int]]) -> None:
         lengths = np.array([1 + len(draft) for draft in drafts])
         row = np.repeat(np.arange(self.rows), lengths)
         self.run_start[1 : self.rows + 1] = np.cumsum(lengths)
         last = self.tokens = len(row)
-        self.token[:last] = [each for first, draft in zip(token.tolist(), drafts, strict=True) for each in (first, *draft)]
+        self.token[:last] = [
+            each for first, draft in zip(token.tolist(), drafts, strict=True) for each in (first, *draft)
+        ]
         self.owner[:last] = owner[row]
         self.position[:last] = position[row] + np.arange(last) - self.run_start[row]
         self.slot[:last] = self.table[row, self.position[:last] // PAGE] * PAGE + self.position[:last] % PAGE

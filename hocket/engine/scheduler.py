@@ -98,7 +98,8 @@ class Scheduler:
         if longest // PAGE + 2 > self._pool.most:
             raise ConfigurationError(
                 f"a sequence of up to {longest} tokens does not fit into the {self._pool.most} pages of {PAGE} tokens "
-                "that the engine may keep; raise its max_bytes or lower max_tokens"
+                f"that the engine may keep, which serve one of {max(0, PAGE * (self._pool.most - 1) - 1)}; raise its "
+                "max_bytes or lower max_tokens"
             )
 
     def add(self, request: Request, limit: int, owner: int = 0) -> int:

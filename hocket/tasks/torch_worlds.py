@@ -83,7 +83,9 @@ class TensorEnvironment:
 
     def __init__(self, world: Any, name: str) -> None:
         self.world, self._name = world, name
-        absent = [one for one in ("num_envs", "single_observation_space", "single_action_space") if not hasattr(world, one)]
+        absent = [
+            one for one in ("num_envs", "single_observation_space", "single_action_space") if not hasattr(world, one)
+        ]
         if absent:
             raise ConfigurationError(
                 f"task {name}: {type(world).__name__} has no {absent[0]}; a vector environment has num_envs, "

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 import torch
 
-sys.path[:0] = [str(Path(__file__).parent.parent / room) for room in ("policies", "engine")]
+sys.path.insert(0, str(Path(__file__).parent.parent / "policies"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "engine"))
 import tiny_forms
 import tiny_models
 from torch.profiler import ProfilerActivity, profile
