@@ -74,7 +74,7 @@ def uniforms(words: NDArray[np.uint64], counters: NDArray[np.uint64] | int) -> N
 
 
 def uniforms_on(words: torch.Tensor, counters: torch.Tensor) -> torch.Tensor:
-    """`uniforms` of int64 tensors with the bits of the words, made on their device; the same numbers to the last bit."""
+    """`uniforms` of int64 tensors with the bits of the words, made on their device: the same numbers, bit for bit."""
 
     def shifted(state: torch.Tensor, by: int) -> torch.Tensor:
         return (state >> by) & ((1 << (64 - by)) - 1)  # int64 shifts copies of the sign in.

@@ -159,9 +159,7 @@ class LocalEngine(BatchedEngine):
         self.drafts = drafts if beside is None else beside.drafts
         if self.drafts and (_functions(policy) is None or known_form(policy.model).recurrent):
             kind = policy.model.config.model_type
-            say(
-                f"policy {policy.name!r}: no tokens are drafted, which takes attention over pages in every layer of {kind}"
-            )
+            say(f"policy {policy.name!r}: no tokens are drafted, as not every layer of {kind} attends over pages")
         self._context_length = policy.context_length
         self._stops = StopStrings(policy.tokenizer)
         self._company: _Company = _Company() if beside is None else beside._company

@@ -1,7 +1,7 @@
 """Plays worlds whose copies are torch tensors on a device: what is seen, drawn and earned stays there until the end.
 
-A `TorchVectorEnv` runs many copies of a world at once, such as Isaac Lab's. `rolled` plays it; `TorchVectorPlayer` makes
-trajectories of the first episode of every copy, in one transfer a wave.
+A `TorchVectorEnv` runs many copies of a world at once, such as Isaac Lab's. `rolled` plays it; `TorchVectorPlayer`
+makes trajectories of the first episode of every copy, in one transfer a wave.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ def rolled(
         seen = after
         if first and step % LOOKED == LOOKED - 1 and not bool(alive.any()):
             break
-    columns = [torch.stack(column) for column in zip(*steps_taken, strict=True)]
-    return TorchRecord(*columns, length=length, terminated=terminated, over=~alive, last=last)
+    seen, action, logp, reward = (torch.stack(column) for column in zip(*steps_taken, strict=True))
+    return TorchRecord(seen, action, logp, reward, length, terminated, ~alive, last)
 
 
 class TorchVectorPlayer(VectorPlayer):
@@ -190,8 +190,8 @@ class TorchVectorPlayer(VectorPlayer):
             here = getattr(self.policy, "device", self._vector.device)
             if here.type != self._vector.device.type:
                 raise ConfigurationError(
-                    f"{self.name} has its copies on {self._vector.device}, and policy {self.policy.name!r} is on {here}; "
-                    f"use --device {self._vector.device.type}"
+                    f"{self.name} has its copies on {self._vector.device}, and policy {self.policy.name!r} is on "
+                    f"{here}; use --device {self._vector.device.type}"
                 )
         return self._vector
 
@@ -203,13 +203,12 @@ class TorchVectorPlayer(VectorPlayer):
             return torch.tensor([*values, *[filling] * idle], dtype=dtype, device=world.device)
 
         warm = any(way not in (0, 1) for way in ways)
+        words = np.array([*(episode.word for episode in wave), *[0] * idle], np.uint64).view(np.int64)
         return rolled(
             world,
             controller,
             column([episode.assignment.scenario.seed for episode in wave], 0, torch.int64),
-            torch.from_numpy(np.array([*(episode.word for episode in wave), *[0] * idle], np.uint64).view(np.int64)).to(
-                world.device
-            ),
+            torch.from_numpy(words).to(world.device),
             min(world.limit, max(budgets)),
             temperature=column([way or 1.0 for way in ways], 1.0, torch.float32) if warm else None,
             greedy=column([way == 0 for way in ways], 1, torch.bool) if 0 in ways else None,

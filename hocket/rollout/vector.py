@@ -296,6 +296,11 @@ class _Pool:
 
 
 def episodes(assignments: Sequence[Assignment], key: Key) -> Iterator[Episode]:
+    """Every attempt, in assignment order, then sample order.
+
+    Raises:
+        ConfigurationError: when a decoding cuts the distribution.
+    """
     place = 0
     for assignment in assignments:
         if assignment.decoding.truncates or assignment.decoding.mask is not None:

@@ -128,8 +128,8 @@ class TensorEnvironment:
             return value
         if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack__"):
             raise ConfigurationError(
-                f"task {self._name}: it gives {type(value).__name__} where torch tensors or dlpack are needed; a world in "
-                "numpy is --task gym:ENVIRONMENT or FILE.py:NAME"
+                f"task {self._name}: it gives {type(value).__name__} where torch tensors or dlpack are needed; a world "
+                "in numpy is --task gym:ENVIRONMENT or FILE.py:NAME"
             )
         return torch.from_dlpack(value)
 
@@ -234,7 +234,8 @@ def from_settings(name: str, settings: Mapping[str, str]) -> TorchTask:
         return TorchTask(world.rpartition(":")[2], values, load_object(world, "task"))
     if world not in WORLDS:
         raise ConfigurationError(
-            f"task torch:{world}: there is no such world; there is {', '.join(WORLDS)}, and your own is torch:FILE.py:NAME"
+            f"task torch:{world}: there is no such world; there is {', '.join(WORLDS)}, and your own is "
+            "torch:FILE.py:NAME"
         )
     return TorchTask(world, values)
 

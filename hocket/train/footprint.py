@@ -274,7 +274,7 @@ def _worked(layer: LayerSize, plan: TrainingPlan, narrow: float, read: float) ->
     if plan.device != "cpu":
         more = max(more, 4.0 * (keys + values))
     attention = kept + 4.0 * hidden + narrow * mixed + 4.0 * projected + more
-    # Inputs and outputs with their gradients, and gate, up and their product with theirs, of as many as are fed at once.
+    # Inputs and outputs with their gradients; gate, up and their product with theirs, of as many as are fed at once.
     fed = kept + 4.0 * hidden + narrow * 4 * hidden
     inner = narrow * (6 * layer.inner + 2 * layer.chosen * hidden)
     return max(attention * read, fed * read + inner * (read if layer.chosen else min(read, FEED_TOKENS)))

@@ -208,8 +208,8 @@ def _measured(
         if fits < needed:
             why += f", which is short for sequences of {length} tokens"
             warning = (
-                f"memory is short for sequences of {length} tokens: {cost.longest(room)} fit; lower decoding.max_tokens, or see "
-                "`hocket doctor --model` for ways that take less"
+                f"memory is short for sequences of {length} tokens: {cost.longest(room)} fit; lower "
+                "decoding.max_tokens, or see `hocket doctor --model` for ways that take less"
             )
         plan = MemoryPlan(budget, checkpointing, why, {**figures, "kib_per_token": round(kib, 1)}, warning)
         if fits >= needed:

@@ -397,8 +397,8 @@ class Trainer:
                 ) from error
             if (said := lost(error)) is not None:
                 raise HocketError(
-                    f"the device failed in step {step} ({said}); once it computes again, go on from the last checkpoint "
-                    f"with hocket train --resume {self.folder.path}"
+                    f"the device failed in step {step} ({said}); once it computes again, go on from the last "
+                    f"checkpoint with hocket train --resume {self.folder.path}"
                 ) from error
             raise
 

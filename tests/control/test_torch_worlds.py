@@ -203,7 +203,7 @@ def test_what_is_no_tensor_or_no_world_is_refused() -> None:
         TensorEnvironment(object(), "others")
     with pytest.raises(ConfigurationError, match="there is no such world; there is cartpole"):
         tasks.find("torch:pole")
-    with pytest.raises(ConfigurationError, match="torch:cartpole cannot be made.*weight"):
+    with pytest.raises(ConfigurationError, match=r"torch:cartpole cannot be made.*weight"):
         tasks.find("torch:cartpole?weight=3")
     task = TorchTask("cartpole")
     memory = ControlPolicy.for_task(task, key=Key.of(0), network=NetworkSettings(body="recurrent"))  # type: ignore[arg-type]

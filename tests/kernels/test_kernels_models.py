@@ -233,7 +233,7 @@ def test_neither_threads_nor_company_change_a_bit(policy, precision):
         assert same(getattr(few, column)[some], due[some]), "few"
 
 
-def gradients(policy, read):
+def passed(policy, read):
     """Log-probs, entropies, and gradients by name."""
     weights = weights_of(read)
     policy.module.zero_grad()
@@ -245,12 +245,12 @@ def gradients(policy, read):
 def test_feed_forward_in_parts_gives_the_gradients_of_the_whole(policy, monkeypatch):
     """Values to the bit; gradients of weights are summed over the parts."""
     read = batch(policy)
-    due, whole = gradients(policy, read)
+    due, whole = passed(policy, read)
     sizes, feed = [], family.Layer.feed
     monkeypatch.setattr(family, "FEED_TOKENS", 16)
     monkeypatch.setattr(family.Layer, "feed", lambda *given: sizes.append(len(given[2])) or feed(*given))
     monkeypatch.setattr(policy, "checkpointing", True)
-    found, parts = gradients(policy, read)
+    found, parts = passed(policy, read)
     assert same(found.logp.detach(), due.logp.detach())
     assert same(found.entropy.detach(), due.entropy.detach())
     layers = policy.model.config.num_hidden_layers
@@ -265,7 +265,7 @@ def test_with_host_checkpoints_leave_the_device_and_change_no_bit(policy, monkey
     """What an accelerator gives to the host's memory is all that a checkpointed pass holds of its layers."""
     read = batch(policy)
     monkeypatch.setattr(policy, "checkpointing", True)
-    _, due = gradients(policy, read)
+    _, due = passed(policy, read)
     gone, back = [], []
 
     def lent(device):
@@ -275,7 +275,7 @@ def test_with_host_checkpoints_leave_the_device_and_change_no_bit(policy, monkey
 
     monkeypatch.setattr(family, "away", lent)
     monkeypatch.setattr(policy, "checkpointing", "host")
-    _, found = gradients(policy, read)
+    _, found = passed(policy, read)
     assert all(same(gradient, found[name]) for name, gradient in due.items())
     states = [shape for shape in gone if len(shape) == 2 and shape[1] == policy.model.config.hidden_size]
     assert len(states) == policy.model.config.num_hidden_layers

@@ -217,7 +217,7 @@ class Meeting:
         self._release_coming()
 
     def ahead(self, unit: Unit) -> None:
-        """Has the weights of the unit that is needed next come while something else is computed; `come` waits for them."""
+        """Has the weights of the unit that is needed next come while something is computed; `come` waits for them."""
         if not (self.prefetches and self._joint) or self._coming is not None or any(one.users for one in unit.weights):
             return
         for held in unit.weights:
