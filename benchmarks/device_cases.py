@@ -132,7 +132,7 @@ class TrainerCase:
             context=self.tokens,
             prompt=1,
             checkpointing=True,
-            rows=1,
+            rows=0,
             device="cuda",
         )
         return footprint(outlined(self.model.config(), settings), plan).total

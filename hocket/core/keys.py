@@ -71,3 +71,22 @@ def uniforms(words: NDArray[np.uint64], counters: NDArray[np.uint64] | int) -> N
             state = state ^ (state >> np.uint64(31))
     # 52 bits, not 53: with 53, adding 0.5 to the largest value would round to 1.
     return ((state >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+
+
+def uniforms_on(words: torch.Tensor, counters: torch.Tensor) -> torch.Tensor:
+    """`uniforms` of int64 tensors with the bits of the words, made on their device: the same numbers, bit for bit."""
+
+    def shifted(state: torch.Tensor, by: int) -> torch.Tensor:
+        return (state >> by) & ((1 << (64 - by)) - 1)  # int64 shifts copies of the sign in.
+
+    state = words + _signed(0x9E3779B97F4A7C15) * (counters + 1)
+    for _ in range(2):
+        state = (state ^ shifted(state, 30)) * _signed(0xBF58476D1CE4E5B9)
+        state = (state ^ shifted(state, 27)) * _signed(0x94D049BB133111EB)
+        state = state ^ shifted(state, 31)
+    return (shifted(state, 12).double() + 0.5) * 2.0**-52
+
+
+def _signed(word: int) -> int:
+    """A word of 64 bits as int64 has it."""
+    return word - (1 << 64) if word >> 63 else word

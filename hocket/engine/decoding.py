@@ -125,6 +125,10 @@ class Responses:
         self.logp = enlarged(self.logp, (rows, width))
         self._prefix = enlarged(self._prefix, (rows, imposed), -1)
 
+    def left(self, rows: RowNumbers) -> RowNumbers:
+        """The most tokens that each response may still get."""
+        return self._limits[rows] - self.length[rows]
+
     def forced(self, rows: RowNumbers) -> RowNumbers | None:
         """The imposed next tokens, -1 where a row is sampled; None if no row has an imposed token."""
         width = self._prefix.shape[1]

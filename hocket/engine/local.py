@@ -131,6 +131,7 @@ class LocalEngine(BatchedEngine):
         max_rows: continuations decoded together; others wait, in key order.
         max_bytes: memory of keys and values, see `MAX_BYTES`; when it is full, the least recently used are evicted.
         barrier: shared by the engines of one run, so that a workflow that waits for one of them counts for all.
+        drafts: the most tokens that n-gram lookup drafts for a row of a pass over pages; the tokens stay the same.
         beside: another policy's engine to sample together with; its `max_rows`, `max_bytes` and barrier hold for both.
 
     Raises:
@@ -147,6 +148,7 @@ class LocalEngine(BatchedEngine):
         max_bytes: int | None = None,
         barrier: Barrier | None = None,
         beside: LocalEngine | None = None,
+        drafts: int = 0,
     ) -> None:
         if beside is not None and not batch_together(beside.policy, policy):
             raise HocketError(f"policies {beside.policy.name!r} and {policy.name!r} differ in more than their adapters")
@@ -154,6 +156,10 @@ class LocalEngine(BatchedEngine):
         self.policy: CausalLM = policy
         most = max_bytes or _most_bytes(policy.device)
         self.max_bytes: int = most if beside is None else beside.max_bytes
+        self.drafts = drafts if beside is None else beside.drafts
+        if self.drafts and (_functions(policy) is None or known_form(policy.model).recurrent):
+            kind = policy.model.config.model_type
+            say(f"policy {policy.name!r}: no tokens are drafted, as not every layer of {kind} attends over pages")
         self._context_length = policy.context_length
         self._stops = StopStrings(policy.tokenizer)
         self._company: _Company = _Company() if beside is None else beside._company
@@ -165,9 +171,8 @@ class LocalEngine(BatchedEngine):
     def like(self, policy: CausalLM) -> LocalEngine:
         """An engine for another policy with the same settings and barrier; it samples together if they share a base."""
         beside = self if batch_together(self.policy, policy) else None
-        return LocalEngine(
-            policy, max_rows=self.max_rows, max_bytes=self.max_bytes, barrier=self.barrier, beside=beside
-        )
+        settings = {"max_rows": self.max_rows, "max_bytes": self.max_bytes, "drafts": self.drafts}
+        return LocalEngine(policy, **settings, barrier=self.barrier, beside=beside)
 
     @property
     def context_length(self) -> int | None:
@@ -322,7 +327,9 @@ class LocalEngine(BatchedEngine):
             cache.record(activations)
             written = Responses([], [], self.policy.stop_ids, self._stops, cache.model.vocabulary)
             versions = [policy.version for policy in company.policies]
-            company.running = Running(Scheduler(cache, written, self.counts, self.max_rows), written, versions)
+            company.running = Running(
+                Scheduler(cache, written, self.counts, self.max_rows, self.drafts), written, versions
+            )
             company.begin(began)
             if earlier is not None:
                 company.running.enter(earlier.interrupted() if company.interrupted else earlier.tickets)

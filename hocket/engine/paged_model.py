@@ -93,16 +93,33 @@ class ForwardBatch:
         self._tensors = [torch.from_numpy(array) for array in arrays]
         self._step = np.arange(most_rows + 1, dtype=np.int32)
 
-    def begin(self, token: NDArray[np.int64], position: Ints, owner: Ints, state: Ints) -> None:
-        """One token for each of the first rows of `table`."""
+    def begin(
+        self, token: NDArray[np.int64], position: Ints, owner: Ints, state: Ints, drafts: Sequence[list[int]] = ()
+    ) -> None:
+        """One token for each of the first rows of `table`, or a token and its draft for each."""
         rows = self.rows = self.tokens = len(token)
         self.state[:rows] = state
+        if any(drafts):
+            self._begin_runs(token, position, owner, drafts)
+            return
         self.token[:rows] = token
         self.owner[:rows] = owner
         self.position[:rows] = position
         pages = self.table[self._step[:rows], position // PAGE]
         self.slot[:rows] = pages * PAGE + position % PAGE
         self.run_start[: rows + 1] = self._step[: rows + 1]
+
+    def _begin_runs(self, token: NDArray[np.int64], position: Ints, owner: Ints, drafts: Sequence[list[int]]) -> None:
+        lengths = np.array([1 + len(draft) for draft in drafts])
+        row = np.repeat(np.arange(self.rows), lengths)
+        self.run_start[1 : self.rows + 1] = np.cumsum(lengths)
+        last = self.tokens = len(row)
+        self.token[:last] = [
+            each for first, draft in zip(token.tolist(), drafts, strict=True) for each in (first, *draft)
+        ]
+        self.owner[:last] = owner[row]
+        self.position[:last] = position[row] + np.arange(last) - self.run_start[row]
+        self.slot[:last] = self.table[row, self.position[:last] // PAGE] * PAGE + self.position[:last] % PAGE
 
     def add(self, tokens: tuple[int, ...], start: int, pages: list[int], owner: int, state: int) -> None:
         """Adds a row: `tokens` from position `start` on, in `pages` (all pages of the row, from its first position)."""
@@ -316,6 +333,7 @@ class SamplingCounts:
         rows: rows decoded, summed over passes; `rows / passes` is the mean batch size.
         places: the same with padding; `rows / places` is the occupancy.
         evicted: pages evicted for others. preempted: rows that had to wait for pages after they had begun.
+        drafted: tokens of drafts that were read. accepted: those of them that were drawn.
     """
 
     computed: int = 0
@@ -326,6 +344,8 @@ class SamplingCounts:
     places: int = 0
     evicted: int = 0
     preempted: int = 0
+    drafted: int = 0
+    accepted: int = 0
 
 
 class PagedCache:

@@ -20,6 +20,7 @@ from torch import Tensor
 from hocket.core.errors import ConfigurationError
 from hocket.engine.decode_batch import DecodeBatch
 from hocket.engine.decoding import Responses
+from hocket.engine.drafts import Drafts
 from hocket.engine.paged_model import ForwardBatch, PagedCache, SamplingCounts, bucket
 from hocket.engine.pages import NEVER, PAGE, KnownPrefix, PageNode, Pages, Tokens
 from hocket.engine.prefill import Context, Prefill
@@ -28,6 +29,8 @@ from hocket.engine.token_sampler import TokenSampler
 
 PREFILL_TOKENS = 2048
 """The largest number of context tokens that one pass reads."""
+DRAFT_TOKENS = 256
+"""Drafted tokens of a pass on an accelerator, which waits for the weights until it has some hundred tokens."""
 PRUNED_FROM = 16
 """Once the pool holds 1 / PRUNED_FROM of all pages, pages of ended conversations are freed before new ones are made."""
 LEAST_SAVED = 8
@@ -50,9 +53,12 @@ class Scheduler:
         written: stores the responses, and numbers the requests.
         counts: counters that every pass updates.
         most: the largest number of rows.
+        drafts: the most tokens that are drafted for a row; where layers have a state, none are.
     """
 
-    def __init__(self, cache: PagedCache, written: Responses, counts: SamplingCounts, most: int) -> None:
+    def __init__(
+        self, cache: PagedCache, written: Responses, counts: SamplingCounts, most: int, drafts: int = 0
+    ) -> None:
         self._cache, self._pool, self._tree, self._states = cache, cache.pool, cache.tree, cache.states
         if self._states is not None:
             self._states.reclaim()
@@ -62,6 +68,8 @@ class Scheduler:
         self._order: dict[int, int] = {}
         self._came = 0
         self._leaving: set[int] = set()
+        self._drafts = Drafts(0 if self._states is not None else drafts)
+        self._drafted: list[list[int]] = []
         self._forward_batch = ForwardBatch(PREFILL_TOKENS, 0, 0)
         self._rows = DecodeBatch(self._forward_batch.table)
         self._sampler = TokenSampler(written, cache.kernels, cache.model.vocabulary, cache.model.device)
@@ -90,7 +98,8 @@ class Scheduler:
         if longest // PAGE + 2 > self._pool.most:
             raise ConfigurationError(
                 f"a sequence of up to {longest} tokens does not fit into the {self._pool.most} pages of {PAGE} tokens "
-                "that the engine may keep; raise its max_bytes or lower max_tokens"
+                f"that the engine may keep, which serve one of {max(0, PAGE * (self._pool.most - 1) - 1)}; raise its "
+                "max_bytes or lower max_tokens"
             )
 
     def add(self, request: Request, limit: int, owner: int = 0) -> int:
@@ -171,7 +180,8 @@ class Scheduler:
         if rows <= len(table) and width <= table.shape[1]:
             return
         rows = min(max(rows, 2 * len(table)), self._most) if rows > len(table) else len(table)
-        self._forward_batch = ForwardBatch(PREFILL_TOKENS + rows, rows, max(width, table.shape[1]))
+        tokens = PREFILL_TOKENS + rows * (1 + self._drafts.most)
+        self._forward_batch = ForwardBatch(tokens, rows, max(width, table.shape[1]))
         self._rows = self._rows.moved(self._forward_batch.table)
 
     def _step(self) -> list[int]:
@@ -180,9 +190,9 @@ class Scheduler:
             self._forget_leaving()
         rows, batch = self._rows, self._forward_batch
         self._take_pages()
-        batch.begin(
-            rows.token[: rows.count], rows.position[: rows.count], rows.owner[: rows.count], rows.state[: rows.count]
-        )
+        self._drafted = self._draft()
+        columns = (rows.token, rows.position, rows.owner, rows.state)
+        batch.begin(*(column[: rows.count] for column in columns), self._drafted)
         if self._waiting or self._prefills:
             self._admit()
             self._copy(self._copies)
@@ -190,7 +200,9 @@ class Scheduler:
                 self._pool.release([source])
             self._copies = []
         finished = [prefill for prefill in self._prefills if prefill.finished]
-        logits = self._logits(finished)
+        first = batch.run_start[: rows.count].copy()
+        every = self._logits(finished)
+        logits = every[torch.from_numpy(first).to(every.device)] if any(self._drafted) else every
         rows.position[: rows.count] += 1
         for prefill in self._prefills:
             if prefill.fork and prefill.done == prefill.fork:
@@ -198,42 +210,84 @@ class Scheduler:
                 prefill.fork = 0
         if finished:
             logits = self._become_rows(finished, logits)
-        answered = self._draw(logits) if rows.count else []
+        answered = self._draw(logits, every, first) if rows.count else []
         if finished:
             self._arrange(rows.siblings())
         return answered
 
     def _logits(self, finished: list[Prefill]) -> Tensor:
-        """Runs the model. Returns the logits of the rows `[R, V]`, and stores those of prefills that this pass ends."""
+        """Runs the model. Returns the logits of the rows' tokens, and stores those of prefills that this pass ends."""
         batch, count = self._forward_batch, self._rows.count
+        read_by_rows = int(batch.run_start[count])
         if not batch.tokens:
             return torch.zeros(0, self._cache.model.vocabulary, device=self._cache.model.device)
         self._counts.passes += 1
         self._counts.rows += count
-        self._counts.places += bucket(count) if count else 0
+        self._counts.places += bucket(read_by_rows) if count else 0
+        self._counts.drafted += read_by_rows - count
         wanted = None
         read = [prefill for prefill in finished if prefill.logits is None]
         if batch.rows > count:
-            places = [*range(count), *(prefill.last for prefill in read)]
+            places = [*range(read_by_rows), *(prefill.last for prefill in read)]
             wanted = torch.tensor(places + [0] * (bucket(len(places)) - len(places)))
         logits = self._cache.model.logits(batch, self._pool, wanted, self._cache.activations, self._states)
-        for number, prefill in enumerate(read, count):
+        for number, prefill in enumerate(read, read_by_rows):
             prefill.logits = logits[number]
-        return logits[:count]
+        return logits[:read_by_rows]
 
-    def _draw(self, logits: Tensor) -> list[int]:
-        """Draws a token for every row and removes completed rows. Returns the numbers of the answered requests."""
+    def _draft(self) -> list[list[int]]:
+        """What may come next in each row, as far as its last page has room; nothing without drafts.
+
+        A pass reads as many more tokens as cost nothing: on a processor those that fill up its bucket.
+        """
         rows = self._rows
-        self._written.tell(rows.request[: rows.count], logits)
-        token, logp = self._sampler(logits)
-        self._counts.decoded += len(token)
-        ended = self._written.record(rows.request[: rows.count], token, logp)
-        rows.token[: rows.count] = token
+        if not self._drafts.most or not rows.count:
+            return []
+        more = bucket(rows.count) - rows.count if self._cache.model.device.type == "cpu" else DRAFT_TOKENS
+        position, numbers = rows.position[: rows.count], rows.request[: rows.count]
+        room = np.minimum(PAGE - 1 - position % PAGE, self._written.left(numbers) - 1)
+        drafts = []
+        for number, most in zip(numbers.tolist(), room.tolist(), strict=True):
+            drafts.append(self._drafts.of(number, min(most, more)))
+            more -= len(drafts[-1])
+        return drafts
+
+    def _draw(self, logits: Tensor, every: Tensor, first: NDArray[np.int32]) -> list[int]:
+        """Draws a token for every row and removes completed rows. Returns the numbers of the answered requests.
+
+        A row whose drafted token is drawn goes on with its next logits, which are among `every` from `first` on.
+        """
+        rows = self._rows
+        going, ended = np.arange(rows.count), np.zeros(rows.count, np.bool_)
+        for place in range(1, self._drafts.most + 2):
+            numbers = rows.request[going]
+            self._written.tell(numbers, logits)
+            token, logp = self._sampler(logits)
+            self._counts.decoded += len(token)
+            ended[going] = self._written.record(numbers, token, logp)
+            rows.token[going] = token
+            if not self._drafts.most:
+                break
+            self._drafts.add(numbers.tolist(), token.tolist())
+            going = np.array([row for row in going.tolist() if not ended[row] and self._accepts(row, place)], np.int64)
+            if not len(going):
+                break
+            self._counts.accepted += len(going)
+            rows.position[going] += 1
+            logits = every[torch.from_numpy(first[going] + place).to(every.device)]
+            self._sampler.arrange(rows.request[going])
+        if self._drafts.most:
+            self._sampler.arrange(rows.request[: rows.count])
         if not ended.any():
             return []
         answered: list[int] = rows.request[: rows.count][ended].tolist()
         self._leave(ended)
         return answered
+
+    def _accepts(self, row: int, place: int) -> bool:
+        """Whether the token at `place` of a row's draft, counted from 1, is the one that was drawn."""
+        draft = self._drafted[row] if row < len(self._drafted) else []
+        return place <= len(draft) and draft[place - 1] == int(self._rows.token[row])
 
     def _arrange(self, order: NDArray[np.int64]) -> None:
         self._rows.arrange(order)
@@ -278,6 +332,8 @@ class Scheduler:
         """Hands a row's pages over to the prefix tree, and its state to the cache of states."""
         number, fed = int(self._rows.request[row]), int(self._rows.position[row])
         pages = self._rows.pages(row)
+        if self._drafts.most:
+            self._drafts.drop(number)
         owner, tokens = self._context(number)
         if self._cache.activations is not None:
             self._cache.activations.remember(tokens[:fed], self._pool.record[pages].reshape(-1)[:fed])
@@ -455,6 +511,9 @@ class Scheduler:
                 copies += [(prefill.pages[-1], page) for page in own]
                 self._rows.add(number, owner, length, [*full_pages, *own], prefill.states[place])
             parts.append(prefill.logits.expand(len(members), -1))
+            if self._drafts.most:
+                for number in members:
+                    self._drafts.begin(number, prefill.tokens)
             self._entering -= len(members)
             if self._asked[prefill.context]:
                 self._known[prefill.context] = prefill.logits.clone()

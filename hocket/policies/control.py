@@ -88,6 +88,7 @@ class ControlPolicy:
         self.attached: tuple[ControlPart, ...] = ()
         self.key = key
         log_std = None if self.discrete else torch.full((self.actions,), _FIRST_LOG_STD)
+        self.device = torch.device("cpu")
         self._module = ActorCritic(self._actor(), log_std)
         self._module.seen = reader(self.observations, getattr(spaces, "ranges", ()), normalise=self.network.normalise)
         self._cache: dict[str, tuple[object, Tensor]] = {}
@@ -97,11 +98,26 @@ class ControlPolicy:
         """A fresh policy for a task's spaces, its weights drawn from `key`."""
         return cls(task, key=key, name=name, network=network)
 
+    def move(self, device: torch.device) -> None:
+        """Has the networks compute on a device from now on.
+
+        Raises:
+            ConfigurationError: where a part, or a form of actions or sight, computes on the processor.
+        """
+        forms = (*self.attached, self.action_form, self.sight.form, "its memory" if self.carries else None)
+        part = next((one for one in forms if one is not None), None)
+        if device.type != "cpu" and part is not None:
+            name = part if isinstance(part, str) else type(part).__name__
+            raise ConfigurationError(f"policy {self.name!r}: {name} computes on the processor; use --device cpu")
+        self.device = device
+        self._module.to(device)
+        self._cache.clear()
+
     def _network(self, outputs: int, purpose: str, gain: float, more: int = 0) -> nn.Module:
         offset = sum(part.before(self) for part in self.attached) if purpose == "critic" else 0
         inputs = offset + self.observations + sum(part.behind(self) for part in self.attached) + more
         wanted = NetworkRequest(inputs, outputs, offset, purpose == "actor", gain)
-        return made(self.network, self.hidden, self.sight, wanted, self.key.derive(purpose))
+        return made(self.network, self.hidden, self.sight, wanted, self.key.derive(purpose)).to(self.device)
 
     def _actor(self) -> nn.Module:
         """A network with an output for every choice, or what the form of actions says."""
@@ -174,6 +190,10 @@ class ControlPolicy:
         """
         if part in self.attached:
             return
+        if self.device.type != "cpu":
+            raise ConfigurationError(
+                f"policy {self.name!r}: {type(part).__name__} computes on the processor; use --device cpu"
+            )
         part.begin(self)
         self.attached = (*self.attached, part)
         if part.behind(self):
@@ -213,17 +233,46 @@ class ControlPolicy:
         """
         greedy = temperature == 0
         with torch.inference_mode():
-            kept = None if allowed is None else torch.from_numpy(allowed)
-            outputs = self._acting(self.as_read(torch.from_numpy(observations)), carried)
-            head = self._head(outputs, kept)
-            if not (temperature == 1).all():
-                head = head.tempered(torch.from_numpy(np.where(greedy, np.float32(1), temperature)))
-            action = head.draw(torch.from_numpy(uniforms))
-            if greedy.any():
-                chosen = torch.from_numpy(greedy if action.dim() == 1 else greedy[:, None])
-                action = torch.where(chosen, head.mode(), action)
-            logp = head.logp(action)
-        return action.numpy(), logp.numpy()
+            kept = None if allowed is None else self._here(allowed)
+            plain = bool((temperature == 1).all())
+            action, logp = self.act(
+                self._here(observations),
+                self._here(uniforms),
+                allowed=kept,
+                carried=carried,
+                temperature=None if plain else self._here(np.where(greedy, np.float32(1), temperature)),
+                greedy=self._here(greedy) if greedy.any() else None,
+            )
+        return action.cpu().numpy(), logp.cpu().numpy()
+
+    def _here(self, rows: NDArray[Any]) -> Tensor:
+        """Numbers where the networks are."""
+        held = torch.from_numpy(rows)
+        if self.device.type == "cuda":
+            return held.pin_memory().to(self.device, non_blocking=True)
+        return held.to(self.device)
+
+    def act(
+        self,
+        observations: Tensor,
+        uniforms: Tensor,
+        *,
+        allowed: Tensor | None = None,
+        carried: NDArray[np.float32] | None = None,
+        temperature: Tensor | None = None,
+        greedy: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """`sample` of tensors on the policy's device, which is not waited for.
+
+        `temperature` `[B]` is above 0, and None where all are 1; rows that are `greedy` `[B]` take the mode.
+        """
+        head = self._head(self._acting(self.as_read(observations), carried), allowed)
+        if temperature is not None:
+            head = head.tempered(temperature)
+        action = head.draw(uniforms)
+        if greedy is not None:
+            action = torch.where(greedy if action.dim() == 1 else greedy[:, None], head.mode(), action)
+        return action, head.logp(action)
 
     def _acting(self, seen: Tensor, carried: NDArray[np.float32] | None) -> Tensor:
         """The actor's outputs; `carried` is changed in place."""
@@ -278,7 +327,7 @@ class ControlPolicy:
         every = torch.arange(size)
         places = chosen = every if decisions is None else decisions
         whole = torch.equal(places, every)
-        action = batch.action if whole else batch.action[places]
+        action = (batch.action if whole else batch.action[places]).to(self.device)
         if (taken := batch.taken) is not None:
             batch, chosen = taken.whole, taken.decision if whole else taken.decision[places]
         kept = self._allowed(batch, chosen)
@@ -286,6 +335,7 @@ class ControlPolicy:
         head = self._decided(batch, chosen, kept, outputs)
 
         def scattered(values: Tensor) -> Tensor:
+            values = values.cpu()  # Batches are on the processor.
             return values if whole else values.new_zeros(size, *values.shape[1:]).index_put((places,), values)
 
         value = scattered(self._values(batch, chosen)) if Quantity.VALUE in wanted else None
@@ -318,7 +368,7 @@ class ControlPolicy:
         head = self._head(outputs, allowed, None if self.action_form is None else batch.action[chosen])
         if batch.temperature is None or bool((batch.temperature == 1).all()):
             return head
-        return head.tempered(batch.temperature[batch.turn[chosen]].to(outputs.dtype))
+        return head.tempered(batch.temperature[batch.turn[chosen]].to(outputs))
 
     def _along(self, network: nn.Module, batch: Batch, chosen: Tensor, *, critic: bool = False) -> Tensor:
         """What a network gives at the chosen decisions, `[K, outputs]`, from what it reads before each."""
@@ -344,7 +394,7 @@ class ControlPolicy:
             one if one is not None and one.shape == (length, self.actions) else np.ones((length, self.actions), bool)
             for one, length in zip(batch.allowed, lengths, strict=True)
         ]
-        return torch.from_numpy(np.concatenate(rows))[chosen]
+        return torch.from_numpy(np.concatenate(rows))[chosen].to(self.device)
 
     def _values(self, batch: Batch, chosen: Tensor) -> Tensor:
         values = self._along(self._critic, batch, chosen, critic=True).squeeze(-1)
@@ -379,7 +429,8 @@ class ControlPolicy:
             seen if seen.shape == (length, self.observations) else blank[:length]
             for seen, length in zip(batch.observation, lengths, strict=True)
         ]
-        return torch.from_numpy(np.concatenate([np.asarray(row, np.float32) for row in rows] or [blank]))
+        whole = np.concatenate([np.asarray(row, np.float32) for row in rows] or [blank])
+        return torch.from_numpy(whole).to(self.device)
 
     def final_values(self, batch: Batch) -> Tensor:
         """Values of final states of trajectories cut short `[N]`, without gradient; 0 where the task itself ended."""
@@ -394,12 +445,12 @@ class ControlPolicy:
             if open_ended[row] and state is not None and np.asarray(state).shape == sees
         ]
         if found:
-            last = self.as_read(torch.from_numpy(np.stack([np.asarray(states[row], np.float32) for row in found])))
+            last = self.as_read(self._here(np.stack([np.asarray(states[row], np.float32) for row in found])))
             joined = last
             for part in self.attached:
                 joined = part.read_last(self, batch, found, last, joined)
             with torch.no_grad():
-                values[found] = self._ended(batch, found, joined)
+                values[found] = self._ended(batch, found, joined).cpu()
         return values
 
     def _ended(self, batch: Batch, rows: Sequence[int], final: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ decoder is made of stands in its form, see `hocket.policies.forms`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Literal
 
@@ -34,6 +35,16 @@ logits, the weights themselves and their gradients' sums stay in fp32 either way
 
 _SMALL = 2**20
 """Weights up to which fp32 layers are joined: there the calls cost more than the copy."""
+
+Checkpointing = bool | Literal["host"]
+"""Whether the backward pass computes layers again from the states between them, and whether the host's memory holds
+these."""
+
+CHECKPOINTING: tuple[Checkpointing, ...] = (False, True, "host")
+"""The ways, each holding less and taking longer than the one before."""
+
+FEED_TOKENS = 8192
+"""Tokens up to which a feed-forward part that is computed again is computed at once."""
 
 Map = Callable[[Tensor], Tensor]
 Run = Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor]]
@@ -445,7 +456,7 @@ def run_layers(
     attend: Attend,
     *,
     wanted: Tensor | None = None,
-    gradient_checkpointing: bool = False,
+    gradient_checkpointing: Checkpointing = False,
     steps: LayerSteps = STEPS,
     visit: Visit = visited,
     inputs: Sequence[Tensor] | None = None,
@@ -456,7 +467,7 @@ def run_layers(
         attend: attention, which sampler and learner compute over different stores.
         wanted: places whose states are returned, all when None; the last layer then ends for these alone.
         gradient_checkpointing: keeps only the states between layers for the backward pass, which computes the rest
-            again.
+            again, feed-forward parts of many tokens in parts.
         steps: how the rest is computed. visit: runs a layer, see `hocket.policies.residence`.
         inputs: of each layer, see `hocket.policies.layer_inputs`.
     """
@@ -466,12 +477,15 @@ def run_layers(
     lent: dict[int | None, Tensor] = {}
 
     def run(number: int, x: Tensor, delta: Tensor | None) -> tuple[Tensor, Tensor]:
-        arguments = (layers[number], number, x, delta, attend, wanted if number == last else None, steps)
+        only = wanted if number == last else None
         beside = (lent.get(sources[number]), None if inputs is None else inputs[number], number in sources)
         if not again:
-            x, delta, keys = _run_layer(*arguments, *beside)
+            x, delta, keys = _run_layer(layers[number], number, x, delta, attend, only, steps, *beside)
         else:
-            x, delta, keys = checkpoint(_run_layer, *arguments, *beside, use_reentrant=False, preserve_rng_state=False)
+            x = x if delta is None else x + delta  # One tensor is kept in place of two.
+            with away(x.device) if gradient_checkpointing == "host" else nullcontext():
+                arguments = (layers[number], number, x, None, attend, only, steps, *beside)
+                x, delta, keys = _again(partial(_run_layer, parts=True), *arguments)
         if keys is not None:
             lent[number] = keys
         return x, delta
@@ -481,6 +495,16 @@ def run_layers(
         x, delta = visit(number, partial(run, number), x, delta)
     norm = form.norm
     return finished(norm, getattr(model.model, norm.name), steps.norm, x, delta)
+
+
+def _again(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What the function returns; the backward pass calls it again in place of keeping what it computes."""
+    return checkpoint(function, *arguments, use_reentrant=False, preserve_rng_state=False)
+
+
+def away(device: torch.device) -> AbstractContextManager[Any]:
+    """Inside, what the backward pass reads is held in the host's memory, where the device has another."""
+    return nullcontext() if device.type == "cpu" else torch.autograd.graph.save_on_cpu(pin_memory=True)
 
 
 def _run_layer(
@@ -494,8 +518,20 @@ def _run_layer(
     borrowed: Tensor | None,
     given: Tensor | None,
     lends: bool,
+    *,
+    parts: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The residual stream before what the layer adds last, that, and the keys and values that it lends."""
+    """The residual stream before what the layer adds last, that, and the keys and values that it lends.
+
+    With `parts` the feed-forward part of many tokens is computed, and computed again, in parts.
+    """
+
+    def feed(normal: Tensor) -> Tensor:
+        # Experts and what records or replays a pass take all tokens at once.
+        if not parts or len(normal) <= FEED_TOKENS or layer.experts is not None or type(steps) is not LayerSteps:
+            return layer.feed(number, normal, steps)
+        return torch.cat([_again(layer.feed, number, part, steps) for part in normal.split(FEED_TOKENS)])
+
     x, normal = layer.before[0](x, delta, layer.dtype, steps)
     projected, gates = layer.apart(steps.product(layer.qkv, normal))
     lent = None
@@ -511,14 +547,14 @@ def _run_layer(
     out = steps.output(layer.output, mixed)
     if layer.bare:
         x, normal = layer.before[1](x, out, layer.dtype, steps)
-        return x, layer.feed(number, normal, steps), lent
+        return x, feed(normal), lent
     out = layer.added(0, out)
     if layer.form.parallel:
         normal = normal if wanted is None else normal.index_select(0, wanted)
-        x, out = layer.ended(x, out + layer.added(1, layer.feed(number, normal, steps)), given, steps)
+        x, out = layer.ended(x, out + layer.added(1, feed(normal)), given, steps)
         return x, out, lent
     x, normal = layer.before[1](x, out, layer.dtype, steps)
-    x, out = layer.ended(x, layer.added(1, layer.feed(number, normal, steps)), given, steps)
+    x, out = layer.ended(x, layer.added(1, feed(normal)), given, steps)
     return x, out, lent
 
 

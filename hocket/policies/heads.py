@@ -191,6 +191,7 @@ class _TokenLogprobsInParts(Function):
         for part in _parts(len(features), step):
             logits = product(features[part], weight, bias)
             found.append(functions.token_logprobs(logits, action[part], temperature[part], entropy=entropy))
+            del logits  # Before the next ones come to be.
         logp, peaks = torch.cat([one[0] for one in found]), torch.cat([one[1] for one in found])
         totals = torch.cat([one[2] for one in found])
         spread = _joined([one[3] for one in found])
@@ -225,6 +226,7 @@ class _TokenLogprobsInParts(Function):
                 for_weight.addmm_(logits.t(), features[part])
             if for_bias is not None:
                 for_bias += logits.sum(0)
+            del logits
         return for_features, for_weight, for_bias, *(None,) * 4
 
 

@@ -16,7 +16,7 @@ from hocket.core.divergences import Divergence
 from hocket.core.errors import ConfigurationError, HocketError
 from hocket.policies.activation_cache import ActivationCache, ReplaySteps, activation_cache_for
 from hocket.policies.copies import ModelCopies
-from hocket.policies.family import STEPS, LayerSteps, Precision, head_of, logit_states
+from hocket.policies.family import STEPS, Checkpointing, LayerSteps, Precision, head_of, logit_states
 from hocket.policies.form_reading import form_of
 from hocket.policies.heads import Head, finished
 from hocket.policies.lora import acting_parameters, adapted_layers, without_adapter
@@ -55,7 +55,8 @@ class LanguageModel:
             `end_activation_cache`.
         replay_routes: whether tokens go to the experts in learning that they went to in sampling.
         routes: where these were, as long as `activations` would be kept.
-        checkpointing: whether the backward pass makes layers' activations again instead of holding them.
+        checkpointing: whether the backward pass makes layers' activations again instead of holding them; with `host`
+            the host's memory holds the states between layers that it begins from.
         share_prefixes: whether the learner computes prefixes that sequences share once, where the architecture is one
             with a form, see `hocket.policies.forms`; False pads every sequence and uses the model's own forward pass.
         precision: what layers multiply in, for sampler and learner alike; see `hocket.policies.family.Precision`.
@@ -83,7 +84,7 @@ class LanguageModel:
         self.version = 0
         self.tokenizer = tokenizer
         self.token_budget: float = TOKEN_BUDGET
-        self.checkpointing = False
+        self.checkpointing: Checkpointing = False
         self.activations: ActivationCache | None = None
         self.replay_routes = False
         self.routes: RouteRecord | None = None
@@ -233,7 +234,7 @@ class LanguageModel:
             raise HocketError(f"policy {self.name!r} says nothing of its experts where prefixes are not shared")
         block = padded(rows)
         ids, place = block.ids.to(self.device), block.place.to(self.device)
-        again = self.checkpointing and self.residence.here
+        again = bool(self.checkpointing) and self.residence.here
         with self.residence.called(), self.narrowed():
             if self._plain:
                 states = native_states(self.model, ids, gradient_checkpointing=again)

@@ -12,7 +12,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from hocket.policies.activation_cache import ReplaySteps
-from hocket.policies.family import STEPS, LayerSteps, Precision, embedded, run_layers
+from hocket.policies.family import STEPS, Checkpointing, LayerSteps, Precision, embedded, run_layers
 from hocket.policies.form_reading import known_form
 from hocket.policies.layer_inputs import LayerInputs
 from hocket.policies.prefix_tree import PrefixTree
@@ -27,7 +27,7 @@ def tree_states(
     tree: PrefixTree,
     precision: Precision,
     *,
-    gradient_checkpointing: bool = False,
+    gradient_checkpointing: Checkpointing = False,
     replay: ReplaySteps | None = None,
     steps: LayerSteps = STEPS,
     residence: Residence = HERE,

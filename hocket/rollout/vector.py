@@ -68,7 +68,7 @@ class VectorController(Protocol):
 
 
 @dataclass(eq=False)
-class _Episode:
+class Episode:
     """One attempt being played."""
 
     place: int
@@ -125,7 +125,7 @@ class VectorPlayer:
             ConfigurationError: when the decoding cuts the distribution (top-k, top-p), which control does not know.
             HocketError: when the controller's outputs are not finite.
         """
-        waiting = list(_episodes(assignments, key))
+        waiting = list(episodes(assignments, key))
         done: list[Trajectory | None] = [None] * len(waiting)
         for actor in dict.fromkeys(episode.assignment.actor for episode in waiting):
             pool = _Pool(self, self._controller(actor), iter([e for e in waiting if e.assignment.actor == actor]))
@@ -169,7 +169,7 @@ class VectorPlayer:
             )
         return self.reference
 
-    def _recorded(self, episode: _Episode) -> Trajectory:
+    def _recorded(self, episode: Episode) -> Trajectory:
         if episode.failure is None and not episode.finite:
             episode.failure = "environment: a reward or the last observation is not finite"
         played = episode.assignment.actor
@@ -202,10 +202,10 @@ class VectorPlayer:
 class _Pool:
     """The episodes being played now, one per slot."""
 
-    def __init__(self, player: VectorPlayer, policy: VectorController, waiting: Iterator[_Episode]) -> None:
+    def __init__(self, player: VectorPlayer, policy: VectorController, waiting: Iterator[Episode]) -> None:
         self.player, self.policy, self.waiting = player, policy, waiting
         width, draws = player.width, policy.draws
-        self.slots: list[_Episode | None] = [None] * width
+        self.slots: list[Episode | None] = [None] * width
         self.observations = np.zeros((width, policy.observations), np.float32)
         self.words = np.zeros((width, 1), np.uint64)
         self.counters = np.zeros((width, draws), np.uint64)
@@ -240,11 +240,11 @@ class _Pool:
             self.temperature[slot] = episode.assignment.decoding.temperature
             return
 
-    def _fail(self, slot: int, episode: _Episode, error: Exception) -> None:
+    def _fail(self, slot: int, episode: Episode, error: Exception) -> None:
         episode.failure = f"environment: {type(error).__name__}: {error}"
         self.player.discard(slot)
 
-    def _blame(self, slot: int, episode: _Episode) -> None:
+    def _blame(self, slot: int, episode: Episode) -> None:
         """A log-prob that is not finite is the environment's fault or the policy's."""
         if np.isfinite(self.observations[slot]).all():
             raise HocketError(
@@ -252,7 +252,7 @@ class _Pool:
             )
         self._fail(slot, episode, ValueError("an observation is not finite"))
 
-    def advance(self) -> list[_Episode]:
+    def advance(self) -> list[Episode]:
         """One decision in every slot; returns the episodes that ended, whose slots are filled anew."""
         draws = uniforms(self.words, self.counters)
         actions, logps = self.policy.sample(self.observations, draws, self.temperature, **self.carried)
@@ -273,7 +273,7 @@ class _Pool:
                 self._refill(slot)
         return ended
 
-    def _step(self, slot: int, episode: _Episode, action: Any, logp: float) -> None:
+    def _step(self, slot: int, episode: Episode, action: Any, logp: float) -> None:
         given = action.copy() if isinstance(action, np.ndarray) else action
         try:
             seen, reward, terminated, truncated = self.player.environment(slot).step(given)
@@ -295,7 +295,12 @@ class _Pool:
         )
 
 
-def _episodes(assignments: Sequence[Assignment], key: Key) -> Iterator[_Episode]:
+def episodes(assignments: Sequence[Assignment], key: Key) -> Iterator[Episode]:
+    """Every attempt, in assignment order, then sample order.
+
+    Raises:
+        ConfigurationError: when a decoding cuts the distribution.
+    """
     place = 0
     for assignment in assignments:
         if assignment.decoding.truncates or assignment.decoding.mask is not None:
@@ -305,5 +310,5 @@ def _episodes(assignments: Sequence[Assignment], key: Key) -> Iterator[_Episode]
             )
         for sample in range(assignment.first, assignment.first + assignment.samples):
             word = key.derive(assignment.scenario.id, assignment.source, sample).word
-            yield _Episode(place, assignment, sample, word)
+            yield Episode(place, assignment, sample, word)
             place += 1

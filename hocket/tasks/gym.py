@@ -98,14 +98,7 @@ class GymTask:
 
     def suggest(self, recipe: Any) -> Mapping[str, Any]:
         """Settings with which a recipe learns the classic problems within a minute; see this module's constants."""
-        if recipe.store is not None:
-            return OFF_POLICY if not has_path(recipe, "objective.values.over") else {**OFF_POLICY, **VALUES}
-        if has_path(recipe, "credit.lam"):
-            chosen = ACTOR_CRITIC if self.discrete else {**ACTOR_CRITIC, **CONTINUOUS}
-        else:
-            chosen = GROUPED
-        # A loss of the complete batch needs one mini-batch.
-        return {**chosen, "update.minibatches": 1} if recipe.couples is Level.BATCH else chosen
+        return suggested(recipe, discrete=self.discrete)
 
     # ------------------------------------------------------------ environments
 
@@ -317,6 +310,18 @@ OFF_POLICY: Mapping[str, Any] = {
 
 VALUES: Mapping[str, Any] = {"steps": 300, "network.hidden": [64, 64]}
 """Changes for recipes that choose by action values."""
+
+
+def suggested(recipe: Any, *, discrete: bool) -> Mapping[str, Any]:
+    """What suits a recipe on classic problems, by whether actions are discrete."""
+    if recipe.store is not None:
+        return OFF_POLICY if not has_path(recipe, "objective.values.over") else {**OFF_POLICY, **VALUES}
+    if has_path(recipe, "credit.lam"):
+        chosen = ACTOR_CRITIC if discrete else {**ACTOR_CRITIC, **CONTINUOUS}
+    else:
+        chosen = GROUPED
+    # A loss of the complete batch needs one mini-batch.
+    return {**chosen, "update.minibatches": 1} if recipe.couples is Level.BATCH else chosen
 
 
 def from_settings(name: str, settings: Mapping[str, str]) -> GymTask:

@@ -69,7 +69,8 @@ class Engines:
 
     def _beside(self, policy: CausalLM) -> LocalEngine:
         beside = next((engine for engine in self._local if batch_together(engine.policy, policy)), None)
-        self._local.append(LocalEngine(policy, max_rows=self._settings.max_rows, barrier=self._barrier, beside=beside))
+        settings = {"max_rows": self._settings.max_rows, "drafts": self._settings.drafts}
+        self._local.append(LocalEngine(policy, **settings, barrier=self._barrier, beside=beside))
         return self._local[-1]
 
     def _child(self, policy: CausalLM) -> VLLMEngine:

@@ -15,7 +15,9 @@ import torch
 
 from hocket.core.errors import ConfigurationError
 from hocket.policies.activation_cache import MAX_BYTES, WORTH
+from hocket.policies.family import CHECKPOINTING, FEED_TOKENS, Checkpointing
 from hocket.policies.forms import expected
+from hocket.policies.heads import DEVICE_LOGIT_BUDGET, LOGIT_BUDGET
 from hocket.policies.lora_targets import Coverage, coverage
 from hocket.policies.sequences import ATTENTION_LENGTH, TOKEN_BUDGET
 from hocket.policies.settings import LoraSettings
@@ -29,7 +31,7 @@ PAGES = 4 * GIB
 PROGRAM = {"cpu": 0.47 * GIB, "cuda": 0.6 * GIB}
 """The interpreter with its libraries; on an accelerator its context."""
 
-LOGITS = 2**23
+LOGITS = {"cpu": LOGIT_BUDGET, "cuda": DEVICE_LOGIT_BUDGET}
 """Logits that are held at once where the head is a plain product."""
 
 JOINED = 2**20
@@ -48,7 +50,8 @@ class TrainingPlan:
         weights: what the weights are stored in. optimiser: see `hocket.train.optimisers`.
         prompts, samples: prompts of a step and answers to each. context: tokens of a sequence, prompt and answer.
         prompt: tokens of them that are the prompt. reference: whether a copy of the weights is kept, for KL.
-        checkpointing: whether activations are computed again in the backward pass. rows: sequences sampled together.
+        checkpointing: whether activations are computed again in the backward pass, see `LanguageModel`.
+        rows: sequences sampled together; 0 where nothing is sampled.
         host: whether the optimiser's state is in the memory of the host. device: `cpu` or `cuda`.
     """
 
@@ -61,7 +64,7 @@ class TrainingPlan:
     context: int = 512
     prompt: int = 64
     reference: bool = False
-    checkpointing: bool = False
+    checkpointing: Checkpointing = False
     token_budget: float = TOKEN_BUDGET
     rows: int = 256
     host: bool = False
@@ -196,7 +199,8 @@ def _sampled(outline: ModelOutline, plan: TrainingPlan) -> float:
     if outline.fast:
         groups = math.ceil(rows / plan.samples)
         answers = size.cached(plan.context) - size.cached(plan.prompt)
-        held = 4.0 * (rows * answers + groups * size.cached(plan.prompt))
+        narrow = 2.0 if plan.precision == "bf16" else 4.0
+        held = narrow * (rows * answers + groups * size.cached(plan.prompt))
         held = min(held, PAGES) if plan.device == "cpu" else held
     else:
         held = 2 * 4.0 * rows * size.cached(plan.context)  # Of the batch, and what later contexts go on from.
@@ -209,6 +213,8 @@ def _activations(outline: ModelOutline, plan: TrainingPlan) -> float:
     group = plan.samples * (plan.context - plan.prompt) + plan.prompt * (1 if outline.fast else plan.samples)
     every = float(plan.prompts * group)
     read = min(every, max(plan.context, plan.token_budget / (1 + plan.context / ATTENTION_LENGTH)))
+    if outline.fast and plan.checkpointing:
+        return _checkpointed(outline, plan, read, spared=read >= every)
     recorded = every * sum(_recorded(layer, narrow) for layer in size.layers)
     records = outline.fast and plan.lora is None and plan.device == "cpu" and not plan.checkpointing
     records = records and outline.inside >= WORTH and recorded <= MAX_BYTES
@@ -216,7 +222,7 @@ def _activations(outline: ModelOutline, plan: TrainingPlan) -> float:
     held = max(layers) + 4.0 * size.hidden * len(layers) if plan.checkpointing else sum(layers)
     # Gradients on the way back, and what adapters add; of the pass of transformers the first fit into what is freed.
     passing = (2 if outline.fast else 0) + (0 if plan.lora is None else 1 if outline.fast else 2)
-    return read * (held + passing * max(layers)) + _logits(outline, read) + recorded * records
+    return read * (held + passing * max(layers)) + _logits(outline, plan, read) + recorded * records
 
 
 def _kept(layer: LayerSize, outline: ModelOutline, narrow: float, length: int, replayed: bool) -> float:
@@ -236,15 +242,54 @@ def _recorded(layer: LayerSize, narrow: float) -> float:
     return narrow * (2 * layer.hidden + attention + 2 * layer.inner)
 
 
-def _logits(outline: ModelOutline, tokens: float) -> float:
-    return 4.0 * (2 if outline.fast else 3) * min(tokens * outline.size.vocabulary, LOGITS)
+def _checkpointed(outline: ModelOutline, plan: TrainingPlan, read: float, *, spared: bool) -> float:
+    """The same of a pass that keeps the states between layers, and computes one layer at a time again.
+
+    With `spared` the pass is the only one of an update: gradients of layers come to be as their states go, so only the
+    larger of the two is held beside the work on a layer. `footprint` counts the gradients.
+    """
+    size, narrow = outline.size, 2.0 if plan.precision == "bf16" else 4.0
+    state = 4.0 * size.hidden * read
+    away = plan.checkpointing == "host" and plan.device != "cpu"
+    states = state * (2 if away else len(size.layers))
+    if spared and not away:
+        trained = outline.adapter if plan.lora is not None else outline.inside
+        states = max(state, states - trained * (2 if plan.weights == "bf16" and plan.lora is None else 4))
+    work = max(_worked(layer, plan, narrow, read) for layer in size.layers)
+    # States that the head reads, and their gradients; it is done before the last layer is computed again.
+    return states + max(work, 2 * state + _logits(outline, plan, read))
+
+
+def _worked(layer: LayerSize, plan: TrainingPlan, narrow: float, read: float) -> float:
+    """Bytes of the backward pass through one layer that is computed again: at its attention, or where it feeds."""
+    hidden, mixed = layer.hidden, layer.heads * layer.value
+    keys, values = layer.shared * layer.key, layer.shared * layer.value
+    turned = layer.heads * layer.key + keys
+    projected = turned + values
+    kept = narrow * (hidden + projected + turned + mixed)
+    if plan.lora is not None:
+        kept += narrow * projected  # What the adapter adds.
+    # The gradients of the states and of what was mixed, those of what was projected in fp32, and these in their type.
+    more = narrow * projected
+    if plan.device != "cpu":
+        more = max(more, 4.0 * (keys + values))
+    attention = kept + 4.0 * hidden + narrow * mixed + 4.0 * projected + more
+    # Inputs and outputs with their gradients; gate, up and their product with theirs, of as many as are fed at once.
+    fed = kept + 4.0 * hidden + narrow * 4 * hidden
+    inner = narrow * (6 * layer.inner + 2 * layer.chosen * hidden)
+    return max(attention * read, fed * read + inner * (read if layer.chosen else min(read, FEED_TOKENS)))
+
+
+def _logits(outline: ModelOutline, plan: TrainingPlan, tokens: float) -> float:
+    held = min(tokens * outline.size.vocabulary, LOGITS[plan.device])
+    return 4.0 * (2 if outline.fast else 3) * held
 
 
 def adapted_plan(outline: ModelOutline, plan: TrainingPlan, room: float) -> TrainingPlan | None:
     """The plan as it fits into `room` bytes: fewer rows sampled together, smaller passes, checkpointing; or None."""
     rows = min(plan.rows, plan.prompts * plan.samples)
     while True:
-        for checkpointing in (False, True):
+        for checkpointing in CHECKPOINTING if plan.device != "cpu" else CHECKPOINTING[:2]:
             budget = plan.token_budget
             while budget >= LEAST_BUDGET:
                 less = dataclasses.replace(plan, rows=rows, token_budget=budget, checkpointing=checkpointing)
@@ -260,7 +305,12 @@ def least_plan(plan: TrainingPlan, context: int) -> TrainingPlan:
     """The plan for sequences of `context` tokens with all that makes it smaller: one group, one sequence a pass."""
     prompt = plan.prompt * context // max(1, plan.context)
     return dataclasses.replace(
-        plan, context=context, prompt=prompt, rows=plan.samples, token_budget=1, checkpointing=True
+        plan,
+        context=context,
+        prompt=prompt,
+        rows=min(plan.rows, plan.samples),
+        token_budget=1,
+        checkpointing=True if plan.device == "cpu" else "host",
     )
 
 

@@ -20,6 +20,7 @@ from hocket.distributed.cluster.leaves import LeafProblem, Ranks, SingleProcess
 from hocket.distributed.cluster.sharded_problem import MomentsQuestion, ShardedProblem, whole_state
 from hocket.distributed.cluster.shards import Meeting
 from hocket.distributed.cluster.weights import PackedWeights, packed, put, taken
+from hocket.policies.family import Checkpointing
 from hocket.recipe import Recipe
 from hocket.recipes import parent_of
 from hocket.stages import Metrics, Policy, State
@@ -83,7 +84,7 @@ class UpdateResult(NamedTuple):
     update: State | None
     first: tuple[Tensor, Tensor] | None
     agreement: Agreement | None
-    shrunk: tuple[int, bool] | None
+    shrunk: tuple[int, Checkpointing] | None
 
 
 class Elsewhere(Protocol):

@@ -16,12 +16,12 @@ import torch
 
 from hocket.core.errors import ConfigurationError
 from hocket.policies import kernels
-from hocket.policies.family import Precision
+from hocket.policies.family import Checkpointing, Precision
 from hocket.policies.forms import expected
 from hocket.policies.shapes import model_size
 from hocket.stages import Metrics, Policy
 from hocket.train.cores import CoreWatch, available_cores
-from hocket.train.memory import MemoryPlan
+from hocket.train.memory import MemoryPlan, return_blocks
 from hocket.train.probe import LayerShapes, ProductRate, has_bf16, measure
 from hocket.train.runfolder import read_json
 from hocket.train.settings import Config
@@ -44,7 +44,7 @@ class MachineChange:
     why: str
     threads: int | None = None
     token_budget: int | None = None
-    checkpointing: bool | None = None
+    checkpointing: Checkpointing | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,8 @@ class Machine:
         """Makes the choices hold in this process and for `policies`, as they stand from `step` on."""
         settings = self.at(step)
         compute_in(settings.precision, settings.threads)
+        if settings.memory.checkpointing:
+            return_blocks()
         for policy in policies:
             if settings.memory.token_budget is not None and hasattr(policy, "token_budget"):
                 policy.token_budget = settings.memory.token_budget

@@ -17,6 +17,7 @@ import torch
 
 from hocket.core.packing import pack
 from hocket.policies.activation_cache import MAX_BYTES, WORTH, worth
+from hocket.policies.family import CHECKPOINTING, Checkpointing
 from hocket.policies.sequences import ATTENTION_LENGTH, Row
 from hocket.policies.shapes import model_size
 from hocket.policies.stored_weights import weight_count
@@ -53,16 +54,42 @@ LARGE = 2**22
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's mallopt(3)."""
 
+WAYS: dict[Checkpointing, str] = {
+    False: "",
+    True: " with checkpointing",
+    "host": " with checkpoints in the host's memory",
+}
+"""In words."""
+
 TIMES = 3
 """The larger batch has so many times the rows of the smaller."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Bytes of a forward and backward pass: `fixed + per_token * tokens`, tokens counted as the budget counts them."""
+    """Bytes of a forward and backward pass: `fixed + per_token * tokens`, tokens counted as the budget counts them.
+
+    Attributes:
+        length: tokens of a sequence from which on each further one costs the same, because no scores are held; None
+            where they are.
+    """
 
     fixed: float
     per_token: float
+    length: int | None = None
+
+    def row(self, length: int) -> float:
+        """What a sequence of `length` tokens counts."""
+        same = length if self.length is None else min(length, self.length)
+        return length * (1 + same / ATTENTION_LENGTH)
+
+    def longest(self, room: float) -> int:
+        """Tokens of the longest sequence that fits into `room` bytes."""
+        most = max(0.0, (room - self.fixed) / self.per_token)
+        longest = int(ATTENTION_LENGTH / 2 * (math.sqrt(1 + 4 * most / ATTENTION_LENGTH) - 1))
+        if self.length is None or longest <= self.length:
+            return longest
+        return int(most / (1 + self.length / ATTENTION_LENGTH))
 
     def budget(self, room: float) -> int:
         """The largest budget that fits into `room` bytes, a multiple of `LEAST_BUDGET`; 0 when none does."""
@@ -82,7 +109,7 @@ class MemoryPlan:
     """
 
     token_budget: int | None = None
-    checkpointing: bool = False
+    checkpointing: Checkpointing = False
     why: str = ""
     figures: dict[str, float] | None = None
     warning: str = ""
@@ -139,15 +166,15 @@ def plan_memory(
     """
     budget = int(settings.token_budget or policy.token_budget)
     if settings.token_budget is not None:
-        return MemoryPlan(budget, bool(settings.checkpointing), "set by memory.token_budget")
+        return MemoryPlan(budget, settings.checkpointing or False, "set by memory.token_budget")
     free = available_memory(policy.device)
     if free is None:
-        return MemoryPlan(budget, bool(settings.checkpointing), "the system does not say how much memory is free")
+        return MemoryPlan(budget, settings.checkpointing or False, "the system does not say how much memory is free")
     bound = bound_bytes(policy, budget)
     room = SHARE * free - held
     figures = {"free_gib": round(free / GIB, 2), "held_gib": round(held / GIB, 2), "bound_gib": round(bound / GIB, 2)}
     if bound <= room:
-        return MemoryPlan(budget, bool(settings.checkpointing), "there is plenty", figures)
+        return MemoryPlan(budget, settings.checkpointing or False, "there is plenty", figures)
     return _measured(policy, settings, room, figures, length=longest(), responses=responses)
 
 
@@ -161,8 +188,8 @@ def _measured(
     responses: int,
 ) -> MemoryPlan:
     """The largest budget that fits without checkpointing, or with it where a long sequence would not fit otherwise."""
-    needed = min(policy.token_budget, max(LEAST_BUDGET, _cost_of(1, length)))
-    ways = [settings.checkpointing] if settings.checkpointing is not None else [False, True]
+    ways = CHECKPOINTING if policy.device.type != "cpu" else CHECKPOINTING[:2]
+    ways = ways if settings.checkpointing is None else (settings.checkpointing,)
     plan = MemoryPlan()
     for checkpointing in ways:
         cost = measured_cost(policy, length, responses, checkpointing=checkpointing)
@@ -173,19 +200,16 @@ def _measured(
                 "memory may be short, and it cannot be measured here",
                 figures,
             )
-        fits = cost.budget(room)
+        fits, needed = cost.budget(room), max(LEAST_BUDGET, LEAST_BUDGET * (cost.row(length) // LEAST_BUDGET))
         budget = int(min(policy.token_budget, max(LEAST_BUDGET, fits)))
         kib = cost.per_token / 1024
-        why = f"{room / GIB:.1f} GiB for the learner at {kib:.0f} KiB a token"
+        why = f"{room / GIB:.1f} GiB for the learner at {kib:.0f} KiB a token" + WAYS[checkpointing]
         warning = ""
         if fits < needed:
             why += f", which is short for sequences of {length} tokens"
-            # A row of L tokens counts L (1 + L / ATTENTION_LENGTH), see `sequences`.
-            most = max(0.0, (room - cost.fixed) / cost.per_token)
-            longest = int(ATTENTION_LENGTH / 2 * (math.sqrt(1 + 4 * most / ATTENTION_LENGTH) - 1))
             warning = (
-                f"memory is short for sequences of {length} tokens: {longest} fit; lower decoding.max_tokens, or see "
-                "`hocket doctor --model` for ways that take less"
+                f"memory is short for sequences of {length} tokens: {cost.longest(room)} fit; lower "
+                "decoding.max_tokens, or see `hocket doctor --model` for ways that take less"
             )
         plan = MemoryPlan(budget, checkpointing, why, {**figures, "kib_per_token": round(kib, 1)}, warning)
         if fits >= needed:
@@ -225,7 +249,7 @@ def held_bytes(policy: CausalLM, *, references: int, policies: int, rows: int, l
     return 4.0 * (policies * 3 * trained + copies + cache) + recorded
 
 
-def measured_cost(policy: CausalLM, length: int, responses: int, *, checkpointing: bool) -> Cost | None:
+def measured_cost(policy: CausalLM, length: int, responses: int, *, checkpointing: Checkpointing) -> Cost | None:
     """Runs two batches of equal sequences forward and backward and fits their peaks; None where none can be seen.
 
     The weights stay as they are, and no gradient is left behind.
@@ -234,6 +258,8 @@ def measured_cost(policy: CausalLM, length: int, responses: int, *, checkpointin
     length = int(max(8, min(length, affordable / (1 + TIMES))))
     per_token = bound_bytes(policy, 1) - bound_bytes(policy, 0)
     rows = int(max(1, min(SEEN / per_token, affordable / (1 + TIMES)) / length))
+    if checkpointing:
+        return_blocks()
     with _with_checkpointing(policy, checkpointing):
         _pass(policy, 1, length, responses)  # What is made once, at the first use, is not a cost of tokens.
         less = peak_of(lambda: _pass(policy, rows, length, responses), policy.device)
@@ -242,7 +268,7 @@ def measured_cost(policy: CausalLM, length: int, responses: int, *, checkpointin
         return None
     tokens = _cost_of(rows, length)
     rate = max(1.0, (more - less) / ((TIMES - 1) * tokens))
-    return Cost(max(0.0, less - rate * tokens), rate)
+    return Cost(max(0.0, less - rate * tokens), rate, length if supports(policy.model, length) else None)
 
 
 def _pass(policy: CausalLM, rows: int, length: int, responses: int) -> None:
@@ -264,7 +290,7 @@ def _pass(policy: CausalLM, rows: int, length: int, responses: int) -> None:
 
 
 @contextlib.contextmanager
-def _with_checkpointing(policy: CausalLM, checkpointing: bool) -> Iterator[None]:
+def _with_checkpointing(policy: CausalLM, checkpointing: Checkpointing) -> Iterator[None]:
     """Inside, everything is one part."""
     before = policy.token_budget, policy.checkpointing
     policy.token_budget, policy.checkpointing = float("inf"), checkpointing
@@ -308,14 +334,17 @@ def _give_back() -> None:
 
 
 def return_large_blocks(learners: Iterable[Learner]) -> None:
-    """With a large adapted model, has freed blocks of `LARGE` bytes or more go back to the system at once.
-
-    The backward pass of an adapter takes blocks that are larger than those it frees: of a heap it would use new memory
-    for every layer, up to a third of what a run holds. Nothing happens where the C library has no such setting.
-    """
+    """`return_blocks` with a large adapted model, whose backward pass takes blocks larger than those it frees."""
     adapted = [cast("CausalLM", learner.policy) for learner in learners if getattr(learner.policy, "lora", False)]
-    if max((weight_count(policy.model) for policy in adapted), default=0) < WORTH:
-        return
+    if max((weight_count(policy.model) for policy in adapted), default=0) >= WORTH:
+        return_blocks()
+
+
+def return_blocks() -> None:
+    """Has freed blocks of `LARGE` bytes or more go back to the system at once, where the C library can do that.
+
+    Passes that make activations again, and those of adapters, would use new memory of the heap for every layer.
+    """
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
         for parameter, size in ((M_MMAP_THRESHOLD, LARGE), (M_TRIM_THRESHOLD, 16 * LARGE)):

@@ -84,6 +84,7 @@ def load_policy(
     from hocket.agents.workflows.chat import Chat
     from hocket.policies.causal_lm import CausalLM
     from hocket.policies.routes import columns_of
+    from hocket.train.device_faults import move
     from hocket.train.machine import device_of
 
     policy = CausalLM.from_pretrained(
@@ -96,7 +97,7 @@ def load_policy(
         base_cache=base_cache,
         key=Key.of(config.seed).derive("policy", name),
     )
-    policy.module.to(device_of(config))
+    move(policy.module, device_of(config), name)
     policy.end_of_turn = Chat(policy.tokenizer).stops
     if config.router_replay and not columns_of(policy.model):
         kind = policy.model.config.model_type
@@ -115,6 +116,7 @@ def load_scorer(
     """
     from hocket.agents.workflows.chat import Chat
     from hocket.policies.scorer import Scorer
+    from hocket.train.device_faults import move
     from hocket.train.machine import device_of
 
     if config.weights != "fp32":
@@ -130,7 +132,7 @@ def load_scorer(
         chat_template=_template(config, model),
         key=Key.of(config.seed).derive("policy", name),
     )
-    policy.module.to(device_of(config))
+    move(policy.module, device_of(config), name)
     policy.end_of_turn = Chat(policy.tokenizer).stops
     return policy
 
@@ -147,6 +149,7 @@ def load_teacher(config: Config, policy: CausalLM) -> CausalLM:
         ConfigurationError: when it has other tokens than the policy.
     """
     from hocket.policies.causal_lm import CausalLM
+    from hocket.train.device_faults import move
     from hocket.train.machine import device_of
 
     where = model_folder(str(config.teacher), config.runs)
@@ -158,5 +161,5 @@ def load_teacher(config: Config, policy: CausalLM) -> CausalLM:
         raise ConfigurationError(
             f"teacher = {config.teacher!r} reads other tokens than {policy.name!r}; choose one with its tokenizer"
         )
-    teacher.module.requires_grad_(False).to(device_of(config))
+    move(teacher.module.requires_grad_(False), device_of(config), str(config.teacher))
     return teacher

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 
 from hocket.core.batch import Batch
+from hocket.policies.family import CHECKPOINTING, Checkpointing
 from hocket.stages import Metrics, Policy
 from hocket.update.problem import Problem
 
@@ -32,8 +33,9 @@ def out_of_memory(error: BaseException) -> bool:
 class MemoryRetry:
     """Runs work that changes no weights; out of memory, it halves the policies' budgets and runs it again.
 
-    When budgets are at their least, activations are made again instead of held, where a policy can do that. A policy
-    without a budget has nothing to spare, and the error is raised.
+    When budgets are at their least, activations are made again instead of held, where a policy can do that, and on an
+    accelerator the states that this begins from go to the host's memory. A policy without a budget has nothing to
+    spare, and the error is raised.
 
     Attributes:
         budget, checkpointing: what the policies were brought down to, None while nothing has happened.
@@ -42,7 +44,7 @@ class MemoryRetry:
     def __init__(self, policies: Iterable[Policy]) -> None:
         self._policies: list[Any] = [policy for policy in policies if hasattr(policy, "token_budget")]
         self.budget: int | None = None
-        self.checkpointing: bool | None = None
+        self.checkpointing: Checkpointing | None = None
 
     def __call__(self, work: Callable[[], Found]) -> Found:
         while True:
@@ -56,9 +58,9 @@ class MemoryRetry:
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
 
-    def taken(self) -> tuple[int, bool] | None:
+    def taken(self) -> tuple[int, Checkpointing] | None:
         """What was changed since the last call, if anything was."""
-        shrunk = None if self.budget is None else (self.budget, bool(self.checkpointing))
+        shrunk = None if self.budget is None else (self.budget, self.checkpointing or False)
         self.budget = self.checkpointing = None
         return shrunk
 
@@ -66,11 +68,13 @@ class MemoryRetry:
         if not self._policies:
             return False
         budget = int(min(2**24, *(policy.token_budget for policy in self._policies)))
-        checkpointing = all(policy.checkpointing for policy in self._policies)
+        checkpointing: Checkpointing = min((one.checkpointing for one in self._policies), key=CHECKPOINTING.index)
         if budget > LEAST_BUDGET:
             budget = max(LEAST_BUDGET, budget // 2)
         elif not checkpointing:
             checkpointing = True
+        elif checkpointing is True and any(policy.device.type != "cpu" for policy in self._policies):
+            checkpointing = "host"
         else:
             return False
         for policy in self._policies:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 import torch
 
+from hocket.policies.family import CHECKPOINTING
 from hocket.stages import Policy
 from hocket.train.cores import CoreWatch
 from hocket.train.learner import Learner
@@ -65,7 +66,7 @@ def _shrunk(learners: Collection[Learner], step: int) -> list[MachineChange]:
     taken = [shrunk for learner in learners if (shrunk := learner.retry.taken()) is not None]
     if not taken:
         return []
-    budget, checkpointing = min(item[0] for item in taken), any(item[1] for item in taken)
+    budget, checkpointing = min(item[0] for item in taken), max((item[1] for item in taken), key=CHECKPOINTING.index)
     return [MachineChange(step, "memory ran out", token_budget=budget, checkpointing=checkpointing)]
 
 
@@ -84,5 +85,5 @@ def in_words(change: MachineChange) -> str:
     if change.token_budget is not None:
         parts.append(f"parts of {change.token_budget} tokens")
     if change.checkpointing:
-        parts.append("checkpointing")
+        parts.append("checkpointing" + (" in the host's memory" if change.checkpointing == "host" else ""))
     return f"{change.why}; from step {change.step} on with {', '.join(parts)}"

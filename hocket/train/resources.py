@@ -7,11 +7,14 @@ from collections.abc import Collection
 from typing import Any
 
 from hocket.agents.workflows.single import SingleTurn
+from hocket.policies.language_model import LanguageModel
 from hocket.stages import Player, Task
+from hocket.train.device_faults import no_room, slow_kernels
 from hocket.train.kinds.kind import Kind
 from hocket.train.learner import Learner
 from hocket.train.machine import Machine, environment_threads
 from hocket.train.memory import planned, return_large_blocks
+from hocket.train.oom_retry import out_of_memory
 from hocket.train.overlap import divided
 from hocket.train.prediction import predicted_bytes
 from hocket.train.recorder import Recorder
@@ -39,8 +42,17 @@ class Resources:
         return_large_blocks(learners)
         if self.machine.memory.why:
             return
+        policies = [one.policy for one in learners if isinstance(one.policy, LanguageModel)]
         several = not isinstance(getattr(player, "workflow", SingleTurn()), SingleTurn)
-        memory = planned(self._config, task, learners, several_turns=several)
+        for sentence in dict.fromkeys(slow_kernels(one) for one in policies):
+            if sentence is not None:
+                self._recorder.say(sentence)
+        try:
+            memory = planned(self._config, task, learners, several_turns=several)
+        except (MemoryError, RuntimeError) as error:
+            if not policies or not out_of_memory(error):
+                raise
+            raise no_room(policies[0].device, "a pass over the shortest sequences does not fit") from error
         predicted = predicted_bytes(self._config, task, learners, memory)
         if predicted is not None:
             memory = dataclasses.replace(memory, predicted_mib=round(predicted / 2**20, 1))

@@ -31,6 +31,9 @@ ORDERS = ("start", "arrival")
 """The orders in which groups of several samplers are learnt from."""
 
 
+DRAFTED = 15
+"""The most tokens of a draft, which ends with a page."""
+
 MOST = 2**20
 """The most responses of one step, and scenarios of one evaluation."""
 
@@ -77,11 +80,12 @@ class MemorySettings:
 
     Attributes:
         token_budget: tokens per forward and backward pass (micro-batch); long sequences count more, for attention.
-        checkpointing: whether activations are recomputed in the backward pass instead of stored.
+        checkpointing: whether activations are recomputed in the backward pass instead of stored; with `host` the
+            states between layers, from which that begins, are in the host's memory when the model is on an accelerator.
     """
 
     token_budget: int | None = None
-    checkpointing: bool | None = None
+    checkpointing: bool | Literal["host"] | None = None
 
     def __post_init__(self) -> None:
         if self.token_budget is not None and self.token_budget < 1:
@@ -147,6 +151,8 @@ class EngineSettings:
     Attributes:
         kind: `local` samples in this process, `vllm` with vLLM in a child process, `vllm-server` from a vLLM server.
         max_rows: how many responses are decoded, or requested, at the same time.
+        drafts: the most next tokens that are drafted by n-gram lookup in a response's own text and read with its last
+            one (`local`); the samples stay the same. 0 drafts none.
         python: interpreter of an environment with vLLM (`vllm`); None takes the environment variable
             HOCKET_VLLM_PYTHON, else the run's interpreter.
         dtype: the precision of vLLM (`vllm`); None takes the policy's. memory: GiB for keys and values.
@@ -161,6 +167,7 @@ class EngineSettings:
 
     kind: str = "local"
     max_rows: int = 256
+    drafts: int = 0
     python: str | None = None
     dtype: Literal["float32", "bfloat16"] | None = None
     memory: float = 1.0
@@ -177,6 +184,10 @@ class EngineSettings:
             raise ValueError(f"kind = {self.kind!r}{nearest(self.kind, ENGINES)}")
         if self.max_rows < 1:
             raise ValueError(f"max_rows must be at least 1, not {self.max_rows}")
+        if not 0 <= self.drafts <= DRAFTED:
+            raise ValueError(f"drafts must be between 0 and {DRAFTED}, not {self.drafts}")
+        if self.drafts and self.kind != "local":
+            raise ValueError(f"drafts = {self.drafts} is for the engine 'local'; leave it at 0 with {self.kind!r}")
         if self.memory <= 0:
             raise ValueError(f"memory must be above 0 GiB, not {self.memory}")
         if self.tolerance is not None and self.tolerance <= 0:

@@ -32,6 +32,7 @@ from hocket.train.aio import run_async
 from hocket.train.assemble import build_learners, build_parts, seat_references
 from hocket.train.checkpoint import REFERENCE, Checkpoints, weights_in
 from hocket.train.cores import check_threads
+from hocket.train.device_faults import lost
 from hocket.train.embedders import embedder_of
 from hocket.train.evaluate import EvaluationResult
 from hocket.train.evaluations import Evaluations
@@ -393,6 +394,11 @@ class Trainer:
             if out_of_memory(error):
                 raise HocketError(
                     f"out of memory in step {step}: lower rollout.samples, curriculum.prompts or decoding.max_tokens"
+                ) from error
+            if (said := lost(error)) is not None:
+                raise HocketError(
+                    f"the device failed in step {step} ({said}); once it computes again, go on from the last "
+                    f"checkpoint with hocket train --resume {self.folder.path}"
                 ) from error
             raise
 

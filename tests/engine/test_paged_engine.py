@@ -16,6 +16,7 @@ from hocket.engine.requests import Request
 from hocket.policies import kernels
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.kernels import products
+from hocket.policies.operations import plain
 from hocket.policies.settings import LoraSettings
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
@@ -175,9 +176,16 @@ _MODELS, _ALONE = {}, {}
 
 
 def test_a_pool_too_small_for_one_sequence_is_refused():
-    engine = LocalEngine(make(), max_bytes=2**13)
-    with pytest.raises(ConfigurationError, match=r"up to 65 tokens.*max_bytes"):
+    policy = make()
+    page = local.PagedCache(policy.model, "fp32", plain, 2**20).page_bytes
+    engine = LocalEngine(policy, max_bytes=3 * page)
+    with pytest.raises(
+        ConfigurationError, match=r"up to 65 tokens.*3 pages.*which serve one of 31; raise its max_bytes"
+    ):
         engine.sample([Request((5,) * 30, Decoding(max_tokens=35), Key.of(0))])
+    with pytest.raises(ConfigurationError, match="up to 32 tokens"):
+        engine.sample([Request((5,) * 20, Decoding(max_tokens=12), Key.of(0))])
+    assert engine.sample([Request((5,) * 20, Decoding(max_tokens=11), Key.of(0))])
 
 
 def evaluated(policy, asked, samples):

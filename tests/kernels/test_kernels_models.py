@@ -16,7 +16,7 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.engine.local import LocalEngine
 from hocket.engine.requests import Request
-from hocket.policies import kernels
+from hocket.policies import family, kernels
 from hocket.policies.causal_lm import CausalLM
 from hocket.types import Decoding, Quantity, Scenario, Trajectory, Turn
 
@@ -231,3 +231,52 @@ def test_neither_threads_nor_company_change_a_bit(policy, precision):
         assert same(getattr(crew, column), due), "threads"
         assert same(getattr(parts, column), due), "parts"
         assert same(getattr(few, column)[some], due[some]), "few"
+
+
+def passed(policy, read):
+    """Log-probs, entropies, and gradients by name."""
+    weights = weights_of(read)
+    policy.module.zero_grad()
+    now = policy.evaluate(read, BOTH)
+    (weights[0] * now.logp + weights[1] * now.entropy).sum().backward()
+    return now, {name: weight.grad.clone() for name, weight in policy.model.named_parameters()}
+
+
+def test_feed_forward_in_parts_gives_the_gradients_of_the_whole(policy, monkeypatch):
+    """Values to the bit; gradients of weights are summed over the parts."""
+    read = batch(policy)
+    due, whole = passed(policy, read)
+    sizes, feed = [], family.Layer.feed
+    monkeypatch.setattr(family, "FEED_TOKENS", 16)
+    monkeypatch.setattr(family.Layer, "feed", lambda *given: sizes.append(len(given[2])) or feed(*given))
+    monkeypatch.setattr(policy, "checkpointing", True)
+    found, parts = passed(policy, read)
+    assert same(found.logp.detach(), due.logp.detach())
+    assert same(found.entropy.detach(), due.entropy.detach())
+    layers = policy.model.config.num_hidden_layers
+    assert max(sizes) == 16
+    assert len(sizes) > 2 * 3 * (layers - 1)
+    assert parts.keys() == whole.keys()
+    for name, gradient in whole.items():
+        assert (parts[name] - gradient).norm() <= 1e-6 * gradient.norm(), name
+
+
+def test_with_host_checkpoints_leave_the_device_and_change_no_bit(policy, monkeypatch):
+    """What an accelerator gives to the host's memory is all that a checkpointed pass holds of its layers."""
+    read = batch(policy)
+    monkeypatch.setattr(policy, "checkpointing", True)
+    _, due = passed(policy, read)
+    gone, back = [], []
+
+    def lent(device):
+        return torch.autograd.graph.saved_tensors_hooks(
+            lambda held: gone.append(held.shape) or held.clone(), lambda held: back.append(held.shape) or held
+        )
+
+    monkeypatch.setattr(family, "away", lent)
+    monkeypatch.setattr(policy, "checkpointing", "host")
+    _, found = passed(policy, read)
+    assert all(same(gradient, found[name]) for name, gradient in due.items())
+    states = [shape for shape in gone if len(shape) == 2 and shape[1] == policy.model.config.hidden_size]
+    assert len(states) == policy.model.config.num_hidden_layers
+    assert sorted(back) == sorted(gone)

@@ -113,6 +113,24 @@ def test_gradients_are_the_same_bits(kind, precision, replayed):
     assert all(replayed)
 
 
+def test_drafts_leave_no_trace(replayed):
+    """Tokens of drafts that were not drawn were computed, and are no part of what the learner goes on from."""
+    policy = model("qwen3")
+    engine = LocalEngine(policy, drafts=6)
+    policy.begin_activation_cache()
+    prompt, begun, way = (5, 9, 11, 7) * 5, (5, 9, 11, 7) * 3 + (8, 6) + (9, 11, 7, 5) * 2, Decoding(max_tokens=26)
+    wanted = [Request(prompt, way, Key.of(n), prefix=begun) for n in range(3)]
+    turns = [
+        Turn("a", "policy", np.array(prompt), sample.tokens, sample.logp, decoding=way)
+        for sample in engine.sample(wanted)
+    ]
+    batch = pack([Trajectory(Scenario("0"), [turn]) for turn in turns])
+    assert 0 < engine.counts.accepted < engine.counts.drafted
+    asked = torch.arange(batch.decisions)
+    assert same(gradients(policy, batch, asked, recorded=True), gradients(policy, batch, asked, recorded=False))
+    assert replayed == [True]
+
+
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 10**6),

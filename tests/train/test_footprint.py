@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,14 +15,21 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "policies"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "engine"))
 import tiny_forms
+import tiny_models
+from torch.profiler import ProfilerActivity, profile
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from hocket.apps.cli.model_memory import examine_model, size_of
 from hocket.core.errors import ConfigurationError
+from hocket.policies import family
+from hocket.policies.causal_lm import CausalLM
 from hocket.policies.settings import LoraSettings
 from hocket.policies.shapes import model_size
 from hocket.policies.stored_weights import freeze_in
+from hocket.train import footprint as count
+from hocket.train import memory
 from hocket.train.footprint import GIB, TrainingPlan, adapted_plan, footprint, least_plan, longest_context, outlined
 
 SIZES = {
@@ -254,6 +263,7 @@ CASES = [
     ("llama", {}, 100, "--precision fp32"),
     ("llama", {}, 900, "--precision fp32"),
     ("llama", {}, 900, "--precision bf16"),
+    ("llama", {}, 900, "--precision fp32 --memory.checkpointing true"),
     ("llama", {}, 300, "--precision fp32 --lora.rank 16"),
     ("llama", {}, 300, "--precision fp32 --recipe grpo-kl"),
     ("qwen3", {"num_hidden_layers": 12, "hidden_size": 768, "intermediate_size": 2304}, 300, "--precision fp32"),
@@ -301,6 +311,7 @@ def test_the_sum_is_the_measured_peak_within_15_percent(kind, more, prompt, flag
         context=prompt + 2 + round(last["length/mean"]),
         prompt=prompt + 2,
         reference="grpo-kl" in flags,
+        checkpointing="checkpointing" in flags,
     )
     assert last["groups/with_signal"] == 4
     counted = footprint(outlined(settings, lora), plan).total / 2**20
@@ -312,6 +323,8 @@ LOADED = """
 import resource, sys, torch
 from pathlib import Path
 from hocket.core.keys import Key
+from hocket.policies.causal_lm import CausalLM
+from hocket.policies import family
 from hocket.policies.causal_lm import CausalLM
 from hocket.policies.settings import LoraSettings
 def status(name):
@@ -355,3 +368,41 @@ def test_no_process_holds_a_whole_fp32_copy_first(tmp_path: Path) -> None:
     assert peaks["nf4"][0] < 3.2
     assert peaks["bf16"][0] < 3.2
     assert peaks["fp32"][0] < 6.2  # With the pages of the file, 2 bytes a weight, which the system can drop.
+
+
+def allocated(work: Callable[[], object]) -> int:
+    """Bytes that torch's allocator holds at most while `work` runs, beside what it held before."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
+        work()
+    events = [event for event in watched.profiler.kineto_results.events() if event.name() == "[memory]"]
+    changes = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
+    return max(itertools.accumulate(changes))
+
+
+@pytest.mark.global_rng  # The model draws its own weights.
+@pytest.mark.parametrize(("feed", "precision"), [(10**6, "fp32"), (512, "fp32"), (512, "bf16")])
+def test_a_pass_with_checkpointing_takes_what_is_counted(feed, precision, monkeypatch) -> None:
+    monkeypatch.setattr(family, "FEED_TOKENS", feed)
+    monkeypatch.setattr(count, "FEED_TOKENS", feed)
+    settings = config("qwen3", hidden_size=128, intermediate_size=512, num_hidden_layers=4, head_dim=32)
+    policy = CausalLM(AutoModelForCausalLM.from_config(settings), tiny_models.tokenizer(), precision=precision)
+    policy.checkpointing, policy.token_budget = True, float("inf")
+    measured = allocated(lambda: memory._pass(policy, 16, 128, 127))
+    plan = TrainingPlan(prompts=16, samples=1, context=128, prompt=1, rows=0, checkpointing=True, token_budget=1e12)
+    counted = footprint(outlined(settings), replace(plan, precision=precision))
+    assert measured <= 1.05 * (counted.activations + counted.gradients + counted.copies)
+    assert measured == pytest.approx(counted.activations + counted.gradients + counted.copies, rel=0.25)
+
+
+def test_a_long_sequence_fits_into_what_its_parts_sum_to() -> None:
+    """0.6 billion weights in full, 65,536 tokens at once: twenty gibibytes, half of them with less state."""
+    kind, sizes, more = "qwen3", (1024, 3072, 28, 16, 8), {"head_dim": 128, "max_position_embeddings": 131_072}
+    made = {**dict(zip(NAMES, sizes, strict=True)), **more, "vocab_size": 151_936, "tie_word_embeddings": True}
+    outline = outlined(AutoConfig.for_model(kind, **made))
+    alone = {"prompts": 1, "samples": 1, "prompt": 1, "rows": 0, "precision": "bf16", "device": "cuda"}
+    plan = TrainingPlan(context=65_536, checkpointing=True, **alone)
+    assert footprint(outline, plan).total < 20 * GIB
+    assert footprint(outline, replace(plan, checkpointing="host", optimiser="adamw8bit")).total < 11 * GIB
+    assert footprint(outline, replace(plan, checkpointing=False)).total > 60 * GIB
+    several = footprint(outline, replace(plan, prompts=2))
+    assert several.total > footprint(outline, plan).total + outline.inside

@@ -254,3 +254,34 @@ def test_the_least_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_this_machine_has_memory() -> None:
     assert isinstance(ctypes.CDLL(None), ctypes.CDLL)
     assert (memory.available_memory(CPU) or 0) > 2**20
+
+
+def test_tokens_far_into_a_sequence_cost_no_more_where_no_scores_are_held(free) -> None:
+    policy, cost = tiny_models.policy(), Cost(0.0, 1000.0, length=512)
+    assert cost.row(512) == memory._cost_of(1, 512)
+    assert cost.row(5120) == 10 * cost.row(512)
+    assert cost.longest(1000 * cost.row(5120)) == 5120
+    assert cost.longest(1000 * cost.row(300)) in (299, 300)
+    free(1000 * cost.row(5120) / 0.8 * 1.01, cost)
+    found = plan(policy, length=5000)
+    assert (found.checkpointing, found.warning) == (False, "")
+    free(1000 * cost.row(5120) / 0.8, cost, cost)
+    assert ": 5120 fit" in plan(policy, length=7000).warning
+
+
+@pytest.mark.parametrize(("kind", "ways"), [("cpu", [False, True]), ("cuda", [False, True, "host"])])
+def test_checkpoints_go_to_the_host_last_and_from_an_accelerator_alone(kind, ways, free, monkeypatch) -> None:
+    policy, tried = tiny_models.policy(), []
+
+    def cost(*_, checkpointing):
+        tried.append(checkpointing)
+        return Cost(1e6, 40_000.0 if checkpointing == "host" else 1e6)
+
+    free(1e8)
+    monkeypatch.setattr(memory, "measured_cost", cost)
+    monkeypatch.setattr(type(policy), "device", property(lambda self: torch.device(kind)))
+    found = plan(policy, length=200)
+    assert tried == ways
+    assert found.checkpointing == ways[-1]
+    assert found.why.count("checkpoint") == 1
+    assert bool(found.warning) == (kind == "cpu")

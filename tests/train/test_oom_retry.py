@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -240,3 +241,18 @@ def test_nothing_is_left_to_spare(trainer: Callable[..., Trainer]) -> None:
     with pytest.raises(HocketError, match="out of memory in step 1"):
         hopeless.step()
     hopeless.folder.release()
+
+
+@pytest.mark.parametrize(("kind", "ways"), [("cpu", [True]), ("cuda", [True, "host"])])
+def test_after_checkpointing_only_an_accelerator_has_something_left(kind, ways) -> None:
+    policy = SimpleNamespace(token_budget=256, checkpointing=False, device=torch.device(kind))
+    retry, tried = MemoryRetry([policy]), []
+
+    def work() -> None:
+        tried.append(policy.checkpointing)
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        retry(work)
+    assert tried == [False, *ways]
+    assert retry.taken() == (256, ways[-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from hocket.core.keys import Key
 from hocket.core.packing import pack
 from hocket.distributed.cluster.sharded_problem import whole_state
 from hocket.distributed.cluster.sharding import divide
-from hocket.distributed.cluster.shards import PIECE, Meeting, Shards, blocks_of, bounds, strays
+from hocket.distributed.cluster.shards import FETCH, PIECE, Meeting, Shards, Unit, blocks_of, bounds, strays
 from hocket.recipe import Recipe
 from hocket.recipes import all_recipes
 from hocket.train.learner import Learner
@@ -99,14 +100,15 @@ def nbytes(tensors: list[Tensor]) -> int:
     return sum({one.data_ptr(): one.nbytes() for one in memory if one.nbytes()}.values())
 
 
-def on_shares(size: int, *made: Any, off: float = 0.0, **more: Any) -> list[Rank]:
-    """As many ranks learn with their shares, where the batch of the last one may be off."""
+def on_shares(size: int, *made: Any, off: float = 0.0, ahead: bool = False, **more: Any) -> list[Rank]:
+    """As many ranks learn with their shares, where the batch of the last one may be off, and layers may come ahead."""
     # Not in threads: that models are made without draws is a switch of the whole process.
     learners = [learner_of(*made, **more) for _ in range(size)]
 
     def learn(ranks: Any) -> Rank:
         learner, meeting = learners[ranks.rank], Meeting(ranks)
         divide({"policy": learner}, meeting)
+        meeting.prefetches = ahead
         learner.ranks = ranks
         with meeting.jointly():
             return Rank(learner, meeting, learnt(learner, off if ranks.rank == size - 1 else 0.0))
@@ -139,7 +141,7 @@ def test_shares_learn_the_bits_of_the_whole(case: str, size: int) -> None:
     alone = learner_of(kind, recipe, budget, **how)
     begun = [weight.detach().clone() for weight in alone.policy.module.parameters()]
     told = learnt(alone)
-    ranks = on_shares(size, kind, recipe, budget, **how)
+    ranks = on_shares(size, kind, recipe, budget, ahead=size == 2, **how)
     weights = list(alone.policy.module.parameters())
     assert not all(torch.equal(*pair) for pair in zip(weights, begun, strict=True)), "nothing was learnt"
     for parts, weight in zip(zip(*(rank.shares() for rank in ranks), strict=True), weights, strict=True):
@@ -186,14 +188,47 @@ def test_a_rank_holds_its_share_of_weights_gradients_and_moments(size: int) -> N
     weights = list(alone.policy.module.parameters())
     whole = sum(4 * weight.nbytes for weight in weights)  # Weights, gradients, two moments.
     slack = sum(4 * 4 * PIECE for _ in weights)
-    for rank in on_shares(size, "qwen3", recipe, 40):
+    for rank in on_shares(size, "qwen3", recipe, 40, ahead=size == 2):
         assert whole / size - slack <= rank.held() <= whole / size + slack
         policy, reference = (one.residence for one in (rank.learner.policy, rank.learner.reference))  # type: ignore
         layer = max(sum(held.nbytes for held in unit.weights) for unit in policy.inner)
         outside = sum(held.nbytes for one in (policy, reference) for held in one.outside.weights)
-        assert rank.meeting.peak <= outside + layer
+        assert rank.meeting.peak <= outside + (2 if rank.meeting.prefetches else 1) * layer
         assert rank.meeting.gathered == 0
         assert all(one.grad is not None for one in rank.shares() if one.numel())
+
+
+def test_the_next_layer_comes_while_one_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forwards the layer after, backwards the one before; every round is that of a thread but the first of a pass."""
+    rounds: list[tuple[int, int, bool]] = []
+    plain = Meeting._round
+
+    def noted(self: Meeting, kind: int, unit: Unit | None = None, gradients: Any = None) -> bool:
+        if self.ranks.rank == 0 and unit is not None:
+            ahead = self._coming is not None or threading.current_thread().name.startswith("ahead")
+            rounds.append((kind, unit.number, ahead))
+        return plain(self, kind, unit, gradients)
+
+    monkeypatch.setattr(Meeting, "_round", noted)
+    learners = [learner_of("qwen3", all_recipes()["grpo"], 10**6) for _ in range(2)]
+
+    def learn(ranks: Any) -> list[int]:
+        learner, meeting = learners[ranks.rank], Meeting(ranks)
+        divide({"policy": learner}, meeting)
+        meeting.prefetches = True
+        learner.ranks = ranks
+        with meeting.jointly():
+            learnt(learner)
+        assert meeting._coming is None
+        assert meeting.gathered == 0
+        return [unit.number for unit in learner.policy.residence.inner]  # type: ignore[attr-defined]
+
+    inner = on_ranks(2, learn)[0]
+    fetched = [(number, ahead) for kind, number, ahead in rounds if kind == FETCH and number in inner]
+    first, last = inner[0], inner[-1]
+    assert len(fetched) > 4 * len(inner)
+    assert all(ahead == (number != first) for number, ahead in fetched if number not in (first, last))
+    assert {ahead for number, ahead in fetched if number == first} == {True, False}  # Begun by it, and come back to.
 
 
 @pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 1000])

@@ -22,7 +22,9 @@ from hocket.distributed.cluster.sharded_problem import MomentsQuestion
 from hocket.distributed.cluster.sharding import Share, divide, restore, take
 from hocket.distributed.cluster.shards import Lend, Meeting
 from hocket.distributed.cluster.weights import PackedWeights, digest, packed, put, taken
+from hocket.policies.family import Checkpointing
 from hocket.stages import State
+from hocket.train.memory import return_blocks
 
 if TYPE_CHECKING:
     from hocket.core.batch import Batch
@@ -86,7 +88,7 @@ class Learn:
     key: Key
     step: int
     token_budget: int | None
-    checkpointing: bool | None
+    checkpointing: Checkpointing | None
     changed: PackedWeights | None = None
 
 
@@ -187,8 +189,10 @@ class Worker:
         return held(learner)
 
 
-def fit(learner: Learner, token_budget: int | None, checkpointing: bool | None) -> None:
+def fit(learner: Learner, token_budget: int | None, checkpointing: Checkpointing | None) -> None:
     """Micro-batches as the first rank makes them: rounding depends on them."""
+    if checkpointing:
+        return_blocks()
     policies: list[Any] = [learner.policy, learner.reference]
     for policy in policies:
         if token_budget is not None and hasattr(policy, "token_budget"):

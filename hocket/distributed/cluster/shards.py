@@ -5,15 +5,17 @@ memory of the whole weights comes and goes, the tensors in the module stay, so t
 nothing of it: what autograd keeps for the backward pass is the tensor, whose memory is filled again before it is read.
 
 Ranks need not know what others compute. They meet in rounds, in each of which a rank asks for a unit's weights, gives
-a gradient, or only serves the others; a layer is a unit, and so is all that is outside the layers.
+a gradient, or only serves the others; a layer is a unit, and so is all that is outside the layers. On accelerators a
+round for the next layer goes on in a thread while one is computed.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -116,6 +118,39 @@ class GradientSums(Protocol):
         ...
 
 
+class _Coming:
+    """A round that goes on beside what is computed. On CUDA it has a stream of its own.
+
+    Attributes:
+        unit: whose weights it brings.
+    """
+
+    def __init__(self, unit: Unit, work: Callable[[], object]) -> None:
+        self.unit, self._error = unit, None
+        self._device = unit.weights[0].share.device
+        cuda = self._device.type == "cuda"
+        self._stream = torch.cuda.Stream(self._device) if cuda else None  # type: ignore[no-untyped-call]
+        if self._stream is not None:  # What had this memory before is done with it first.
+            self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        self._thread = threading.Thread(target=self._run, args=(work,), name="ahead", daemon=True)
+        self._thread.start()
+
+    def _run(self, work: Callable[[], object]) -> None:
+        try:
+            with torch.no_grad(), nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
+                work()
+        except BaseException as error:
+            self._error = error
+
+    def wait(self) -> None:
+        """Returns when it is over; raises what it raised."""
+        self._thread.join()
+        if self._stream is not None:
+            torch.cuda.current_stream(self._device).wait_stream(self._stream)
+        if self._error is not None:
+            raise self._error
+
+
 class Meeting:
     """Where ranks lend each other weights and give each other gradients.
 
@@ -129,6 +164,7 @@ class Meeting:
         sums: where gradients go; None leaves them where they are. touched: weights that were given some.
         gathered, peak: bytes of whole weights that are here now, and the most there were.
         lock: of whoever has weights come, as rollouts may do in another thread.
+        prefetches: whether units come `ahead`; on a processor it gains nothing, as ranks share its cores.
     """
 
     def __init__(self, ranks: Exchange, ask: Callable[[Any], list[Any]] | None = None) -> None:
@@ -140,7 +176,8 @@ class Meeting:
         self.touched: set[int] = set()
         self.gathered = self.peak = 0
         self.lock = threading.RLock()
-        self._joint = False
+        self._joint = self.prefetches = False
+        self._coming: _Coming | None = None
 
     def unit(self, weights: Iterable[nn.Parameter]) -> Unit:
         """A new unit of weights, which from now on are held in shares."""
@@ -167,6 +204,7 @@ class Meeting:
 
     def come(self, *units: Unit) -> None:
         """Has the weights of units here until they `go`."""
+        self._wait()
         missing = [unit for unit in units if not all(held.users for held in unit.weights)]
         for held in (held for unit in missing for held in unit.weights if not held.users):
             held.fill()
@@ -175,6 +213,30 @@ class Meeting:
                 self._round(FETCH, unit)
         elif missing:
             self._borrow(missing)
+        self._use(*units)
+        self._release_coming()
+
+    def ahead(self, unit: Unit) -> None:
+        """Has the weights of the unit that is needed next come while something is computed; `come` waits for them."""
+        if not (self.prefetches and self._joint) or self._coming is not None or any(one.users for one in unit.weights):
+            return
+        for held in unit.weights:
+            held.fill()
+        self._use(unit)
+        self._coming = _Coming(unit, partial(self._round, FETCH, unit))
+
+    def _wait(self) -> None:
+        """Waits for what comes; ranks meet in one round at a time."""
+        if self._coming is not None:
+            self._coming.wait()
+
+    def _release_coming(self) -> None:
+        """Leaves what came ahead to those who use it now."""
+        coming, self._coming = self._coming, None
+        if coming is not None:
+            self.go(coming.unit)
+
+    def _use(self, *units: Unit) -> None:
         for held in (held for unit in units for held in unit.weights):
             self.gathered += 0 if held.users else held.nbytes
             held.users += 1
@@ -195,6 +257,9 @@ class Meeting:
         try:
             yield
         except BaseException:
+            with suppress(HocketError):  # What fails within says more than a round that fails with it.
+                self._wait()
+            self._coming = None
             for held, users in before:
                 if not users:
                     self.gathered -= held.nbytes if held.users else 0
@@ -229,6 +294,8 @@ class Meeting:
 
     def serve(self) -> None:
         """Serves the others until nobody wants anything."""
+        self._wait()
+        self._release_coming()
         while self._round(SERVE):
             pass
 
@@ -240,6 +307,7 @@ class Meeting:
         for held in unit.weights:
             held.weight.grad = None
         if found:
+            self._wait()
             self._round(GIVE, unit, found)
 
     def settle(self) -> None:
@@ -335,6 +403,7 @@ class Shards(Residence):
         self._anchor = torch.zeros((), device=device, requires_grad=True)
         self._lingering = 0
         meeting.shards.append(self)
+        meeting.prefetches |= device.type == "cuda"
 
     @contextmanager
     def whole(self) -> Iterator[None]:
@@ -383,7 +452,7 @@ class Shards(Residence):
         made = _Layers(lambda number: layer_of(model, precision, number), len(self.inner))
 
         def visit(number: int, run: Run, x: Tensor, delta: Tensor | None) -> tuple[Tensor, Tensor]:
-            passing = _Visit(self._meeting, self.inner[number], self._anchor, made, number)
+            passing = _Visit(self._meeting, self.inner, self._anchor, number, made)
             begun, more = passing.begun(x, delta)
             assert begun is not None
             found, added = passing.ended(*run(begun, more))
@@ -397,7 +466,7 @@ class Shards(Residence):
     def called(self) -> Iterator[None]:
         hooks: list[Any] = []
         for number, block in enumerate(self._blocks):
-            passing = _Visit(self._meeting, self.inner[number], self._anchor)
+            passing = _Visit(self._meeting, self.inner, self._anchor, number)
             hooks += [
                 block.register_forward_pre_hook(_before(passing), with_kwargs=True),
                 block.register_forward_hook(_after(passing)),
@@ -480,13 +549,15 @@ class _Visit:
     """
 
     def __init__(
-        self, meeting: Meeting, unit: Unit, anchor: Tensor, layers: _Layers | None = None, number: int = 0
+        self, meeting: Meeting, units: Sequence[Unit], anchor: Tensor, number: int, layers: _Layers | None = None
     ) -> None:
-        self._meeting, self._unit, self._anchor = meeting, unit, anchor
-        self._layers, self._number = layers, number
+        self._meeting, self._units, self._anchor = meeting, units, anchor
+        self._unit, self._layers, self._number = units[number], layers, number
 
     def begun(self, *given: Tensor | None) -> tuple[Tensor | None, ...]:
         self._meeting.come(self._unit)
+        if self._number + 1 < len(self._units):
+            self._meeting.ahead(self._units[self._number + 1])
         if not torch.is_grad_enabled():
             return given
         # The anchor wants a gradient, so that the end of the backward pass is noticed whatever else does.
@@ -504,6 +575,8 @@ class _Visit:
     def back(self) -> None:
         """Before the backward pass through the layer."""
         self._meeting.come(self._unit)
+        if self._number:
+            self._meeting.ahead(self._units[self._number - 1])
         if self._layers is not None:
             with torch.no_grad():
                 again = self._layers.make(self._number).copies

@@ -29,6 +29,8 @@ PROGRAMS = 1024
 LEAST_PART = 2048
 """Queries that one program adds at least into the gradient of a tile of keys, if there are so many."""
 _COLUMNS = 1024
+TURNED = 8192
+"""Tokens whose shares in the gradient of a norm's weight are held at once."""
 
 if os.environ.get("TRITON_INTERPRET") == "1":
     from hocket.policies.operations import interpreter
@@ -265,18 +267,21 @@ def apply_rope_backward(
     every = qkv.shape[1] // size
     turning, rows = every - shared, len(qkv)
     out = torch.empty_like(qkv)
-    parts = None if weight is None else gradient.new_empty(rows, turning, size)
-    if rows:
-        kernels.apply_rope_backward[(rows, every)](
-            gradient.contiguous(),
-            qkv.contiguous(),
+    for_weight = None if weight is None else gradient.new_zeros(turning, size)
+    gradient, qkv = gradient.contiguous(), qkv.contiguous()
+    for start in range(0, rows, TURNED):
+        part = slice(start, start + TURNED)
+        shares = None if weight is None else gradient.new_empty(len(qkv[part]), turning, size)
+        kernels.apply_rope_backward[(len(qkv[part]), every)](
+            gradient[part],
+            qkv[part],
             cosine if weight is None else weight.contiguous(),
             cosine,
             sine,
-            depth,
-            inverse,
-            out,
-            gradient if parts is None else parts,
+            depth[part],
+            inverse[part],
+            out[part],
+            gradient if shares is None else shares,
             every,
             turning,
             size,
@@ -284,7 +289,9 @@ def apply_rope_backward(
             _power(size),
             num_warps=1,
         )
-    return out, None if parts is None else parts.sum(0)
+        if for_weight is not None and shares is not None:
+            for_weight += shares.sum(0)
+    return out, for_weight
 
 
 # ---------------------------------------------------------------- attention

@@ -11,7 +11,7 @@ from hocket.core.keys import Key
 from hocket.policies.settings import NetworkSettings
 from hocket.stages import Player, Policy, Task
 from hocket.train.journal import Journal
-from hocket.train.kinds.network import Network
+from hocket.train.kinds.network import Network, place
 from hocket.train.roles import POLICY, policy_of
 from hocket.train.settings import Config, RoleSettings
 
@@ -52,8 +52,11 @@ class Control(Network):
         return (*remarks, scaled)
 
     def player(self, task: Task, policy: Any) -> Player:
+        from hocket.rollout.torch_vector import TorchVectorPlayer
         from hocket.rollout.vector import VectorPlayer
 
+        if hasattr(task, "vector"):
+            return TorchVectorPlayer(task.on(policy.device), policy)
         return VectorPlayer(cast("GymTask", task), policy)
 
     def build(
@@ -71,6 +74,7 @@ class Control(Network):
                 )
             self.check(config, task)
             policy = self.policy(task, POLICY, Key.of(config.seed).derive("policy", POLICY), config.network)
+            place(config, [policy])
             return {POLICY: policy}, self.player(task, policy)
         return _team(config, task)
 
@@ -133,6 +137,7 @@ def _team(config: Config, task: JointTask) -> tuple[Mapping[str, Policy], Player
     }
     if type(usual).seats is not Shared.seats:
         task.spaces(agents)  # Who swaps seats must fit in all of them.
+    place(config, policies.values())
     player = JointPlayer(task.world, policies, seats, identified=task.identified)
     return cast(Mapping[str, Policy], policies), player
 

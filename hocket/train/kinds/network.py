@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hocket.core.errors import ConfigurationError
@@ -35,6 +35,7 @@ class Network(Kind):
         self.check(config, task)
         self.check_network(config, task)
         policy = self.policy(task, POLICY, Key.of(config.seed).derive("policy", POLICY))
+        place(config, [policy])
         return {POLICY: policy}, self.player(task, policy)
 
     def check(self, config: Config, task: Task) -> None:
@@ -67,3 +68,24 @@ class Network(Kind):
         player.reference = references[POLICY]
         seated: Player = player
         return seated
+
+
+def place(config: Config, policies: Iterable[Any]) -> None:
+    """Puts networks where `--device` says; without it they are on the processor, which is faster for small ones.
+
+    Raises:
+        ConfigurationError: when there is no such device, or a network computes on the processor alone.
+    """
+    from hocket.train.machine import device_of
+
+    if config.device == "auto":
+        return
+    device = device_of(config)
+    for policy in policies:
+        if hasattr(policy, "move"):
+            policy.move(device)
+        elif device.type != "cpu":
+            raise ConfigurationError(
+                f"device = {config.device!r}: policy {policy.name!r}, a {type(policy).__name__}, has no method "
+                "move(device) and computes on the processor; use --device cpu"
+            )
