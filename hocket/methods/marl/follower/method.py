@@ -1,9 +1,9 @@
 """Learn to Follow: plan a path, and learn only to keep to it among others (Skrynnik et al., arXiv:2310.01207).
 
 In `mapf:planned` every agent plans for itself at each step, on costs that lead around the middle of a map and around
-cells where it has seen others (`PlannedPaths` of `hocket.methods.marl.follower.guided_paths`), and sees its path. A shared network
-chooses the move, trained by PPO, and its only reward is a small constant whenever the path's next cell was entered
-(`FollowedPath`): goals lie behind paths, so what is left to learn is how to get past others.
+cells where it has seen others (`PlannedPaths` of `hocket.methods.marl.follower.guided_paths`), and sees its path. A
+shared network chooses the move, trained by PPO, and its only reward is a small constant whenever the path's next cell
+was entered (`FollowedPath`): goals lie behind paths, so what is left to learn is how to get past others.
 """
 
 from __future__ import annotations

@@ -38,7 +38,10 @@ SKILL = 0.25
 
 
 def _by_number(environment: Environment, seat: str, rng: np.random.Generator) -> str:
-    """The first node sends, the others wait: a lean, since from mere coins the shipped model was not seen to part."""
+    """The first node sends, the others wait: a lean, since from mere coins the shipped model was not seen to part.
+
+    It is no answer: the first node's packets run out, and the others' are half of what can be delivered.
+    """
     return SEND if seat == environment.agents[0] else WAIT
 
 

@@ -38,7 +38,7 @@ class Uplinks:
     nodes: int = 2
     slots: int = 4
     buffer: int = 2
-    arrivals: float = 1.0
+    arrivals: float = 0.0
     identified: bool = True
 
     cooperative = True
