@@ -195,8 +195,8 @@ ARPO = GRPO.but(
     family="data-and-rollout",
     catalogue_ids=("arpo",),
     axes=("rollout", "credit"),
-    formula="fork after a tool's answer with P = clip(base + w (H_t - H_0) / log V, 0, 1);  A_i = (R_i - mean R)/(std R + eps) "
-    "over all leaves, a shared token once per leaf",
+    formula="fork after a tool's answer with P = clip(base + w (H_t - H_0) / log V, 0, 1);  A_i = (R_i - mean R)/"
+    "(std R + eps) over all leaves, a shared token once per leaf",
     conventions={**CONVENTIONS},
     task="lookup",
     requires=(Requirement.TOOLS,),
