@@ -60,7 +60,7 @@ MDPO = PPO.but(
     formula="L = -mean_t (r_t A_t - 1/t_k (r_t log r_t - r_t + 1)) + 1/2 mean_t (V_t - y_t)^2,  t_k from 1 to 0.05",
     conventions={
         **PPO.conventions,
-        "form": "the paper's on-policy one; the off-policy one, KL(pi || pi_k exp(t Q)/Z) on stored states, is left out",
+        "form": "the paper's on-policy one; off-policy, KL(pi || pi_k exp(t Q)/Z) on stored states, is left out",
         "clipping side": "none; values are not clipped",
         "KL": "KL(new || old), estimated from the old policy's actions, unbiased in value and gradient",
         "step size": "t_k falls linearly from 1 to 0.05 over the run; the paper's ends at 0, an infinite penalty",

@@ -9,7 +9,8 @@ no better than slotted ALOHA.
 
 The paper's text was not at hand, only its abstract: the words, the moves and the settings of PPO are ours. From mere
 coins the shipped model stayed at ALOHA's throughput in the runs tried, so the task's lessons lean a little: in one move
-of four the first node sends and the others wait.
+of four the first node sends and the others wait. That is no protocol: every node has packets of its own, and one that
+sends alone delivers half of them.
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ class Uplinks:
 
     Attributes:
         nodes: how many. slots: of an episode. buffer: packets that a node holds at most, with which it begins.
-        arrivals: the chance that a node with room gets a packet after a slot; at 1 there is always one to send.
+        arrivals: the chance that a node with room gets a packet after a slot; at 0 it has those that it begins with, at
+            1 there is always one to send, and one node that always sends is the best that the channel can do.
         identified: whether a node is told its number.
     """
 
