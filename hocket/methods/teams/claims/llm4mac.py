@@ -152,8 +152,8 @@ def nodes_that_know_who_they_are_learn_a_protocol_above_alohas_best() -> Finding
 
 
 @claim(
-    "After lessons that lean a little the shipped model finds a protocol above what ALOHA, or one node alone, delivers, "
-    "within 15 steps.",
+    "After lessons that lean a little the shipped model finds a protocol above what ALOHA, or one node alone, "
+    "delivers, within 15 steps.",
     slow=True,
 )
 def after_lessons_that_lean_a_little_the_shipped_model_finds_a() -> Finding:

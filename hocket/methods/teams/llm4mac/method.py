@@ -32,7 +32,7 @@ LLM4MAC = PPO.but(
         **PPO.conventions,
         "identity": "a number in words, `Node 2 of 3`; the paper's structured embedding is said to serve the same end",
         "signalling": "the base station tells all nodes whether the last slot was idle, received or a collision; a "
-        "node answers with send or wait and has no message of its own besides",
+        "node answers with send or wait, and with `?signals=true` may ask, which all hear in the next slot",
         "reward": "the team's throughput, 1 / slots to every node for each packet that is delivered",
         "weights": "one model for all nodes; --cast separate gives each its own",
         "credit": "each node's own turns, with values of its own observations",

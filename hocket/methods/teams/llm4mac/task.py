@@ -48,7 +48,7 @@ def _by_number(environment: Environment, seat: str, rng: np.random.Generator) ->
 THEN = {"steps": 30, "curriculum.prompts": 16, "rollout.samples": 4, "update.lr": 5e-4, "evaluation.n": 50}
 """What suits after the lessons."""
 
-SETTINGS = {"nodes": int, "slots": int, "buffer": int, "arrivals": float, "identified": bool}
+SETTINGS = {"nodes": int, "slots": int, "buffer": int, "arrivals": float, "identified": bool, "signals": bool}
 
 
 def from_settings(name: str, settings: Mapping[str, str]) -> UplinkTask:
