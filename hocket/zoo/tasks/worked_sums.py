@@ -144,7 +144,7 @@ class WorkedSums(TextTask):
         terms, kind = self._terms(split, problem), KINDS[wording]
         expression, thought, answer = expression_of(terms), working(terms), str(sum(terms))
         totals = tuple(_TOTAL.findall(thought))
-        told: dict[str, Any] = {
+        metadata: dict[str, Any] = {
             "demonstration": f"<think>{thought}</think><answer>{answer}</answer>",
             "key_steps": totals,
             "difficulty": len(totals),
@@ -154,12 +154,12 @@ class WorkedSums(TextTask):
             "reward": GRADES[kind],
         }
         if self.traces > 1:
-            told["traces"] = orders(terms, self.traces, Key.of(0).derive("orders", split, problem).numpy())
+            metadata["traces"] = orders(terms, self.traces, Key.of(0).derive("orders", split, problem).numpy())
         prompt = question_of(expression) if kind == "question" else CHAIN_SUM_QUESTION.format(expression)
         if self.told and split == "train" and Key.of(0).derive("told", number).numpy().random() < self.told:
             prompt += f"\n{TELLS}{answer}"
         origin = f"worked_sums/{split}/{problem}"
-        return Scenario(f"{origin}/{kind}", prompt, answer, told, seed=number, origin=origin)
+        return Scenario(f"{origin}/{kind}", prompt, answer, metadata, seed=number, origin=origin)
 
     @property
     def rewards(self) -> Sequence[Reward]:

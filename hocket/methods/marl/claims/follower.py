@@ -136,8 +136,8 @@ def one_agent_that_follows_its_path_is_paid_0_01_at_every_step_in_a() -> Finding
 @claim("On a line the middle costs most, the ends cost 1; a cell that reaches no other, and a wall, cost 1.")
 def on_a_line_the_middle_costs_most_the_ends_cost_1_a_cell_that() -> Finding:
     line = np.array([[1, 1, 1, 1, 0, 1]], bool)  # Mean distances 2, 4/3, 4/3, 2.
-    found = centrality(line.tobytes(), 1)[0].tolist()
-    return Finding(np.allclose(found, [1.0, 1.5, 1.5, 1.0, 1.0, 1.0]), say(costs=found))
+    costs = centrality(line.tobytes(), 1)[0].tolist()
+    return Finding(np.allclose(costs, [1.0, 1.5, 1.5, 1.0, 1.0, 1.0]), say(costs=costs))
 
 
 @claim(

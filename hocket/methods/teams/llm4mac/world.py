@@ -117,12 +117,12 @@ class Uplink(Environment):
 
     def act(self, moves: Mapping[str, str]) -> Mapping[str, float]:
         self.check_movers(moves)
-        said = {agent: same_move(moves[agent], self.world.moves) for agent in self.agents}
-        for agent, move in said.items():
+        choices = {agent: same_move(moves[agent], self.world.moves) for agent in self.agents}
+        for agent, move in choices.items():
             self._wrong[agent] += move is None
-        senders = [n for n, agent in enumerate(self.agents) if said[agent] == SEND and self.buffers[n]]
+        senders = [n for n, agent in enumerate(self.agents) if choices[agent] == SEND and self.buffers[n]]
         self.heard = HEARD[min(len(senders), 2)]
-        self.asked = [number for number, agent in enumerate(self.agents, start=1) if said[agent] == ASK]
+        self.asked = [number for number, agent in enumerate(self.agents, start=1) if choices[agent] == ASK]
         if len(senders) == 1:
             self.buffers[senders[0]] -= 1
         arrived = self._rng.random(self.world.nodes) < self.world.arrivals
